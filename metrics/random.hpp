@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+namespace heteroperf {
+
+/// A bijective 64-bit mixer (SplitMix64's finaliser: Steele, Lea, Flood, OOPSLA 2014).
+constexpr std::uint64_t mix64(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+/// Counter-based random bits: a pure function of its keys, the same on every machine.
+/// Any rank makes value (key, a, b, …) in O(1) without drawing those before it.
+template <class... Keys>
+constexpr std::uint64_t random_bits(std::uint64_t seed, Keys... keys) {
+  std::uint64_t state = mix64(seed);
+  ((state = mix64(state ^ static_cast<std::uint64_t>(keys))), ...);
+  return state;
+}
+
+/// Uniform in [0, 1) from the 53 high bits.
+constexpr double to_unit(std::uint64_t bits) {
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+/// A sequential stream of the counter-based generator; integer arithmetic only.
+class RandomStream {
+ public:
+  constexpr explicit RandomStream(std::uint64_t seed) : seed_(seed) {}
+
+  constexpr std::uint64_t bits() { return random_bits(seed_, counter_++); }
+  constexpr double unit() { return to_unit(bits()); }
+  /// Uniform in [0, bound), without modulo bias (Lemire's multiply and reject). bound > 0.
+  constexpr std::uint64_t below(std::uint64_t bound);
+
+ private:
+  __extension__ using Wide = unsigned __int128;
+  std::uint64_t seed_;
+  std::uint64_t counter_ = 0;
+};
+
+constexpr std::uint64_t RandomStream::below(std::uint64_t bound) {
+  Wide product = static_cast<Wide>(bits()) * bound;
+  if (static_cast<std::uint64_t>(product) < bound) {
+    const std::uint64_t threshold = (0 - bound) % bound;
+    while (static_cast<std::uint64_t>(product) < threshold) {
+      product = static_cast<Wide>(bits()) * bound;
+    }
+  }
+  return static_cast<std::uint64_t>(product >> 64);
+}
+
+}  // namespace heteroperf

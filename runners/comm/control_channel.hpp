@@ -1,0 +1,59 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
+
+namespace heteroperf {
+
+/// Why the world of ranks broke, as every survivor learns it.
+struct RankFailure {
+  RankId rank;
+  ErrorKind kind = ErrorKind::run_failed;  ///< run_failed: died or threw; timeout: no progress
+  std::string reason;                      ///< "killed by signal 9 during all_reduce", …
+};
+
+/// A wait ended because a peer is gone. Text names the peer, the operation and the reason.
+class PeerError : public Error {
+ public:
+  PeerError(RankFailure failure, const std::string& operation);
+  const RankFailure& failure() const { return failure_; }
+
+ private:
+  RankFailure failure_;
+};
+
+/// Small messages between every rank and rank 0, beside the ranks' own work: rank 0's side runs on
+/// a thread of its own, so it answers while rank 0 computes. Also carries heartbeats, failures and
+/// the wish to stop. Usable from any thread of a rank.
+class ControlChannel {
+ public:
+  /// Ends a `call`. May be kept and invoked later from any thread, exactly once.
+  using Reply = std::function<void(std::string)>;
+  /// Runs on rank 0, one message at a time. `reply` is empty for a post.
+  using Handler = std::function<void(RankId from, std::string message, Reply reply)>;
+
+  virtual ~ControlChannel() = default;
+
+  /// Rank 0 only, before any rank posts: messages that came earlier wait for it.
+  virtual void serve(Handler handler) = 0;
+  /// To rank 0's handler; returns at once; order is kept per rank.
+  virtual void post(std::string message) = 0;
+  /// To rank 0's handler; returns its reply. Waits as long as rank 0 shows progress.
+  virtual std::string call(std::string message) = 0;
+
+  /// Asks every rank to stop at its next step. Safe from any rank, idempotent.
+  virtual void request_stop(std::string reason) = 0;
+  /// The reason once a stop was asked for.
+  virtual std::optional<std::string> stop_requested() const = 0;
+
+  /// Tells every rank that this one cannot go on; their waits throw PeerError.
+  virtual void abort(RankFailure failure) = 0;
+  /// The first failure known to this rank.
+  virtual std::optional<RankFailure> failure() const = 0;
+};
+
+}  // namespace heteroperf

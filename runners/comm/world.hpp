@@ -1,0 +1,52 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "runners/comm/communicator.hpp"
+#include "runners/comm/control_channel.hpp"
+
+namespace heteroperf {
+
+/// `comm.*` of the configuration.
+struct CommConfig {
+  double timeout_s = 30.0;   ///< a wait fails when its peer shows no progress for this long
+  double heartbeat_s = 0.5;  ///< period of the sign of life
+};
+
+/// One rank's view of all ranks of a run.
+struct World {
+  std::unique_ptr<Communicator> communicator;
+  std::shared_ptr<ControlChannel> control;
+};
+
+/// Runs `body` on `ranks` threads of this process, each with its World, and joins them. The first
+/// exception a rank throws is told to the others (their waits throw PeerError) and rethrown here.
+void run_on_threads(int ranks, const CommConfig& config,
+                    const std::function<void(World& world)>& body);
+
+/// The launcher's environment (Open MPI, PMIx, Slurm) when this process is one of its ranks.
+struct LaunchedRank {
+  int rank = 0, size = 1;
+  std::string launcher;  ///< "mpirun", "srun"
+};
+std::optional<LaunchedRank> detect_launcher();
+
+/// Initialises MPI and joins the launcher's world. Loads the MPI module on first use; throws
+/// SystemError{environment} "not built with MPI (…)" or with the loader's words when it cannot.
+World join_mpi_world(const CommConfig& config);
+
+/// Leaves MPI in order (all ranks call it after their work). After a failure call `_exit` instead.
+void leave_mpi_world(World world);
+
+/// Version text of the MPI library, without initialising it; empty reason when usable.
+struct BackendStatus {
+  bool built = false, usable = false;
+  std::string version;
+  std::string reason;  ///< why it is not usable
+};
+BackendStatus mpi_status();
+
+}  // namespace heteroperf

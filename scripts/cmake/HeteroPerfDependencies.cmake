@@ -1,0 +1,46 @@
+# Finds what is there. AUTO parts that are missing become OFF and are named in the summary.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(Eigen3 REQUIRED NO_MODULE)
+find_package(ZLIB REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+
+# heteroperf_optional(<PART> <found-variable>): settles HETEROPERF_WITH_<PART> to 0 or 1.
+function(heteroperf_optional part found)
+  if(HETEROPERF_${part} STREQUAL "ON" AND NOT ${found})
+    message(FATAL_ERROR "HETEROPERF_${part}=ON, but it was not found (see the messages above). "
+                        "Run scripts/quickstart.sh, or configure with -DHETEROPERF_${part}=OFF")
+  endif()
+  set(value 0)
+  if(${found} AND NOT HETEROPERF_${part} STREQUAL "OFF")
+    set(value 1)
+  endif()
+  set(HETEROPERF_WITH_${part} ${value} PARENT_SCOPE)
+endfunction()
+
+if(NOT HETEROPERF_TORCH STREQUAL "OFF")
+  find_package(LibTorch 2.1)
+endif()
+heteroperf_optional(TORCH LibTorch_FOUND)
+
+if(NOT HETEROPERF_MPI STREQUAL "OFF")
+  find_package(MPI COMPONENTS CXX)
+endif()
+heteroperf_optional(MPI MPI_CXX_FOUND)
+
+if(NOT HETEROPERF_HDF5 STREQUAL "OFF")
+  enable_language(C)
+  find_package(HDF5 COMPONENTS C)
+endif()
+heteroperf_optional(HDF5 HDF5_FOUND)
+
+function(heteroperf_print_summary)
+  message(STATUS "HeteroPerf ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
+                 "LibTorch ${HETEROPERF_WITH_TORCH} ${LibTorch_VERSION}, "
+                 "MPI ${HETEROPERF_WITH_MPI}, HDF5 ${HETEROPERF_WITH_HDF5} ${HDF5_VERSION}, "
+                 "tests ${HETEROPERF_TESTS}, benchmarks ${HETEROPERF_BENCHMARKS}")
+endfunction()

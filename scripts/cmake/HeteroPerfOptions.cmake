@@ -1,0 +1,29 @@
+# Options, the language level and the one target that carries warnings.
+include(GNUInstallDirs)
+
+foreach(part IN ITEMS TORCH MPI HDF5)
+  set(HETEROPERF_${part} AUTO CACHE STRING "Build with ${part}: AUTO, ON or OFF")
+  set_property(CACHE HETEROPERF_${part} PROPERTY STRINGS AUTO ON OFF)
+endforeach()
+option(HETEROPERF_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(HETEROPERF_BENCHMARKS "Build the Google Benchmark programs of tests/bench" OFF)
+set(HETEROPERF_SANITIZER "" CACHE STRING "address,undefined or thread")
+
+if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set_property(CACHE CMAKE_BUILD_TYPE PROPERTY VALUE Release)
+endif()
+
+add_library(heteroperf_flags INTERFACE)
+target_compile_features(heteroperf_flags INTERFACE cxx_std_20)
+target_compile_options(heteroperf_flags INTERFACE -Wall -Wextra -Wpedantic -Wundef -Wshadow
+                                                  -Wnon-virtual-dtor -Woverloaded-virtual)
+if(HETEROPERF_SANITIZER)
+  target_compile_options(heteroperf_flags INTERFACE -fsanitize=${HETEROPERF_SANITIZER}
+                                                    -fno-omit-frame-pointer -g)
+  target_link_options(heteroperf_flags INTERFACE -fsanitize=${HETEROPERF_SANITIZER})
+endif()
+
+find_program(HETEROPERF_CCACHE ccache)
+if(HETEROPERF_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HETEROPERF_CCACHE}")
+endif()
