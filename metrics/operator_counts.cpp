@@ -1,0 +1,169 @@
+#include "metrics/operator_counts.hpp"
+
+#include <initializer_list>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+template <class... Cases>
+struct Match : Cases... {
+  using Cases::operator()...;
+};
+
+Ops product(std::initializer_list<std::uint64_t> factors) {
+  Ops result(1);
+  for (std::uint64_t factor : factors) result *= factor;
+  return result;
+}
+
+std::uint64_t group_channels(const Conv2dShape& shape) {
+  HETEROPERF_EXPECT(shape.groups > 0 && shape.in_channels % shape.groups == 0);
+  return shape.in_channels / shape.groups;
+}
+
+Ops conv2d_weights(const Conv2dShape& shape) {
+  return product(
+      {shape.kernel_height, shape.kernel_width, group_channels(shape), shape.out_channels});
+}
+
+AttentionShape with_mask(AttentionShape shape, AttentionMask mask) {
+  shape.mask = mask;
+  return shape;
+}
+
+/// The formulas of AIPerf's `scripts/reports/profiler.py`, per image. Weights: add, multiply and
+/// compare 1, divide and square root 4, exponential 8.
+class AiperfRules {
+ public:
+  explicit AiperfRules(ConvolutionOrder order) : order_(order) {}
+
+  // Backward: each gradient as the forward pass, and 2 per weight for the update.
+  PassOps operator()(const Conv2dShape& s) const {
+    const std::uint64_t outputs = s.out_height * s.out_width;
+    const std::uint64_t per_weight = order_ == ConvolutionOrder::first ? 2 * outputs : 4 * outputs;
+    return {conv2d_ops(s), conv2d_weights(s) * (per_weight + 2)};
+  }
+  PassOps operator()(const GemmShape& s) const {
+    if (s.rows != 1) return {};
+    const Ops forward = gemm_ops(s);
+    return {forward, 2 * forward + product({2, s.inner + 1, s.columns})};
+  }
+  PassOps operator()(const ElementwiseShape& s) const {
+    switch (s.kind) {
+      case ElementwiseKind::batch_norm:
+        return {Ops(7) * s.elements, Ops(29 + 7)};
+      case ElementwiseKind::relu:
+      case ElementwiseKind::add:
+        return {Ops(s.elements), Ops(0)};
+      case ElementwiseKind::moved:
+        return {Ops(0), Ops(0)};
+      case ElementwiseKind::other:
+        return {};
+    }
+    return {};
+  }
+  PassOps operator()(const MaxPoolShape& s) const {
+    return {product({s.in_elements, s.kernel_area}) / s.stride_area, Ops(0)};
+  }
+  PassOps operator()(const GlobalPoolShape& s) const {
+    return {product({s.positions - 1, s.channels}) + product({4, s.channels}), Ops(0)};
+  }
+  PassOps operator()(const SoftmaxShape& s) const {
+    return {product({8 + 1 + 4, s.classes}) - Ops(1), Ops(0)};
+  }
+  PassOps operator()(const AttentionShape&) const { return {}; }
+
+ private:
+  ConvolutionOrder order_;
+};
+
+PassOps forward_and_twice(Ops forward) { return {forward, 2 * forward}; }
+
+PassOps mac_ops(const OperatorShape& shape) {
+  const Ops twice =
+      std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
+                       [](const Conv2dShape& s) { return conv2d_ops(s); },
+                       [](const AttentionShape& s) {
+                         return 2 * attention_product_ops(with_mask(s, AttentionMask::full));
+                       },
+                       [](const auto&) { return Ops(); }},
+                 shape);
+  return {twice / 2, std::nullopt};
+}
+
+/// 6N + 12LHQT per token: a forward third and a backward two thirds.
+PassOps palm_ops(const OperatorUse& use) {
+  if (!use.tokens) return {};
+  Ops forward = product({2, use.palm_parameters, *use.tokens});
+  if (const auto* attention = std::get_if<AttentionShape>(&use.shape)) {
+    forward += 2 * attention_product_ops(with_mask(*attention, AttentionMask::full));
+  }
+  return forward_and_twice(forward);
+}
+
+PassOps megatron_ops(const OperatorUse& use, AttentionMask mask) {
+  if (!use.tokens) return {};
+  const Ops forward = std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
+                                       [](const Conv2dShape& s) { return conv2d_ops(s); },
+                                       [mask](const AttentionShape& s) {
+                                         return 2 * attention_product_ops(with_mask(s, mask));
+                                       },
+                                       [](const auto&) { return Ops(); }},
+                                 use.shape);
+  return forward_and_twice(forward);
+}
+
+}  // namespace
+
+std::optional<Ops> PassOps::train() const {
+  if (!forward || !backward) return std::nullopt;
+  return *forward + *backward;
+}
+
+Ops gemm_ops(const GemmShape& s) { return product({2, s.rows, s.inner, s.columns}); }
+
+Ops conv2d_ops(const Conv2dShape& s) { return conv2d_weights(s) * 2 * s.out_height * s.out_width; }
+
+Ops attention_product_ops(const AttentionShape& s) {
+  const std::uint64_t per_pair = s.mask == AttentionMask::causal ? 1 : 2;
+  return product({per_pair, s.heads, s.head_dim, s.length, s.length});
+}
+
+StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient) {
+  const bool needed = input_gradient == InputGradient::needed;
+  const auto weighted = [needed](Ops forward) {
+    return StrictOps{forward, needed ? forward : Ops(), forward};
+  };
+  return std::visit(Match{[&](const GemmShape& s) { return weighted(gemm_ops(s)); },
+                          [&](const Conv2dShape& s) { return weighted(conv2d_ops(s)); },
+                          [&](const AttentionShape& s) {
+                            const Ops one = attention_product_ops(s);
+                            return StrictOps{2 * one, needed ? 4 * one : Ops(), Ops()};
+                          },
+                          [](const auto&) { return StrictOps(); }},
+                    shape);
+}
+
+PassOps count_ops(const OperatorUse& use, Convention convention) {
+  switch (convention) {
+    case Convention::strict: {
+      const StrictOps ops = strict_ops(use.shape, use.input_gradient);
+      return {ops.forward, ops.backward()};
+    }
+    case Convention::aiperf:
+      return std::visit(AiperfRules(use.order), use.shape);
+    case Convention::mac:
+      return mac_ops(use.shape);
+    case Convention::palm:
+      return palm_ops(use);
+    case Convention::megatron_full:
+      return megatron_ops(use, AttentionMask::full);
+    case Convention::megatron_causal:
+      return megatron_ops(use, AttentionMask::causal);
+  }
+  return {};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,118 @@
+#include "metrics/rate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "metrics/error.hpp"
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t kFewestSubWindows = 10;
+constexpr std::size_t kMostSubWindows = 64;
+constexpr std::size_t kStepsPerSubWindow = 4;
+
+__extension__ using Wide = __int128;
+
+std::int64_t boundary(TimeWindow window, std::size_t part, std::size_t count) {
+  const Wide length = window.end_ns - window.start_ns;
+  return window.start_ns +
+         static_cast<std::int64_t>(length * static_cast<Wide>(part) / static_cast<Wide>(count));
+}
+
+/// The part that holds moment `t_ns`; a moment on a boundary belongs to the part before it.
+std::size_t part_of(TimeWindow window, std::int64_t t_ns, std::size_t count) {
+  const Wide length = window.end_ns - window.start_ns;
+  const Wide offset = std::max<Wide>(t_ns - window.start_ns, 1);
+  auto part = static_cast<std::size_t>((offset * static_cast<Wide>(count) - 1) / length);
+  part = std::min(part, count - 1);
+  while (part > 0 && boundary(window, part, count) >= t_ns) --part;
+  while (part + 1 < count && boundary(window, part + 1, count) < t_ns) ++part;
+  return part;
+}
+
+void share(const StepWork& step, TimeWindow window, std::span<double> parts) {
+  const std::int64_t start_ns = std::max(step.start_ns, window.start_ns);
+  const std::size_t last = part_of(window, step.end_ns, parts.size());
+  if (start_ns >= step.end_ns) {
+    parts[last] += step.amount;
+    return;
+  }
+  const auto duration = static_cast<double>(step.end_ns - start_ns);
+  for (std::size_t i = part_of(window, start_ns, parts.size()); i <= last; ++i) {
+    const std::int64_t from = std::max(start_ns, boundary(window, i, parts.size()));
+    const std::int64_t to = std::min(step.end_ns, boundary(window, i + 1, parts.size()));
+    if (to > from) parts[i] += step.amount * (static_cast<double>(to - from) / duration);
+  }
+}
+
+std::size_t count_finished(std::span<const StepWork> steps, TimeWindow window) {
+  return static_cast<std::size_t>(std::count_if(
+      steps.begin(), steps.end(), [&](const StepWork& s) { return window.contains(s.end_ns); }));
+}
+
+/// About the cube root, the optimal growth for the block bootstrap of a mean (Künsch 1989).
+int block_length_for(std::size_t values) {
+  int length = 1;
+  while (static_cast<std::size_t>(length + 1) * (length + 1) * (length + 1) <= values) ++length;
+  return length;
+}
+
+/// 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.
+constexpr std::array<double, 20> kStudent{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                          2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                                          2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
+constexpr double kNormal = 1.960;
+
+/// A percentile interval of n values in blocks of l behaves like ± z · s / sqrt(m), m = n / l blocks,
+/// with s too small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
+double widening(std::size_t values, int block_length) {
+  const auto n = static_cast<double>(values);
+  const std::size_t blocks = values / static_cast<std::size_t>(block_length);
+  const double t = kStudent[std::min(blocks - 1, kStudent.size()) - 1];
+  return std::sqrt(n / (n - block_length)) * t / kNormal;
+}
+
+}  // namespace
+
+double rate_per_second(std::span<const StepWork> steps, TimeWindow window) {
+  HETEROPERF_EXPECT(window.end_ns > window.start_ns);
+  double total = 0;
+  for (const StepWork& step : steps) {
+    if (window.contains(step.end_ns)) total += step.amount;
+  }
+  return total / window.seconds();
+}
+
+std::vector<double> sub_window_amounts(std::span<const StepWork> steps, TimeWindow window,
+                                       std::size_t count) {
+  HETEROPERF_EXPECT(window.end_ns > window.start_ns && count > 0);
+  std::vector<double> parts(count, 0.0);
+  for (const StepWork& step : steps) {
+    if (window.contains(step.end_ns)) share(step, window, parts);
+  }
+  return parts;
+}
+
+std::optional<Interval> rate_interval(std::span<const StepWork> steps, TimeWindow window,
+                                      std::uint64_t seed) {
+  const std::size_t finished = count_finished(steps, window);
+  if (finished < kFewestSubWindows) return std::nullopt;
+  const std::size_t count =
+      std::clamp(finished / kStepsPerSubWindow, kFewestSubWindows, kMostSubWindows);
+  const std::vector<double> parts = sub_window_amounts(steps, window, count);
+  const double seconds = window.seconds();
+  const auto total_rate = [seconds](std::span<const double> amounts) {
+    return mean(amounts) * static_cast<double>(amounts.size()) / seconds;
+  };
+  const int block_length = block_length_for(count);
+  const Interval drawn =
+      bootstrap_interval(parts, total_rate, {.seed = seed, .block_length = block_length});
+  const double rate = total_rate(parts), factor = widening(count, block_length);
+  return Interval{std::max(0.0, rate - (rate - drawn.low) * factor),
+                  rate + (drawn.high - rate) * factor};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,31 @@
+#include "metrics/score.hpp"
+
+#include "metrics/error.hpp"
+#include "metrics/natural_log.hpp"
+
+namespace heteroperf {
+
+OpsPerSecond ops_per_second(const WindowTotal& total) {
+  HETEROPERF_EXPECT(total.window > Seconds(0));
+  return OpsPerSecond(total.operations.to_double() / total.window.value());
+}
+
+OpsPerSecond suite_ops_per_second(std::span<const WindowTotal> totals) {
+  HETEROPERF_EXPECT(!totals.empty());
+  WindowTotal sum;
+  for (const WindowTotal& total : totals) {
+    HETEROPERF_EXPECT(total.window > Seconds(0));
+    sum.operations += total.operations;
+    sum.window += total.window;
+  }
+  return ops_per_second(sum);
+}
+
+std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate) {
+  HETEROPERF_EXPECT(error_rate >= 0 && error_rate <= 1);
+  if (error_rate == 0) return std::nullopt;
+  // 0 − x rather than −x: an error of 1 scores 0, not −0.
+  return ops * (0 - natural_log(error_rate));
+}
+
+}  // namespace heteroperf

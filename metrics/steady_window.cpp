@@ -1,0 +1,67 @@
+#include "metrics/steady_window.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Durations = std::span<const std::int64_t>;
+__extension__ using Wide = __int128;
+
+// Squared one-sided critical values of the normal distribution, in 1/10000.
+constexpr Wide kSquared5Percent = 27055;
+constexpr Wide kSquared1Percent = 54119;
+constexpr std::size_t kHead = 8;           // steps compared with all that follow
+constexpr std::size_t kMostCandidates = 32;  // bounds the cost for long runs
+
+/// Twice the Mann-Whitney count: 2 per pair (a, b) with a > b, 1 per tie.
+Wide twice_wins(Durations first, Durations second) {
+  std::vector<std::int64_t> sorted(second.begin(), second.end());
+  std::sort(sorted.begin(), sorted.end());
+  Wide wins = 0;
+  for (std::int64_t value : first) {
+    const auto [lower, upper] = std::equal_range(sorted.begin(), sorted.end(), value);
+    wins += (lower - sorted.begin()) + (upper - sorted.begin());
+  }
+  return wins;
+}
+
+/// One-sided Mann-Whitney test by the normal approximation without correction for ties: with counts
+/// a and b, 2U has mean ab and variance ab(a + b + 1) / 3.
+bool is_slower(Durations first, Durations second, Wide critical_squared) {
+  const auto a = static_cast<Wide>(first.size()), b = static_cast<Wide>(second.size());
+  const Wide excess = twice_wins(first, second) - a * b;
+  return excess > 0 && excess * excess * 3 * 10000 > critical_squared * a * b * (a + b + 1);
+}
+
+bool has_downward_trend(Durations steps) {
+  const std::size_t half = steps.size() / 2;
+  if (half == 0) return false;
+  if (is_slower(steps.first(half), steps.last(half), kSquared5Percent)) return true;
+  const std::size_t head = std::min(kHead, steps.size() / 4);
+  return head > 0 && is_slower(steps.first(head), steps.subspan(head), kSquared1Percent);
+}
+
+}  // namespace
+
+SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,
+                                const WarmupRule& rule) {
+  HETEROPERF_EXPECT(rule.fewest_fraction >= 0 && rule.fewest_fraction <= 0.5);
+  const std::size_t steps = step_durations_ns.size();
+  const std::size_t most = steps / 2;
+  const auto by_fraction =
+      static_cast<std::size_t>(std::ceil(rule.fewest_fraction * static_cast<double>(steps)));
+  std::size_t cut = std::min(most, std::max(rule.fewest_steps, by_fraction));
+  const std::size_t stride = std::max<std::size_t>(1, most / kMostCandidates);
+  while (has_downward_trend(step_durations_ns.subspan(cut))) {
+    if (cut == most) return {cut, WarmupEnd::still_warming};
+    cut = std::min(most, cut + stride);
+  }
+  return {cut, WarmupEnd::settled};
+}
+
+}  // namespace heteroperf
