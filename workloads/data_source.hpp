@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "workloads/node_attributes.hpp"
 
@@ -62,6 +63,16 @@ struct DataRequest {
   SampleSpec wanted;                 ///< kind, and for tokens length and vocabulary
   std::uint64_t seed = 1;
 };
+
+/// One kind of source, as `list datasets` shows it.
+struct DataKind {
+  std::string prefix;    ///< "idx"
+  std::string argument;  ///< "DIR", "FILE" or empty
+  std::string summary;
+  std::vector<InputKind> serves;
+};
+/// All kinds that `open_data` knows, in the order to be listed.
+std::vector<DataKind> data_kinds();
 
 /// Opens the source. Image files decide height, width, channels and classes themselves (`wanted`
 /// then only gives the kind). Throws UserError with path, offset and expectation on any malformed,

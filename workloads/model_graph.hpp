@@ -33,6 +33,9 @@ struct Node {
   Shape output;                 ///< inferred by ModelGraph
   /// Tensors this node owns; empty for a node whose weight is tied to another's.
   std::vector<Parameter> parameters;
+  /// Inferred: a trainable tensor lies here or before, so the output has a gradient. A node whose
+  /// inputs are all false needs no input gradient (the first convolution).
+  bool differentiable = false;
 };
 
 /// A model: nodes in topological order, each with inferred shapes. The one object behind operation

@@ -1,0 +1,119 @@
+#include "workloads/data/generated_tokens.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "metrics/error.hpp"
+#include "metrics/hash.hpp"
+#include "metrics/natural_log.hpp"
+#include "metrics/random.hpp"
+#include "workloads/data/keyed_permutation.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint64_t kRowKey = 0x726f77, kSampleKey = 0x73616d706c65;
+constexpr std::uint64_t kUnitWeight = std::uint64_t{1} << 48;
+constexpr std::int64_t kFewestTokens = 16, kMostTokens = std::int64_t{1} << 20;
+constexpr std::int64_t kMostBranches = 32;
+
+void check(const SampleSpec& spec) {
+  ProblemList problems;
+  if (spec.length < 1) {
+    problems.add(fmt::format("generated tokens need a length of at least 1, not {}", spec.length));
+  }
+  if (spec.classes < kFewestTokens || spec.classes > kMostTokens) {
+    problems.add(fmt::format("generated tokens cannot have a vocabulary of {}", spec.classes),
+                 fmt::format("it must be from {} to {}", kFewestTokens, kMostTokens));
+  }
+  problems.throw_if_any();
+}
+
+std::vector<std::uint64_t> zipf_cumulative(std::size_t ranks) {
+  std::vector<std::uint64_t> cumulative(ranks);
+  std::uint64_t sum = 0;
+  for (std::size_t r = 0; r < ranks; ++r) cumulative[r] = sum += kUnitWeight / (r + 1);
+  return cumulative;
+}
+
+std::vector<std::int32_t> draw_rows(std::uint64_t seed, std::uint64_t tokens, std::size_t ranks) {
+  std::vector<std::int32_t> successors(tokens * ranks);
+  for (std::uint64_t context = 0; context < tokens; ++context) {
+    const KeyedPermutation row(random_bits(seed, kRowKey, context), tokens);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      successors[context * ranks + r] = static_cast<std::int32_t>(row(r));
+    }
+  }
+  return successors;
+}
+
+/// floor(bits / 2^64 · bound).
+std::uint64_t scale_bits(std::uint64_t bits, std::uint64_t bound) {
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
+}
+
+}  // namespace
+
+GeneratedTokens::GeneratedTokens(const SampleSpec& spec, std::uint64_t seed)
+    : spec_(spec), seed_(seed) {
+  check(spec_);
+  spec_ = {.kind = InputKind::tokens, .length = spec.length, .classes = spec.classes};
+  branching_ = static_cast<std::size_t>(std::min(kMostBranches, spec_.classes / 4));
+  cumulative_ = zipf_cumulative(branching_);
+  successors_ = draw_rows(seed_, static_cast<std::uint64_t>(spec_.classes), branching_);
+}
+
+std::uint64_t GeneratedTokens::size(Split) const { return std::uint64_t{1} << 40; }
+
+void GeneratedTokens::read(Split split, std::uint64_t index, SampleView out) const {
+  HETEROPERF_EXPECT(index < size(split));
+  HETEROPERF_EXPECT(out.tokens.size() == static_cast<std::size_t>(spec_.length));
+  HETEROPERF_EXPECT(out.targets.size() == out.tokens.size());
+  RandomStream random(random_bits(seed_, kSampleKey, split, index));
+  auto token = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(spec_.classes)));
+  for (std::size_t t = 0; t < out.tokens.size(); ++t) {
+    out.tokens[t] = token;
+    out.targets[t] = token = draw_next(token, random.bits());
+  }
+}
+
+std::int64_t GeneratedTokens::draw_next(std::int64_t context, std::uint64_t bits) const {
+  const std::uint64_t point = scale_bits(bits, cumulative_.back());
+  const auto rank = static_cast<std::size_t>(
+      std::upper_bound(cumulative_.begin(), cumulative_.end(), point) - cumulative_.begin());
+  return successors_[static_cast<std::size_t>(context) * branching_ + rank];
+}
+
+double GeneratedTokens::probability(std::int64_t context, std::int64_t next) const {
+  const auto row = successors_.begin() + context * static_cast<std::ptrdiff_t>(branching_);
+  const auto found = std::find(row, row + static_cast<std::ptrdiff_t>(branching_), next);
+  if (found == row + static_cast<std::ptrdiff_t>(branching_)) return 0;
+  const auto rank = static_cast<std::uint64_t>(found - row);
+  return static_cast<double>(kUnitWeight / (rank + 1)) / static_cast<double>(cumulative_.back());
+}
+
+std::optional<double> GeneratedTokens::loss_floor() const {
+  double entropy = 0;
+  for (std::size_t r = 0; r < branching_; ++r) {
+    const double p = static_cast<double>(kUnitWeight / (r + 1)) /
+                     static_cast<double>(cumulative_.back());
+    entropy -= p * natural_log(p);
+  }
+  return entropy;
+}
+
+std::string GeneratedTokens::description() const {
+  return fmt::format("generated tokens: Zipf Markov chain, vocabulary {}, branching {}, length {}, "
+                     "seed {}, entropy {:.4f} nats",
+                     spec_.classes, branching_, spec_.length, seed_, *loss_floor());
+}
+
+std::string GeneratedTokens::fingerprint() const {
+  Hash128 hash("generated tokens 1");
+  hash.update(seed_).update(spec_.length).update(spec_.classes).update(branching_);
+  return hash.hex();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,162 @@
+#include "workloads/data/patch_renderer.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <utility>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int kUnit = 1 << 14;     // amplitude 1
+constexpr float kScale = 0x1.0p-13f;
+constexpr int kQuarterTurn = 1 << 14;
+constexpr int kRectangles = 6;
+constexpr int kMostChannels = 64;
+
+/// kUnit · sin, by a parabola per half turn; phase in 1/65536 of a turn.
+constexpr std::int32_t wave_value(std::uint32_t phase) {
+  const std::int32_t x = static_cast<std::int16_t>(phase);
+  return (x * (32768 - (x < 0 ? -x : x))) >> 14;
+}
+
+/// Cycles per cell in 1/16 and the number of orientations on each ring of the frequency plane; the
+/// spacing of neighbours is about one cycle per cell, what a window of that size can resolve.
+struct Ring {
+  int cycles_16, orientations;
+};
+constexpr std::array<Ring, 2> kRingsFor8{{{20, 4}, {40, 4}}};
+constexpr std::array<Ring, 3> kRingsFor16{{{20, 4}, {35, 5}, {50, 7}}};
+constexpr std::array<Ring, 3> kRingsFor32{{{20, 6}, {35, 11}, {50, 15}}};
+
+std::span<const Ring> rings_for(int symbols) {
+  if (symbols <= 8) return kRingsFor8;
+  if (symbols <= 16) return kRingsFor16;
+  return kRingsFor32;
+}
+
+int turn_per_pixel(int cycles_16, std::int32_t direction, int cell_pixels) {
+  return cycles_16 * 4096 / cell_pixels * direction / kUnit;
+}
+
+std::vector<PatchRenderer::Wave> all_waves(std::span<const Ring> rings, int cell_width,
+                                           int cell_height) {
+  std::vector<PatchRenderer::Wave> waves;
+  for (const Ring& ring : rings) {
+    for (int i = 0; i < ring.orientations; ++i) {
+      const auto angle = static_cast<std::uint32_t>(32768 * i / ring.orientations);
+      waves.push_back({turn_per_pixel(ring.cycles_16, wave_value(angle + kQuarterTurn), cell_width),
+                       turn_per_pixel(ring.cycles_16, wave_value(angle), cell_height)});
+    }
+  }
+  return waves;
+}
+
+/// kUnit at the centre, 0 from 0.65 cells on: 1 − (distance / radius)².
+void fill_envelope(int pixels, int shift, std::span<std::int32_t> envelope) {
+  const int radius_20 = 13 * pixels;
+  for (int i = 0; i < pixels; ++i) {
+    const std::int64_t distance_20 = 20 * (i - shift) - 10 * (pixels - 1);
+    const std::int64_t square = distance_20 * distance_20 * kUnit / (radius_20 * radius_20);
+    envelope[static_cast<std::size_t>(i)] =
+        static_cast<std::int32_t>(std::max<std::int64_t>(0, kUnit - square));
+  }
+}
+
+int between(int low, int high, RandomStream& random) {
+  return low + static_cast<int>(random.below(static_cast<std::uint64_t>(high - low + 1)));
+}
+
+}  // namespace
+
+PatchRenderer::PatchRenderer(const SampleSpec& spec, int side, int symbols, std::uint64_t seed)
+    : channels_(static_cast<int>(spec.channels)),
+      height_(static_cast<int>(spec.height)),
+      width_(static_cast<int>(spec.width)),
+      side_(side),
+      waves_(all_waves(rings_for(symbols), width_ / side, height_ / side)) {
+  HETEROPERF_EXPECT(symbols <= static_cast<int>(waves_.size()));
+  HETEROPERF_EXPECT(height_ >= 4 * side && width_ >= 4 * side && channels_ <= kMostChannels);
+  RandomStream random(seed);
+  for (std::size_t i = waves_.size(); i > 1; --i) std::swap(waves_[i - 1], waves_[random.below(i)]);
+}
+
+PatchRenderer::Cell PatchRenderer::cell(int row, int column) const {
+  const int top = height_ * row / side_, left = width_ * column / side_;
+  return {top, left, height_ * (row + 1) / side_ - top, width_ * (column + 1) / side_ - left};
+}
+
+const PatchRenderer::Wave& PatchRenderer::wave(int symbol) const {
+  return waves_[static_cast<std::size_t>(symbol)];
+}
+
+void PatchRenderer::render(std::span<const std::uint8_t> symbols, RandomStream& random,
+                           std::span<float> pixels) const {
+  HETEROPERF_EXPECT(symbols.size() == static_cast<std::size_t>(side_ * side_));
+  draw_background(random, pixels);
+  for (int i = 0; i < side_ * side_; ++i) {
+    draw_patch(symbols[static_cast<std::size_t>(i)], cell(i / side_, i % side_), random, pixels);
+  }
+}
+
+void PatchRenderer::draw_background(RandomStream& random, std::span<float> pixels) const {
+  const auto plane = static_cast<std::size_t>(height_ * width_);
+  for (int c = 0; c < channels_; ++c) {
+    std::fill_n(pixels.begin() + static_cast<std::ptrdiff_t>(plane) * c, plane,
+                static_cast<float>(between(-kUnit / 4, kUnit / 4, random)) * kScale);
+  }
+  for (int i = 0; i < kRectangles; ++i) {
+    const int top = between(0, height_ - 1, random), left = between(0, width_ - 1, random);
+    const int bottom = std::min(height_, top + between(2, height_ / 2, random));
+    const int right = std::min(width_, left + between(2, width_ / 2, random));
+    for (int c = 0; c < channels_; ++c) {
+      const float colour = static_cast<float>(between(-kUnit / 4, kUnit / 4, random)) * kScale;
+      for (int y = top; y < bottom; ++y) {
+        float* row = pixels.data() + (c * height_ + y) * static_cast<std::ptrdiff_t>(width_);
+        std::fill(row + left, row + right, colour);
+      }
+    }
+  }
+}
+
+void PatchRenderer::draw_patch(int symbol, const Cell& cell, RandomStream& random,
+                               std::span<float> pixels) const {
+  const Wave& wave = waves_[static_cast<std::size_t>(symbol)];
+  const int strength = between(kUnit * 5 / 8, kUnit, random);
+  std::array<std::int32_t, kMostChannels> gains{};
+  for (int c = 0; c < channels_; ++c) {
+    gains[static_cast<std::size_t>(c)] = strength * between(64, 128, random) / 128;
+  }
+  const int sway_y = cell.height / 8, sway_x = cell.width / 8;
+  std::vector<std::int32_t> scratch(static_cast<std::size_t>(cell.height + 2 * cell.width));
+  const std::span<std::int32_t> down = std::span(scratch).first(static_cast<std::size_t>(cell.height));
+  const std::span<std::int32_t> across =
+      std::span(scratch).subspan(down.size(), static_cast<std::size_t>(cell.width));
+  const std::span<std::int32_t> values = std::span(scratch).last(across.size());
+  fill_envelope(cell.height, between(-sway_y, sway_y, random), down);
+  fill_envelope(cell.width, between(-sway_x, sway_x, random), across);
+
+  auto phase = static_cast<std::uint32_t>(random.bits());
+  for (int y = 0; y < cell.height; ++y, phase += static_cast<std::uint32_t>(wave.per_row)) {
+    for (int x = 0; x < cell.width; ++x) {
+      const auto i = static_cast<std::size_t>(x);
+      const std::int32_t crest =
+          wave_value(phase + static_cast<std::uint32_t>(x * wave.per_column));
+      const std::int32_t window = (across[i] * (down[static_cast<std::size_t>(y)] >> 3)) >> 11;
+      values[i] = (crest * (window >> 2)) >> 12;
+    }
+    for (int c = 0; c < channels_; ++c) {
+      float* row = pixels.data() +
+                   (c * height_ + cell.row + y) * static_cast<std::ptrdiff_t>(width_) + cell.column;
+      const std::int32_t gain = gains[static_cast<std::size_t>(c)] >> 3;
+      for (int x = 0; x < cell.width; ++x) {
+        // Both terms are whole multiples of kScale below 2^24 of them: the sum is exact.
+        row[x] += static_cast<float>((values[static_cast<std::size_t>(x)] * gain) >> 11) * kScale;
+      }
+    }
+  }
+}
+
+}  // namespace heteroperf

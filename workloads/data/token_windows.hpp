@@ -1,0 +1,55 @@
+#pragma once
+
+#include <vector>
+
+#include "workloads/data/mapped_file.hpp"
+#include "workloads/data_source.hpp"
+
+namespace heteroperf {
+
+/// Windows of length + 1 tokens over a file of fixed-width little-endian tokens (bytes of a text, or
+/// 16- or 32-bit ids): the first `length` are the sample, the last `length` its targets.
+///
+/// The file is cut into equal blocks of about 16 windows (fewer for a small file, at least 20
+/// blocks where it suffices); a tenth of the blocks, those with the lowest keyed hash of their number, is
+/// the validation split. No window leaves its block, so the splits share no position of the file.
+/// Training windows start at every position of their block that leaves room; validation windows lie
+/// end to end, so each position is a target once.
+class TokenWindows : public DataSource {
+ public:
+  enum class Width { one_byte = 1, two_bytes = 2, four_bytes = 4 };
+
+  /// `wanted.length` > 0; `wanted.classes` is the vocabulary, 0: 256 for bytes, else one more than the
+  /// highest id. Throws UserError when the file is empty, ends within a token, is shorter than two
+  /// windows, or holds an id outside the vocabulary (naming its position).
+  TokenWindows(const std::string& kind, const std::string& path, Width width,
+               const SampleSpec& wanted);
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::uint64_t size(Split split) const override;
+  void read(Split split, std::uint64_t index, SampleView out) const override;
+  std::string description() const override;
+  std::string fingerprint() const override { return fingerprint_; }
+
+  /// Position in the file, in tokens, of a sample's first token.
+  std::uint64_t start_of(Split split, std::uint64_t index) const;
+
+ private:
+  std::int64_t token(std::uint64_t position) const;
+  void check_contents(std::int64_t wanted_classes);
+  void check_ids(std::int64_t wanted_classes);
+  void cut_into_blocks();
+  std::uint64_t windows_per_block(Split split) const;
+  const std::vector<std::uint32_t>& blocks(Split split) const;
+
+  std::string kind_, path_;
+  MappedFile file_;
+  Width width_;
+  SampleSpec spec_;
+  std::uint64_t tokens_ = 0;        ///< in the file
+  std::uint64_t block_tokens_ = 0;  ///< at least length + 1
+  std::vector<std::uint32_t> train_blocks_, validation_blocks_;
+  std::string fingerprint_;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,158 @@
+#include "workloads/graph_memory.hpp"
+
+#include <vector>
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint64_t index_bytes = 8;
+constexpr std::uint64_t statistic_bytes = 4;
+
+/// What an operator keeps for backward.
+struct Kept {
+  bool inputs = false;
+  bool output = false;
+  std::int64_t statistics_per_sample = 0;  ///< fp32 numbers
+  std::int64_t statistics_per_batch = 0;
+  std::int64_t indices_per_sample = 0;
+};
+
+/// The table of workloads/README.md; kinds without a row keep nothing.
+class KeptBy {
+ public:
+  KeptBy(const Shape& in, const Shape& out) : in_(in), out_(out) {}
+
+  Kept operator()(const Conv2d&) const { return {.inputs = true}; }
+  Kept operator()(const Linear&) const { return {.inputs = true}; }
+  Kept operator()(const Multiply&) const { return {.inputs = true}; }
+  Kept operator()(const Gelu&) const { return {.inputs = true}; }
+  Kept operator()(const Silu&) const { return {.inputs = true}; }
+  Kept operator()(const Embedding&) const { return {.inputs = true}; }
+  Kept operator()(const Relu&) const { return {.output = true}; }
+  Kept operator()(const Tanh&) const { return {.output = true}; }
+  // Mean and reciprocal deviation.
+  Kept operator()(const BatchNorm&) const {
+    return {.inputs = true, .statistics_per_batch = 2 * in_[0]};
+  }
+  Kept operator()(const LayerNorm&) const {
+    return {.inputs = true, .statistics_per_sample = 2 * rows()};
+  }
+  Kept operator()(const RmsNorm&) const {
+    return {.inputs = true, .statistics_per_sample = rows()};
+  }
+  Kept operator()(const MaxPool&) const {
+    return {.inputs = true, .indices_per_sample = element_count(out_)};
+  }
+  // The logarithm of every row's sum, from which backward makes the scores again.
+  Kept operator()(const Attention& a) const {
+    return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in_[0]};
+  }
+  Kept operator()(const CrossEntropy&) const {
+    return {.inputs = true, .indices_per_sample = rows()};
+  }
+  template <class Kind>
+  Kept operator()(const Kind&) const {
+    return {};
+  }
+
+ private:
+  std::int64_t rows() const { return element_count(in_) / in_.back(); }
+
+  const Shape& in_;
+  const Shape& out_;
+};
+
+/// The node whose memory a node's output is: its own, or that of the input it is a view of.
+std::vector<std::size_t> storages(const ModelGraph& graph) {
+  std::vector<std::size_t> owner;
+  for (const Node& node : graph.nodes()) {
+    const bool view = std::holds_alternative<Flatten>(node.attributes) ||
+                      std::holds_alternative<ToSequence>(node.attributes);
+    owner.push_back(view ? owner[static_cast<std::size_t>(node.inputs[0].value())] : owner.size());
+  }
+  return owner;
+}
+
+std::uint64_t tensor_bytes(const Node& node, std::uint64_t element_bytes) {
+  const auto* input = std::get_if<Input>(&node.attributes);
+  const bool indices = input != nullptr && input->kind == InputKind::tokens;
+  return static_cast<std::uint64_t>(element_count(node.output)) *
+         (indices ? index_bytes : element_bytes);
+}
+
+/// Adds up what the operators keep; a tensor that several keep counts once.
+class ActivationSum {
+ public:
+  explicit ActivationSum(const ModelGraph& graph)
+      : graph_(graph), owner_(storages(graph)), kept_(graph.nodes().size(), false) {}
+
+  void add(std::size_t index) {
+    const Node& node = graph_.nodes()[index];
+    if (!node.differentiable) return;
+    const Shape& in = node.inputs.empty() ? node.output : graph_.node(node.inputs[0]).output;
+    const Kept kept = std::visit(KeptBy(in, node.output), node.attributes);
+    if (kept.output) keep(index);
+    for (NodeId id : node.inputs) {
+      if (kept.inputs) keep(static_cast<std::size_t>(id.value()));
+    }
+    per_sample_ += static_cast<std::uint64_t>(kept.statistics_per_sample) * statistic_bytes +
+                   static_cast<std::uint64_t>(kept.indices_per_sample) * index_bytes;
+    per_batch_ += static_cast<std::uint64_t>(kept.statistics_per_batch) * statistic_bytes;
+  }
+
+  Bytes total(std::uint64_t samples, std::uint64_t element_bytes) const {
+    std::uint64_t tensors = 0;
+    for (std::size_t i = 0; i < kept_.size(); ++i) {
+      if (kept_[i]) tensors += tensor_bytes(graph_.nodes()[i], element_bytes);
+    }
+    return Bytes((tensors + per_sample_) * samples + per_batch_);
+  }
+
+ private:
+  void keep(std::size_t index) { kept_[owner_[index]] = true; }
+
+  const ModelGraph& graph_;
+  std::vector<std::size_t> owner_;
+  std::vector<bool> kept_;
+  std::uint64_t per_sample_ = 0, per_batch_ = 0;
+};
+
+std::uint64_t optimizer_bytes_per_parameter(Precision precision, OptimizerKind optimizer) {
+  const std::uint64_t states = optimizer == OptimizerKind::adamw ? 2 : 1;
+  if (precision != Precision::bf16) return states * bytes_per_element(precision);
+  const std::uint64_t full = bytes_per_element(Precision::fp32);
+  return states * full + full;
+}
+
+}  // namespace
+
+std::uint64_t bytes_per_element(Precision precision) {
+  switch (precision) {
+    case Precision::bf16:
+      return 2;
+    case Precision::fp32:
+      return 4;
+    case Precision::fp64:
+      return 8;
+  }
+  return 4;
+}
+
+Bytes activation_bytes(const ModelGraph& graph, std::uint64_t samples, Precision precision) {
+  ActivationSum sum(graph);
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) sum.add(i);
+  return sum.total(samples, bytes_per_element(precision));
+}
+
+MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, Precision precision,
+                               OptimizerKind optimizer) {
+  const std::uint64_t parameters = graph.parameter_count();
+  MemoryEstimate memory;
+  memory.weights = Bytes(parameters * bytes_per_element(precision));
+  memory.gradients = memory.weights;
+  memory.optimizer = Bytes(parameters * optimizer_bytes_per_parameter(precision, optimizer));
+  memory.activations = activation_bytes(graph, samples, precision);
+  return memory;
+}
+
+}  // namespace heteroperf

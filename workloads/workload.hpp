@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "workloads/data_source.hpp"
+#include "workloads/model_graph.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+/// The quality a run of this workload must reach before its score counts as closed.
+struct QualityTarget {
+  std::string name;  ///< "accuracy" (higher is better) or "loss" (lower is better)
+  double value = 0;
+  bool met_by(double measured) const {
+    return name == "accuracy" ? measured >= value : measured <= value;
+  }
+};
+
+/// Everything a training needs, whoever runs it: what is trained, on what, how, and how well.
+struct Workload {
+  std::string name;  ///< "llm", "image", "automl-image"
+  std::string size;  ///< ladder or model name
+  ModelGraph graph;  ///< for a search: the model it starts from
+  std::shared_ptr<const DataSource> data;
+  OptimizerRecipe recipe;
+  Precision precision = Precision::fp32;
+  std::int64_t micro_batch = 1;    ///< samples per rank and micro-batch
+  std::int64_t micro_batches = 1;  ///< per rank and optimizer step
+  std::optional<QualityTarget> target;
+  std::string unit;                 ///< what throughput counts: "token" or "image"
+  std::int64_t units_per_sample = 1;
+};
+
+/// What a caller may ask of a workload; an empty or absent value leaves the workload's own.
+struct WorkloadRequest {
+  std::string size;   ///< ladder name, or "auto": the scaling rule chooses
+  std::string model;  ///< of `image`
+  std::string data = "generated";
+  Precision precision = Precision::fp32;
+  std::optional<std::int64_t> micro_batch, micro_batches;
+  std::optional<std::int64_t> sequence_length;
+  std::optional<std::string> optimizer, schedule;
+  std::optional<double> learning_rate, weight_decay, clip_norm;
+  std::optional<std::uint64_t> warmup_steps;
+  std::uint64_t total_steps = 0;  ///< known length of the run; 0: a run by time
+  std::uint64_t seed = 1;
+};
+
+/// The machine as the scaling rule sees it: plain numbers of one rank.
+struct ScalingInput {
+  int ranks = 1;
+  std::uint64_t memory_bytes = 0;     ///< available to one rank
+  double ops_per_second = 0;          ///< strict operations a rank can be expected to do
+};
+
+/// A size with the numbers that made the rule choose or refuse it.
+struct ScalingChoice {
+  std::string size;
+  std::uint64_t memory_bytes = 0;  ///< weights, gradients, optimizer, activations of one rank
+  double step_s = 0;               ///< expected time of one optimizer step
+  std::string reason;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,257 @@
+#include "workloads/workload_factories.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "metrics/error.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/graph_memory.hpp"
+#include "workloads/models.hpp"
+#include "workloads/models/resnet.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double longest_training_step_s = 2.0;
+constexpr double longest_trial_step_s = 0.2;  // a trial must reach its first rung within seconds
+constexpr double memory_share = 0.5;
+constexpr std::array<std::int64_t, 6> search_widths{16, 32, 64, 128, 256, 512};
+constexpr std::int64_t search_batch = 32;
+constexpr const char* default_classifier = "resnet18";
+
+/// Memory and step time of a candidate on one rank.
+ScalingChoice weigh(std::string size, const ModelGraph& graph, std::int64_t micro_batch,
+                    OptimizerKind optimizer, const ScalingInput& machine) {
+  const auto samples = static_cast<std::uint64_t>(micro_batch);
+  ScalingChoice choice;
+  choice.size = std::move(size);
+  choice.memory_bytes = estimate_memory(graph, samples, Precision::fp32, optimizer).total().value();
+  choice.step_s = strict_train_ops(graph, samples).to_double() / machine.ops_per_second;
+  return choice;
+}
+
+bool fits(const ScalingChoice& choice, const ScalingInput& machine, double longest_step_s) {
+  return choice.step_s <= longest_step_s &&
+         static_cast<double>(choice.memory_bytes) <=
+             memory_share * static_cast<double>(machine.memory_bytes);
+}
+
+void explain(ScalingChoice& choice, const ScalingInput& machine) {
+  choice.reason = fmt::format(
+      "{:.2f} s a step at {:.0f} GOPS per rank, {:.2f} of {:.1f} GiB per rank", choice.step_s,
+      machine.ops_per_second * 1e-9, static_cast<double>(choice.memory_bytes) / (1 << 30),
+      static_cast<double>(machine.memory_bytes) / (1 << 30));
+}
+
+/// The largest candidate that fits; `candidates` yields them from small to large.
+template <class Names, class Weigh>
+ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const ScalingInput& machine,
+                             double longest_step_s) {
+  ScalingChoice best;
+  for (const auto& name : names) {
+    ScalingChoice choice = weigh_one(name);
+    const bool first = best.size.empty();
+    if (!first && !fits(choice, machine, longest_step_s)) break;
+    best = std::move(choice);
+    if (first && !fits(best, machine, longest_step_s)) break;
+  }
+  explain(best, machine);
+  return best;
+}
+
+/// Data for a classifier; `fallback` gives what generated images look like.
+std::shared_ptr<const DataSource> open_images(const WorkloadRequest& request, SampleSpec generated) {
+  generated.kind = InputKind::images;
+  return open_data({request.data, generated, request.seed});
+}
+
+SampleSpec default_images() {
+  SampleSpec spec;
+  spec.channels = 3;
+  spec.height = spec.width = 32;
+  spec.classes = 10;
+  return spec;
+}
+
+ModelOptions options_for(const SampleSpec& spec) {
+  ModelOptions options;
+  options.classes = spec.classes;
+  if (spec.kind == InputKind::tokens) {
+    options.length = spec.length;
+  } else {
+    options.channels = spec.channels;
+    options.height = spec.height;
+    options.width = spec.width;
+  }
+  return options;
+}
+
+template <class T>
+void override_with(T& value, const std::optional<T>& asked) {
+  if (asked) value = *asked;
+}
+
+void apply_request(Workload& workload, const WorkloadRequest& request) {
+  override_with(workload.micro_batch, request.micro_batch);
+  override_with(workload.micro_batches, request.micro_batches);
+  override_with(workload.recipe.learning_rate, request.learning_rate);
+  override_with(workload.recipe.weight_decay, request.weight_decay);
+  override_with(workload.recipe.clip_norm, request.clip_norm);
+  override_with(workload.recipe.warmup_steps, request.warmup_steps);
+  if (request.optimizer) workload.recipe.kind = parse_optimizer_kind(*request.optimizer);
+  if (request.schedule) workload.recipe.schedule = parse_learning_rate_schedule(*request.schedule);
+  workload.recipe.total_steps = request.total_steps;
+  workload.precision = request.precision;
+}
+
+OptimizerRecipe language_recipe() {
+  OptimizerRecipe recipe;
+  recipe.kind = OptimizerKind::adamw;
+  recipe.learning_rate = 1e-3;
+  recipe.weight_decay = 0.01;
+  recipe.warmup_steps = 20;
+  recipe.schedule = LearningRateSchedule::cosine;
+  recipe.final_fraction = 0.1;
+  return recipe;
+}
+
+OptimizerRecipe image_recipe() {
+  OptimizerRecipe recipe;
+  recipe.kind = OptimizerKind::sgd;
+  recipe.learning_rate = 0.05;
+  recipe.momentum = 0.9;
+  recipe.weight_decay = 5e-4;
+  recipe.warmup_steps = 20;
+  recipe.schedule = LearningRateSchedule::cosine;
+  return recipe;
+}
+
+/// Half of the way from guessing to the floor, where there is one.
+std::optional<QualityTarget> language_target(const DataSource& data) {
+  const auto floor = data.loss_floor();
+  if (!floor) return std::nullopt;
+  return QualityTarget{"loss", 0.5 * (std::log(static_cast<double>(data.spec().classes)) + *floor)};
+}
+
+std::optional<QualityTarget> image_target(const DataSource& data) {
+  const double chance = 1.0 / static_cast<double>(data.spec().classes);
+  const double best = 1.0 - data.error_floor().value_or(0.0);
+  return QualityTarget{"accuracy", 0.5 * (chance + best)};
+}
+
+std::string width_name(std::int64_t width) { return fmt::format("w{}", width); }
+
+ModelGraph search_start(std::int64_t width, const SampleSpec& spec) {
+  ResnetShape shape;
+  shape.channels = spec.channels;
+  shape.height = spec.height;
+  shape.width = spec.width;
+  shape.classes = spec.classes;
+  shape.block = ResidualBlock::basic;
+  shape.stem_width = width;
+  shape.stages = {1, 1, 1};
+  ModelGraph graph = resnet(shape);
+  graph.name = "resnet-" + width_name(width);
+  return graph;
+}
+
+std::int64_t width_of(const std::string& name) {
+  std::vector<std::string> names;
+  for (std::int64_t width : search_widths) {
+    names.push_back(width_name(width));
+    if (name == names.back()) return width;
+  }
+  throw UserError(fmt::format("unknown size '{}' of automl-image", name),
+                  fmt::format("one of auto {}", fmt::join(names, " ")));
+}
+
+}  // namespace
+
+ScalingChoice choose_llm_size(const ScalingInput& machine) {
+  return choose_largest(
+      llm_ladder(),
+      [&](const std::string& name) {
+        return weigh(name, build_model(name), find_model(name).micro_batch, OptimizerKind::adamw,
+                     machine);
+      },
+      machine, longest_training_step_s);
+}
+
+ScalingChoice choose_image_size(const ScalingInput& machine) {
+  ScalingChoice choice =
+      weigh(default_classifier, build_model(default_classifier, options_for(default_images())),
+            find_model(default_classifier).micro_batch, OptimizerKind::sgd, machine);
+  explain(choice, machine);
+  return choice;
+}
+
+ScalingChoice choose_search_size(const ScalingInput& machine) {
+  return choose_largest(
+      search_widths,
+      [&](std::int64_t width) {
+        return weigh(width_name(width), search_start(width, default_images()), search_batch,
+                     OptimizerKind::sgd, machine);
+      },
+      machine, longest_trial_step_s);
+}
+
+Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
+  Workload workload;
+  workload.name = "llm";
+  workload.size = request.size == "auto" ? choose_llm_size(machine).size : request.size;
+  const ModelSpec& model = find_model(workload.size);
+  SampleSpec wanted;
+  wanted.kind = InputKind::tokens;
+  if (model.input.kind != InputKind::tokens) {
+    throw UserError(fmt::format("'{}' is not a language model", model.name), "it takes images",
+                    "See `heteroperf list models`");
+  }
+  wanted.length = request.sequence_length.value_or(model.input.length);
+  wanted.classes = model.classes;
+  workload.data = open_data({request.data, wanted, request.seed});
+  workload.graph = build_model(model.name, options_for(workload.data->spec()));
+  workload.recipe = language_recipe();
+  workload.micro_batch = model.micro_batch;
+  workload.target = language_target(*workload.data);
+  workload.unit = "token";
+  workload.units_per_sample = wanted.length;
+  apply_request(workload, request);
+  return workload;
+}
+
+Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
+  Workload workload;
+  workload.name = "image";
+  workload.size = request.model;
+  const ModelSpec& model = find_model(request.model);
+  if (model.input.kind != InputKind::images) {
+    throw UserError(fmt::format("'{}' is not an image classifier", model.name), "it takes tokens",
+                    "See `heteroperf list models`");
+  }
+  workload.data = open_images(request, default_images());
+  workload.graph = build_model(model.name, options_for(workload.data->spec()));
+  workload.recipe = image_recipe();
+  workload.micro_batch = model.micro_batch;
+  workload.target = image_target(*workload.data);
+  workload.unit = "image";
+  apply_request(workload, request);
+  return workload;
+}
+
+Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& machine) {
+  Workload workload;
+  workload.name = "automl-image";
+  workload.size = request.size == "auto" ? choose_search_size(machine).size : request.size;
+  workload.data = open_images(request, default_images());
+  workload.graph = search_start(width_of(workload.size), workload.data->spec());
+  workload.recipe = image_recipe();
+  workload.micro_batch = search_batch;
+  workload.target = image_target(*workload.data);
+  workload.unit = "image";
+  apply_request(workload, request);
+  return workload;
+}
+
+}  // namespace heteroperf

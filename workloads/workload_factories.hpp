@@ -1,0 +1,29 @@
+#pragma once
+
+#include <vector>
+
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// What the scaling rule expects of one core before anything was measured: about what a 2020s
+/// server core reaches in float32 matrix products. Choices made with it are stated in `list --json`
+/// and stored in every record.
+inline constexpr double nominal_core_ops_per_second = 40e9;
+
+/// The scaling rule (workloads/README.md): the largest size whose training state takes at most half
+/// of a rank's memory and whose step of the size's own micro-batch takes at most two seconds (0.2
+/// in a search) at the expected rate; the smallest where none does. The global batch grows with the ranks.
+ScalingChoice choose_llm_size(const ScalingInput& machine);
+ScalingChoice choose_image_size(const ScalingInput& machine);
+ScalingChoice choose_search_size(const ScalingInput& machine);
+
+/// Language-model training on token streams. `size` is a name of llm_ladder() or "auto".
+Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine);
+/// One fixed image classifier, named by `model`.
+Workload make_image(const WorkloadRequest& request, const ScalingInput& machine);
+/// Architecture search over image classifiers; `graph` is the residual net it starts from, whose
+/// width the rule chooses ("w16", "w32", …).
+Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& machine);
+
+}  // namespace heteroperf
