@@ -1,0 +1,349 @@
+#include "automl/morph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "automl/channel_classes.hpp"
+#include "automl/graph_rebuild.hpp"
+#include "automl/trial.hpp"
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t largest_skip_stride = 8;
+
+template <class Kind>
+bool is(const ModelGraph& graph, NodeId id) {
+  return std::holds_alternative<Kind>(graph.node(id).attributes);
+}
+
+bool is_map(const Node& node) { return node.output.size() == 3; }
+
+/// One more than the largest number of a node that an earlier morph of this kind has added.
+std::uint64_t next_number(const ModelGraph& graph, std::string_view prefix) {
+  std::uint64_t next = 1;
+  for (const Node& node : graph.nodes()) {
+    if (!node.name.starts_with(prefix)) continue;
+    const std::string digits = node.name.substr(prefix.size(), 9);
+    next = std::max<std::uint64_t>(next, std::strtoull(digits.c_str(), nullptr, 10) + 1);
+  }
+  return next;
+}
+
+std::string next_name(const ModelGraph& graph, std::string_view prefix) {
+  return fmt::format("{}{}", prefix, next_number(graph, prefix));
+}
+
+Conv2d convolution(std::int64_t width, std::int64_t kernel, std::int64_t stride_y = 1,
+                   std::int64_t stride_x = 1) {
+  Conv2d conv;
+  conv.out_channels = width;
+  conv.kernel = {kernel, kernel};
+  conv.stride = {stride_y, stride_x};
+  conv.padding = {kernel / 2, kernel / 2};
+  return conv;
+}
+
+// ---- deeper
+
+struct DeeperBlock {
+  GraphRebuild& next;
+  std::string name;
+  std::int64_t width;
+
+  NodeId conv_bn(NodeId x, const char* number) {
+    x = next.add(fmt::format("{}.conv{}", name, number), convolution(width, 3), {x});
+    return next.add(fmt::format("{}.bn{}", name, number), BatchNorm{}, {x});
+  }
+  NodeId plain(NodeId x) { return next.add(name + ".relu", Relu{}, {conv_bn(x, "")}); }
+  NodeId residual(NodeId x) {
+    const NodeId inner = next.add(name + ".relu1", Relu{}, {conv_bn(x, "1")});
+    const NodeId sum = next.add(name + ".add", Add{}, {conv_bn(inner, "2"), x});
+    return next.add(name + ".relu2", Relu{}, {sum});
+  }
+};
+
+// ---- skip
+
+struct SkipShape {
+  bool projected = false;
+  std::int64_t stride_y = 1, stride_x = 1;
+};
+
+/// The stride of an unpadded 1×1 convolution that takes `from` positions to `to`; 0 without one.
+std::int64_t stride_between(std::int64_t from, std::int64_t to) {
+  for (std::int64_t stride = 1; stride <= largest_skip_stride; ++stride) {
+    if ((from - 1) / stride + 1 == to) return stride;
+  }
+  return 0;
+}
+
+std::optional<SkipShape> skip_shape(const Node& from, const Node& to) {
+  SkipShape shape;
+  shape.projected = from.output != to.output;
+  shape.stride_y = stride_between(from.output[1], to.output[1]);
+  shape.stride_x = stride_between(from.output[2], to.output[2]);
+  if (shape.stride_y == 0 || shape.stride_x == 0) return std::nullopt;
+  return shape;
+}
+
+/// Whether what arrives in the sum around `to` comes from `from` directly or through a 1×1
+/// convolution: a second such path would add nothing.
+class ParallelSkips {
+ public:
+  explicit ParallelSkips(const ModelGraph& graph)
+      : graph_(graph), consumers_(consumer_lists(graph)) {}
+
+  bool has(NodeId from, NodeId to) const {
+    if (comes_from(to, from)) return true;
+    const auto& next = consumers_[static_cast<std::size_t>(to.value())];
+    return std::any_of(next.begin(), next.end(), [&](NodeId consumer) {
+      return is<Add>(graph_, consumer) && has(from, consumer);
+    });
+  }
+
+ private:
+  bool comes_from(NodeId node, NodeId from) const {
+    if (node == from) return true;
+    const auto& inputs = graph_.node(node).inputs;
+    if (is<Add>(graph_, node)) {
+      return std::any_of(inputs.begin(), inputs.end(),
+                         [&](NodeId input) { return comes_from(input, from); });
+    }
+    if (is<BatchNorm>(graph_, node)) return is_projection(inputs[0], from);
+    return false;
+  }
+
+  bool is_projection(NodeId node, NodeId from) const {
+    const auto* conv = std::get_if<Conv2d>(&graph_.node(node).attributes);
+    return conv != nullptr && conv->kernel == std::array<std::int64_t, 2>{1, 1} &&
+           graph_.node(node).inputs[0] == from;
+  }
+
+  const ModelGraph& graph_;
+  std::vector<std::vector<NodeId>> consumers_;
+};
+
+bool may_start_skip(const ModelGraph& graph, NodeId id) {
+  return is<Relu>(graph, id) && is_map(graph.node(id));
+}
+
+bool may_end_skip(const ModelGraph& graph, NodeId id) {
+  return (is<BatchNorm>(graph, id) || is<Add>(graph, id)) && is_map(graph.node(id));
+}
+
+bool is_on_chain(const ModelGraph& graph, NodeId id) {
+  const std::vector<NodeId> chain = main_chain(graph);
+  return std::find(chain.begin(), chain.end(), id) != chain.end();
+}
+
+bool is_skip_site(const ModelGraph& graph, const ParallelSkips& parallel, NodeId from, NodeId to) {
+  return from < to && may_start_skip(graph, from) && may_end_skip(graph, to) &&
+         skip_shape(graph.node(from), graph.node(to)) && !parallel.has(from, to);
+}
+
+void require(bool legal, const std::string& problem, const std::string& why) {
+  if (!legal) throw UserError(problem, why);
+}
+
+// ---- random choice
+
+/// Widths between 1.5 and 2 times `width`, in steps that keep it a multiple of a power of two.
+std::vector<std::int64_t> wider_widths(std::int64_t width, std::int64_t granularity,
+                                       std::int64_t largest) {
+  std::int64_t step = 1;
+  while (step < 8 && step * 2 <= width / 2) step *= 2;
+  step *= granularity;
+  std::vector<std::int64_t> widths;
+  const std::int64_t low = std::max((3 * width + 1) / 2, width + 1);
+  for (std::int64_t w = (low + step - 1) / step * step; w <= std::min(2 * width, largest);
+       w += step) {
+    widths.push_back(w);
+  }
+  return widths;
+}
+
+template <class Item>
+const Item& pick(const std::vector<Item>& items, RandomStream& random) {
+  return items[random.below(items.size())];
+}
+
+std::optional<Morphed> random_deeper(const ModelGraph& graph, const MorphLimits& limits,
+                                     RandomStream& random) {
+  const std::vector<NodeId> sites = deeper_sites(graph, limits);
+  if (sites.empty()) return std::nullopt;
+  const NodeId relu = pick(sites, random);
+  return deepen(graph, relu, random.below(2) == 0 ? DeeperForm::plain : DeeperForm::residual);
+}
+
+std::optional<Morphed> random_wider(const ModelGraph& graph, const MorphLimits& limits,
+                                    RandomStream& random) {
+  const std::vector<NodeId> sites = wider_sites(graph, limits);
+  if (sites.empty()) return std::nullopt;
+  const NodeId site = pick(sites, random);
+  const ChannelClasses classes(graph);
+  return widen(graph, site,
+               pick(wider_widths(graph.node(site).output[0], classes.granularity(site),
+                                 limits.max_width),
+                    random));
+}
+
+// By rejection: uniform over skip_sites without listing them.
+std::optional<Morphed> random_skip(const ModelGraph& graph, const MorphLimits&,
+                                   RandomStream& random) {
+  const std::vector<NodeId> chain = main_chain(graph);
+  const ParallelSkips parallel(graph);
+  std::vector<NodeId> starts, ends;
+  for (NodeId id : chain) {
+    if (may_start_skip(graph, id)) starts.push_back(id);
+    if (may_end_skip(graph, id)) ends.push_back(id);
+  }
+  if (starts.empty() || ends.empty()) return std::nullopt;
+  constexpr int attempts = 16;
+  for (int i = 0; i < attempts; ++i) {
+    const NodeId from = pick(starts, random), to = pick(ends, random);
+    if (is_skip_site(graph, parallel, from, to)) return add_skip(graph, from, to);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Morphed deepen(const ModelGraph& graph, NodeId relu, DeeperForm form) {
+  const Node& target = graph.node(relu);
+  require(is<Relu>(graph, relu) && is_map(target),
+          fmt::format("cannot insert layers after node '{}'", target.name),
+          "a deeper morph follows a ReLU on a {channels, height, width} map");
+  GraphRebuild next(graph);
+  DeeperBlock block{next, next_name(graph, "deeper"), target.output[0]};
+  for (NodeId id : node_ids(graph)) {
+    const NodeId now = next.copy(id);
+    if (id != relu) continue;
+    next.replace(id, form == DeeperForm::plain ? block.plain(now) : block.residual(now));
+  }
+  std::string text = fmt::format("{} after {}{}", block.name, target.name,
+                                 form == DeeperForm::residual ? " (residual)" : "");
+  return {std::move(next).finish(), std::move(text)};
+}
+
+Morphed widen(const ModelGraph& graph, NodeId member, std::int64_t width) {
+  const ChannelClasses classes(graph);
+  const Node& node = graph.node(member);
+  const std::int64_t before = node.output.at(0);
+  require(classes.may_widen(member), fmt::format("cannot widen node '{}'", node.name),
+          "its channels belong to the sample, the classifier or a node of fixed width");
+  require(width > before && width % classes.granularity(member) == 0,
+          fmt::format("cannot widen node '{}' from {} to {} channels", node.name, before, width),
+          fmt::format("must be larger and a multiple of {}", classes.granularity(member)));
+  const auto& producers = classes.producers(member);
+  GraphRebuild next(graph);
+  for (NodeId id : node_ids(graph)) {
+    Attributes attributes = graph.node(id).attributes;
+    if (std::find(producers.begin(), producers.end(), id) != producers.end()) {
+      if (auto* linear = std::get_if<Linear>(&attributes)) linear->out_features = width;
+      if (auto* conv = std::get_if<Conv2d>(&attributes)) {
+        if (is_depthwise(graph, id)) conv->groups = width;
+        conv->out_channels = width;
+      }
+    }
+    next.copy(id, std::move(attributes));
+  }
+  std::string text = fmt::format("wider {} {}→{}", graph.node(producers[0]).name, before, width);
+  if (producers.size() > 1) text += fmt::format(" (with {} more)", producers.size() - 1);
+  return {std::move(next).finish(), std::move(text)};
+}
+
+Morphed add_skip(const ModelGraph& graph, NodeId from, NodeId to) {
+  const Node &source = graph.node(from), &target = graph.node(to);
+  const std::string problem =
+      fmt::format("cannot add a skip from node '{}' to node '{}'", source.name, target.name);
+  require(may_start_skip(graph, from) && may_end_skip(graph, to) && from < to, problem,
+          "a skip leads from a ReLU to a later batch norm or add, both on maps");
+  require(is_on_chain(graph, from) && is_on_chain(graph, to), problem,
+          "both ends must lie on the longest path");
+  require(!ParallelSkips(graph).has(from, to), problem, "there is such a path already");
+  const auto shape = skip_shape(source, target);
+  require(shape.has_value(), problem,
+          fmt::format("no stride up to {} takes {} to {}", largest_skip_stride,
+                      to_string(source.output), to_string(target.output)));
+
+  GraphRebuild next(graph);
+  const std::string name = next_name(graph, "skip");
+  for (NodeId id : node_ids(graph)) {
+    const NodeId now = next.copy(id);
+    if (id != to) continue;
+    NodeId shortcut = next.now(from);
+    if (shape->projected) {
+      shortcut = next.add(
+          name + ".conv", convolution(target.output[0], 1, shape->stride_y, shape->stride_x),
+          {shortcut});
+      shortcut = next.add(name + ".bn", BatchNorm{}, {shortcut});
+    }
+    next.replace(id, next.add(name + ".add", Add{}, {now, shortcut}));
+  }
+  std::string text = fmt::format("{} {} → {}", name, source.name, target.name);
+  if (shape->projected) text += fmt::format(" (1×1, stride {})", shape->stride_y);
+  return {std::move(next).finish(), std::move(text)};
+}
+
+std::vector<NodeId> deeper_sites(const ModelGraph& graph, const MorphLimits& limits) {
+  std::vector<NodeId> sites;
+  for (NodeId id : main_chain(graph)) {
+    if (!may_start_skip(graph, id)) continue;
+    const Shape& map = graph.node(id).output;
+    if (std::min(map[1], map[2]) >= limits.min_spatial_size) sites.push_back(id);
+  }
+  return sites;
+}
+
+std::vector<NodeId> wider_sites(const ModelGraph& graph, const MorphLimits& limits) {
+  const ChannelClasses classes(graph);
+  std::vector<NodeId> sites;
+  for (NodeId id : node_ids(graph)) {
+    if (!classes.may_widen(id) || classes.producers(id).front() != id) continue;
+    const auto widths =
+        wider_widths(graph.node(id).output[0], classes.granularity(id), limits.max_width);
+    if (!widths.empty()) sites.push_back(id);
+  }
+  return sites;
+}
+
+std::vector<std::pair<NodeId, NodeId>> skip_sites(const ModelGraph& graph) {
+  const std::vector<NodeId> chain = main_chain(graph);
+  const ParallelSkips parallel(graph);
+  std::vector<std::pair<NodeId, NodeId>> sites;
+  for (NodeId from : chain) {
+    for (NodeId to : chain) {
+      if (is_skip_site(graph, parallel, from, to)) sites.emplace_back(from, to);
+    }
+  }
+  return sites;
+}
+
+bool within_limits(const ModelGraph& graph, const MorphLimits& limits) {
+  std::uint64_t layers = 0;
+  for (NodeId id : node_ids(graph)) {
+    if (!is<Conv2d>(graph, id) && !is<Linear>(graph, id)) continue;
+    ++layers;
+    if (graph.node(id).output[0] > limits.max_width) return false;
+  }
+  return layers <= limits.max_layers && graph.parameter_count() <= limits.max_parameters &&
+         training_ops_per_sample(graph) <= limits.max_ops_per_sample;
+}
+
+std::optional<Morphed> random_morph(const ModelGraph& graph, const MorphLimits& limits,
+                                    RandomStream& random) {
+  using Draw = std::optional<Morphed> (*)(const ModelGraph&, const MorphLimits&, RandomStream&);
+  static constexpr Draw draws[] = {random_deeper, random_wider, random_skip};
+  constexpr int attempts = 8;
+  for (int i = 0; i < attempts; ++i) {
+    std::optional<Morphed> morphed = draws[random.below(3)](graph, limits, random);
+    if (morphed && within_limits(morphed->graph, limits)) return morphed;
+  }
+  return std::nullopt;
+}
+
+}  // namespace heteroperf

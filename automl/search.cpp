@@ -1,0 +1,221 @@
+#include "automl/search.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "automl/hyper_graph.hpp"
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// What a stream of random numbers is for; keeps streams of one seed apart.
+enum class Purpose : std::uint64_t { proposal = 0x70726f706f73616c, training = 0x747261696e696e67 };
+
+std::uint64_t seed_for(std::uint64_t seed, Purpose purpose, std::uint64_t trial) {
+  return random_bits(seed, static_cast<std::uint64_t>(purpose), trial);
+}
+
+/// Positions of the hyper-parameters in a point of the TPE.
+enum Position : std::size_t { dropout, kernel, batch, learning_rate };
+
+std::vector<Dimension> dimensions(const SearchSpace& space) {
+  validate(space);
+  return {{Scale::linear, space.dropout_min, space.dropout_max, 0},
+          {Scale::categorical, 0, 0, space.kernels.size()},
+          {Scale::categorical, 0, 0, space.batches.size()},
+          {Scale::logarithmic, space.learning_rate_min, space.learning_rate_max, 0}};
+}
+
+/// Index of `value`, or of the nearest choice (a restored trial may stem from another space).
+double choice_of(const std::vector<std::int64_t>& choices, std::int64_t value) {
+  const auto nearest = std::min_element(
+      choices.begin(), choices.end(),
+      [&](std::int64_t a, std::int64_t b) { return std::abs(a - value) < std::abs(b - value); });
+  return static_cast<double>(nearest - choices.begin());
+}
+
+std::vector<double> point_of(const SearchSpace& space, const HyperParameters& hyper) {
+  return {std::clamp(hyper.dropout, space.dropout_min, space.dropout_max),
+          choice_of(space.kernels, hyper.kernel), choice_of(space.batches, hyper.batch),
+          std::clamp(hyper.learning_rate, space.learning_rate_min, space.learning_rate_max)};
+}
+
+Score score_of(const TrialOutcome& outcome) {
+  const bool usable =
+      (outcome.state == TrialState::completed || outcome.state == TrialState::stopped) &&
+      std::isfinite(outcome.quality);
+  return {usable, outcome.steps, outcome.quality, outcome.loss};
+}
+
+void check(const SearchOptions& options) {
+  ProblemList problems;
+  if (options.population < 1) problems.add("population is 0", "someone must be the parent");
+  if (options.tournament < 1) problems.add("tournament is 0", "someone must be the parent");
+  if (options.initial_morphs < 1) problems.add("initial_morphs is 0", "all would be alike");
+  if (options.redraws < 1) problems.add("redraws is 0", "no architecture would ever be drawn");
+  problems.throw_if_any();
+}
+
+void check_classifier(const ModelGraph& graph) {
+  graph.loss();
+  const Node& input = graph.node(graph.input());
+  if (input.output.size() != 3) {
+    throw UserError(fmt::format("graph '{}' is not an image classifier", graph.name),
+                    fmt::format("its input '{}' has shape {}", input.name,
+                                to_string(input.output)));
+  }
+}
+
+}  // namespace
+
+Search::Search(const ModelGraph& initial, SearchOptions options)
+    : options_(std::move(options)), tpe_(dimensions(options_.space), options_.tpe) {
+  check(options_);
+  check_classifier(initial);
+  initial_ = architecture_of(initial);
+  initial_hash_ = initial_.hash();
+  limits_ = limits_for(options_.space, initial_);
+}
+
+Trial Search::propose() {
+  const std::uint64_t id = next_id_;
+  RandomStream random(seed_for(options_.seed, Purpose::proposal, id));
+  Candidate candidate = new_architecture(random);
+  Trial trial;
+  trial.id = next_id_++;
+  trial.parent = candidate.parent;
+  trial.morph = std::move(candidate.morphed.text);
+  trial.hyper = draw_hyper(candidate.morphed.graph, random);
+  trial.graph = graph_with(candidate.morphed.graph, trial.hyper.dropout, trial.hyper.kernel);
+  trial.seed = seed_for(options_.seed, Purpose::training, id);
+  begin(id, std::move(candidate.morphed.graph), trial.hyper);
+  ++statistics_.proposals;
+  return trial;
+}
+
+// Each architecture that is drawn again is counted and drawn anew; after `redraws` of them, and
+// when no morph fits, the choice is widened.
+Search::Candidate Search::new_architecture(RandomStream& random) {
+  if (seen_.insert(initial_hash_).second) return {{initial_, ""}, std::nullopt};
+  for (std::size_t widening = 0; widening <= options_.widenings; ++widening) {
+    for (std::size_t draw = 0; draw < options_.redraws; ++draw) {
+      std::optional<Candidate> candidate = draw_candidate(widening, random);
+      if (!candidate) continue;
+      if (seen_.insert(candidate->morphed.graph.hash()).second) return std::move(*candidate);
+      ++statistics_.duplicates;
+    }
+  }
+  throw UserError("the search found no further architecture",
+                  fmt::format("{} were proposed within {} layers, {} parameters, width {}, {} "
+                              "operations per sample",
+                              seen_.size(), limits_.max_layers, limits_.max_parameters,
+                              limits_.max_width, limits_.max_ops_per_sample.to_string()),
+                  "Widen the limits of the search space.");
+}
+
+// Breadth 0: a morph of a parent that won a tournament; 1: of any known one; 2: a fresh chain from
+// the initial architecture. Morphs only grow, so a population that has reached the limits has no
+// children of its own and breadth 2 starts new lines. Within a breadth, chains become longer.
+std::optional<Search::Candidate> Search::draw_candidate(std::size_t widening,
+                                                        RandomStream& random) {
+  const bool founding = next_id_ < options_.population || known_.empty();
+  const std::size_t breadth = founding ? 2 : std::min<std::size_t>(widening / 2, 2);
+  if (breadth == 2) {
+    const std::size_t longest = options_.initial_morphs * (1 + widening);
+    return child_of(initial_, std::nullopt, 1 + random.below(longest), random);
+  }
+  const std::size_t population = std::min(options_.population, known_.size());
+  Member& parent = breadth == 0
+                       ? tournament(known_.size() - population, options_.tournament, random)
+                       : tournament(0, 1, random);
+  if (parent.barren) return std::nullopt;
+  auto child = child_of(parent.architecture, parent.id, 1 + widening % 2, random);
+  parent.barren = !child;
+  return child;
+}
+
+/// The best of `size` draws, with replacement, among the members from `first` on.
+Search::Member& Search::tournament(std::size_t first, std::size_t size, RandomStream& random) {
+  const auto draw = [&] { return &known_[first + random.below(known_.size() - first)]; };
+  Member* best = draw();
+  for (std::size_t i = 1; i < size; ++i) {
+    Member* other = draw();
+    if (better(other->score, best->score)) best = other;
+  }
+  return *best;
+}
+
+/// A chain of morphs, cut short where no further one fits; nothing when not even one does.
+std::optional<Search::Candidate> Search::child_of(const ModelGraph& parent,
+                                                  std::optional<std::uint64_t> parent_id,
+                                                  std::size_t morphs, RandomStream& random) {
+  std::optional<Candidate> child;
+  for (std::size_t i = 0; i < morphs; ++i) {
+    auto next = random_morph(child ? child->morphed.graph : parent, limits_, random);
+    if (!next) break;
+    ++statistics_.morphs;
+    if (child) next->text = child->morphed.text + "; " + next->text;
+    child = Candidate{std::move(*next), parent_id};
+  }
+  return child;
+}
+
+// A kernel that the operation limit does not admit gives way to the next smaller choice.
+HyperParameters Search::draw_hyper(const ModelGraph& architecture, RandomStream& random) {
+  const SearchSpace& space = options_.space;
+  const std::vector<double> point = tpe_.suggest(random);
+  HyperParameters hyper;
+  hyper.dropout = point[dropout];
+  hyper.kernel = space.kernels[static_cast<std::size_t>(point[kernel])];
+  hyper.batch = space.batches[static_cast<std::size_t>(point[batch])];
+  hyper.learning_rate = point[learning_rate];
+  while (!within_limits(graph_with(architecture, hyper.dropout, hyper.kernel), limits_)) {
+    std::optional<std::int64_t> smaller;
+    for (std::int64_t k : space.kernels) {
+      if (k < hyper.kernel && (!smaller || k > *smaller)) smaller = k;
+    }
+    if (!smaller) break;
+    hyper.kernel = *smaller;
+  }
+  return hyper;
+}
+
+void Search::begin(std::uint64_t id, ModelGraph architecture, const HyperParameters& hyper) {
+  tpe_.begin(id, point_of(options_.space, hyper));
+  pending_.emplace(id, std::move(architecture));
+}
+
+void Search::report(const TrialOutcome& outcome) {
+  const auto found = pending_.find(outcome.id);
+  HETEROPERF_EXPECT(found != pending_.end());
+  ModelGraph architecture = std::move(found->second);
+  pending_.erase(found);
+  if (outcome.state == TrialState::truncated) return tpe_.drop(outcome.id);
+  const Score score = score_of(outcome);
+  tpe_.finish(outcome.id, score);
+  known_.push_back({outcome.id, std::move(architecture), score});
+  if (known_.size() > std::max(options_.known_graphs, options_.population)) known_.pop_front();
+}
+
+void Search::restore(std::span<const HistoryEntry> history) {
+  HETEROPERF_EXPECT(statistics_.proposals == 0);
+  for (const HistoryEntry& entry : history) restore_one(entry);
+}
+
+void Search::restore_one(const HistoryEntry& entry) {
+  ModelGraph architecture = architecture_of(entry.trial.graph);
+  if (!seen_.insert(architecture.hash()).second) {
+    throw UserError(fmt::format("trial {} of the history was trained before", entry.trial.id),
+                    "its architecture appears twice");
+  }
+  next_id_ = std::max(next_id_, entry.trial.id + 1);
+  begin(entry.trial.id, std::move(architecture), entry.trial.hyper);
+  if (entry.outcome) return report(*entry.outcome);
+  pending_.erase(entry.trial.id);
+  tpe_.drop(entry.trial.id);
+}
+
+}  // namespace heteroperf

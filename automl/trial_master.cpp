@@ -1,0 +1,456 @@
+#include "automl/trial_master.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kept_latencies = 4096;
+
+Seconds since(Clock::time_point start) {
+  return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
+}
+
+/// What a group is doing, from the master's point of view.
+enum class Activity {
+  thinking,    ///< has no trial; its request is still to come
+  requesting,  ///< waits for a trial
+  training,    ///< its report is still to come
+  reporting,   ///< waits for a decision
+  vanished,    ///< lost; not seen yet
+  done,        ///< gets nothing more
+};
+
+struct Training {
+  Trial trial;
+  Ops ops_per_step;
+  std::uint64_t segment_start = 0, segment_end = 0;  // steps since the trial's start
+  std::uint32_t rung = 0;                            // whose milestone comes next
+  TrialOutcome outcome;                              // as far as known
+};
+
+struct Group {
+  std::uint32_t ranks = 1;
+  Activity activity = Activity::thinking;
+  Ops next_event;  // virtual time
+  std::optional<std::uint64_t> steps_left;
+  std::optional<Training> training;
+  std::function<void(Assignment)> request_reply;
+  std::function<void(Decision)> report_reply;
+  TrialReport report;
+  std::string lost_reason;
+  Clock::time_point waiting_since;
+
+  bool waits() const {
+    return activity == Activity::requesting || activity == Activity::reporting ||
+           activity == Activity::vanished;
+  }
+};
+
+void check(const MasterOptions& options) {
+  ProblemList problems;
+  if (options.group_ranks.empty()) problems.add("there is no group of ranks to train trials");
+  for (std::size_t g = 0; g < options.group_ranks.size(); ++g) {
+    if (options.group_ranks[g] < 1) problems.add(fmt::format("group {} has no ranks", g));
+  }
+  if (options.failures_in_a_row < 1) {
+    problems.add("failures_in_a_row is 0", "the search would end before it starts");
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+class TrialMaster::Impl {
+ public:
+  Impl(Search search, MasterOptions options, MasterObserver observer)
+      : search_(std::move(search)),
+        options_(std::move(options)),
+        observer_(std::move(observer)),
+        rungs_(options_.rungs) {
+    check(options_);
+    for (std::size_t g = 0; g < options_.group_ranks.size(); ++g) {
+      Group& group = groups_.emplace_back();
+      group.ranks = options_.group_ranks[g];
+      if (options_.steps_per_group > 0) group.steps_left = options_.steps_per_group;
+      order_.emplace(Ops(), g);
+    }
+  }
+
+  void restore(std::span<const HistoryEntry> history) {
+    const std::lock_guard lock(mutex_);
+    search_.restore(history);
+    for (const HistoryEntry& entry : history) {
+      if (!entry.outcome) continue;
+      const auto& milestones = entry.outcome->milestones;
+      const std::size_t count = std::min<std::size_t>(milestones.size(), rungs_.count());
+      for (std::size_t rung = 0; rung < count; ++rung) {
+        rungs_.record(static_cast<std::uint32_t>(rung), milestones[rung].quality,
+                      milestones[rung].loss);
+      }
+    }
+  }
+
+  void request(GroupId id, std::function<void(Assignment)> reply) {
+    std::unique_lock lock(mutex_);
+    Group& group = at(id);
+    if (is_gone(group)) {
+      post([reply = std::move(reply), reason = gone_reason(group)] { reply({{}, reason}); });
+      return deliver(lock);
+    }
+    HETEROPERF_EXPECT(group.activity == Activity::thinking);
+    group.request_reply = std::move(reply);
+    arrive(id, Activity::requesting);
+    deliver(lock);
+  }
+
+  void report(GroupId id, TrialReport report, std::function<void(Decision)> reply) {
+    std::unique_lock lock(mutex_);
+    Group& group = at(id);
+    if (is_gone(group)) {
+      post([reply = std::move(reply)] { reply({}); });
+      return deliver(lock);
+    }
+    HETEROPERF_EXPECT(group.activity == Activity::training);
+    HETEROPERF_EXPECT(group.training->trial.id == report.id);
+    group.report = std::move(report);
+    group.report_reply = std::move(reply);
+    arrive(id, Activity::reporting);
+    deliver(lock);
+  }
+
+  void lose(GroupId id, std::string reason) {
+    std::unique_lock lock(mutex_);
+    Group& group = at(id);
+    if (is_gone(group)) return;
+    ++groups_lost_;
+    group.lost_reason = std::move(reason);
+    // A dropped callback may hold the last reference to something that calls back.
+    post([dropped = std::pair(std::exchange(group.request_reply, {}),
+                              std::exchange(group.report_reply, {}))] {});
+    arrive(id, Activity::vanished);
+    deliver(lock);
+  }
+
+  void close(std::string reason) {
+    std::unique_lock lock(mutex_);
+    if (closed_) return;
+    closed_ = true;
+    if (no_more_.empty()) no_more_ = std::move(reason);
+    answer_ready_groups();
+    deliver(lock);
+  }
+
+  MasterStatistics statistics() const {
+    const std::lock_guard lock(mutex_);
+    MasterStatistics statistics;
+    statistics.search = search_.statistics();
+    if (!latencies_.empty()) {
+      statistics.proposal_p50 = Seconds(quantile(latencies_, 0.5));
+      statistics.proposal_p99 = Seconds(quantile(latencies_, 0.99));
+    }
+    statistics.idle = idle_;
+    statistics.answers = answers_;
+    statistics.groups_lost = groups_lost_;
+    return statistics;
+  }
+
+ private:
+  using Place = std::pair<Ops, std::size_t>;
+
+  Group& at(GroupId id) {
+    HETEROPERF_EXPECT(id.value() >= 0 && static_cast<std::size_t>(id.value()) < groups_.size());
+    return groups_[static_cast<std::size_t>(id.value())];
+  }
+
+  static bool is_gone(const Group& group) {
+    return group.activity == Activity::vanished || group.activity == Activity::done;
+  }
+  std::string gone_reason(const Group& group) const {
+    if (!group.lost_reason.empty()) return "the group was lost: " + group.lost_reason;
+    return no_more_.empty() ? "the group is done" : no_more_;
+  }
+
+  // ---- the order of events
+
+  void arrive(GroupId id, Activity activity) {
+    Group& group = at(id);
+    group.activity = activity;
+    group.waiting_since = Clock::now();
+    if (options_.clock == MasterClock::wall || closed_) {
+      answer(static_cast<std::size_t>(id.value()));
+    } else {
+      answer_ready_groups();
+    }
+  }
+
+  /// In virtual time: answers while the earliest event has arrived. After `close` the order no
+  /// longer matters and everybody who waits is answered.
+  void answer_ready_groups() {
+    if (closed_) {
+      for (std::size_t g = 0; g < groups_.size(); ++g) {
+        if (groups_[g].waits()) answer(g);
+      }
+      return;
+    }
+    while (!order_.empty() && groups_[order_.begin()->second].waits()) {
+      answer(order_.begin()->second);
+    }
+  }
+
+  void answer(std::size_t g) {
+    Group& group = groups_[g];
+    const Activity activity = group.activity;
+    if (activity != Activity::vanished) {
+      idle_ += since(group.waiting_since);
+      ++answers_;
+    }
+    if (activity == Activity::requesting) answer_request(g);
+    if (activity == Activity::reporting) answer_report(g);
+    if (activity == Activity::vanished) answer_loss(g);
+  }
+
+  void retire(std::size_t g) {
+    order_.erase({groups_[g].next_event, g});
+    groups_[g].activity = Activity::done;
+  }
+
+  void advance_clock(std::size_t g, Ops by) {
+    order_.erase({groups_[g].next_event, g});
+    groups_[g].next_event += by;
+    order_.emplace(groups_[g].next_event, g);
+  }
+
+  // ---- requests
+
+  void answer_request(std::size_t g) {
+    Group& group = groups_[g];
+    auto reply = std::exchange(group.request_reply, {});
+    std::optional<Trial> trial = next_trial(group);
+    if (!trial) {
+      const std::string reason =
+          no_more_.empty() ? fmt::format("its {} steps are done", options_.steps_per_group)
+                           : no_more_;
+      retire(g);
+      return post([reply = std::move(reply), reason] { reply({{}, reason}); });
+    }
+    start(g, *trial);
+    post([this, g, reply = std::move(reply), trial = group.training->trial] {
+      if (observer_.on_trial) observer_.on_trial(GroupId(static_cast<std::int32_t>(g)), trial);
+      reply({trial, {}});
+    });
+  }
+
+  std::optional<Trial> next_trial(const Group& group) {
+    if (!no_more_.empty() || group.steps_left == 0u) return std::nullopt;
+    const Clock::time_point start = Clock::now();
+    try {
+      Trial trial = search_.propose();
+      keep_latency(since(start));
+      return trial;
+    } catch (const UserError& error) {
+      no_more_ = error.what();
+      return std::nullopt;
+    }
+  }
+
+  void keep_latency(Seconds latency) {
+    if (latencies_.size() < kept_latencies) {
+      latencies_.push_back(latency.value());
+    } else {
+      latencies_[next_latency_++ % kept_latencies] = latency.value();
+    }
+  }
+
+  void start(std::size_t g, const Trial& trial) {
+    Group& group = groups_[g];
+    Training& training = group.training.emplace();
+    training.trial = trial;
+    training.outcome.id = trial.id;
+    training.ops_per_step = ops_per_step(trial, group.ranks);
+    start_segment(g);
+    training.trial.steps = training.segment_end;
+    training.trial.rung = 0;
+  }
+
+  void start_segment(std::size_t g) {
+    Group& group = groups_[g];
+    Training& training = *group.training;
+    training.segment_start = training.segment_end;
+    std::uint64_t steps = rungs_.milestone(training.rung) - training.segment_start;
+    if (group.steps_left) {
+      steps = std::min(steps, *group.steps_left);
+      *group.steps_left -= steps;
+    }
+    training.segment_end += steps;
+    group.activity = Activity::training;
+    advance_clock(g, training.ops_per_step * steps);
+  }
+
+  // ---- reports
+
+  void answer_report(std::size_t g) {
+    Group& group = groups_[g];
+    take_over(*group.training, group.report);
+    const std::optional<TrialState> end = judge(group);
+    if (end) return finish(g, *end);
+    start_segment(g);
+    Decision decision;
+    decision.until_step = group.training->segment_end;
+    decision.rung = group.training->rung;
+    post([reply = std::exchange(group.report_reply, {}), decision] { reply(decision); });
+  }
+
+  static void take_over(Training& training, const TrialReport& report) {
+    training.outcome.quality = std::isfinite(report.quality) ? report.quality : 0.0;
+    training.outcome.loss = report.loss;
+    training.outcome.steps = report.steps;
+    training.outcome.ops = training.ops_per_step * report.steps;
+    training.outcome.reason = report.reason;
+  }
+
+  /// How the trial ends here; nothing when it goes on to the next rung.
+  std::optional<TrialState> judge(Group& group) {
+    Training& training = *group.training;
+    std::string& reason = training.outcome.reason;
+    const TrialReport& report = group.report;
+    if (report.health == TrialReport::Health::failed) return TrialState::failed;
+    if (report.health == TrialReport::Health::diverged || !std::isfinite(report.quality)) {
+      if (reason.empty()) reason = fmt::format("loss {}, quality {}", report.loss, report.quality);
+      return TrialState::diverged;
+    }
+    if (report.steps < training.segment_end) {
+      reason = closed_ ? no_more_
+                       : fmt::format("stopped after {} of {} steps", report.steps,
+                                     training.segment_end);
+      return TrialState::truncated;
+    }
+    if (training.segment_end < rungs_.milestone(training.rung)) return out_of_steps(reason);
+    training.outcome.milestones.push_back({report.quality, report.loss});
+    switch (rungs_.record(training.rung, report.quality, report.loss)) {
+      case RungVerdict::finished:
+        return TrialState::completed;
+      case RungVerdict::stop:
+        reason = fmt::format("not among the best 1/{} of {} at {} steps", options_.rungs.eta,
+                             rungs_.recorded(training.rung), report.steps);
+        return TrialState::stopped;
+      case RungVerdict::proceed:
+        break;
+    }
+    if (closed_) {
+      reason = no_more_;
+      return TrialState::truncated;
+    }
+    if (group.steps_left == 0u) return out_of_steps(reason);
+    ++training.rung;
+    return std::nullopt;
+  }
+
+  TrialState out_of_steps(std::string& reason) const {
+    reason = fmt::format("the group's {} steps are done", options_.steps_per_group);
+    return TrialState::truncated;
+  }
+
+  void finish(std::size_t g, TrialState state) {
+    Group& group = groups_[g];
+    Training training = std::move(*group.training);
+    group.training.reset();
+    group.activity = Activity::thinking;
+    training.outcome.state = state;
+    search_.report(training.outcome);
+    count_failures(training.outcome);
+    post([this, g, reply = std::exchange(group.report_reply, {}), trial = std::move(training.trial),
+          outcome = std::move(training.outcome)] {
+      if (observer_.on_outcome) {
+        observer_.on_outcome(GroupId(static_cast<std::int32_t>(g)), trial, outcome);
+      }
+      if (reply) reply({std::nullopt, 0, outcome});
+    });
+  }
+
+  void count_failures(const TrialOutcome& outcome) {
+    failures_ = outcome.state == TrialState::failed ? failures_ + 1 : 0;
+    if (failures_ < options_.failures_in_a_row || !no_more_.empty()) return;
+    no_more_ = fmt::format("{} trials in a row failed (the last: {})", failures_, outcome.reason);
+  }
+
+  // A lost group's clock stands at the planned end of its segment; steps of the segment are unknown.
+  void answer_loss(std::size_t g) {
+    Group& group = groups_[g];
+    if (group.training) {
+      group.training->outcome.reason = group.lost_reason;
+      finish(g, TrialState::failed);
+    }
+    retire(g);
+  }
+
+  // ---- callbacks
+
+  void post(std::function<void()> call) { outbox_.push_back(std::move(call)); }
+
+  /// Runs what was posted, in order and without the lock; a nested or parallel caller leaves its
+  /// calls to whoever is at it.
+  void deliver(std::unique_lock<std::mutex>& lock) {
+    if (delivering_) return;
+    delivering_ = true;
+    while (!outbox_.empty()) {
+      std::function<void()> call = std::move(outbox_.front());
+      outbox_.pop_front();
+      lock.unlock();
+      call();
+      call = nullptr;  // what it owns may call back when it dies
+      lock.lock();
+    }
+    delivering_ = false;
+  }
+
+  mutable std::mutex mutex_;
+  Search search_;
+  MasterOptions options_;
+  MasterObserver observer_;
+  Rungs rungs_;
+  std::vector<Group> groups_;
+  std::set<Place> order_;  // next events of all groups that are not done
+  bool closed_ = false;
+  std::string no_more_;  // why no further trial is handed out; empty: they are
+  std::uint32_t failures_ = 0;
+  std::deque<std::function<void()>> outbox_;
+  bool delivering_ = false;
+  std::vector<double> latencies_;
+  std::size_t next_latency_ = 0;
+  Seconds idle_;
+  std::uint64_t answers_ = 0, groups_lost_ = 0;
+};
+
+TrialMaster::TrialMaster(Search search, MasterOptions options, MasterObserver observer)
+    : impl_(std::make_unique<Impl>(std::move(search), std::move(options), std::move(observer))) {}
+TrialMaster::~TrialMaster() = default;
+
+void TrialMaster::restore(std::span<const HistoryEntry> history) { impl_->restore(history); }
+void TrialMaster::request_trial(GroupId group, std::function<void(Assignment)> reply) {
+  impl_->request(group, std::move(reply));
+}
+void TrialMaster::report_milestone(GroupId group, TrialReport report,
+                                   std::function<void(Decision)> reply) {
+  impl_->report(group, std::move(report), std::move(reply));
+}
+void TrialMaster::group_lost(GroupId group, std::string reason) {
+  impl_->lose(group, std::move(reason));
+}
+void TrialMaster::close(std::string reason) { impl_->close(std::move(reason)); }
+MasterStatistics TrialMaster::statistics() const { return impl_->statistics(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "automl/rungs.hpp"
+#include "automl/search.hpp"
+#include "automl/trial.hpp"
+#include "metrics/quantity.hpp"
+
+namespace heteroperf {
+
+/// In which order the master sees what happens.
+enum class MasterClock {
+  wall,             ///< as it arrives; answers at once
+  counted_operations,  ///< in virtual time: the same trials whatever the real timing
+};
+
+/// The answer to a request: a trial, or why there is none (then the group is done).
+struct Assignment {
+  std::optional<Trial> trial;
+  std::string reason;
+};
+
+/// The answer to a report.
+struct Decision {
+  /// Go on until this many steps since the trial's start; absent: the trial is over.
+  std::optional<std::uint64_t> until_step;
+  std::uint32_t rung = 0;               ///< whose milestone `until_step` is
+  std::optional<TrialOutcome> outcome;  ///< present when the trial is over
+};
+
+/// Called in the master's order of events, one call at a time. Must not throw.
+struct MasterObserver {
+  std::function<void(GroupId, const Trial&)> on_trial;
+  std::function<void(GroupId, const Trial&, const TrialOutcome&)> on_outcome;
+};
+
+struct MasterOptions {
+  MasterClock clock = MasterClock::wall;
+  std::vector<std::uint32_t> group_ranks{1};  ///< ranks of each group; its size: groups
+  /// Optimizer steps per group over all its trials; 0: no limit. The last trial is truncated to the
+  /// rest. A segment that failed or diverged is charged in full.
+  std::uint64_t steps_per_group = 0;
+  RungOptions rungs;
+  /// Consecutive failed trials of the whole run after which nothing more is handed out.
+  std::uint32_t failures_in_a_row = 50;
+};
+
+struct MasterStatistics {
+  SearchStatistics search;
+  Seconds proposal_p50, proposal_p99;  ///< making one proposal, over the newest 4096
+  Seconds idle;          ///< groups' waiting for answers, summed
+  std::uint64_t answers = 0;
+  std::uint64_t groups_lost = 0;
+};
+
+/// Hands trials to groups of ranks as they become free. Thread-safe; every call returns at once and
+/// answers by callback, now or later, in whichever thread makes the answer possible, never under a
+/// lock: a callback may call the master. Callbacks should be short (they run one at a time) and
+/// must not throw.
+///
+/// In virtual time each group has a clock that a segment of training advances by its strict
+/// operations (steps × batch × operations per sample × ranks), known when the segment starts. An
+/// event (request or report) at virtual time t is answered when no other active group can still
+/// produce an earlier one (ties: lower group first), so it sees exactly the outcomes earlier in
+/// virtual time (conservative discrete-event order: Chandy and Misra, 1979). A segment that diverges
+/// or fails is seen at its planned end. Every group must ask for trials until it gets none, or be
+/// declared lost: the others wait for it.
+class TrialMaster {
+ public:
+  /// Throws UserError on options that do not fit. The observer may be empty.
+  TrialMaster(Search search, MasterOptions options, MasterObserver observer = {});
+  ~TrialMaster();
+
+  /// Trials and outcomes of an earlier run, in its order of outcomes; before the first request.
+  void restore(std::span<const HistoryEntry> history);
+
+  /// The group has no trial and wants one. A lost or finished group gets none.
+  void request_trial(GroupId group, std::function<void(Assignment)> reply);
+
+  /// The group has finished a segment, or its trial broke. Reports of a lost group are answered
+  /// with "over" and otherwise ignored.
+  void report_milestone(GroupId group, TrialReport report, std::function<void(Decision)> reply);
+
+  /// The group has vanished, or leaves early: its trial (if any) becomes failed with `reason`, its
+  /// waiting call is never answered. May be called more than once.
+  void group_lost(GroupId group, std::string reason);
+
+  /// No more trials; running ones are truncated at their next report; whoever waits is answered.
+  void close(std::string reason = "the run is over");
+
+  MasterStatistics statistics() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace heteroperf
