@@ -1,0 +1,135 @@
+#include "results/canonical_json.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kIndent = 2;
+constexpr int kCompact = -1;
+
+bool is_plain(std::string_view text) {
+  for (const char c : text) {
+    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f) return false;
+  }
+  return true;
+}
+
+template <class Integer>
+std::string integer_text(Integer value, bool exact) {
+  const std::string digits = std::to_string(value);
+  return exact ? digits : fmt::format("\"{}\"", digits);
+}
+
+/// Writes one value; `indent` < 0: on one line.
+class Dumper {
+ public:
+  explicit Dumper(int indent) : indent_(indent) {}
+
+  std::string text;
+
+  void value(const Json& json, int depth) {
+    switch (json.type()) {
+      case Json::value_t::object:
+        return container(json, '{', '}', depth);
+      case Json::value_t::array:
+        return container(json, '[', ']', depth);
+      case Json::value_t::string:
+        text += json_quoted(json.get_ref<const std::string&>());
+        return;
+      case Json::value_t::number_integer:
+        text += json_integer(json.get<std::int64_t>());
+        return;
+      case Json::value_t::number_unsigned:
+        text += json_integer(json.get<std::uint64_t>());
+        return;
+      case Json::value_t::number_float:
+        text += json_number(json.get<double>());
+        return;
+      default:
+        text += json.dump();
+        return;
+    }
+  }
+
+ private:
+  void container(const Json& json, char open, char close, int depth) {
+    text += open;
+    bool first = true;
+    for (const auto& item : json.items()) {
+      if (!first) text += ',';
+      first = false;
+      line_break(depth + 1);
+      if (json.is_object()) text += json_quoted(item.key()) + (indent_ < 0 ? ":" : ": ");
+      value(item.value(), depth + 1);
+    }
+    if (!first) line_break(depth);
+    text += close;
+  }
+
+  void line_break(int depth) {
+    if (indent_ < 0) return;
+    text += '\n';
+    text.append(static_cast<std::size_t>(depth * indent_), ' ');
+  }
+
+  int indent_;
+};
+
+std::string dump(std::string_view text, const std::string& what, int indent) {
+  try {
+    Dumper dumper(indent);
+    dumper.value(Json::parse(text), 0);
+    return std::move(dumper.text);
+  } catch (const Json::exception& error) {
+    throw UserError(what + " is not valid JSON", error.what());
+  }
+}
+
+}  // namespace
+
+std::string json_number(double value) {
+  HETEROPERF_EXPECT(std::isfinite(value));
+  std::array<char, 40> buffer{};
+  char* const end = buffer.data() + buffer.size();
+  // Large whole numbers would read as integers that are not exact.
+  const bool large = std::fabs(value) >= static_cast<double>(kLargestExactInteger);
+  const auto result = large
+                          ? std::to_chars(buffer.data(), end, value, std::chars_format::scientific)
+                          : std::to_chars(buffer.data(), end, value);
+  std::string text(buffer.data(), result.ptr);
+  if (text.find_first_of(".e") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string json_integer(std::int64_t value) {
+  return integer_text(value, value <= kLargestExactInteger && value >= -kLargestExactInteger);
+}
+
+std::string json_integer(std::uint64_t value) {
+  return integer_text(value, value <= static_cast<std::uint64_t>(kLargestExactInteger));
+}
+
+std::string json_quoted(std::string_view text) {
+  if (is_plain(text)) return fmt::format("\"{}\"", text);
+  return nlohmann::json(text).dump(kCompact, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::string json_compact(std::string_view text, const std::string& what) {
+  return dump(text, what, kCompact);
+}
+
+std::string json_indented(std::string_view text, const std::string& what) {
+  return dump(text, what, kIndent) + '\n';
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,218 @@
+#pragma once
+
+#include "results/events.hpp"
+
+namespace heteroperf::detail {
+
+/// The journal's fields, one list per kind, in the order in which they are written. `visit` serves
+/// writer and reader alike: `v(name, member)` for each.
+template <class E>
+struct Fields;
+
+template <>
+struct Fields<StartEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("run_id", e.run_id);
+    v("created_utc", e.created_utc);
+    v("argv", e.argv);
+    v("reproduce", e.reproduce);
+    v("quick", e.quick);
+    v("program_version", e.program_version);
+    v("git_commit", e.git_commit);
+    v("build_type", e.build_type);
+    v("binary_sha256", e.binary_sha256);
+    v("parent", e.parent);
+  }
+};
+
+template <>
+struct Fields<ConfigEvent> {
+  static void visit(auto& e, auto&& v) { v("config", e.config); }
+};
+
+template <>
+struct Fields<SystemEvent> {
+  static void visit(auto& e, auto&& v) { v("system", e.system); }
+};
+
+template <>
+struct Fields<PlanEvent> {
+  static void visit(auto& e, auto&& v) { v("plan", e.plan); }
+};
+
+template <>
+struct Fields<DeviceCount> {
+  static void visit(auto& e, auto&& v) {
+    v("class", e.device_class);
+    v("count", e.count);
+    v("emulated", e.emulated);
+    v("threads", e.threads);
+  }
+};
+
+template <>
+struct Fields<ScaleEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("ranks", e.ranks);
+    v("groups", e.groups);
+    v("transport", e.transport);
+    v("devices", e.devices);
+  }
+};
+
+template <>
+struct Fields<WorkloadEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("name", e.name);
+    v("size", e.size);
+    v("family", e.family);
+    v("unit", e.unit);
+    v("precision", e.precision);
+    v("units_per_sample", e.units_per_sample);
+    v("samples_per_step", e.samples_per_step);
+    v("parameters", e.parameters);
+    v("graph_hash", e.graph_hash);
+    v("graph", e.graph);
+    v("data", e.data);
+    v("data_fingerprint", e.data_fingerprint);
+    v("loss_floor", e.loss_floor);
+    v("error_floor", e.error_floor);
+    v("quality", e.quality);
+    v("quality_target", e.quality_target);
+    v("config", e.config);
+    v("seeds", e.seeds);
+  }
+};
+
+template <>
+struct Fields<PhaseEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("phase", e.phase);
+    v("group", e.group);
+  }
+};
+
+template <>
+struct Fields<StepSplit> {
+  static void visit(auto& e, auto&& v) {
+    v("compute_s", e.compute_s);
+    v("communication_s", e.communication_s);
+    v("data_s", e.data_s);
+    v("other_s", e.other_s);
+  }
+};
+
+template <>
+struct Fields<StepEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("group", e.group);
+    v("trial", e.trial);
+    v("n", e.n);
+    v("t_start_ns", e.t_start_ns);
+    v("t_end_ns", e.t_end_ns);
+    v("samples", e.samples);
+    v("tokens", e.tokens);
+    v("ops_strict", e.ops_strict);
+    v("loss", e.loss);
+    v("gradient_norm", e.gradient_norm);
+    v("split", e.split);
+  }
+};
+
+template <>
+struct Fields<TrialEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("id", e.id);
+    v("parent", e.parent);
+    v("group", e.group);
+    v("morph", e.morph);
+    v("graph_hash", e.graph_hash);
+    v("graph", e.graph);
+    v("hyper_parameters", e.hyper_parameters);
+    v("rung", e.rung);
+    v("steps", e.steps);
+    v("ops", e.ops);
+    v("quality", e.quality);
+    v("loss", e.loss);
+    v("state", e.state);
+    v("reason", e.reason);
+    v("t_start_ns", e.t_start_ns);
+    v("t_end_ns", e.t_end_ns);
+  }
+};
+
+template <>
+struct Fields<EvalEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("group", e.group);
+    v("trial", e.trial);
+    v("samples", e.samples);
+    v("loss", e.loss);
+    v("accuracy", e.accuracy);
+    v("ops_strict", e.ops_strict);
+    v("t_start_ns", e.t_start_ns);
+    v("t_end_ns", e.t_end_ns);
+  }
+};
+
+template <>
+struct Fields<ObservedEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("group", e.group);
+    v("trial", e.trial);
+    v("n", e.n);
+    v("executed", e.executed);
+    v("strict", e.strict);
+    v("recompute", e.recompute);
+    v("calls", e.calls);
+    v("unknown", e.unknown);
+  }
+};
+
+template <>
+struct Fields<MemoryEvent> {
+  static void visit(auto& e, auto&& v) { v("peak_bytes", e.peak_bytes); }
+};
+
+template <>
+struct Fields<ChecksumEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("group", e.group);
+    v("trial", e.trial);
+    v("n", e.n);
+    v("fingerprint", e.fingerprint);
+  }
+};
+
+template <>
+struct Fields<OverheadEvent> {
+  static void visit(auto& e, auto&& v) { v("measurement_s", e.measurement_s); }
+};
+
+template <>
+struct Fields<WarningEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("text", e.text);
+    v("rule", e.rule);
+  }
+};
+
+template <>
+struct Fields<PeakEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("ops_per_second", e.ops_per_second);
+    v("precision", e.precision);
+    v("source", e.source);
+  }
+};
+
+template <>
+struct Fields<StopEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("status", e.status);
+    v("reason", e.reason);
+    v("exit_code", e.exit_code);
+  }
+};
+
+}  // namespace heteroperf::detail

@@ -1,0 +1,200 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "metrics/ops.hpp"
+
+namespace heteroperf {
+
+/// What happens in a run, one plain struct per kind of journal line. Everything that record.json
+/// says is computed from these, so what is not here cannot be reported.
+///
+/// All times are nanoseconds on rank 0's monotonic clock: whoever reports a step of another process
+/// or host translates its clock first. A group is a set of ranks that trains one model together.
+
+/// JSON text of one object or array, embedded in the line as it is (key order kept).
+struct JsonText {
+  std::string text;
+  friend bool operator==(const JsonText&, const JsonText&) = default;
+};
+
+/// First line of every journal.
+struct StartEvent {
+  std::string run_id, created_utc;  ///< "2026-01-01T10:15:00Z"
+  std::vector<std::string> argv;
+  std::string reproduce;  ///< the exact command line that repeats the run
+  bool quick = false;     ///< a quick run can never be ranked
+  std::string program_version, git_commit, build_type, binary_sha256;
+  std::string parent;  ///< run_id this one continues; may be empty
+};
+
+struct ConfigEvent {
+  JsonText config;  ///< the effective configuration
+};
+struct SystemEvent {
+  JsonText system;
+};
+struct PlanEvent {
+  JsonText plan;
+};
+
+/// A class of devices as the run uses it.
+struct DeviceCount {
+  std::string device_class;  ///< "cpu"
+  std::uint32_t count = 0;
+  std::uint32_t threads = 1;  ///< per device
+  bool emulated = false;      ///< paced on a modelled timeline; never ranked
+  friend bool operator==(const DeviceCount&, const DeviceCount&) = default;
+};
+struct ScaleEvent {
+  std::int32_t ranks = 1, groups = 1;
+  std::string transport;
+  std::vector<DeviceCount> devices;
+};
+
+enum class WorkloadFamily { classifier, language_model };
+enum class QualityMeasure { accuracy, loss };
+
+/// What is trained. `graph` is given for workloads with one fixed model; a search names the graph
+/// in each trial.
+struct WorkloadEvent {
+  std::string name, size;
+  WorkloadFamily family = WorkloadFamily::classifier;
+  std::string unit;  ///< what throughput counts: "token", "image" or "sample"
+  std::string precision;
+  std::uint64_t units_per_sample = 1;
+  std::optional<std::uint64_t> samples_per_step;  ///< over the whole group; absent: varies
+  std::uint64_t parameters = 0;
+  std::string graph_hash;
+  JsonText graph;  ///< text empty: no fixed model
+  std::string data, data_fingerprint;
+  std::optional<double> loss_floor, error_floor;
+  QualityMeasure quality = QualityMeasure::accuracy;
+  std::optional<double> quality_target;
+  JsonText config;  ///< the workload's own settings: optimizer recipe, batches, search space
+  std::vector<std::pair<std::string, std::uint64_t>> seeds;
+};
+
+/// The run, or one group of it, enters a phase; the previous one ends.
+enum class Phase { setup, warmup, measure, evaluate, finish };
+struct PhaseEvent {
+  Phase phase = Phase::setup;
+  std::optional<std::int32_t> group;  ///< absent: the whole run
+};
+
+/// Where the wall time of a step went, mean over the ranks of the group.
+struct StepSplit {
+  double compute_s = 0, communication_s = 0, data_s = 0, other_s = 0;
+};
+
+/// One optimizer step of one group, training only; in order per group.
+struct StepEvent {
+  std::int32_t group = 0;
+  std::optional<std::uint64_t> trial;
+  std::uint64_t n = 0;  ///< 0-based within the trial, or within the run when there are no trials
+  std::int64_t t_start_ns = 0, t_end_ns = 0;
+  std::uint64_t samples = 0, tokens = 0;  ///< over the whole group
+  Ops ops_strict;
+  double loss = 0, gradient_norm = 0;  ///< may be NaN or infinite
+  StepSplit split;
+};
+
+enum class TrialStatus { running, completed, stopped, diverged, failed, truncated };
+
+/// A trial starts (`running`), or reaches an outcome. May run again with a higher rung.
+struct TrialEvent {
+  std::uint64_t id = 0;
+  std::optional<std::uint64_t> parent;
+  std::int32_t group = 0;
+  std::string morph;  ///< how the graph came from the parent's
+  std::string graph_hash;
+  /// Always given by the caller; the writer keeps it on the first line that names this hash.
+  JsonText graph;
+  JsonText hyper_parameters;
+  std::uint32_t rung = 0;
+  std::uint64_t steps = 0;  ///< so far
+  Ops ops;                  ///< strict, training, so far
+  std::optional<double> quality, loss;
+  TrialStatus state = TrialStatus::running;
+  std::string reason;
+  std::int64_t t_start_ns = 0;
+  std::optional<std::int64_t> t_end_ns;  ///< absent while it runs
+};
+
+/// Loss and accuracy on held-out samples. Its operations are never part of OPS.
+struct EvalEvent {
+  std::int32_t group = 0;
+  std::optional<std::uint64_t> trial;
+  std::uint64_t samples = 0;
+  double loss = 0, accuracy = 0;
+  Ops ops_strict;
+  std::int64_t t_start_ns = 0, t_end_ns = 0;
+};
+
+/// One observed step as seen by one rank's dispatcher.
+struct ObservedEvent {
+  std::int32_t rank = 0, group = 0;
+  std::optional<std::uint64_t> trial;
+  std::uint64_t n = 0;              ///< of the StepEvent that was observed
+  Ops executed, strict, recompute;  ///< of this rank; `strict` from the graph and its samples
+  std::uint64_t calls = 0;
+  std::vector<std::string> unknown;  ///< tensor operators outside the fixed list
+};
+
+struct MemoryEvent {
+  std::int32_t rank = 0;
+  std::uint64_t peak_bytes = 0;
+};
+
+/// Fingerprint of a rank's parameters; equal on all ranks of a group at the same step.
+struct ChecksumEvent {
+  std::int32_t rank = 0, group = 0;
+  std::optional<std::uint64_t> trial;
+  std::uint64_t n = 0;  ///< steps done
+  std::string fingerprint;
+};
+
+/// Wall time the run has spent on counting, clocks and journal, on its busiest rank; a later line
+/// replaces an earlier one.
+struct OverheadEvent {
+  double measurement_s = 0;
+};
+
+/// `rule` names the ruleset's rule this bears on; may be empty.
+struct WarningEvent {
+  std::string text, rule;
+};
+
+/// Measured peak of all ranks together.
+struct PeakEvent {
+  double ops_per_second = 0;
+  std::string precision, source = "measured";
+};
+
+/// Last line of every journal that ended in order.
+enum class RunStatus { complete, partial, failed };
+struct StopEvent {
+  RunStatus status = RunStatus::complete;
+  std::string reason;
+  std::int32_t exit_code = 0;
+};
+
+using Event =
+    std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
+                 PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
+                 ChecksumEvent, OverheadEvent, WarningEvent, PeakEvent, StopEvent>;
+
+/// "start", "config", … as in the journal.
+const char* kind_name(const Event& event);
+const char* to_string(WorkloadFamily family);
+const char* to_string(QualityMeasure measure);
+const char* to_string(Phase phase);
+const char* to_string(TrialStatus state);
+const char* to_string(RunStatus status);
+
+}  // namespace heteroperf

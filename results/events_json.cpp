@@ -1,0 +1,340 @@
+#include "results/events_json.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <concepts>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "results/canonical_json.hpp"
+#include "results/event_fields.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using detail::Fields;
+
+template <class T>
+concept Enumeration = std::is_enum_v<T>;
+
+constexpr const char* kNonFinite = "_nonfinite";
+
+std::string enclosed(std::string text, char open, char close) {
+  text.insert(text.begin(), open);
+  text.push_back(close);
+  return text;
+}
+
+const char* nonfinite_name(double value) {
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+/// Appends `"name":value` pairs.
+class FieldWriter {
+ public:
+  explicit FieldWriter(std::string& text) : text_(text) {}
+
+  void operator()(const char* name, bool value) { pair(name, value ? "true" : "false"); }
+  void operator()(const char* name, std::int32_t value) {
+    pair(name, json_integer(std::int64_t{value}));
+  }
+  void operator()(const char* name, std::uint32_t value) {
+    pair(name, json_integer(std::uint64_t{value}));
+  }
+  void operator()(const char* name, std::int64_t value) { pair(name, json_integer(value)); }
+  void operator()(const char* name, std::uint64_t value) { pair(name, json_integer(value)); }
+  void operator()(const char* name, double value) {
+    if (std::isfinite(value)) {
+      pair(name, json_number(value));
+    } else {
+      pair(std::string(name) + kNonFinite, json_quoted(nonfinite_name(value)));
+    }
+  }
+  void operator()(const char* name, const char* value) { pair(name, json_quoted(value)); }
+  void operator()(const char* name, const std::string& value) {
+    if (!value.empty()) pair(name, json_quoted(value));
+  }
+  void operator()(const char* name, const Ops& value) {
+    pair(name, json_quoted(value.to_string()));
+  }
+  void operator()(const char* name, const JsonText& value) {
+    if (!value.text.empty()) pair(name, json_compact(value.text, fmt::format("'{}'", name)));
+  }
+  void operator()(const char* name, Enumeration auto value) { (*this)(name, to_string(value)); }
+  template <class T>
+  void operator()(const char* name, const std::optional<T>& value) {
+    if (value) (*this)(name, *value);
+  }
+  void operator()(const char* name, const std::vector<std::string>& values) {
+    list(name, values, [](const std::string& value) { return json_quoted(value); });
+  }
+  void operator()(const char* name, const std::vector<DeviceCount>& values) {
+    list(name, values, [](const DeviceCount& value) { return object(value); });
+  }
+  void operator()(const char* name,
+                  const std::vector<std::pair<std::string, std::uint64_t>>& values) {
+    if (values.empty()) return;
+    std::string inner;
+    FieldWriter writer(inner);
+    for (const auto& [key, value] : values) writer.pair(json_quoted(key), json_integer(value), "");
+    pair(name, enclosed(std::move(inner), '{', '}'));
+  }
+  void operator()(const char* name, const StepSplit& value) { pair(name, object(value)); }
+
+ private:
+  void pair(std::string_view name, std::string_view value, std::string_view quote = "\"") {
+    if (!text_.empty()) text_ += ',';
+    text_.append(quote).append(name).append(quote).append(":").append(value);
+  }
+
+  template <class T>
+  static std::string object(const T& value) {
+    std::string inner;
+    Fields<T>::visit(value, FieldWriter(inner));
+    return enclosed(std::move(inner), '{', '}');
+  }
+
+  template <class T>
+  void list(const char* name, const std::vector<T>& values, auto&& text_of) {
+    if (values.empty()) return;
+    std::string inner;
+    for (const T& value : values) {
+      if (!inner.empty()) inner += ',';
+      inner += text_of(value);
+    }
+    pair(name, enclosed(std::move(inner), '[', ']'));
+  }
+
+  std::string& text_;
+};
+
+/// Takes the fields out of one JSON object; `finish` complains about those left over.
+class FieldReader {
+ public:
+  explicit FieldReader(const Json& object) : object_(object) {
+    if (!object.is_object()) throw UserError("expected a JSON object");
+  }
+
+  void operator()(const char* name, bool& value) {
+    const Json& json = required(name);
+    if (!json.is_boolean()) wrong_type(name, "true or false");
+    value = json.get<bool>();
+  }
+  template <std::integral T>
+  void operator()(const char* name, T& value) {
+    value = integer<T>(name, required(name));
+  }
+  void operator()(const char* name, double& value) {
+    if (const Json* json = find(std::string(name) + kNonFinite)) {
+      value = nonfinite(name, *json);
+      return;
+    }
+    const Json& json = required(name);
+    if (!json.is_number()) wrong_type(name, "a number");
+    value = json.get<double>();
+  }
+  void operator()(const char* name, std::string& value) {
+    if (const Json* json = find(name)) value = text(name, *json);
+  }
+  void operator()(const char* name, Ops& value) { value = Ops::parse(text(name, required(name))); }
+  void operator()(const char* name, JsonText& value) {
+    if (const Json* json = find(name)) value.text = json_compact(json->dump(), name);
+  }
+  template <Enumeration T>
+  void operator()(const char* name, T& value) {
+    const std::string wanted = text(name, required(name));
+    for (int i = 0; i <= last_value(T{}); ++i) {
+      value = static_cast<T>(i);
+      if (wanted == to_string(value)) return;
+    }
+    throw UserError(fmt::format("'{}' is no value of '{}'", wanted, name));
+  }
+  template <class T>
+  void operator()(const char* name, std::optional<T>& value) {
+    if (object_.contains(name) || object_.contains(std::string(name) + kNonFinite)) {
+      (*this)(name, value.emplace());
+    }
+  }
+  void operator()(const char* name, std::vector<std::string>& values) {
+    for (const Json& item : list(name)) values.push_back(text(name, item));
+  }
+  void operator()(const char* name, std::vector<DeviceCount>& values) {
+    for (const Json& item : list(name)) read_object(item, values.emplace_back());
+  }
+  void operator()(const char* name, std::vector<std::pair<std::string, std::uint64_t>>& values) {
+    const Json* json = find(name);
+    if (json == nullptr) return;
+    if (!json->is_object()) wrong_type(name, "an object");
+    for (const auto& item : json->items()) {
+      values.emplace_back(item.key(), integer<std::uint64_t>(name, item.value()));
+    }
+  }
+  void operator()(const char* name, StepSplit& value) { read_object(required(name), value); }
+
+  const Json* find(const std::string& name) {
+    const auto found = object_.find(name);
+    if (found == object_.end()) return nullptr;
+    used_.insert(name);
+    return &*found;
+  }
+  const Json& required(const std::string& name) {
+    const Json* json = find(name);
+    if (json == nullptr) throw UserError(fmt::format("'{}' is missing", name));
+    return *json;
+  }
+  void finish() const {
+    for (const auto& item : object_.items()) {
+      if (!used_.contains(item.key())) {
+        throw UserError(fmt::format("unknown key '{}'", item.key()));
+      }
+    }
+  }
+  static std::string text(const std::string& name, const Json& json) {
+    if (!json.is_string()) wrong_type(name, "a text");
+    return json.get<std::string>();
+  }
+
+ private:
+  static int last_value(WorkloadFamily) { return static_cast<int>(WorkloadFamily::language_model); }
+  static int last_value(QualityMeasure) { return static_cast<int>(QualityMeasure::loss); }
+  static int last_value(Phase) { return static_cast<int>(Phase::finish); }
+  static int last_value(TrialStatus) { return static_cast<int>(TrialStatus::truncated); }
+  static int last_value(RunStatus) { return static_cast<int>(RunStatus::failed); }
+
+  [[noreturn]] static void wrong_type(const std::string& name, const char* expected) {
+    throw UserError(fmt::format("'{}' is not {}", name, expected));
+  }
+  template <class T>
+  static T integer(const char* name, const Json& json) {
+    const bool fits = json.is_number_unsigned()
+                          ? std::in_range<T>(json.get<std::uint64_t>())
+                          : json.is_number_integer() && std::in_range<T>(json.get<std::int64_t>());
+    if (fits) return json.get<T>();
+    if (!json.is_string() || sizeof(T) < sizeof(std::int64_t))
+      wrong_type(name, "an integer in range");
+    return large_integer<T>(name, json.get<std::string>());
+  }
+  template <class T>
+  static T large_integer(const char* name, const std::string& digits) {
+    const bool negative = std::is_signed_v<T> && digits.starts_with('-');
+    const Ops magnitude = Ops::parse(std::string_view(digits).substr(negative ? 1 : 0));
+    if (magnitude > Ops(static_cast<std::uint64_t>(std::numeric_limits<T>::max()))) {
+      wrong_type(name, "an integer in range");
+    }
+    const auto value = static_cast<T>(magnitude.low());
+    return negative ? static_cast<T>(0) - value : value;
+  }
+  static double nonfinite(const char* name, const Json& json) {
+    for (const double value :
+         {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+          -std::numeric_limits<double>::infinity()}) {
+      if (json == nonfinite_name(value)) return value;
+    }
+    wrong_type(name, "nan, inf or -inf");
+  }
+  const Json& list(const char* name) {
+    static const Json empty = Json::array();
+    const Json* json = find(name);
+    if (json == nullptr) return empty;
+    if (!json->is_array()) wrong_type(name, "a list");
+    return *json;
+  }
+  template <class T>
+  static void read_object(const Json& json, T& value) {
+    FieldReader reader(json);
+    Fields<T>::visit(value, reader);
+    reader.finish();
+  }
+
+  const Json& object_;
+  std::set<std::string, std::less<>> used_;
+};
+
+template <class E>
+concept WithRank = requires(E e) {
+  e.rank;
+};
+
+std::int32_t rank_of(const Event& event) {
+  return std::visit(
+      []<class E>(const E& e) {
+        if constexpr (WithRank<E>)
+          return e.rank;
+        else
+          return std::int32_t{0};
+      },
+      event);
+}
+
+/// An empty event of the named kind. Throws UserError when there is none.
+template <std::size_t index = 0>
+Event event_of_kind(const std::string& kind) {
+  if constexpr (index == std::variant_size_v<Event>) {
+    throw UserError(fmt::format("unknown kind '{}'", kind), "written by another version?");
+  } else {
+    Event event(std::in_place_index<index>);
+    return kind == kind_name(event) ? event : event_of_kind<index + 1>(kind);
+  }
+}
+
+void read_version(FieldReader& reader) {
+  std::string format;
+  std::int32_t version = 0;
+  reader("_format", format);
+  reader("_version", version);
+  if (format != kJournalFormat || version != kJournalVersion) {
+    throw UserError(
+        fmt::format("format '{}' version {} is not known", format, version),
+        fmt::format("this program reads '{}' version {}", kJournalFormat, kJournalVersion));
+  }
+}
+
+}  // namespace
+
+std::string event_to_json_line(std::int64_t t_ns, const Event& event, std::string_view prev) {
+  std::string inner;
+  FieldWriter writer(inner);
+  writer("t_ns", t_ns);
+  writer("rank", rank_of(event));
+  writer("kind", kind_name(event));
+  if (std::holds_alternative<StartEvent>(event)) {
+    writer("_format", kJournalFormat);
+    writer("_version", std::int32_t{kJournalVersion});
+  }
+  std::visit([&]<class E>(const E& e) { Fields<E>::visit(e, writer); }, event);
+  writer("prev", std::string(prev));
+  return enclosed(std::move(inner), '{', '}');
+}
+
+ParsedLine event_from_json_line(std::string_view line) {
+  Json json;
+  try {
+    json = Json::parse(line);
+  } catch (const Json::exception& error) {
+    throw UserError("it is not valid JSON", error.what());
+  }
+  FieldReader reader(json);
+  ParsedLine parsed;
+  std::int32_t rank = 0;
+  reader("t_ns", parsed.t_ns);
+  reader("rank", rank);
+  parsed.event = event_of_kind(FieldReader::text("kind", reader.required("kind")));
+  if (std::holds_alternative<StartEvent>(parsed.event)) read_version(reader);
+  std::visit(
+      [&]<class E>(E& e) {
+        if constexpr (WithRank<E>) e.rank = rank;
+        Fields<E>::visit(e, reader);
+      },
+      parsed.event);
+  parsed.prev = FieldReader::text("prev", reader.required("prev"));
+  reader.finish();
+  return parsed;
+}
+
+}  // namespace heteroperf

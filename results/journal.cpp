@@ -1,0 +1,87 @@
+#include "results/journal.hpp"
+
+#include <fmt/format.h>
+
+#include "results/events_json.hpp"
+#include "results/run_folder.hpp"
+#include "results/sha256.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Parses whole lines one after another and holds the chain.
+class ChainReader {
+ public:
+  explicit ChainReader(Journal& journal) : journal_(journal) {}
+
+  void read(std::string_view line) {
+    ParsedLine parsed = parse(line);
+    if (parsed.prev != prev_) {
+      fail(
+          fmt::format("its 'prev' is {}, but the line before has the hash {}", parsed.prev, prev_));
+    }
+    check_order(parsed.event);
+    prev_ = sha256_hex(line);
+    journal_.lines.push_back({parsed.t_ns, std::move(parsed.event)});
+  }
+
+  const std::string& head() const { return prev_; }
+
+ private:
+  ParsedLine parse(std::string_view line) const {
+    try {
+      return event_from_json_line(line);
+    } catch (const Error& error) {
+      if (!journal_.lines.empty()) fail(error.what());
+      throw UserError(fmt::format("{} is not a journal of this program", journal_.path),
+                      fmt::format("line 1: {}", error.what()));
+    }
+  }
+
+  void check_order(const Event& event) {
+    const bool first = journal_.lines.empty();
+    if (std::holds_alternative<StartEvent>(event) != first) {
+      fail(first ? "the journal does not begin with a 'start' line" : "a second 'start' line");
+    }
+    if (!first && std::holds_alternative<StopEvent>(journal_.lines.back().event)) {
+      fail("it follows the 'stop' line");
+    }
+  }
+
+  [[noreturn]] void fail(std::string what) const {
+    throw JournalError(journal_.path, journal_.lines.size() + 1, std::move(what));
+  }
+
+  Journal& journal_;
+  std::string prev_{kNoPreviousLine};
+};
+
+}  // namespace
+
+JournalError::JournalError(const std::string& path, std::size_t line, std::string what)
+    : Error(ErrorKind::verification,
+            {{fmt::format("{}, line {}: damaged", path, line), std::move(what), ""}}),
+      line_(line) {}
+
+Journal parse_journal(std::string_view text, std::string path) {
+  Journal journal;
+  journal.path = std::move(path);
+  journal.bytes = text.size();
+  journal.sha256 = sha256_hex(text);
+  ChainReader chain(journal);
+  std::size_t start = 0;
+  for (std::size_t end; (end = text.find('\n', start)) != std::string_view::npos; start = end + 1) {
+    chain.read(text.substr(start, end - start));
+  }
+  journal.torn_bytes = text.size() - start;
+  journal.head = chain.head();
+  if (journal.lines.empty()) {
+    throw UserError(fmt::format("{} holds no whole line", journal.path),
+                    fmt::format("{} bytes without a newline", journal.bytes));
+  }
+  return journal;
+}
+
+Journal read_journal(const std::string& path) { return parse_journal(read_text_file(path), path); }
+
+}  // namespace heteroperf

@@ -1,0 +1,201 @@
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "results/events_json.hpp"
+#include "results/journal.hpp"
+#include "results/sha256.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::chrono::milliseconds kFlushNowPatience{200};
+
+enum class Durability { buffered, written, synced };
+
+Durability durability_of(const Event& event) {
+  if (std::holds_alternative<PhaseEvent>(event) || std::holds_alternative<StopEvent>(event)) {
+    return Durability::synced;
+  }
+  return std::holds_alternative<WarningEvent>(event) ? Durability::written : Durability::buffered;
+}
+
+/// Adds its own life time to a counter.
+class CostTimer {
+ public:
+  explicit CostTimer(std::atomic<std::int64_t>& total) : total_(total) {}
+  ~CostTimer() { total_ += monotonic_now_ns() - start_; }
+  CostTimer(const CostTimer&) = delete;
+  CostTimer& operator=(const CostTimer&) = delete;
+
+ private:
+  std::atomic<std::int64_t>& total_;
+  std::int64_t start_ = monotonic_now_ns();
+};
+
+}  // namespace
+
+std::int64_t monotonic_now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+struct JournalWriter::State {
+  std::string path;
+  JournalOptions options;
+  int file = -1;
+  std::atomic<std::int64_t> cost_ns{0};
+
+  std::timed_mutex lines_mutex;  // guards what `append` changes
+  std::string buffer, prev{kNoPreviousLine};
+  std::set<std::string> graphs_written;
+
+  std::timed_mutex file_mutex;  // guards the file; taken before lines_mutex
+  std::string unwritten;
+  std::atomic<int> error{0};  // errno of the last refusal
+
+  std::mutex wake_mutex;
+  std::condition_variable wake;
+  bool stopping = false;
+  std::thread flusher;
+
+  void add_line(const Event& event) {
+    const std::int64_t now_ns = options.clock();
+    const auto* trial = std::get_if<TrialEvent>(&event);
+    std::string line;
+    if (trial != nullptr && graphs_written.contains(trial->graph_hash)) {
+      TrialEvent brief = *trial;
+      brief.graph.text.clear();
+      line = event_to_json_line(now_ns, brief, prev);
+    } else {
+      line = event_to_json_line(now_ns, event, prev);
+    }
+    remember_graph(event);
+    prev = sha256_hex(line);
+    buffer.append(line) += '\n';
+  }
+
+  void remember_graph(const Event& event) {
+    if (const auto* trial = std::get_if<TrialEvent>(&event)) {
+      if (!trial->graph.text.empty()) graphs_written.insert(trial->graph_hash);
+    } else if (const auto* workload = std::get_if<WorkloadEvent>(&event)) {
+      if (!workload->graph.text.empty()) graphs_written.insert(workload->graph_hash);
+    }
+  }
+
+  // With file_mutex held.
+  void write_out() {
+    std::size_t done = 0;
+    error = 0;
+    while (done < unwritten.size() && error == 0) {
+      const ssize_t written = ::write(file, unwritten.data() + done, unwritten.size() - done);
+      if (written >= 0) {
+        done += static_cast<std::size_t>(written);
+      } else if (errno != EINTR) {
+        error = errno;
+      }
+    }
+    unwritten.erase(0, done);
+  }
+
+  void flush(Durability durability) {
+    const std::lock_guard file_lock(file_mutex);
+    {
+      const std::lock_guard lines_lock(lines_mutex);
+      unwritten += buffer;
+      buffer.clear();
+    }
+    write_out();
+    if (durability == Durability::synced && error == 0 && ::fdatasync(file) != 0 &&
+        errno != EINVAL && errno != EROFS) {
+      error = errno;  // EINVAL, EROFS: the target (a pipe, a device) knows no syncing
+    }
+  }
+
+  void throw_if_refused() const {
+    if (const int code = error; code != 0) {
+      throw SystemError("cannot write " + path, std::strerror(code),
+                        "What was measured before is kept; free space or choose another --out.");
+    }
+  }
+
+  void run_flusher() {
+    const std::chrono::duration<double> interval(options.flush_interval_s);
+    std::unique_lock lock(wake_mutex);
+    while (!wake.wait_for(lock, interval, [this] { return stopping; })) {
+      lock.unlock();
+      {
+        const CostTimer timer(cost_ns);
+        flush(Durability::written);
+      }
+      lock.lock();
+    }
+  }
+};
+
+JournalWriter::JournalWriter(std::string path, JournalOptions options)
+    : state_(std::make_unique<State>()) {
+  state_->path = std::move(path);
+  state_->options = std::move(options);
+  state_->file =
+      ::open(state_->path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+  if (state_->file < 0) {
+    throw SystemError("cannot create " + state_->path, std::strerror(errno),
+                      "Choose another --out.");
+  }
+  state_->flusher = std::thread([state = state_.get()] { state->run_flusher(); });
+}
+
+JournalWriter::~JournalWriter() {
+  {
+    const std::lock_guard lock(state_->wake_mutex);
+    state_->stopping = true;
+  }
+  state_->wake.notify_all();
+  state_->flusher.join();
+  flush_now();
+  ::close(state_->file);
+}
+
+void JournalWriter::append(const Event& event) {
+  const CostTimer timer(state_->cost_ns);
+  if (state_->error != 0) state_->flush(Durability::written);
+  state_->throw_if_refused();
+  {
+    const std::lock_guard lock(state_->lines_mutex);
+    state_->add_line(event);
+  }
+  const Durability durability = durability_of(event);
+  if (durability == Durability::buffered) return;
+  state_->flush(durability);
+  state_->throw_if_refused();
+}
+
+bool JournalWriter::flush_now() noexcept {
+  try {
+    const std::unique_lock file_lock(state_->file_mutex, kFlushNowPatience);
+    const std::unique_lock lines_lock(state_->lines_mutex, kFlushNowPatience);
+    if (!file_lock || !lines_lock) return false;
+    state_->unwritten += state_->buffer;
+    state_->buffer.clear();
+    state_->write_out();
+    return state_->error == 0;
+  } catch (...) {
+    return false;
+  }
+}
+
+const std::string& JournalWriter::path() const { return state_->path; }
+
+double JournalWriter::cost_s() const { return static_cast<double>(state_->cost_ns) * 1e-9; }
+
+}  // namespace heteroperf

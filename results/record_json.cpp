@@ -1,0 +1,315 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "results/canonical_json.hpp"
+#include "results/record.hpp"
+#include "results/sha256.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class T>
+void put(Json& json, const char* key, const std::optional<T>& value) {
+  if (value) json[key] = *value;
+}
+void put(Json& json, const char* key, const std::optional<Ops>& value) {
+  if (value) json[key] = value->to_string();
+}
+void put(Json& json, const char* key, const std::string& value) {
+  if (!value.empty()) json[key] = value;
+}
+void put(Json& json, const char* key, const std::optional<Interval>& value) {
+  if (value) json[key] = {value->low, value->high};
+}
+void put(Json& json, const char* key, const std::optional<double>& value) {
+  if (value && std::isfinite(*value)) json[key] = *value;
+}
+void put_section(Json& json, const char* key, Json section) {
+  if (!section.empty()) json[key] = std::move(section);
+}
+
+Json parsed(const JsonText* json) {
+  return json == nullptr || json->text.empty() ? Json() : Json::parse(json->text);
+}
+
+std::string text_hash(const JsonText* json) {
+  return json == nullptr || json->text.empty() ? "" : sha256_hex(json->text);
+}
+
+const JsonText* config_text(const Journal& journal) {
+  const auto* event = journal.last<ConfigEvent>();
+  return event == nullptr ? nullptr : &event->config;
+}
+
+Json validity_section(const Validity& validity) {
+  Json json{{"class", to_string(validity.severity)},
+            {"rankable", validity.rankable},
+            {"ruleset", kRuleset},
+            {"reasons", Json::array()}};
+  for (const Reason& reason : validity.reasons) {
+    json["reasons"].push_back({{"rule", reason.rule},
+                               {"severity", to_string(reason.severity)},
+                               {"parameter", reason.parameter},
+                               {"expected", reason.expected},
+                               {"actual", reason.actual},
+                               {"hint", reason.hint}});
+  }
+  return json;
+}
+
+/// Identity of what is trained: equal for runs that may be compared.
+std::string workload_hash(const WorkloadEvent& workload) {
+  Json key{{"name", workload.name},
+           {"size", workload.size},
+           {"unit", workload.unit},
+           {"precision", workload.precision},
+           {"graph_hash", workload.graph_hash},
+           {"data_fingerprint", workload.data_fingerprint},
+           {"config", parsed(&workload.config)}};
+  put(key, "samples_per_step", workload.samples_per_step);
+  put(key, "quality_target", workload.quality_target);
+  return sha256_hex(json_compact(key.dump(), "the workload's key"));
+}
+
+Json workload_section(const WorkloadEvent& workload) {
+  Json json;
+  put(json, "name", workload.name);
+  put(json, "size", workload.size);
+  json["hash"] = workload_hash(workload);
+  put(json, "graph_hash", workload.graph_hash);
+  json["family"] = to_string(workload.family);
+  json["parameters"] = std::to_string(workload.parameters);
+  put(json, "precision", workload.precision);
+  json["units_per_sample"] = workload.units_per_sample;
+  put(json, "samples_per_step", workload.samples_per_step);
+  put(json, "data", workload.data);
+  put(json, "data_fingerprint", workload.data_fingerprint);
+  put(json, "loss_floor", workload.loss_floor);
+  put(json, "error_floor", workload.error_floor);
+  put_section(json, "config", parsed(&workload.config));
+  return json;
+}
+
+Json scale_section(const ScaleEvent& scale) {
+  Json devices = Json::array();
+  bool emulated = false;
+  for (const DeviceCount& device : scale.devices) {
+    devices.push_back({{"class", device.device_class},
+                       {"count", device.count},
+                       {"emulated", device.emulated},
+                       {"threads", device.threads}});
+    emulated = emulated || device.emulated;
+  }
+  return {{"ranks", scale.ranks},
+          {"groups", scale.groups},
+          {"transport", scale.transport},
+          {"devices", devices},
+          {"emulated", emulated}};
+}
+
+/// What must not be printed for an invalid run.
+void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
+  if (const auto& ops = summary.ops_per_second) {
+    json["ops_per_second"] = {{"value", ops->value}};
+    put(json["ops_per_second"], "ci95", ops->ci95);
+    json["ops_per_second"]["convention"] = "strict";
+  }
+  if (const auto& throughput = summary.throughput) {
+    json["throughput"] = {{"value", throughput->value}};
+    put(json["throughput"], "ci95", throughput->ci95);
+    json["throughput"]["unit"] = journal.first<WorkloadEvent>()->unit + "/s";
+  }
+  if (summary.regulated_score) {
+    json["regulated_score"] = {{"value", *summary.regulated_score},
+                               {"formula", "-ln(error) * ops_per_second"}};
+  }
+}
+
+void put_utilization(Json& json, const Journal& journal, const RunSummary& summary) {
+  if (!summary.utilization) return;
+  const auto* peak = journal.last<PeakEvent>();
+  json["utilization"] = {{"value", *summary.utilization},
+                         {"peak_ops_per_second", peak->ops_per_second},
+                         {"peak_source", peak->source}};
+}
+
+Json metrics_section(const Journal& journal, const RunSummary& summary, const Validity& validity) {
+  Json json;
+  const bool scored = validity.severity != Severity::invalid;
+  if (scored) put_scores(json, journal, summary);
+  if (const auto& quality = summary.quality) {
+    json["quality"] = {{"name", to_string(quality->measure)}, {"value", quality->value}};
+    put(json["quality"], "target", quality->target);
+    put(json["quality"], "met", quality->met);
+  }
+  if (const auto& time = summary.step_time) {
+    json["step_time_s"] = {{"median", time->median_s}, {"p95", time->p95_s}};
+    put(json["step_time_s"], "ci95", time->median_ci95);
+  }
+  put(json, "measurement_overhead_fraction", summary.measurement_overhead_fraction);
+  json["steps"] = summary.steps;
+  json["warmup_steps"] = summary.warmup_steps;
+  json["total_steps"] = summary.total_steps;
+  if (summary.window) json["window_s"] = summary.window->seconds();
+  json["measured_s"] = summary.measured_s;
+  json["wall_s"] = summary.wall_s;
+  if (scored) put_utilization(json, journal, summary);
+  if (!summary.peak_bytes.empty()) {
+    json["peak_memory_bytes"] = {
+        {"max", *std::max_element(summary.peak_bytes.begin(), summary.peak_bytes.end())},
+        {"per_rank", summary.peak_bytes}};
+  }
+  return json;
+}
+
+Json operations_section(const OperationTotals& totals) {
+  Json json{{"strict", totals.strict.to_string()}, {"window_strict", totals.window.to_string()}};
+  put(json, "aiperf", totals.aiperf);
+  put(json, "executed", totals.executed);
+  put(json, "recompute", totals.recompute);
+  json["evaluation_strict"] = totals.evaluation.to_string();
+  Json per_step;
+  put(per_step, "strict", totals.per_step_strict);
+  put(per_step, "executed", totals.per_step_executed);
+  put_section(json, "per_step", std::move(per_step));
+  return json;
+}
+
+Json search_section(const Journal& journal, const SearchSummary& search) {
+  Json json{{"trials", search.trials},       {"unique_graphs", search.unique_graphs},
+            {"completed", search.completed}, {"stopped", search.stopped},
+            {"diverged", search.diverged},   {"failed", search.failed}};
+  if (!search.best) return json;
+  for (auto line = journal.lines.rbegin(); line != journal.lines.rend(); ++line) {
+    const auto* trial = std::get_if<TrialEvent>(&line->event);
+    if (trial == nullptr || trial->id != *search.best) continue;
+    Json& best = json["best"] = {{"id", trial->id}, {"graph_hash", trial->graph_hash}};
+    put(best, "quality", trial->quality);
+    put(best, "loss", trial->loss);
+    best["steps"] = trial->steps;
+    put_section(best, "hyper_parameters", parsed(&trial->hyper_parameters));
+    break;
+  }
+  return json;
+}
+
+Json time_section(const TimeShares& time) {
+  return {{"compute", time.compute_s},
+          {"communication_exposed", time.communication_s},
+          {"data", time.data_s},
+          {"evaluation", time.evaluation_s},
+          {"other", time.other_s}};
+}
+
+Json seeds_section(const Journal& journal) {
+  Json json = Json::object();
+  if (const auto* workload = journal.first<WorkloadEvent>()) {
+    for (const auto& [name, seed] : workload->seeds) json[name] = seed;
+  }
+  return json;
+}
+
+std::string graphs_hash(const Journal& journal) {
+  Sha256 hash;
+  bool any = false;
+  const auto add = [&](const JsonText& graph) {
+    if (graph.text.empty()) return;
+    hash.update(graph.text).update("\n");
+    any = true;
+  };
+  for (const JournalLine& line : journal.lines) {
+    if (const auto* workload = std::get_if<WorkloadEvent>(&line.event)) add(workload->graph);
+    if (const auto* trial = std::get_if<TrialEvent>(&line.event)) add(trial->graph);
+  }
+  return any ? hash.finish() : "";
+}
+
+Json hashes_section(const Journal& journal, const StartEvent& start) {
+  Json json{{"journal_head", journal.head}, {"journal", journal.sha256}};
+  put(json, "config", text_hash(config_text(journal)));
+  put(json, "graph", graphs_hash(journal));
+  put(json, "binary", start.binary_sha256);
+  return json;
+}
+
+Json journal_section(const Journal& journal) {
+  Json json{{"lines", journal.lines.size()}, {"bytes", journal.bytes}};
+  if (journal.torn_bytes > 0) json["torn_bytes"] = journal.torn_bytes;
+  return json;
+}
+
+Json warnings_section(const Journal& journal) {
+  Json json = Json::array();
+  for (const JournalLine& line : journal.lines) {
+    const auto* warning = std::get_if<WarningEvent>(&line.event);
+    if (warning == nullptr) continue;
+    Json& entry = json.emplace_back(Json{{"text", warning->text}});
+    put(entry, "rule", warning->rule);
+  }
+  return json;
+}
+
+Json program_section(const StartEvent& start) {
+  Json json;
+  put(json, "version", start.program_version);
+  put(json, "git_commit", start.git_commit);
+  put(json, "build_type", start.build_type);
+  if (!start.argv.empty()) json["argv"] = start.argv;
+  return json;
+}
+
+void put_status(Json& json, const Journal& journal, const RunSummary& summary) {
+  json["status"] = to_string(summary.status);
+  put(json, "status_reason", summary.reason);
+  if (const auto* stop = journal.last<StopEvent>()) json["exit_code"] = stop->exit_code;
+}
+
+void put_environment(Json& json, const Journal& journal) {
+  const auto* system = journal.last<SystemEvent>();
+  const auto* plan = journal.last<PlanEvent>();
+  put_section(json, "system", parsed(system == nullptr ? nullptr : &system->system));
+  put_section(json, "plan", parsed(plan == nullptr ? nullptr : &plan->plan));
+  put_section(json, "config", parsed(config_text(journal)));
+}
+
+}  // namespace
+
+std::string build_record(const Journal& journal) {
+  const RunSummary summary = summarize(journal);
+  return build_record(journal, summary, judge(journal, summary));
+}
+
+std::string build_record(const Journal& journal, const RunSummary& summary,
+                         const Validity& validity) {
+  const auto* start = journal.first<StartEvent>();
+  HETEROPERF_EXPECT(start != nullptr);
+  const auto* workload = journal.first<WorkloadEvent>();
+  const auto* scale = journal.last<ScaleEvent>();
+  Json json{{"_format", "heteroperf-record"}, {"_version", 1}};
+  put(json, "run_id", start->run_id);
+  put(json, "parent", start->parent);
+  put(json, "created_utc", start->created_utc);
+  put_status(json, journal, summary);
+  json["validity"] = validity_section(validity);
+  if (workload != nullptr) json["workload"] = workload_section(*workload);
+  if (scale != nullptr) json["scale"] = scale_section(*scale);
+  json["metrics"] = metrics_section(journal, summary, validity);
+  json["operations"] = operations_section(summary.operations);
+  if (summary.search) json["search"] = search_section(journal, *summary.search);
+  if (summary.time) json["time_split_s"] = time_section(*summary.time);
+  put_section(json, "seeds", seeds_section(journal));
+  put_section(json, "program", program_section(*start));
+  put_environment(json, journal);
+  put_section(json, "warnings", warnings_section(journal));
+  json["journal"] = journal_section(journal);
+  json["hashes"] = hashes_section(journal, *start);
+  put(json, "reproduce", start->reproduce);
+  return json_indented(json.dump(), "the record");
+}
+
+}  // namespace heteroperf

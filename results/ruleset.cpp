@@ -1,0 +1,326 @@
+#include "results/ruleset.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+namespace heteroperf {
+namespace {
+
+constexpr double kClosedMeasured_s = 300;
+constexpr std::uint64_t kFewSteps = 20;
+constexpr double kSteadyShare = 0.5;  // of the measured phase
+constexpr double kPeakTolerance = 1.05;
+constexpr double kLargestOverhead = 0.01;
+constexpr double kFloorTolerance = 0.02;  // below a known floor by more than this share: review
+
+using Verdict = std::optional<Finding>;
+using TrainingKey = std::tuple<std::int32_t, std::optional<std::uint64_t>>;
+
+std::string name_of(std::int32_t group, std::optional<std::uint64_t> trial) {
+  return trial ? fmt::format("group {} trial {}", group, *trial) : fmt::format("group {}", group);
+}
+
+Verdict failed_run(const Journal&, const RunSummary& summary) {
+  if (summary.status != RunStatus::failed) return {};
+  return Finding{"status complete", "failed: " + summary.reason};
+}
+
+Verdict partial_run(const Journal&, const RunSummary& summary) {
+  if (summary.status != RunStatus::partial) return {};
+  return Finding{"status complete", "partial: " + summary.reason};
+}
+
+Verdict clock_backwards(const Journal& journal, const RunSummary&) {
+  std::map<std::int32_t, std::int64_t> group_end;
+  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
+    const JournalLine& line = journal.lines[i];
+    if (i > 0 && line.t_ns < journal.lines[i - 1].t_ns) {
+      return Finding{"times that never decrease",
+                     fmt::format("line {} is {} ns before the last", i + 1,
+                                 journal.lines[i - 1].t_ns - line.t_ns)};
+    }
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step == nullptr) continue;
+    const auto last = group_end.try_emplace(step->group, step->t_start_ns).first;
+    if (step->t_end_ns <= step->t_start_ns || step->t_start_ns < last->second) {
+      return Finding{"steps of a group one after another",
+                     fmt::format("line {}: step {} from {} to {} ns, the one before ended at {} ns",
+                                 i + 1, step->n, step->t_start_ns, step->t_end_ns, last->second)};
+    }
+    last->second = step->t_end_ns;
+  }
+  return {};
+}
+
+Verdict step_order(const Journal& journal, const RunSummary&) {
+  std::map<TrainingKey, std::uint64_t> next;
+  for (const JournalLine& line : journal.lines) {
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step == nullptr) continue;
+    // A trial may move to another group with a later rung; a run without trials may be a resumed
+    // one.
+    const TrainingKey key{step->trial ? 0 : step->group, step->trial};
+    const auto entry = next.try_emplace(key, step->n).first;
+    if (step->n != entry->second || step->samples == 0) {
+      return Finding{fmt::format("{} goes on with step {} and samples",
+                                 name_of(step->group, step->trial), entry->second),
+                     fmt::format("step {} with {} samples", step->n, step->samples)};
+    }
+    ++entry->second;
+  }
+  return {};
+}
+
+std::set<std::uint64_t> diverged_trials(const Journal& journal) {
+  std::set<std::uint64_t> trials;
+  for (const JournalLine& line : journal.lines) {
+    const auto* trial = std::get_if<TrialEvent>(&line.event);
+    if (trial == nullptr) continue;
+    if (trial->state == TrialStatus::diverged) trials.insert(trial->id);
+    if (trial->state == TrialStatus::completed) trials.erase(trial->id);
+  }
+  return trials;
+}
+
+Verdict non_finite_loss(const Journal& journal, const RunSummary&) {
+  const std::set<std::uint64_t> outcomes = diverged_trials(journal);
+  for (const JournalLine& line : journal.lines) {
+    const auto judge_loss = [&](const auto& event, const char* what) -> Verdict {
+      if (std::isfinite(event.loss) || (event.trial && outcomes.contains(*event.trial))) return {};
+      return Finding{"a finite loss", fmt::format("{} in {} of {}", event.loss, what,
+                                                  name_of(event.group, event.trial))};
+    };
+    if (const auto* step = std::get_if<StepEvent>(&line.event)) {
+      if (Verdict found = judge_loss(*step, "a step")) return found;
+    } else if (const auto* eval = std::get_if<EvalEvent>(&line.event)) {
+      if (Verdict found = judge_loss(*eval, "an evaluation")) return found;
+    }
+  }
+  return {};
+}
+
+Verdict no_steps(const Journal&, const RunSummary& summary) {
+  if (summary.steps >= 1) return {};
+  return Finding{"at least 1 step after the warm-up",
+                 fmt::format("{} ({} steps of warm-up)", summary.steps, summary.warmup_steps)};
+}
+
+Verdict few_steps(const Journal&, const RunSummary& summary) {
+  if (summary.steps >= kFewSteps || summary.steps == 0) return {};
+  return Finding{fmt::format("at least {} steps after the warm-up", kFewSteps),
+                 std::to_string(summary.steps)};
+}
+
+Verdict executed_operations(const Journal& journal, const RunSummary&) {
+  for (const JournalLine& line : journal.lines) {
+    const auto* event = std::get_if<ObservedEvent>(&line.event);
+    if (event == nullptr || event->executed == event->strict + event->recompute) continue;
+    return Finding{fmt::format("executed = strict + recompute = {} on rank {}",
+                               (event->strict + event->recompute).to_string(), event->rank),
+                   event->executed.to_string()};
+  }
+  return {};
+}
+
+Verdict observed_strict(const Journal& journal, const RunSummary&) {
+  using StepKey = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t>;
+  std::map<StepKey, Ops> sums;
+  for (const JournalLine& line : journal.lines) {
+    const auto* event = std::get_if<ObservedEvent>(&line.event);
+    if (event != nullptr) sums[{event->group, event->trial, event->n}] += event->strict;
+  }
+  for (const JournalLine& line : journal.lines) {
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step == nullptr) continue;
+    const auto sum = sums.find({step->group, step->trial, step->n});
+    if (sum != sums.end() && sum->second != step->ops_strict) {
+      return Finding{fmt::format("the ranks' strict operations of step {} add up to {}", step->n,
+                                 step->ops_strict.to_string()),
+                     sum->second.to_string()};
+    }
+  }
+  return {};
+}
+
+Verdict not_observed(const Journal& journal, const RunSummary& summary) {
+  const auto* scale = journal.last<ScaleEvent>();
+  if (scale == nullptr || summary.total_steps == 0) return {};
+  std::set<std::int32_t> ranks;
+  for (const JournalLine& line : journal.lines) {
+    if (const auto* event = std::get_if<ObservedEvent>(&line.event)) ranks.insert(event->rank);
+  }
+  if (static_cast<std::int64_t>(ranks.size()) >= scale->ranks) return {};
+  return Finding{fmt::format("one observed step on each of {} ranks", scale->ranks),
+                 fmt::format("on {}", ranks.size())};
+}
+
+Verdict unknown_operators(const Journal& journal, const RunSummary&) {
+  for (const JournalLine& line : journal.lines) {
+    const auto* event = std::get_if<ObservedEvent>(&line.event);
+    if (event == nullptr || event->unknown.empty()) continue;
+    return Finding{"only tensor operators of the fixed list",
+                   fmt::format("{} on rank {}", event->unknown.front(), event->rank)};
+  }
+  return {};
+}
+
+Verdict checksums(const Journal& journal, const RunSummary&) {
+  using Key = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t>;
+  std::map<Key, const ChecksumEvent*> first;
+  for (const JournalLine& line : journal.lines) {
+    const auto* event = std::get_if<ChecksumEvent>(&line.event);
+    if (event == nullptr) continue;
+    const ChecksumEvent* one =
+        first.try_emplace({event->group, event->trial, event->n}, event).first->second;
+    if (one->fingerprint == event->fingerprint) continue;
+    return Finding{fmt::format("{} on rank {} of {} after {} steps", one->fingerprint, one->rank,
+                               name_of(event->group, event->trial), event->n),
+                   fmt::format("{} on rank {}", event->fingerprint, event->rank)};
+  }
+  return {};
+}
+
+Verdict above_peak(const Journal& journal, const RunSummary& summary) {
+  if (!summary.utilization || *summary.utilization <= kPeakTolerance) return {};
+  return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", kPeakTolerance,
+                             journal.last<PeakEvent>()->ops_per_second),
+                 fmt::format("{:.4g}", summary.ops_per_second->value)};
+}
+
+Verdict duration(const Journal&, const RunSummary& summary) {
+  if (summary.measured_s >= kClosedMeasured_s) return {};
+  return Finding{fmt::format("at least {:.0f} s measured", kClosedMeasured_s),
+                 fmt::format("{:.1f} s", summary.measured_s)};
+}
+
+Verdict steady(const Journal&, const RunSummary& summary) {
+  if (!summary.window) return {};
+  if (summary.warmup_end == WarmupEnd::still_warming) {
+    return Finding{"steps that no longer become faster", "they do after half of the steps"};
+  }
+  const double window_s = summary.window->seconds();
+  if (window_s >= kSteadyShare * summary.measured_s) return {};
+  return Finding{
+      fmt::format("a steady window of at least {:.0f} % of the measured time", 100 * kSteadyShare),
+      fmt::format("{:.1f} of {:.1f} s", window_s, summary.measured_s)};
+}
+
+Verdict overhead(const Journal&, const RunSummary& summary) {
+  const auto fraction = summary.measurement_overhead_fraction;
+  if (!fraction || *fraction < kLargestOverhead) return {};
+  return Finding{fmt::format("measuring costs under {:.0f} % of wall time", 100 * kLargestOverhead),
+                 fmt::format("{:.2f} %", 100 * *fraction)};
+}
+
+Verdict quality_target(const Journal& journal, const RunSummary& summary) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr || !workload->quality_target) return {};
+  if (summary.quality && summary.quality->met == true) return {};
+  const bool higher = workload->quality == QualityMeasure::accuracy;
+  return Finding{
+      fmt::format("{} {} {}", to_string(workload->quality), higher ? "at least" : "at most",
+                  *workload->quality_target),
+      summary.quality ? fmt::format("{:.6g}", summary.quality->value) : "never evaluated"};
+}
+
+Verdict below_floor(const Journal& journal, const RunSummary& summary) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr || !summary.quality) return {};
+  const bool higher = workload->quality == QualityMeasure::accuracy;
+  const auto floor = higher ? workload->error_floor : workload->loss_floor;
+  const double reached = higher ? 1 - summary.quality->value : summary.quality->value;
+  if (!floor || reached >= *floor * (1 - kFloorTolerance)) return {};
+  return Finding{
+      fmt::format("{} at or above the known floor {:.6g}", higher ? "error" : "loss", *floor),
+      fmt::format("{:.6g}", reached)};
+}
+
+Verdict quick(const Journal& journal, const RunSummary&) {
+  const auto* start = journal.first<StartEvent>();
+  if (start == nullptr || !start->quick) return {};
+  return Finding{"a full run", "--quick"};
+}
+
+Verdict precision(const Journal& journal, const RunSummary&) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr || workload->precision != "fp64") return {};
+  return Finding{"fp32 or bf16", workload->precision};
+}
+
+Verdict emulated(const Journal& journal, const RunSummary&) {
+  const auto* scale = journal.last<ScaleEvent>();
+  if (scale == nullptr) return {};
+  for (const DeviceCount& device : scale->devices) {
+    if (device.emulated) return Finding{"real devices", device.device_class + " is emulated"};
+  }
+  return {};
+}
+
+constexpr auto kInvalid = Severity::invalid;
+constexpr auto kOpen = Severity::open;
+constexpr auto kReview = Severity::review;
+constexpr auto kNever = Ranking::never;
+constexpr auto kMay = Ranking::may;
+
+constexpr std::array kRules{
+    Rule{"run_failed", kInvalid, kNever, "status", failed_run, "See the journal's last lines."},
+    Rule{"run_partial", kOpen, kNever, "status", partial_run, "Let the run finish."},
+    Rule{"clock", kInvalid, kNever, "t_ns", clock_backwards, "Look for a faulty clock source."},
+    Rule{"step_order", kInvalid, kNever, "step.n", step_order, "The journal misses steps."},
+    Rule{"finite_loss", kInvalid, kNever, "loss", non_finite_loss,
+         "Lower the learning rate, or clip gradients."},
+    Rule{"steps_none", kInvalid, kNever, "steps", no_steps, "Run longer: --duration or --steps."},
+    Rule{"steps_few", kOpen, kNever, "steps", few_steps, "Run longer: --duration or --steps."},
+    Rule{"executed_operations", kInvalid, kNever, "operations.executed", executed_operations,
+         "What ran is not what was counted."},
+    Rule{"observed_strict", kInvalid, kNever, "operations.strict", observed_strict,
+         "What ran is not what was counted."},
+    Rule{"not_observed", kOpen, kNever, "operations.executed", not_observed,
+         "Run until every rank has trained."},
+    Rule{"unknown_operators", kInvalid, kNever, "operations.executed", unknown_operators,
+         "Give the operator a formula."},
+    Rule{"checksums", kInvalid, kNever, "parameters", checksums,
+         "Ranks of one group trained different models: look for faulty memory or network."},
+    Rule{"above_peak", kInvalid, kNever, "ops_per_second", above_peak,
+         "Measure the peak again on an idle machine."},
+    Rule{"duration", kOpen, kNever, "duration", duration, "Use --duration 300 or more."},
+    Rule{"steady", kOpen, kMay, "window_s", steady, "Run longer, on an idle machine."},
+    Rule{"overhead", kOpen, kMay, "measurement_overhead_fraction", overhead,
+         "Use larger steps, or a faster disk for --out."},
+    Rule{"quality_target", kOpen, kMay, "quality", quality_target, "Train longer."},
+    Rule{"below_floor", kReview, kMay, "quality", below_floor,
+         "Better than the data allow: look for a leak between the splits."},
+    Rule{"quick", kOpen, kNever, "quick", quick, "Run without --quick."},
+    Rule{"precision", kOpen, kNever, "precision", precision, "fp64 is for tests."},
+    Rule{"emulated", kOpen, kNever, "devices", emulated, "Emulated devices are never ranked."},
+};
+
+}  // namespace
+
+const char* to_string(Severity severity) {
+  constexpr std::array names{"closed", "review", "open", "invalid"};
+  return names[static_cast<std::size_t>(severity)];
+}
+
+std::span<const Rule> all_rules() { return kRules; }
+
+Validity judge(const Journal& journal, const RunSummary& summary) {
+  Validity validity;
+  for (const Rule& rule : kRules) {
+    const Verdict found = rule.check(journal, summary);
+    if (!found) continue;
+    validity.severity = std::max(validity.severity, rule.severity);
+    validity.rankable = validity.rankable && rule.ranking == Ranking::may;
+    validity.reasons.push_back(
+        {rule.id, rule.severity, rule.parameter, found->expected, found->actual, rule.hint});
+  }
+  return validity;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,190 @@
+#include "results/run_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <system_error>
+
+#include "metrics/error.hpp"
+#include "results/canonical_json.hpp"
+#include "results/record.hpp"
+#include "results/samples_h5.hpp"
+
+namespace heteroperf {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr mode_t kFileMode = 0644;
+constexpr const char* kLatest = "latest";
+
+/// A file under a temporary name that disappears unless it is renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const fs::path& target)
+      : target_(target),
+        path_(target.parent_path() /
+              fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
+        file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode)) {
+    check(file_ >= 0);
+  }
+  ~TemporaryFile() {
+    if (file_ >= 0) ::close(file_);
+    if (!renamed_) ::unlink(path_.c_str());
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  void write(std::string_view content) {
+    while (!content.empty()) {
+      const ssize_t written = ::write(file_, content.data(), content.size());
+      check(written >= 0 || errno == EINTR);
+      if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
+    }
+    check(::fsync(file_) == 0);
+  }
+  void rename_to_target() {
+    const int file = std::exchange(file_, -1);
+    check(::close(file) == 0);
+    check(::rename(path_.c_str(), target_.c_str()) == 0);
+    renamed_ = true;
+  }
+
+ private:
+  void check(bool ok) const {
+    if (!ok) throw SystemError("cannot write " + target_.string(), std::strerror(errno));
+  }
+
+  fs::path target_, path_;
+  int file_;
+  bool renamed_ = false;
+};
+
+std::string random_id() {
+  std::uint32_t bits = 0;
+  if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
+    throw SystemError("no random bits for a run's name", std::strerror(errno));
+  }
+  return fmt::format("{:08x}", bits);
+}
+
+void check_writable(const fs::path& folder) {
+  constexpr std::size_t kProbeBytes = 4096;
+  try {
+    TemporaryFile(folder / "probe").write(std::string(kProbeBytes, '\n'));
+  } catch (const SystemError& error) {
+    throw SystemError("cannot write in " + folder.string(), error.problems().front().why,
+                      "Choose another folder with --out.", ErrorKind::environment);
+  }
+}
+
+fs::path parent_of(const fs::path& folder) {
+  const fs::path clean = fs::absolute(folder).lexically_normal();
+  return clean.has_filename() ? clean.parent_path() : clean.parent_path().parent_path();
+}
+
+std::string name_of(const fs::path& folder) {
+  const fs::path clean = fs::absolute(folder).lexically_normal();
+  return (clean.has_filename() ? clean : clean.parent_path()).filename().string();
+}
+
+}  // namespace
+
+RunName make_run_name(const std::string& workload) {
+  const std::tm utc = fmt::gmtime(std::time(nullptr));
+  return {fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", utc),
+          fmt::format("{:%Y%m%dT%H%M%SZ}-{}-{}", utc, workload, random_id())};
+}
+
+RunFiles create_run_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error || !fs::is_directory(folder)) {
+    throw UserError("cannot create the folder " + folder.string(),
+                    error ? error.message() : "a file is in the way",
+                    "Choose another folder with --out.");
+  }
+  if (!fs::is_empty(folder)) {
+    throw UserError("the folder " + folder.string() + " is not empty", "a run never overwrites one",
+                    "Choose another folder with --out.");
+  }
+  check_writable(folder);
+  return {folder};
+}
+
+bool point_latest_at(const fs::path& folder) {
+  const fs::path link = parent_of(folder) / kLatest;
+  const fs::file_status status = fs::symlink_status(link);
+  if (fs::exists(status) && !fs::is_symlink(status)) return false;
+  const fs::path temporary = parent_of(folder) / fmt::format(".{}.tmp-{}", kLatest, getpid());
+  std::error_code error;
+  fs::remove(temporary, error);
+  fs::create_directory_symlink(name_of(folder), temporary, error);
+  if (error) return false;
+  fs::rename(temporary, link, error);
+  if (!error) return true;
+  fs::remove(temporary, error);
+  return false;
+}
+
+RunFiles open_run_folder(const fs::path& path) {
+  if (!fs::exists(path)) throw UserError("no such run: " + path.string());
+  const RunFiles files{fs::is_directory(path) ? path : path.parent_path()};
+  for (const fs::path& file : {files.journal(), files.record(), files.suite()}) {
+    if (fs::exists(file)) return files;
+  }
+  throw UserError(path.string() + " holds no run",
+                  "neither journal.jsonl nor record.json nor suite.json is there");
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  TemporaryFile file(path);
+  file.write(content);
+  file.rename_to_target();
+}
+
+std::string read_text_file(const fs::path& path) {
+  if (fs::is_directory(path)) throw UserError("cannot read " + path.string(), "it is a folder");
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream content;
+  if (file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
+  if (!file.is_open() || file.bad() || content.fail()) {
+    throw UserError("cannot read " + path.string(), std::strerror(errno));
+  }
+  return std::move(content).str();
+}
+
+void write_companion_files(const RunFiles& files, const Journal& journal) {
+  const auto write = [](const fs::path& path, const JsonText& json) {
+    write_file_atomically(path, json_indented(json.text, path.string()));
+  };
+  if (const auto* config = journal.last<ConfigEvent>()) write(files.config(), config->config);
+  if (const auto* plan = journal.last<PlanEvent>()) write(files.plan(), plan->plan);
+  if (const auto* system = journal.last<SystemEvent>()) {
+    write(files.environment(), system->system);
+  }
+}
+
+FinishedRun finish_run(const RunFiles& files) {
+  const Journal journal = read_journal(files.journal().string());
+  FinishedRun finished;
+  write_companion_files(files, journal);
+  finished.record = build_record(journal);
+  write_file_atomically(files.record(), finished.record);
+  try {
+    write_samples_h5(files.samples().string(), journal, finished.record);
+  } catch (const SystemError& error) {
+    finished.warnings.push_back(fmt::format("samples.h5 is absent: {}", error.what()));
+  }
+  return finished;
+}
+
+}  // namespace heteroperf

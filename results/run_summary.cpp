@@ -1,0 +1,361 @@
+#include "results/run_summary.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "metrics/score.hpp"
+#include "metrics/statistics.hpp"
+#include "results/graph_book.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Steps = std::vector<const StepEvent*>;
+constexpr double kNanosecond = 1e-9;
+
+template <class T>
+std::vector<const T*> all_of(const Journal& journal) {
+  std::vector<const T*> events;
+  for (const JournalLine& line : journal.lines) {
+    if (const T* event = std::get_if<T>(&line.event)) events.push_back(event);
+  }
+  return events;
+}
+
+std::map<std::int32_t, Steps> by_group(const Steps& steps) {
+  std::map<std::int32_t, Steps> groups;
+  for (const StepEvent* step : steps) groups[step->group].push_back(step);
+  return groups;
+}
+
+/// Steps of the trial a group began with: later trials have other graphs, so their durations are no
+/// continuation of the same warm-up.
+std::vector<std::int64_t> first_durations(const Steps& steps) {
+  std::vector<std::int64_t> durations;
+  for (const StepEvent* step : steps) {
+    if (step->trial != steps.front()->trial) break;
+    durations.push_back(step->t_end_ns - step->t_start_ns);
+  }
+  return durations;
+}
+
+/// Where the phase `measure` lies, as far as the journal says.
+struct MeasurePhase {
+  std::optional<std::int64_t> start_ns, end_ns;
+};
+
+MeasurePhase measure_phase(const Journal& journal) {
+  MeasurePhase phase;
+  std::optional<std::int64_t> last_group_end;
+  std::set<std::int32_t> ended;
+  for (const JournalLine& line : journal.lines) {
+    const auto* event = std::get_if<PhaseEvent>(&line.event);
+    if (event == nullptr) continue;
+    if (event->phase == Phase::measure) {
+      phase.start_ns = std::max(line.t_ns, phase.start_ns.value_or(line.t_ns));
+    } else if (phase.start_ns && event->phase > Phase::measure) {
+      if (!event->group && !phase.end_ns) phase.end_ns = line.t_ns;
+      if (event->group && ended.insert(*event->group).second) last_group_end = line.t_ns;
+    }
+  }
+  if (!phase.end_ns) phase.end_ns = last_group_end;
+  return phase;
+}
+
+void find_window(const Journal& journal, const Steps& steps, RunSummary& summary) {
+  if (steps.empty()) return;
+  const MeasurePhase phase = measure_phase(journal);
+  std::int64_t start_ns = phase.start_ns.value_or(steps.front()->t_start_ns);
+  std::int64_t last_end_ns = steps.front()->t_end_ns;
+  const std::int64_t measure_start_ns = start_ns;
+  for (const auto& [group, own] : by_group(steps)) {
+    const SteadyWindow steady = find_steady_window(first_durations(own));
+    const std::int64_t warm_ns =
+        steady.warmup_steps == 0 ? own.front()->t_start_ns : own[steady.warmup_steps - 1]->t_end_ns;
+    if (steady.end == WarmupEnd::still_warming) summary.warmup_end = steady.end;
+    start_ns = std::max(start_ns, warm_ns);
+    last_end_ns = std::max(last_end_ns, own.back()->t_end_ns);
+  }
+  const std::int64_t end_ns = phase.end_ns.value_or(last_end_ns);
+  summary.measured_s =
+      static_cast<double>(std::max<std::int64_t>(0, end_ns - measure_start_ns)) * kNanosecond;
+  const TimeWindow window{start_ns, end_ns};
+  const auto inside = [&](const StepEvent* step) { return window.contains(step->t_end_ns); };
+  if (std::any_of(steps.begin(), steps.end(), inside)) summary.window = window;
+}
+
+void count_steps(const Steps& steps, RunSummary& summary) {
+  summary.total_steps = steps.size();
+  for (const StepEvent* step : steps) {
+    summary.operations.strict += step->ops_strict;
+    if (!summary.window) continue;
+    if (step->t_end_ns <= summary.window->start_ns) ++summary.warmup_steps;
+    if (!summary.window->contains(step->t_end_ns)) continue;
+    ++summary.steps;
+    summary.operations.window += step->ops_strict;
+  }
+  if (!summary.window) summary.warmup_steps = steps.size();
+}
+
+std::vector<StepWork> work_of(const Steps& steps, auto&& amount) {
+  std::vector<StepWork> work;
+  work.reserve(steps.size());
+  for (const StepEvent* step : steps) {
+    work.push_back({step->t_start_ns, step->t_end_ns, amount(*step)});
+  }
+  return work;
+}
+
+void find_rates(const Journal& journal, const Steps& steps, RunSummary& summary) {
+  if (!summary.window) return;
+  const TimeWindow window = *summary.window;
+  const auto ops = work_of(steps, [](const StepEvent& s) { return s.ops_strict.to_double(); });
+  const WindowTotal total{summary.operations.window, Seconds(window.seconds())};
+  summary.ops_per_second = Estimate{ops_per_second(total).value(), rate_interval(ops, window)};
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr) return;
+  const bool tokens = workload->unit == "token";
+  const auto units = work_of(steps, [tokens](const StepEvent& s) {
+    return static_cast<double>(tokens ? s.tokens : s.samples);
+  });
+  summary.throughput = Estimate{rate_per_second(units, window), rate_interval(units, window)};
+}
+
+/// Ranks n/2 ± 1.96 √n / 2 of the sorted values enclose the median with 95 % probability (Hoefler
+/// and Belli, SC'15, §3.1.3).
+std::optional<Interval> median_interval(const std::vector<double>& sorted) {
+  constexpr double kNormal97_5 = 1.959964;
+  const auto n = static_cast<double>(sorted.size());
+  const double half_width = kNormal97_5 * std::sqrt(n) / 2;
+  const double low = std::floor(n / 2 - half_width), high = std::ceil(n / 2 + half_width);
+  if (low < 0 || high > n - 1) return std::nullopt;
+  return Interval{sorted[static_cast<std::size_t>(low)], sorted[static_cast<std::size_t>(high)]};
+}
+
+void find_step_time(const Steps& steps, RunSummary& summary) {
+  constexpr double kTail = 0.95;
+  std::vector<double> seconds;
+  for (const StepEvent* step : steps) {
+    if (summary.window && summary.window->contains(step->t_end_ns)) {
+      seconds.push_back(static_cast<double>(step->t_end_ns - step->t_start_ns) * kNanosecond);
+    }
+  }
+  if (seconds.empty()) return;
+  std::sort(seconds.begin(), seconds.end());
+  summary.step_time = StepTime{median(seconds), quantile(seconds, kTail), median_interval(seconds)};
+}
+
+void find_quality(const Journal& journal, RunSummary& summary) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr) return;
+  const bool higher = workload->quality == QualityMeasure::accuracy;
+  std::optional<double> best;
+  const auto offer = [&](double value) {
+    if (std::isfinite(value) && (!best || (higher ? value > *best : value < *best))) best = value;
+  };
+  for (const EvalEvent* eval : all_of<EvalEvent>(journal)) {
+    offer(higher ? eval->accuracy : eval->loss);
+  }
+  for (const TrialEvent* trial : all_of<TrialEvent>(journal)) {
+    if (trial->quality) offer(*trial->quality);
+  }
+  if (!best) return;
+  QualityResult quality{workload->quality, *best, workload->quality_target, std::nullopt};
+  if (quality.target) quality.met = higher ? *best >= *quality.target : *best <= *quality.target;
+  summary.quality = quality;
+  if (workload->family != WorkloadFamily::classifier || !higher || !summary.ops_per_second) return;
+  const auto score =
+      regulated_score(OpsPerSecond(summary.ops_per_second->value), std::clamp(1 - *best, 0.0, 1.0));
+  if (score) summary.regulated_score = score->value();
+}
+
+/// Share of [start, end] that lies in the window, in seconds.
+double seconds_inside(TimeWindow window, std::int64_t start_ns, std::int64_t end_ns) {
+  const std::int64_t from = std::max(start_ns, window.start_ns);
+  const std::int64_t to = std::min(end_ns, window.end_ns);
+  return to > from ? static_cast<double>(to - from) * kNanosecond : 0.0;
+}
+
+void split_time(const Journal& journal, const Steps& steps, RunSummary& summary) {
+  if (!summary.window) return;
+  const auto groups = static_cast<double>(by_group(steps).size());
+  TimeShares sum;
+  for (const StepEvent* step : steps) {
+    const double length_s = static_cast<double>(step->t_end_ns - step->t_start_ns) * kNanosecond;
+    if (length_s <= 0) continue;
+    const double share =
+        seconds_inside(*summary.window, step->t_start_ns, step->t_end_ns) / length_s / groups;
+    sum.compute_s += share * step->split.compute_s;
+    sum.communication_s += share * step->split.communication_s;
+    sum.data_s += share * step->split.data_s;
+  }
+  for (const EvalEvent* eval : all_of<EvalEvent>(journal)) {
+    sum.evaluation_s += seconds_inside(*summary.window, eval->t_start_ns, eval->t_end_ns) / groups;
+  }
+  const double named = sum.compute_s + sum.communication_s + sum.data_s + sum.evaluation_s;
+  sum.other_s = std::max(0.0, summary.window->seconds() - named);
+  summary.time = sum;
+}
+
+using StepKey = std::tuple<std::int32_t, std::optional<std::uint64_t>>;
+
+/// One observed step, summed over the ranks of its group.
+struct ObservedStep {
+  std::uint64_t n = 0;
+  Ops executed, strict, recompute;
+};
+
+std::map<StepKey, ObservedStep> observed_steps(const Journal& journal) {
+  std::map<StepKey, ObservedStep> observed;
+  for (const ObservedEvent* event : all_of<ObservedEvent>(journal)) {
+    ObservedStep& step =
+        observed.try_emplace({event->group, event->trial}, ObservedStep{event->n, {}, {}, {}})
+            .first->second;
+    if (step.n != event->n) continue;  // a second observation of the same training
+    step.executed += event->executed;
+    step.strict += event->strict;
+    step.recompute += event->recompute;
+  }
+  return observed;
+}
+
+/// Executed and recomputed operations of the whole run: those of an observed step per sample, times
+/// the samples of its training. A training that was not observed counts as its strict operations,
+/// provided that nothing was recomputed in the observed ones; otherwise the totals are unknown.
+void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& observed,
+                 OperationTotals& totals) {
+  std::map<StepKey, std::uint64_t> samples;
+  std::map<StepKey, Ops> strict;
+  for (const StepEvent* step : steps) {
+    samples[{step->group, step->trial}] += step->samples;
+    strict[{step->group, step->trial}] += step->ops_strict;
+  }
+  const bool recomputes = std::any_of(observed.begin(), observed.end(), [](const auto& entry) {
+    return entry.second.recompute != Ops();
+  });
+  Ops executed, recompute;
+  for (const auto& [key, count] : samples) {
+    const auto found = observed.find(key);
+    const auto step = found == observed.end()
+                          ? steps.end()
+                          : std::find_if(steps.begin(), steps.end(), [&](const StepEvent* s) {
+                              return s->group == std::get<0>(key) && s->trial == std::get<1>(key) &&
+                                     s->n == found->second.n;
+                            });
+    if (step == steps.end() || (*step)->samples == 0) {
+      if (recomputes) return;
+      executed += strict[key];
+      continue;
+    }
+    executed += found->second.executed * count / (*step)->samples;
+    recompute += found->second.recompute * count / (*step)->samples;
+  }
+  totals.executed = executed;
+  totals.recompute = recompute;
+}
+
+void count_operations(const Journal& journal, const Steps& steps, RunSummary& summary) {
+  OperationTotals& totals = summary.operations;
+  for (const EvalEvent* eval : all_of<EvalEvent>(journal)) totals.evaluation += eval->ops_strict;
+  const auto observed = observed_steps(journal);
+  if (!observed.empty()) {
+    extrapolate(steps, observed, totals);
+    totals.per_step_strict = observed.begin()->second.strict;
+    totals.per_step_executed = observed.begin()->second.executed;
+  } else if (!steps.empty()) {
+    totals.per_step_strict = steps.front()->ops_strict;
+  }
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr || workload->family != WorkloadFamily::classifier) return;
+  GraphBook graphs(journal);
+  Ops aiperf;
+  for (const StepEvent* step : steps) {
+    const auto ops = graphs.aiperf_train(step->trial, step->samples);
+    if (!ops) return;
+    aiperf += *ops;
+  }
+  if (!steps.empty()) totals.aiperf = aiperf;
+}
+
+void collect_memory(const Journal& journal, RunSummary& summary) {
+  std::map<std::int32_t, std::uint64_t> peaks;
+  for (const MemoryEvent* event : all_of<MemoryEvent>(journal)) {
+    std::uint64_t& peak = peaks[event->rank];
+    peak = std::max(peak, event->peak_bytes);
+  }
+  const auto* scale = journal.last<ScaleEvent>();
+  if (scale == nullptr || static_cast<std::int64_t>(peaks.size()) != scale->ranks) return;
+  for (const auto& [rank, peak] : peaks) summary.peak_bytes.push_back(peak);
+}
+
+void summarize_search(const Journal& journal, RunSummary& summary) {
+  std::map<std::uint64_t, const TrialEvent*> last;
+  std::set<std::string> graphs;
+  for (const TrialEvent* trial : all_of<TrialEvent>(journal)) {
+    last[trial->id] = trial;
+    graphs.insert(trial->graph_hash);
+  }
+  if (last.empty()) return;
+  SearchSummary search;
+  search.trials = last.size();
+  search.unique_graphs = graphs.size();
+  const auto* workload = journal.first<WorkloadEvent>();
+  const bool higher = workload == nullptr || workload->quality == QualityMeasure::accuracy;
+  for (const auto& [id, trial] : last) {
+    search.completed += trial->state == TrialStatus::completed;
+    search.stopped += trial->state == TrialStatus::stopped;
+    search.diverged += trial->state == TrialStatus::diverged;
+    search.failed += trial->state == TrialStatus::failed;
+    if (!trial->quality || !std::isfinite(*trial->quality)) continue;
+    const double best = search.best ? *last[*search.best]->quality : *trial->quality;
+    if (!search.best || (higher ? *trial->quality > best : *trial->quality < best)) {
+      search.best = id;
+    }
+  }
+  summary.search = search;
+}
+
+void find_status(const Journal& journal, RunSummary& summary) {
+  summary.reason = "the journal ends without a 'stop' line (the process was killed?)";
+  if (const auto* stop = journal.last<StopEvent>()) {
+    summary.status = stop->status;
+    summary.reason = stop->reason;
+  }
+  summary.wall_s =
+      static_cast<double>(journal.lines.back().t_ns - journal.lines.front().t_ns) * kNanosecond;
+}
+
+void find_fractions(const Journal& journal, RunSummary& summary) {
+  const auto* overhead = journal.last<OverheadEvent>();
+  if (overhead != nullptr && summary.wall_s > 0) {
+    summary.measurement_overhead_fraction = overhead->measurement_s / summary.wall_s;
+  }
+  const auto* peak = journal.last<PeakEvent>();
+  if (peak != nullptr && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0 &&
+      summary.ops_per_second) {
+    summary.utilization = summary.ops_per_second->value / peak->ops_per_second;
+  }
+}
+
+}  // namespace
+
+RunSummary summarize(const Journal& journal) {
+  RunSummary summary;
+  const Steps steps = all_of<StepEvent>(journal);
+  find_status(journal, summary);
+  find_window(journal, steps, summary);
+  count_steps(steps, summary);
+  find_rates(journal, steps, summary);
+  find_step_time(steps, summary);
+  find_quality(journal, summary);
+  split_time(journal, steps, summary);
+  count_operations(journal, steps, summary);
+  collect_memory(journal, summary);
+  summarize_search(journal, summary);
+  find_fractions(journal, summary);
+  return summary;
+}
+
+}  // namespace heteroperf

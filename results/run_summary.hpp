@@ -1,0 +1,76 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/bootstrap.hpp"
+#include "metrics/ops.hpp"
+#include "metrics/rate.hpp"
+#include "metrics/steady_window.hpp"
+#include "results/journal.hpp"
+
+namespace heteroperf {
+
+struct Estimate {
+  double value = 0;
+  std::optional<Interval> ci95;
+};
+
+/// Best value that any evaluation (or trial) reached.
+struct QualityResult {
+  QualityMeasure measure = QualityMeasure::accuracy;
+  double value = 0;
+  std::optional<double> target;
+  std::optional<bool> met;  ///< absent without a target
+};
+
+struct StepTime {
+  double median_s = 0, p95_s = 0;
+  std::optional<Interval> median_ci95;  ///< distribution-free, from order statistics
+};
+
+struct OperationTotals {
+  Ops strict;      ///< every training step of the run
+  Ops window;      ///< those that ended in the steady window: the numerator of OPS
+  Ops evaluation;  ///< apart
+  std::optional<Ops> aiperf;
+  std::optional<Ops> executed, recompute;                 ///< extrapolated from the observed steps
+  std::optional<Ops> per_step_strict, per_step_executed;  ///< of the first observed step
+};
+
+/// The steady window's length by use, mean over groups; the parts add up to the window.
+struct TimeShares {
+  double compute_s = 0, communication_s = 0, data_s = 0, evaluation_s = 0, other_s = 0;
+};
+
+struct SearchSummary {
+  std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0;
+  std::optional<std::uint64_t> best;  ///< trial id
+};
+
+/// All numbers of a record, before any rule is applied. Definitions: results/README.md.
+struct RunSummary {
+  RunStatus status = RunStatus::partial;
+  std::string reason;  ///< of the status
+
+  std::optional<TimeWindow> window;  ///< nothing when no step ended after the warm-up
+  WarmupEnd warmup_end = WarmupEnd::settled;
+  double measured_s = 0;  ///< the phase `measure`
+  double wall_s = 0;      ///< first to last line
+  std::uint64_t steps = 0, warmup_steps = 0, total_steps = 0;
+
+  std::optional<Estimate> ops_per_second, throughput;
+  std::optional<double> regulated_score, measurement_overhead_fraction, utilization;
+  std::optional<QualityResult> quality;
+  std::optional<StepTime> step_time;
+  OperationTotals operations;
+  std::optional<TimeShares> time;
+  std::vector<std::uint64_t> peak_bytes;  ///< by rank; empty unless every rank reported
+  std::optional<SearchSummary> search;
+};
+
+RunSummary summarize(const Journal& journal);
+
+}  // namespace heteroperf

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "results/journal.hpp"
+
+namespace heteroperf {
+
+/// One column of samples.h5: equal lengths within a table.
+struct SampleColumn {
+  using Values =
+      std::variant<std::vector<std::int64_t>, std::vector<std::uint64_t>, std::vector<double>,
+                   std::vector<std::uint8_t>, std::vector<std::string>>;
+  const char* name;
+  const char* long_name;
+  const char* units;  ///< "1" for counts
+  Values values;
+};
+
+struct SampleTable {
+  const char* name;  ///< the group in the file: "steps", "trials", "evaluations"
+  std::vector<SampleColumn> columns;
+};
+
+/// The journal's rows as columns, in the order of its lines. Absent whole numbers are -1, absent
+/// reals NaN. Operations are split into ops_hi and ops_lo: ops = hi · 2^64 + lo.
+std::vector<SampleTable> sample_tables(const Journal& journal);
+
+}  // namespace heteroperf

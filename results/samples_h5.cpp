@@ -1,0 +1,301 @@
+#include "results/samples_h5.hpp"
+
+#include "metrics/error.hpp"
+#include "results/build_config.hpp"
+
+#if HETEROPERF_WITH_HDF5
+#include <fmt/format.h>
+#include <hdf5.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "results/run_folder.hpp"
+#include "results/sample_columns.hpp"
+#include "results/sha256.hpp"
+#endif
+
+namespace heteroperf {
+
+#if HETEROPERF_WITH_HDF5
+namespace {
+
+constexpr hsize_t kChunkRows = 8192;  // 64 KiB of 8-byte values, well below the chunk cache
+constexpr unsigned kDeflateLevel = 3;
+constexpr std::size_t kMemoryStep = 1 << 20;
+constexpr const char* kFormat = "heteroperf-samples";
+constexpr std::int64_t kFormatVersion = 1;
+
+std::string hdf5_words() {
+  std::string words;
+  const auto note = [](unsigned, const H5E_error2_t* error, void* data) -> herr_t {
+    auto& text = *static_cast<std::string*>(data);
+    if (text.empty() && error->desc != nullptr) text = error->desc;
+    return 0;
+  };
+  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, note, &words);
+  return words.empty() ? "HDF5 gave no reason" : words;
+}
+
+template <class Result>
+Result checked(Result result, const std::string& what) {
+  if (result < 0) throw SystemError("HDF5 cannot " + what, hdf5_words());
+  return result;
+}
+
+/// Owns one HDF5 identifier.
+class Handle {
+ public:
+  Handle(hid_t id, herr_t (*close)(hid_t), const std::string& what)
+      : id_(checked(id, what)), close_(close) {}
+  ~Handle() {
+    if (id_ >= 0) close_(id_);
+  }
+  Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  operator hid_t() const { return id_; }
+
+ private:
+  hid_t id_;
+  herr_t (*close_)(hid_t);
+};
+
+/// Errors are reported by exception, not on stderr.
+void silence_hdf5() { checked(H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr), "start"); }
+
+Handle text_type(std::size_t size) {
+  Handle type(H5Tcopy(H5T_C_S1), H5Tclose, "make a text type");
+  checked(H5Tset_size(type, std::max<std::size_t>(1, size)), "set a text size");
+  checked(H5Tset_cset(type, H5T_CSET_UTF8), "set UTF-8");
+  checked(H5Tset_strpad(type, H5T_STR_NULLPAD), "set padding");
+  return type;
+}
+
+void write_attribute(hid_t object, const char* name, const std::string& value) {
+  const Handle type = text_type(value.size());
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
+  const Handle attribute(H5Acreate2(object, name, type, space, H5P_DEFAULT, H5P_DEFAULT), H5Aclose,
+                         "create an attribute");
+  const std::string padded = value.empty() ? std::string(1, '\0') : value;
+  checked(H5Awrite(attribute, type, padded.data()), "write an attribute");
+}
+
+void write_attribute(hid_t object, const char* name, std::int64_t value) {
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
+  const Handle attribute(H5Acreate2(object, name, H5T_STD_I64LE, space, H5P_DEFAULT, H5P_DEFAULT),
+                         H5Aclose, "create an attribute");
+  checked(H5Awrite(attribute, H5T_NATIVE_INT64, &value), "write an attribute");
+}
+
+hid_t memory_type(const std::vector<std::int64_t>&) { return H5T_NATIVE_INT64; }
+hid_t memory_type(const std::vector<std::uint64_t>&) { return H5T_NATIVE_UINT64; }
+hid_t memory_type(const std::vector<double>&) { return H5T_NATIVE_DOUBLE; }
+hid_t memory_type(const std::vector<std::uint8_t>&) { return H5T_NATIVE_UINT8; }
+
+std::size_t longest(const std::vector<std::string>& texts) {
+  std::size_t size = 1;
+  for (const std::string& text : texts) size = std::max(size, text.size());
+  return size;
+}
+
+/// Fixed-length texts one after another, filled up with zeros.
+std::string packed(const std::vector<std::string>& texts, std::size_t size) {
+  std::string bytes(texts.size() * size, '\0');
+  for (std::size_t i = 0; i < texts.size(); ++i) texts[i].copy(&bytes[i * size], size);
+  return bytes;
+}
+
+Handle chunked_properties(hsize_t rows) {
+  Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "make dataset properties");
+  const hsize_t chunk = std::clamp<hsize_t>(rows, 1, kChunkRows);
+  checked(H5Pset_chunk(properties, 1, &chunk), "set chunks");
+  checked(H5Pset_obj_track_times(properties, 0), "leave out times");
+  if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
+    checked(H5Pset_shuffle(properties), "set the shuffle filter");
+    checked(H5Pset_deflate(properties, kDeflateLevel), "set the deflate filter");
+  }
+  return properties;
+}
+
+void write_dataset(hid_t group, const SampleColumn& column, hid_t type, hsize_t rows,
+                   const void* data) {
+  const hsize_t unlimited = H5S_UNLIMITED;
+  const Handle space(H5Screate_simple(1, &rows, &unlimited), H5Sclose, "make a data space");
+  const Handle properties = chunked_properties(rows);
+  const Handle dataset(
+      H5Dcreate2(group, column.name, type, space, H5P_DEFAULT, properties, H5P_DEFAULT), H5Dclose,
+      std::string("create the column ") + column.name);
+  if (rows > 0) {
+    checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data),
+            std::string("write the column ") + column.name);
+  }
+  write_attribute(dataset, "long_name", column.long_name);
+  write_attribute(dataset, "units", column.units);
+}
+
+void write_column(hid_t group, const SampleColumn& column) {
+  std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        if constexpr (std::is_same_v<T, std::string>) {
+          const std::size_t size = longest(values);
+          write_dataset(group, column, text_type(size), values.size(), packed(values, size).data());
+        } else {
+          write_dataset(group, column, memory_type(values), values.size(), values.data());
+        }
+      },
+      column.values);
+}
+
+Handle make_group(hid_t file, const char* name) {
+  const Handle properties(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "make group properties");
+  checked(H5Pset_obj_track_times(properties, 0), "leave out times");
+  return Handle(H5Gcreate2(file, name, H5P_DEFAULT, properties, H5P_DEFAULT), H5Gclose,
+                std::string("create the group ") + name);
+}
+
+void write_record(hid_t file, const std::string& record) {
+  const Handle type = text_type(record.size());
+  const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
+  const Handle dataset(
+      H5Dcreate2(file, "record", type, space, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Dclose,
+      "create the record's text");
+  checked(H5Dwrite(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, record.data()),
+          "write the record's text");
+}
+
+void write_root_attributes(hid_t file, const Journal& journal, const std::string& record) {
+  const auto* start = journal.first<StartEvent>();
+  const auto* stop = journal.last<StopEvent>();
+  write_attribute(file, "format", kFormat);
+  write_attribute(file, "format_version", kFormatVersion);
+  write_attribute(file, "run_id", start->run_id);
+  write_attribute(file, "tool_version", start->program_version);
+  write_attribute(file, "git_commit", start->git_commit);
+  write_attribute(file, "created_utc", start->created_utc);
+  write_attribute(file, "status", to_string(stop == nullptr ? RunStatus::partial : stop->status));
+  write_attribute(file, "record_sha256", sha256_hex(record));
+}
+
+std::string file_image(hid_t file) {
+  checked(H5Fflush(file, H5F_SCOPE_GLOBAL), "flush");
+  const ssize_t size = checked(H5Fget_file_image(file, nullptr, 0), "measure the file");
+  std::string image(static_cast<std::size_t>(size), '\0');
+  checked(H5Fget_file_image(file, image.data(), image.size()), "copy the file");
+  return image;
+}
+
+/// The archive is built in memory, so that a full disk meets plain writes, not HDF5's cache.
+std::string build_image(const Journal& journal, const std::string& record) {
+  silence_hdf5();
+  const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make file properties");
+  checked(H5Pset_fapl_core(access, kMemoryStep, 0), "use memory");
+  const Handle file(H5Fcreate("samples.h5", H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose,
+                    "create a file in memory");
+  write_root_attributes(file, journal, record);
+  write_record(file, record);
+  for (const SampleTable& table : sample_tables(journal)) {
+    const Handle group = make_group(file, table.name);
+    for (const SampleColumn& column : table.columns) write_column(group, column);
+  }
+  return file_image(file);
+}
+
+/// Compares one stored dataset with values, byte by byte (so NaN equals NaN).
+bool same_dataset(hid_t group, const char* name, hid_t type, std::size_t rows,
+                  std::string_view expected) {
+  const Handle dataset(H5Dopen2(group, name, H5P_DEFAULT), H5Dclose, std::string("open ") + name);
+  const Handle space(H5Dget_space(dataset), H5Sclose, "read an extent");
+  if (H5Sget_simple_extent_npoints(space) != static_cast<hssize_t>(rows)) return false;
+  const Handle stored(H5Dget_type(dataset), H5Tclose, "read a type");
+  if (H5Tget_class(stored) != H5Tget_class(type) || H5Tget_size(stored) != H5Tget_size(type)) {
+    return false;
+  }
+  std::string bytes(expected.size(), '\0');
+  if (rows > 0) {
+    checked(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()),
+            std::string("read ") + name);
+  }
+  return bytes == expected;
+}
+
+bool same_column(hid_t group, const SampleColumn& column) {
+  return std::visit(
+      [&]<class T>(const std::vector<T>& values) {
+        if constexpr (std::is_same_v<T, std::string>) {
+          const std::size_t size = longest(values);
+          return same_dataset(group, column.name, text_type(size), values.size(),
+                              packed(values, size));
+        } else {
+          const auto* bytes = reinterpret_cast<const char*>(values.data());
+          return same_dataset(group, column.name, memory_type(values), values.size(),
+                              {bytes, values.size() * sizeof(T)});
+        }
+      },
+      column.values);
+}
+
+std::string first_difference(const std::string& path, const Journal& journal,
+                             const std::string& record) {
+  silence_hdf5();
+  const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "open " + path);
+  if (!same_dataset(file, "record", text_type(record.size()), 1, record)) {
+    return "its record is another one";
+  }
+  for (const SampleTable& table : sample_tables(journal)) {
+    const Handle group(H5Gopen2(file, table.name, H5P_DEFAULT), H5Gclose,
+                       std::string("open the group ") + table.name);
+    for (const SampleColumn& column : table.columns) {
+      if (!same_column(group, column)) {
+        return fmt::format("the column {}/{} differs from the journal", table.name, column.name);
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+bool samples_h5_built() { return true; }
+
+std::string hdf5_version() {
+  unsigned major = 0, minor = 0, release = 0;
+  H5get_libversion(&major, &minor, &release);
+  return fmt::format("{}.{}.{}", major, minor, release);
+}
+
+void write_samples_h5(const std::string& path, const Journal& journal, const std::string& record) {
+  write_file_atomically(path, build_image(journal, record));
+}
+
+std::string compare_samples_h5(const std::string& path, const Journal& journal,
+                               const std::string& record) {
+  try {
+    return first_difference(path, journal, record);
+  } catch (const SystemError& error) {
+    return error.what();
+  }
+}
+
+#else
+
+namespace {
+constexpr const char* kHint = "Install HDF5 and configure with -DHETEROPERF_HDF5=ON.";
+}  // namespace
+
+bool samples_h5_built() { return false; }
+std::string hdf5_version() { return {}; }
+
+void write_samples_h5(const std::string& path, const Journal&, const std::string&) {
+  throw SystemError("cannot write " + path, "not built with HDF5", kHint);
+}
+
+std::string compare_samples_h5(const std::string&, const Journal&, const std::string&) {
+  return std::string("not built with HDF5. ") + kHint;
+}
+
+#endif
+
+}  // namespace heteroperf

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace heteroperf {
+
+/// Incremental SHA-256 (FIPS 180-4) over libcrypto.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(Sha256&&) noexcept;
+  Sha256& operator=(Sha256&&) noexcept;
+
+  Sha256& update(std::string_view bytes);
+  /// 64 lowercase hexadecimal digits; starts afresh.
+  std::string finish();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+std::string sha256_hex(std::string_view bytes);
+/// Throws UserError with the path when the file cannot be read.
+std::string sha256_file_hex(const std::string& path);
+
+}  // namespace heteroperf

@@ -1,0 +1,384 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "results/run_folder.hpp"
+#include "results/show.hpp"
+#include "results/stored_document_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct FormatName {
+  const char* name;
+  ShowFormat format;
+};
+constexpr std::array kFormats{
+    FormatName{"console", ShowFormat::console}, FormatName{"json", ShowFormat::json},
+    FormatName{"csv", ShowFormat::csv}, FormatName{"md", ShowFormat::markdown}};
+
+/// One line of the table; empty value: the record has nothing to say.
+struct Row {
+  std::string label, value;
+};
+
+// ---------------------------------------------------------------- numbers
+
+constexpr std::array kPrefixes{"", "k", "M", "G", "T", "P", "E", "Z"};
+
+struct Scaled {
+  double factor;
+  const char* prefix;
+};
+
+Scaled scale_of(double value) {
+  constexpr double kStep = 1000;
+  std::size_t i = 0;
+  double factor = 1;
+  while (std::fabs(value) / factor >= kStep && i + 1 < kPrefixes.size()) factor *= kStep, ++i;
+  return {factor, kPrefixes[i]};
+}
+
+/// 4 significant digits: "48.12 G".
+std::string with_prefix(double value, const std::string& unit) {
+  const Scaled scaled = scale_of(value);
+  return fmt::format("{:.4g} {}{}", value / scaled.factor, scaled.prefix, unit);
+}
+
+/// "48.12 ± 0.31 Gop/s", the half width of the 95 % interval in the same prefix.
+std::string rate(const Json& metric, const std::string& unit) {
+  if (metric.is_null()) return {};
+  const double value = metric.at("value");
+  if (!metric.contains("ci95")) return with_prefix(value, unit) + " (too short for an interval)";
+  const double low = metric.at("ci95").at(0), high = metric.at("ci95").at(1);
+  const Scaled scaled = scale_of(value);
+  return fmt::format("{:.4g} ± {:.2g} {}{} (95 % CI {:.4g} to {:.4g})", value / scaled.factor,
+                     (high - low) / 2 / scaled.factor, scaled.prefix, unit, low / scaled.factor,
+                     high / scaled.factor);
+}
+
+std::string text(const Json& json) {
+  if (json.is_null()) return {};
+  return json.is_string() ? json.get<std::string>() : json.dump();
+}
+
+std::string bytes_text(double bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t i = 0;
+  for (; bytes >= 1024 && i + 1 < units.size(); ++i) bytes /= 1024;
+  return fmt::format("{:.4g} {}", bytes, units[i]);
+}
+
+// ---------------------------------------------------------------- rows of a record
+
+std::string workload(const Json& r) {
+  const std::string name = text(value_at(r, "/workload/name"));
+  if (name.empty()) return {};
+  const std::string size = text(value_at(r, "/workload/size"));
+  const double parameters = std::stod(text(value_at(r, "/workload/parameters")));
+  return fmt::format("{}{}{}, {} parameters, {}", name, size.empty() ? "" : " ", size,
+                     with_prefix(parameters, ""), text(value_at(r, "/workload/precision")));
+}
+
+std::string scale(const Json& r) {
+  const Json ranks = value_at(r, "/scale/ranks");
+  if (ranks.is_null()) return {};
+  std::string line = fmt::format("{} rank{}", ranks.dump(), ranks == 1 ? "" : "s");
+  for (const Json& device : value_at(r, "/scale/devices")) {
+    line += fmt::format(", {} × {} with {} thread{}{}", device.at("count").dump(),
+                        text(device.at("class")), device.at("threads").dump(),
+                        device.at("threads") == 1 ? "" : "s",
+                        device.at("emulated") == true ? " (emulated)" : "");
+  }
+  return line + ", transport " + text(value_at(r, "/scale/transport"));
+}
+
+std::string throughput(const Json& r) {
+  const Json metric = value_at(r, "/metrics/throughput");
+  return metric.is_null() ? "" : rate(metric, text(metric.at("unit")));
+}
+
+std::string ops(const Json& r) { return rate(value_at(r, "/metrics/ops_per_second"), "op/s"); }
+
+std::string utilization(const Json& r) {
+  const Json metric = value_at(r, "/metrics/utilization");
+  if (metric.is_null()) return {};
+  return fmt::format("{:.1f} % of {} ({} peak)", 100 * metric.at("value").get<double>(),
+                     with_prefix(metric.at("peak_ops_per_second"), "op/s"),
+                     text(metric.at("peak_source")));
+}
+
+std::string regulated(const Json& r) {
+  const Json metric = value_at(r, "/metrics/regulated_score");
+  return metric.is_null() ? "" : with_prefix(metric.at("value"), "");
+}
+
+std::string quality(const Json& r) {
+  const Json metric = value_at(r, "/metrics/quality");
+  if (metric.is_null()) return {};
+  std::string line =
+      fmt::format("{} {:.4f}", text(metric.at("name")), metric.at("value").get<double>());
+  if (!metric.contains("target")) return line;
+  return line + fmt::format(" (target {}: {})", metric.at("target").dump(),
+                            metric.at("met") == true ? "met" : "not met");
+}
+
+std::string steps(const Json& r) {
+  std::string line = fmt::format(
+      "{} in {:.1f} s after {} of warm-up", text(value_at(r, "/metrics/steps")),
+      value_at(r, "/metrics/window_s").is_null() ? 0.0
+                                                 : value_at(r, "/metrics/window_s").get<double>(),
+      text(value_at(r, "/metrics/warmup_steps")));
+  const Json time = value_at(r, "/metrics/step_time_s");
+  if (time.is_null()) return line;
+  return line + fmt::format(", median {:.4g} ms, p95 {:.4g} ms",
+                            1e3 * time.at("median").get<double>(),
+                            1e3 * time.at("p95").get<double>());
+}
+
+std::string search(const Json& r) {
+  const Json json = value_at(r, "/search");
+  if (json.is_null()) return {};
+  return fmt::format("{} trials of {} graphs: {} completed, {} stopped, {} diverged, {} failed",
+                     json.at("trials").dump(), json.at("unique_graphs").dump(),
+                     json.at("completed").dump(), json.at("stopped").dump(),
+                     json.at("diverged").dump(), json.at("failed").dump());
+}
+
+std::string memory(const Json& r) {
+  const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
+  return peak.is_null() ? "" : bytes_text(peak) + " at most per rank";
+}
+
+std::string overhead(const Json& r) {
+  const Json fraction = value_at(r, "/metrics/measurement_overhead_fraction");
+  return fraction.is_null() ? ""
+                            : fmt::format("{:.2f} % of wall time", 100 * fraction.get<double>());
+}
+
+std::string status(const Json& r) {
+  const std::string name = text(value_at(r, "/status"));
+  if (name == "complete") return {};
+  return name + ": " + text(value_at(r, "/status_reason"));
+}
+
+std::string validity(const Json& r) {
+  return fmt::format("{}, {}", text(value_at(r, "/validity/class")),
+                     value_at(r, "/validity/rankable") == true ? "rankable" : "not rankable");
+}
+
+struct RowRule {
+  const char* label;
+  std::string (*value)(const Json& record);
+};
+constexpr std::array kRecordRows{RowRule{"workload", workload},
+                                 RowRule{"scale", scale},
+                                 RowRule{"status", status},
+                                 RowRule{"throughput", throughput},
+                                 RowRule{"OPS", ops},
+                                 RowRule{"utilization", utilization},
+                                 RowRule{"quality", quality},
+                                 RowRule{"regulated score", regulated},
+                                 RowRule{"steps", steps},
+                                 RowRule{"search", search},
+                                 RowRule{"peak memory", memory},
+                                 RowRule{"measuring", overhead},
+                                 RowRule{"validity", validity}};
+
+void add_reasons(const Json& document, std::vector<Row>& rows) {
+  for (const Json& reason : value_at(document, "/validity/reasons")) {
+    rows.push_back({"", fmt::format("{} ({}): expected {}, found {}. {}", text(reason.at("rule")),
+                                    text(reason.at("severity")), text(reason.at("expected")),
+                                    text(reason.at("actual")), text(reason.at("hint")))});
+  }
+}
+
+void add_row(std::vector<Row>& rows, const std::string& label, const std::string& value) {
+  if (!value.empty()) rows.push_back({label, value});
+}
+
+std::vector<Row> record_rows(const Json& record, const std::string& folder) {
+  std::vector<Row> rows;
+  for (const RowRule& rule : kRecordRows) add_row(rows, rule.label, rule.value(record));
+  add_reasons(record, rows);
+  for (const Json& warning : value_at(record, "/warnings")) {
+    rows.push_back({"warning", text(warning.at("text"))});
+  }
+  rows.push_back({"record", (std::filesystem::path(folder) / "record.json").string()});
+  add_row(rows, "reproduce", text(value_at(record, "/reproduce")));
+  return rows;
+}
+
+std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
+  std::vector<Row> rows;
+  for (const Json& part : suite.at("workloads")) {
+    const std::string score = rate(value_at(part, "/ops_per_second"), "op/s");
+    rows.push_back({text(part.at("folder")),
+                    fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
+                                text(value_at(part, "/status")),
+                                part.contains("class") ? text(part.at("class")) : "no record")});
+  }
+  add_row(rows, "suite OPS", ops(suite));
+  rows.push_back({"validity", validity(suite)});
+  add_reasons(suite, rows);
+  rows.push_back({"record", (std::filesystem::path(folder) / "suite.json").string()});
+  return rows;
+}
+
+// ---------------------------------------------------------------- layouts
+
+constexpr const char* kBold = "\x1b[1m";
+constexpr const char* kPlain = "\x1b[0m";
+
+std::string console_table(const std::vector<Row>& rows, Colour colour) {
+  std::size_t width = 0;
+  for (const Row& row : rows) width = std::max(width, row.label.size());
+  std::string table;
+  for (const Row& row : rows) {
+    const std::string label = fmt::format("{:<{}}", row.label, width);
+    table += colour == Colour::on ? kBold + label + kPlain : label;
+    table += "  " + row.value + '\n';
+  }
+  return table;
+}
+
+std::string escaped(std::string value, const std::string& special, const char* with) {
+  for (std::size_t at = 0; (at = value.find(special, at)) != std::string::npos;) {
+    value.replace(at, special.size(), with);
+    at += std::char_traits<char>::length(with);
+  }
+  return value;
+}
+
+std::string markdown_table(const std::vector<Row>& rows) {
+  std::string table = "| | |\n|---|---|\n";
+  for (const Row& row : rows) {
+    table += fmt::format("| {} | {} |\n", row.label, escaped(row.value, "|", "\\|"));
+  }
+  return table;
+}
+
+/// Columns of the CSV form, raw values in base units.
+constexpr std::array kCsvColumns{"/run_id",
+                                 "/created_utc",
+                                 "/status",
+                                 "/validity/class",
+                                 "/validity/rankable",
+                                 "/workload/name",
+                                 "/workload/size",
+                                 "/workload/precision",
+                                 "/scale/ranks",
+                                 "/scale/transport",
+                                 "/metrics/ops_per_second/value",
+                                 "/metrics/ops_per_second/ci95/0",
+                                 "/metrics/ops_per_second/ci95/1",
+                                 "/metrics/throughput/value",
+                                 "/metrics/throughput/ci95/0",
+                                 "/metrics/throughput/ci95/1",
+                                 "/metrics/throughput/unit",
+                                 "/metrics/regulated_score/value",
+                                 "/metrics/quality/name",
+                                 "/metrics/quality/value",
+                                 "/metrics/step_time_s/median",
+                                 "/metrics/step_time_s/p95",
+                                 "/metrics/steps",
+                                 "/metrics/warmup_steps",
+                                 "/metrics/window_s",
+                                 "/metrics/utilization/value",
+                                 "/metrics/peak_memory_bytes/max",
+                                 "/operations/strict"};
+
+std::string csv_cell(const std::string& value) {
+  if (value.find_first_of(",\"\n") == std::string::npos) return value;
+  return '"' + escaped(value, "\"", "\"\"") + '"';
+}
+
+std::string csv_header() {
+  std::string line;
+  for (const char* pointer : kCsvColumns) {
+    std::string name(pointer + 1);
+    std::replace(name.begin(), name.end(), '/', '.');
+    line += (line.empty() ? "" : ",") + name;
+  }
+  return line + '\n';
+}
+
+std::string csv_line(const Json& record) {
+  std::string line;
+  for (const char* pointer : kCsvColumns) {
+    if (pointer != kCsvColumns.front()) line += ',';
+    line += csv_cell(text(value_at(record, pointer)));
+  }
+  return line + '\n';
+}
+
+std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
+  std::string lines = csv_header();
+  for (const Json& part : suite.at("workloads")) {
+    const RunFiles files{folder / text(part.at("folder"))};
+    if (!std::filesystem::exists(files.record())) continue;
+    lines += csv_line(read_stored_document(files.record(), kRecordFormat));
+  }
+  return lines;
+}
+
+std::string layout(const std::vector<Row>& rows, ShowFormat format, Colour colour) {
+  return format == ShowFormat::markdown ? markdown_table(rows) : console_table(rows, colour);
+}
+
+/// Runs `make`; a record that lacks a key it must have is the user's file, not our bug.
+std::string guarded(const std::string& origin, auto&& make) {
+  try {
+    return make();
+  } catch (const Json::exception& error) {
+    throw UserError(origin + " misses a key or has a wrong type", error.what(),
+                    "heteroperf recover rebuilds a record from its journal.");
+  }
+}
+
+}  // namespace
+
+ShowFormat parse_show_format(const std::string& name) {
+  std::vector<std::string> names;
+  for (const FormatName& entry : kFormats) {
+    if (name == entry.name) return entry.format;
+    names.emplace_back(entry.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  throw UserError("unknown format '" + name + "'", "one of console, json, csv, md",
+                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+}
+
+std::string show_record(const std::string& record_text, const std::string& folder,
+                        ShowFormat format, Colour colour) {
+  const std::string origin = (std::filesystem::path(folder) / "record.json").string();
+  const Json record = parse_stored_document(record_text, origin, kRecordFormat);
+  if (format == ShowFormat::json) return record_text;
+  return guarded(origin, [&] {
+    if (format == ShowFormat::csv) return csv_header() + csv_line(record);
+    return layout(record_rows(record, folder), format, colour);
+  });
+}
+
+std::string show(const std::filesystem::path& path, ShowFormat format, Colour colour) {
+  const RunFiles files = open_run_folder(path);
+  if (!std::filesystem::exists(files.suite())) {
+    return show_record(read_text_file(files.record()), files.folder.string(), format, colour);
+  }
+  const std::string suite_text = read_text_file(files.suite());
+  const Json suite = parse_stored_document(suite_text, files.suite().string(), kSuiteFormat);
+  if (format == ShowFormat::json) return suite_text;
+  return guarded(files.suite().string(), [&] {
+    if (format == ShowFormat::csv) return suite_csv(suite, files.folder);
+    return layout(suite_rows(suite, files.folder.string()), format, colour);
+  });
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,37 @@
+#include "results/stored_document_json.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "results/run_folder.hpp"
+
+namespace heteroperf {
+
+using Json = nlohmann::ordered_json;
+
+Json parse_stored_document(const std::string& text, const std::string& origin, const char* format) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    throw UserError(origin + " is not valid JSON", error.what(),
+                    "heteroperf recover rebuilds a record from its journal.");
+  }
+  const Json name = value_at(json, "/_format"), version = value_at(json, "/_version");
+  if (name != format || version != kDocumentVersion) {
+    throw UserError(fmt::format("{} has format {} version {}", origin, name.dump(), version.dump()),
+                    fmt::format("expected \"{}\" version {}", format, kDocumentVersion));
+  }
+  return json;
+}
+
+Json read_stored_document(const std::filesystem::path& path, const char* format) {
+  return parse_stored_document(read_text_file(path), path.string(), format);
+}
+
+Json value_at(const Json& json, const std::string& pointer) {
+  const Json::json_pointer where(pointer);
+  return json.contains(where) ? json.at(where) : Json();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace heteroperf {
+
+/// A stored record.json or suite.json, parsed. Throws UserError with the path when it is missing,
+/// malformed, or of a format or version this program does not know.
+nlohmann::ordered_json read_stored_document(const std::filesystem::path& path, const char* format);
+nlohmann::ordered_json parse_stored_document(const std::string& text, const std::string& origin,
+                                             const char* format);
+
+/// The value at `pointer` ("/metrics/steps"), or null when there is none.
+nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::string& pointer);
+
+inline constexpr const char* kRecordFormat = "heteroperf-record";
+inline constexpr const char* kSuiteFormat = "heteroperf-suite";
+inline constexpr int kDocumentVersion = 1;
+
+}  // namespace heteroperf

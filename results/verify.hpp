@@ -1,0 +1,28 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace heteroperf {
+
+/// One thing that was recomputed.
+struct VerifyCheck {
+  std::string name;  ///< "journal_chain", "record_bytes", "step_operations", …
+  bool ok = false;
+  std::string expected, actual;  ///< what recomputation gives; what is stored
+};
+
+struct Verification {
+  std::vector<VerifyCheck> checks;
+  bool ok() const;
+  /// The document of `verify --json`: {"ok", "checks":[{name,ok,expected,actual}]}.
+  std::string to_json() const;
+};
+
+/// Recomputes everything a finished run or suite folder claims from its journal and graphs, with
+/// the code that wrote it. Damage is a failed check, never an exception; throws UserError when
+/// `path` holds no run.
+Verification verify(const std::filesystem::path& path);
+
+}  // namespace heteroperf

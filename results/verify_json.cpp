@@ -1,0 +1,279 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+#include "results/canonical_json.hpp"
+#include "results/graph_book.hpp"
+#include "results/record.hpp"
+#include "results/run_folder.hpp"
+#include "results/samples_h5.hpp"
+#include "results/sha256.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/suite_record.hpp"
+#include "results/verify.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+using Checks = std::vector<VerifyCheck>;
+
+constexpr const char* kAbsent = "absent";
+
+/// The values of a record that readers quote; compared one by one so that a mismatch names them.
+struct Claim {
+  const char* name;
+  const char* pointer;
+};
+constexpr std::array kClaims{Claim{"journal_head", "/hashes/journal_head"},
+                             Claim{"journal_sha256", "/hashes/journal"},
+                             Claim{"config_hash", "/hashes/config"},
+                             Claim{"graph_hash", "/hashes/graph"},
+                             Claim{"status", "/status"},
+                             Claim{"validity", "/validity"},
+                             Claim{"operations", "/operations"},
+                             Claim{"ops_per_second", "/metrics/ops_per_second"},
+                             Claim{"throughput", "/metrics/throughput"},
+                             Claim{"quality", "/metrics/quality"},
+                             Claim{"regulated_score", "/metrics/regulated_score"}};
+
+std::string text_of(const Json& json) { return json.is_null() ? kAbsent : json.dump(); }
+
+VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
+  const bool ok = expected == actual;
+  return {std::move(name), ok, std::move(expected), std::move(actual)};
+}
+
+/// A check over many lines: fine unless one line was wrong, of which the first is told.
+class ManyLines {
+ public:
+  ManyLines(std::string name, std::string what) : name_(std::move(name)), what_(std::move(what)) {}
+
+  void hold(std::size_t line, const std::string& expected, const std::string& actual) {
+    ++count_;
+    if (expected == actual || wrong_) return;
+    wrong_ = VerifyCheck{name_, false, fmt::format("line {}: {}", line, expected), actual};
+  }
+  VerifyCheck result() const {
+    const std::string all = fmt::format("{} {}", count_, what_);
+    return wrong_.value_or(VerifyCheck{name_, true, all, all});
+  }
+
+ private:
+  std::string name_, what_;
+  std::size_t count_ = 0;
+  std::optional<VerifyCheck> wrong_;
+};
+
+std::string text_of(const std::optional<Ops>& ops) {
+  return ops ? ops->to_string() : "operations of a graph that the journal holds";
+}
+
+void check_operations(const Journal& journal, GraphBook& graphs, Checks& checks) {
+  ManyLines steps("step_operations", "steps"), evals("evaluation_operations", "evaluations");
+  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
+    if (const auto* step = std::get_if<StepEvent>(&journal.lines[i].event)) {
+      steps.hold(i + 1, text_of(graphs.strict_train(step->trial, step->samples)),
+                 step->ops_strict.to_string());
+    } else if (const auto* eval = std::get_if<EvalEvent>(&journal.lines[i].event)) {
+      evals.hold(i + 1, text_of(graphs.strict_forward(eval->trial, eval->samples)),
+                 eval->ops_strict.to_string());
+    }
+  }
+  checks.push_back(steps.result());
+  checks.push_back(evals.result());
+}
+
+/// Steps and operations that a trial claims are those of its step lines so far.
+void check_trials(const Journal& journal, Checks& checks) {
+  ManyLines totals("trial_totals", "trial lines");
+  std::map<std::uint64_t, std::pair<std::uint64_t, Ops>> sums;
+  const auto describe = [](std::uint64_t steps, Ops ops) {
+    return fmt::format("{} steps, {} operations", steps, ops.to_string());
+  };
+  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
+    const auto* step = std::get_if<StepEvent>(&journal.lines[i].event);
+    if (step != nullptr && step->trial) {
+      ++sums[*step->trial].first;
+      sums[*step->trial].second += step->ops_strict;
+    }
+    const auto* trial = std::get_if<TrialEvent>(&journal.lines[i].event);
+    if (trial == nullptr) continue;
+    const auto& [steps, ops] = sums[trial->id];
+    totals.hold(i + 1, describe(steps, ops), describe(trial->steps, trial->ops));
+  }
+  if (!sums.empty()) checks.push_back(totals.result());
+}
+
+void check_graphs(const GraphBook& graphs, Checks& checks) {
+  const std::string all = fmt::format("{} graphs with their hashes", graphs.size());
+  const auto& problems = graphs.problems();
+  checks.push_back({"graphs", problems.empty(), all, problems.empty() ? all : problems.front()});
+}
+
+std::string file_hash(const std::filesystem::path& path) {
+  try {
+    return std::filesystem::exists(path) ? sha256_file_hex(path.string()) : kAbsent;
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+void check_companion(const char* name, const std::filesystem::path& path, const JsonText* json,
+                     Checks& checks) {
+  const std::string expected =
+      json == nullptr ? kAbsent : sha256_hex(json_indented(json->text, name));
+  checks.push_back(equal_check(name, expected, file_hash(path)));
+}
+
+void check_companions(const RunFiles& files, const Journal& journal, Checks& checks) {
+  const auto* config = journal.last<ConfigEvent>();
+  const auto* plan = journal.last<PlanEvent>();
+  const auto* system = journal.last<SystemEvent>();
+  check_companion("config_file", files.config(), config == nullptr ? nullptr : &config->config,
+                  checks);
+  check_companion("plan_file", files.plan(), plan == nullptr ? nullptr : &plan->plan, checks);
+  check_companion("environment_file", files.environment(),
+                  system == nullptr ? nullptr : &system->system, checks);
+}
+
+std::string first_difference(const std::string& expected, const std::string& actual) {
+  const auto [a, b] = std::mismatch(expected.begin(), expected.end(), actual.begin(), actual.end());
+  return fmt::format("{} bytes, the first different one at {}", actual.size(),
+                     a - expected.begin());
+}
+
+void check_text(const char* name, const std::string& expected, const std::string& actual,
+                Checks& checks) {
+  const std::string all = fmt::format("{} bytes", expected.size());
+  const bool ok = expected == actual;
+  checks.push_back({name, ok, all, ok ? all : first_difference(expected, actual)});
+}
+
+void check_claims(const std::string& rebuilt_text, const std::string& stored_text, Checks& checks) {
+  const Json rebuilt = Json::parse(rebuilt_text);
+  Json stored;
+  try {
+    stored = Json::parse(stored_text);
+  } catch (const Json::exception& error) {
+    checks.push_back({"record_json", false, "valid JSON", error.what()});
+    return;
+  }
+  for (const Claim& claim : kClaims) {
+    checks.push_back(equal_check(claim.name, text_of(value_at(rebuilt, claim.pointer)),
+                                 text_of(value_at(stored, claim.pointer))));
+  }
+}
+
+std::optional<std::string> stored_text(const std::filesystem::path& path, const char* name,
+                                       Checks& checks) {
+  try {
+    return read_text_file(path);
+  } catch (const Error& error) {
+    checks.push_back({name, false, path.filename().string(), error.what()});
+    return std::nullopt;
+  }
+}
+
+void check_samples(const RunFiles& files, const Journal& journal, const std::string& record,
+                   Checks& checks) {
+  if (!samples_h5_built() || !std::filesystem::exists(files.samples())) return;
+  const std::string difference = compare_samples_h5(files.samples().string(), journal, record);
+  constexpr const char* kAgrees = "columns of the journal";
+  checks.push_back(
+      {"samples_h5", difference.empty(), kAgrees, difference.empty() ? kAgrees : difference});
+}
+
+std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
+  constexpr const char* kWhole = "an unbroken chain of lines";
+  try {
+    Journal journal = read_journal(files.journal().string());
+    checks.push_back({"journal_chain", true, kWhole, kWhole});
+    return journal;
+  } catch (const Error& error) {
+    checks.push_back({"journal_chain", false, kWhole, error.what()});
+    return std::nullopt;
+  }
+}
+
+void check_content(const RunFiles& files, const Journal& journal, Checks& checks) {
+  GraphBook graphs(journal);
+  check_graphs(graphs, checks);
+  check_operations(journal, graphs, checks);
+  check_trials(journal, checks);
+  check_companions(files, journal, checks);
+  const std::string rebuilt = build_record(journal);
+  const auto stored = stored_text(files.record(), "record_bytes", checks);
+  if (!stored) return;
+  check_claims(rebuilt, *stored, checks);
+  check_text("record_bytes", rebuilt, *stored, checks);
+  check_samples(files, journal, rebuilt, checks);
+}
+
+void check_run(const RunFiles& files, Checks& checks) {
+  const std::optional<Journal> journal = check_journal(files, checks);
+  if (!journal) return;
+  try {
+    check_content(files, *journal, checks);
+  } catch (const Error& error) {
+    checks.push_back({"recomputation", false, "a journal that adds up", error.what()});
+  }
+}
+
+void check_suite(const RunFiles& files, Checks& checks) {
+  const SuitePlan plan = *read_suite_plan(files.folder);
+  for (const std::string& workload : plan.workloads) {
+    const RunFiles part{files.folder / workload};
+    if (!std::filesystem::exists(part.journal()) && !std::filesystem::exists(part.record())) {
+      continue;  // not run; suite.json says so, or its bytes differ
+    }
+    Checks own;
+    check_run(part, own);
+    for (VerifyCheck& check : own) {
+      check.name = workload + "/" + check.name;
+      checks.push_back(std::move(check));
+    }
+  }
+  check_text("suite_bytes", build_suite_record(files.folder, plan), read_text_file(files.suite()),
+             checks);
+}
+
+}  // namespace
+
+bool Verification::ok() const {
+  return !checks.empty() &&
+         std::all_of(checks.begin(), checks.end(), [](const VerifyCheck& c) { return c.ok; });
+}
+
+std::string Verification::to_json() const {
+  Json json{{"ok", ok()}, {"checks", Json::array()}};
+  for (const VerifyCheck& check : checks) {
+    json["checks"].push_back({{"name", check.name},
+                              {"ok", check.ok},
+                              {"expected", check.expected},
+                              {"actual", check.actual}});
+  }
+  return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace),
+                       "the verification");
+}
+
+Verification verify(const std::filesystem::path& path) {
+  const RunFiles files = open_run_folder(path);
+  Verification verification;
+  if (!std::filesystem::exists(files.suite())) {
+    check_run(files, verification.checks);
+    return verification;
+  }
+  try {
+    check_suite(files, verification.checks);
+  } catch (const Error& error) {
+    verification.checks.push_back({"suite_json", false, "a readable suite.json", error.what()});
+  }
+  return verification;
+}
+
+}  // namespace heteroperf
