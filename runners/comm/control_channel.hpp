@@ -38,7 +38,9 @@ class ControlChannel {
 
   virtual ~ControlChannel() = default;
 
-  /// Rank 0 only, before any rank posts: messages that came earlier wait for it.
+  /// Rank 0 only: messages that came earlier wait for it. An empty handler ends the service: what
+  /// has arrived is handled first, and on return no handler runs any more. Do so before anything
+  /// the handler refers to dies (see ServiceScope). A handler's exception aborts the run.
   virtual void serve(Handler handler) = 0;
   /// To rank 0's handler; returns at once; order is kept per rank.
   virtual void post(std::string message) = 0;
@@ -54,6 +56,18 @@ class ControlChannel {
   virtual void abort(RankFailure failure) = 0;
   /// The first failure known to this rank.
   virtual std::optional<RankFailure> failure() const = 0;
+};
+
+/// Serves on rank 0 as long as it lives. Declare it after what the handler refers to.
+class ServiceScope {
+ public:
+  ServiceScope(ControlChannel& channel, ControlChannel::Handler handler);
+  ~ServiceScope();
+  ServiceScope(const ServiceScope&) = delete;
+  ServiceScope& operator=(const ServiceScope&) = delete;
+
+ private:
+  ControlChannel& channel_;
 };
 
 }  // namespace heteroperf

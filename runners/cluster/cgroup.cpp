@@ -1,0 +1,120 @@
+#include "runners/cluster/cgroup.hpp"
+
+#include <algorithm>
+
+namespace heteroperf {
+namespace {
+
+/// A mounted hierarchy: `mount` is where it is seen, `root` the group that is seen there.
+struct Hierarchy {
+  std::string mount, root;
+  std::string group;  ///< this process's group, as the kernel names it
+};
+
+/// `controller` empty: version 2.
+std::optional<std::string> group_of_process(const SystemFiles& files,
+                                            const std::string& controller) {
+  const Observed<std::string> content = files.text("proc/self/cgroup");
+  if (!content) return std::nullopt;
+  for (const std::string& line : split_words(*content, "\n")) {  // id:controllers:path
+    const std::size_t first = line.find(':');
+    const std::size_t second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string names = line.substr(first + 1, second - first - 1);
+    const auto controllers = split_words(names, ",");
+    const bool found = controller.empty()
+                           ? names.empty()
+                           : std::ranges::find(controllers, controller) != controllers.end();
+    if (found) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+/// proc(5), /proc/[pid]/mountinfo: "id parent dev root mount options… - type source super-options".
+std::optional<Hierarchy> find_hierarchy(const SystemFiles& files, const std::string& controller) {
+  const auto group = group_of_process(files, controller);
+  const Observed<std::string> mounts = files.text("proc/self/mountinfo");
+  if (!group || !mounts) return std::nullopt;
+  const std::string wanted = controller.empty() ? "cgroup2" : "cgroup";
+  for (const std::string& line : split_words(*mounts, "\n")) {
+    const auto words = split_words(line, " ");
+    const auto dash = std::ranges::find(words, "-");
+    if (words.size() < 6 || words.end() - dash < 4 || dash[1] != wanted) continue;
+    const auto options = split_words(dash[3], ",");
+    if (controller.empty() || std::ranges::find(options, controller) != options.end()) {
+      return Hierarchy{words[4].substr(1), words[3], *group};
+    }
+  }
+  return std::nullopt;
+}
+
+/// Folders from the process's group up to the root of what is mounted.
+std::vector<std::string> folders_upwards(const Hierarchy& hierarchy) {
+  std::string path = hierarchy.group;
+  if (hierarchy.root != "/" && path.starts_with(hierarchy.root)) {
+    path.erase(0, hierarchy.root.size());
+  }
+  std::vector<std::string> folders;
+  for (; path.size() > 1; path.erase(path.rfind('/'))) folders.push_back(hierarchy.mount + path);
+  folders.push_back(hierarchy.mount);
+  return folders;
+}
+
+template <class T>
+void keep_tighter(Observed<T>& limit, T value, const std::string& path) {
+  if (!limit || value < *limit) limit = Observed<T>::of(value, "/" + path);
+}
+
+void read_cpu_v2(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
+  const std::string path = folder + "/cpu.max";  // "max 100000" or "150000 100000"
+  const Observed<std::string> content = files.text(path);
+  if (!content) return;
+  const auto words = split_words(*content);
+  if (words.size() != 2) return;
+  const auto quota = parse_integer(words[0]), period = parse_integer(words[1]);
+  if (quota && period && *quota > 0 && *period > 0) {
+    keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
+  }
+}
+
+void read_cpu_v1(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
+  const std::string path = folder + "/cpu.cfs_quota_us";  // -1: none
+  const auto quota = files.integer(path), period = files.integer(folder + "/cpu.cfs_period_us");
+  if (quota && period && *quota > 0 && *period > 0) {
+    keep_tighter(cores, static_cast<double>(*quota) / static_cast<double>(*period), path);
+  }
+}
+
+/// "No limit" is "max" in version 2 and a number near 2^63 in version 1.
+void read_memory(const SystemFiles& files, const std::string& path, Observed<Bytes>& memory) {
+  constexpr long long beyond_any_machine = 1LL << 62;
+  const auto limit = files.integer(path);
+  if (limit && *limit > 0 && *limit < beyond_any_machine) {
+    keep_tighter(memory, Bytes(static_cast<std::uint64_t>(*limit)), path);
+  }
+}
+
+}  // namespace
+
+CgroupLimits read_cgroup_limits(const SystemFiles& files) {
+  CgroupLimits limits{Observed<double>::none("/proc/self/cgroup", "no limit"),
+                      Observed<Bytes>::none("/proc/self/cgroup", "no limit")};
+  if (const auto unified = find_hierarchy(files, "")) {
+    for (const std::string& folder : folders_upwards(*unified)) {
+      read_cpu_v2(files, folder, limits.cores);
+      read_memory(files, folder + "/memory.max", limits.memory);
+    }
+  }
+  if (const auto cpu = find_hierarchy(files, "cpu")) {
+    for (const std::string& folder : folders_upwards(*cpu))
+      read_cpu_v1(files, folder, limits.cores);
+  }
+  if (const auto memory = find_hierarchy(files, "memory")) {
+    for (const std::string& folder : folders_upwards(*memory)) {
+      read_memory(files, folder + "/memory.limit_in_bytes", limits.memory);
+    }
+  }
+  return limits;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,93 @@
+#include "runners/cluster/shared_module.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A program of the build tree lies a few folders below the one that holds lib/.
+constexpr int levels_up = 6;
+
+std::vector<fs::path> folders_of_environment() {
+  std::vector<fs::path> folders;
+  const char* value = std::getenv("HETEROPERF_MODULE_PATH");
+  std::istringstream list(value == nullptr ? "" : value);
+  for (std::string folder; std::getline(list, folder, ':');) {
+    if (!folder.empty()) folders.emplace_back(folder);
+  }
+  return folders;
+}
+
+std::string listing(const std::vector<fs::path>& folders) {
+  std::string text;
+  for (const fs::path& folder : folders) {
+    text += (text.empty() ? "" : ", ") + folder.string();
+  }
+  return text;
+}
+
+}  // namespace
+
+fs::path program_path() {
+  std::error_code ignored;
+  return fs::read_symlink("/proc/self/exe", ignored);
+}
+
+std::vector<fs::path> module_folders() {
+  std::vector<fs::path> folders = folders_of_environment();
+  fs::path above = program_path().parent_path();
+  folders.push_back(above.parent_path() / HETEROPERF_INSTALL_LIBDIR / "heteroperf");
+  for (int level = 0; level < levels_up && above.has_relative_path(); ++level) {
+    above = above.parent_path();
+    folders.push_back(above / "lib" / "heteroperf");
+  }
+  folders.push_back(fs::path(HETEROPERF_INSTALL_FULL_LIBDIR) / "heteroperf");
+  std::vector<fs::path> unique;
+  for (const fs::path& folder : folders) {
+    if (std::find(unique.begin(), unique.end(), folder) == unique.end()) unique.push_back(folder);
+  }
+  return unique;
+}
+
+fs::path SharedModule::find(const std::string& name) {
+  const std::string file = fmt::format("libheteroperf_{}.so", name);
+  const std::vector<fs::path> folders = module_folders();
+  for (const fs::path& folder : folders) {
+    std::error_code ignored;
+    if (fs::exists(folder / file, ignored)) return folder / file;
+  }
+  throw SystemError(
+      fmt::format("the {} module is missing", name),
+      fmt::format("no {} in {}", file, listing(folders)),
+      "Build that part, or name its folder in the environment variable HETEROPERF_MODULE_PATH",
+      ErrorKind::environment);
+}
+
+SharedModule SharedModule::open(const std::string& name, Visibility visibility) {
+  const int scope = visibility == Visibility::global ? RTLD_GLOBAL : RTLD_LOCAL;
+  const fs::path path = find(name);
+  void* handle = dlopen(path.c_str(), RTLD_NOW | scope);
+  if (handle != nullptr) return SharedModule(handle, path);
+  throw SystemError(fmt::format("the {} module does not load", name), dlerror(),
+                    "Run heteroperf doctor, or rebuild where its libraries are installed",
+                    ErrorKind::environment);
+}
+
+void* SharedModule::address(const char* name) const {
+  void* found = dlsym(handle_, name);
+  if (found != nullptr) return found;
+  throw SystemError(fmt::format("{} lacks the function {}", path_.string(), name), dlerror(),
+                    "It is of another version than this program. Rebuild or reinstall both",
+                    ErrorKind::environment);
+}
+
+}  // namespace heteroperf

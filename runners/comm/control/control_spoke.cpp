@@ -1,0 +1,232 @@
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <thread>
+
+#include "runners/comm/control/connection.hpp"
+#include "runners/comm/control/control_address.hpp"
+#include "runners/comm/control/tcp_control.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double connect_attempt_s = 3.0;
+/// Long enough for one round trip to a busy rank 0.
+constexpr double abort_echo_s = 1.0;
+
+/// A connection on which rank 0 has proved itself, and what it said besides.
+struct Admission {
+  std::unique_ptr<Connection> connection;
+  std::vector<Frame> frames;
+};
+
+class Spoke final : public TcpControl {
+ public:
+  Spoke(RankId rank, int size, const CommConfig& config, Admission admission)
+      : TcpControl(rank, size, config),
+        connection_(std::move(admission.connection)),
+        heard_s_(monotonic_s()),
+        last_round_s_(heard_s_) {
+    for (Frame& frame : admission.frames) handle(std::move(frame));
+    thread_ = std::thread([this] { run(); });
+  }
+
+  ~Spoke() override {
+    ending_ = true;
+    wake_->signal();
+    thread_.join();
+  }
+
+  void serve(Handler) override { HETEROPERF_EXPECT(rank_ == RankId(0)); }
+  void post(std::string message) override { send({Frame::Kind::post, 0, std::move(message)}); }
+  std::string call(std::string message) override;
+  void request_stop(std::string reason) override;
+  void abort(RankFailure failure) override;
+  void announce_finished() override;
+  void close() override;
+
+ private:
+  void send(const Frame& frame) {
+    if (connection_->send(frame)) wake_->signal();
+  }
+  void run();
+  void wait_for_events();
+  Connection::Health hear(double now_s);
+  void handle(Frame frame);
+  void settle(std::uint64_t id, std::optional<std::string> reply);
+  void beat(double now_s);
+  void find_silence(double now_s);
+
+  std::unique_ptr<Connection> connection_;
+  double heard_s_, last_round_s_, last_beat_s_ = 0;
+  std::mutex calls_mutex_;
+  std::map<std::uint64_t, std::shared_ptr<PendingCall>> calls_;
+  std::uint64_t next_call_ = 1;
+  std::atomic<bool> goodbye_{false}, ending_{false};
+  std::thread thread_;
+};
+
+std::string Spoke::call(std::string message) {
+  auto pending = std::make_shared<PendingCall>();
+  std::uint64_t id = 0;
+  {
+    std::lock_guard lock(calls_mutex_);
+    id = next_call_++;
+    calls_[id] = pending;
+  }
+  send({Frame::Kind::call, id, std::move(message)});
+  return state_->await(*pending);
+}
+
+void Spoke::request_stop(std::string reason) {
+  if (state_->stop(reason)) send({Frame::Kind::stop, 0, std::move(reason)});
+}
+
+void Spoke::abort(RankFailure failure) {
+  send(failure_frame(failure));
+  // Rank 0's echo shows that the news is out; this process may end itself next.
+  state_->wait_for(abort_echo_s, [this] { return state_->failed(); });
+  state_->fail(std::move(failure));
+}
+
+void Spoke::announce_finished() {
+  mark_finished(rank_);
+  send({Frame::Kind::finished, static_cast<std::uint64_t>(rank_.value()), ""});
+}
+
+void Spoke::close() {
+  send({Frame::Kind::goodbye, 0, ""});
+  const bool answered = state_->wait_for(
+      config_.timeout_s, [this] { return goodbye_.load() || state_->failed(); });
+  if (goodbye_) return;
+  if (const auto failed = failure()) throw PeerError(*failed, "the end of the run");
+  HETEROPERF_ENSURE(!answered);
+  throw SystemError("rank 0 does not take leave",
+                    fmt::format("no answer within {:g} s", config_.timeout_s), "",
+                    ErrorKind::timeout);
+}
+
+void Spoke::run() {
+  while (!ending_) {
+    wait_for_events();
+    const double now_s = monotonic_s();
+    connection_->flush();
+    if (hear(now_s) == Connection::Health::ended) {
+      if (!goodbye_) state_->fail(end_of(RankId(0)));
+      return;
+    }
+    beat(now_s);
+    find_silence(now_s);
+    last_round_s_ = now_s;
+  }
+}
+
+void Spoke::wait_for_events() {
+  const int events = POLLIN | (connection_->has_unsent() ? POLLOUT : 0);
+  pollfd entries[] = {{wake_->fd(), POLLIN, 0},
+                      {connection_->socket().fd(), static_cast<short>(events), 0}};
+  const double rest_s = last_beat_s_ + config_.heartbeat_s - monotonic_s();
+  poll(entries, 2, std::max(0, static_cast<int>(std::ceil(rest_s * 1e3))));
+  wake_->clear();
+}
+
+Connection::Health Spoke::hear(double now_s) {
+  std::vector<Frame> frames;
+  const auto health = connection_->receive(frames);
+  if (!frames.empty()) heard_s_ = now_s;
+  for (Frame& frame : frames) handle(std::move(frame));
+  return health;
+}
+
+void Spoke::handle(Frame frame) {
+  switch (frame.kind) {
+    case Frame::Kind::reply: return settle(frame.id, std::move(frame.payload));
+    case Frame::Kind::dropped: return settle(frame.id, std::nullopt);
+    case Frame::Kind::stop: state_->stop(std::move(frame.payload)); return;
+    case Frame::Kind::failure: state_->fail(decode_failure(frame)); return;
+    case Frame::Kind::finished:
+      if (is_rank(frame.id)) mark_finished(RankId(static_cast<std::int32_t>(frame.id)));
+      return;
+    case Frame::Kind::goodbye:
+      goodbye_ = true;
+      return state_->notify();
+    default: return;  // a heartbeat: it was heard
+  }
+}
+
+void Spoke::settle(std::uint64_t id, std::optional<std::string> reply) {
+  std::shared_ptr<PendingCall> pending;
+  {
+    std::lock_guard lock(calls_mutex_);
+    const auto found = calls_.find(id);
+    if (found == calls_.end()) return;
+    pending = std::move(found->second);
+    calls_.erase(found);
+  }
+  if (reply) {
+    state_->complete(*pending, std::move(*reply));
+  } else {
+    state_->drop(*pending);
+  }
+}
+
+void Spoke::beat(double now_s) {
+  if (now_s - last_beat_s_ < config_.heartbeat_s) return;
+  last_beat_s_ = now_s;
+  send({});
+}
+
+void Spoke::find_silence(double now_s) {
+  // After a pause of this process itself, rank 0 gets a new deadline.
+  if (now_s - last_round_s_ > config_.timeout_s / 2) heard_s_ = now_s;
+  if (now_s - heard_s_ >= config_.timeout_s && !goodbye_) state_->fail(silence_of(RankId(0)));
+}
+
+/// Empty, with `reason` set, when rank 0 is not there.
+std::optional<Admission> knock(RankId rank, const ControlAddress& address,
+                               const std::string& host, std::string& reason) {
+  Descriptor socket = connect_to(host, address.port, connect_attempt_s, reason);
+  if (!socket) return std::nullopt;
+  auto connection = std::make_unique<Connection>(std::move(socket));
+  connection->send({Frame::Kind::hello, static_cast<std::uint64_t>(rank.value()),
+                    encode_number(address.token)});
+  connection->trust();
+  std::vector<Frame> frames;
+  const double deadline_s = monotonic_s() + connect_attempt_s;
+  while (frames.empty() && monotonic_s() < deadline_s) {
+    readable_within(connection->socket(), deadline_s - monotonic_s());
+    if (connection->receive(frames) == Connection::Health::ended) break;
+  }
+  const bool welcome = !frames.empty() && frames.front().kind == Frame::Kind::welcome &&
+                       decode_number(frames.front().payload) == address.answer();
+  if (welcome) return Admission{std::move(connection), std::move(frames)};
+  reason = "rank 0 does not answer there";
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const CommConfig& config,
+                                               const std::string& address_text) {
+  const ControlAddress address = ControlAddress::parse(address_text);
+  const double deadline_s = monotonic_s() + std::max(config.timeout_s, connect_attempt_s);
+  std::string tried;
+  do {
+    tried.clear();
+    for (const std::string& host : address.hosts) {
+      std::string reason;
+      if (auto admission = knock(rank, address, host, reason)) {
+        return std::make_shared<Spoke>(rank, size, config, std::move(*admission));
+      }
+      tried += fmt::format("{}{} port {}: {}", tried.empty() ? "" : "; ", host, address.port, reason);
+    }
+  } while (monotonic_s() < deadline_s);
+  throw SystemError(fmt::format("rank {} cannot reach rank 0's control channel", rank.value()),
+                    tried, "Allow TCP connections between the hosts of the run",
+                    ErrorKind::environment);
+}
+
+}  // namespace heteroperf

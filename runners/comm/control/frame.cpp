@@ -1,0 +1,78 @@
+#include "runners/comm/control/frame.hpp"
+
+namespace heteroperf {
+namespace {
+
+void put(std::string& bytes, std::uint64_t value, std::size_t width) {
+  for (std::size_t i = 0; i < width; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
+}
+
+std::uint64_t take(std::string_view bytes, std::size_t width) {
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < width; ++i) {
+    value |= static_cast<std::uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
+  }
+  return value;
+}
+
+}  // namespace
+
+std::string encode(const Frame& frame) {
+  std::string bytes;
+  bytes.reserve(frame_header_bytes + frame.payload.size());
+  put(bytes, frame.payload.size(), 4);
+  put(bytes, static_cast<std::uint64_t>(frame.kind), 1);
+  put(bytes, frame.id, 8);
+  return bytes + frame.payload;
+}
+
+std::string encode_number(std::uint64_t value) {
+  std::string bytes;
+  put(bytes, value, 8);
+  return bytes;
+}
+
+std::optional<std::uint64_t> decode_number(std::string_view bytes) {
+  if (bytes.size() != 8) return std::nullopt;
+  return take(bytes, 8);
+}
+
+Frame failure_frame(const RankFailure& failure) {
+  std::string payload;
+  put(payload, static_cast<std::uint64_t>(failure.kind), 1);
+  return {Frame::Kind::failure, static_cast<std::uint64_t>(failure.rank.value()),
+          payload + failure.reason};
+}
+
+RankFailure decode_failure(const Frame& frame) {
+  RankFailure failure{RankId(static_cast<std::int32_t>(frame.id)), ErrorKind::run_failed, ""};
+  if (frame.payload.empty()) return failure;
+  const auto kind = static_cast<unsigned char>(frame.payload[0]);
+  if (kind <= static_cast<unsigned char>(ErrorKind::interrupted)) {
+    failure.kind = static_cast<ErrorKind>(kind);
+  }
+  failure.reason = frame.payload.substr(1);
+  return failure;
+}
+
+std::optional<Frame> FrameReader::next() {
+  const std::string_view rest = std::string_view(buffer_).substr(begin_);
+  if (broken_ || rest.size() < frame_header_bytes) return std::nullopt;
+  const std::size_t payload = take(rest, 4);
+  const auto kind = static_cast<std::uint8_t>(rest[4]);
+  broken_ = payload > max_payload_ || kind > Frame::last_kind;
+  if (broken_ || rest.size() < frame_header_bytes + payload) return std::nullopt;
+  Frame frame{static_cast<Frame::Kind>(kind), take(rest.substr(5), 8),
+              std::string(rest.substr(frame_header_bytes, payload))};
+  begin_ += frame_header_bytes + payload;
+  if (begin_ == buffer_.size()) {
+    buffer_.clear();
+    begin_ = 0;
+  } else if (begin_ > (std::size_t{1} << 16)) {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+  }
+  return frame;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runners/comm/control_channel.hpp"
+
+namespace heteroperf {
+
+/// One message of the control connection. On the wire: payload length (4 bytes), kind (1), id (8),
+/// all little endian, then the payload.
+struct Frame {
+  enum class Kind : std::uint8_t {
+    hello,      ///< to rank 0: token, then id = rank
+    welcome,    ///< answer: the token mixed, so both sides know each other
+    heartbeat,  ///< sign of life
+    post,       ///< message to the handler
+    call,       ///< same, id names the reply
+    reply,      ///< id of the call
+    dropped,    ///< no reply will come, id of the call
+    stop,       ///< wish to stop, payload = reason
+    failure,    ///< a RankFailure
+    finished,   ///< id = rank whose work is done
+    goodbye,    ///< the connection will close in order
+  };
+  static constexpr std::uint8_t last_kind = static_cast<std::uint8_t>(Kind::goodbye);
+
+  Kind kind = Kind::heartbeat;
+  std::uint64_t id = 0;
+  std::string payload;
+};
+
+constexpr std::size_t frame_header_bytes = 13;
+
+std::string encode(const Frame& frame);
+std::string encode_number(std::uint64_t value);
+std::optional<std::uint64_t> decode_number(std::string_view bytes);
+Frame failure_frame(const RankFailure& failure);
+/// A failure of unknown text for a payload that is too short.
+RankFailure decode_failure(const Frame& frame);
+
+/// Cuts a byte stream into frames.
+class FrameReader {
+ public:
+  explicit FrameReader(std::size_t max_payload_bytes) : max_payload_(max_payload_bytes) {}
+
+  void set_max_payload(std::size_t bytes) { max_payload_ = bytes; }
+  void append(std::string_view bytes) { buffer_.append(bytes); }
+  /// The next whole frame; sets broken() when the stream is not ours.
+  std::optional<Frame> next();
+  bool broken() const { return broken_; }
+
+ private:
+  std::string buffer_;
+  std::size_t begin_ = 0;
+  std::size_t max_payload_;
+  bool broken_ = false;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,52 @@
+#include "runners/comm/control/tcp_control.hpp"
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace heteroperf {
+namespace {
+
+/// What a rank sent before it finished may still be on its way.
+constexpr double last_words_s = 2.0;
+
+}  // namespace
+
+double monotonic_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+TcpControl::TcpControl(RankId rank, int size, const CommConfig& config)
+    : rank_(rank), config_(config), finished_at_s_(static_cast<std::size_t>(size)) {}
+
+void TcpControl::mark_finished(RankId rank) {
+  finished_at_s_[static_cast<std::size_t>(rank.value())] = monotonic_s();
+  finished_count_.fetch_add(1);
+}
+
+std::optional<RankFailure> TcpControl::failure_among(std::span<const RankId> awaited) const {
+  if (state_->failed()) return state_->failure();
+  const auto finished_at_s = [this](RankId rank) {
+    return finished_at_s_[static_cast<std::size_t>(rank.value())].load();
+  };
+  // At the end everybody waits for everybody who has finished.
+  if (finished_count_.load() == 0 || finished_at_s(rank_) > 0) return std::nullopt;
+  const double now_s = monotonic_s();
+  for (RankId rank : awaited) {
+    const double since_s = finished_at_s(rank);
+    if (since_s == 0 || now_s - since_s < last_words_s) continue;
+    return RankFailure{rank, ErrorKind::run_failed,
+                       fmt::format("rank {} has finished without taking part", rank.value())};
+  }
+  return std::nullopt;
+}
+
+RankFailure TcpControl::silence_of(RankId rank) const {
+  return {rank, ErrorKind::timeout, fmt::format("no sign of life for {:g} s", config_.timeout_s)};
+}
+
+RankFailure TcpControl::end_of(RankId rank) {
+  return {rank, ErrorKind::run_failed, "process ended, connection closed"};
+}
+
+}  // namespace heteroperf

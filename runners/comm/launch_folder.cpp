@@ -1,0 +1,118 @@
+#include "runners/comm/launch_folder.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+#include "metrics/error.hpp"
+#include "runners/comm/mpi_launch.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* report_name = "exit";
+
+fs::path cache_folder() {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+    return fs::path(cache) / "heteroperf";
+  }
+  const char* home = std::getenv("HOME");
+  return fs::path(home == nullptr ? "/tmp" : home) / ".cache" / "heteroperf";
+}
+
+/// The text of a /proc file; empty when the process is gone or another user's.
+std::string contents(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+bool has_entry(const std::string& environment, const std::string& entry) {
+  const std::string whole = std::string(1, '\0') + environment;
+  return whole.find('\0' + entry + '\0') != std::string::npos;
+}
+
+/// Whole or not at all: written aside, then linked to its name unless that exists.
+void leave_report(const fs::path& folder, const std::string& text) {
+  const fs::path aside = folder / fmt::format("exit.{}", getpid());
+  const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (fd < 0) return;
+  const auto written = write(fd, text.data(), text.size());
+  close(fd);
+  if (written == static_cast<ssize_t>(text.size())) {
+    [[maybe_unused]] const int first = link(aside.c_str(), (folder / report_name).c_str());
+  }
+  unlink(aside.c_str());
+}
+
+}  // namespace
+
+LaunchFolder::LaunchFolder() {
+  const fs::path cache = cache_folder();
+  std::error_code error;
+  fs::create_directories(cache, error);
+  std::string name = (cache / "launch-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) {
+    throw SystemError(fmt::format("cannot create a folder in {}", cache.string()),
+                      std::strerror(errno),
+                      "Set XDG_CACHE_HOME to a folder that can be written to",
+                      ErrorKind::environment);
+  }
+  path_ = name;
+}
+
+LaunchFolder::~LaunchFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::optional<ExitReport> LaunchFolder::report() const {
+  std::ifstream in(path_ / report_name);
+  ExitReport report;
+  if (!(in >> report.code)) return std::nullopt;
+  std::getline(in >> std::ws, report.text);
+  return report;
+}
+
+std::vector<pid_t> LaunchFolder::processes() const {
+  const std::string mark = fmt::format("{}={}", variable, path_.string());
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    pid_t pid = 0;
+    const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
+    if (bad != std::errc() || end != name.data() + name.size()) continue;
+    if (has_entry(contents(entry.path() / "environ"), mark)) found.push_back(pid);
+  }
+  return found;
+}
+
+void report_exit(int code, const std::string& text) {
+  const char* folder = std::getenv(LaunchFolder::variable);
+  if (folder == nullptr) return;
+  const std::string first_line = text.substr(0, text.find('\n'));
+  leave_report(folder, fmt::format("{} {}\n", code, first_line));
+}
+
+void die_with_launcher() {
+  if (std::getenv(LaunchFolder::variable) == nullptr) return;
+  const pid_t parent = getppid();
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // It may have gone in between.
+  if (getppid() != parent) raise(SIGKILL);
+}
+
+}  // namespace heteroperf

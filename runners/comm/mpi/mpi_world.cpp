@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runners/cluster/shared_module.hpp"
+#include "runners/comm/comm_config.hpp"
+#include "runners/comm/control/tcp_control.hpp"
+#include "runners/comm/mpi/mpi_backend.hpp"
+#include "runners/comm/mpi_launch.hpp"
+#include "runners/comm/world.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Ranks of a large job start minutes apart.
+constexpr double join_deadline_s = 300.0;
+/// After everybody has said goodbye.
+constexpr double least_finalise_deadline_s = 30.0;
+
+constexpr bool built = HETEROPERF_WITH_MPI != 0;
+constexpr const char* not_built = "not built with MPI";
+constexpr const char* how_to_build = "Configure with -DHETEROPERF_MPI=ON";
+
+MpiBackend& load_backend() {
+  if constexpr (!built) {
+    throw SystemError(not_built, "", how_to_build, ErrorKind::environment);
+  }
+  const SharedModule module = SharedModule::open("mpi", Visibility::global);
+  return *module.symbol<HeteroperfMpiEntry>("heteroperf_mpi_backend")();
+}
+
+/// A library that does not understand the launcher makes every rank a world of its own.
+void check_world_size(int size) {
+  const auto launched = detect_launcher();
+  if (!launched || launched->size == size) return;
+  throw SystemError(
+      fmt::format("{} started {} ranks, MPI sees {}", launched->launcher, launched->size, size),
+      "the launcher does not belong to the MPI library this program uses",
+      "Start it with that library's mpirun, or try srun --mpi=pmix", ErrorKind::environment);
+}
+
+std::string first_words(const std::string& text) {
+  return text.substr(0, text.find_first_of(",\n"));
+}
+
+}  // namespace
+
+World join_mpi_world(const CommConfig& config) {
+  check_comm_config(config);
+  die_with_launcher();
+  MpiBackend& backend = load_backend();
+  backend.initialise(join_deadline_s);
+  const int size = backend.size();
+  const RankId rank(backend.rank());
+  check_world_size(size);
+
+  const Reach reach =
+      backend.on_one_host(join_deadline_s) ? Reach::this_host : Reach::other_hosts;
+  ControlHub hub;
+  if (rank == RankId(0)) hub = open_control_hub(size, config, reach);
+  backend.broadcast_text(hub.address, join_deadline_s);
+  std::shared_ptr<TcpControl> control = hub.control;
+  if (control) {
+    await_control_spokes(*control);
+  } else {
+    control = open_control_spoke(rank, size, config, hub.address);
+  }
+  auto communicator = backend.make_world(control, default_max_message_bytes);
+  return {std::move(communicator), std::move(control)};
+}
+
+void leave_mpi_world(World world) {
+  auto control = std::dynamic_pointer_cast<TcpControl>(world.control);
+  HETEROPERF_EXPECT(control && world.communicator);
+  control->announce_finished();
+  world.communicator->barrier();
+  control->close();
+  world.communicator.reset();
+  load_backend().finalise(least_finalise_deadline_s);
+}
+
+BackendStatus mpi_status() {
+  BackendStatus status;
+  status.built = built;
+  try {
+    status.version = first_words(load_backend().version());
+    find_mpirun();
+    status.usable = true;
+  } catch (const Error& error) {
+    status.reason = error.what();
+  }
+  return status;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,278 @@
+#include "runners/comm/mpi_launch.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <sstream>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "runners/comm/launch_folder.hpp"
+
+extern char** environ;
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int exit_interrupted = 130;
+constexpr long look_again_ns = 50'000'000;
+constexpr auto reap_patience = std::chrono::seconds(2);
+
+Clock::duration seconds(double s) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+std::optional<fs::path> find_in_path(const std::string& name) {
+  const char* value = std::getenv("PATH");
+  std::istringstream folders(value == nullptr ? "" : value);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path candidate = fs::path(folder) / name;
+    if (!folder.empty() && access(candidate.c_str(), X_OK) == 0) return candidate;
+  }
+  return std::nullopt;
+}
+
+// ---- the child's environment and arguments
+
+/// Open MPI 4 reads OMPI_*, Open MPI 5 PRTE_* besides.
+struct Setting {
+  const char* name;
+  const char* value;
+};
+constexpr Setting always[] = {
+    {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+    {"PRTE_ALLOW_RUN_AS_ROOT", "1"},
+    {"PRTE_ALLOW_RUN_AS_ROOT_CONFIRM", "1"},
+    {"OMPI_MCA_rmaps_base_oversubscribe", "1"},
+    {"PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe"},
+    // The program plans threads per rank itself and binds them.
+    {"OMPI_MCA_hwloc_base_binding_policy", "none"},
+    {"PRTE_MCA_hwloc_default_binding_policy", "none"},
+    // The ranks explain themselves; mpirun's own page would hide that.
+    {"OMPI_MCA_orte_execute_quiet", "1"},
+    {"OMPI_MCA_mca_base_env_list", LaunchFolder::variable},
+};
+constexpr Setting when_oversubscribed[] = {{"OMPI_MCA_mpi_yield_when_idle", "1"}};
+
+class ChildEnvironment {
+ public:
+  ChildEnvironment() {
+    for (char** entry = environ; *entry != nullptr; ++entry) entries_.emplace_back(*entry);
+  }
+  void set(const std::string& name, const std::string& value) {
+    const std::string start = name + "=";
+    std::erase_if(entries_, [&](const std::string& entry) { return entry.starts_with(start); });
+    entries_.push_back(start + value);
+  }
+  std::vector<std::string>& entries() { return entries_; }
+
+ private:
+  std::vector<std::string> entries_;
+};
+
+std::vector<std::string> child_environment(int ranks, int cores, const fs::path& folder) {
+  ChildEnvironment environment;
+  for (const Setting& setting : always) environment.set(setting.name, setting.value);
+  if (ranks > cores) {
+    for (const Setting& setting : when_oversubscribed) {
+      environment.set(setting.name, setting.value);
+    }
+  }
+  environment.set(LaunchFolder::variable, folder.string());
+  // mpirun gives every rank a terminal of its own, coloured or not.
+  if (isatty(STDOUT_FILENO) == 0) environment.set("NO_COLOR", "1");
+  return environment.entries();
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+// ---- the child
+
+/// Between fork and exec: calls that are safe there, nothing else.
+[[noreturn]] void become_mpirun(char* const* arguments, char* const* environment,
+                                const sigset_t& mask, pid_t parent) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (getppid() != parent) _exit(127);
+  for (int number : {SIGINT, SIGTERM, SIGCHLD, SIGUSR1, SIGPIPE}) signal(number, SIG_DFL);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, STDIN_FILENO);
+  execve(arguments[0], arguments, environment);
+  _exit(127);
+}
+
+/// Blocks the signals this launch answers; gives everything back at the end.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigemptyset(&held_);
+    for (int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&held_, number);
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+    // Ranks whose mpirun died become children of this process, which can then reap them.
+    prctl(PR_GET_CHILD_SUBREAPER, &reaper_before_);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+  }
+  ~SignalsHeld() {
+    prctl(PR_SET_CHILD_SUBREAPER, reaper_before_);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  const sigset_t& before() const { return before_; }
+  /// A held signal, or 0 after a moment without one.
+  int next() const {
+    const timespec moment{0, look_again_ns};
+    const int number = sigtimedwait(&held_, nullptr, &moment);
+    return number > 0 ? number : 0;
+  }
+
+ private:
+  sigset_t held_, before_;
+  int reaper_before_ = 0;
+};
+
+/// One mpirun and its ranks, from start to end.
+class Launch {
+ public:
+  Launch(std::vector<std::string> arguments, std::vector<std::string> environment,
+         const LaunchConfig& config, const LaunchFolder& folder)
+      : config_(config), folder_(folder) {
+    const std::vector<char*> argv = pointers(arguments);
+    const std::vector<char*> envp = pointers(environment);
+    const pid_t parent = getpid();
+    mpirun_ = fork();
+    if (mpirun_ == 0) become_mpirun(argv.data(), envp.data(), signals_.before(), parent);
+    if (mpirun_ > 0) return;
+    throw SystemError("cannot start mpirun", std::strerror(errno),
+                      "Raise the limit of processes (ulimit -u)", ErrorKind::environment);
+  }
+
+  /// The status of waitpid.
+  int wait() {
+    int status = 0;
+    while (waitpid(mpirun_, &status, WNOHANG) == 0) {
+      const int signal_number = signals_.next();
+      if (signal_number == SIGINT || signal_number == SIGTERM) interrupt();
+      if (!report_seen_ && folder_.report()) {
+        report_seen_ = true;
+        hurry(config_.teardown_s);
+      }
+      if (Clock::now() > end_) kill_everybody();
+    }
+    clean_up();
+    return status;
+  }
+
+  bool interrupted() const { return interrupts_ > 0; }
+
+ private:
+  void interrupt() {
+    ++interrupts_;
+    if (interrupts_ == 1) kill(mpirun_, SIGUSR1);
+    if (interrupts_ == 2) {
+      kill(mpirun_, SIGTERM);
+      hurry(config_.interrupt_s);
+    }
+    if (interrupts_ > 2) hurry(0);
+  }
+
+  void hurry(double rest_s) { end_ = std::min(end_, Clock::now() + seconds(rest_s)); }
+
+  void kill_everybody() const {
+    for (pid_t process : folder_.processes()) kill(process, SIGKILL);
+    kill(-mpirun_, SIGKILL);
+  }
+
+  /// Ranks that outlived mpirun.
+  void clean_up() const {
+    const auto give_up = Clock::now() + reap_patience;
+    std::vector<pid_t> left = folder_.processes();
+    const std::vector<pid_t> orphans = left;
+    while (!left.empty() && Clock::now() < give_up) {
+      for (pid_t process : left) kill(process, SIGKILL);
+      const timespec moment{0, look_again_ns / 10};
+      nanosleep(&moment, nullptr);
+      for (pid_t process : orphans) waitpid(process, nullptr, WNOHANG);
+      left = folder_.processes();
+    }
+    for (pid_t process : orphans) waitpid(process, nullptr, WNOHANG);
+  }
+
+  LaunchConfig config_;
+  const LaunchFolder& folder_;
+  SignalsHeld signals_;
+  pid_t mpirun_ = -1;
+  int interrupts_ = 0;
+  bool report_seen_ = false;
+  Clock::time_point end_ = Clock::time_point::max();
+};
+
+std::string describe_status(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("mpirun was ended by signal {}", WTERMSIG(status));
+  }
+  return fmt::format("mpirun ended with code {}", WEXITSTATUS(status));
+}
+
+}  // namespace
+
+fs::path find_mpirun() {
+  const auto mpirun = find_in_path("mpirun");
+  if (!mpirun) {
+    throw SystemError("mpirun is missing", "not in PATH",
+                      "Install it (Debian, Ubuntu: apt-get install openmpi-bin), load your site's "
+                      "MPI module, or use --transport threads",
+                      ErrorKind::environment);
+  }
+  std::error_code ignored;
+  const fs::path real = fs::canonical(*mpirun, ignored);
+  if (real.filename() != "orterun" || access((real.parent_path() / "orted").c_str(), X_OK) == 0 ||
+      find_in_path("orted")) {
+    return *mpirun;
+  }
+  throw SystemError("Open MPI's orted is missing", mpirun->string() + " cannot start ranks",
+                    "Install the package openmpi-bin whole, or use --transport threads",
+                    ErrorKind::environment);
+}
+
+int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
+                        const LaunchConfig& config) {
+  if (ranks < 1) throw UserError(fmt::format("ranks={}", ranks), "must be at least 1");
+  const fs::path program = config.program.empty() ? program_path() : config.program;
+  std::vector<std::string> command{find_mpirun().string(), "-n", std::to_string(ranks),
+                                   program.string()};
+  command.insert(command.end(), arguments.begin(), arguments.end());
+
+  const LaunchFolder folder;
+  Launch launch(std::move(command), child_environment(ranks, config.cores, folder.path()), config,
+                folder);
+  const int status = launch.wait();
+  if (const auto report = folder.report()) return report->code;
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
+  if (launch.interrupted()) return exit_interrupted;
+  throw SystemError("the ranks ended without giving a reason", describe_status(status),
+                    "See their log above", ErrorKind::run_failed);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace heteroperf {
+
+/// Bytes of tensors, as asked for (not as rounded by the pool).
+struct MemoryUse {
+  std::uint64_t current_bytes = 0;
+  std::uint64_t peak_bytes = 0;       ///< high-water mark of `current_bytes`
+  std::uint64_t cached_bytes = 0;     ///< freed blocks kept for reuse; never part of the two above
+  std::uint64_t system_requests = 0;  ///< blocks taken from the operating system or malloc
+};
+
+namespace detail {
+class MemoryAccount;
+}
+
+/// The account that LibTorch's CPU tensors of one rank are charged to.
+///
+/// A rank is a thread: what a thread allocates while a RankMemory is bound to it is charged here;
+/// a block freed by any thread credits the account it came from, which lives until its last block
+/// is free. Threads without one share the process account.
+///
+/// Freed blocks are kept for the next request of nearly the same size (at most 12.5 % larger), so
+/// that temporaries of a training step do not fault their pages in again. What is in use and what
+/// is kept stay together below the peak in use plus 1/16: the cache never makes a rank larger than
+/// its own high-water mark.
+class RankMemory {
+ public:
+  /// Installs the pool in c10 (first use in the process) and makes an empty account, bound to no
+  /// thread.
+  RankMemory();
+
+  MemoryUse use() const;
+  /// The peak becomes what is in use now.
+  void reset_peak();
+  /// Returns the cached blocks to the system.
+  void trim();
+
+ private:
+  friend class MemoryScope;
+  std::shared_ptr<detail::MemoryAccount> account_;
+};
+
+/// Charges this thread's allocations to `memory` for as long as it lives; nests.
+class MemoryScope {
+ public:
+  explicit MemoryScope(const RankMemory& memory);
+  ~MemoryScope();
+  MemoryScope(const MemoryScope&) = delete;
+  MemoryScope& operator=(const MemoryScope&) = delete;
+
+ private:
+  detail::MemoryAccount* before_;
+};
+
+/// Makes the pool c10's CPU allocator; later calls do nothing. Tensors that exist already are freed
+/// by the allocator they came from.
+void install_host_pool();
+
+/// What threads without a RankMemory hold.
+MemoryUse process_account();
+
+/// Largest resident set of the process so far (VmHWM); 0 where the system does not tell.
+std::uint64_t process_peak_resident_bytes();
+
+}  // namespace heteroperf

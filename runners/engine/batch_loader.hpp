@@ -1,0 +1,37 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "workloads/data_source.hpp"
+
+namespace heteroperf {
+
+/// Samples of one micro-batch as the executor takes them.
+struct Batch {
+  at::Tensor sample;   ///< {B, C, H, W} of the executor's type, or int64 {B, T}
+  at::Tensor targets;  ///< int64 {B} or {B, T}
+};
+
+/// Reads batches from a data source. Stateless between calls.
+class BatchLoader {
+ public:
+  BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type, std::uint64_t seed);
+
+  /// `count` samples from `position` of the endless shuffled pass over the training split.
+  Batch train(std::uint64_t position, std::int64_t count) const;
+  /// Samples first … first + count − 1 of the validation split.
+  Batch validation(std::uint64_t first, std::int64_t count) const;
+
+ private:
+  template <class IndexOf>
+  Batch read(Split split, std::int64_t count, const IndexOf& index_of) const;
+
+  std::shared_ptr<const DataSource> data_;
+  at::ScalarType type_;
+  std::uint64_t seed_;
+};
+
+}  // namespace heteroperf

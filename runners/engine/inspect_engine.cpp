@@ -1,0 +1,57 @@
+#include <array>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "runners/engine/engine.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The linker's own list: it maps the libraries and runs nothing.
+std::string list_libraries(const std::string& module) {
+  const std::string command = "ldd '" + module + "' 2>&1";
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(command.c_str(), "r"), pclose);
+  if (pipe == nullptr) return {};
+  std::string text;
+  std::array<char, 4096> block{};
+  while (const std::size_t count = fread(block.data(), 1, block.size(), pipe.get())) {
+    text.append(block.data(), count);
+  }
+  return text;
+}
+
+/// The line that holds `position`, without leading blanks.
+std::string line_at(const std::string& text, std::size_t position) {
+  const std::size_t begin = text.rfind('\n', position) + 1;
+  const std::size_t first = text.find_first_not_of(" \t", begin);
+  return text.substr(first, text.find('\n', position) - first);
+}
+
+}  // namespace
+
+EngineStatus engine_file_status() {
+  EngineStatus status;
+#if HETEROPERF_WITH_TORCH
+  status.built = true;
+  status.version = HETEROPERF_LIBTORCH_VERSION;
+  try {
+    const std::string libraries = list_libraries(SharedModule::find("engine").string());
+    const std::size_t missing = libraries.find("not found");
+    if (missing != std::string::npos) {
+      status.reason = line_at(libraries, missing);
+    } else {
+      status.usable = true;
+    }
+  } catch (const Error& error) {
+    status.reason = error.what();
+  }
+#else
+  status.reason = "not built with LibTorch (configure with -DHETEROPERF_TORCH=ON)";
+#endif
+  return status;
+}
+
+}  // namespace heteroperf

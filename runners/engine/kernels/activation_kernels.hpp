@@ -1,0 +1,249 @@
+#pragma once
+
+#include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/kernels/vector_math.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// A function's value and slope.
+template <class A>
+struct ValueAndSlope {
+  A value, slope;
+};
+
+template <GeluKind kind, class A>
+HETEROPERF_KERNEL ValueAndSlope<A> gelu_at(A x) {
+  if constexpr (kind == GeluKind::erf) {
+    const auto [cdf, pdf] = normal(x);
+    return {x * cdf, cdf + x * pdf};
+  } else {
+    // 0.5 x (1 + tanh u) = x · logistic(2u), u = √(2/π) (x + 0.044715 x³).
+    const A twice = A(1.59576912160573071176) * x;
+    const A s = logistic(twice * (A(1) + A(0.044715) * x * x));
+    return {x * s, s + s * (A(1) - s) * twice * (A(1) + A(3 * 0.044715) * x * x)};
+  }
+}
+
+template <class A>
+HETEROPERF_KERNEL ValueAndSlope<A> silu_at(A x) {
+  const A s = logistic(x);
+  return {x * s, s * (A(1) + x * (A(1) - s))};
+}
+
+template <class T, class F>
+HETEROPERF_KERNEL void map1(RowRange r, const void* a, void* y, F f) {
+  const T* __restrict pa = as<T>(a);
+  T* __restrict py = as<T>(y);
+#pragma omp simd
+  for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
+    py[i] = narrow<T>(f(widen(pa[i])));
+  }
+}
+
+template <class T, class F>
+HETEROPERF_KERNEL void map2(RowRange r, const void* a, const void* b, void* y, F f) {
+  const T* __restrict pa = as<T>(a);
+  const T* __restrict pb = as<T>(b);
+  T* __restrict py = as<T>(y);
+#pragma omp simd
+  for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
+    py[i] = narrow<T>(f(widen(pa[i]), widen(pb[i])));
+  }
+}
+
+template <class T, GeluKind kind>
+HETEROPERF_KERNEL void bias_gelu_rows(RowRange r, void* x, const void* bias, void* y) {
+  using A = Acc<T>;
+  const T* __restrict pb = as<T>(bias);
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    T* __restrict px = as<T>(x) + row * r.columns;
+    T* __restrict py = as<T>(y) + row * r.columns;
+#pragma omp simd
+    for (std::int64_t c = 0; c < r.columns; ++c) {
+      px[c] = narrow<T>(widen(px[c]) + widen(pb[c]));
+      py[c] = narrow<T>(gelu_at<kind, A>(widen(px[c])).value);
+    }
+  }
+}
+
+template <class T>
+void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
+  using A = Acc<T>;
+  if (bias != nullptr) {
+    kind == GeluKind::erf ? bias_gelu_rows<T, GeluKind::erf>(r, x, bias, y)
+                          : bias_gelu_rows<T, GeluKind::tanh>(r, x, bias, y);
+  } else if (kind == GeluKind::erf) {
+    map1<T>(r, x, y, [](A v) { return gelu_at<GeluKind::erf, A>(v).value; });
+  } else {
+    map1<T>(r, x, y, [](A v) { return gelu_at<GeluKind::tanh, A>(v).value; });
+  }
+}
+
+template <class T, GeluKind kind>
+HETEROPERF_KERNEL void gelu_backward_rows(RowRange r, const void* dy, const void* x, void* dx,
+                                          Acc<T>* __restrict sum) {
+  using A = Acc<T>;
+  for (std::int64_t c = 0; c < r.columns; ++c) sum[c] = A(0);
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const T* __restrict pdy = as<T>(dy) + row * r.columns;
+    const T* __restrict px = as<T>(x) + row * r.columns;
+    T* __restrict pdx = as<T>(dx) + row * r.columns;
+#pragma omp simd
+    for (std::int64_t c = 0; c < r.columns; ++c) {
+      const A g = widen(pdy[c]) * gelu_at<kind, A>(widen(px[c])).slope;
+      pdx[c] = narrow<T>(g);
+      sum[c] += g;
+    }
+  }
+}
+
+template <class T>
+void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, void* dx, void* sum) {
+  using A = Acc<T>;
+  if (sum != nullptr) {
+    kind == GeluKind::erf ? gelu_backward_rows<T, GeluKind::erf>(r, dy, x, dx, as<A>(sum))
+                          : gelu_backward_rows<T, GeluKind::tanh>(r, dy, x, dx, as<A>(sum));
+  } else if (kind == GeluKind::erf) {
+    map2<T>(r, dy, x, dx, [](A g, A v) { return g * gelu_at<GeluKind::erf, A>(v).slope; });
+  } else {
+    map2<T>(r, dy, x, dx, [](A g, A v) { return g * gelu_at<GeluKind::tanh, A>(v).slope; });
+  }
+}
+
+// `!(x <= 0)`-style tests keep a NaN visible.
+template <class T>
+void relu(RowRange r, const void* x, void* y) {
+  using A = Acc<T>;
+  map1<T>(r, x, y, [](A v) { return v <= A(0) ? A(0) : v; });
+}
+
+template <class T>
+void relu_backward(RowRange r, const void* dy, const void* y, void* dx) {
+  using A = Acc<T>;
+  map2<T>(r, dy, y, dx, [](A g, A v) { return v <= A(0) ? A(0) : g; });
+}
+
+template <class T>
+void silu(RowRange r, const void* x, void* y) {
+  using A = Acc<T>;
+  map1<T>(r, x, y, [](A v) { return silu_at<A>(v).value; });
+}
+
+template <class T>
+void silu_backward(RowRange r, const void* dy, const void* x, void* dx) {
+  using A = Acc<T>;
+  map2<T>(r, dy, x, dx, [](A g, A v) { return g * silu_at<A>(v).slope; });
+}
+
+template <class T>
+void tanh_forward(RowRange r, const void* x, void* y) {
+  using A = Acc<T>;
+  map1<T>(r, x, y, [](A v) { return hyperbolic_tangent(v); });
+}
+
+template <class T>
+void tanh_backward(RowRange r, const void* dy, const void* y, void* dx) {
+  using A = Acc<T>;
+  map2<T>(r, dy, y, dx, [](A g, A v) { return g * (A(1) - v * v); });
+}
+
+template <class T>
+void swiglu(RowRange r, const void* gate, const void* up, void* y) {
+  using A = Acc<T>;
+  map2<T>(r, gate, up, y, [](A g, A u) { return silu_at<A>(g).value * u; });
+}
+
+template <class T>
+void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* up, void* dgate,
+                     void* dup) {
+  using A = Acc<T>;
+  const T* __restrict pdy = as<T>(dy);
+  const T* __restrict pg = as<T>(gate);
+  const T* __restrict pu = as<T>(up);
+  T* __restrict pdg = as<T>(dgate);
+  T* __restrict pdu = as<T>(dup);
+#pragma omp simd
+  for (std::int64_t i = r.begin * r.columns; i < r.end * r.columns; ++i) {
+    const auto [value, slope] = silu_at<A>(widen(pg[i]));
+    const A g = widen(pdy[i]);
+    pdg[i] = narrow<T>(g * widen(pu[i]) * slope);
+    pdu[i] = narrow<T>(g * value);
+  }
+}
+
+template <class T>
+void multiply(RowRange r, const void* a, const void* b, void* y) {
+  using A = Acc<T>;
+  map2<T>(r, a, b, y, [](A u, A v) { return u * v; });
+}
+
+template <class T>
+void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
+  using A = Acc<T>;
+  if (with_relu) {
+    map2<T>(r, a, b, y, [](A u, A v) { return u + v <= A(0) ? A(0) : u + v; });
+  } else {
+    map2<T>(r, a, b, y, [](A u, A v) { return u + v; });
+  }
+}
+
+template <class T, bool with_bias, bool with_residual>
+HETEROPERF_KERNEL void add_bias_rows(RowRange r, void* x, const void* bias, const void* residual) {
+  const T* __restrict pb = as<T>(bias);
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    T* __restrict px = as<T>(x) + row * r.columns;
+    const T* __restrict pr = with_residual ? as<T>(residual) + row * r.columns : nullptr;
+#pragma omp simd
+    for (std::int64_t c = 0; c < r.columns; ++c) {
+      Acc<T> v = widen(px[c]);
+      if constexpr (with_bias) v += widen(pb[c]);
+      if constexpr (with_residual) v += widen(pr[c]);
+      px[c] = narrow<T>(v);
+    }
+  }
+}
+
+template <class T>
+void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
+  if (bias != nullptr && residual != nullptr) {
+    add_bias_rows<T, true, true>(r, x, bias, residual);
+  } else if (bias != nullptr) {
+    add_bias_rows<T, true, false>(r, x, bias, residual);
+  } else if (residual != nullptr) {
+    add_bias_rows<T, false, true>(r, x, bias, residual);
+  }
+}
+
+template <class T>
+void column_sum(RowRange r, const void* x, void* partial) {
+  Acc<T>* __restrict sum = as<Acc<T>>(partial);
+  for (std::int64_t c = 0; c < r.columns; ++c) sum[c] = 0;
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const T* __restrict px = as<T>(x) + row * r.columns;
+#pragma omp simd
+    for (std::int64_t c = 0; c < r.columns; ++c) sum[c] += widen(px[c]);
+  }
+}
+
+template <class T>
+void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
+  using A = Acc<T>;
+  const A* __restrict p = as<A>(partials);
+  T* __restrict out = as<T>(target);
+  constexpr std::int64_t width = 64;
+  for (std::int64_t first = r.begin; first < r.end; first += width) {
+    const std::int64_t count = r.end - first < width ? r.end - first : width;
+    A sum[width] = {};
+    for (std::int64_t b = 0; b < blocks; ++b) {
+      for (std::int64_t c = 0; c < count; ++c) sum[c] += p[b * r.columns + first + c];
+    }
+    for (std::int64_t c = 0; c < count; ++c) {
+      const A old = store == Store::add ? widen(out[first + c]) : A(0);
+      out[first + c] = narrow<T>(old + sum[c]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf

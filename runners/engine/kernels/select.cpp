@@ -1,0 +1,52 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/kernels/kernel_variants.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct Variant {
+  const char* name;
+  const KernelTable& (*kernels)(Element);
+  bool (*runs_here)();
+};
+
+// From fastest to most general.
+const Variant variants[] = {
+#if defined(__x86_64__)
+    {"avx512", avx512_kernels,
+     [] {
+       return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
+              __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+     }},
+    {"avx2", avx2_kernels,
+     [] { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"); }},
+#endif
+    {"baseline", baseline_kernels, [] { return true; }},
+};
+
+const Variant& choose() {
+  const char* wish = std::getenv("HETEROPERF_KERNELS");
+  const Variant* fastest = nullptr;
+  for (const Variant& variant : variants) {
+    if (!variant.runs_here()) continue;
+    if (fastest == nullptr) fastest = &variant;
+    if (wish != nullptr && std::strcmp(wish, variant.name) == 0) return variant;
+  }
+  return *fastest;
+}
+
+const Variant& chosen() {
+  static const Variant& variant = choose();
+  return variant;
+}
+
+}  // namespace
+
+const KernelTable& kernels_for(Element element) { return chosen().kernels(element); }
+
+const char* kernel_instruction_set() { return chosen().name; }
+
+}  // namespace heteroperf

@@ -1,0 +1,58 @@
+#pragma once
+
+#include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/kernels/vector_math.hpp"
+
+namespace heteroperf {
+namespace {
+
+// loss = (1 − ε) (lse − x_t) + ε (lse − mean(x)), lse = log Σ exp x (label smoothing: Szegedy et
+// al., arXiv:1512.00567, section 7).
+template <class T>
+void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
+                   const std::int64_t* targets, void* losses, void* lse) {
+  using A = Acc<T>;
+  const auto smoothing = static_cast<A>(terms.label_smoothing);
+  const std::int64_t n = r.columns;
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const T* __restrict x = as<T>(logits) + row * n;
+    A top = widen(x[0]), sum = 0, total = 0;
+#pragma omp simd reduction(max : top)
+    for (std::int64_t c = 0; c < n; ++c) top = widen(x[c]) > top ? widen(x[c]) : top;
+#pragma omp simd reduction(+ : sum, total)
+    for (std::int64_t c = 0; c < n; ++c) {
+      sum += exponential(widen(x[c]) - top);
+      total += widen(x[c]) - top;
+    }
+    const A log_sum = std::log(sum);
+    const A target_loss = log_sum - (widen(x[targets[row]]) - top);
+    const A mean_loss = log_sum - total / static_cast<A>(n);
+    as<A>(losses)[row] = target_loss + smoothing * (mean_loss - target_loss);
+    as<A>(lse)[row] = top + log_sum;
+  }
+}
+
+template <class T>
+void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* logits,
+                            const std::int64_t* targets, const void* lse, void* gradient) {
+  using A = Acc<T>;
+  const auto scale = static_cast<A>(terms.scale);
+  const std::int64_t n = r.columns;
+  const auto spread = static_cast<A>(terms.label_smoothing / static_cast<double>(n) * terms.scale);
+  const auto hit = static_cast<A>((1.0 - terms.label_smoothing) * terms.scale);
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const T* x = as<T>(logits) + row * n;
+    T* g = as<T>(gradient) + row * n;
+    const A shift = as<A>(lse)[row];
+    const std::int64_t target = targets[row];
+    const A at_target = exponential(widen(x[target]) - shift) * scale - spread - hit;
+#pragma omp simd
+    for (std::int64_t c = 0; c < n; ++c) {
+      g[c] = narrow<T>(exponential(widen(x[c]) - shift) * scale - spread);
+    }
+    g[target] = narrow<T>(at_target);
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf

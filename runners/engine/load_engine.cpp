@@ -1,0 +1,36 @@
+#include <exception>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "runners/engine/engine.hpp"
+
+namespace heteroperf {
+namespace {
+
+using MakeEngine = Engine*();
+
+}  // namespace
+
+std::shared_ptr<Engine> load_engine() {
+#if HETEROPERF_WITH_TORCH
+  static const SharedModule module = SharedModule::open("engine", Visibility::local);
+  return std::shared_ptr<Engine>(module.symbol<MakeEngine>("heteroperf_make_engine")());
+#else
+  throw SystemError("no training is possible with this program", "not built with LibTorch",
+                    "Configure with -DHETEROPERF_TORCH=ON", ErrorKind::environment);
+#endif
+}
+
+EngineStatus engine_status() {
+  EngineStatus status;
+  status.built = HETEROPERF_WITH_TORCH != 0;
+  try {
+    status.version = load_engine()->libtorch_version();
+    status.usable = true;
+  } catch (const std::exception& error) {
+    status.reason = error.what();
+  }
+  return status;
+}
+
+}  // namespace heteroperf

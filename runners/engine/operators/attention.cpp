@@ -1,0 +1,173 @@
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+
+#include <cmath>
+
+#include "metrics/error.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Calls body(double*) or body(float*) on a table of an accumulation type.
+template <class Body>
+void fill(const at::Tensor& table, const Body& body) {
+  if (table.scalar_type() == at::kDouble) {
+    body(table.data_ptr<double>());
+  } else {
+    body(table.data_ptr<float>());
+  }
+}
+
+/// Attention on packed rows, read and written in place. Saves the packed input, the output and the
+/// log of each softmax sum.
+class AttentionOperator final : public Operator {
+ public:
+  explicit AttentionOperator(const Attention& attributes) : a_(attributes) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor packed = inputs[0].contiguous();
+    const Parts parts = split(packed);
+    auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
+        parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
+    saved = {packed, out, log_sum};
+    return merge(out);
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    if (!sink.wanted(0)) return;
+    const Parts parts = split(saved[0]);
+    const at::Tensor g = dy.view({dy.size(0), dy.size(1), a_.heads, a_.head_dim}).transpose(1, 2);
+    const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
+        g, parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal, bias(saved[0]));
+    sink.put(0, pack(merge(query), merge(key), merge(value)));
+  }
+
+ private:
+  struct Parts {
+    at::Tensor query, key, value;  ///< {B, heads, T, head_dim}, views
+  };
+
+  Parts split(const at::Tensor& packed) const {
+    const auto part = [&](std::int64_t first, std::int64_t heads) {
+      return packed.narrow(2, first * a_.head_dim, heads * a_.head_dim)
+          .view({packed.size(0), packed.size(1), heads, a_.head_dim})
+          .transpose(1, 2);
+    };
+    return {part(0, a_.heads), part(a_.heads, a_.kv_heads), part(a_.heads + a_.kv_heads, a_.kv_heads)};
+  }
+
+  /// {B, heads, T, head_dim} → {B, T, heads · head_dim}; a view of what the kernels return.
+  static at::Tensor merge(const at::Tensor& heads) {
+    return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
+  }
+
+  at::Tensor pack(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
+    const std::int64_t widths[3] = {query.size(2), key.size(2), value.size(2)};
+    const void* parts[3] = {query.data_ptr(), key.data_ptr(), value.data_ptr()};
+    at::Tensor packed = empty({query.size(0), query.size(1), widths[0] + widths[1] + widths[2]},
+                              query.scalar_type());
+    const KernelTable& kernels = kernels_for(packed);
+    for_rows(matrix_of(packed),
+             [&](RowRange r) { kernels.pack(r, widths, parts, packed.data_ptr()); });
+    return packed;
+  }
+
+  /// −slope · (t − s) per head, slope_i = 2^(−8 (i + 1) / heads) (Press, Smith, Lewis,
+  /// arXiv:2108.12409, section 3); made once per length.
+  std::optional<at::Tensor> bias(const at::Tensor& packed) {
+    if (!a_.alibi) return std::nullopt;
+    const std::int64_t length = packed.size(1);
+    const at::ScalarType type = accumulation_type(packed.scalar_type());
+    if (alibi_.defined() && alibi_.size(2) == length && alibi_.scalar_type() == type) return alibi_;
+    alibi_ = empty({1, a_.heads, length, length}, type);
+    fill(alibi_, [&](auto* values) {
+      for (std::int64_t head = 0; head < a_.heads; ++head) {
+        const double slope =
+            std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(a_.heads));
+        for (std::int64_t t = 0; t < length; ++t) {
+          for (std::int64_t s = 0; s < length; ++s) {
+            *values++ = static_cast<std::decay_t<decltype(*values)>>(-slope *
+                                                                     static_cast<double>(t - s));
+          }
+        }
+      }
+    });
+    return alibi_;
+  }
+
+  Attention a_;
+  at::Tensor alibi_;
+};
+
+/// Turns queries and keys of packed rows. Saves nothing.
+class RotaryOperator final : public Operator {
+ public:
+  explicit RotaryOperator(const Rotary& attributes) : a_(attributes) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    saved.clear();
+    return turn(inputs[0].contiguous(), Direction::forward);
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
+                      GradientSink& sink) override {
+    if (sink.wanted(0)) sink.put(0, turn(dy.contiguous(), Direction::back));
+  }
+
+ private:
+  enum class Direction { forward, back };
+
+  at::Tensor turn(const at::Tensor& x, Direction direction) {
+    make_tables(x.size(1), accumulation_type(x.scalar_type()));
+    at::Tensor y = empty_like(x);
+    const RotaryLayout layout{x.size(1), a_.heads + a_.kv_heads, a_.head_dim,
+                              direction == Direction::back};
+    const KernelTable& kernels = kernels_for(x);
+    for_rows(matrix_of(x), [&](RowRange r) {
+      kernels.rotary(r, layout, x.data_ptr(), cosine_.data_ptr(), sine_.data_ptr(), y.data_ptr());
+    });
+    return y;
+  }
+
+  // Su et al., arXiv:2104.09864, equation 15; angles in double.
+  void make_tables(std::int64_t length, at::ScalarType type) {
+    if (cosine_.defined() && cosine_.size(0) == length && cosine_.scalar_type() == type) return;
+    const std::int64_t half = a_.head_dim / 2;
+    cosine_ = empty({length, half}, type);
+    sine_ = empty({length, half}, type);
+    fill_angles(cosine_, [](double angle) { return std::cos(angle); });
+    fill_angles(sine_, [](double angle) { return std::sin(angle); });
+  }
+
+  template <class F>
+  void fill_angles(const at::Tensor& table, F f) const {
+    fill(table, [&](auto* values) {
+      const std::int64_t half = table.size(1);
+      for (std::int64_t i = 0; i < table.numel(); ++i) {
+        const double exponent =
+            -2.0 * static_cast<double>(i % half) / static_cast<double>(a_.head_dim);
+        const double angle = static_cast<double>(i / half) * std::pow(a_.base, exponent);
+        values[i] = static_cast<std::decay_t<decltype(*values)>>(f(angle));
+      }
+    });
+  }
+
+  Rotary a_;
+  at::Tensor cosine_, sine_;
+};
+
+}  // namespace
+
+OperatorPtr make_attention(const Attention& attributes) {
+  return std::make_unique<AttentionOperator>(attributes);
+}
+OperatorPtr make_rotary(const Rotary& attributes) {
+  return std::make_unique<RotaryOperator>(attributes);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,189 @@
+#include <ATen/ops/ones.h>
+#include <ATen/ops/zeros.h>
+
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Per channel over the pixels of a micro-batch; then + residual and relu when fused.
+/// Saves x, mean, 1/deviation; with a relu also what tells its mask: scale and shift per channel,
+/// or behind a residual the output (which the next operator keeps anyway).
+class BatchNormOperator final : public Operator {
+ public:
+  BatchNormOperator(const BatchNorm& attributes, std::int64_t channels, at::ScalarType type,
+                    BatchNormFusion fusion)
+      : attributes_(attributes),
+        fusion_(fusion),
+        running_mean_(at::zeros({channels}, at::TensorOptions().dtype(accumulation_type(type)))),
+        running_variance_(at::ones({channels}, running_mean_.options())) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext& context) override {
+    const at::Tensor x = canonical(inputs[0]);
+    const bool train = context.mode == Mode::train;
+    Statistics s;
+    if (train) {
+      s = measure(x);
+      if (context.pass == Pass::first) update_running(s, pixels_of(x).rows);
+    } else {
+      s = {running_mean_, running_variance_};
+    }
+    const Affine affine = affine_of(x, s, parameters);
+    const at::Tensor residual = adds_residual() ? canonical(inputs[1]) : at::Tensor();
+    at::Tensor y = apply(x, affine, residual);
+    saved.clear();
+    if (train) saved = {x, s.mean, affine.rstd};
+    if (train && fusion_ == BatchNormFusion::relu) {
+      saved.insert(saved.end(), {affine.scale, affine.shift});
+    }
+    if (train && adds_residual()) saved.push_back(y);
+    return y;
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    const at::Tensor g = canonical(dy);
+    if (!sink.wanted(0) && !(adds_residual() && sink.wanted(1))) return;
+    put_gradients(g, parameters, saved, sums_of(g, saved), sink);
+  }
+
+  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
+                       Tensors& gradients) override {
+    sums_of(canonical(dy), saved).store(context, gradients);
+  }
+
+  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
+    const at::Tensor g = canonical(dy);
+    const Sums sums = sums_of(g, saved);
+    sums.store(context, gradients);
+    put_gradients(g, parameters, saved, sums, sink);
+  }
+
+  Tensors buffers() const override { return {running_mean_, running_variance_}; }
+
+ private:
+  struct Statistics {
+    at::Tensor mean, variance;
+  };
+  struct Affine {
+    at::Tensor rstd, scale, shift;
+  };
+  /// Σ g and Σ g x̂ per channel: the gradients of bias and weight.
+  struct Sums {
+    ColumnPartials g, g_xhat;
+    void store(const PassContext& context, Tensors& gradients) const {
+      g_xhat.combine_into(gradients[0], context.accumulation);
+      g.combine_into(gradients[1], context.accumulation);
+    }
+  };
+
+  bool adds_residual() const { return fusion_ == BatchNormFusion::residual_relu; }
+
+  static Statistics measure(const at::Tensor& x) {
+    const RowBlocks blocks(pixels_of(x));
+    const ColumnPartials means(blocks, x.scalar_type()), deviations(blocks, x.scalar_type());
+    const KernelTable& kernels = kernels_for(x);
+    blocks.run([&](std::int64_t block, RowRange r) {
+      kernels.moments(r, x.data_ptr(), means.block(block), deviations.block(block));
+    });
+    const std::int64_t channels = x.size(1);
+    Statistics s{empty_accumulators({channels}, x.scalar_type()),
+                 empty_accumulators({channels}, x.scalar_type())};
+    kernels.combine_moments({0, channels, channels}, blocks.matrix.rows, blocks.rows_per_block,
+                            means.data(), deviations.data(), s.mean.data_ptr(),
+                            s.variance.data_ptr());
+    return s;
+  }
+
+  // The running variance is the unbiased one, as LibTorch's.
+  void update_running(const Statistics& s, std::int64_t rows) {
+    const double m = attributes_.momentum;
+    const double unbiased = rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
+    running_mean_.mul_(1.0 - m).add_(s.mean, m);
+    running_variance_.mul_(1.0 - m).add_(s.variance, m * unbiased);
+  }
+
+  Affine affine_of(const at::Tensor& x, const Statistics& s, const Tensors& parameters) const {
+    const std::int64_t channels = x.size(1);
+    const auto vector = [&] { return empty_accumulators({channels}, x.scalar_type()); };
+    Affine affine{vector(), vector(), vector()};
+    kernels_for(x).batch_norm_affine({0, channels, channels}, attributes_.eps, s.mean.data_ptr(),
+                                     s.variance.data_ptr(), parameters[0].data_ptr(),
+                                     parameters[1].data_ptr(), affine.rstd.data_ptr(),
+                                     affine.scale.data_ptr(), affine.shift.data_ptr());
+    return affine;
+  }
+
+  at::Tensor apply(const at::Tensor& x, const Affine& affine, const at::Tensor& residual) const {
+    at::Tensor y = empty_like(x);
+    const KernelTable& kernels = kernels_for(x);
+    const BatchNormEpilogue epilogue{fusion_ != BatchNormFusion::none, data_of(residual)};
+    for_rows(pixels_of(x), [&](RowRange r) {
+      kernels.scale_shift(r, x.data_ptr(), affine.scale.data_ptr(), affine.shift.data_ptr(),
+                          epilogue, y.data_ptr());
+    });
+    return y;
+  }
+
+  /// What the backward kernels derive the relu's mask from; see KernelTable::batch_norm_sums.
+  struct MaskSource {
+    const void *y = nullptr, *scale = nullptr, *shift = nullptr;
+  };
+  MaskSource mask_source(const Tensors& saved) const {
+    if (adds_residual()) return {saved[3].data_ptr(), nullptr, nullptr};
+    if (fusion_ == BatchNormFusion::none) return {};
+    return {nullptr, saved[3].data_ptr(), saved[4].data_ptr()};
+  }
+
+  Sums sums_of(const at::Tensor& dy, const Tensors& saved) const {
+    const RowBlocks blocks(pixels_of(dy));
+    Sums sums{ColumnPartials(blocks, dy.scalar_type()), ColumnPartials(blocks, dy.scalar_type())};
+    const KernelTable& kernels = kernels_for(dy);
+    const MaskSource mask = mask_source(saved);
+    blocks.run([&](std::int64_t block, RowRange r) {
+      kernels.batch_norm_sums(r, dy.data_ptr(), saved[0].data_ptr(), mask.y, mask.scale, mask.shift,
+                              saved[1].data_ptr(), saved[2].data_ptr(), sums.g.block(block),
+                              sums.g_xhat.block(block));
+    });
+    return sums;
+  }
+
+  void put_gradients(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                     const Sums& sums, GradientSink& sink) const {
+    const std::int64_t channels = dy.size(1);
+    const KernelTable& kernels = kernels_for(dy);
+    const auto vector = [&] { return empty_accumulators({channels}, dy.scalar_type()); };
+    const at::Tensor a = vector(), b = vector(), c = vector();
+    kernels.batch_norm_coefficients({0, channels, channels}, pixels_of(dy).rows,
+                                    sums.g.combined().data_ptr(), sums.g_xhat.combined().data_ptr(),
+                                    saved[2].data_ptr(), parameters[0].data_ptr(), a.data_ptr(),
+                                    b.data_ptr(), c.data_ptr());
+    at::Tensor dx = empty_like(dy);
+    at::Tensor residual;
+    if (adds_residual() && sink.wanted(1)) residual = empty_like(dy);
+    const MaskSource mask = mask_source(saved);
+    for_rows(pixels_of(dy), [&](RowRange r) {
+      kernels.batch_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), mask.y, mask.scale,
+                                  mask.shift, saved[1].data_ptr(), a.data_ptr(), b.data_ptr(),
+                                  c.data_ptr(), dx.data_ptr(), data_of(residual));
+    });
+    if (sink.wanted(0)) sink.put(0, std::move(dx));
+    if (residual.defined()) sink.put(1, std::move(residual));
+  }
+
+  BatchNorm attributes_;
+  BatchNormFusion fusion_;
+  at::Tensor running_mean_, running_variance_;
+};
+
+}  // namespace
+
+OperatorPtr make_batch_norm(const BatchNorm& attributes, std::int64_t channels, at::ScalarType type,
+                            BatchNormFusion fusion) {
+  return std::make_unique<BatchNormOperator>(attributes, channels, type, fusion);
+}
+
+}  // namespace heteroperf

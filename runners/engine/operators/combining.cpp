@@ -1,0 +1,118 @@
+#include <ATen/ops/cat.h>
+
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Sum of two or more tensors, then relu when asked; saves its output only for the relu.
+class AddOperator final : public Operator {
+ public:
+  AddOperator(std::size_t inputs, Activation activation)
+      : inputs_(inputs), activation_(activation) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    at::Tensor left = canonical(inputs[0]);
+    at::Tensor y = empty_like(left);
+    for (std::size_t i = 1; i < inputs.size(); ++i) {
+      sum(left, canonical(inputs[i]), i + 1 == inputs.size(), y);
+      left = y;
+    }
+    saved.clear();
+    if (activation_ == Activation::relu) saved = {y};
+    return y;
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    const at::Tensor g = activation_ == Activation::relu ? masked(canonical(dy), saved[0]) : dy;
+    for (std::size_t i = 0; i < inputs_; ++i) {
+      if (sink.wanted(i)) sink.put(i, g);
+    }
+  }
+
+ private:
+  // y may be `left`.
+  void sum(const at::Tensor& left, const at::Tensor& right, bool last, const at::Tensor& y) const {
+    const KernelTable& kernels = kernels_for(y);
+    const bool relu = last && activation_ == Activation::relu;
+    for_elements(y, [&](RowRange r) {
+      kernels.add(r, left.data_ptr(), right.data_ptr(), relu, y.data_ptr());
+    });
+  }
+
+  static at::Tensor masked(const at::Tensor& dy, const at::Tensor& y) {
+    at::Tensor g = empty_like(dy);
+    const KernelTable& kernels = kernels_for(dy);
+    for_elements(dy, [&](RowRange r) {
+      kernels.relu_backward(r, dy.data_ptr(), y.data_ptr(), g.data_ptr());
+    });
+    return g;
+  }
+
+  std::size_t inputs_;
+  Activation activation_;
+};
+
+class MultiplyOperator final : public Operator {
+ public:
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    saved = {canonical(inputs[0]), canonical(inputs[1])};
+    return product(saved[0], saved[1]);
+  }
+
+  void input_gradient(const at::Tensor& output_gradient, const Tensors&, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    const at::Tensor dy = canonical(output_gradient);
+    if (sink.wanted(0)) sink.put(0, product(dy, saved[1]));
+    if (sink.wanted(1)) sink.put(1, product(dy, saved[0]));
+  }
+
+ private:
+  static at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
+    at::Tensor y = empty_like(a);
+    const KernelTable& kernels = kernels_for(a);
+    for_elements(a, [&](RowRange r) {
+      kernels.multiply(r, a.data_ptr(), b.data_ptr(), y.data_ptr());
+    });
+    return y;
+  }
+};
+
+/// Along the first dimension of a sample. Saves nothing.
+class ConcatOperator final : public Operator {
+ public:
+  explicit ConcatOperator(std::vector<std::int64_t> extents) : extents_(std::move(extents)) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    saved.clear();
+    return at::cat(inputs, 1);
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
+                      GradientSink& sink) override {
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < extents_.size(); offset += extents_[i++]) {
+      if (sink.wanted(i)) sink.put(i, canonical(dy.narrow(1, offset, extents_[i])));
+    }
+  }
+
+ private:
+  std::vector<std::int64_t> extents_;
+};
+
+}  // namespace
+
+OperatorPtr make_add(std::size_t inputs, Activation activation) {
+  return std::make_unique<AddOperator>(inputs, activation);
+}
+OperatorPtr make_multiply() { return std::make_unique<MultiplyOperator>(); }
+OperatorPtr make_concat(std::vector<std::int64_t> extents) {
+  return std::make_unique<ConcatOperator>(std::move(extents));
+}
+
+}  // namespace heteroperf

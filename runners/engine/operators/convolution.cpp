@@ -1,0 +1,242 @@
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/convolution_backward.h>
+#include <ATen/ops/mm.h>
+
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Output positions up to which gathering windows and one matrix product beat LibTorch's
+/// convolution (whose weights are reordered in every call). Measured; see tests/bench.
+constexpr std::int64_t most_gathered_positions = 16 * 16;
+/// Of one gathered block of samples.
+constexpr std::int64_t gathered_bytes = std::int64_t{8} << 20;
+
+/// The batch cut into blocks of samples whose gathered windows stay small.
+struct SampleBlocks {
+  std::int64_t batch, block;
+  template <class Body>
+  void run(const Body& body) const {
+    for (std::int64_t first = 0; first < batch; first += block) {
+      body(first, std::min(block, batch - first));
+    }
+  }
+};
+
+/// Cross-correlation of channels-last images. Saves its input.
+///
+/// Small images: windows are gathered ("im2col") and multiplied with {out, kh, kw, in} weights as a
+/// matrix; large or grouped ones take LibTorch's convolution.
+class Conv2dOperator final : public Operator {
+ public:
+  explicit Conv2dOperator(const Conv2d& attributes) : a_(attributes) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor x = canonical(inputs[0]);
+    saved = {x};
+    const Window window = window_of(x);
+    if (!gathers(window)) return library_forward(x, parameters);
+    at::Tensor y = empty_images({x.size(0), a_.out_channels, window.out[0], window.out[1]},
+                                x.scalar_type());
+    const at::Tensor weight = as_matrix(parameters[0]).t();
+    blocks(x, window).run([&](std::int64_t first, std::int64_t count) {
+      at::Tensor product = pixels(y.narrow(0, first, count));
+      at::mm_out(product, columns(x.narrow(0, first, count), window), weight);
+    });
+    if (a_.bias) add_bias(y, parameters[1]);
+    return y;
+  }
+
+  void input_gradient(const at::Tensor& output_gradient, const Tensors& parameters,
+                      const Tensors& saved, const PassContext&, GradientSink& sink) override {
+    if (!sink.wanted(0)) return;
+    const at::Tensor dy = canonical(output_gradient), &x = saved[0];
+    const Window window = window_of(x);
+    sink.put(0, gathers(window) ? gathered_input(dy, parameters[0], x, window)
+                                : library_backward(dy, x, parameters[0], {true, false, false})[0]);
+  }
+
+  void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
+                       const PassContext& context, Tensors& gradients) override {
+    const at::Tensor dy = canonical(output_gradient);
+    const Window window = window_of(saved[0]);
+    if (gathers(window)) {
+      gathered_weight(dy, saved[0], window, context, gradients);
+      return;
+    }
+    // The weight's values do not enter: its gradient stands for its shape and layout.
+    const Tensors got =
+        library_backward(dy, saved[0], stand_in(gradients[0], dy), {false, true, a_.bias});
+    store(got, context, gradients);
+  }
+
+  void backward(const at::Tensor& output_gradient, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
+    if (gathers(window_of(saved[0]))) {
+      Operator::backward(canonical(output_gradient), parameters, saved, context, sink, gradients);
+      return;
+    }
+    Tensors got = library_backward(canonical(output_gradient), saved[0], parameters[0],
+                                   {sink.wanted(0), true, a_.bias});
+    store(got, context, gradients);
+    if (sink.wanted(0)) sink.put(0, std::move(got[0]));
+  }
+
+ private:
+  Window window_of(const at::Tensor& x) const {
+    Window w;
+    w.channels = x.size(1);
+    for (std::size_t axis = 0; axis < 2; ++axis) {
+      w.in[axis] = x.size(static_cast<std::int64_t>(axis) + 2);
+      w.kernel[axis] = a_.kernel[axis];
+      w.stride[axis] = a_.stride[axis];
+      w.padding[axis] = a_.padding[axis];
+      w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - w.kernel[axis]) / w.stride[axis] + 1;
+    }
+    return w;
+  }
+
+  bool gathers(const Window& w) const {
+    return a_.groups == 1 && (is_plain(w) || w.out[0] * w.out[1] <= most_gathered_positions);
+  }
+  /// A matrix product of the pixels themselves.
+  static bool is_plain(const Window& w) {
+    return w.kernel[0] == 1 && w.kernel[1] == 1 && w.stride[0] == 1 && w.stride[1] == 1 &&
+           w.padding[0] == 0 && w.padding[1] == 0;
+  }
+  static std::int64_t window_elements(const Window& w) {
+    return w.kernel[0] * w.kernel[1] * w.channels;
+  }
+  static SampleBlocks blocks(const at::Tensor& x, const Window& w) {
+    const std::int64_t per_sample = w.out[0] * w.out[1] * window_elements(w) *
+                                    static_cast<std::int64_t>(x.element_size());
+    const std::int64_t block = std::max<std::int64_t>(1, gathered_bytes / per_sample);
+    return {x.size(0), is_plain(w) ? x.size(0) : block};
+  }
+
+  static at::Tensor pixels(const at::Tensor& images) {
+    return images.permute({0, 2, 3, 1}).view({-1, images.size(1)});
+  }
+  /// {out, kh · kw · in}; a copy unless the weight is channels last.
+  static at::Tensor as_matrix(const at::Tensor& weight) {
+    return weight.permute({0, 2, 3, 1}).reshape({weight.size(0), -1});
+  }
+
+  static at::Tensor columns(const at::Tensor& x, const Window& w) {
+    if (is_plain(w)) return pixels(x);
+    at::Tensor gathered = empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)},
+                                x.scalar_type());
+    const KernelTable& kernels = kernels_for(x);
+    for_rows(matrix_of(gathered),
+             [&](RowRange r) { kernels.im2col(r, w, x.data_ptr(), gathered.data_ptr()); });
+    return gathered;
+  }
+
+  static void scatter(const at::Tensor& gathered, const Window& w, const at::Tensor& dx) {
+    const KernelTable& kernels = kernels_for(dx);
+    const Matrix samples{dx.size(0), w.out[0] * w.out[1] * window_elements(w)};
+    for_rows(samples,
+             [&](RowRange r) { kernels.col2im(r, w, gathered.data_ptr(), dx.data_ptr()); });
+  }
+
+  static at::Tensor gathered_input(const at::Tensor& dy, const at::Tensor& weight,
+                                   const at::Tensor& x, const Window& w) {
+    at::Tensor dx = empty_like(x);
+    const at::Tensor matrix = as_matrix(weight);
+    blocks(x, w).run([&](std::int64_t first, std::int64_t count) {
+      const at::Tensor part = dx.narrow(0, first, count);
+      const at::Tensor g = pixels(dy.narrow(0, first, count));
+      if (is_plain(w)) {
+        at::Tensor out = pixels(part);
+        at::mm_out(out, g, matrix);
+      } else {
+        scatter(at::mm(g, matrix), w, part);
+      }
+    });
+    return dx;
+  }
+
+  void gathered_weight(const at::Tensor& dy, const at::Tensor& x, const Window& w,
+                       const PassContext& context, Tensors& gradients) const {
+    const at::Tensor& buffer = gradients[0];
+    const bool direct = buffer.is_contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor matrix = direct ? as_matrix(buffer)
+                                     : empty({buffer.size(0), window_elements(w)}, buffer.scalar_type());
+    Accumulation how = direct ? context.accumulation : Accumulation::overwrite;
+    blocks(x, w).run([&](std::int64_t first, std::int64_t count) {
+      multiply_into(matrix, pixels(dy.narrow(0, first, count)).t(),
+                    columns(x.narrow(0, first, count), w), how);
+      how = Accumulation::add;
+    });
+    if (!direct) {
+      const std::int64_t out = buffer.size(0);
+      put(buffer, matrix.view({out, w.kernel[0], w.kernel[1], w.channels}).permute({0, 3, 1, 2}),
+          context.accumulation);
+    }
+    if (a_.bias) bias_gradient(dy, context, gradients[1]);
+  }
+
+  static void add_bias(const at::Tensor& y, const at::Tensor& bias) {
+    const KernelTable& kernels = kernels_for(y);
+    for_rows(pixels_of(y), [&](RowRange r) {
+      kernels.add_bias(r, y.data_ptr(), bias.data_ptr(), nullptr);
+    });
+  }
+
+  static void bias_gradient(const at::Tensor& dy, const PassContext& context,
+                            const at::Tensor& gradient) {
+    const RowBlocks rows(pixels_of(dy));
+    const ColumnPartials sums(rows, dy.scalar_type());
+    const KernelTable& kernels = kernels_for(dy);
+    rows.run([&](std::int64_t block, RowRange r) {
+      kernels.column_sum(r, dy.data_ptr(), sums.block(block));
+    });
+    sums.combine_into(gradient, context.accumulation);
+  }
+
+  at::Tensor library_forward(const at::Tensor& x, const Tensors& parameters) const {
+    const auto bias = a_.bias ? std::optional<at::Tensor>(parameters[1]) : std::nullopt;
+    return canonical(at::convolution(x, parameters[0], bias, a_.stride, a_.padding, {1, 1}, false,
+                                     {0, 0}, a_.groups));
+  }
+
+  Tensors library_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                           std::array<bool, 3> wanted) const {
+    const std::vector<std::int64_t> bias_sizes{a_.out_channels};
+    auto [dx, dw, db] = at::convolution_backward(
+        dy, x, weight, a_.bias ? at::OptionalIntArrayRef(bias_sizes) : at::OptionalIntArrayRef(),
+        a_.stride, a_.padding, {1, 1}, false, {0, 0}, a_.groups, wanted);
+    return {dx, dw, db};
+  }
+
+  static at::Tensor stand_in(const at::Tensor& gradient, const at::Tensor& dy) {
+    return gradient.scalar_type() == dy.scalar_type() ? gradient
+                                                      : empty(gradient.sizes(), dy.scalar_type());
+  }
+
+  void store(const Tensors& got, const PassContext& context, Tensors& gradients) const {
+    put(gradients[0], got[1], context.accumulation);
+    if (a_.bias) put(gradients[1], got[2], context.accumulation);
+  }
+
+  static void put(const at::Tensor& buffer, const at::Tensor& gradient, Accumulation how) {
+    if (how == Accumulation::add) {
+      buffer.add_(gradient);
+    } else {
+      buffer.copy_(gradient);
+    }
+  }
+
+  Conv2d a_;
+};
+
+}  // namespace
+
+OperatorPtr make_conv2d(const Conv2d& attributes) {
+  return std::make_unique<Conv2dOperator>(attributes);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,50 @@
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The mask is a function of (seed, step, global sample, node, element of the sample in canonical
+/// layout), made again in the backward pass. Saves nothing.
+class DropoutOperator final : public Operator {
+ public:
+  explicit DropoutOperator(const Dropout& attributes) : keep_(1.0 - attributes.p) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext& context) override {
+    saved.clear();
+    return context.mode == Mode::train ? masked(inputs[0], context) : inputs[0];
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&,
+                      const PassContext& context, GradientSink& sink) override {
+    if (sink.wanted(0)) sink.put(0, masked(dy, context));
+  }
+
+ private:
+  at::Tensor masked(const at::Tensor& tensor, const PassContext& context) const {
+    if (keep_ == 1.0) return tensor;
+    const at::Tensor x = canonical(tensor);
+    at::Tensor y = empty_like(x);
+    DropoutKey key;
+    key.seed = context.seed;
+    key.step = context.step;
+    key.node = static_cast<std::uint64_t>(context.node);
+    key.first_sample = context.first_sample;
+    key.sample_elements = x.numel() / x.size(0);
+    key.keep = keep_;
+    const KernelTable& kernels = kernels_for(x);
+    for_elements(x, [&](RowRange r) { kernels.dropout(r, key, x.data_ptr(), y.data_ptr()); });
+    return y;
+  }
+
+  double keep_;
+};
+
+}  // namespace
+
+OperatorPtr make_dropout(const Dropout& attributes) {
+  return std::make_unique<DropoutOperator>(attributes);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,136 @@
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Gradient of a table of which row t was added to row t of every sequence; other rows get none.
+void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at::Tensor& buffer) {
+  const std::int64_t length = dy.size(1);
+  GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
+  const KernelTable& kernels = kernels_for(dy);
+  for_rows({length, dy.size(0) * dy.size(2)}, [&](RowRange r) {
+    kernels.sum_batch({r.begin, r.end, dy.size(2)}, dy.size(0), length, dy.data_ptr(),
+                      store_for(target.accumulation()), target.values().data_ptr());
+  });
+  const std::int64_t unused = buffer.size(0) - length;
+  if (target.accumulation() == Accumulation::overwrite && unused > 0) {
+    target.values().narrow(0, length, unused).zero_();
+  }
+  target.finish();
+}
+
+/// Looks rows up, and adds learned positions when fused. Saves the indices.
+class EmbeddingOperator final : public Operator {
+ public:
+  EmbeddingOperator(const Embedding& attributes, Positions positions)
+      : attributes_(attributes), positions_(positions) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor indices = inputs[0].contiguous();
+    check_indices(indices, attributes_.vocabulary, "token");
+    saved = {indices};
+    at::Tensor y = empty({indices.size(0), indices.size(1), attributes_.features},
+                         parameters[0].scalar_type());
+    const void* rows = positions_ == Positions::learned ? parameters[1].data_ptr() : nullptr;
+    const KernelTable& kernels = kernels_for(y);
+    for_rows(matrix_of(y), [&](RowRange r) {
+      kernels.embedding(r, indices.const_data_ptr<std::int64_t>(), parameters[0].data_ptr(), rows,
+                        indices.size(1), y.data_ptr());
+    });
+    return y;
+  }
+
+  void input_gradient(const at::Tensor&, const Tensors&, const Tensors&, const PassContext&,
+                      GradientSink&) override {}
+
+  void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
+                       const PassContext& context, Tensors& gradients) override {
+    const at::Tensor dy = output_gradient.contiguous();
+    scatter(dy, saved[0], context.accumulation, gradients[0]);
+    if (positions_ == Positions::learned) {
+      position_gradient(dy, context.accumulation, gradients[1]);
+    }
+  }
+
+ private:
+  // Threads share the columns, not the rows: every sum is made in the order of the rows.
+  static void scatter(const at::Tensor& dy, const at::Tensor& indices, Accumulation accumulation,
+                      const at::Tensor& buffer) {
+    GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
+    if (target.accumulation() == Accumulation::overwrite) target.values().zero_();
+    const KernelTable& kernels = kernels_for(dy);
+    const Matrix m = matrix_of(dy);
+    const std::int64_t grain =
+        std::max<std::int64_t>(32, elements_per_thread / std::max<std::int64_t>(m.rows, 1));
+    at::parallel_for(0, m.columns, grain, [&](std::int64_t begin, std::int64_t end) {
+      kernels.embedding_backward({begin, end, m.columns}, m.rows, m.columns,
+                                 indices.const_data_ptr<std::int64_t>(), dy.data_ptr(),
+                                 target.values().data_ptr());
+    });
+    target.finish();
+  }
+
+  Embedding attributes_;
+  Positions positions_;
+};
+
+/// Adds rows of a table to every sequence: row t to position t, or row 0 to all. Saves nothing.
+class AddRowsOperator final : public Operator {
+ public:
+  enum class Rows { by_position, first };
+  explicit AddRowsOperator(Rows rows) : rows_(rows) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext&) override {
+    saved.clear();
+    const at::Tensor x = inputs[0].contiguous();
+    at::Tensor y = empty_like(x);
+    const KernelTable& kernels = kernels_for(x);
+    const std::int64_t length = rows_ == Rows::first ? 1 : x.size(1);
+    for_rows(matrix_of(x), [&](RowRange r) {
+      kernels.add_rows(r, x.data_ptr(), parameters[0].data_ptr(), length, y.data_ptr());
+    });
+    return y;
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
+                      GradientSink& sink) override {
+    if (sink.wanted(0)) sink.put(0, dy);
+  }
+
+  void weight_gradient(const at::Tensor& output_gradient, const Tensors&,
+                       const PassContext& context, Tensors& gradients) override {
+    const at::Tensor dy = output_gradient.contiguous();
+    if (rows_ == Rows::by_position) {
+      position_gradient(dy, context.accumulation, gradients[0]);
+      return;
+    }
+    const RowBlocks blocks(matrix_of(dy));
+    const ColumnPartials sums(blocks, dy.scalar_type());
+    const KernelTable& kernels = kernels_for(dy);
+    blocks.run([&](std::int64_t block, RowRange r) {
+      kernels.column_sum(r, dy.data_ptr(), sums.block(block));
+    });
+    if (context.accumulation == Accumulation::overwrite) gradients[0].zero_();
+    sums.combine_into(gradients[0].select(0, 0), context.accumulation);
+  }
+
+ private:
+  Rows rows_;
+};
+
+}  // namespace
+
+OperatorPtr make_embedding(const Embedding& attributes, Positions positions) {
+  return std::make_unique<EmbeddingOperator>(attributes, positions);
+}
+OperatorPtr make_position_embedding() {
+  return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::by_position);
+}
+OperatorPtr make_type_embedding() {
+  return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::first);
+}
+
+}  // namespace heteroperf

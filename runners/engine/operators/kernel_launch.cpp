@@ -1,0 +1,149 @@
+#include "runners/engine/operators/kernel_launch.hpp"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+
+const KernelTable& kernels_for(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return kernels_for(Element::float32);
+    case at::kDouble:
+      return kernels_for(Element::float64);
+    case at::kBFloat16:
+      return kernels_for(Element::bfloat16);
+    default:
+      throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),
+                      "they are built for fp32, bf16 and fp64");
+  }
+}
+
+at::ScalarType accumulation_type(at::ScalarType type) {
+  return type == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type));
+}
+at::Tensor empty_accumulators(at::IntArrayRef sizes, at::ScalarType data_type) {
+  return empty(sizes, accumulation_type(data_type));
+}
+at::Tensor empty_like(const at::Tensor& tensor) { return at::empty_like(tensor); }
+
+at::Tensor canonical(const at::Tensor& tensor) {
+  return tensor.contiguous(tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast
+                                             : at::MemoryFormat::Contiguous);
+}
+at::Tensor empty_images(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).memory_format(
+                              at::MemoryFormat::ChannelsLast));
+}
+Matrix pixels_of(const at::Tensor& images) {
+  return {images.size(0) * images.size(2) * images.size(3), images.size(1)};
+}
+
+Matrix matrix_of(const at::Tensor& tensor) {
+  const std::int64_t columns = tensor.size(-1);
+  return {columns == 0 ? 0 : tensor.numel() / columns, columns};
+}
+
+RowBlocks::RowBlocks(Matrix of) : matrix(of) {
+  constexpr std::int64_t most_blocks = 32, least_rows = 16;
+  rows_per_block = std::max(least_rows, (of.rows + most_blocks - 1) / most_blocks);
+  count = (of.rows + rows_per_block - 1) / rows_per_block;
+}
+
+ColumnPartials::ColumnPartials(const RowBlocks& blocks, at::ScalarType data_type)
+    : blocks_(blocks.count),
+      columns_(blocks.matrix.columns),
+      values_(empty_accumulators({blocks_, columns_}, data_type)) {}
+
+void* ColumnPartials::block(std::int64_t index) const {
+  const std::size_t offset = static_cast<std::size_t>(index * columns_) * values_.element_size();
+  return static_cast<char*>(values_.data_ptr()) + offset;
+}
+
+void ColumnPartials::combine_into(const at::Tensor& target, Accumulation accumulation) const {
+  const at::ScalarType own = accumulation_type(target.scalar_type());
+  HETEROPERF_EXPECT(own == values_.scalar_type() && target.numel() == columns_);
+  const KernelTable& kernels = kernels_for(target);
+  const std::int64_t grain = std::max<std::int64_t>(64, elements_per_thread / blocks_);
+  at::parallel_for(0, columns_, grain, [&](std::int64_t begin, std::int64_t end) {
+    kernels.combine({begin, end, columns_}, blocks_, values_.data_ptr(), store_for(accumulation),
+                    target.data_ptr());
+  });
+}
+
+at::Tensor ColumnPartials::combined() const {
+  at::Tensor sums = empty({columns_}, values_.scalar_type());
+  combine_into(sums, Accumulation::overwrite);
+  return sums;
+}
+
+GradientTarget::GradientTarget(const at::Tensor& buffer, at::ScalarType type,
+                               Accumulation accumulation)
+    : buffer_(buffer), wanted_(accumulation), accumulation_(accumulation) {
+  if (buffer.scalar_type() == type && buffer.is_contiguous()) {
+    values_ = buffer;
+    return;
+  }
+  values_ = empty(buffer.sizes(), type);
+  accumulation_ = Accumulation::overwrite;
+}
+
+void GradientTarget::finish() {
+  if (values_.is_same(buffer_)) return;
+  if (wanted_ == Accumulation::add) {
+    buffer_.add_(values_);
+  } else {
+    buffer_.copy_(values_);
+  }
+}
+
+void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tensor& b,
+                   Accumulation accumulation) {
+  GradientTarget target(buffer, a.scalar_type(), accumulation);
+  at::Tensor values = target.values();
+  if (target.accumulation() == Accumulation::add) {
+    at::addmm_out(values, values, a, b);
+  } else {
+    at::mm_out(values, a, b);
+  }
+  target.finish();
+}
+
+void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, const at::Tensor& b,
+                 at::IntArrayRef shape) {
+  at::Tensor there = sink.reusable(input);
+  if (there.defined() && there.is_contiguous()) {
+    at::Tensor flat = there.view({a.size(0), b.size(1)});
+    at::addmm_out(flat, flat, a, b);
+    flat.reset();
+    sink.replace(input, std::move(there));
+    return;
+  }
+  there.reset();
+  sink.put(input, at::mm(a, b).view(shape));
+}
+
+void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what) {
+  HETEROPERF_EXPECT(indices.scalar_type() == at::kLong && indices.is_contiguous());
+  const auto* values = indices.const_data_ptr<std::int64_t>();
+  std::uint64_t largest = 0;
+  for (std::int64_t i = 0; i < indices.numel(); ++i) {
+    largest = std::max(largest, static_cast<std::uint64_t>(values[i]));
+  }
+  if (largest < static_cast<std::uint64_t>(limit)) return;
+  throw UserError(fmt::format("{} {} is outside 0..{}", what, static_cast<std::int64_t>(largest),
+                              limit - 1),
+                  "the data and the model disagree on the number of classes",
+                  "Use data with fewer classes or a model with more.");
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "runners/engine/kernels/kernel_table.hpp"
+#include "runners/engine/operators/operator.hpp"
+
+namespace heteroperf {
+
+/// Throws UserError for a type no kernel is built for.
+const KernelTable& kernels_for(at::ScalarType type);
+inline const KernelTable& kernels_for(const at::Tensor& tensor) {
+  return kernels_for(tensor.scalar_type());
+}
+/// float for float and bfloat16, double for double: statistics, losses, partial sums.
+at::ScalarType accumulation_type(at::ScalarType type);
+
+at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type);
+at::Tensor empty_accumulators(at::IntArrayRef sizes, at::ScalarType data_type);
+at::Tensor empty_like(const at::Tensor& tensor);
+
+/// The layout operators work in: images channels last, everything else contiguous. Copies only
+/// what has another layout.
+at::Tensor canonical(const at::Tensor& tensor);
+at::Tensor empty_images(at::IntArrayRef sizes, at::ScalarType type);
+/// Canonical images {B, C, H, W} as {pixels of the batch, channels}.
+struct Matrix;
+Matrix pixels_of(const at::Tensor& images);
+
+/// A tensor seen as {elements / last dimension, last dimension}; contiguous.
+struct Matrix {
+  std::int64_t rows = 0, columns = 0;
+};
+Matrix matrix_of(const at::Tensor& tensor);
+
+/// Null for an undefined tensor.
+inline void* data_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.data_ptr() : nullptr;
+}
+
+/// Elements one thread should have before a second one is worth waking.
+constexpr std::int64_t elements_per_thread = 16384;
+
+/// Runs body(RowRange) on disjoint ranges of `rows`, in parallel when there is enough work.
+template <class Body>
+void for_rows(Matrix matrix, const Body& body) {
+  const std::int64_t width = std::max<std::int64_t>(matrix.columns, 1);
+  const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / width);
+  at::parallel_for(0, matrix.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    body(RowRange{begin, end, matrix.columns});
+  });
+}
+
+/// Runs body(RowRange) over the elements of dense tensors of one layout, as one long column.
+template <class Body>
+void for_elements(const at::Tensor& tensor, const Body& body) {
+  for_rows({tensor.numel(), 1}, body);
+}
+
+/// Rows cut into blocks whose number depends on the shape alone: sums over rows are made per block
+/// and joined in block order, so their bits do not depend on the number of threads.
+struct RowBlocks {
+  explicit RowBlocks(Matrix matrix);
+
+  /// body(block, RowRange)
+  template <class Body>
+  void run(const Body& body) const {
+    const std::int64_t work = std::max<std::int64_t>(rows_per_block * matrix.columns, 1);
+    const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / work);
+    at::parallel_for(0, count, grain, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t block = first; block < last; ++block) {
+        const std::int64_t begin = block * rows_per_block;
+        body(block, RowRange{begin, std::min(begin + rows_per_block, matrix.rows), matrix.columns});
+      }
+    });
+  }
+
+  Matrix matrix;
+  std::int64_t rows_per_block = 1, count = 0;
+};
+
+/// One sum per column and block, of `data_type`'s accumulation type.
+class ColumnPartials {
+ public:
+  ColumnPartials(const RowBlocks& blocks, at::ScalarType data_type);
+
+  void* block(std::int64_t index) const;
+  void* data() const { return values_.data_ptr(); }
+  /// target (any kernel type, {columns}) (+)= the sums.
+  void combine_into(const at::Tensor& target, Accumulation accumulation) const;
+  /// The sums as a tensor of the accumulation type.
+  at::Tensor combined() const;
+
+ private:
+  std::int64_t blocks_, columns_;
+  at::Tensor values_;
+};
+
+inline Store store_for(Accumulation accumulation) {
+  return accumulation == Accumulation::add ? Store::add : Store::overwrite;
+}
+
+/// A gradient buffer as something kernels of an accumulation type can write: the buffer itself
+/// when it has that type and is contiguous, else a temporary that `finish` rounds into it.
+class GradientTarget {
+ public:
+  GradientTarget(const at::Tensor& buffer, at::ScalarType type, Accumulation accumulation);
+
+  const at::Tensor& values() const { return values_; }
+  /// How to write `values()`.
+  Accumulation accumulation() const { return accumulation_; }
+  void finish();
+
+ private:
+  at::Tensor buffer_, values_;
+  Accumulation wanted_, accumulation_;
+};
+
+/// buffer (+)= a · b, straight into it when the types and layout allow.
+void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tensor& b,
+                   Accumulation accumulation);
+
+/// Gives input `input` the gradient a · b {rows, columns}, shaped as `shape`; adds in place where
+/// the sink offers its tensor.
+void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, const at::Tensor& b,
+                 at::IntArrayRef shape);
+
+/// Throws UserError naming the first index outside [0, limit).
+void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what);
+
+}  // namespace heteroperf

@@ -1,0 +1,125 @@
+#include <ATen/ops/mm.h>
+
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+at::Tensor as_matrix(const at::Tensor& tensor) {
+  return tensor.reshape({-1, tensor.size(-1)});
+}
+
+/// y = x Wᵀ + b, then gelu or + residual in the same pass over the product. Saves x, and before a
+/// gelu the sum x Wᵀ + b.
+class LinearOperator final : public Operator {
+ public:
+  LinearOperator(bool bias, LinearEpilogue epilogue) : bias_(bias), epilogue_(epilogue) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor& x = inputs[0];
+    at::Tensor product = at::mm(as_matrix(x), parameters[0].t());
+    saved = {x};
+    std::vector<std::int64_t> shape = x.sizes().vec();
+    shape.back() = product.size(1);
+    return finish(product, inputs, parameters, saved).view(shape);
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    if (passes_residual() && sink.wanted(1)) sink.put(1, dy);
+    if (!sink.wanted(0)) return;
+    put_product(sink, 0, product_gradient(dy, saved, nullptr), parameters[0], saved[0].sizes());
+  }
+
+  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
+                       Tensors& gradients) override {
+    weights(gradient_and_bias(dy, saved, context, gradients), saved, context, gradients);
+  }
+
+  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
+    if (passes_residual() && sink.wanted(1)) sink.put(1, dy);
+    const at::Tensor g = gradient_and_bias(dy, saved, context, gradients);
+    weights(g, saved, context, gradients);
+    if (sink.wanted(0)) put_product(sink, 0, g, parameters[0], saved[0].sizes());
+  }
+
+ private:
+  bool passes_residual() const { return epilogue_.kind == LinearEpilogue::Kind::residual; }
+  bool has_gelu() const { return epilogue_.kind == LinearEpilogue::Kind::gelu; }
+  GeluKind gelu() const {
+    return epilogue_.gelu == GeluForm::erf ? GeluKind::erf : GeluKind::tanh;
+  }
+
+  at::Tensor finish(const at::Tensor& product, const Tensors& inputs, const Tensors& parameters,
+                    Tensors& saved) const {
+    const KernelTable& kernels = kernels_for(product);
+    void* bias = bias_ ? parameters[1].data_ptr() : nullptr;
+    if (has_gelu()) {
+      at::Tensor y = empty_like(product);
+      for_rows(matrix_of(product), [&](RowRange r) {
+        kernels.bias_gelu(r, gelu(), product.data_ptr(), bias, y.data_ptr());
+      });
+      saved.push_back(product);
+      return y;
+    }
+    at::Tensor residual = passes_residual() ? inputs[1].contiguous() : at::Tensor();
+    if (bias != nullptr || residual.defined()) {
+      for_rows(matrix_of(product), [&](RowRange r) {
+        kernels.add_bias(r, product.data_ptr(), bias, data_of(residual));
+      });
+    }
+    return product;
+  }
+
+  // The gradient of x Wᵀ + b; with `sums`, its column sums too.
+  at::Tensor product_gradient(const at::Tensor& dy, const Tensors& saved,
+                              const ColumnPartials* sums) const {
+    const at::Tensor g = as_matrix(dy).contiguous();
+    if (!has_gelu()) {
+      if (sums != nullptr) sum_columns(g, *sums);
+      return g;
+    }
+    const KernelTable& kernels = kernels_for(g);
+    at::Tensor result = empty_like(g);
+    RowBlocks(matrix_of(g)).run([&](std::int64_t block, RowRange r) {
+      kernels.gelu_backward(r, gelu(), g.data_ptr(), saved[1].data_ptr(), result.data_ptr(),
+                            sums != nullptr ? sums->block(block) : nullptr);
+    });
+    return result;
+  }
+
+  static void sum_columns(const at::Tensor& g, const ColumnPartials& sums) {
+    const KernelTable& kernels = kernels_for(g);
+    RowBlocks(matrix_of(g)).run([&](std::int64_t block, RowRange r) {
+      kernels.column_sum(r, g.data_ptr(), sums.block(block));
+    });
+  }
+
+  at::Tensor gradient_and_bias(const at::Tensor& dy, const Tensors& saved,
+                               const PassContext& context, Tensors& gradients) const {
+    if (!bias_) return product_gradient(dy, saved, nullptr);
+    const ColumnPartials sums(RowBlocks(matrix_of(dy)), dy.scalar_type());
+    at::Tensor g = product_gradient(dy, saved, &sums);
+    sums.combine_into(gradients[1], context.accumulation);
+    return g;
+  }
+
+  static void weights(const at::Tensor& g, const Tensors& saved, const PassContext& context,
+                      Tensors& gradients) {
+    multiply_into(gradients[0], g.t(), as_matrix(saved[0]), context.accumulation);
+  }
+
+  bool bias_;
+  LinearEpilogue epilogue_;
+};
+
+}  // namespace
+
+OperatorPtr make_linear(const Linear& attributes, LinearEpilogue epilogue) {
+  return std::make_unique<LinearOperator>(attributes.bias, epilogue);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,25 @@
+#include "runners/engine/operators/operator.hpp"
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+
+void Operator::weight_gradient(const at::Tensor&, const Tensors&, const PassContext&,
+                               Tensors& parameter_gradients) {
+  HETEROPERF_EXPECT(parameter_gradients.empty());
+}
+
+void Operator::backward(const at::Tensor& output_gradient, const Tensors& parameters,
+                        const Tensors& saved, const PassContext& context, GradientSink& sink,
+                        Tensors& parameter_gradients) {
+  weight_gradient(output_gradient, saved, context, parameter_gradients);
+  input_gradient(output_gradient, parameters, saved, context, sink);
+}
+
+at::MemoryFormat parameter_format(const Node& node, std::size_t index) {
+  const auto* conv = std::get_if<Conv2d>(&node.attributes);
+  return conv != nullptr && conv->groups == 1 && index == 0 ? at::MemoryFormat::ChannelsLast
+                                                            : at::MemoryFormat::Contiguous;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+using Tensors = std::vector<at::Tensor>;
+
+enum class Mode { train, evaluate };
+/// How a weight gradient meets what is in its buffer: the first micro-batch overwrites.
+enum class Accumulation { overwrite, add };
+/// A second forward that only rebuilds `saved`: running statistics stay as they are.
+enum class Pass { first, recomputation };
+
+/// What an operator may know of the pass it runs in.
+struct PassContext {
+  Mode mode = Mode::train;
+  Pass pass = Pass::first;
+  Accumulation accumulation = Accumulation::overwrite;
+  std::uint64_t seed = 0, step = 0;
+  std::uint64_t first_sample = 0;  ///< global number, within the step, of this micro-batch's first sample
+  std::int32_t node = 0;           ///< of the graph; dropout masks depend on it
+  /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch).
+  double loss_scale = 1.0;
+};
+
+/// Where an operator puts the gradients of its inputs.
+///
+/// A tensor with several consumers receives several gradients. When one is already there and nobody
+/// else holds it, `reusable(i)` offers it so that a fused kernel may add in place; `put(i, g)`
+/// adds or stores.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  /// False for inputs that need no gradient (the sample): skip their products.
+  virtual bool wanted(std::size_t input) const = 0;
+  /// The gradient already there if it may be written in place, else an undefined tensor.
+  virtual at::Tensor reusable(std::size_t input) = 0;
+  /// Adds `gradient` to input `input`'s. Takes ownership; a tensor offered by reusable() and
+  /// updated in place is put back with `replace`.
+  virtual void put(std::size_t input, at::Tensor gradient) = 0;
+  virtual void replace(std::size_t input, at::Tensor gradient) = 0;
+};
+
+/// One node kind's mathematics on ATen kernels, without an autograd tape.
+///
+/// Tensors carry the batch as first dimension: {B, shape…} with the node's per-sample shape.
+/// Parameters and their gradients come in the order of Node::parameters (a tied linear gets the
+/// embedding's weight). An operator is stateless between passes except for running statistics
+/// (`buffers`), which forward updates in train mode unless `context` says recomputation.
+class Operator {
+ public:
+  virtual ~Operator() = default;
+
+  /// Returns the output; leaves in `saved` exactly what the backward passes need.
+  virtual at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                             const PassContext& context) = 0;
+  /// B: gradients of the inputs from the gradient of the output.
+  virtual void input_gradient(const at::Tensor& output_gradient, const Tensors& parameters,
+                              const Tensors& saved, const PassContext& context,
+                              GradientSink& sink) = 0;
+  /// W: writes or adds (context.accumulation) into `parameter_gradients`, preallocated, same shapes
+  /// as the parameters.
+  virtual void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
+                               const PassContext& context, Tensors& parameter_gradients);
+  /// Both at once; overridden where fusing pays. Default: weight_gradient, then input_gradient.
+  virtual void backward(const at::Tensor& output_gradient, const Tensors& parameters,
+                        const Tensors& saved, const PassContext& context, GradientSink& sink,
+                        Tensors& parameter_gradients);
+  /// Non-trained state: running mean and variance. Empty for most.
+  virtual Tensors buffers() const { return {}; }
+};
+
+/// The memory format in which parameter `index` of a node, and its gradient, is used without a copy:
+/// channels_last ({out, kh, kw, in} in memory) for the weight of an ungrouped conv2d, contiguous for
+/// all others. A tensor in another format gives the same result, slower: conv2d on small images is
+/// two to three times as slow when every pass reorders its weights.
+at::MemoryFormat parameter_format(const Node& node, std::size_t index);
+
+/// The operator of a graph's node for tensors of `type`. Throws UserError when there is none.
+std::unique_ptr<Operator> make_operator(const ModelGraph& graph, NodeId node, at::ScalarType type);
+
+}  // namespace heteroperf

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+
+#include "runners/engine/operators/operator.hpp"
+
+namespace heteroperf {
+
+/// What a linear does with its product besides adding a bias.
+struct LinearEpilogue {
+  enum class Kind { none, gelu, residual };
+  Kind kind = Kind::none;
+  GeluForm gelu = GeluForm::erf;
+};
+enum class BatchNormFusion { none, relu, residual_relu };
+enum class Activation { none, relu };
+enum class Overwrite { forbidden, allowed };
+
+using OperatorPtr = std::unique_ptr<Operator>;
+
+/// residual: a second input, added to the output.
+OperatorPtr make_linear(const Linear& attributes, LinearEpilogue epilogue = {});
+OperatorPtr make_conv2d(const Conv2d& attributes);
+/// residual_relu: a second input, added before the relu.
+OperatorPtr make_batch_norm(const BatchNorm& attributes, std::int64_t channels, at::ScalarType type,
+                            BatchNormFusion fusion = BatchNormFusion::none);
+OperatorPtr make_layer_norm(const LayerNorm& attributes);
+OperatorPtr make_rms_norm(const RmsNorm& attributes);
+OperatorPtr make_relu();
+OperatorPtr make_gelu(const Gelu& attributes);
+OperatorPtr make_silu();
+OperatorPtr make_tanh();
+OperatorPtr make_add(std::size_t inputs, Activation activation = Activation::none);
+OperatorPtr make_multiply();
+/// silu(first input) · second input.
+OperatorPtr make_swiglu();
+/// `extents`: of each input along the first dimension of a sample.
+OperatorPtr make_concat(std::vector<std::int64_t> extents);
+OperatorPtr make_max_pool(const MaxPool& attributes, const Shape& input);
+OperatorPtr make_avg_pool(const AvgPool& attributes, const Shape& input);
+OperatorPtr make_global_avg_pool(const Shape& input);
+OperatorPtr make_flatten(const Shape& input);
+OperatorPtr make_to_sequence(const Shape& input);
+enum class Positions { none, learned };
+/// learned: a second parameter, the position table, is added.
+OperatorPtr make_embedding(const Embedding& attributes, Positions positions = Positions::none);
+OperatorPtr make_position_embedding();
+OperatorPtr make_type_embedding();
+OperatorPtr make_class_token();
+OperatorPtr make_take_token(const TakeToken& attributes, const Shape& input);
+OperatorPtr make_rotary(const Rotary& attributes);
+OperatorPtr make_attention(const Attention& attributes);
+OperatorPtr make_dropout(const Dropout& attributes);
+/// Overwrite::allowed: the backward pass may leave the gradient where the logits were.
+OperatorPtr make_cross_entropy(const CrossEntropy& attributes,
+                               Overwrite logits = Overwrite::forbidden);
+
+}  // namespace heteroperf

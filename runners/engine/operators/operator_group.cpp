@@ -1,0 +1,176 @@
+#include "runners/engine/operators/operator_group.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
+
+/// Finds chains of nodes that one fused operator runs. A chain is decided at its last node, walking
+/// backwards from it.
+class Fuser {
+ public:
+  Fuser(const ModelGraph& graph, at::ScalarType type) : graph_(graph), type_(type) {}
+
+  std::vector<OperatorGroup> run(Fusion fusion);
+
+ private:
+  template <class Kind>
+  const Kind* as(NodeId id) const {
+    return std::get_if<Kind>(&graph_.node(id).attributes);
+  }
+  /// `id` as a Kind that one node of its own branch alone uses, so that its output need not exist.
+  template <class Kind>
+  const Kind* inner(NodeId id) const {
+    const std::vector<NodeId> users = graph_.consumers(id);
+    const bool alone = users.size() == 1 && graph_.node(users[0]).branch == graph_.node(id).branch;
+    return alone ? as<Kind>(id) : nullptr;
+  }
+  const std::vector<NodeId>& inputs(NodeId id) const { return graph_.node(id).inputs; }
+
+  std::optional<OperatorGroup> fuse(NodeId last) const;
+  std::optional<OperatorGroup> fuse_gelu(NodeId gelu) const;
+  std::optional<OperatorGroup> fuse_relu(NodeId relu) const;
+  std::optional<OperatorGroup> fuse_residual_relu(NodeId add, NodeId relu) const;
+  std::optional<OperatorGroup> fuse_add(NodeId add) const;
+  std::optional<OperatorGroup> fuse_multiply(NodeId multiply) const;
+  std::optional<OperatorGroup> fuse_positions(NodeId positions) const;
+  std::optional<OperatorGroup> fuse_loss(NodeId loss) const;
+
+  OperatorGroup group(std::vector<NodeId> nodes, std::vector<NodeId> inputs, OperatorPtr op) const;
+  void add_parameters(NodeId id, OperatorGroup& group) const;
+  OperatorPtr norm(NodeId id, BatchNormFusion fusion) const {
+    return make_batch_norm(*as<BatchNorm>(id), graph_.node(id).output[0], type_, fusion);
+  }
+
+  const ModelGraph& graph_;
+  at::ScalarType type_;
+};
+
+void Fuser::add_parameters(NodeId id, OperatorGroup& group) const {
+  const auto* linear = as<Linear>(id);
+  if (linear != nullptr && !linear->tied_to.empty()) {
+    group.parameters.emplace_back(graph_.find(linear->tied_to), 0);
+  }
+  for (std::size_t i = 0; i < graph_.node(id).parameters.size(); ++i) {
+    group.parameters.emplace_back(id, i);
+  }
+}
+
+OperatorGroup Fuser::group(std::vector<NodeId> nodes, std::vector<NodeId> inputs,
+                           OperatorPtr op) const {
+  OperatorGroup result;
+  for (const NodeId id : nodes) add_parameters(id, result);
+  result.nodes = std::move(nodes);
+  result.inputs = std::move(inputs);
+  result.op = std::move(op);
+  return result;
+}
+
+std::optional<OperatorGroup> Fuser::fuse_gelu(NodeId gelu) const {
+  const NodeId before = inputs(gelu)[0];
+  const auto* linear = inner<Linear>(before);
+  if (linear == nullptr) return std::nullopt;
+  const LinearEpilogue epilogue{LinearEpilogue::Kind::gelu, as<Gelu>(gelu)->form};
+  return group({before, gelu}, inputs(before), make_linear(*linear, epilogue));
+}
+
+std::optional<OperatorGroup> Fuser::fuse_residual_relu(NodeId add, NodeId relu) const {
+  for (const std::size_t side : {0, 1}) {
+    const NodeId branch = inputs(add)[side], other = inputs(add)[1 - side];
+    if (inner<BatchNorm>(branch) == nullptr || branch == other) continue;
+    return group({branch, add, relu}, {inputs(branch)[0], other},
+                 norm(branch, BatchNormFusion::residual_relu));
+  }
+  return std::nullopt;
+}
+
+std::optional<OperatorGroup> Fuser::fuse_relu(NodeId relu) const {
+  const NodeId before = inputs(relu)[0];
+  if (inner<BatchNorm>(before) != nullptr) {
+    return group({before, relu}, inputs(before), norm(before, BatchNormFusion::relu));
+  }
+  if (inner<Add>(before) == nullptr) return std::nullopt;
+  if (inputs(before).size() == 2) {
+    if (auto fused = fuse_residual_relu(before, relu)) return fused;
+  }
+  return group({before, relu}, inputs(before),
+               make_add(inputs(before).size(), Activation::relu));
+}
+
+std::optional<OperatorGroup> Fuser::fuse_add(NodeId add) const {
+  if (inputs(add).size() != 2) return std::nullopt;
+  for (const std::size_t side : {1, 0}) {
+    const NodeId branch = inputs(add)[side], other = inputs(add)[1 - side];
+    const auto* linear = inner<Linear>(branch);
+    if (linear == nullptr || branch == other) continue;
+    return group({branch, add}, {inputs(branch)[0], other},
+                 make_linear(*linear, {LinearEpilogue::Kind::residual, {}}));
+  }
+  return std::nullopt;
+}
+
+std::optional<OperatorGroup> Fuser::fuse_multiply(NodeId multiply) const {
+  for (const std::size_t side : {0, 1}) {
+    const NodeId gate = inputs(multiply)[side], up = inputs(multiply)[1 - side];
+    if (inner<Silu>(gate) == nullptr || gate == up) continue;
+    return group({gate, multiply}, {inputs(gate)[0], up}, make_swiglu());
+  }
+  return std::nullopt;
+}
+
+std::optional<OperatorGroup> Fuser::fuse_positions(NodeId positions) const {
+  const NodeId before = inputs(positions)[0];
+  const auto* embedding = inner<Embedding>(before);
+  if (embedding == nullptr) return std::nullopt;
+  return group({before, positions}, inputs(before),
+               make_embedding(*embedding, Positions::learned));
+}
+
+// The logits may be overwritten when the loss alone uses them and their maker keeps no output.
+std::optional<OperatorGroup> Fuser::fuse_loss(NodeId loss) const {
+  if (inner<Linear>(inputs(loss)[0]) == nullptr) return std::nullopt;
+  return group({loss}, inputs(loss),
+               make_cross_entropy(*as<CrossEntropy>(loss), Overwrite::allowed));
+}
+
+std::optional<OperatorGroup> Fuser::fuse(NodeId last) const {
+  if (as<Gelu>(last) != nullptr) return fuse_gelu(last);
+  if (as<Relu>(last) != nullptr) return fuse_relu(last);
+  if (as<Add>(last) != nullptr) return fuse_add(last);
+  if (as<Multiply>(last) != nullptr) return fuse_multiply(last);
+  if (as<PositionEmbedding>(last) != nullptr) return fuse_positions(last);
+  if (as<CrossEntropy>(last) != nullptr) return fuse_loss(last);
+  return std::nullopt;
+}
+
+// From the end, so that the longest chain wins; the order of the last nodes is topological.
+std::vector<OperatorGroup> Fuser::run(Fusion fusion) {
+  const std::size_t count = graph_.nodes().size();
+  std::vector<bool> taken(count);
+  std::vector<OperatorGroup> groups;
+  for (std::size_t i = count; i-- > 0;) {
+    const NodeId id(static_cast<std::int32_t>(i));
+    if (taken[i] || as<Input>(id) != nullptr) continue;
+    std::optional<OperatorGroup> fused;
+    if (fusion == Fusion::on) fused = fuse(id);
+    if (!fused) fused = group({id}, inputs(id), make_operator(graph_, id, type_));
+    for (const NodeId node : fused->nodes) taken[position(node)] = true;
+    groups.push_back(std::move(*fused));
+  }
+  std::reverse(groups.begin(), groups.end());
+  return groups;
+}
+
+}  // namespace
+
+std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
+                                                Fusion fusion) {
+  return Fuser(graph, type).run(fusion);
+}
+
+}  // namespace heteroperf

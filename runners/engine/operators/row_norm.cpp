@@ -1,0 +1,163 @@
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Where a norm writes its input's gradient: into the residual's gradient when that may be changed.
+class NormGradient {
+ public:
+  NormGradient() = default;  // none wanted
+  NormGradient(GradientSink& sink, const at::Tensor& like) : sink_(&sink) {
+    if (!sink.wanted(0)) return;
+    values = sink.reusable(0);
+    store = Store::add;
+    if (values.defined() && values.is_contiguous()) return;
+    values = empty_like(like);
+    store = Store::overwrite;
+  }
+  void deliver() {
+    if (!values.defined()) return;
+    store == Store::add ? sink_->replace(0, std::move(values)) : sink_->put(0, std::move(values));
+  }
+
+  at::Tensor values;
+  Store store = Store::overwrite;
+
+ private:
+  GradientSink* sink_ = nullptr;
+};
+
+/// Saves x (contiguous), mean and 1/deviation per row.
+class LayerNormOperator final : public Operator {
+ public:
+  explicit LayerNormOperator(const LayerNorm& attributes) : attributes_(attributes) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor x = inputs[0].contiguous();
+    const Matrix m = matrix_of(x);
+    const at::Tensor mean = empty_accumulators({m.rows}, x.scalar_type());
+    const at::Tensor rstd = empty_accumulators({m.rows}, x.scalar_type());
+    at::Tensor y = empty_like(x);
+    const KernelTable& kernels = kernels_for(x);
+    void* bias = attributes_.bias ? parameters[1].data_ptr() : nullptr;
+    for_rows(m, [&](RowRange r) {
+      kernels.layer_norm(r, attributes_.eps, x.data_ptr(), parameters[0].data_ptr(), bias,
+                         y.data_ptr(), mean.data_ptr(), rstd.data_ptr());
+    });
+    saved = {x, mean, rstd};
+    return y;
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    if (!sink.wanted(0)) return;
+    NormGradient target(sink, saved[0]);
+    run(dy, parameters[0], saved, target, nullptr, {});
+    target.deliver();
+  }
+
+  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
+                       Tensors& gradients) override {
+    run(dy, at::Tensor(), saved, NormGradient(), &gradients, context);
+  }
+
+  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
+    NormGradient target(sink, saved[0]);
+    run(dy, parameters[0], saved, target, &gradients, context);
+    target.deliver();
+  }
+
+ private:
+  void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
+           const NormGradient& dx, Tensors* gradients, const PassContext& context) const {
+    const at::Tensor dy = output_gradient.contiguous();
+    const KernelTable& kernels = kernels_for(dy);
+    const RowBlocks blocks(matrix_of(dy));
+    const ColumnPartials weight(blocks, dy.scalar_type()), bias(blocks, dy.scalar_type());
+    blocks.run([&](std::int64_t block, RowRange r) {
+      kernels.layer_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), data_of(parameter),
+                                  saved[1].data_ptr(), saved[2].data_ptr(), dx.store,
+                                  data_of(dx.values),
+                                  gradients != nullptr ? weight.block(block) : nullptr,
+                                  gradients != nullptr ? bias.block(block) : nullptr);
+    });
+    if (gradients == nullptr) return;
+    weight.combine_into((*gradients)[0], context.accumulation);
+    if (attributes_.bias) bias.combine_into((*gradients)[1], context.accumulation);
+  }
+
+  LayerNorm attributes_;
+};
+
+/// Saves x (contiguous) and 1/root mean square per row.
+class RmsNormOperator final : public Operator {
+ public:
+  explicit RmsNormOperator(const RmsNorm& attributes) : attributes_(attributes) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor x = inputs[0].contiguous();
+    const Matrix m = matrix_of(x);
+    const at::Tensor rstd = empty_accumulators({m.rows}, x.scalar_type());
+    at::Tensor y = empty_like(x);
+    const KernelTable& kernels = kernels_for(x);
+    for_rows(m, [&](RowRange r) {
+      kernels.rms_norm(r, attributes_.eps, x.data_ptr(), parameters[0].data_ptr(), y.data_ptr(),
+                       rstd.data_ptr());
+    });
+    saved = {x, rstd};
+    return y;
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    if (!sink.wanted(0)) return;
+    NormGradient target(sink, saved[0]);
+    run(dy, parameters[0], saved, target, nullptr, {});
+    target.deliver();
+  }
+
+  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
+                       Tensors& gradients) override {
+    run(dy, at::Tensor(), saved, NormGradient(), &gradients, context);
+  }
+
+  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
+    NormGradient target(sink, saved[0]);
+    run(dy, parameters[0], saved, target, &gradients, context);
+    target.deliver();
+  }
+
+ private:
+  static void run(const at::Tensor& output_gradient, const at::Tensor& parameter,
+                  const Tensors& saved, const NormGradient& dx, Tensors* gradients,
+                  const PassContext& context) {
+    const at::Tensor dy = output_gradient.contiguous();
+    const KernelTable& kernels = kernels_for(dy);
+    const RowBlocks blocks(matrix_of(dy));
+    const ColumnPartials weight(blocks, dy.scalar_type());
+    blocks.run([&](std::int64_t block, RowRange r) {
+      kernels.rms_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), data_of(parameter),
+                                saved[1].data_ptr(), dx.store, data_of(dx.values),
+                                gradients != nullptr ? weight.block(block) : nullptr);
+    });
+    if (gradients != nullptr) weight.combine_into((*gradients)[0], context.accumulation);
+  }
+
+  RmsNorm attributes_;
+};
+
+}  // namespace
+
+OperatorPtr make_layer_norm(const LayerNorm& attributes) {
+  return std::make_unique<LayerNormOperator>(attributes);
+}
+OperatorPtr make_rms_norm(const RmsNorm& attributes) {
+  return std::make_unique<RmsNormOperator>(attributes);
+}
+
+}  // namespace heteroperf

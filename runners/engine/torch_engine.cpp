@@ -1,0 +1,47 @@
+#include "runners/engine/torch_engine.hpp"
+
+#include <torch/headeronly/version.h>
+
+#include <fmt/format.h>
+
+#include "runners/comm/communicator.hpp"
+#include "runners/engine/peak_rate.hpp"
+#include "runners/engine/training_session.hpp"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+namespace heteroperf {
+namespace {
+
+bool cpu_multiplies_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#elif defined(__aarch64__) && defined(__linux__)
+  constexpr unsigned long hwcap2_bf16 = 1UL << 14;
+  return (getauxval(AT_HWCAP2) & hwcap2_bf16) != 0;
+#else
+  return false;
+#endif
+}
+
+class TorchEngine final : public Engine {
+ public:
+  std::string libtorch_version() const override {
+    return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
+  }
+  bool has_native_bf16() const override { return cpu_multiplies_bf16(); }
+  std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group) override {
+    return start_training(spec, group);
+  }
+  double measure_peak_ops_per_second(Precision precision, int threads, double seconds) override {
+    return measure_matrix_rate(precision, threads, seconds);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_torch_engine() { return std::make_unique<TorchEngine>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "metrics/ops.hpp"
+#include "workloads/data_source.hpp"
+#include "workloads/model_graph.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+class Communicator;
+
+/// Everything that determines one training: the same on every rank of the group.
+struct TrainingSpec {
+  ModelGraph graph;
+  std::shared_ptr<const DataSource> data;
+  OptimizerRecipe recipe;
+  Precision precision = Precision::fp32;
+  std::int64_t micro_batch = 1;    ///< samples per rank, micro-batch
+  std::int64_t micro_batches = 1;  ///< micro-batches per rank and optimizer step
+  std::uint64_t seed = 1;          ///< initial weights, order of samples, dropout masks
+  int threads = 1;                 ///< intra-operation threads of this rank
+};
+
+/// Wall time of one step of this rank; the parts add up to `t_end_ns - t_start_ns`.
+struct TimeSplit {
+  double compute_s = 0, communication_s = 0, data_s = 0, other_s = 0;
+};
+
+/// One optimizer step, equal on every rank of the group except for times.
+struct StepReport {
+  std::uint64_t step = 0;     ///< 0-based
+  std::uint64_t samples = 0;  ///< over the whole group
+  double loss = 0;            ///< mean over the group's targets; may be NaN or infinite
+  double gradient_norm = 0;   ///< before clipping, over the averaged gradient
+  double learning_rate = 0;
+  std::int64_t t_start_ns = 0, t_end_ns = 0;  ///< steady clock of this process
+  TimeSplit split;
+};
+
+/// Over a prefix of the validation split, on the whole group.
+struct EvaluationReport {
+  std::uint64_t samples = 0;
+  double loss = 0;                    ///< mean over all targets
+  double accuracy = 0;                ///< share of targets whose largest logit is right
+  std::int64_t t_start_ns = 0, t_end_ns = 0;
+};
+
+/// Tensor operations seen at LibTorch's dispatcher, in the `strict` rules (2 per multiply-add).
+struct ObservedOperations {
+  Ops executed;
+  std::uint64_t calls = 0;  ///< tensor operators seen
+  std::vector<std::string> unknown;  ///< tensor operators outside the fixed list, by name
+};
+
+struct MemoryReport {
+  std::uint64_t peak_bytes = 0;     ///< high-water mark of this rank's tensors (c10 allocator)
+  std::uint64_t current_bytes = 0;
+  std::uint64_t process_peak_resident_bytes = 0;  ///< VmHWM, all ranks of this process together
+};
+
+/// A model in training on one group of ranks. All calls are collective and made in the same order.
+class TrainingSession {
+ public:
+  virtual ~TrainingSession() = default;
+
+  /// Forward, backward, gradient all-reduce, optimizer. A non-finite loss leaves the weights
+  /// untouched and is reported, not thrown: the caller decides.
+  virtual StepReport step() = 0;
+  /// As `step`, with the dispatcher observed on this rank.
+  virtual StepReport observed_step(ObservedOperations& observed) = 0;
+  /// Mean loss and accuracy over the first `samples` of the validation split (all when fewer).
+  virtual EvaluationReport evaluate(std::uint64_t samples) = 0;
+
+  /// 32 hexadecimal digits over the bits of this rank's parameters.
+  virtual std::string parameter_fingerprint() const = 0;
+  virtual MemoryReport memory() const = 0;
+};
+
+}  // namespace heteroperf
