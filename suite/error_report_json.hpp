@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+
+/// {"error":{"kind","message","hints":[…],"details":[{"problem","why","suggestion"}]}}
+std::string error_report_text(const Error& error);
+
+}  // namespace heteroperf

@@ -1,0 +1,25 @@
+#pragma once
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+
+/// The program's exit codes; stable, scripts rely on them.
+enum class ExitCode : int {
+  ok = 0,
+  internal = 1,
+  usage = 2,
+  regression = 3,
+  inconclusive = 4,
+  environment = 5,
+  run_failed = 6,
+  timeout = 7,
+  invalid_result = 8,
+  verification = 9,
+  not_comparable = 10,
+  interrupted = 130,
+};
+
+ExitCode exit_code_of(ErrorKind kind);
+
+}  // namespace heteroperf

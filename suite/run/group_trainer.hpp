@@ -1,0 +1,45 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "suite/run/rank_context.hpp"
+
+namespace heteroperf {
+
+/// Trains one model on one group of ranks and reports every step to the journal. All calls are
+/// collective over the group.
+class GroupTrainer {
+ public:
+  /// `trial` names the candidate in a search.
+  GroupTrainer(RankContext& context, Communicator& group, int group_number,
+               std::optional<std::uint64_t> trial, const TrainingSpec& spec);
+
+  /// One optimizer step; the first one is observed at the dispatcher on every rank.
+  StepReport step();
+  EvaluationReport evaluate(std::uint64_t samples);
+  /// Parameter fingerprints of every rank.
+  void post_checksums();
+
+  std::uint64_t steps_done() const { return steps_done_; }
+  std::uint64_t samples_per_step() const { return samples_per_step_; }
+  /// Strict training operations of one step of the whole group.
+  Ops ops_per_step() const { return ops_per_step_; }
+  MemoryReport memory() const { return session_->memory(); }
+
+ private:
+  void post_step(const StepReport& report);
+  void post_observed(const StepReport& report, const ObservedOperations& observed);
+  StepSplit mean_split(const TimeSplit& mine);
+
+  RankContext& context_;
+  Communicator& group_;
+  int group_number_;
+  std::optional<std::uint64_t> trial_;
+  std::unique_ptr<TrainingSession> session_;
+  std::uint64_t samples_per_step_, steps_done_ = 0;
+  std::uint64_t tokens_per_sample_;
+  Ops ops_per_step_, ops_per_rank_step_, evaluation_ops_per_sample_;
+};
+
+}  // namespace heteroperf

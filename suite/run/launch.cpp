@@ -1,0 +1,232 @@
+#include "suite/run/launch.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+
+#include "results/run_folder.hpp"
+#include "results/show.hpp"
+#include "results/suite_record.hpp"
+#include "runners/comm/mpi_launch.hpp"
+#include "suite/error_report_json.hpp"
+#include "suite/run/prepare.hpp"
+#include "suite/run/record_glance_json.hpp"
+#include "suite/run/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::atomic<JournalWriter*> open_journal{nullptr};
+
+void flush_open_journal() {
+  if (JournalWriter* journal = open_journal.load()) journal->flush_now();
+}
+
+/// Where the runs of one command go, and what was printed of them. Lives on rank 0 alone.
+class RunOutput {
+ public:
+  RunOutput(const RunConfig& config, const RunIdentity& identity, const GlobalOptions& options,
+            const std::vector<PreparedRun>& runs)
+      : config_(config), identity_(identity), options_(options) {
+    if (runs.size() < 2) return;
+    const RunName name = make_run_name("suite");
+    suite_ = {name.run_id, name.created_utc, {}};
+    for (const PreparedRun& run : runs) suite_.workloads.push_back(run.workload.name);
+    const std::filesystem::path folder =
+        config.out.empty() ? std::filesystem::path("results") / name.run_id
+                           : std::filesystem::path(config.out);
+    suite_folder_ = create_run_folder(folder).folder;
+    write_suite_record(suite_folder_, suite_);
+  }
+
+  /// Opens the next run's folder and journal.
+  RunRecorder& begin(const PreparedRun& run, const std::string& libtorch_version) {
+    const std::filesystem::path folder =
+        suite_folder_.empty() ? std::filesystem::path(config_.out) : suite_folder_ / run.workload.name;
+    recorder_ = std::make_unique<RunRecorder>(config_, identity_, run.workload.name, folder);
+    open_journal = &recorder_->journal();
+    recorder_->describe(run.config, run.placement, run.workload, run.groups, libtorch_version);
+    return *recorder_;
+  }
+
+  /// Makes the record; prints it unless it is part of a suite's one document.
+  ExitCode end(RunStatus status, const std::string& reason, ExitCode code) {
+    open_journal = nullptr;
+    const FinishedRun finished = recorder_->finish(status, reason, static_cast<std::int32_t>(code));
+    for (const std::string& warning : finished.warnings) {
+      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+    }
+    if (suite_folder_.empty() || !options_.json) print(finished.record, recorder_->files().folder);
+    const bool invalid = validity_class_of(finished.record) == "invalid";
+    return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
+  }
+
+  /// A failure while a run was open: its record is made from what the journal holds.
+  void fail(const Error& error) noexcept {
+    open_journal = nullptr;
+    if (recorder_ == nullptr || recorder_->finished()) return;
+    const bool stopped = error.kind() == ErrorKind::interrupted;
+    try {
+      recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),
+                        static_cast<std::int32_t>(exit_code_of(error.kind())));
+      fmt::print(stderr, "heteroperf: what was measured is in {}\n",
+                 recorder_->files().folder.string());
+    } catch (const std::exception& second) {
+      recorder_->journal().flush_now();
+      fmt::print(stderr, "heteroperf: the record could not be written ({}). Try `heteroperf recover {}`\n",
+                 second.what(), recorder_->files().folder.string());
+    }
+  }
+
+  /// suite.json and its table.
+  void close_suite() {
+    if (suite_folder_.empty()) return;
+    const std::string text = write_suite_record(suite_folder_, suite_);
+    point_latest_at(suite_folder_);
+    if (options_.json) {
+      fmt::print("{}", text);
+    } else {
+      fmt::print("{}", show(suite_folder_, ShowFormat::console, colour()));
+    }
+  }
+
+ private:
+  Colour colour() const { return options_.color ? Colour::on : Colour::off; }
+  void print(const std::string& record, const std::filesystem::path& folder) const {
+    fmt::print("{}", show_record(record, folder.string(),
+                                 options_.json ? ShowFormat::json : ShowFormat::console, colour()));
+    std::fflush(stdout);
+  }
+
+  const RunConfig& config_;
+  const RunIdentity& identity_;
+  const GlobalOptions& options_;
+  SuitePlan suite_;
+  std::filesystem::path suite_folder_;
+  std::unique_ptr<RunRecorder> recorder_;
+};
+
+ProgressLine::Output progress_output(const GlobalOptions& options) {
+  return options.verbosity == Verbosity::quiet ? ProgressLine::Output::off
+                                               : ProgressLine::Output::on;
+}
+
+/// All runs of the command on this rank; `output` is rank 0's, else null.
+ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& engine,
+                 RunOutput* output, const GlobalOptions& options) {
+  ExitCode worst = ExitCode::ok;
+  for (const PreparedRun& run : runs) {
+    ProgramEnd end;
+    if (output == nullptr) {
+      end = run_workload(run, world, engine, {});
+    } else {
+      RunRecorder& recorder = output->begin(run, engine.libtorch_version());
+      ProgressLine progress(progress_output(options));
+      end = run_workload(run, world, engine, {&recorder, &progress});
+      progress.finish();
+      const ExitCode code = output->end(end.interrupted ? RunStatus::partial : RunStatus::complete,
+                                        end.reason,
+                                        end.interrupted ? ExitCode::interrupted : ExitCode::ok);
+      if (code != ExitCode::ok) worst = code;
+    }
+    if (end.interrupted) return ExitCode::interrupted;
+  }
+  if (output != nullptr) output->close_suite();
+  return worst;
+}
+
+ExitCode run_as_threads(const RunConfig& config, const Placement& placement,
+                        const RunIdentity& identity, const GlobalOptions& options) {
+  const auto runs = prepare_runs(config, placement, placement.ranks);
+  const auto engine = load_engine();
+  RunOutput output(config, identity, options, runs);
+  std::atomic<ExitCode> code{ExitCode::ok};
+  try {
+    run_on_threads(placement.ranks, config.comm, [&](World& world) {
+      const bool first = world.communicator->rank() == RankId(0);
+      const ExitCode mine = run_all(runs, world, *engine, first ? &output : nullptr, options);
+      if (first) code = mine;
+    });
+  } catch (const Error& error) {
+    output.fail(error);
+    throw;
+  }
+  return code;
+}
+
+/// A rank that cannot go on tells the others, keeps what was measured and leaves at once: MPI
+/// cannot be left in order without its peers.
+[[noreturn]] void leave_broken_world(World& world, const Error& error, RunOutput* output,
+                                     const GlobalOptions& options) {
+  const int rank = world.communicator->rank().value();
+  const auto* peer = dynamic_cast<const PeerError*>(&error);
+  if (peer == nullptr) world.control->abort({RankId(rank), error.kind(), error.what()});
+  if (output != nullptr) output->fail(error);
+  const int code = static_cast<int>(exit_code_of(error.kind()));
+  // What every rank finds alike, rank 0 says.
+  if (error.kind() != ErrorKind::usage || rank == 0) {
+    fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());
+  }
+  if (options.json && rank == 0) fmt::print("{}", error_report_text(error));
+  std::fflush(nullptr);
+  report_exit(code, error.what());
+  _exit(code);
+}
+
+ExitCode run_as_launched(const RunConfig& config, const UsableCores& cores,
+                         const LaunchedRank& launched, const RunIdentity& identity,
+                         const GlobalOptions& options) {
+  die_with_launcher();
+  World world = join_mpi_world(config.comm);
+  std::unique_ptr<RunOutput> output;
+  ExitCode code = ExitCode::ok;
+  try {
+    const HostShare share = share_of_host(*world.communicator, cores);
+    const Placement placement =
+        choose_launched_placement(config.scale, cores, launched.size, share);
+    RunConfig effective = config;
+    effective.scale.transport = "mpi";
+    const auto runs = prepare_runs(effective, placement, share.ranks_on_host);
+    const auto engine = load_engine();
+    if (launched.rank == 0) {
+      output = std::make_unique<RunOutput>(effective, identity, options, runs);
+    }
+    code = run_all(runs, world, *engine, output.get(), options);
+  } catch (const Error& error) {
+    leave_broken_world(world, error, output.get(), options);
+  } catch (const std::exception& error) {
+    leave_broken_world(world, SystemError("unexpected failure", error.what()), output.get(), options);
+  }
+  if (launched.rank == 0 && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
+  leave_mpi_world(std::move(world));
+  return launched.rank == 0 ? code : ExitCode::ok;
+}
+
+ExitCode run_under_mpirun(const RunConfig& config, const Placement& placement,
+                          const UsableCores& cores, const RunIdentity& identity) {
+  // Bad input is reported once, here, not by every rank.
+  prepare_runs(config, placement, placement.ranks);
+  const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());
+  LaunchConfig launch;
+  launch.cores = cores.count();
+  return static_cast<ExitCode>(launch_under_mpirun(placement.ranks, arguments, launch));
+}
+
+}  // namespace
+
+ExitCode launch_run(const RunConfig& config, const RunIdentity& identity,
+                    const GlobalOptions& options) {
+  const UsableCores cores = usable_cores();
+  const auto launched = detect_launcher();
+  const Placement placement = choose_placement(config.scale, cores, launched ? launched->size : 0);
+  if (!launched && config.scale.transport == "mpi") {
+    return run_under_mpirun(config, placement, cores, identity);
+  }
+  install_stop_signals(flush_open_journal);
+  if (launched) return run_as_launched(config, cores, *launched, identity, options);
+  return run_as_threads(config, placement, identity, options);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,64 @@
+#include "suite/run/progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t terminal_period_ns = 300'000'000;
+constexpr std::int64_t log_period_ns = 10'000'000'000;
+
+std::int64_t now_ns() {
+  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+}
+
+std::string eta_text(const ProgressState& state) {
+  if (state.fraction < 0.01) return "";
+  const double rest_s = state.elapsed_s * (1 - state.fraction) / state.fraction;
+  return fmt::format("  ETA {:.0f} s", std::max(0.0, rest_s));
+}
+
+std::string line_of(const ProgressState& state) {
+  std::string text = fmt::format("{:<8} {:3.0f} %{}", state.phase, 100 * state.fraction, eta_text(state));
+  if (state.units_per_second > 0) {
+    text += fmt::format("  {:.0f} {}/s", state.units_per_second, state.unit);
+  }
+  if (state.loss != 0) text += fmt::format("  loss {:.4f}", state.loss);
+  if (!state.note.empty()) text += "  " + state.note;
+  return text;
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(Output output) : output_(output), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() { finish(); }
+
+bool ProgressLine::due() {
+  const std::int64_t now = now_ns();
+  if (output_ == Output::off || now < next_ns_) return false;
+  next_ns_ = now + (terminal_ ? terminal_period_ns : log_period_ns);
+  return true;
+}
+
+void ProgressLine::update(const ProgressState& state) {
+  if (!due()) return;
+  if (terminal_) {
+    fmt::print(stderr, "\r\x1b[K{}", line_of(state));
+    std::fflush(stderr);
+    open_ = true;
+  } else {
+    fmt::print(stderr, "{}\n", line_of(state));
+  }
+}
+
+void ProgressLine::finish() {
+  if (open_) fmt::print(stderr, "\n");
+  open_ = false;
+}
+
+}  // namespace heteroperf

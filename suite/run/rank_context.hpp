@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "results/events.hpp"
+#include "results/journal.hpp"
+#include "runners/comm/world.hpp"
+#include "runners/engine/engine.hpp"
+#include "suite/run/placement.hpp"
+#include "suite/run/progress.hpp"
+#include "suite/run/run_config.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// What one rank of a run works with. References outlive the run.
+struct RankContext {
+  const RunConfig& config;
+  const Placement& placement;
+  World& world;
+  Engine& engine;
+  ProgressLine* progress = nullptr;  ///< rank 0 only
+  JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
+  std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get rank 0's
+
+  Communicator& all_ranks() const { return *world.communicator; }
+  ControlChannel& control() const { return *world.control; }
+  bool is_first() const { return all_ranks().rank() == RankId(0); }
+  /// Appends an event to the run's journal, from any rank.
+  void post(const Event& event) const;
+};
+
+/// What a program's loop ends with.
+struct ProgramEnd {
+  bool interrupted = false;
+  std::string reason;
+};
+
+/// True once a signal or another rank asked to stop; tells every rank about a signal here.
+bool stop_wanted(const RankContext& context);
+
+/// The leader's decision, agreed on in its group: one byte from group rank 0.
+enum class Directive : std::uint8_t { go_on, next_phase, end, interrupt };
+Directive agree(Communicator& group, Directive of_leader);
+
+}  // namespace heteroperf

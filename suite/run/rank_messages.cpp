@@ -1,0 +1,50 @@
+#include "suite/run/rank_messages.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "results/events_json.hpp"
+#include "results/journal.hpp"
+
+namespace heteroperf {
+namespace {
+
+// The first byte of a message says what the rest is.
+constexpr char event_mark = 'e', flush_mark = 'f', clock_mark = 'c', question_mark = 'q';
+
+}  // namespace
+
+ControlChannel::Handler route_messages(RankMessageHandlers handlers) {
+  return [handlers = std::move(handlers)](RankId from, std::string message,
+                                          ControlChannel::Reply reply) {
+    HETEROPERF_EXPECT(!message.empty());
+    const std::string body = message.substr(1);
+    switch (message[0]) {
+      case event_mark: handlers.on_event(event_from_json_line(body).event); break;
+      case flush_mark: reply({}); break;
+      case clock_mark: reply(std::to_string(monotonic_now_ns())); break;
+      case question_mark: handlers.on_question(from, body, std::move(reply)); break;
+      default:
+        throw Error(ErrorKind::internal,
+                    {{fmt::format("rank {} sent a message of unknown kind '{}'", from.value(),
+                                  message[0]),
+                      "", ""}});
+    }
+  };
+}
+
+void post_event(ControlChannel& control, const Event& event) {
+  control.post(event_mark + event_to_json_line(0, event, kNoPreviousLine));
+}
+
+void flush_events(ControlChannel& control) { control.call(std::string(1, flush_mark)); }
+
+std::int64_t ask_clock(ControlChannel& control) {
+  return std::stoll(control.call(std::string(1, clock_mark)));
+}
+
+std::string ask_master(ControlChannel& control, const std::string& question) {
+  return control.call(question_mark + question);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,84 @@
+#include "suite/run/rank_program.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "runners/cluster/cpu_set.hpp"
+#include "suite/run/clock.hpp"
+#include "suite/run/rank_messages.hpp"
+#include "suite/run/search_program.hpp"
+#include "suite/run/training_program.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Rank 0 answers from before the first message until every rank has nothing more to say.
+std::unique_ptr<SearchService> start_service(const PreparedRun& run, World& world, FirstRank first) {
+  std::unique_ptr<SearchService> service;
+  if (first.recorder == nullptr) return service;
+  JournalWriter& journal = first.recorder->journal();
+  if (run.groups > 0) {
+    service = std::make_unique<SearchService>(run.config, run.workload, run.groups, journal);
+  }
+  RankMessageHandlers handlers;
+  handlers.on_event = [&journal](const Event& event) { journal.append(event); };
+  handlers.on_question = [service = service.get()](RankId, const std::string& question,
+                                                   ControlChannel::Reply reply) {
+    service->answer(question, std::move(reply));
+  };
+  world.control->serve(route_messages(std::move(handlers)));
+  return service;
+}
+
+void bind(const Placement& placement, int rank) {
+  if (placement.cpus.empty()) return;
+  bind_this_thread(placement.cpus[static_cast<std::size_t>(rank) % placement.cpus.size()]);
+}
+
+/// All ranks at once, as in training: cores share caches, memory and clock.
+void measure_peak(const PreparedRun& run, RankContext& context) {
+  if (run.config.measure.peak_s <= 0) return;
+  context.all_ranks().barrier();
+  double rate = context.engine.measure_peak_ops_per_second(
+      run.workload.precision, run.placement.threads_per_rank, run.config.measure.peak_s);
+  context.all_ranks().all_reduce(std::span(&rate, 1));
+  if (context.is_first()) {
+    context.post(PeakEvent{rate, to_string(run.workload.precision), "measured"});
+  }
+}
+
+void warn_about_bf16(const PreparedRun& run, const RankContext& context) {
+  if (!context.is_first() || run.workload.precision != Precision::bf16 ||
+      context.engine.has_native_bf16()) {
+    return;
+  }
+  const std::string text =
+      "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be slow";
+  fmt::print(stderr, "heteroperf: warning: {}\n", text);
+  context.post(WarningEvent{text, ""});
+}
+
+}  // namespace
+
+ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
+  const auto service = start_service(run, world, first);
+  RankContext context{run.config, run.placement, world, engine};
+  if (first.recorder != nullptr) {
+    context.progress = first.progress;
+    context.journal = &first.recorder->journal();
+    context.post(PhaseEvent{Phase::setup, std::nullopt});
+  }
+  bind(run.placement, context.all_ranks().rank().value());
+  context.all_ranks().barrier();
+  context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(*world.control);
+  warn_about_bf16(run, context);
+  measure_peak(run, context);
+  const ProgramEnd end = run.groups > 0 ? run_search(context, run.workload, service.get())
+                                        : run_training(context, run.workload);
+  flush_events(*world.control);
+  context.all_ranks().barrier();
+  return end;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runners/comm/world.hpp"
+
+namespace heteroperf {
+
+/// `model.*`: what is trained.
+struct ModelConfig {
+  std::string size = "auto";   ///< llm: a ladder name, or auto: the scaling rule
+  std::string name = "resnet18";  ///< image: a name of `list models`
+  std::string precision = "fp32";
+  std::int64_t sequence_length = 0;  ///< tokens; 0: the size's own
+};
+
+/// `data.*`
+struct DataConfig {
+  std::string source = "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
+};
+
+/// `scale.*`: who works.
+struct ScaleConfig {
+  int ranks = 0;              ///< 0: one per usable core, or the launcher's world
+  int threads_per_rank = 0;   ///< 0: usable cores / ranks
+  std::string transport = "threads";
+  std::string device = "cpu";
+  std::string bind = "auto";  ///< auto: where ranks × threads fit the cores; none
+};
+
+/// `batch.*`: per rank; 0: the workload's own.
+struct BatchConfig {
+  std::int64_t micro_batch = 0;
+  std::int64_t micro_batches = 0;
+};
+
+/// `optimizer.*`: empty or negative: the workload's own.
+struct OptimizerConfig {
+  std::string name;
+  std::string schedule;
+  double learning_rate = -1;
+  double weight_decay = -1;
+  double clip_norm = -1;
+  std::int64_t warmup_steps = -1;
+};
+
+/// `measure.*`: how long, and what around it.
+struct MeasureConfig {
+  double duration_s = 60;             ///< of the measured phase
+  std::uint64_t steps = 0;            ///< optimizer steps per group; 0: by duration
+  std::uint64_t warmup_steps = 2;     ///< at least; the steady-window rule may cut more
+  std::uint64_t evaluation_samples = 512;
+  double peak_s = 0.5;                ///< measuring the matrix-product peak; 0: not measured
+};
+
+/// `automl.*`
+struct AutomlConfig {
+  int group_ranks = 1;                ///< ranks that train one trial together
+  std::uint64_t first_rung_steps = 40;
+  std::uint32_t reduction = 3;        ///< a rung keeps one in so many
+  std::uint32_t rungs = 3;
+  std::uint64_t evaluation_samples = 256;
+  std::string history;                ///< a run folder whose trials the search starts from
+};
+
+/// The effective configuration of a run: stored in every record.
+struct RunConfig {
+  std::string workload;  ///< empty: every workload of the suite
+  bool quick = false;
+  std::uint64_t seed = 1;
+  std::string out;  ///< empty: results/<UTC>-<workload>-<id>
+  ModelConfig model;
+  DataConfig data;
+  ScaleConfig scale;
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  MeasureConfig measure;
+  AutomlConfig automl;
+  CommConfig comm;
+};
+
+/// Every value out of range or at odds with another, at once. Throws UserError.
+void validate(const RunConfig& config);
+
+}  // namespace heteroperf

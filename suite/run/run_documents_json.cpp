@@ -1,0 +1,70 @@
+#include "suite/run/run_documents_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "runners/cluster/machine_json.hpp"
+#include "runners/comm/world.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json replica(const Workload& workload, int first_rank, int ranks) {
+  Json list = Json::array();
+  for (int rank = first_rank; rank < first_rank + ranks; ++rank) list.push_back(rank);
+  return {{"ranks", list},
+          {"tensor_parallel", 1},
+          {"micro_batch", workload.micro_batch},
+          {"micro_batches", workload.micro_batches}};
+}
+
+}  // namespace
+
+std::string system_text(const Placement& placement, const std::string& libtorch_version) {
+  Json system = to_json(probe_machine());
+  system["process"] = to_json(probe_process());
+  system["binding"] = placement.binding;
+  system["libtorch"] = libtorch_version;
+  return system.dump();
+}
+
+std::string plan_text(const Workload& workload, int ranks, int groups) {
+  const int ranks_per_group = ranks / groups;
+  Json replicas = Json::array();
+  for (int group = 0; group < groups; ++group) {
+    Json one = replica(workload, group * ranks_per_group, ranks_per_group);
+    if (groups > 1) one["group"] = group;
+    replicas.push_back(std::move(one));
+  }
+  const Json plan{{"_format", "heteroperf-plan"},
+                  {"_version", 1},
+                  {"stages", Json::array({{{"nodes", "all"}, {"device", "cpu"}, {"replicas", replicas}}})},
+                  {"schedule", "data-parallel"}};
+  return plan.dump();
+}
+
+std::string workload_config_text(const Workload& workload) {
+  const OptimizerRecipe& recipe = workload.recipe;
+  const Json config{{"size", workload.size},
+                    {"model", workload.graph.name},
+                    {"micro_batch", workload.micro_batch},
+                    {"micro_batches", workload.micro_batches},
+                    {"optimizer",
+                     {{"name", to_string(recipe.kind)},
+                      {"learning_rate", recipe.learning_rate},
+                      {"schedule", to_string(recipe.schedule)},
+                      {"warmup_steps", recipe.warmup_steps},
+                      {"total_steps", recipe.total_steps},
+                      {"final_fraction", recipe.final_fraction},
+                      {"momentum", recipe.momentum},
+                      {"weight_decay", recipe.weight_decay},
+                      {"decay_matrices_only", recipe.decay_matrices_only},
+                      {"beta1", recipe.beta1},
+                      {"beta2", recipe.beta2},
+                      {"epsilon", recipe.epsilon},
+                      {"clip_norm", recipe.clip_norm}}}};
+  return config.dump();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/journal.hpp"
+#include "results/run_folder.hpp"
+#include "suite/run/placement.hpp"
+#include "suite/run/run_config.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// The command behind a run.
+struct RunIdentity {
+  std::vector<std::string> argv;   ///< as typed, with the program
+  std::vector<std::string> flags;  ///< without program, verb, workload and --out
+};
+
+/// The command line that repeats one workload of this run.
+std::string reproduce_command(const RunIdentity& identity, const std::string& workload);
+
+/// One run's folder and journal, kept by rank 0. Whatever happens, `finish` (or a later `recover`)
+/// makes the record from what the journal holds.
+class RunRecorder {
+ public:
+  /// Creates the folder and writes the lines that open a journal. `folder` empty: the default name
+  /// under results/.
+  RunRecorder(const RunConfig& config, const RunIdentity& identity, const std::string& workload,
+              const std::filesystem::path& folder);
+  ~RunRecorder();
+
+  JournalWriter& journal() { return *journal_; }
+  const RunFiles& files() const { return files_; }
+  const RunName& name() const { return name_; }
+
+  /// The lines that say what runs where. `groups` is 0 for a fixed model on all ranks.
+  void describe(const RunConfig& config, const Placement& placement, const Workload& workload,
+                int groups, const std::string& libtorch_version);
+
+  /// Appends the stop line, then record.json, samples.h5 and the companion files. Only the first
+  /// call counts.
+  FinishedRun finish(RunStatus status, const std::string& reason, std::int32_t exit_code);
+  bool finished() const { return finished_; }
+
+ private:
+  RunName name_;
+  RunFiles files_;
+  std::unique_ptr<JournalWriter> journal_;
+  bool finished_ = false;
+};
+
+}  // namespace heteroperf

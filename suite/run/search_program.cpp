@@ -1,0 +1,225 @@
+#include "suite/run/search_program.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "automl/trial_runner.hpp"
+#include "suite/run/clock.hpp"
+#include "suite/run/group_trainer.hpp"
+#include "suite/run/rank_messages.hpp"
+#include "suite/run/search_messages_json.hpp"
+#include "suite/run/training_program.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The text of group rank 0, on every rank of the group.
+std::string share(Communicator& group, std::string text) {
+  std::int64_t size = static_cast<std::int64_t>(text.size());
+  group.broadcast(std::span(&size, 1), RankId(0));
+  text.resize(static_cast<std::size_t>(size));
+  group.broadcast(MutableBuffer(text.data(), text.size(), DataType::u8), RankId(0));
+  return text;
+}
+
+/// How far this group is in its warm-up and its share of the time.
+class GroupClock {
+ public:
+  explicit GroupClock(const MeasureConfig& config) : config_(config) {}
+
+  bool measuring() const { return start_ns_ != 0; }
+  void start() { start_ns_ = now_ns(); }
+  double elapsed_s() const {
+    return measuring() ? static_cast<double>(now_ns() - start_ns_) * 1e-9 : 0.0;
+  }
+  bool over() const { return config_.steps == 0 && measuring() && elapsed_s() >= config_.duration_s; }
+  double fraction(std::uint64_t steps) const {
+    return config_.steps > 0 ? static_cast<double>(steps) / static_cast<double>(config_.steps)
+                             : std::min(1.0, elapsed_s() / config_.duration_s);
+  }
+
+ private:
+  const MeasureConfig& config_;
+  std::int64_t start_ns_ = 0;
+};
+
+class GroupTrialRunner : public TrialRunner {
+ public:
+  GroupTrialRunner(RankContext& context, Communicator& group, int number, const Workload& workload)
+      : context_(context), group_(group), number_(number), workload_(workload),
+        clock_(context.config.measure) {
+    enter(Phase::warmup);
+  }
+
+  void begin(const Trial& trial) override {
+    trial_ = trial;
+    trainer_.emplace(context_, group_, number_, trial.id, spec_of(trial));
+  }
+
+  TrialReport advance(std::uint64_t until_step) override {
+    TrialReport report;
+    report.id = trial_.id;
+    while (trainer_->steps_done() < until_step && may_go_on()) {
+      const StepReport step = trainer_->step();
+      ++steps_;
+      show(step);
+      if (!std::isfinite(step.loss) || !std::isfinite(step.gradient_norm)) {
+        report.health = TrialReport::Health::diverged;
+        report.reason = fmt::format("the loss became {} at step {}", step.loss, step.step);
+        break;
+      }
+    }
+    report.steps = trainer_->steps_done();
+    if (report.health == TrialReport::Health::fine) evaluate(report);
+    return report;
+  }
+
+  void end() override {
+    if (trainer_) {
+      trainer_->post_checksums();
+      peak_bytes_ = std::max(peak_bytes_, trainer_->memory().peak_bytes);
+    }
+    trainer_.reset();
+  }
+
+  bool over() const { return over_; }
+  bool interrupted() const { return interrupted_; }
+  std::uint64_t peak_bytes() const { return peak_bytes_; }
+
+ private:
+  TrainingSpec spec_of(const Trial& trial) const {
+    TrainingSpec spec = training_spec(context_, workload_);
+    spec.graph = trial.graph;
+    spec.recipe.learning_rate = trial.hyper.learning_rate;
+    spec.recipe.total_steps = last_milestone();
+    spec.micro_batch = trial.hyper.batch;
+    spec.seed = trial.seed;
+    return spec;
+  }
+
+  std::uint64_t last_milestone() const {
+    const AutomlConfig& automl = context_.config.automl;
+    return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs}).milestone(automl.rungs - 1);
+  }
+
+  bool may_go_on() {
+    Directive mine = Directive::go_on;
+    const bool stop = stop_wanted(context_);
+    if (is_leader()) {
+      if (!clock_.measuring() && steps_ >= context_.config.measure.warmup_steps) {
+        clock_.start();
+        enter(Phase::measure);
+      }
+      mine = stop ? Directive::interrupt : clock_.over() ? Directive::end : Directive::go_on;
+    }
+    const Directive agreed = agree(group_, mine);
+    interrupted_ = agreed == Directive::interrupt;
+    over_ = agreed != Directive::go_on;
+    return !over_;
+  }
+
+  void evaluate(TrialReport& report) {
+    const EvaluationReport result = trainer_->evaluate(context_.config.automl.evaluation_samples);
+    report.quality = result.accuracy;
+    report.loss = result.loss;
+  }
+
+  bool is_leader() const { return group_.rank() == RankId(0); }
+  void enter(Phase phase) {
+    if (is_leader()) context_.post(PhaseEvent{phase, number_});
+  }
+
+  void show(const StepReport& step) {
+    if (context_.progress == nullptr) return;
+    images_ += static_cast<double>(step.samples);
+    if (first_ns_ == 0) first_ns_ = step.t_start_ns;
+    const double seconds = static_cast<double>(step.t_end_ns - first_ns_) * 1e-9;
+    context_.progress->update({"search", clock_.fraction(steps_), seconds, images_ / seconds,
+                               workload_.unit + " (group 0)", step.loss,
+                               fmt::format("trial {}", trial_.id)});
+  }
+
+  RankContext& context_;
+  Communicator& group_;
+  int number_;
+  const Workload& workload_;
+  GroupClock clock_;
+  Trial trial_;
+  std::optional<GroupTrainer> trainer_;
+  std::uint64_t steps_ = 0, peak_bytes_ = 0;
+  double images_ = 0;
+  std::int64_t first_ns_ = 0;
+  bool over_ = false, interrupted_ = false;
+};
+
+/// The leader asks, everybody hears.
+std::string ask(RankContext& context, Communicator& group, const SearchQuestion& question) {
+  const bool leader = group.rank() == RankId(0);
+  return share(group, leader ? ask_master(context.control(), to_text(question)) : std::string());
+}
+
+TrialReport failed_report(const Trial& trial, const std::string& reason) {
+  TrialReport report;
+  report.id = trial.id;
+  report.health = TrialReport::Health::failed;
+  report.reason = reason;
+  return report;
+}
+
+/// Trains one trial to its end. A model that the engine refuses fails on every rank of the group
+/// alike; so does any error of a group of one.
+void train_trial(RankContext& context, Communicator& group, GroupTrialRunner& runner,
+                 const Trial& trial, GroupId number) {
+  std::uint64_t until = trial.steps;
+  bool begun = false;
+  for (;;) {
+    TrialReport report;
+    try {
+      if (!begun) runner.begin(trial);
+      begun = true;
+      report = runner.advance(until);
+    } catch (const PeerError&) {
+      throw;
+    } catch (const std::exception& error) {
+      if (group.size() > 1 && dynamic_cast<const UserError*>(&error) == nullptr) throw;
+      report = failed_report(trial, error.what());
+    }
+    const Decision decision =
+        decision_from_text(ask(context, group, MilestoneReport{number, report}));
+    if (!decision.until_step || runner.over()) break;
+    until = *decision.until_step;
+  }
+  runner.end();
+}
+
+}  // namespace
+
+int search_groups(const RunConfig& config, int ranks) {
+  const int size = config.automl.group_ranks;
+  if (ranks % size != 0) {
+    throw UserError(fmt::format("{} ranks do not divide into groups of {}", ranks, size),
+                    "automl.group_ranks must divide the rank count");
+  }
+  return ranks / size;
+}
+
+ProgramEnd run_search(RankContext& context, const Workload& workload, SearchService* service) {
+  const int rank = context.all_ranks().rank().value();
+  const GroupId number(rank / context.config.automl.group_ranks);
+  const auto group = context.all_ranks().split(number.value(), rank);
+  GroupTrialRunner runner(context, *group, number.value(), workload);
+  while (!runner.over()) {
+    const Assignment assignment =
+        assignment_from_text(ask(context, *group, TrialRequest{number}));
+    if (!assignment.trial) break;
+    train_trial(context, *group, runner, *assignment.trial, number);
+    if (runner.interrupted() && service != nullptr) service->close("interrupted");
+  }
+  context.post(MemoryEvent{rank, runner.peak_bytes()});
+  if (!runner.interrupted()) return {};
+  return {true, context.control().stop_requested().value_or("stop")};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,107 @@
+#include "suite/run/search_service.hpp"
+
+#include "results/run_folder.hpp"
+#include "suite/run/clock.hpp"
+#include "suite/run/search_messages_json.hpp"
+#include "workloads/model_graph_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+SearchOptions search_options(const RunConfig& config, const Workload& workload) {
+  SearchOptions options;
+  options.seed = config.seed;
+  const std::int64_t batch = workload.micro_batch;
+  options.space.batches = {std::max<std::int64_t>(1, batch / 2), batch, 2 * batch};
+  return options;
+}
+
+MasterOptions master_options(const RunConfig& config, int groups) {
+  MasterOptions options;
+  options.clock = config.measure.steps > 0 ? MasterClock::counted_operations : MasterClock::wall;
+  options.group_ranks.assign(static_cast<std::size_t>(groups),
+                             static_cast<std::uint32_t>(config.automl.group_ranks));
+  options.steps_per_group = config.measure.steps;
+  options.rungs = {config.automl.first_rung_steps, config.automl.reduction, config.automl.rungs};
+  return options;
+}
+
+TrialEvent trial_event(GroupId group, const Trial& trial) {
+  TrialEvent event;
+  event.id = trial.id;
+  event.parent = trial.parent;
+  event.group = group.value();
+  event.morph = trial.morph;
+  event.graph_hash = trial.graph.hash();
+  event.graph.text = graph_to_text(trial.graph);
+  event.hyper_parameters.text = to_text(trial.hyper);
+  event.rung = trial.rung;
+  return event;
+}
+
+TrialStatus status_of(TrialState state) {
+  switch (state) {
+    case TrialState::completed: return TrialStatus::completed;
+    case TrialState::stopped: return TrialStatus::stopped;
+    case TrialState::diverged: return TrialStatus::diverged;
+    case TrialState::failed: return TrialStatus::failed;
+    case TrialState::truncated: return TrialStatus::truncated;
+  }
+  return TrialStatus::failed;
+}
+
+}  // namespace
+
+SearchService::SearchService(const RunConfig& config, const Workload& workload, int groups,
+                             JournalWriter& journal)
+    : journal_(journal) {
+  MasterObserver observer;
+  observer.on_trial = [this](GroupId group, const Trial& trial) { record_start(group, trial); };
+  observer.on_outcome = [this](GroupId group, const Trial& trial, const TrialOutcome& outcome) {
+    record_outcome(group, trial, outcome);
+  };
+  master_ = std::make_unique<TrialMaster>(Search(workload.graph, search_options(config, workload)),
+                                          master_options(config, groups), observer);
+  if (config.automl.history.empty()) return;
+  const RunFiles earlier = open_run_folder(config.automl.history);
+  master_->restore(history_from_journal(read_journal(earlier.journal().string())));
+}
+
+void SearchService::record_start(GroupId group, const Trial& trial) {
+  started_ns_[trial.id] = now_ns();
+  TrialEvent event = trial_event(group, trial);
+  event.t_start_ns = started_ns_[trial.id];
+  journal_.append(event);
+}
+
+void SearchService::record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome) {
+  TrialEvent event = trial_event(group, trial);
+  event.state = status_of(outcome.state);
+  event.steps = outcome.steps;
+  event.ops = outcome.ops;
+  event.reason = outcome.reason;
+  event.rung = static_cast<std::uint32_t>(outcome.milestones.size());
+  if (!outcome.milestones.empty()) {
+    event.quality = outcome.quality;
+    event.loss = outcome.loss;
+  }
+  event.t_start_ns = started_ns_[trial.id];
+  event.t_end_ns = now_ns();
+  journal_.append(event);
+}
+
+void SearchService::answer(const std::string& text, ControlChannel::Reply reply) {
+  const SearchQuestion question = search_question_from_text(text);
+  if (const auto* request = std::get_if<TrialRequest>(&question)) {
+    master_->request_trial(request->group,
+                           [reply](Assignment assignment) { reply(to_text(assignment)); });
+    return;
+  }
+  const auto& milestone = std::get<MilestoneReport>(question);
+  master_->report_milestone(milestone.group, milestone.report,
+                            [reply](Decision decision) { reply(to_text(decision)); });
+}
+
+void SearchService::close(const std::string& reason) { master_->close(reason); }
+
+}  // namespace heteroperf

@@ -1,0 +1,15 @@
+#pragma once
+
+#include "suite/run/rank_context.hpp"
+
+namespace heteroperf {
+
+/// The body of one rank for a workload with one fixed model: all ranks train it data-parallel,
+/// warm-up then measured phase, then evaluation. Throws Error{run_failed} when the loss is not
+/// finite.
+ProgramEnd run_training(RankContext& context, const Workload& workload);
+
+/// The engine's view of a workload on this configuration.
+TrainingSpec training_spec(const RankContext& context, const Workload& workload);
+
+}  // namespace heteroperf

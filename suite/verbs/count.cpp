@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "suite/verbs/count_report.hpp"
+#include "suite/verbs/verbs.hpp"
+#include "workloads/model_graph_json.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string text_of(const std::optional<Ops>& count) { return count ? count->to_string() : "-"; }
+
+std::string mebibytes(Bytes bytes) {
+  return fmt::format("{:.1f} MiB", static_cast<double>(bytes.value()) / (1 << 20));
+}
+
+std::string input_text(const CountReport& report) {
+  const std::string sample =
+      report.input.kind == InputKind::tokens
+          ? fmt::format("{} tokens of {}", report.input.length, report.classes)
+          : fmt::format("{}x{}x{} image, {} classes", report.input.channels, report.input.height,
+                        report.input.width, report.classes);
+  return fmt::format("{} of {}", report.counts.samples, sample);
+}
+
+/// "HxW".
+std::pair<std::int64_t, std::int64_t> parse_image(const std::string& text) {
+  std::int64_t height = 0, width = 0;
+  const char* end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), end, height);
+  if (first.ec == std::errc{} && first.ptr != end && *first.ptr == 'x') {
+    const auto second = std::from_chars(first.ptr + 1, end, width);
+    if (second.ec == std::errc{} && second.ptr == end && height > 0 && width > 0) {
+      return {height, width};
+    }
+  }
+  throw UserError("--image " + text + " is not usable", "expected HEIGHTxWIDTH, as 224x224");
+}
+
+std::int64_t classes_of(const ModelGraph& graph) {
+  const Node& loss = graph.node(graph.loss());
+  return graph.node(loss.inputs.front()).output.back();
+}
+
+class CountVerb : public Verb {
+ public:
+  const char* name() const override { return "count"; }
+  const char* summary() const override {
+    return "operations, parameters and memory of a model, from its graph";
+  }
+  std::vector<std::string> examples() const override {
+    return {"count resnet50-v1 --convention all --json", "count micro --batch 16 --per-layer"};
+  }
+
+  void declare(CLI::App& command) override {
+    command.add_option("model", model_, "a name of `list models`, or a graph file (.json)")->required();
+    command.add_option("--batch", batch_, "samples (default 1)")->check(CLI::Range(1L, 1L << 40));
+    command.add_option("--seq", length_, "tokens of a sample")->check(CLI::Range(1L, 1L << 30));
+    command.add_option("--image", image_, "height and width of an image")->type_name("HxW");
+    command.add_option("--convention", convention_,
+                       "also strict, aiperf, mac, palm, megatron-full, megatron-causal, or all");
+    command.add_flag("--per-layer", per_layer_, "every node by itself");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const CountReport report = make_report();
+    fmt::print("{}", options.json ? count_json_text(report) : count_table(report));
+    return ExitCode::ok;
+  }
+
+ private:
+  ModelGraph load() const {
+    if (std::filesystem::path(model_).extension() == ".json") {
+      if (length_ || !image_.empty()) {
+        throw UserError("--seq and --image do not go with a graph file", "it fixes its own input");
+      }
+      return read_graph_file(model_);
+    }
+    ModelOptions options;
+    if (length_) options.length = *length_;
+    if (!image_.empty()) {
+      const auto [height, width] = parse_image(image_);
+      options.height = height;
+      options.width = width;
+    }
+    return build_model(model_, options);
+  }
+
+  std::vector<Convention> extra_conventions() const {
+    if (convention_.empty()) return {};
+    if (convention_ == "all") return {all_conventions.begin(), all_conventions.end()};
+    return {parse_convention(convention_)};
+  }
+
+  CountReport make_report() const {
+    const ModelGraph graph = load();
+    const auto samples = static_cast<std::uint64_t>(batch_);
+    CountReport report;
+    report.model = graph.name;
+    report.graph_hash = graph.hash();
+    report.input = std::get<Input>(graph.node(graph.input()).attributes);
+    report.classes = classes_of(graph);
+    report.optimizer = report.input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
+    report.counts = count_graph(graph, samples);
+    report.memory = estimate_memory(graph, samples, Precision::fp32, report.optimizer);
+    report.conventions = extra_conventions();
+    report.per_layer = per_layer_;
+    return report;
+  }
+
+  std::string model_, image_, convention_;
+  std::int64_t batch_ = 1;
+  std::optional<std::int64_t> length_;
+  bool per_layer_ = false;
+};
+
+}  // namespace
+
+std::string count_table(const CountReport& report) {
+  std::string text = fmt::format("{}  {}\nparameters  {}\n", report.model, input_text(report),
+                                 report.counts.parameters);
+  std::vector<Convention> shown = report.conventions;
+  if (shown.empty()) shown = {Convention::strict, Convention::aiperf, Convention::mac};
+  text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
+  for (Convention convention : shown) {
+    const PassOps& counts = report.counts.conventions[convention];
+    text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention), text_of(counts.forward),
+                        text_of(counts.backward), text_of(counts.train()));
+  }
+  text += fmt::format("memory fp32     weights {}, gradients {}, optimizer {} ({}), activations {}\n",
+                      mebibytes(report.memory.weights), mebibytes(report.memory.gradients),
+                      mebibytes(report.memory.optimizer), to_string(report.optimizer),
+                      mebibytes(report.memory.activations));
+  if (!report.per_layer) return text;
+  text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", "layer", "kind", "parameters",
+                      "strict forward", "input gradient", "weight gradient");
+  for (const LayerCounts& layer : report.counts.layers) {
+    text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", layer.name, layer.kind,
+                        layer.parameters, layer.strict.forward.to_string(),
+                        layer.strict.input_gradient.to_string(),
+                        layer.strict.weight_gradient.to_string());
+  }
+  return text;
+}
+
+std::unique_ptr<Verb> make_count_verb() { return std::make_unique<CountVerb>(); }
+
+}  // namespace heteroperf

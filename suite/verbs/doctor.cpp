@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "results/samples_h5.hpp"
+#include "runners/cluster/machine.hpp"
+#include "runners/engine/engine.hpp"
+#include "suite/verbs/doctor_report.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+constexpr double least_memory_gib = 1.0;
+constexpr double least_disk_gib = 0.1;
+
+DoctorCheck check_engine() {
+  const EngineStatus engine = engine_file_status();
+  return {"libtorch", engine.usable ? CheckStatus::ok : CheckStatus::fail,
+          engine.usable ? engine.version : engine.reason, "the engine module and LibTorch 2.1 or later",
+          engine.usable ? "" : "Run ./scripts/quickstart.sh, or configure with -DHETEROPERF_TORCH=ON"};
+}
+
+DoctorCheck check_memory(const Machine& machine) {
+  const double found = static_cast<double>(machine.usable_memory().value()) / gib;
+  return {"memory", found >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
+          fmt::format("{:.1f} GiB", found), fmt::format("{:.1f} GiB", least_memory_gib), ""};
+}
+
+DoctorCheck check_cores(const Machine& machine) {
+  const int count = machine.cores.count();
+  return {"cores", CheckStatus::ok,
+          fmt::format("{} usable (cpus {})", count, to_list(machine.cores.cpus)), "1", ""};
+}
+
+DoctorCheck check_disk() {
+  std::error_code error;
+  const auto space = std::filesystem::space(".", error);
+  const double found = error ? 0 : static_cast<double>(space.available) / gib;
+  const bool writable = access(".", W_OK) == 0;
+  return {"results folder", writable && found >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
+          fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", found),
+          fmt::format("writable, {:.1f} GiB", least_disk_gib),
+          writable ? "" : "Choose another place with --out"};
+}
+
+DoctorCheck check_load(const Machine& machine) {
+  double load[1] = {0};
+  if (getloadavg(load, 1) != 1) return {"load", CheckStatus::warn, "unknown", "an idle machine", ""};
+  const bool busy = load[0] > 0.5 * machine.cores.count();
+  return {"load", busy ? CheckStatus::warn : CheckStatus::ok, fmt::format("{:.2f}", load[0]),
+          "below half of the cores",
+          busy ? "Other processes compete for the cores: results will be noisy" : ""};
+}
+
+DoctorCheck check_governor(const Machine& machine) {
+  if (!machine.governor) return {"frequency governor", CheckStatus::ok, "not visible", "performance", ""};
+  const bool steady = *machine.governor == "performance";
+  return {"frequency governor", steady ? CheckStatus::ok : CheckStatus::warn, *machine.governor,
+          "performance", steady ? "" : "cpupower frequency-set -g performance (needs root)"};
+}
+
+BackendStatus hdf5_status() {
+  BackendStatus status;
+  status.built = status.usable = samples_h5_built();
+  status.version = hdf5_version();
+  if (!status.built) status.reason = "not built with HDF5 (configure with -DHETEROPERF_HDF5=ON)";
+  return status;
+}
+
+BackendStatus not_built(const std::string& name) {
+  BackendStatus status;
+  status.reason = "this version of the program has no " + name + " backend";
+  return status;
+}
+
+DoctorReport examine() {
+  const Machine machine = probe_machine();
+  DoctorReport report;
+  report.checks = {check_engine(), check_cores(machine), check_memory(machine), check_disk(),
+                   check_load(machine), check_governor(machine)};
+  report.backends = {{"mpi", mpi_status()},
+                     {"nccl", not_built("NCCL")},
+                     {"cuda", not_built("CUDA")},
+                     {"hdf5", hdf5_status()}};
+  return report;
+}
+
+class DoctorVerb : public Verb {
+ public:
+  const char* name() const override { return "doctor"; }
+  const char* summary() const override { return "what this machine has, lacks and suffers from"; }
+  std::vector<std::string> examples() const override {
+    return {"doctor", "doctor --fix-hints --json"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_flag("--fix-hints", fix_hints_, "how to mend what is not ok");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const DoctorReport report = examine();
+    if (options.json) {
+      fmt::print("{}", doctor_json_text(report));
+    } else {
+      print(report);
+    }
+    return report.run_possible() ? ExitCode::ok : ExitCode::environment;
+  }
+
+ private:
+  void print(const DoctorReport& report) const {
+    for (const DoctorCheck& check : report.checks) {
+      fmt::print("{:<5} {:<20} {}  (needs {})\n", to_string(check.status), check.name, check.found, check.need);
+      if (fix_hints_ && !check.hint.empty()) fmt::print("      {:<20} {}\n", "", check.hint);
+    }
+    for (const auto& [backend, status] : report.backends) {
+      fmt::print("{:<5} {:<20} {}\n", status.usable ? "ok" : "-", backend,
+                 status.usable ? status.version : status.reason);
+    }
+  }
+
+  bool fix_hints_ = false;
+};
+
+}  // namespace
+
+const char* to_string(CheckStatus status) {
+  switch (status) {
+    case CheckStatus::ok: return "ok";
+    case CheckStatus::warn: return "warn";
+    case CheckStatus::fail: return "fail";
+  }
+  return "fail";
+}
+
+bool DoctorReport::run_possible() const {
+  return std::none_of(checks.begin(), checks.end(),
+                      [](const DoctorCheck& check) { return check.status == CheckStatus::fail; });
+}
+
+std::unique_ptr<Verb> make_doctor_verb() { return std::make_unique<DoctorVerb>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,143 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/device_class.hpp"
+#include "runners/cluster/machine.hpp"
+#include "suite/catalog.hpp"
+#include "suite/run/prepare.hpp"
+#include "suite/verbs/listing.hpp"
+#include "suite/verbs/verbs.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Items = std::vector<ListItem>;
+
+ListItem choice_item(const CatalogEntry& entry, const ScalingChoice& choice,
+                     const Placement& placement) {
+  return {entry.name,
+          entry.summary,
+          {{"size", choice.size},
+           {"ranks", std::to_string(placement.ranks)},
+           {"threads_per_rank", std::to_string(placement.threads_per_rank)},
+           {"memory_bytes", std::to_string(choice.memory_bytes)},
+           {"expected_step_s", fmt::format("{:.4f}", choice.step_s)},
+           {"reason", choice.reason}}};
+}
+
+/// With what the scaling rule would choose on this machine.
+Items list_workloads() {
+  const Placement placement = choose_placement({}, usable_cores(), 0);
+  const ScalingInput machine = scaling_input(placement, placement.ranks);
+  Items items;
+  for (const CatalogEntry& entry : catalog()) {
+    items.push_back(choice_item(entry, entry.choose(machine), placement));
+  }
+  return items;
+}
+
+Items list_models() {
+  Items items;
+  for (const ModelSpec& model : models()) {
+    items.push_back({model.name,
+                     model.summary,
+                     {{"family", model.family},
+                      {"input", model.input.kind == InputKind::tokens ? "tokens" : "images"},
+                      {"micro_batch", std::to_string(model.micro_batch)}}});
+  }
+  return items;
+}
+
+Items list_devices() {
+  const Machine machine = probe_machine();
+  const Placement placement = choose_placement({}, machine.cores, 0);
+  const DeviceClass device = cpu_device_class(machine, placement.ranks, placement.threads_per_rank);
+  return {{device.name,
+           machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
+           {{"kind", to_string(device.kind)},
+            {"count", std::to_string(device.count)},
+            {"threads", std::to_string(device.threads)},
+            {"memory_bytes", std::to_string(device.memory.value())}}}};
+}
+
+std::string usage_of(const DataKind& kind) {
+  return kind.argument.empty() ? kind.prefix : kind.prefix + ":" + kind.argument;
+}
+
+Items list_datasets() {
+  Items items;
+  for (const DataKind& kind : data_kinds()) items.push_back({usage_of(kind), kind.summary, {}});
+  return items;
+}
+
+struct Listing {
+  const char* name;
+  Items (*make)();
+};
+constexpr Listing listings[] = {{"workloads", list_workloads},
+                                {"models", list_models},
+                                {"devices", list_devices},
+                                {"datasets", list_datasets}};
+
+std::vector<std::string> listing_names() {
+  std::vector<std::string> names;
+  for (const Listing& listing : listings) names.emplace_back(listing.name);
+  return names;
+}
+
+void print(const Items& items, Verbosity verbosity) {
+  std::size_t width = 0;
+  for (const ListItem& item : items) width = std::max(width, item.name.size());
+  for (const ListItem& item : items) {
+    fmt::print("{:<{}}  {}\n", item.name, width, item.summary);
+    if (verbosity != Verbosity::verbose) continue;
+    for (const auto& [key, value] : item.details) fmt::print("{:<{}}    {}: {}\n", "", width, key, value);
+  }
+}
+
+class ListVerb : public Verb {
+ public:
+  const char* name() const override { return "list"; }
+  const char* summary() const override {
+    return "what there is: workloads, models, devices, datasets";
+  }
+  std::vector<std::string> examples() const override {
+    return {"list models", "list workloads --json"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("what", what_, fmt::format("{}", fmt::join(listing_names(), ", ")))
+        ->capture_default_str();
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const Items items = find().make();
+    if (options.json) {
+      fmt::print("{}", listing_json_text(items));
+    } else {
+      print(items, options.verbosity);
+    }
+    return ExitCode::ok;
+  }
+
+ private:
+  const Listing& find() const {
+    for (const Listing& listing : listings) {
+      if (what_ == listing.name) return listing;
+    }
+    const std::string nearest = nearest_name(what_, listing_names());
+    throw UserError(fmt::format("cannot list '{}'", what_),
+                    fmt::format("one of {}", fmt::join(listing_names(), " ")),
+                    nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+  }
+
+  std::string what_ = "workloads";
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_list_verb() { return std::make_unique<ListVerb>(); }
+
+}  // namespace heteroperf

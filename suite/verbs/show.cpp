@@ -1,0 +1,36 @@
+#include "results/show.hpp"
+
+#include <fmt/format.h>
+
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+class ShowVerb : public Verb {
+ public:
+  const char* name() const override { return "show"; }
+  const char* summary() const override { return "print the record of a run or suite"; }
+  std::vector<std::string> examples() const override {
+    return {"show results/latest", "show results/latest --format md"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("run", path_, "run or suite folder, or a file inside one")->required();
+    command.add_option("--format", format_, "console, json, csv or md")->type_name("NAME");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const ShowFormat format = options.json ? ShowFormat::json : parse_show_format(format_);
+    fmt::print("{}", show(path_, format, options.color ? Colour::on : Colour::off));
+    return ExitCode::ok;
+  }
+
+ private:
+  std::string path_, format_ = "console";
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_show_verb() { return std::make_unique<ShowVerb>(); }
+
+}  // namespace heteroperf

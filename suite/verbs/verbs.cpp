@@ -1,0 +1,25 @@
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::vector<std::string>& argv_storage() {
+  static std::vector<std::string> words;
+  return words;
+}
+
+}  // namespace
+
+const std::vector<std::string>& original_argv() { return argv_storage(); }
+void keep_argv(int argc, char** argv) { argv_storage().assign(argv, argv + argc); }
+
+std::vector<std::unique_ptr<Verb>> all_verbs() {
+  std::vector<std::unique_ptr<Verb>> verbs;
+  for (auto make : {make_doctor_verb, make_list_verb, make_count_verb, make_run_verb,
+                    make_verify_verb, make_show_verb, make_recover_verb}) {
+    verbs.push_back(make());
+  }
+  return verbs;
+}
+
+}  // namespace heteroperf

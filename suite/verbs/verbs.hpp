@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "suite/verb.hpp"
+
+namespace heteroperf {
+
+/// The command line as the program got it.
+const std::vector<std::string>& original_argv();
+void keep_argv(int argc, char** argv);
+
+std::unique_ptr<Verb> make_doctor_verb();
+std::unique_ptr<Verb> make_list_verb();
+std::unique_ptr<Verb> make_count_verb();
+std::unique_ptr<Verb> make_run_verb();
+std::unique_ptr<Verb> make_verify_verb();
+std::unique_ptr<Verb> make_show_verb();
+std::unique_ptr<Verb> make_recover_verb();
+
+}  // namespace heteroperf

@@ -1,0 +1,51 @@
+#include "results/verify.hpp"
+
+#include <fmt/format.h>
+
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+class VerifyVerb : public Verb {
+ public:
+  const char* name() const override { return "verify"; }
+  const char* summary() const override {
+    return "recompute everything a run claims from its journal and graphs";
+  }
+  std::vector<std::string> examples() const override {
+    return {"verify results/latest", "verify results/latest/record.json --json"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("run", path_, "run or suite folder, or a file inside one")->required();
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const Verification result = verify(path_);
+    if (options.json) {
+      fmt::print("{}", result.to_json());
+    } else {
+      print(result, options);
+    }
+    return result.ok() ? ExitCode::ok : ExitCode::verification;
+  }
+
+ private:
+  static void print(const Verification& result, const GlobalOptions& options) {
+    for (const VerifyCheck& check : result.checks) {
+      if (check.ok && options.verbosity == Verbosity::quiet) continue;
+      fmt::print("{:<6} {}\n", check.ok ? "ok" : "FAILED", check.name);
+      if (!check.ok) fmt::print("       expected {}\n       actual   {}\n", check.expected, check.actual);
+    }
+    fmt::print("{} checks: {}\n", result.checks.size(),
+               result.ok() ? "everything matches" : "this is not what was measured");
+  }
+
+  std::string path_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_verify_verb() { return std::make_unique<VerifyVerb>(); }
+
+}  // namespace heteroperf
