@@ -1,8 +1,8 @@
+# A relocatable tree: bin/heteroperf finds its modules in ../lib/heteroperf, and a module finds
+# LibTorch or MPI where they were found when it was built.
 install(TARGETS heteroperf RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-foreach(module IN ITEMS engine mpi)
-  if(TARGET heteroperf_${module})
-    install(TARGETS heteroperf_${module}
-            LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/heteroperf")
-  endif()
-endforeach()
+get_property(modules GLOBAL PROPERTY HETEROPERF_MODULES)
+if(modules)
+  install(TARGETS ${modules} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/heteroperf")
+endif()
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")

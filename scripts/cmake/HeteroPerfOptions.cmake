@@ -27,3 +27,13 @@ find_program(HETEROPERF_CCACHE ccache)
 if(HETEROPERF_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER "${HETEROPERF_CCACHE}")
 endif()
+
+# GCC knows mold since version 12.
+find_program(HETEROPERF_MOLD_PROGRAM mold)
+if(HETEROPERF_MOLD_PROGRAM)
+  include(CheckLinkerFlag)
+  check_linker_flag(CXX -fuse-ld=mold HETEROPERF_MOLD)
+  if(HETEROPERF_MOLD)
+    target_link_options(heteroperf_flags INTERFACE -fuse-ld=mold)
+  endif()
+endif()

@@ -26,4 +26,5 @@ function(heteroperf_add_module name)
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/heteroperf" PREFIX "lib"
     INSTALL_RPATH_USE_LINK_PATH ON)
   target_link_libraries(heteroperf_${name} PRIVATE heteroperf_flags ${arg_LINK})
+  set_property(GLOBAL APPEND PROPERTY HETEROPERF_MODULES heteroperf_${name})
 endfunction()

@@ -1,0 +1,252 @@
+#!/usr/bin/env python3
+"""Trains one of HeteroPerf's models in PyTorch eager mode and prints its speed as one JSON object.
+
+The models are the ones of workloads/: the same layers, shapes, batch and optimizer. The number of
+parameters is printed so that a caller can check that it compares like with like.
+"""
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+
+@dataclasses.dataclass(frozen=True)
+class GptSize:
+    blocks: int
+    width: int
+    heads: int
+    context: int
+    vocabulary: int
+    micro_batch: int
+
+
+GPT_SIZES = {
+    "nano": GptSize(2, 128, 4, 128, 256, 16),
+    "micro": GptSize(4, 256, 4, 128, 512, 16),
+    "mini": GptSize(6, 384, 6, 256, 1024, 16),
+}
+
+
+class GptBlock(nn.Module):
+    """Pre-LayerNorm block: causal attention, then an MLP of four times the width."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.heads = size.heads
+        self.norm1 = nn.LayerNorm(size.width)
+        self.qkv = nn.Linear(size.width, 3 * size.width)
+        self.projection = nn.Linear(size.width, size.width)
+        self.norm2 = nn.LayerNorm(size.width)
+        self.up = nn.Linear(size.width, 4 * size.width)
+        self.down = nn.Linear(4 * size.width, size.width)
+
+    def attention(self, x):
+        batch, context, width = x.shape
+        q, k, v = (
+            part.view(batch, context, self.heads, -1).transpose(1, 2)
+            for part in self.qkv(x).split(width, dim=2)
+        )
+        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.projection(mixed.transpose(1, 2).reshape(batch, context, width))
+
+    def forward(self, x):
+        x = x + self.attention(self.norm1(x))
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+class Gpt(nn.Module):
+    """Learned positions, final LayerNorm, untied head without bias."""
+
+    def __init__(self, size):
+        super().__init__()
+        self.tokens = nn.Embedding(size.vocabulary, size.width)
+        self.positions = nn.Embedding(size.context, size.width)
+        self.blocks = nn.ModuleList(GptBlock(size) for _ in range(size.blocks))
+        self.norm = nn.LayerNorm(size.width)
+        self.head = nn.Linear(size.width, size.vocabulary, bias=False)
+        for parameter in self.parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=0.02)
+
+    def forward(self, ids):
+        x = self.tokens(ids) + self.positions.weight[: ids.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions; a strided one projects its input with a 1x1 convolution."""
+
+    def __init__(self, channels_in, channels_out, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, stride, 1, bias=False)
+        self.norm1 = nn.BatchNorm2d(channels_out)
+        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, 1, 1, bias=False)
+        self.norm2 = nn.BatchNorm2d(channels_out)
+        self.shortcut = None
+        if stride != 1 or channels_in != channels_out:
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels_in, channels_out, 1, stride, bias=False),
+                nn.BatchNorm2d(channels_out),
+            )
+
+    def forward(self, x):
+        kept = x if self.shortcut is None else self.shortcut(x)
+        x = F.relu(self.norm1(self.conv1(x)), inplace=True)
+        return F.relu(self.norm2(self.conv2(x)) + kept, inplace=True)
+
+
+class ResNet18(nn.Module):
+    """The usual stem (7x7 stride 2, then max-pool) at every image size."""
+
+    def __init__(self, classes):
+        super().__init__()
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+        )
+        layers, channels = [], 64
+        for index, width in enumerate((64, 128, 256, 512)):
+            for block in range(2):
+                stride = 2 if index > 0 and block == 0 else 1
+                layers.append(ResidualBlock(channels, width, stride))
+                channels = width
+        self.layers = nn.Sequential(*layers)
+        self.head = nn.Linear(512, classes)
+
+    def forward(self, x):
+        return self.head(self.layers(self.stem(x)).mean((2, 3)))
+
+
+class GptTask:
+    unit = "token/s"
+
+    def __init__(self, name, batch):
+        size = GPT_SIZES[name]
+        self.batch = batch or size.micro_batch
+        self.items_per_step = self.batch * size.context
+        self.model = Gpt(size)
+        self.optimizer = torch.optim.AdamW(
+            self.model.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True
+        )
+        shape = (8, self.batch, size.context + 1)
+        self.pool = torch.randint(size.vocabulary, shape)
+
+    def loss(self, step):
+        ids = self.pool[step % len(self.pool)]
+        logits = self.model(ids[:, :-1])
+        return F.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+
+
+class ImageTask:
+    unit = "image/s"
+
+    def __init__(self, batch, channels_last):
+        self.batch = batch or 32
+        self.items_per_step = self.batch
+        self.model = ResNet18(classes=10)
+        self.images = torch.randn(8, self.batch, 3, 32, 32)
+        self.labels = torch.randint(10, (8, self.batch))
+        if channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)
+            self.images = torch.stack(
+                [b.contiguous(memory_format=torch.channels_last) for b in self.images]
+            )
+        self.optimizer = torch.optim.SGD(
+            self.model.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4, fused=True
+        )
+
+    def loss(self, step):
+        index = step % len(self.images)
+        return F.cross_entropy(self.model(self.images[index]), self.labels[index])
+
+
+def train_step(task, step, clip_norm):
+    task.optimizer.zero_grad(set_to_none=True)
+    loss = task.loss(step)
+    loss.backward()
+    if clip_norm > 0:
+        nn.utils.clip_grad_norm_(task.model.parameters(), clip_norm)
+    task.optimizer.step()
+    return loss.item()
+
+
+def measure(task, duration_s, warmup_steps, clip_norm):
+    """Steps for at least duration_s after the warm-up; returns (seconds per step, last loss)."""
+    for step in range(warmup_steps):
+        loss = train_step(task, step, clip_norm)
+    times_s, start = [], time.perf_counter()
+    while time.perf_counter() - start < duration_s:
+        before = time.perf_counter()
+        loss = train_step(task, warmup_steps + len(times_s), clip_norm)
+        times_s.append(time.perf_counter() - before)
+    return times_s, time.perf_counter() - start, loss
+
+
+def peak_memory_bytes():
+    with open("/proc/self/status", encoding="ascii") as status:
+        for line in status:
+            if line.startswith("VmHWM:"):
+                return 1024 * int(line.split()[1])
+    return None
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model", choices=[*GPT_SIZES, "resnet18"])
+    parser.add_argument("--threads", type=int, default=0, help="0: PyTorch's default")
+    parser.add_argument("--batch", type=int, default=0, help="samples per step; 0: the model's")
+    parser.add_argument("--duration", type=float, default=10.0, help="measured seconds")
+    parser.add_argument("--warmup-steps", type=int, default=5)
+    parser.add_argument("--clip-norm", type=float, default=0.0, help="0: no gradient clipping")
+    parser.add_argument("--channels-last", action="store_true", help="resnet18 in NHWC memory")
+    parser.add_argument("--seed", type=int, default=1)
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    torch.manual_seed(arguments.seed)
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    if arguments.model == "resnet18":
+        task = ImageTask(arguments.batch, arguments.channels_last)
+    else:
+        task = GptTask(arguments.model, arguments.batch)
+    times_s, window_s, loss = measure(
+        task, arguments.duration, arguments.warmup_steps, arguments.clip_norm
+    )
+    json.dump(
+        {
+            "peer": "pytorch",
+            "version": torch.__version__,
+            "model": arguments.model,
+            "parameters": sum(p.numel() for p in task.model.parameters()),
+            "threads": torch.get_num_threads(),
+            "batch": task.batch,
+            "steps": len(times_s),
+            "window_s": window_s,
+            "throughput": {
+                "value": len(times_s) * task.items_per_step / window_s,
+                "unit": task.unit,
+            },
+            "step_time_s": {"median": statistics.median(times_s), "min": min(times_s)},
+            "loss": loss,
+            "peak_memory_bytes": peak_memory_bytes(),
+        },
+        sys.stdout,
+    )
+    print()
+
+
+if __name__ == "__main__":
+    main()

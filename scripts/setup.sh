@@ -1,0 +1,310 @@
+#!/usr/bin/env bash
+# Installs what HeteroPerf needs to build: the packages of the table below, LibTorch, a new enough
+# CMake. Sourced by quickstart.sh and test.sh; started by itself it installs the named groups:
+#
+#   scripts/setup.sh [build] [full] [test]      default: build full
+#
+# What is already there is left alone: a second call changes nothing and asks nobody.
+
+ROOT="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+VENV="$ROOT/.venv"
+
+# LibTorch's wheel. Its CUDA build also needs the two small runtime wheels on a CPU.
+TORCH_WHEEL="torch==2.11.0"
+CUDA_WHEELS=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+CMAKE_WHEEL="cmake==3.31.*"
+CMAKE_MINIMUM="3.25"
+TORCH_MINIMUM="2.1"
+TORCH_OTHERWISE="unpack a LibTorch of at least $TORCH_MINIMUM and set LibTorch_ROOT to it"
+NEEDS_TORCH=""  # set while LibTorch is yet to be installed
+
+# group | apt | dnf | spack or module | present without a package manager when …
+# build: every preset. full: MPI and HDF5. python: only where something comes from PyPI.
+PACKAGES='
+build  | g++                 | gcc-c++                | gcc            | command c++
+build  | cmake               | cmake                  | cmake          | command cmake
+build  | ninja-build         | ninja-build            | ninja          | command ninja
+build  | pkg-config          | pkgconf-pkg-config     | pkgconf        | command pkg-config
+build  | libfmt-dev          | fmt-devel              | fmt            | header fmt/format.h
+build  | nlohmann-json3-dev  | json-devel             | nlohmann-json  | header nlohmann/json.hpp
+build  | libcli11-dev        | cli11-devel            | cli11          | header CLI/CLI.hpp
+build  | libeigen3-dev       | eigen3-devel           | eigen          | header eigen3/Eigen/Core
+build  | zlib1g-dev          | zlib-devel             | zlib           | header zlib.h
+build  | libssl-dev          | openssl-devel          | openssl        | header openssl/evp.h
+build  | libhwloc-dev        | hwloc-devel            | hwloc          | header hwloc.h
+full   | libopenmpi-dev      | openmpi-devel          | openmpi        | command mpicxx
+full   | openmpi-bin         | openmpi                | openmpi        | command mpirun
+full   | libhdf5-dev         | hdf5-devel             | hdf5           | command h5cc
+test   | libgtest-dev        | gtest-devel            | googletest     | header gtest/gtest.h
+test   | libbenchmark-dev    | google-benchmark-devel | benchmark      | header benchmark/benchmark.h
+python | python3             | python3                | python         | command python3
+python | python3-venv        | python3                | python         | module ensurepip
+'
+
+say() { printf '%s\n' "$*" >&2; }
+
+# Says what is wrong and ends: 5 is "the environment lacks something, nothing was measured".
+fail() {
+  say "error: $1"
+  shift
+  [ $# -eq 0 ] || printf '  %s\n' "$@" >&2
+  exit 5
+}
+
+# retry COMMAND…: three attempts, for networks that stumble.
+retry() {
+  local attempt
+  for attempt in 1 2 3; do
+    "$@" && return 0
+    [ "$attempt" = 3 ] || { say "attempt $attempt failed, trying again: $*"; sleep $((5 * attempt)); }
+  done
+  return 1
+}
+
+# logged LOG TITLE COMMAND…: long output goes to the log; its end is shown when the command fails.
+logged() {
+  local log="$1" title="$2" start=$SECONDS
+  shift 2
+  mkdir -p "$(dirname "$log")"
+  say "==> $title (log: ${log#"$ROOT"/})"
+  if "$@" >>"$log" 2>&1 </dev/null; then
+    say "    done in $((SECONDS - start)) s"
+    return 0
+  fi
+  say "error: $title failed; the log ends with:"
+  tail -n 40 "$log" >&2
+  return 1
+}
+
+# at_least VERSION MINIMUM
+at_least() { [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]; }
+
+# is_present KIND NAME: a second opinion where dpkg does not know a package (modules, Spack).
+is_present() {
+  case "$1" in
+    command) command -v "$2" >/dev/null || { [ "$2" = c++ ] && [ -n "${CXX:-}" ]; } ;;
+    module) python3 -c "import $2" 2>/dev/null ;;
+    header) has_header "$2" ;;
+  esac
+}
+
+has_header() {
+  local prefix compiler="${CXX:-c++}"
+  local IFS=':;'
+  for prefix in ${CMAKE_PREFIX_PATH:-}; do
+    [ -e "$prefix/include/$1" ] && return 0
+  done
+  printf '#include <%s>\n' "$1" | "$compiler" -x c++ -E - >/dev/null 2>&1
+}
+
+is_installed() {
+  command -v dpkg-query >/dev/null &&
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ]
+}
+
+# Rows of the table in the given groups that are not there, one per line.
+missing_rows() {
+  local group apt dnf spack kind name
+  while IFS='|' read -r group apt dnf spack kind; do
+    group="${group// /}" apt="${apt// /}" dnf="${dnf// /}" spack="${spack// /}"
+    [[ " $* " == *" $group "* ]] || continue
+    read -r kind name <<<"$kind"
+    is_installed "$apt" || is_present "$kind" "$name" || printf '%s %s %s\n' "$apt" "$dnf" "$spack"
+  done < <(sed '/^$/d' <<<"$PACKAGES")
+}
+
+# The words before a command that needs root, or failure. Never waits for a prompt nobody sees.
+privilege() {
+  if [ "$(id -u)" = 0 ]; then
+    echo env
+  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    echo "sudo -n"
+  elif command -v sudo >/dev/null && [ -t 0 ] && [ -t 2 ] && [ -z "${CI:-}" ] &&
+    timeout --foreground 60 sudo -v; then
+    echo "sudo -n"
+  else
+    return 1
+  fi
+}
+
+# Names what is missing and every way to get it; changes nothing.
+refuse() {
+  local reason="$1" rows="$2" torch=()
+  [ -z "$NEEDS_TORCH" ] || torch=("Besides:         $TORCH_OTHERWISE")
+  fail "$(wc -l <<<"$rows") packages are missing ($reason)" \
+    "Debian, Ubuntu:  sudo apt-get install -y $(cut -d' ' -f1 <<<"$rows" | xargs)" \
+    "Fedora, RHEL:    sudo dnf install -y $(cut -d' ' -f2 <<<"$rows" | sort -u | xargs)" \
+    "Spack:           spack install $(cut -d' ' -f3 <<<"$rows" | sort -u | xargs)" \
+    "Modules:         module load, with the Spack names; CMAKE_PREFIX_PATH is honoured" \
+    "${torch[@]}"
+}
+
+apt_install() {
+  local as_root options=(-y --no-install-recommends -o DPkg::Lock::Timeout=120)
+  read -ra as_root <<<"$1 env DEBIAN_FRONTEND=noninteractive"
+  shift
+  retry "${as_root[@]}" apt-get update &&
+    retry "${as_root[@]}" apt-get install "${options[@]}" "$@"
+}
+
+# ensure_packages GROUP…
+ensure_packages() {
+  local rows as_root names=()
+  rows="$(missing_rows "$@")"
+  [ -n "$rows" ] || return 0
+  [ -z "${NO_INSTALL:-}" ] || refuse "--no-install" "$rows"
+  command -v apt-get >/dev/null || refuse "this system has no apt" "$rows"
+  as_root="$(privilege)" || refuse "neither root nor sudo without a password" "$rows"
+  mapfile -t names < <(cut -d' ' -f1 <<<"$rows")
+  logged "$ROOT/build/setup.log" "Installing ${names[*]}" apt_install "$as_root" "${names[@]}" ||
+    fail "apt could not install ${names[*]}" "see build/setup.log; then call this script again"
+  hash -r
+}
+
+ensure_compiler() {
+  local compiler="${CXX:-c++}" source='#include <concepts>
+#include <source_location>
+#include <span>
+int main() { return static_cast<int>(std::span<int>().size()); }'
+  "$compiler" -std=c++20 -x c++ -fsyntax-only - <<<"$source" 2>/dev/null && return 0
+  fail "$compiler does not compile C++20 ($("$compiler" --version 2>/dev/null | head -n 1))" \
+    "GCC 11 or Clang 14 and later do; name another one with CXX=…"
+}
+
+# cmake_version PROGRAM: empty when it does not run.
+cmake_version() { { "$1" --version 2>/dev/null || true; } | sed -n '1s/[^0-9]*\([0-9.]*\).*/\1/p'; }
+
+has_venv() { "$VENV/bin/python" -m pip --version >/dev/null 2>&1; }
+
+# ensure_venv WHAT OTHERWISE
+ensure_venv() {
+  ! has_venv || return 0
+  [ -z "${NO_INSTALL:-}" ] || fail "$1 is missing (--no-install)" "$2"
+  ensure_packages python
+  logged "$ROOT/build/setup.log" "Making .venv" python3 -m venv --clear "$VENV" ||
+    fail "python3 cannot make a virtual environment" "install python3-venv, or: $2"
+}
+
+# ensure_wheels WHAT OTHERWISE REQUIREMENT…
+ensure_wheels() {
+  local what="$1" otherwise="$2"
+  shift 2
+  ensure_venv "$what" "$otherwise"
+  [ -z "${NO_INSTALL:-}" ] || fail "$what is missing (--no-install)" "$otherwise"
+  logged "$ROOT/build/setup.log" "Installing $what into .venv" \
+    retry "$VENV/bin/python" -m pip install --no-input --retries 2 \
+    --disable-pip-version-check --no-deps "$@" ||
+    fail "pip could not install $*" "see build/setup.log; $otherwise"
+}
+
+# The system's CMake when new enough, else one from PyPI, first in the PATH of this shell.
+ensure_cmake() {
+  local version
+  version="$(cmake_version cmake)"
+  [ -n "$version" ] && at_least "$version" "$CMAKE_MINIMUM" && return 0
+  version="$(cmake_version "$VENV/bin/cmake")"
+  if [ -z "$version" ] || ! at_least "$version" "$CMAKE_MINIMUM"; then
+    ensure_wheels "CMake $CMAKE_MINIMUM" "put a CMake of at least $CMAKE_MINIMUM into PATH" \
+      "$CMAKE_WHEEL"
+  fi
+  PATH="$VENV/bin:$PATH"
+  hash -r
+}
+
+# torch_folders: where FindLibTorch.cmake looks, one folder per line.
+torch_folders() {
+  printf '%s\n' "${LibTorch_ROOT:-}" "$VENV"/lib/python3*/site-packages/torch
+  python3 -c 'import importlib.util as u
+s = u.find_spec("torch")
+print(s.submodule_search_locations[0] if s else "")' 2>/dev/null || true
+}
+
+# torch_version FOLDER: empty when there are no headers.
+torch_version() {
+  sed -n 's/^#define TORCH_VERSION_\(MAJOR\|MINOR\|PATCH\) \([0-9]*\).*/\2/p' \
+    "$1/include/torch/headeronly/version.h" \
+    "$1/include/torch/csrc/api/include/torch/version.h" 2>/dev/null | head -n 3 | paste -sd. || true
+}
+
+# A LibTorch of the right kind: headers, a new enough version, the C++11 ABI, libraries that load.
+is_usable_torch() {
+  local version
+  version="$(torch_version "$1")"
+  [ -n "$version" ] && at_least "$version" "$TORCH_MINIMUM" && [ -e "$1/lib/libtorch_cpu.so" ] &&
+    grep -q __cxx11 "$1/lib/libc10.so" &&
+    ! ldd "$1/lib/libtorch_cpu.so" 2>/dev/null | grep -q 'not found'
+}
+
+find_torch() {
+  local folder
+  while read -r folder; do
+    [ -n "$folder" ] && is_usable_torch "$folder" && { printf '%s\n' "$folder"; return 0; }
+  done < <(torch_folders)
+  return 1
+}
+
+ensure_torch() {
+  [ -n "$NEEDS_TORCH" ] || return 0
+  if [ -z "${NO_INSTALL:-}" ]; then
+    say "LibTorch is a download of about 600 MB and takes 1.1 GB on disk"
+  fi
+  ensure_wheels LibTorch "$TORCH_OTHERWISE" "$TORCH_WHEEL" "${CUDA_WHEELS[@]}"
+  find_torch >/dev/null || fail "LibTorch in .venv does not load" \
+    "$(ldd "$VENV"/lib/python3*/site-packages/torch/lib/libtorch_cpu.so 2>&1 | grep 'not found' | xargs)" \
+    "$TORCH_OTHERWISE"
+}
+
+# configure PRESET [CMAKE ARGUMENT…]: from the start when there is no cache, or one that does not
+# fit any more (another folder, a library that moved).
+configure() {
+  local preset="$1" log="$ROOT/build/$1/build.log"
+  shift
+  mkdir -p "$ROOT/build/$preset"
+  : >"$log"
+  cd "$ROOT" || return 1
+  if [ -f "build/$preset/CMakeCache.txt" ] && cmake --preset "$preset" "$@" >>"$log" 2>&1; then
+    return 0
+  fi
+  logged "$log" "Configuring $preset" cmake --preset "$preset" --fresh "$@"
+}
+
+# build PRESET [TARGET…]
+build() {
+  local preset="$1" targets=()
+  shift
+  [ $# -eq 0 ] || targets=(--target "$@")
+  logged "$ROOT/build/$preset/build.log" "Building $preset" \
+    cmake --build "$ROOT/build/$preset" --parallel "$(build_jobs)" "${targets[@]}"
+}
+
+# One job per core, as far as memory allows: a file that includes ATen takes about 1.5 GB.
+build_jobs() {
+  local cores memory_gb
+  cores="$(nproc)"
+  memory_gb="$(awk '/^MemAvailable/ {print int($2 / 1572864)}' /proc/meminfo)"
+  [ "${memory_gb:-1}" -ge 1 ] || memory_gb=1
+  echo $((cores < memory_gb ? cores : memory_gb))
+}
+
+# set_up GROUP…: packages, compiler and CMake, and LibTorch with the group "full". What is needed
+# is known before anything is changed, so that a refusal names all of it.
+set_up() {
+  local groups=("$@")
+  if [[ " $* " == *" full "* ]] && ! find_torch >/dev/null; then
+    NEEDS_TORCH=yes
+    has_venv || groups+=(python)
+  fi
+  ensure_packages "${groups[@]}"
+  ensure_compiler
+  ensure_cmake
+  ensure_torch
+}
+
+if [ "${BASH_SOURCE[0]}" = "$0" ]; then
+  set -euo pipefail
+  [ $# -gt 0 ] || set -- build full
+  case "$1" in
+    -h | --help) sed -n '2,/^$/s/^# \{0,1\}//p' "$0" ;;
+    *) set_up "$@" ;;
+  esac
+fi

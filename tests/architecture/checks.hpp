@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/architecture/layer_table.hpp"
+#include "tests/architecture/source_tree.hpp"
+
+namespace heteroperf::architecture {
+
+/// One broken rule: "path:line: what (why)", ready to be read and clicked.
+using Violations = std::vector<std::string>;
+
+/// An include of our own goes to a folder its row allows, written from the root.
+Violations check_layers(const SourceTree& tree, const LayerTable& table);
+/// A third-party header stands in its row, and every other header is known.
+Violations check_third_party(const SourceTree& tree, const LayerTable& table);
+/// No file reaches a sealed header through headers of our own, outside that header's row.
+Violations check_sealed(const SourceTree& tree, const LayerTable& table);
+/// No two folders include each other, directly or in a ring. A folder and its own sub-folders
+/// may: a factory includes what it makes.
+Violations check_cycles(const SourceTree& tree);
+Violations check_names(const SourceTree& tree, const LayerTable& table);
+Violations check_top_level(const SourceTree& tree, const LayerTable& table);
+/// Every row with C++ files has a target of its own, and targets link as the rows include.
+Violations check_targets(const SourceTree& tree, const LayerTable& table);
+
+/// All of the above.
+Violations check_all(const SourceTree& tree, const LayerTable& table);
+
+}  // namespace heteroperf::architecture

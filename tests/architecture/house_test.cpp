@@ -1,0 +1,35 @@
+// The rules of layers.txt, held against this repository.
+#include <gtest/gtest.h>
+
+#include "tests/architecture/checks.hpp"
+
+namespace heteroperf::architecture {
+namespace {
+
+class House : public ::testing::Test {
+ protected:
+  const LayerTable table_ =
+      read_layer_table(HETEROPERF_SOURCE_DIR "/tests/architecture/layers.txt");
+  const SourceTree tree_ = read_source_tree(HETEROPERF_SOURCE_DIR, table_);
+
+  static void expect_none(const Violations& violations) {
+    for (const std::string& violation : violations) ADD_FAILURE() << violation;
+  }
+};
+
+TEST_F(House, IsReadWhole) {
+  EXPECT_TRUE(tree_.files.contains("metrics/error.hpp"));
+  EXPECT_TRUE(tree_.files.contains("tests/architecture/house_test.cpp"));
+  EXPECT_GT(tree_.targets.size(), 5U);
+}
+
+TEST_F(House, IncludesGoDown) { expect_none(check_layers(tree_, table_)); }
+TEST_F(House, ThirdPartyHeadersStandInTheirRow) { expect_none(check_third_party(tree_, table_)); }
+TEST_F(House, SealedHeadersAreNotReached) { expect_none(check_sealed(tree_, table_)); }
+TEST_F(House, FoldersHaveNoCycle) { expect_none(check_cycles(tree_)); }
+TEST_F(House, NamesSayWhatIsInside) { expect_none(check_names(tree_, table_)); }
+TEST_F(House, TopLevelIsExact) { expect_none(check_top_level(tree_, table_)); }
+TEST_F(House, TargetsLinkAsFoldersInclude) { expect_none(check_targets(tree_, table_)); }
+
+}  // namespace
+}  // namespace heteroperf::architecture

@@ -1,0 +1,33 @@
+# Installs into a folder, moves it, and runs the program there: the tree must not depend on where
+# it was built or installed.
+#   cmake -DBUILD_DIR=… -DWORK_DIR=… -DWITH_TORCH=0|1 -P installed_tree.cmake
+function(expect_success)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE code OUTPUT_VARIABLE output ERROR_VARIABLE errors
+                  WORKING_DIRECTORY "${WORK_DIR}")
+  if(NOT code EQUAL 0)
+    message(FATAL_ERROR "${ARGN} ended with ${code}\n${output}${errors}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE "${WORK_DIR}")
+file(MAKE_DIRECTORY "${WORK_DIR}")
+expect_success("${CMAKE_COMMAND}" --install "${BUILD_DIR}" --prefix "${WORK_DIR}/installed")
+file(RENAME "${WORK_DIR}/installed" "${WORK_DIR}/moved")
+set(program "${WORK_DIR}/moved/bin/heteroperf")
+unset(ENV{HETEROPERF_MODULE_PATH})
+
+expect_success("${program}" --help)
+if(NOT output MATCHES "heteroperf")
+  message(FATAL_ERROR "--help says:\n${output}")
+endif()
+
+if(WITH_TORCH)
+  file(GLOB modules "${WORK_DIR}/moved/lib*/heteroperf/*.so")
+  if(NOT modules MATCHES "libheteroperf_engine")
+    message(FATAL_ERROR "no engine module below ${WORK_DIR}/moved (found: ${modules})")
+  endif()
+  # Two steps of the smallest model: the module is found, and it finds LibTorch.
+  expect_success("${program}" run llm --size nano --steps 2 --ranks 1 --out "${WORK_DIR}/run")
+endif()
+file(REMOVE_RECURSE "${WORK_DIR}")

@@ -1,0 +1,166 @@
+// Speed of training on this machine, and where the time goes.
+//
+//   training_bench [--steps N] [--threads 1,2] [--precision fp32|bf16] [MODEL...]
+//
+// MODEL: nano, micro (micro-batch 16), resnet18 (32x32, batch 32); all when none is named. One line
+// per model and thread count: rate, time per step, its split; below it the share of each kind of
+// operator, measured in separate steps.
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "runners/comm/communicator.hpp"
+#include "runners/device/host_pool.hpp"
+#include "runners/engine/batch_loader.hpp"
+#include "runners/engine/graph_executor.hpp"
+#include "runners/engine/peak_rate.hpp"
+#include "runners/engine/training_session.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct Arguments {
+  int steps = 10;
+  std::vector<int> threads{1, 2};
+  Precision precision = Precision::fp32;
+  std::vector<std::string> models;
+};
+
+Arguments parse(int count, char** values) {
+  Arguments arguments;
+  for (int i = 1; i < count; ++i) {
+    const std::string word = values[i];
+    const bool option = word.rfind("--", 0) == 0;
+    if (!option) {
+      arguments.models.push_back(word);
+      continue;
+    }
+    if (++i == count) throw UserError(word + " lacks a value");
+    if (word == "--steps") arguments.steps = std::atoi(values[i]);
+    if (word == "--precision") arguments.precision = parse_precision(values[i]);
+    if (word == "--threads") {
+      arguments.threads.clear();
+      std::istringstream list(values[i]);
+      for (std::string n; std::getline(list, n, ',');) {
+        arguments.threads.push_back(std::atoi(n.c_str()));
+      }
+    }
+  }
+  if (arguments.models.empty()) arguments.models = {"nano", "micro", "resnet18"};
+  return arguments;
+}
+
+TrainingSpec training_of(const std::string& model, const Arguments& arguments, int threads) {
+  TrainingSpec spec;
+  const bool images = model == "resnet18";
+  DataRequest request;
+  if (images) {
+    ModelOptions options;
+    options.height = options.width = 32;
+    options.classes = 10;
+    spec.graph = build_model(model, options);
+    request.wanted = {InputKind::images, 3, 32, 32, 0, 10};
+  } else {
+    spec.graph = build_model(model);
+    const Node& input = spec.graph.node(spec.graph.input());
+    const Node& loss = spec.graph.node(spec.graph.loss());
+    const std::int64_t vocabulary = spec.graph.node(loss.inputs.front()).output.back();
+    request.wanted = {InputKind::tokens, 0, 0, 0, input.output.front(), vocabulary};
+  }
+  spec.data = open_data(request);
+  spec.precision = arguments.precision;
+  spec.micro_batch = images ? 32 : 16;
+  spec.threads = threads;
+  return spec;
+}
+
+double median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2),
+                   values.end());
+  return values[values.size() / 2];
+}
+
+void print_speed(const std::string& model, const TrainingSpec& spec, int steps) {
+  const auto alone = make_null_communicator();
+  const auto session = start_training(spec, *alone);
+  for (int i = 0; i < 2; ++i) session->step();
+  std::vector<double> walls;
+  TimeSplit split;
+  for (int i = 0; i < steps; ++i) {
+    const StepReport report = session->step();
+    walls.push_back(static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9);
+    split.compute_s += report.split.compute_s / steps;
+    split.data_s += report.split.data_s / steps;
+    split.other_s += report.split.other_s / steps;
+  }
+  const SampleSpec& sample = spec.data->spec();
+  const std::int64_t units =
+      spec.micro_batch * (sample.kind == InputKind::images ? 1 : sample.length);
+  const double step_s = median(walls);
+  const Ops ops = strict_train_ops(spec.graph, static_cast<std::uint64_t>(spec.micro_batch));
+  fmt::print(
+      "{:<9} {} threads  {:9.1f} {}/s  {:8.2f} ms/step  {:6.1f} Gop/s  compute {:.2f} data "
+      "{:.2f} other {:.2f} ms  peak {:.1f} MiB\n",
+      model, spec.threads, static_cast<double>(units) / step_s,
+      sample.kind == InputKind::images ? "image" : "token", step_s * 1e3,
+      ops.to_double() / step_s * 1e-9, split.compute_s * 1e3, split.data_s * 1e3,
+      split.other_s * 1e3, static_cast<double>(session->memory().peak_bytes) / 1048576.0);
+}
+
+void print_shares(const TrainingSpec& spec, int steps) {
+  const c10::InferenceMode no_tape;
+  const RankMemory memory;
+  const MemoryScope charged(memory);
+  use_threads(spec.threads);
+  ParameterStore store(spec.graph, spec.precision, spec.seed);
+  GraphExecutor executor(spec.graph, store, Fusion::on);
+  const BatchLoader loader(spec.data, executor.type(), spec.seed);
+  for (int i = 0; i < steps + 2; ++i) {
+    if (i == 2) executor.profile(GraphExecutor::Profile::on);
+    const Batch batch = loader.train(0, spec.micro_batch);
+    executor.train(batch.sample, batch.targets, {});
+  }
+  std::vector<GroupTime> times = executor.times();
+  std::sort(times.begin(), times.end(), [](const GroupTime& a, const GroupTime& b) {
+    return a.forward_s + a.backward_s > b.forward_s + b.backward_s;
+  });
+  double total = 0;
+  for (const GroupTime& time : times) total += time.forward_s + time.backward_s;
+  for (const GroupTime& time : times) {
+    fmt::print("    {:<32} {:5.1f} %  forward {:8.3f} ms  backward {:8.3f} ms\n", time.kind,
+               100 * (time.forward_s + time.backward_s) / total, time.forward_s / steps * 1e3,
+               time.backward_s / steps * 1e3);
+  }
+}
+
+void run(const Arguments& arguments) {
+  for (const std::string& model : arguments.models) {
+    for (const int threads : arguments.threads) {
+      const TrainingSpec spec = training_of(model, arguments, threads);
+      print_speed(model, spec, arguments.steps);
+      print_shares(spec, std::min(arguments.steps, 5));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf
+
+int main(int count, char** values) {
+  try {
+    heteroperf::run(heteroperf::parse(count, values));
+    return 0;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 1;
+  }
+}

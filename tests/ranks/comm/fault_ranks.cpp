@@ -1,0 +1,92 @@
+// One rank of a run in which something goes wrong: fault_ranks FAULT RANK TIMEOUT_S
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "runners/comm/mpi_launch.hpp"
+#include "runners/comm/world.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int healthy_steps = 20;
+
+volatile std::sig_atomic_t asked_to_stop = 0;
+void ask_to_stop(int) { asked_to_stop = 1; }
+
+int exit_code(ErrorKind kind) {
+  if (kind == ErrorKind::timeout) return 7;
+  if (kind == ErrorKind::environment) return 5;
+  if (kind == ErrorKind::usage) return 2;
+  if (kind == ErrorKind::interrupted) return 130;
+  return 6;
+}
+
+void fail(const std::string& fault) {
+  if (fault == "kill") raise(SIGKILL);
+  if (fault == "stop") raise(SIGSTOP);
+  if (fault == "exit") _exit(0);
+  if (fault == "throw") throw std::runtime_error("loss is NaN");
+  if (fault == "usage") throw UserError("batch=0", "must be positive");
+  if (fault == "sleep") std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+void step(World& world, std::vector<float>& values) {
+  world.communicator->all_reduce(std::span<float>(values), Reduction::average);
+  if (asked_to_stop != 0) world.control->request_stop("interrupted");
+  std::int32_t stop = world.control->stop_requested() ? 1 : 0;
+  world.communicator->all_reduce(std::span<std::int32_t>(&stop, 1), Reduction::max);
+  if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by the user", "", ""}});
+}
+
+void work(World& world, const std::string& fault, int culprit) {
+  std::vector<float> values(200000, 1.0F);
+  const bool guilty = world.communicator->rank() == RankId(culprit);
+  for (int n = 0; fault == "interrupt" || n < healthy_steps; ++n) {
+    if (guilty && n == healthy_steps / 2) fail(fault);
+    step(world, values);
+    if (n == 0 && guilty) std::fprintf(stderr, "stepping\n");
+  }
+  if (guilty && fault == "desert") return;
+  if (fault == "desert") world.communicator->receive(std::span<float>(values), RankId(culprit));
+}
+
+[[noreturn]] void end(int code, const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+  report_exit(code, text);
+  _exit(code);
+}
+
+}  // namespace
+}  // namespace heteroperf
+
+int main(int argc, char** argv) {
+  using namespace heteroperf;
+  if (argc != 4) return 2;
+  std::signal(SIGUSR1, ask_to_stop);
+  World world;
+  try {
+    world = join_mpi_world({.timeout_s = std::atof(argv[3]), .heartbeat_s = 0.2});
+    work(world, argv[1], std::atoi(argv[2]));
+    leave_mpi_world(std::move(world));
+    return 0;
+  } catch (const PeerError& error) {
+    end(exit_code(error.kind()), error.what());
+  } catch (const Error& error) {
+    if (error.kind() == ErrorKind::interrupted) end(130, error.what());
+    const RankId rank = world.communicator ? world.communicator->rank() : RankId(0);
+    report_exit(exit_code(error.kind()), error.what());
+    if (world.control) world.control->abort({rank, error.kind(), error.what()});
+    end(exit_code(error.kind()), error.what());
+  } catch (const std::exception& error) {
+    world.control->abort({world.communicator->rank(), ErrorKind::run_failed, error.what()});
+    end(6, error.what());
+  }
+}

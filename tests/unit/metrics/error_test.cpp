@@ -1,0 +1,65 @@
+#include "metrics/error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace heteroperf {
+namespace {
+
+TEST(Problem, TextIsProblemWhySuggestion) {
+  EXPECT_EQ((Problem{"x is 3", "limit 2", "Try 1."}).text(), "x is 3 (limit 2). Try 1.");
+  EXPECT_EQ((Problem{"x is 3", "", "Try 1."}).text(), "x is 3. Try 1.");
+  EXPECT_EQ((Problem{"x is 3", "limit 2", ""}).text(), "x is 3 (limit 2)");
+  EXPECT_EQ((Problem{"x is 3", "", ""}).text(), "x is 3");
+}
+
+TEST(ProblemList, ThrowsEverythingAtOnceAndNothingWhenEmpty) {
+  ProblemList problems;
+  EXPECT_NO_THROW(problems.throw_if_any());
+  problems.add("first", "a");
+  problems.add("second", "", "b");
+  try {
+    problems.throw_if_any();
+    FAIL() << "must throw";
+  } catch (const UserError& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::usage);
+    ASSERT_EQ(error.problems().size(), 2u);
+    EXPECT_STREQ(error.what(), "first (a)\nsecond. b");
+  }
+}
+
+TEST(SystemError, KeepsItsKind) {
+  EXPECT_EQ(SystemError("p", "w").kind(), ErrorKind::run_failed);
+  EXPECT_EQ(SystemError("p", "w", "s", ErrorKind::environment).kind(), ErrorKind::environment);
+}
+
+TEST(Expect, FailureIsInternalAndNamesThePlace) {
+  try {
+    HETEROPERF_EXPECT(1 + 1 == 3);
+    FAIL() << "must throw";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::internal);
+    EXPECT_NE(std::string(error.what()).find("1 + 1 == 3"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("error_test.cpp"), std::string::npos);
+  }
+}
+
+TEST(NearestName, FindsTypingErrorsAndRefusesFarNames) {
+  const std::vector<std::string> names{"generated", "idx", "cifar10", "text", "tokens"};
+  EXPECT_EQ(nearest_name("tokns", names), "tokens");
+  EXPECT_EQ(nearest_name("cifar100", names), "cifar10");
+  EXPECT_EQ(nearest_name("generate", names), "generated");
+  EXPECT_EQ(nearest_name("text", names), "text");
+  EXPECT_EQ(nearest_name("completely-different-thing", {"ab"}), "");
+  EXPECT_EQ(nearest_name("x", {}), "");
+}
+
+TEST(ErrorKind, NamesAreStable) {
+  EXPECT_STREQ(to_string(ErrorKind::usage), "usage");
+  EXPECT_STREQ(to_string(ErrorKind::run_failed), "run_failed");
+  EXPECT_STREQ(to_string(ErrorKind::not_comparable), "not_comparable");
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,349 @@
+#include "results/journal.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "metrics/random.hpp"
+#include "results/events_json.hpp"
+#include "results/run_folder.hpp"
+#include "results/sha256.hpp"
+#include "sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string message_of(auto&& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+StepEvent step(std::uint64_t n) {
+  StepEvent event;
+  event.n = n;
+  event.samples = 1;
+  event.t_end_ns = 1;
+  return event;
+}
+
+TEST(EventJson, RoundTripsEveryKind) {
+  SampleRun run = search_run();
+  for (const SampleRun& other : {fixed_run()}) {
+    run.lines.insert(run.lines.end(), other.lines.begin(), other.lines.end());
+  }
+  run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
+  std::set<std::string> kinds;
+  for (const JournalLine& line : run.lines) {
+    const std::string json = event_to_json_line(line.t_ns, line.event, kNoPreviousLine);
+    const ParsedLine parsed = event_from_json_line(json);
+    EXPECT_EQ(event_to_json_line(parsed.t_ns, parsed.event, parsed.prev), json);
+    kinds.insert(kind_name(line.event));
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<Event>);
+}
+
+TEST(EventJson, WritesAStepAsTheContractSays) {
+  StepEvent event = step(3);
+  event.ops_strict = Ops::parse("8400000000000000000000");
+  event.loss = std::numeric_limits<double>::quiet_NaN();
+  event.gradient_norm = -std::numeric_limits<double>::infinity();
+  const std::string json = event_to_json_line(5, event, "x");
+  EXPECT_EQ(json,
+            R"({"t_ns":5,"rank":0,"kind":"step","group":0,"n":3,"t_start_ns":0,"t_end_ns":1,)"
+            R"("samples":1,"tokens":0,"ops_strict":"8400000000000000000000",)"
+            R"("loss_nonfinite":"nan","gradient_norm_nonfinite":"-inf",)"
+            R"("split":{"compute_s":0.0,"communication_s":0.0,"data_s":0.0,"other_s":0.0},)"
+            R"("prev":"x"})");
+  const auto parsed = std::get<StepEvent>(event_from_json_line(json).event);
+  EXPECT_TRUE(std::isnan(parsed.loss));
+  EXPECT_EQ(parsed.gradient_norm, -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(parsed.ops_strict, event.ops_strict);
+}
+
+TEST(EventJson, KeepsLargeSeeds) {
+  WorkloadEvent event;
+  event.seeds = {{"run", std::numeric_limits<std::uint64_t>::max()}};
+  event.unit = "image";
+  const std::string json = event_to_json_line(0, event, "x");
+  EXPECT_NE(json.find("\"18446744073709551615\""), std::string::npos);
+  EXPECT_EQ(std::get<WorkloadEvent>(event_from_json_line(json).event).seeds, event.seeds);
+}
+
+struct BadLine {
+  const char* line;
+  const char* says;
+};
+TEST(EventJson, SaysWhatIsWrongWithALine) {
+  for (const auto& [line, says] : {
+           BadLine{"", "not valid JSON"},
+           BadLine{"[]", "expected a JSON object"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"dance","prev":""})", "unknown kind 'dance'"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"memory","prev":"x"})", "'peak_bytes' is missing"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"memory","peak_bytes":-1,"prev":"x"})",
+                   "'peak_bytes' is not an integer in range"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"memory","peak_bytes":1,"extra":2,"prev":"x"})",
+                   "unknown key 'extra'"},
+           BadLine{R"({"t_ns":1.5,"rank":0,"kind":"memory","peak_bytes":1,"prev":"x"})", "'t_ns'"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"phase","phase":"lunch","prev":"x"})",
+                   "'lunch' is no value of 'phase'"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"overhead","measurement_s":"1","prev":"x"})",
+                   "'measurement_s' is not a number"},
+       }) {
+    EXPECT_NE(message_of([&] { event_from_json_line(line); }).find(says), std::string::npos)
+        << line;
+  }
+}
+
+TEST(JournalReader, ReadsWhatTheWriterWrote) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  const SampleRun run = search_run();
+  {
+    JournalWriter writer(path);
+    for (const JournalLine& line : run.lines) writer.append(line.event);
+    EXPECT_GT(writer.cost_s(), 0);
+  }
+  const Journal journal = read_journal(path);
+  ASSERT_EQ(journal.lines.size(), run.lines.size());
+  EXPECT_EQ(journal.torn_bytes, 0u);
+  EXPECT_EQ(journal.sha256, sha256_file_hex(path));
+  for (std::size_t i = 1; i < journal.lines.size(); ++i) {
+    EXPECT_GE(journal.lines[i].t_ns, journal.lines[i - 1].t_ns);
+  }
+}
+
+TEST(JournalWriter, WritesAGraphOnce) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  SampleRun run = search_run();
+  const std::string graph = std::get<TrialEvent>(run.lines[run.index<TrialEvent>()].event).graph.text;
+  {
+    JournalWriter writer(path);
+    for (JournalLine& line : run.lines) {
+      if (auto* trial = std::get_if<TrialEvent>(&line.event)) {
+        trial->graph.text = graph;  // the caller always gives it
+        trial->graph_hash = "same";
+      }
+      writer.append(line.event);
+    }
+  }
+  int graphs = 0;
+  for (const JournalLine& line : read_journal(path).lines) {
+    if (const auto* trial = std::get_if<TrialEvent>(&line.event)) {
+      graphs += !trial->graph.text.empty();
+    }
+  }
+  EXPECT_EQ(graphs, 1);
+}
+
+TEST(JournalWriter, KeepsTheChainWhenManyThreadsAppend) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  constexpr int kThreads = 4, kEach = 200;
+  {
+    JournalWriter writer(path, {.flush_interval_s = 0.001, .clock = monotonic_now_ns});
+    writer.append(StartEvent{});
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&writer, t] {
+        for (int i = 0; i < kEach; ++i) {
+          StepEvent event = step(static_cast<std::uint64_t>(i));
+          event.group = t;
+          writer.append(event);
+          if (i % 50 == 0) writer.flush_now();
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+  const Journal journal = read_journal(path);
+  ASSERT_EQ(journal.lines.size(), 1u + kThreads * kEach);
+  std::vector<std::uint64_t> next(kThreads, 0);
+  for (std::size_t i = 1; i < journal.lines.size(); ++i) {
+    const auto& event = std::get<StepEvent>(journal.lines[i].event);
+    EXPECT_EQ(event.n, next[static_cast<std::size_t>(event.group)]++);
+  }
+}
+
+TEST(JournalWriter, RefusesAnExistingFileAndAPathBelowAFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  std::ofstream(path) << "x";
+  EXPECT_NE(message_of([&] { JournalWriter writer(path); }).find(path), std::string::npos);
+  const std::string below = path + "/journal.jsonl";
+  EXPECT_NE(message_of([&] { JournalWriter writer(below); }).find(below), std::string::npos);
+}
+
+TEST(JournalReader, DropsATornLastLineAndSaysSo) {
+  const SampleRun run = fixed_run();
+  const std::string text = run.text();
+  const std::size_t last_line = text.rfind('\n', text.size() - 2) + 1;
+  for (std::size_t size = last_line + 1; size < text.size(); ++size) {
+    const Journal journal = parse_journal(text.substr(0, size), "j");
+    EXPECT_EQ(journal.lines.size(), run.lines.size() - 1);
+    EXPECT_EQ(journal.torn_bytes, size - last_line);
+    EXPECT_EQ(journal.first<StopEvent>(), nullptr);
+  }
+}
+
+TEST(JournalReader, NamesPathAndLineOfAnyOtherDamage) {
+  const std::string text = fixed_run().text();
+  std::vector<std::size_t> starts{0};
+  for (std::size_t i = 0; i + 1 < text.size(); ++i) {
+    if (text[i] == '\n') starts.push_back(i + 1);
+  }
+  for (std::size_t line = 1; line + 1 < starts.size(); ++line) {
+    std::string dropped = text;
+    dropped.erase(starts[line], starts[line + 1] - starts[line]);
+    std::string edited = text;
+    edited[starts[line] + 8] ^= 1;  // a digit of t_ns
+    for (const std::string& bad : {dropped, edited}) {
+      try {
+        parse_journal(bad, "some/journal.jsonl");
+        FAIL() << "line " << line + 1;
+      } catch (const JournalError& error) {
+        EXPECT_EQ(error.kind(), ErrorKind::verification);
+        EXPECT_NEAR(static_cast<double>(error.line()), static_cast<double>(line) + 1.5, 0.6);
+        EXPECT_NE(std::string(error.what()).find("some/journal.jsonl, line "), std::string::npos);
+      }
+    }
+  }
+}
+
+TEST(JournalReader, RefusesLinesAfterTheStop) {
+  SampleRun run = fixed_run();
+  run.lines.push_back(run.lines[3]);
+  EXPECT_NE(message_of([&] { run.journal(); }).find("it follows the 'stop' line"),
+            std::string::npos);
+}
+
+TEST(JournalReader, RefusesOtherFilesAndVersions) {
+  const TemporaryFolder folder;
+  const auto file = [&](const std::string& content) {
+    const std::string path = folder.path() / "journal.jsonl";
+    std::ofstream(path, std::ios::binary) << content;
+    return path;
+  };
+  std::string foreign = fixed_run().text();
+  foreign.replace(foreign.find("\"_version\":1"), 12, "\"_version\":9");
+  for (const std::string& content :
+       {std::string(), std::string("no newline"), std::string("{}\n"), std::string("text\n"),
+        std::string(1000, '\0') + "\n", foreign}) {
+    const std::string path = file(content);
+    EXPECT_THROW(read_journal(path), UserError);
+    EXPECT_NE(message_of([&] { read_journal(path); }).find(path), std::string::npos);
+  }
+  EXPECT_NE(message_of([&] { read_journal(file(foreign)); }).find("version 9"), std::string::npos);
+  EXPECT_THROW(read_journal(folder.path() / "missing"), UserError);
+  EXPECT_THROW(read_journal(folder.path()), UserError);
+}
+
+/// Runs `body` in a child process; its exit code, or minus the signal that ended it.
+int in_child(auto&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// A process limit on file sizes makes the disk refuse as a full one does, also for root.
+TEST(JournalWriter, AFullDiskLosesNoEarlierLine) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  constexpr rlim_t kLimit = 5000;
+  const int code = in_child([&] {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{kLimit, kLimit + 100000}, wide{kLimit + 100000, kLimit + 100000};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    JournalWriter writer(path);
+    writer.append(StartEvent{});
+    std::string words;
+    std::uint64_t accepted = 0;
+    try {
+      for (; accepted < 1000; ++accepted) {
+        writer.append(step(accepted));
+        writer.flush_now();
+      }
+    } catch (const SystemError& error) {
+      words = error.what();
+    }
+    if (words.find(path) == std::string::npos || words.find("too large") == std::string::npos) {
+      return 1;
+    }
+    if (writer.flush_now()) return 2;
+    ::setrlimit(RLIMIT_FSIZE, &wide);  // space again
+    writer.append(step(accepted));
+    if (!writer.flush_now()) return 3;
+    const Journal journal = read_journal(path);
+    return journal.lines.size() == accepted + 2 && journal.torn_bytes == 0 ? 0 : 4;
+  });
+  EXPECT_EQ(code, 0);
+}
+
+TEST(JournalWriter, KillLosesNoFlushedLine) {
+  RandomStream random(3);
+  for (int round = 0; round < 20; ++round) {
+    const TemporaryFolder folder;
+    const std::string path = folder.path() / "journal.jsonl";
+    int pipe_ends[2];
+    ASSERT_EQ(::pipe(pipe_ends), 0);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      JournalWriter writer(path, {.flush_interval_s = 0.002, .clock = monotonic_now_ns});
+      writer.append(StartEvent{});
+      for (std::uint64_t n = 0;; ++n) {
+        writer.append(step(n));
+        if (n % 16 != 0) continue;
+        if (!writer.flush_now()) ::_exit(1);
+        if (::write(pipe_ends[1], &n, sizeof n) != sizeof n) ::_exit(2);
+      }
+    }
+    ::close(pipe_ends[1]);
+    // Kill after a random number of confirmed flushes.
+    const std::uint64_t kill_after = 1 + random.below(40);
+    std::uint64_t flushed = 0, n = 0;
+    for (std::uint64_t i = 0; i < kill_after && ::read(pipe_ends[0], &n, sizeof n) == sizeof n; ++i) {
+      flushed = n;
+    }
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    while (::read(pipe_ends[0], &n, sizeof n) == static_cast<ssize_t>(sizeof n)) flushed = n;
+    ::close(pipe_ends[0]);
+    const Journal journal = read_journal(path);
+    ASSERT_GE(journal.lines.size(), flushed + 2) << "round " << round;
+    for (std::size_t i = 1; i < journal.lines.size(); ++i) {
+      ASSERT_EQ(std::get<StepEvent>(journal.lines[i].event).n, i - 1);
+    }
+  }
+}
+
+TEST(JournalWriter, FlushesByItselfAndAtPhases) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  JournalWriter writer(path, {.flush_interval_s = 3600, .clock = monotonic_now_ns});
+  writer.append(StartEvent{});
+  EXPECT_EQ(std::filesystem::file_size(path), 0u);
+  writer.append(PhaseEvent{});
+  EXPECT_EQ(read_journal(path).lines.size(), 2u);
+
+  const std::string other = folder.path() / "other.jsonl";
+  JournalWriter quick(other, {.flush_interval_s = 0.001, .clock = monotonic_now_ns});
+  quick.append(StartEvent{});
+  while (std::filesystem::file_size(other) == 0) std::this_thread::yield();  // ctest's limit ends it
+  EXPECT_EQ(read_journal(other).lines.size(), 1u);
+}
+
+}  // namespace
+}  // namespace heteroperf

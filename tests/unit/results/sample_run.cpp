@@ -1,0 +1,266 @@
+#include "sample_run.hpp"
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+#include "results/events_json.hpp"
+#include "results/sha256.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/model_graph_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint64_t kSamples = 64;
+constexpr double kNanosecondsPerSecond = 1e9;
+
+StartEvent sample_start() {
+  StartEvent start;
+  start.run_id = "20260101T101500Z-image-0123abcd";
+  start.created_utc = "2026-01-01T10:15:00Z";
+  start.argv = {"heteroperf", "run", "image"};
+  start.reproduce = "heteroperf run image --seed 42";
+  start.program_version = "0.1.0";
+  start.git_commit = "abcdef";
+  start.build_type = "Release";
+  start.binary_sha256 = std::string(64, 'b');
+  return start;
+}
+
+WorkloadEvent sample_workload(const ModelGraph& graph) {
+  WorkloadEvent workload;
+  workload.name = "image";
+  workload.size = "small";
+  workload.unit = "image";
+  workload.precision = "fp32";
+  workload.samples_per_step = kSamples;
+  workload.parameters = graph.parameter_count();
+  workload.graph_hash = graph.hash();
+  workload.graph = {graph_to_text(graph)};
+  workload.data = "generated images, seed 1";
+  workload.data_fingerprint = std::string(32, 'd');
+  workload.error_floor = 0.05;
+  workload.quality_target = 0.5;
+  workload.config = {R"({"optimizer":{"kind":"sgd","learning_rate":0.1}})"};
+  workload.seeds = {{"run", 42}};
+  return workload;
+}
+
+/// Appends lines on a clock of its own.
+class Script {
+ public:
+  explicit Script(std::int64_t now_ns) : now_ns_(now_ns) {}
+
+  SampleRun run;
+
+  void add(Event event) { run.lines.push_back({now_ns_, std::move(event)}); }
+  void advance(double seconds) {
+    now_ns_ += static_cast<std::int64_t>(seconds * kNanosecondsPerSecond);
+  }
+  std::int64_t now_ns() const { return now_ns_; }
+
+  void add_preamble(int ranks, int groups, const ModelGraph& graph) {
+    add(sample_start());
+    add(ConfigEvent{{R"({"run":{"steps":30},"seed":42})"}});
+    add(SystemEvent{{R"({"cpu":{"value":"some cpu","status":"ok"}})"}});
+    add(PlanEvent{{R"({"replicas":2})"}});
+    ScaleEvent scale;
+    scale.ranks = ranks;
+    scale.groups = groups;
+    scale.transport = "threads";
+    scale.devices = {{"cpu", static_cast<std::uint32_t>(ranks), 1, false}};
+    add(scale);
+    add(sample_workload(graph));
+    add(PhaseEvent{Phase::setup, std::nullopt});
+    advance(1);
+    add(PeakEvent{1e12, "fp32", "measured"});
+  }
+
+  void add_step(const ModelGraph& graph, std::int32_t group, std::optional<std::uint64_t> trial,
+                std::uint64_t n, double seconds, double loss) {
+    StepEvent step;
+    step.group = group;
+    step.trial = trial;
+    step.n = n;
+    step.t_start_ns = now_ns_;
+    advance(seconds);
+    step.t_end_ns = now_ns_;
+    step.samples = kSamples;
+    step.ops_strict = strict_train_ops(graph, kSamples);
+    step.loss = loss;
+    step.gradient_norm = 1.5;
+    step.split = {seconds * 0.7, seconds * 0.2, seconds * 0.05, seconds * 0.05};
+    add(step);
+  }
+
+  void add_observation(const ModelGraph& graph, std::int32_t rank, std::int32_t group,
+                       std::optional<std::uint64_t> trial, int ranks_of_group) {
+    ObservedEvent observed;
+    observed.rank = rank;
+    observed.group = group;
+    observed.trial = trial;
+    observed.strict =
+        strict_train_ops(graph, kSamples / static_cast<std::uint64_t>(ranks_of_group));
+    observed.executed = observed.strict;
+    observed.calls = 9;
+    add(observed);
+  }
+
+  void add_evaluation(const ModelGraph& graph, std::int32_t group,
+                      std::optional<std::uint64_t> trial, double accuracy) {
+    EvalEvent eval;
+    eval.group = group;
+    eval.trial = trial;
+    eval.samples = 100;
+    eval.loss = 0.9;
+    eval.accuracy = accuracy;
+    eval.ops_strict = strict_forward_ops(graph, 100);
+    eval.t_start_ns = now_ns_;
+    advance(0.5);
+    eval.t_end_ns = now_ns_;
+    add(eval);
+  }
+
+  void add_end(int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      add(MemoryEvent{rank, 1000u + static_cast<std::uint64_t>(rank)});
+    }
+    add(OverheadEvent{0.01});
+    add(StopEvent{});
+  }
+
+ private:
+  std::int64_t now_ns_;
+};
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "heteroperf-XXXXXX").string();
+  path_ = ::mkdtemp(pattern.data());
+}
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string SampleRun::text() const {
+  std::string text, prev(kNoPreviousLine);
+  for (const JournalLine& line : lines) {
+    const std::string json = event_to_json_line(line.t_ns, line.event, prev);
+    prev = sha256_hex(json);
+    text += json + '\n';
+  }
+  return text;
+}
+
+Journal SampleRun::journal() const { return parse_journal(text(), "journal.jsonl"); }
+
+void SampleRun::write(const RunFiles& files) const {
+  std::filesystem::create_directories(files.folder);
+  std::ofstream(files.journal(), std::ios::binary) << text();
+}
+
+void SampleRun::write_finished(const RunFiles& files) const {
+  write(files);
+  finish_run(files);
+}
+
+void SampleRun::insert_before_stop(Event event) {
+  const std::size_t stop = index<StopEvent>();
+  lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(stop),
+               {lines[stop].t_ns, std::move(event)});
+}
+
+ModelGraph small_classifier(std::int64_t hidden) {
+  ModelGraph graph;
+  graph.name = "small";
+  Input input;
+  input.channels = 1;
+  input.height = input.width = 4;
+  NodeId node = graph.add("input", input, {});
+  node = graph.add("flatten", Flatten{}, {node});
+  node = graph.add("hidden", Linear{hidden, true, ""}, {node});
+  node = graph.add("relu", Relu{}, {node});
+  node = graph.add("head", Linear{3, true, ""}, {node});
+  graph.add("loss", CrossEntropy{}, {node});
+  return graph;
+}
+
+SampleRun fixed_run(const SampleRunOptions& options) {
+  const ModelGraph graph = small_classifier();
+  Script script(options.epoch_ns);
+  script.add_preamble(options.ranks, 1, graph);
+  script.add(PhaseEvent{Phase::warmup, std::nullopt});
+  std::uint64_t n = 0;
+  for (int i = 0; i < options.warmup_steps; ++i, ++n) {
+    script.add_step(graph, 0, std::nullopt, n, options.step_s * 2, 2.0);
+    if (n > 0) continue;
+    for (int rank = 0; rank < options.ranks; ++rank) {
+      script.add_observation(graph, rank, 0, std::nullopt, options.ranks);
+    }
+  }
+  script.add(PhaseEvent{Phase::measure, std::nullopt});
+  for (int i = 0; i < options.steps; ++i, ++n) {
+    // A little noise without a trend.
+    const double noise = 1 + 0.01 * static_cast<double>((i * 7) % 5);
+    script.add_step(graph, 0, std::nullopt, n, options.step_s * noise, 1.0);
+  }
+  script.add(PhaseEvent{Phase::evaluate, std::nullopt});
+  script.add_evaluation(graph, 0, std::nullopt, 0.8);
+  script.add(PhaseEvent{Phase::finish, std::nullopt});
+  for (int rank = 0; rank < options.ranks; ++rank) {
+    script.add(ChecksumEvent{rank, 0, std::nullopt, n, std::string(32, 'c')});
+  }
+  script.add_end(options.ranks);
+  return std::move(script.run);
+}
+
+SampleRun search_run() {
+  constexpr int kGroups = 2, kSteps = 12;
+  Script script(5'000'000'000);
+  script.add_preamble(kGroups, kGroups, small_classifier());
+  auto& workload = script.run.last<WorkloadEvent>();
+  workload.name = "automl-image";
+  workload.graph.text.clear();
+  workload.samples_per_step.reset();
+  script.add(PhaseEvent{Phase::measure, std::nullopt});
+  for (std::uint64_t id = 0; id < 3; ++id) {
+    const ModelGraph graph = small_classifier(8 + static_cast<std::int64_t>(id));
+    TrialEvent trial;
+    trial.id = id;
+    if (id > 0) trial.parent = 0;
+    trial.group = static_cast<std::int32_t>(id % kGroups);
+    trial.morph = id > 0 ? "wider" : "";
+    trial.graph_hash = graph.hash();
+    trial.graph = {graph_to_text(graph)};
+    trial.hyper_parameters = {R"({"learning_rate":0.1})"};
+    trial.t_start_ns = script.now_ns();
+    script.add(trial);
+    trial.graph.text.clear();
+    const bool diverges = id == 1;
+    for (std::uint64_t n = 0; n < kSteps; ++n) {
+      const double loss = diverges && n + 1 == kSteps ? std::numeric_limits<double>::quiet_NaN() : 1;
+      script.add_step(graph, trial.group, id, n, 10, loss);
+      if (n == 0) script.add_observation(graph, trial.group, trial.group, id, 1);
+      trial.ops += script.run.last<StepEvent>().ops_strict;
+    }
+    trial.steps = kSteps;
+    trial.state = diverges ? TrialState::diverged : TrialState::completed;
+    trial.reason = diverges ? "loss is NaN" : "";
+    if (!diverges) {
+      trial.quality = 0.6 + 0.1 * static_cast<double>(id);
+      script.add_evaluation(graph, trial.group, id, *trial.quality);
+    }
+    trial.t_end_ns = script.now_ns();
+    script.add(trial);
+  }
+  script.add(PhaseEvent{Phase::finish, std::nullopt});
+  script.add_end(kGroups);
+  return std::move(script.run);
+}
+
+}  // namespace heteroperf

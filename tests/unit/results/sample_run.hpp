@@ -1,0 +1,72 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "results/journal.hpp"
+#include "results/run_folder.hpp"
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+/// A folder that disappears with the test.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The lines of a run that was never run: a valid one unless the options or the test say otherwise.
+struct SampleRun {
+  std::vector<JournalLine> lines;
+
+  /// Text of the journal, hashes included.
+  std::string text() const;
+  Journal journal() const;
+  /// Writes journal.jsonl alone, then everything else with `finish_run` where asked.
+  void write(const RunFiles& files) const;
+  void write_finished(const RunFiles& files) const;
+
+  template <class T>
+  T& last() {
+    for (auto line = lines.rbegin();; ++line) {
+      if (T* event = std::get_if<T>(&line->event)) return *event;
+    }
+  }
+  /// Index of the first line of this kind.
+  template <class T>
+  std::size_t index() const {
+    for (std::size_t i = 0;; ++i) {
+      if (std::holds_alternative<T>(lines.at(i).event)) return i;
+    }
+  }
+  void insert_before_stop(Event event);
+  template <class T>
+  void erase_all() {
+    std::erase_if(lines, [](const JournalLine& l) { return std::holds_alternative<T>(l.event); });
+  }
+};
+
+ModelGraph small_classifier(std::int64_t hidden = 8);
+
+struct SampleRunOptions {
+  int ranks = 2;
+  int warmup_steps = 2;
+  int steps = 30;        ///< in the measured phase
+  double step_s = 12.0;  ///< long enough for a closed run
+  std::int64_t epoch_ns = 1'000'000'000;
+};
+/// One group, a fixed classifier, one evaluation that meets the target.
+SampleRun fixed_run(const SampleRunOptions& options = {});
+
+/// Two groups of one rank with three trials each; trial 1 of group 1 diverges.
+SampleRun search_run();
+
+}  // namespace heteroperf

@@ -1,0 +1,254 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+#include "runners/comm/world.hpp"
+#include "tests/unit/runners/comm/communicator_cases.hpp"
+
+namespace heteroperf {
+namespace {
+
+// ---- what every transport must do
+
+using CaseAndRanks = std::tuple<CommunicatorCase, int>;
+class EveryTransport : public testing::TestWithParam<CaseAndRanks> {};
+
+TEST_P(EveryTransport, OnThreads) {
+  const CommunicatorCase& one = std::get<0>(GetParam());
+  run_on_threads(std::get<1>(GetParam()), {}, [&](World& world) { run_case(one, world); });
+}
+
+std::string name_of(const testing::TestParamInfo<CaseAndRanks>& info) {
+  return std::string(std::get<0>(info.param).name) + "_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Threads, EveryTransport,
+    testing::Combine(testing::ValuesIn(communicator_cases().begin(), communicator_cases().end()),
+                     testing::Values(1, 2, 3, 4, 7)),
+    name_of);
+
+// ---- failure
+
+/// Runs `body` on the ranks; returns what each rank's PeerError said, empty where it saw none.
+std::vector<std::string> peer_errors(int ranks, const std::function<void(World&)>& body) {
+  std::vector<std::string> texts(static_cast<std::size_t>(ranks));
+  try {
+    run_on_threads(ranks, {}, [&](World& world) {
+      try {
+        body(world);
+      } catch (const PeerError& error) {
+        texts[static_cast<std::size_t>(world.communicator->rank().value())] = error.what();
+        throw;
+      }
+    });
+  } catch (const std::exception&) {
+  }
+  return texts;
+}
+
+bool says(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// Every way to wait for rank 1, which never comes.
+struct Wait {
+  const char* name;
+  void (*wait)(World& world);
+};
+
+const Wait waits[] = {
+    {"all_reduce",
+     [](World& world) {
+       std::vector<float> values(100000);
+       world.communicator->all_reduce(std::span<float>(values));
+     }},
+    {"broadcast",
+     [](World& world) {
+       std::vector<float> values(10);
+       world.communicator->broadcast(std::span<float>(values), RankId(1));
+     }},
+    {"all_gather",
+     [](World& world) {
+       std::vector<float> all(static_cast<std::size_t>(world.communicator->size()));
+       world.communicator->all_gather(std::span<const float>(all.data(), 1), std::span<float>(all));
+     }},
+    {"reduce_scatter",
+     [](World& world) {
+       std::vector<float> all(static_cast<std::size_t>(world.communicator->size()));
+       world.communicator->reduce_scatter(std::span<const float>(all),
+                                          std::span<float>(all.data(), 1));
+     }},
+    {"barrier", [](World& world) { world.communicator->barrier(); }},
+    {"split", [](World& world) { world.communicator->split(0, 0); }},
+    {"receive",
+     [](World& world) {
+       std::vector<float> values(10);
+       world.communicator->receive(std::span<float>(values), RankId(1));
+     }},
+    {"send", [](World& world) {
+       std::vector<float> values(100000);
+       world.communicator->send(std::span<const float>(values), RankId(1));
+     }},
+};
+
+class EveryWait : public testing::TestWithParam<Wait> {};
+
+TEST_P(EveryWait, EndsWhenAPeerThrows) {
+  const auto texts = peer_errors(3, [](World& world) {
+    if (world.communicator->rank() == RankId(1)) throw std::runtime_error("no more memory");
+    GetParam().wait(world);
+  });
+  for (int rank : {0, 2}) {
+    const std::string& text = texts[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(says(text, "rank 1 failed during ")) << text;
+    EXPECT_TRUE(says(text, GetParam().name)) << text;
+    EXPECT_TRUE(says(text, "no more memory")) << text;
+  }
+}
+
+TEST_P(EveryWait, EndsWhenAPeerHasFinished) {
+  const auto texts = peer_errors(3, [](World& world) {
+    if (world.communicator->rank() != RankId(1)) GetParam().wait(world);
+  });
+  for (int rank : {0, 2}) {
+    const std::string& text = texts[static_cast<std::size_t>(rank)];
+    EXPECT_TRUE(says(text, "rank 1 has finished")) << text;
+  }
+}
+
+TEST_P(EveryWait, EndsWhenAPeerAborts) {
+  const auto texts = peer_errors(2, [](World& world) {
+    if (world.communicator->rank() == RankId(1)) {
+      world.control->abort({RankId(1), ErrorKind::run_failed, "loss is NaN"});
+    } else {
+      GetParam().wait(world);
+    }
+  });
+  EXPECT_TRUE(says(texts[0], "loss is NaN")) << texts[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, EveryWait, testing::ValuesIn(waits),
+                         [](const auto& wait) { return std::string(wait.param.name); });
+
+TEST(RunOnThreads, RethrowsTheFirstOwnException) {
+  const auto body = [](World& world) {
+    if (world.communicator->rank() == RankId(2)) throw UserError("batch=0", "must be positive");
+    world.communicator->barrier();
+  };
+  EXPECT_THROW(run_on_threads(4, {}, body), UserError);
+}
+
+TEST(RunOnThreads, ReportsAFailureNobodyWaitedFor) {
+  const auto body = [](World& world) {
+    if (world.communicator->rank() == RankId(1)) {
+      world.control->abort({RankId(1), ErrorKind::run_failed, "loss is NaN"});
+    }
+  };
+  EXPECT_THROW(run_on_threads(2, {}, body), PeerError);
+}
+
+TEST(RunOnThreads, AGroupHearsOfAFailureOutsideIt) {
+  const auto texts = peer_errors(4, [](World& world) {
+    const int self = world.communicator->rank().value();
+    auto group = world.communicator->split(self / 2, 0);
+    if (self == 3) throw std::runtime_error("out of luck");
+    while (self != 2) group->barrier();
+    group->barrier();
+  });
+  for (int rank : {0, 1, 2}) {
+    EXPECT_TRUE(says(texts[static_cast<std::size_t>(rank)], "out of luck")) << "rank " << rank;
+  }
+}
+
+/// Ranks fail at every point of a run of collectives; sanitizers watch the buffers they leave.
+TEST(RunOnThreads, RanksMayFailAtAnyMoment) {
+  for (int trial = 0; trial < 60; ++trial) {
+    const auto body = [&](World& world) {
+      const int self = world.communicator->rank().value();
+      for (int step = 0; step < 8; ++step) {
+        std::vector<float> values(static_cast<std::size_t>(1000 + 3000 * (trial % 5)), 1.0F);
+        if (self == trial % 3 && step == trial % 8) throw std::runtime_error("now");
+        world.communicator->all_reduce(std::span<float>(values));
+        EXPECT_EQ(values.back(), 3.0F);
+        const RankId next((self + 1) % 3), previous((self + 2) % 3);
+        if (self == 0) world.communicator->send(std::span<const float>(values), next);
+        world.communicator->receive(std::span<float>(values), previous);
+        if (self != 0) world.communicator->send(std::span<const float>(values), next);
+      }
+    };
+    EXPECT_THROW(run_on_threads(3, {}, body), std::runtime_error);
+  }
+}
+
+TEST(RunOnThreads, DisagreeingRanksAreToldHow) {
+  std::atomic<int> told{0};
+  const auto body = [&](World& world) {
+    std::vector<float> values(8);
+    const bool first = world.communicator->rank() == RankId(0);
+    try {
+      world.communicator->all_reduce(std::span<float>(values.data(), first ? 8 : 4));
+    } catch (const Error& error) {
+      told += says(error.what(), "all_reduce of 8 f32") && says(error.what(), "all_reduce of 4 f32");
+      throw;
+    }
+  };
+  EXPECT_THROW(run_on_threads(2, {}, body), Error);
+  EXPECT_EQ(told, 2);
+}
+
+TEST(RunOnThreads, AHandlersExceptionEndsTheRun) {
+  const auto body = [](World& world) {
+    std::optional<ServiceScope> service;
+    if (world.communicator->rank() == RankId(0)) {
+      service.emplace(*world.control, [](RankId, std::string, ControlChannel::Reply) {
+        throw std::runtime_error("the disk is full");
+      });
+    }
+    world.control->post("a line");
+    while (true) world.communicator->barrier();
+  };
+  try {
+    run_on_threads(3, {}, body);
+    ADD_FAILURE() << "nobody failed";
+  } catch (const PeerError& error) {
+    EXPECT_TRUE(says(error.what(), "the disk is full")) << error.what();
+    EXPECT_EQ(error.failure().rank, RankId(0));
+  }
+}
+
+TEST(RunOnThreads, ACallEndsWhenRankZeroHasFinished) {
+  const auto body = [](World& world) {
+    if (world.communicator->rank() == RankId(1)) world.control->call("anybody?");
+  };
+  EXPECT_THROW(run_on_threads(2, {}, body), PeerError);
+}
+
+TEST(RunOnThreads, RefusesWhatCannotRun) {
+  const auto nothing = [](World&) {};
+  EXPECT_THROW(run_on_threads(0, {}, nothing), UserError);
+  EXPECT_THROW(run_on_threads(1, {.timeout_s = 0, .heartbeat_s = 0.5}, nothing), UserError);
+  EXPECT_THROW(run_on_threads(1, {.timeout_s = 1, .heartbeat_s = 0.9}, nothing), UserError);
+}
+
+// ---- a group of one
+
+TEST(NullCommunicator, CopiesAndKeeps) {
+  auto comm = make_null_communicator();
+  std::vector<float> values{1, 2, 3}, copy(3);
+  comm->all_reduce(std::span<float>(values), Reduction::average);
+  EXPECT_EQ(values, (std::vector<float>{1, 2, 3}));
+  comm->all_gather(std::span<const float>(values), std::span<float>(copy));
+  EXPECT_EQ(copy, values);
+  comm->barrier();
+  EXPECT_EQ(comm->split(4, 2)->size(), 1);
+  EXPECT_EQ(comm->transport(), "null");
+  EXPECT_THROW(comm->send(std::span<const float>(values), RankId(0)), Error);
+  EXPECT_THROW(comm->reduce_scatter(std::span<const float>(values), std::span<float>(copy.data(), 2)),
+               Error);
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,202 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include "tests/unit/runners/engine/operators/operator_check.hpp"
+#include "tests/unit/runners/engine/operators/small_graphs.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct FusionCase {
+  const char* name;
+  void (*build)(ModelGraph& graph);
+  std::vector<std::string> group;  ///< nodes of one group that must exist
+};
+
+const FusionCase fusions[] = {
+    {"linear_gelu",
+     [](ModelGraph& g) {
+       const NodeId x = add_sequence(g, 7, 19);
+       g.add("gelu", Gelu{}, {g.add("linear", Linear{37, true, {}}, {x})});
+     },
+     {"linear", "gelu"}},
+    {"linear_gelu_tanh_without_bias",
+     [](ModelGraph& g) {
+       const NodeId x = add_vector(g, 19);
+       g.add("gelu", Gelu{GeluForm::tanh}, {g.add("linear", Linear{21, false, {}}, {x})});
+     },
+     {"linear", "gelu"}},
+    {"linear_residual",
+     [](ModelGraph& g) {
+       const NodeId x = add_sequence(g, 7, 19);
+       g.add("add", Add{}, {x, g.add("linear", Linear{19, true, {}}, {x})});
+     },
+     {"linear", "add"}},
+    {"linear_residual_left",
+     [](ModelGraph& g) {
+       const NodeId x = add_sequence(g, 7, 19);
+       g.add("add", Add{}, {g.add("linear", Linear{19, false, {}}, {x}), x});
+     },
+     {"linear", "add"}},
+    {"batch_norm_relu",
+     [](ModelGraph& g) {
+       const NodeId x = add_images(g, 17, 5, 6);
+       g.add("relu", Relu{}, {g.add("norm", BatchNorm{}, {x})});
+     },
+     {"norm", "relu"}},
+    {"batch_norm_add_relu",
+     [](ModelGraph& g) {
+       const NodeId x = add_images(g, 17, 5, 6);
+       const NodeId side = g.add("side", Tanh{}, {x});
+       const NodeId add = g.add("add", Add{}, {g.add("norm", BatchNorm{}, {x}), side});
+       g.add("relu", Relu{}, {add});
+     },
+     {"norm", "add", "relu"}},
+    {"add_batch_norm_relu",
+     [](ModelGraph& g) {
+       const NodeId x = add_images(g, 17, 5, 6);
+       const NodeId side = g.add("side", Tanh{}, {x});
+       const NodeId add = g.add("add", Add{}, {side, g.add("norm", BatchNorm{}, {x})});
+       g.add("relu", Relu{}, {add});
+     },
+     {"norm", "add", "relu"}},
+    {"add_relu",
+     [](ModelGraph& g) {
+       const NodeId x = add_images(g, 5, 5, 6);
+       const NodeId side = g.add("side", Tanh{}, {x});
+       g.add("relu", Relu{}, {g.add("add", Add{}, {x, side})});
+     },
+     {"add", "relu"}},
+    {"swiglu",
+     [](ModelGraph& g) {
+       const NodeId x = add_sequence(g, 7, 19);
+       const NodeId gate = g.add("gate", Linear{23, false, {}}, {x});
+       const NodeId up = g.add("up", Linear{23, false, {}}, {x});
+       g.add("multiply", Multiply{}, {g.add("silu", Silu{}, {gate}), up});
+     },
+     {"silu", "multiply"}},
+    {"embedding_positions",
+     [](ModelGraph& g) { g.add("positions", PositionEmbedding{9}, {add_sequence(g, 7, 19)}); },
+     {"embedding", "positions"}},
+};
+
+class Fusions : public testing::TestWithParam<FusionCase> {};
+
+std::vector<std::vector<std::string>> group_names(const ModelGraph& graph, Fusion fusion) {
+  std::vector<std::vector<std::string>> names;
+  for (const OperatorGroup& group : make_operator_groups(graph, at::kDouble, fusion)) {
+    names.emplace_back();
+    for (const NodeId id : group.nodes) names.back().push_back(graph.node(id).name);
+  }
+  return names;
+}
+
+TEST_P(Fusions, AreFoundAndAgreeWithAutograd) {
+  ModelGraph graph;
+  GetParam().build(graph);
+  const auto names = group_names(graph, Fusion::on);
+  EXPECT_NE(std::find(names.begin(), names.end(), GetParam().group), names.end());
+  for (const auto& [type, tolerance] :
+       {std::pair{at::kDouble, 1e-10}, {at::kFloat, 2e-5}, {at::kBFloat16, 0.05}}) {
+    CheckSettings settings;
+    settings.type = type;
+    settings.tolerance = tolerance;
+    settings.fusion = Fusion::on;
+    check_groups(graph, settings);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Fusions, testing::ValuesIn(fusions),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Groups, LeaveSharedNodesAlone) {
+  ModelGraph graph;
+  const NodeId x = add_sequence(graph, 7, 19);
+  const NodeId linear = graph.add("linear", Linear{19, true, {}}, {x});
+  graph.add("gelu", Gelu{}, {linear});
+  graph.add("other", Tanh{}, {linear});
+  for (const auto& names : group_names(graph, Fusion::on)) EXPECT_EQ(names.size(), 1U);
+}
+
+TEST(Groups, DoNotCrossBranches) {
+  ModelGraph graph;
+  const NodeId x = add_sequence(graph, 7, 19);
+  const NodeId linear = graph.add("linear", Linear{19, true, {}}, {x}, "left");
+  graph.add("gelu", Gelu{}, {linear}, "right");
+  for (const auto& names : group_names(graph, Fusion::on)) EXPECT_EQ(names.size(), 1U);
+}
+
+/// Every node but the sample in exactly one group, groups after those they read from, inputs and
+/// parameters as the nodes say.
+void expect_well_formed(const ModelGraph& graph, Fusion fusion) {
+  std::vector<int> seen(graph.nodes().size());
+  std::vector<bool> available(graph.nodes().size());
+  available[static_cast<std::size_t>(graph.input().value())] = true;
+  std::size_t parameters = 0, owned = 0;
+  for (const OperatorGroup& group : make_operator_groups(graph, at::kFloat, fusion)) {
+    for (const NodeId id : group.inputs) {
+      EXPECT_TRUE(available[static_cast<std::size_t>(id.value())]) << graph.node(id).name;
+    }
+    for (const NodeId id : group.nodes) ++seen[static_cast<std::size_t>(id.value())];
+    available[static_cast<std::size_t>(group.nodes.back().value())] = true;
+    parameters += group.parameters.size();
+  }
+  for (std::size_t n = 0; n < seen.size(); ++n) {
+    const Node& node = graph.nodes()[n];
+    EXPECT_EQ(seen[n], std::holds_alternative<Input>(node.attributes) ? 0 : 1) << node.name;
+    const auto* linear = std::get_if<Linear>(&node.attributes);
+    owned += node.parameters.size() + (linear != nullptr && !linear->tied_to.empty() ? 1 : 0);
+  }
+  EXPECT_EQ(parameters, owned);
+}
+
+TEST(Groups, OfEveryModelAreWellFormed) {
+  for (const ModelSpec& spec : models()) {
+    SCOPED_TRACE(spec.name);
+    // Batch-norm statistics are the only tensors an operator holds, so size does not matter.
+    const ModelGraph graph = build_model(spec.name);
+    expect_well_formed(graph, Fusion::off);
+    expect_well_formed(graph, Fusion::on);
+  }
+}
+
+/// Bits of all gradients with 1 and 2 threads, on tensors large enough to be shared out.
+void expect_equal_bits(const ModelGraph& graph, std::int64_t batch) {
+  const ReferenceModel reference(graph, at::kFloat, 3);
+  const at::Tensor sample = random_sample(graph, batch, at::kFloat, 1);
+  const at::Tensor targets = random_targets(graph, batch, 2);
+  const int before = at::get_num_threads();
+  std::vector<ModelGradients> results;
+  for (const int threads : {1, 2}) {
+    at::set_num_threads(threads);
+    results.push_back(run_model(graph, reference, at::kFloat, Fusion::on, sample, targets));
+  }
+  at::set_num_threads(before);
+  EXPECT_TRUE(results[0].loss.equal(results[1].loss));
+  for (const auto& [key, gradient] : results[0].parameters) {
+    EXPECT_TRUE(gradient.equal(results[1].parameters.at(key)))
+        << graph.node(NodeId(key.first)).name << " " << key.second;
+  }
+  for (const auto& [node, buffers] : results[0].buffers) {
+    for (std::size_t i = 0; i < buffers.size(); ++i) {
+      EXPECT_TRUE(buffers[i].equal(results[1].buffers.at(node)[i]));
+    }
+  }
+}
+
+TEST(Threads, DoNotChangeTheBitsOfAGpt) {
+  ModelOptions options;
+  options.dropout = 0.1;
+  expect_equal_bits(build_model("nano", options), 4);
+}
+
+TEST(Threads, DoNotChangeTheBitsOfAResNet) {
+  ModelOptions options;
+  options.height = options.width = 32;
+  options.classes = 10;
+  expect_equal_bits(build_model("resnet18", options), 8);
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,122 @@
+#include "runners/engine/parameter_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdint>
+
+#include "runners/engine/initial_values.hpp"
+#include "small_trainings.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct Moments {
+  double mean = 0, deviation = 0;
+};
+
+Moments moments(const at::Tensor& values) {
+  const at::Tensor flat = values.contiguous().to(at::kDouble);
+  const double* x = flat.const_data_ptr<double>();
+  Moments result;
+  const auto n = static_cast<double>(flat.numel());
+  for (std::int64_t i = 0; i < flat.numel(); ++i) result.mean += x[i] / n;
+  for (std::int64_t i = 0; i < flat.numel(); ++i) {
+    result.deviation += (x[i] - result.mean) * (x[i] - result.mean) / n;
+  }
+  result.deviation = std::sqrt(result.deviation);
+  return result;
+}
+
+Moments moments_of(const ModelGraph& graph, const ParameterStore& store, const char* node) {
+  return moments(store.parameter(graph.find(node), 0));
+}
+
+TEST(ParameterStore, PutsMatricesFirstOnBoundariesOfACacheLine) {
+  const ModelGraph graph = test::tiny_gpt();
+  const ParameterStore store(graph, Precision::fp32, 1);
+  const auto begin = reinterpret_cast<std::uintptr_t>(store.master().data_ptr());
+  std::uint64_t elements = 0;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    const NodeId id(static_cast<std::int32_t>(n));
+    for (std::size_t i = 0; i < graph.node(id).parameters.size(); ++i) {
+      const at::Tensor& parameter = store.parameter(id, i);
+      const auto address = reinterpret_cast<std::uintptr_t>(parameter.data_ptr());
+      const bool matrix = graph.node(id).parameters[i].shape.size() > 1;
+      EXPECT_EQ((address - begin) % 64, 0U);
+      EXPECT_EQ(matrix,
+                (address - begin) / 4 < static_cast<std::uint64_t>(store.matrix_elements()));
+      EXPECT_EQ(parameter.sizes().vec(), graph.node(id).parameters[i].shape);
+      EXPECT_EQ(store.gradient(id, i).sizes(), parameter.sizes());
+      elements += static_cast<std::uint64_t>(parameter.numel());
+    }
+  }
+  EXPECT_EQ(elements, graph.parameter_count());
+}
+
+TEST(ParameterStore, TheSameSeedGivesTheSameBits) {
+  const ModelGraph graph = test::tiny_cnn();
+  const ParameterStore a(graph, Precision::fp32, 5), b(graph, Precision::fp32, 5),
+      c(graph, Precision::fp32, 6);
+  EXPECT_EQ(a.fingerprint(), b.fingerprint());
+  EXPECT_NE(a.fingerprint(), c.fingerprint());
+}
+
+TEST(ParameterStore, APrecisionRoundsTheSameValues) {
+  const ModelGraph graph = test::tiny_cnn();
+  const ParameterStore wide(graph, Precision::fp64, 5), narrow(graph, Precision::fp32, 5),
+      half(graph, Precision::bf16, 5);
+  const NodeId node = graph.find("first.conv");
+  const at::Tensor exact = wide.parameter(node, 0);
+  EXPECT_TRUE(narrow.parameter(node, 0).equal(exact.to(at::kFloat)));
+  EXPECT_TRUE(half.parameter(node, 0).equal(exact.to(at::kFloat).to(at::kBFloat16)));
+}
+
+TEST(ParameterStore, Bf16AddsItsGradientsInFloat32) {
+  const ModelGraph graph = test::tiny_gpt();
+  ParameterStore store(graph, Precision::bf16, 1);
+  const NodeId head = graph.find("head");
+  at::Tensor gradient = store.gradient(head, 0);
+  ASSERT_EQ(gradient.scalar_type(), at::kBFloat16);
+  gradient.fill_(256.0);
+  store.collect_gradients(ParameterStore::Collect::overwrite);
+  gradient.fill_(1.0);
+  store.collect_gradients(ParameterStore::Collect::add);
+  EXPECT_EQ(store.reduced_gradient().max().item().toDouble(), 257.0);
+}
+
+TEST(InitialValues, FollowTheRuleOfTheirKind) {
+  const ModelGraph gpt = test::tiny_gpt(), cnn = test::tiny_cnn(), vit = test::tiny_vit();
+  const ParameterStore gpt_store(gpt, Precision::fp64, 1), cnn_store(cnn, Precision::fp64, 1),
+      vit_store(vit, Precision::fp64, 1);
+  const auto close = [](Moments m, double deviation) {
+    EXPECT_NEAR(m.deviation, deviation, 0.1 * deviation);
+    EXPECT_NEAR(m.mean, 0, 0.2 * deviation);
+  };
+  close(moments_of(gpt, gpt_store, "block0.qkv"), 0.02);
+  close(moments_of(gpt, gpt_store, "embedding"), 0.02);
+  close(moments_of(gpt, gpt_store, "block1.out"), 0.02 / 2);
+  close(moments_of(gpt, gpt_store, "block1.down"), 0.02 / 2);
+  close(moments_of(cnn, cnn_store, "down.conv"), std::sqrt(2.0 / (16 * 9)));
+  close(moments_of(vit, vit_store, "patches"), std::sqrt(1.0 / (3 * 16)));
+  EXPECT_EQ(moments_of(gpt, gpt_store, "norm").mean, 1.0);
+  EXPECT_EQ(moments(gpt_store.parameter(gpt.find("norm"), 1)).deviation, 0.0);
+  EXPECT_EQ(moments(gpt_store.parameter(gpt.find("norm"), 1)).mean, 0.0);
+}
+
+TEST(InitialValues, AreNormal) {
+  ModelGraph graph;
+  NodeId x = graph.add("tokens", Input{InputKind::tokens, 0, 0, 0, 4}, {});
+  x = graph.add("table", Embedding{1000, 200}, {x});
+  x = graph.add("head", Linear{1000, false, "table"}, {x});
+  graph.add("loss", CrossEntropy{}, {x});
+  const ParameterStore store(graph, Precision::fp64, 1);
+  const at::Tensor z = store.parameter(graph.find("table"), 0).div(0.02);
+  const double fourth = z.pow(4).mean().item().toDouble();
+  EXPECT_NEAR(fourth, 3.0, 0.1);
+  const double beyond_two = z.abs().gt(2.0).to(at::kDouble).mean().item().toDouble();
+  EXPECT_NEAR(beyond_two, 0.0455, 0.002);
+}
+
+}  // namespace
+}  // namespace heteroperf
