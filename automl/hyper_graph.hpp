@@ -11,8 +11,8 @@ namespace heteroperf {
 /// - Dropout: every dropout node gets p = `dropout`. A graph without one gets the node "dropout" in
 ///   front of its last linear layer.
 /// - Kernel: the k×k convolutions that deeper morphs have added (named "deeper<n>.…") become
-///   `kernel`×`kernel` with padding kernel / 2, but never larger than 2·min(H, W) − 1 on an H×W map:
-///   beyond that, weights would only ever meet padding.
+///   `kernel`×`kernel` with padding kernel / 2, but never larger than 2·min(H, W) − 1 on an H×W
+///   map: beyond that, weights would only ever meet padding.
 ///
 /// Overwrites earlier settings, so graph_with(graph_with(g, a, b), c, d) = graph_with(g, c, d).
 ModelGraph graph_with(const ModelGraph& graph, double dropout, std::int64_t kernel);

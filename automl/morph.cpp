@@ -185,10 +185,10 @@ std::optional<Morphed> random_wider(const ModelGraph& graph, const MorphLimits& 
   if (sites.empty()) return std::nullopt;
   const NodeId site = pick(sites, random);
   const ChannelClasses classes(graph);
-  return widen(graph, site,
-               pick(wider_widths(graph.node(site).output[0], classes.granularity(site),
-                                 limits.max_width),
-                    random));
+  return widen(
+      graph, site,
+      pick(wider_widths(graph.node(site).output[0], classes.granularity(site), limits.max_width),
+           random));
 }
 
 // By rejection: uniform over skip_sites without listing them.
@@ -277,9 +277,9 @@ Morphed add_skip(const ModelGraph& graph, NodeId from, NodeId to) {
     if (id != to) continue;
     NodeId shortcut = next.now(from);
     if (shape->projected) {
-      shortcut = next.add(
-          name + ".conv", convolution(target.output[0], 1, shape->stride_y, shape->stride_x),
-          {shortcut});
+      shortcut =
+          next.add(name + ".conv",
+                   convolution(target.output[0], 1, shape->stride_y, shape->stride_x), {shortcut});
       shortcut = next.add(name + ".bn", BatchNorm{}, {shortcut});
     }
     next.replace(id, next.add(name + ".add", Add{}, {now, shortcut}));
@@ -325,10 +325,11 @@ std::vector<std::pair<NodeId, NodeId>> skip_sites(const ModelGraph& graph) {
 
 bool within_limits(const ModelGraph& graph, const MorphLimits& limits) {
   std::uint64_t layers = 0;
+  const NodeId classifier = graph.node(graph.loss()).inputs[0];
   for (NodeId id : node_ids(graph)) {
     if (!is<Conv2d>(graph, id) && !is<Linear>(graph, id)) continue;
     ++layers;
-    if (graph.node(id).output[0] > limits.max_width) return false;
+    if (id != classifier && graph.node(id).output[0] > limits.max_width) return false;
   }
   return layers <= limits.max_layers && graph.parameter_count() <= limits.max_parameters &&
          training_ops_per_sample(graph) <= limits.max_ops_per_sample;

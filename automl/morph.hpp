@@ -31,8 +31,8 @@ Morphed deepen(const ModelGraph& graph, NodeId relu, DeeperForm form);
 /// to `width` channels: every producer changes, consumers follow by inference.
 Morphed widen(const ModelGraph& graph, NodeId member, std::int64_t width);
 
-/// Adds the ReLU `from` to the output of the later `to` (a batch norm or an add): directly where the
-/// shapes agree, else through a 1×1 convolution of the right stride and a batch norm.
+/// Adds the ReLU `from` to the output of the later `to` (a batch norm or an add): directly where
+/// the shapes agree, else through a 1×1 convolution of the right stride and a batch norm.
 Morphed add_skip(const ModelGraph& graph, NodeId from, NodeId to);
 
 /// Where each morph is legal as far as the structure goes; limits on counts are not looked at.

@@ -28,12 +28,13 @@ double draw_normal(RandomStream& random) {
   return radius * std::cos(2.0 * std::numbers::pi * random.unit());
 }
 
-/// Distance to the farther neighbour of each of the sorted centres; the range for a single one.
-double neighbour_distance(const std::vector<double>& sorted, std::size_t i, double range) {
-  double distance = sorted.size() < 2 ? range : 0.0;
-  if (i > 0) distance = std::max(distance, sorted[i] - sorted[i - 1]);
-  if (i + 1 < sorted.size()) distance = std::max(distance, sorted[i + 1] - sorted[i]);
-  return distance;
+/// Indices that sort `values`, equal ones in order.
+std::vector<std::size_t> sorting_order(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  return order;
 }
 
 }  // namespace
@@ -42,18 +43,18 @@ ParzenNumeric::ParzenNumeric(const std::vector<double>& values, double low, doub
     : low_(low), high_(high) {
   const double range = high - low;
   const std::size_t n = values.size();
-  std::vector<std::size_t> order(n);
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
-  std::vector<double> sorted;
-  for (std::size_t i : order) sorted.push_back(values[i]);
+  std::vector<double> centres = values;
+  centres.push_back(low + 0.5 * range);  // the prior is a neighbour like any other
+  const std::vector<std::size_t> order = sorting_order(centres);
   const double narrowest = range / std::min(100.0, static_cast<double>(n) + 2.0);
-  for (std::size_t i = 0; i < n; ++i) {
-    const double width = std::clamp(neighbour_distance(sorted, i, range), narrowest, range);
-    kernels_.push_back({sorted[i], width, observation_weight(order[i], n), 0.0});
+  for (std::size_t place = 0; place <= n; ++place) {
+    const std::size_t i = order[place];
+    const double left = place > 0 ? centres[i] - centres[order[place - 1]] : 0.0;
+    const double right = place < n ? centres[order[place + 1]] - centres[i] : 0.0;
+    const double width = std::clamp(std::max(left, right), narrowest, range);
+    kernels_.push_back(i == n ? Kernel{centres[i], range, 1.0, 0.0}
+                              : Kernel{centres[i], width, observation_weight(i, n), 0.0});
   }
-  kernels_.push_back({low + 0.5 * range, range, 1.0, 0.0});
   for (Kernel& kernel : kernels_) {
     total_weight_ += kernel.weight;
     const double mass =

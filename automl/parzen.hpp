@@ -8,10 +8,10 @@
 
 namespace heteroperf {
 
-/// Density of one numeric parameter: truncated normal kernels at the observations plus a broad prior
-/// in the middle. Bandwidths are the larger distance to a neighbour (hyperopt's rule), between
-/// range / min(100, n + 2) and the range. The newest 25 observations weigh 1, older ones less,
-/// down to 1 / n; the prior weighs 1.
+/// Density of one numeric parameter: truncated normal kernels at the observations plus a broad
+/// prior in the middle. Bandwidths are the larger distance to a neighbour (hyperopt's rule),
+/// between range / min(100, n + 2) and the range. The newest 25 observations weigh 1, older ones
+/// less, down to 1 / n; the prior weighs 1.
 class ParzenNumeric {
  public:
   /// `values` in [low, high], in order of age, oldest first.

@@ -36,7 +36,8 @@ class Rungs {
 
  private:
   RungOptions options_;
-  std::vector<std::vector<std::pair<double, double>>> results_;  // per rung, (−quality, loss) sorted
+  std::vector<std::vector<std::pair<double, double>>>
+      results_;  // per rung, (−quality, loss) sorted
 };
 
 }  // namespace heteroperf

@@ -12,7 +12,11 @@ namespace heteroperf {
 namespace {
 
 /// What a stream of random numbers is for; keeps streams of one seed apart.
-enum class Purpose : std::uint64_t { proposal = 0x70726f706f73616c, training = 0x747261696e696e67 };
+enum class Purpose : std::uint64_t {
+  proposal = 0x70726f706f73616c,
+  training = 0x747261696e696e67,
+  barrenness = 0x62617272656e,
+};
 
 std::uint64_t seed_for(std::uint64_t seed, Purpose purpose, std::uint64_t trial) {
   return random_bits(seed, static_cast<std::uint64_t>(purpose), trial);
@@ -59,13 +63,19 @@ void check(const SearchOptions& options) {
   problems.throw_if_any();
 }
 
+std::string describe(const MorphLimits& limits) {
+  return fmt::format("at most {} layers, {} parameters, width {}, {} operations per sample",
+                     limits.max_layers, limits.max_parameters, limits.max_width,
+                     limits.max_ops_per_sample.to_string());
+}
+
 void check_classifier(const ModelGraph& graph) {
   graph.loss();
   const Node& input = graph.node(graph.input());
   if (input.output.size() != 3) {
-    throw UserError(fmt::format("graph '{}' is not an image classifier", graph.name),
-                    fmt::format("its input '{}' has shape {}", input.name,
-                                to_string(input.output)));
+    throw UserError(
+        fmt::format("graph '{}' is not an image classifier", graph.name),
+        fmt::format("its input '{}' has shape {}", input.name, to_string(input.output)));
   }
 }
 
@@ -78,6 +88,12 @@ Search::Search(const ModelGraph& initial, SearchOptions options)
   initial_ = architecture_of(initial);
   initial_hash_ = initial_.hash();
   limits_ = limits_for(options_.space, initial_);
+  if (!within_limits(initial_, limits_)) {
+    throw UserError(fmt::format("graph '{}' with {} parameters exceeds the search space",
+                                initial.name, initial.parameter_count()),
+                    describe(limits_),
+                    "Widen the limits of the search space or start from a smaller model.");
+  }
 }
 
 Trial Search::propose() {
@@ -109,10 +125,7 @@ Search::Candidate Search::new_architecture(RandomStream& random) {
     }
   }
   throw UserError("the search found no further architecture",
-                  fmt::format("{} were proposed within {} layers, {} parameters, width {}, {} "
-                              "operations per sample",
-                              seen_.size(), limits_.max_layers, limits_.max_parameters,
-                              limits_.max_width, limits_.max_ops_per_sample.to_string()),
+                  fmt::format("{} were proposed; {}", seen_.size(), describe(limits_)),
                   "Widen the limits of the search space.");
 }
 
@@ -131,10 +144,17 @@ std::optional<Search::Candidate> Search::draw_candidate(std::size_t widening,
   Member& parent = breadth == 0
                        ? tournament(known_.size() - population, options_.tournament, random)
                        : tournament(0, 1, random);
-  if (parent.barren) return std::nullopt;
-  auto child = child_of(parent.architecture, parent.id, 1 + widening % 2, random);
-  parent.barren = !child;
-  return child;
+  if (is_barren(parent)) return std::nullopt;
+  return child_of(parent.architecture, parent.id, 1 + widening % 2, random);
+}
+
+// By draws of its own, so that a restored search comes to the same answer.
+bool Search::is_barren(Member& member) {
+  if (!member.barren) {
+    RandomStream random(seed_for(options_.seed, Purpose::barrenness, member.id));
+    member.barren = !random_morph(member.architecture, limits_, random).has_value();
+  }
+  return *member.barren;
 }
 
 /// The best of `size` draws, with replacement, among the members from `first` on.
@@ -196,7 +216,7 @@ void Search::report(const TrialOutcome& outcome) {
   if (outcome.state == TrialState::truncated) return tpe_.drop(outcome.id);
   const Score score = score_of(outcome);
   tpe_.finish(outcome.id, score);
-  known_.push_back({outcome.id, std::move(architecture), score});
+  known_.push_back({outcome.id, std::move(architecture), score, std::nullopt});
   if (known_.size() > std::max(options_.known_graphs, options_.population)) known_.pop_front();
 }
 

@@ -65,7 +65,7 @@ class Search {
     std::uint64_t id = 0;
     ModelGraph architecture;
     Score score;
-    bool barren = false;  // no morph of it was found within the limits: not tried again
+    std::optional<bool> barren;  // no morph of it was found within the limits; absent: not tried
   };
   struct Candidate {
     Morphed morphed;
@@ -76,6 +76,7 @@ class Search {
   Candidate new_architecture(RandomStream& random);
   std::optional<Candidate> draw_candidate(std::size_t widening, RandomStream& random);
   Member& tournament(std::size_t first, std::size_t size, RandomStream& random);
+  bool is_barren(Member& member);
   std::optional<Candidate> child_of(const ModelGraph& parent,
                                     std::optional<std::uint64_t> parent_id, std::size_t morphs,
                                     RandomStream& random);

@@ -14,9 +14,8 @@ namespace {
 void check_ranges(const SearchSpace& space, ProblemList& problems) {
   if (!(space.dropout_min >= 0.0 && space.dropout_min <= space.dropout_max &&
         space.dropout_max < 1.0)) {
-    problems.add(
-        fmt::format("dropout range is {} … {}", space.dropout_min, space.dropout_max),
-        "needs 0 ≤ dropout_min ≤ dropout_max < 1");
+    problems.add(fmt::format("dropout range is {} … {}", space.dropout_min, space.dropout_max),
+                 "needs 0 ≤ dropout_min ≤ dropout_max < 1");
   }
   if (!(space.learning_rate_min > 0.0 && space.learning_rate_min <= space.learning_rate_max &&
         std::isfinite(space.learning_rate_max))) {

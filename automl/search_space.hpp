@@ -12,16 +12,16 @@ namespace heteroperf {
 struct MorphLimits {
   std::uint64_t max_layers = 300;  ///< convolutions and linear layers
   std::uint64_t max_parameters = std::uint64_t{1} << 30;
-  std::int64_t max_width = 4096;       ///< channels of one tensor
-  std::int64_t min_spatial_size = 2;   ///< no convolution is added on a smaller map
+  std::int64_t max_width = 4096;                   ///< channels of one tensor, the classes apart
+  std::int64_t min_spatial_size = 2;               ///< no convolution is added on a smaller map
   Ops max_ops_per_sample{std::uint64_t{1} << 62};  ///< strict, training
 };
 
 /// Where the search looks.
 struct SearchSpace {
-  double dropout_min = 0.0, dropout_max = 0.3;          ///< uniform
-  std::vector<std::int64_t> kernels{3, 5, 7};           ///< odd
-  std::vector<std::int64_t> batches{16, 32, 64};        ///< samples per rank
+  double dropout_min = 0.0, dropout_max = 0.3;               ///< uniform
+  std::vector<std::int64_t> kernels{3, 5, 7};                ///< odd
+  std::vector<std::int64_t> batches{16, 32, 64};             ///< samples per rank
   double learning_rate_min = 1e-3, learning_rate_max = 0.3;  ///< log-uniform
 
   std::uint64_t max_layers = 300;

@@ -20,12 +20,12 @@ struct Dimension {
 };
 
 struct TpeOptions {
-  std::size_t random_start = 10;   ///< observations before the model is used
+  std::size_t random_start = 10;  ///< observations before the model is used
   std::size_t candidates = 24;
-  double random_fraction = 0.1;    ///< for ever, so that no choice is locked out
-  double best_fraction = 0.1;      ///< n_b = min(ceil(fraction · n), best_limit)
+  double random_fraction = 0.1;  ///< for ever, so that no choice is locked out
+  double best_fraction = 0.1;    ///< n_b = min(ceil(fraction · n), best_limit)
   std::size_t best_limit = 25;
-  std::size_t history_limit = 512;  ///< observations kept: the best best_limit and the newest
+  std::size_t history_limit = 256;  ///< observations kept: the best best_limit and the newest
 };
 
 struct TpeStatistics {
@@ -33,9 +33,9 @@ struct TpeStatistics {
   std::uint64_t kernel_evaluations = 0;
 };
 
-/// Tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), each parameter on its own, with
-/// hyperopt's neighbour bandwidths and Optuna's split. Suggestions that have no result yet count
-/// among the not good ones, so parallel requests spread. A pure function of its calls.
+/// Tree-structured Parzen estimator (Bergstra et al., NeurIPS 2011), each parameter on its own,
+/// with hyperopt's neighbour bandwidths and Optuna's split. Suggestions that have no result yet
+/// count among the not good ones, so parallel requests spread. A pure function of its calls.
 class Tpe {
  public:
   /// Throws UserError on an empty or inverted dimension.

@@ -16,10 +16,10 @@ namespace heteroperf {
 using GroupId = Id<struct GroupTag>;
 
 struct HyperParameters {
-  double dropout = 0.0;         ///< probability, in every dropout node of the graph
-  std::int64_t kernel = 3;      ///< of the convolutions that morphs have added (hyper_graph.hpp)
-  std::int64_t batch = 32;      ///< samples per rank and optimizer step
-  double learning_rate = 0.1;   ///< peak of the recipe's schedule
+  double dropout = 0.0;        ///< probability, in every dropout node of the graph
+  std::int64_t kernel = 3;     ///< of the convolutions that morphs have added (hyper_graph.hpp)
+  std::int64_t batch = 32;     ///< samples per rank and optimizer step
+  double learning_rate = 0.1;  ///< peak of the recipe's schedule
   friend bool operator==(const HyperParameters&, const HyperParameters&) = default;
 };
 

@@ -38,7 +38,8 @@ bool read(const Json& json, std::uint32_t& value) {
   return true;
 }
 bool read(const Json& json, std::int64_t& value) {
-  if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX)) {
+  if (!json.is_number_integer() ||
+      (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX)) {
     return false;
   }
   value = json.get<std::int64_t>();

@@ -5,17 +5,21 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <utility>
 
+#include "automl/callback_queue.hpp"
+#include "automl/trial_group.hpp"
 #include "metrics/error.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {
 namespace {
 
+using detail::Activity;
+using detail::Group;
+using detail::Training;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kept_latencies = 4096;
@@ -23,42 +27,6 @@ constexpr std::size_t kept_latencies = 4096;
 Seconds since(Clock::time_point start) {
   return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
 }
-
-/// What a group is doing, from the master's point of view.
-enum class Activity {
-  thinking,    ///< has no trial; its request is still to come
-  requesting,  ///< waits for a trial
-  training,    ///< its report is still to come
-  reporting,   ///< waits for a decision
-  vanished,    ///< lost; not seen yet
-  done,        ///< gets nothing more
-};
-
-struct Training {
-  Trial trial;
-  Ops ops_per_step;
-  std::uint64_t segment_start = 0, segment_end = 0;  // steps since the trial's start
-  std::uint32_t rung = 0;                            // whose milestone comes next
-  TrialOutcome outcome;                              // as far as known
-};
-
-struct Group {
-  std::uint32_t ranks = 1;
-  Activity activity = Activity::thinking;
-  Ops next_event;  // virtual time
-  std::optional<std::uint64_t> steps_left;
-  std::optional<Training> training;
-  std::function<void(Assignment)> request_reply;
-  std::function<void(Decision)> report_reply;
-  TrialReport report;
-  std::string lost_reason;
-  Clock::time_point waiting_since;
-
-  bool waits() const {
-    return activity == Activity::requesting || activity == Activity::reporting ||
-           activity == Activity::vanished;
-  }
-};
 
 void check(const MasterOptions& options) {
   ProblemList problems;
@@ -73,6 +41,14 @@ void check(const MasterOptions& options) {
 }
 
 }  // namespace
+
+void Training::take_over(const TrialReport& report) {
+  outcome.quality = std::isfinite(report.quality) ? report.quality : 0.0;
+  outcome.loss = report.loss;
+  outcome.steps = report.steps;
+  outcome.ops = ops_per_step * report.steps;
+  outcome.reason = report.reason;
+}
 
 class TrialMaster::Impl {
  public:
@@ -107,42 +83,42 @@ class TrialMaster::Impl {
   void request(GroupId id, std::function<void(Assignment)> reply) {
     std::unique_lock lock(mutex_);
     Group& group = at(id);
-    if (is_gone(group)) {
-      post([reply = std::move(reply), reason = gone_reason(group)] { reply({{}, reason}); });
-      return deliver(lock);
+    if (group.is_gone()) {
+      calls_.post([reply = std::move(reply), reason = gone_reason(group)] { reply({{}, reason}); });
+      return calls_.deliver(lock);
     }
     HETEROPERF_EXPECT(group.activity == Activity::thinking);
     group.request_reply = std::move(reply);
     arrive(id, Activity::requesting);
-    deliver(lock);
+    calls_.deliver(lock);
   }
 
   void report(GroupId id, TrialReport report, std::function<void(Decision)> reply) {
     std::unique_lock lock(mutex_);
     Group& group = at(id);
-    if (is_gone(group)) {
-      post([reply = std::move(reply)] { reply({}); });
-      return deliver(lock);
+    if (group.is_gone()) {
+      calls_.post([reply = std::move(reply)] { reply({}); });
+      return calls_.deliver(lock);
     }
     HETEROPERF_EXPECT(group.activity == Activity::training);
     HETEROPERF_EXPECT(group.training->trial.id == report.id);
     group.report = std::move(report);
     group.report_reply = std::move(reply);
     arrive(id, Activity::reporting);
-    deliver(lock);
+    calls_.deliver(lock);
   }
 
   void lose(GroupId id, std::string reason) {
     std::unique_lock lock(mutex_);
     Group& group = at(id);
-    if (is_gone(group)) return;
+    if (group.is_gone()) return;
     ++groups_lost_;
     group.lost_reason = std::move(reason);
     // A dropped callback may hold the last reference to something that calls back.
-    post([dropped = std::pair(std::exchange(group.request_reply, {}),
-                              std::exchange(group.report_reply, {}))] {});
+    calls_.post([dropped = std::pair(std::exchange(group.request_reply, {}),
+                                     std::exchange(group.report_reply, {}))] {});
     arrive(id, Activity::vanished);
-    deliver(lock);
+    calls_.deliver(lock);
   }
 
   void close(std::string reason) {
@@ -151,7 +127,7 @@ class TrialMaster::Impl {
     closed_ = true;
     if (no_more_.empty()) no_more_ = std::move(reason);
     answer_ready_groups();
-    deliver(lock);
+    calls_.deliver(lock);
   }
 
   MasterStatistics statistics() const {
@@ -176,9 +152,6 @@ class TrialMaster::Impl {
     return groups_[static_cast<std::size_t>(id.value())];
   }
 
-  static bool is_gone(const Group& group) {
-    return group.activity == Activity::vanished || group.activity == Activity::done;
-  }
   std::string gone_reason(const Group& group) const {
     if (!group.lost_reason.empty()) return "the group was lost: " + group.lost_reason;
     return no_more_.empty() ? "the group is done" : no_more_;
@@ -245,10 +218,10 @@ class TrialMaster::Impl {
           no_more_.empty() ? fmt::format("its {} steps are done", options_.steps_per_group)
                            : no_more_;
       retire(g);
-      return post([reply = std::move(reply), reason] { reply({{}, reason}); });
+      return calls_.post([reply = std::move(reply), reason] { reply({{}, reason}); });
     }
     start(g, *trial);
-    post([this, g, reply = std::move(reply), trial = group.training->trial] {
+    calls_.post([this, g, reply = std::move(reply), trial = group.training->trial] {
       if (observer_.on_trial) observer_.on_trial(GroupId(static_cast<std::int32_t>(g)), trial);
       reply({trial, {}});
     });
@@ -289,8 +262,7 @@ class TrialMaster::Impl {
   void start_segment(std::size_t g) {
     Group& group = groups_[g];
     Training& training = *group.training;
-    training.segment_start = training.segment_end;
-    std::uint64_t steps = rungs_.milestone(training.rung) - training.segment_start;
+    std::uint64_t steps = rungs_.milestone(training.rung) - training.segment_end;
     if (group.steps_left) {
       steps = std::min(steps, *group.steps_left);
       *group.steps_left -= steps;
@@ -304,22 +276,14 @@ class TrialMaster::Impl {
 
   void answer_report(std::size_t g) {
     Group& group = groups_[g];
-    take_over(*group.training, group.report);
+    group.training->take_over(group.report);
     const std::optional<TrialState> end = judge(group);
     if (end) return finish(g, *end);
     start_segment(g);
     Decision decision;
     decision.until_step = group.training->segment_end;
     decision.rung = group.training->rung;
-    post([reply = std::exchange(group.report_reply, {}), decision] { reply(decision); });
-  }
-
-  static void take_over(Training& training, const TrialReport& report) {
-    training.outcome.quality = std::isfinite(report.quality) ? report.quality : 0.0;
-    training.outcome.loss = report.loss;
-    training.outcome.steps = report.steps;
-    training.outcome.ops = training.ops_per_step * report.steps;
-    training.outcome.reason = report.reason;
+    calls_.post([reply = std::exchange(group.report_reply, {}), decision] { reply(decision); });
   }
 
   /// How the trial ends here; nothing when it goes on to the next rung.
@@ -334,27 +298,30 @@ class TrialMaster::Impl {
     }
     if (report.steps < training.segment_end) {
       reason = closed_ ? no_more_
-                       : fmt::format("stopped after {} of {} steps", report.steps,
+                       : fmt::format("its group stopped after {} of {} steps", report.steps,
                                      training.segment_end);
       return TrialState::truncated;
     }
     if (training.segment_end < rungs_.milestone(training.rung)) return out_of_steps(reason);
-    training.outcome.milestones.push_back({report.quality, report.loss});
-    switch (rungs_.record(training.rung, report.quality, report.loss)) {
-      case RungVerdict::finished:
-        return TrialState::completed;
-      case RungVerdict::stop:
-        reason = fmt::format("not among the best 1/{} of {} at {} steps", options_.rungs.eta,
-                             rungs_.recorded(training.rung), report.steps);
-        return TrialState::stopped;
-      case RungVerdict::proceed:
-        break;
+    return judge_milestone(group);
+  }
+
+  std::optional<TrialState> judge_milestone(Group& group) {
+    Training& training = *group.training;
+    TrialOutcome& outcome = training.outcome;
+    outcome.milestones.push_back({outcome.quality, outcome.loss});
+    const RungVerdict verdict = rungs_.record(training.rung, outcome.quality, outcome.loss);
+    if (verdict == RungVerdict::finished) return TrialState::completed;
+    if (verdict == RungVerdict::stop) {
+      outcome.reason = fmt::format("not among the best 1/{} of {} at {} steps", options_.rungs.eta,
+                                   rungs_.recorded(training.rung), outcome.steps);
+      return TrialState::stopped;
     }
     if (closed_) {
-      reason = no_more_;
+      outcome.reason = no_more_;
       return TrialState::truncated;
     }
-    if (group.steps_left == 0u) return out_of_steps(reason);
+    if (group.steps_left == 0u) return out_of_steps(outcome.reason);
     ++training.rung;
     return std::nullopt;
   }
@@ -372,8 +339,8 @@ class TrialMaster::Impl {
     training.outcome.state = state;
     search_.report(training.outcome);
     count_failures(training.outcome);
-    post([this, g, reply = std::exchange(group.report_reply, {}), trial = std::move(training.trial),
-          outcome = std::move(training.outcome)] {
+    calls_.post([this, g, reply = std::exchange(group.report_reply, {}),
+                 trial = std::move(training.trial), outcome = std::move(training.outcome)] {
       if (observer_.on_outcome) {
         observer_.on_outcome(GroupId(static_cast<std::int32_t>(g)), trial, outcome);
       }
@@ -387,7 +354,8 @@ class TrialMaster::Impl {
     no_more_ = fmt::format("{} trials in a row failed (the last: {})", failures_, outcome.reason);
   }
 
-  // A lost group's clock stands at the planned end of its segment; steps of the segment are unknown.
+  // A lost group's clock stands at the planned end of its segment; steps of the segment are
+  // unknown.
   void answer_loss(std::size_t g) {
     Group& group = groups_[g];
     if (group.training) {
@@ -395,26 +363,6 @@ class TrialMaster::Impl {
       finish(g, TrialState::failed);
     }
     retire(g);
-  }
-
-  // ---- callbacks
-
-  void post(std::function<void()> call) { outbox_.push_back(std::move(call)); }
-
-  /// Runs what was posted, in order and without the lock; a nested or parallel caller leaves its
-  /// calls to whoever is at it.
-  void deliver(std::unique_lock<std::mutex>& lock) {
-    if (delivering_) return;
-    delivering_ = true;
-    while (!outbox_.empty()) {
-      std::function<void()> call = std::move(outbox_.front());
-      outbox_.pop_front();
-      lock.unlock();
-      call();
-      call = nullptr;  // what it owns may call back when it dies
-      lock.lock();
-    }
-    delivering_ = false;
   }
 
   mutable std::mutex mutex_;
@@ -427,8 +375,7 @@ class TrialMaster::Impl {
   bool closed_ = false;
   std::string no_more_;  // why no further trial is handed out; empty: they are
   std::uint32_t failures_ = 0;
-  std::deque<std::function<void()>> outbox_;
-  bool delivering_ = false;
+  CallbackQueue calls_;
   std::vector<double> latencies_;
   std::size_t next_latency_ = 0;
   Seconds idle_;

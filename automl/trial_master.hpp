@@ -17,7 +17,7 @@ namespace heteroperf {
 
 /// In which order the master sees what happens.
 enum class MasterClock {
-  wall,             ///< as it arrives; answers at once
+  wall,                ///< as it arrives; answers at once
   counted_operations,  ///< in virtual time: the same trials whatever the real timing
 };
 
@@ -55,7 +55,7 @@ struct MasterOptions {
 struct MasterStatistics {
   SearchStatistics search;
   Seconds proposal_p50, proposal_p99;  ///< making one proposal, over the newest 4096
-  Seconds idle;          ///< groups' waiting for answers, summed
+  Seconds idle;                        ///< groups' waiting for answers, summed
   std::uint64_t answers = 0;
   std::uint64_t groups_lost = 0;
 };
@@ -69,9 +69,9 @@ struct MasterStatistics {
 /// operations (steps × batch × operations per sample × ranks), known when the segment starts. An
 /// event (request or report) at virtual time t is answered when no other active group can still
 /// produce an earlier one (ties: lower group first), so it sees exactly the outcomes earlier in
-/// virtual time (conservative discrete-event order: Chandy and Misra, 1979). A segment that diverges
-/// or fails is seen at its planned end. Every group must ask for trials until it gets none, or be
-/// declared lost: the others wait for it.
+/// virtual time (conservative discrete-event order: Chandy and Misra, 1979). A segment that
+/// diverges or fails is seen at its planned end. Every group must ask for trials until it gets
+/// none, or be declared lost: the others wait for it.
 class TrialMaster {
  public:
   /// Throws UserError on options that do not fit. The observer may be empty.

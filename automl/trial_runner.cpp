@@ -55,8 +55,8 @@ void run_one(TrialMaster& master, GroupId group, TrialRunner& runner, const Tria
 void run_trials(TrialMaster& master, GroupId group, TrialRunner& runner) {
   try {
     while (true) {
-      const auto assignment = reply_to<Assignment>(
-          [&](auto reply) { master.request_trial(group, std::move(reply)); });
+      const auto assignment =
+          reply_to<Assignment>([&](auto reply) { master.request_trial(group, std::move(reply)); });
       if (!assignment || !assignment->trial) return;
       run_one(master, group, runner, *assignment->trial);
       runner.end();

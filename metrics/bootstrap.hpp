@@ -21,9 +21,9 @@ struct BootstrapSettings {
 using Statistic = std::function<double(std::span<const double>)>;
 
 /// Percentile interval of `statistic` under the circular block bootstrap (Politis and Romano 1992;
-/// with blocks of one value it is Efron's): every resample has as many values as `values`, in blocks
-/// of neighbours whose starts are drawn with equal chance and that wrap around the end. Positions
-/// come from RandomStream, so equal input gives equal bits on every machine.
+/// with blocks of one value it is Efron's): every resample has as many values as `values`, in
+/// blocks of neighbours whose starts are drawn with equal chance and that wrap around the end.
+/// Positions come from RandomStream, so equal input gives equal bits on every machine.
 Interval bootstrap_interval(std::span<const double> values, const Statistic& statistic,
                             const BootstrapSettings& settings = {});
 

@@ -66,8 +66,8 @@ constexpr std::array<double, 20> kStudent{12.706, 4.303, 3.182, 2.776, 2.571, 2.
                                           2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
 constexpr double kNormal = 1.960;
 
-/// A percentile interval of n values in blocks of l behaves like ± z · s / sqrt(m), m = n / l blocks,
-/// with s too small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
+/// A percentile interval of n values in blocks of l behaves like ± z · s / sqrt(m), m = n / l
+/// blocks, with s too small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
 double widening(std::size_t values, int block_length) {
   const auto n = static_cast<double>(values);
   const std::size_t blocks = values / static_cast<std::size_t>(block_length);

@@ -1,6 +1,7 @@
 #include "metrics/steady_window.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <vector>
 
@@ -15,8 +16,8 @@ __extension__ using Wide = __int128;
 // Squared one-sided critical values of the normal distribution, in 1/10000.
 constexpr Wide kSquared5Percent = 27055;
 constexpr Wide kSquared1Percent = 54119;
-constexpr std::size_t kHead = 8;           // steps compared with all that follow
-constexpr std::size_t kMostCandidates = 32;  // bounds the cost for long runs
+constexpr std::array<std::size_t, 3> kHeads{2, 4, 8};  // first steps compared with all others
+constexpr std::size_t kMostCandidates = 32;            // bounds the cost for long runs
 
 /// Twice the Mann-Whitney count: 2 per pair (a, b) with a > b, 1 per tie.
 Wide twice_wins(Durations first, Durations second) {
@@ -42,8 +43,10 @@ bool has_downward_trend(Durations steps) {
   const std::size_t half = steps.size() / 2;
   if (half == 0) return false;
   if (is_slower(steps.first(half), steps.last(half), kSquared5Percent)) return true;
-  const std::size_t head = std::min(kHead, steps.size() / 4);
-  return head > 0 && is_slower(steps.first(head), steps.subspan(head), kSquared1Percent);
+  return std::any_of(kHeads.begin(), kHeads.end(), [&](std::size_t head) {
+    return 4 * head <= steps.size() &&
+           is_slower(steps.first(head), steps.subspan(head), kSquared1Percent);
+  });
 }
 
 }  // namespace

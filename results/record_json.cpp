@@ -183,7 +183,8 @@ Json operations_section(const OperationTotals& totals) {
 Json search_section(const Journal& journal, const SearchSummary& search) {
   Json json{{"trials", search.trials},       {"unique_graphs", search.unique_graphs},
             {"completed", search.completed}, {"stopped", search.stopped},
-            {"diverged", search.diverged},   {"failed", search.failed}};
+            {"diverged", search.diverged},   {"failed", search.failed},
+            {"truncated", search.truncated}};
   if (!search.best) return json;
   for (auto line = journal.lines.rbegin(); line != journal.lines.rend(); ++line) {
     const auto* trial = std::get_if<TrialEvent>(&line->event);

@@ -224,7 +224,7 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
   if (summary.quality && summary.quality->met == true) return {};
   const bool higher = workload->quality == QualityMeasure::accuracy;
   return Finding{
-      fmt::format("{} {} {}", to_string(workload->quality), higher ? "at least" : "at most",
+      fmt::format("{} {} {:.6g}", to_string(workload->quality), higher ? "at least" : "at most",
                   *workload->quality_target),
       summary.quality ? fmt::format("{:.6g}", summary.quality->value) : "never evaluated"};
 }

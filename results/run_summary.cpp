@@ -308,6 +308,7 @@ void summarize_search(const Journal& journal, RunSummary& summary) {
     search.stopped += trial->state == TrialStatus::stopped;
     search.diverged += trial->state == TrialStatus::diverged;
     search.failed += trial->state == TrialStatus::failed;
+    search.truncated += trial->state == TrialStatus::truncated;
     if (!trial->quality || !std::isfinite(*trial->quality)) continue;
     const double best = search.best ? *last[*search.best]->quality : *trial->quality;
     if (!search.best || (higher ? *trial->quality > best : *trial->quality < best)) {

@@ -46,7 +46,8 @@ struct TimeShares {
 };
 
 struct SearchSummary {
-  std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0;
+  std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0,
+                truncated = 0;
   std::optional<std::uint64_t> best;  ///< trial id
 };
 

@@ -31,6 +31,7 @@ struct Row {
 
 // ---------------------------------------------------------------- numbers
 
+constexpr const char* kOperations = "op/s";
 constexpr std::array kPrefixes{"", "k", "M", "G", "T", "P", "E", "Z"};
 
 struct Scaled {
@@ -46,10 +47,17 @@ Scaled scale_of(double value) {
   return {factor, kPrefixes[i]};
 }
 
+/// "Gop/s", but "k token/s": only the symbol of operations takes a prefix.
+std::string prefixed(Scaled scaled, const std::string& unit) {
+  const bool apart = *scaled.prefix != '\0' && !unit.empty() && unit != kOperations;
+  return fmt::format("{}{}{}", scaled.prefix, apart ? " " : "", unit);
+}
+
 /// 4 significant digits: "48.12 G".
 std::string with_prefix(double value, const std::string& unit) {
   const Scaled scaled = scale_of(value);
-  return fmt::format("{:.4g} {}{}", value / scaled.factor, scaled.prefix, unit);
+  const std::string suffix = prefixed(scaled, unit);
+  return fmt::format("{:.4g}{}{}", value / scaled.factor, suffix.empty() ? "" : " ", suffix);
 }
 
 /// "48.12 ± 0.31 Gop/s", the half width of the 95 % interval in the same prefix.
@@ -59,8 +67,8 @@ std::string rate(const Json& metric, const std::string& unit) {
   if (!metric.contains("ci95")) return with_prefix(value, unit) + " (too short for an interval)";
   const double low = metric.at("ci95").at(0), high = metric.at("ci95").at(1);
   const Scaled scaled = scale_of(value);
-  return fmt::format("{:.4g} ± {:.2g} {}{} (95 % CI {:.4g} to {:.4g})", value / scaled.factor,
-                     (high - low) / 2 / scaled.factor, scaled.prefix, unit, low / scaled.factor,
+  return fmt::format("{:.4g} ± {:.2g} {} (95 % CI {:.4g} to {:.4g})", value / scaled.factor,
+                     (high - low) / 2 / scaled.factor, prefixed(scaled, unit), low / scaled.factor,
                      high / scaled.factor);
 }
 
@@ -105,13 +113,13 @@ std::string throughput(const Json& r) {
   return metric.is_null() ? "" : rate(metric, text(metric.at("unit")));
 }
 
-std::string ops(const Json& r) { return rate(value_at(r, "/metrics/ops_per_second"), "op/s"); }
+std::string ops(const Json& r) { return rate(value_at(r, "/metrics/ops_per_second"), kOperations); }
 
 std::string utilization(const Json& r) {
   const Json metric = value_at(r, "/metrics/utilization");
   if (metric.is_null()) return {};
   return fmt::format("{:.1f} % of {} ({} peak)", 100 * metric.at("value").get<double>(),
-                     with_prefix(metric.at("peak_ops_per_second"), "op/s"),
+                     with_prefix(metric.at("peak_ops_per_second"), kOperations),
                      text(metric.at("peak_source")));
 }
 
@@ -126,7 +134,7 @@ std::string quality(const Json& r) {
   std::string line =
       fmt::format("{} {:.4f}", text(metric.at("name")), metric.at("value").get<double>());
   if (!metric.contains("target")) return line;
-  return line + fmt::format(" (target {}: {})", metric.at("target").dump(),
+  return line + fmt::format(" (target {:.6g}: {})", metric.at("target").get<double>(),
                             metric.at("met") == true ? "met" : "not met");
 }
 
@@ -219,7 +227,7 @@ std::vector<Row> record_rows(const Json& record, const std::string& folder) {
 std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
   std::vector<Row> rows;
   for (const Json& part : suite.at("workloads")) {
-    const std::string score = rate(value_at(part, "/ops_per_second"), "op/s");
+    const std::string score = rate(value_at(part, "/ops_per_second"), kOperations);
     rows.push_back({text(part.at("folder")),
                     fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
                                 text(value_at(part, "/status")),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
@@ -115,6 +116,8 @@ int parse_and_run(int argc, char** argv) {
 }  // namespace heteroperf
 
 int main(int argc, char** argv) {
+  // A file that may not grow is an error to report, not a reason to die.
+  std::signal(SIGXFSZ, SIG_IGN);
   heteroperf::keep_argv(argc, argv);
   return heteroperf::parse_and_run(argc, argv);
 }

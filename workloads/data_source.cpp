@@ -45,9 +45,9 @@ Source open_cifar10(const std::string& path, const DataRequest&) {
 
 void check_length(const DataRequest& request) {
   if (request.wanted.length > 0) return;
-  throw UserError(fmt::format("'{}' cannot serve samples of {} tokens", request.source,
-                              request.wanted.length),
-                  "a context has at least one token");
+  throw UserError(
+      fmt::format("'{}' cannot serve samples of {} tokens", request.source, request.wanted.length),
+      "a context has at least one token");
 }
 
 Source open_text(const std::string& path, const DataRequest& request) {
@@ -78,13 +78,17 @@ struct Entry {
 };
 
 const std::array<Entry, 5> kTable{{
-    {{"generated", "", "images from a random grammar, or a Markov chain of tokens; known floor",
+    {{"generated",
+      "",
+      "images from a random grammar, or a Markov chain of tokens; known floor",
       {InputKind::images, InputKind::tokens}},
      open_generated},
     {{"idx", "DIR", "MNIST's layout, plain or gzipped", {InputKind::images}}, open_idx},
     {{"cifar10", "DIR", "CIFAR-10 binary batches", {InputKind::images}}, open_cifar10},
     {{"text", "FILE", "any file, byte by byte (vocabulary 256)", {InputKind::tokens}}, open_text},
-    {{"tokens", "FILE", "raw little-endian ids, 16-bit (.u16, .bin) or 32-bit (.u32)",
+    {{"tokens",
+      "FILE",
+      "raw little-endian ids, 16-bit (.u16, .bin) or 32-bit (.u32)",
       {InputKind::tokens}},
      open_tokens},
 }};
@@ -140,8 +144,7 @@ std::vector<DataKind> data_kinds() {
 
 std::shared_ptr<const DataSource> open_data(const DataRequest& request) {
   const std::size_t colon = request.source.find(':');
-  const std::string argument =
-      colon == std::string::npos ? "" : request.source.substr(colon + 1);
+  const std::string argument = colon == std::string::npos ? "" : request.source.substr(colon + 1);
   const Entry& entry = find_entry(request.source.substr(0, colon));
   check_argument(entry.kind, request.source, argument);
   check_kind(entry.kind, request.wanted.kind);

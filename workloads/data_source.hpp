@@ -59,8 +59,9 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64
 
 /// What a `--data` argument asks for, and the shape the model wants.
 struct DataRequest {
-  std::string source = "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
-  SampleSpec wanted;                 ///< kind, and for tokens length and vocabulary
+  std::string source =
+      "generated";    ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
+  SampleSpec wanted;  ///< kind, and for tokens length and vocabulary
   std::uint64_t seed = 1;
 };
 

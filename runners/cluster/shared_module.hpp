@@ -14,7 +14,8 @@ enum class Visibility { local, global };
 /// loaded on first use. It stays loaded until the process ends.
 class SharedModule {
  public:
-  /// The module's file, without loading it. Throws SystemError{environment} with the folders searched.
+  /// The module's file, without loading it. Throws SystemError{environment} with the folders
+  /// searched.
   static std::filesystem::path find(const std::string& name);
   /// As `find`; also throws SystemError{environment} with the loader's own words.
   static SharedModule open(const std::string& name, Visibility visibility);

@@ -49,8 +49,7 @@ struct MutableBuffer {
   MutableBuffer() = default;
   MutableBuffer(void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
   template <class T, std::size_t extent>
-    requires(!std::is_const_v<T>)
-  MutableBuffer(std::span<T, extent> values)
+  requires(!std::is_const_v<T>) MutableBuffer(std::span<T, extent> values)
       : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
   std::size_t bytes() const { return count * size_of(type); }
   operator ConstBuffer() const { return {data, count, type}; }

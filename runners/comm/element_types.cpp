@@ -98,9 +98,12 @@ void reduce_typed(std::span<const void* const> sources, std::span<void* const> d
                   std::size_t count, Reduction reduction) {
   using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
   switch (reduction) {
-    case Reduction::sum: return Reducer<T, T, Reduction::sum>(sources, destinations).run(count);
-    case Reduction::min: return Reducer<T, T, Reduction::min>(sources, destinations).run(count);
-    case Reduction::max: return Reducer<T, T, Reduction::max>(sources, destinations).run(count);
+    case Reduction::sum:
+      return Reducer<T, T, Reduction::sum>(sources, destinations).run(count);
+    case Reduction::min:
+      return Reducer<T, T, Reduction::min>(sources, destinations).run(count);
+    case Reduction::max:
+      return Reducer<T, T, Reduction::max>(sources, destinations).run(count);
     case Reduction::average:
       return Reducer<T, Wide, Reduction::average>(sources, destinations).run(count);
   }
@@ -110,22 +113,32 @@ void reduce_typed(std::span<const void* const> sources, std::span<void* const> d
 
 std::size_t size_of(DataType type) {
   switch (type) {
-    case DataType::f32: return sizeof(float);
-    case DataType::f64: return sizeof(double);
-    case DataType::i32: return sizeof(std::int32_t);
-    case DataType::i64: return sizeof(std::int64_t);
-    case DataType::u8: return sizeof(std::uint8_t);
+    case DataType::f32:
+      return sizeof(float);
+    case DataType::f64:
+      return sizeof(double);
+    case DataType::i32:
+      return sizeof(std::int32_t);
+    case DataType::i64:
+      return sizeof(std::int64_t);
+    case DataType::u8:
+      return sizeof(std::uint8_t);
   }
   return 0;
 }
 
 const char* to_string(DataType type) {
   switch (type) {
-    case DataType::f32: return "f32";
-    case DataType::f64: return "f64";
-    case DataType::i32: return "i32";
-    case DataType::i64: return "i64";
-    case DataType::u8: return "u8";
+    case DataType::f32:
+      return "f32";
+    case DataType::f64:
+      return "f64";
+    case DataType::i32:
+      return "i32";
+    case DataType::i64:
+      return "i64";
+    case DataType::u8:
+      return "u8";
   }
   return "?";
 }
@@ -137,11 +150,16 @@ std::string describe(const char* operation, ConstBuffer values) {
 void reduce_in_order(std::span<const void* const> sources, std::span<void* const> destinations,
                      std::size_t count, DataType type, Reduction reduction) {
   switch (type) {
-    case DataType::f32: return reduce_typed<float>(sources, destinations, count, reduction);
-    case DataType::f64: return reduce_typed<double>(sources, destinations, count, reduction);
-    case DataType::i32: return reduce_typed<std::int32_t>(sources, destinations, count, reduction);
-    case DataType::i64: return reduce_typed<std::int64_t>(sources, destinations, count, reduction);
-    case DataType::u8: return reduce_typed<std::uint8_t>(sources, destinations, count, reduction);
+    case DataType::f32:
+      return reduce_typed<float>(sources, destinations, count, reduction);
+    case DataType::f64:
+      return reduce_typed<double>(sources, destinations, count, reduction);
+    case DataType::i32:
+      return reduce_typed<std::int32_t>(sources, destinations, count, reduction);
+    case DataType::i64:
+      return reduce_typed<std::int64_t>(sources, destinations, count, reduction);
+    case DataType::u8:
+      return reduce_typed<std::uint8_t>(sources, destinations, count, reduction);
   }
 }
 

@@ -66,8 +66,7 @@ LaunchFolder::LaunchFolder() {
   std::string name = (cache / "launch-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) {
     throw SystemError(fmt::format("cannot create a folder in {}", cache.string()),
-                      std::strerror(errno),
-                      "Set XDG_CACHE_HOME to a folder that can be written to",
+                      std::strerror(errno), "Set XDG_CACHE_HOME to a folder that can be written to",
                       ErrorKind::environment);
   }
   path_ = name;

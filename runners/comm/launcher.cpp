@@ -19,7 +19,7 @@ struct Launcher {
 
 constexpr Launcher launchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},  // Open MPI
-    {"mpirun", "PMI_RANK", "PMI_SIZE"},                          // MPICH, Intel MPI, srun --mpi=pmi2
+    {"mpirun", "PMI_RANK", "PMI_SIZE"},  // MPICH, Intel MPI, srun --mpi=pmi2
 };
 
 /// Slurm numbers the steps that are no steps (batch script, salloc's shell) from here on.
@@ -41,12 +41,12 @@ std::optional<LaunchedRank> place(const char* launcher, const char* rank_name,
   const auto rank = number(rank_name);
   const auto size = number(size_name);
   if (!rank || !size) return std::nullopt;
-  if (*rank < *size) return LaunchedRank{static_cast<int>(*rank), static_cast<int>(*size), launcher};
-  throw SystemError(fmt::format("{}={} and {}={} in the environment", rank_name, *rank, size_name,
-                                *size),
-                    "a rank is smaller than the number of ranks",
-                    "Unset them, or start the program with mpirun or srun",
-                    ErrorKind::environment);
+  if (*rank < *size)
+    return LaunchedRank{static_cast<int>(*rank), static_cast<int>(*size), launcher};
+  throw SystemError(
+      fmt::format("{}={} and {}={} in the environment", rank_name, *rank, size_name, *size),
+      "a rank is smaller than the number of ranks",
+      "Unset them, or start the program with mpirun or srun", ErrorKind::environment);
 }
 
 /// A step of one task is an ordinary process: it has nobody to talk to.

@@ -7,9 +7,9 @@
 namespace heteroperf {
 
 struct LaunchConfig {
-  int cores = 1;              ///< ranks beyond this number share cores
-  double teardown_s = 2.0;    ///< from a rank's report_exit to the end of whoever is left
-  double interrupt_s = 10.0;  ///< from the second interrupt to the end of everybody
+  int cores = 1;                  ///< ranks beyond this number share cores
+  double teardown_s = 2.0;        ///< from a rank's report_exit to the end of whoever is left
+  double interrupt_s = 10.0;      ///< from the second interrupt to the end of everybody
   std::filesystem::path program;  ///< empty: this program
 };
 

@@ -28,7 +28,8 @@ class NullCommunicator final : public Communicator {
     if (from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());
   }
   [[noreturn]] static void refuse(const std::string& operation) {
-    throw Error(ErrorKind::internal, {{operation + " in a group of one rank", "there is no peer", ""}});
+    throw Error(ErrorKind::internal,
+                {{operation + " in a group of one rank", "there is no peer", ""}});
   }
 };
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::size_t page_bytes = 4096;
 constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
-constexpr std::uint64_t footprint_slack_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t footprint_slack_bytes = std::uint64_t{4} << 20;
 constexpr std::size_t classes_per_doubling = 8;
 
 std::size_t round_up(std::size_t value, std::size_t step) {
@@ -138,7 +138,7 @@ void MemoryAccount::drop_cached_above(std::uint64_t limit_bytes) {
 }
 
 std::uint64_t MemoryAccount::footprint_limit() const {
-  return use_.peak_bytes + use_.peak_bytes / 16 + footprint_slack_bytes;
+  return use_.peak_bytes + use_.peak_bytes / 8 + footprint_slack_bytes;
 }
 
 MemoryUse MemoryAccount::use() const {

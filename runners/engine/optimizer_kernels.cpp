@@ -112,7 +112,20 @@ HETEROPERF_VECTOR_CLONES double squares_block(const double* values, std::int64_t
   return squares_body(values, n);
 }
 
-constexpr std::int64_t grain = 1 << 14;
+constexpr std::int64_t block_elements = 1 << 14;
+
+/// Runs body(block, first, count) on blocks of fixed bounds: what a block computes does not depend
+/// on the number of threads.
+template <class Body>
+void for_blocks(std::int64_t begin, std::int64_t end, const Body& body) {
+  const std::int64_t blocks = (end - begin + block_elements - 1) / block_elements;
+  at::parallel_for(0, blocks, 1, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t block = from; block < to; ++block) {
+      const std::int64_t first = begin + block * block_elements;
+      body(block, first, std::min(block_elements, end - first));
+    }
+  });
+}
 
 }  // namespace
 
@@ -120,8 +133,8 @@ template <class T>
 void adamw_update(T* weight, const T* gradient, T* first, T* second, std::int64_t begin,
                   std::int64_t end, const AdamwScalars& scalars) {
   const Adamw<T> k(scalars);
-  at::parallel_for(begin, end, grain, [&](std::int64_t from, std::int64_t to) {
-    adamw_block(weight + from, gradient + from, first + from, second + from, to - from, k);
+  for_blocks(begin, end, [&](std::int64_t, std::int64_t start, std::int64_t count) {
+    adamw_block(weight + start, gradient + start, first + start, second + start, count, k);
   });
 }
 
@@ -129,21 +142,16 @@ template <class T>
 void sgd_update(T* weight, const T* gradient, T* velocity, std::int64_t begin, std::int64_t end,
                 const SgdScalars& scalars) {
   const Sgd<T> k(scalars);
-  at::parallel_for(begin, end, grain, [&](std::int64_t from, std::int64_t to) {
-    sgd_block(weight + from, gradient + from, velocity + from, to - from, k);
+  for_blocks(begin, end, [&](std::int64_t, std::int64_t start, std::int64_t count) {
+    sgd_block(weight + start, gradient + start, velocity + start, count, k);
   });
 }
 
 template <class T>
 double sum_of_squares(const T* values, std::int64_t count) {
-  const std::int64_t blocks = (count + grain - 1) / grain;
-  std::vector<double> sums(static_cast<std::size_t>(blocks));
-  at::parallel_for(0, blocks, 1, [&](std::int64_t from, std::int64_t to) {
-    for (std::int64_t block = from; block < to; ++block) {
-      const std::int64_t start = block * grain;
-      sums[static_cast<std::size_t>(block)] =
-          squares_block(values + start, std::min(grain, count - start));
-    }
+  std::vector<double> sums(static_cast<std::size_t>((count + block_elements - 1) / block_elements));
+  for_blocks(0, count, [&](std::int64_t block, std::int64_t start, std::int64_t length) {
+    sums[static_cast<std::size_t>(block)] = squares_block(values + start, length);
   });
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }

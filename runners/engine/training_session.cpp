@@ -59,12 +59,14 @@ DataType data_type(const at::Tensor& tensor) {
 }
 
 std::uint64_t digest(const TrainingSpec& spec) {
+  const OptimizerRecipe& r = spec.recipe;
   Hash128 hash("training");
   hash.update(spec.graph.hash()).update(spec.data->fingerprint()).update(spec.precision);
   hash.update(spec.micro_batch).update(spec.micro_batches).update(spec.seed);
-  hash.update(spec.recipe.kind).update(spec.recipe.learning_rate).update(spec.recipe.weight_decay);
-  hash.update(spec.recipe.momentum).update(spec.recipe.clip_norm).update(spec.recipe.schedule);
-  return hash.low();
+  hash.update(r.kind).update(r.learning_rate).update(r.momentum).update(r.weight_decay);
+  hash.update(r.decay_matrices_only).update(r.beta1).update(r.beta2).update(r.epsilon);
+  hash.update(r.schedule).update(r.warmup_steps).update(r.total_steps).update(r.final_fraction);
+  return hash.update(r.clip_norm).low();
 }
 
 void check_agreement(const TrainingSpec& spec, Communicator& group) {

@@ -1,22 +1,25 @@
 // Speed of training on this machine, and where the time goes.
 //
-//   training_bench [--steps N] [--threads 1,2] [--precision fp32|bf16] [MODEL...]
+//   training_bench [--steps N] [--ranks N] [--threads 1,2] [--precision fp32|bf16] [MODEL...]
 //
 // MODEL: nano, micro (micro-batch 16), resnet18 (32x32, batch 32); all when none is named. One line
 // per model and thread count: rate, time per step, its split; below it the share of each kind of
-// operator, measured in separate steps.
+// operator of one rank, measured in separate steps. The micro-batch is per rank.
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/comm/world.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/batch_loader.hpp"
 #include "runners/engine/graph_executor.hpp"
@@ -29,7 +32,7 @@ namespace heteroperf {
 namespace {
 
 struct Arguments {
-  int steps = 10;
+  int steps = 10, ranks = 1;
   std::vector<int> threads{1, 2};
   Precision precision = Precision::fp32;
   std::vector<std::string> models;
@@ -46,6 +49,7 @@ Arguments parse(int count, char** values) {
     }
     if (++i == count) throw UserError(word + " lacks a value");
     if (word == "--steps") arguments.steps = std::atoi(values[i]);
+    if (word == "--ranks") arguments.ranks = std::atoi(values[i]);
     if (word == "--precision") arguments.precision = parse_precision(values[i]);
     if (word == "--threads") {
       arguments.threads.clear();
@@ -89,31 +93,68 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-void print_speed(const std::string& model, const TrainingSpec& spec, int steps) {
-  const auto alone = make_null_communicator();
-  const auto session = start_training(spec, *alone);
+long page_faults() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return use.ru_minflt;
+}
+
+double thread_cpu_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
+}
+
+struct Speed {
+  double step_s = 0;
+  double cpu_s = 0;  ///< of the rank's own thread, per step: meaningful on a busy machine too
+  double faults_per_step = 0;  ///< of the whole process
+  TimeSplit split;             ///< means
+  std::uint64_t peak_bytes = 0;
+};
+
+Speed measure(const TrainingSpec& spec, Communicator& group, int steps) {
+  const auto session = start_training(spec, group);
   for (int i = 0; i < 2; ++i) session->step();
-  std::vector<double> walls;
-  TimeSplit split;
+  Speed speed;
+  std::vector<double> walls, cpu;
+  const long faults = page_faults();
   for (int i = 0; i < steps; ++i) {
+    const double cpu_start = thread_cpu_s();
     const StepReport report = session->step();
+    cpu.push_back(thread_cpu_s() - cpu_start);
     walls.push_back(static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9);
-    split.compute_s += report.split.compute_s / steps;
-    split.data_s += report.split.data_s / steps;
-    split.other_s += report.split.other_s / steps;
+    speed.split.compute_s += report.split.compute_s / steps;
+    speed.split.communication_s += report.split.communication_s / steps;
+    speed.split.data_s += report.split.data_s / steps;
   }
+  speed.step_s = median(walls);
+  speed.cpu_s = median(cpu);
+  speed.faults_per_step = static_cast<double>(page_faults() - faults) / steps;
+  speed.peak_bytes = session->memory().peak_bytes;
+  return speed;
+}
+
+void print_speed(const std::string& model, const TrainingSpec& spec, const Arguments& arguments) {
+  Speed speed;
+  run_on_threads(arguments.ranks, {}, [&](World& world) {
+    const Speed own = measure(spec, *world.communicator, arguments.steps);
+    if (world.communicator->rank() == RankId(0)) speed = own;
+  });
   const SampleSpec& sample = spec.data->spec();
-  const std::int64_t units =
-      spec.micro_batch * (sample.kind == InputKind::images ? 1 : sample.length);
-  const double step_s = median(walls);
-  const Ops ops = strict_train_ops(spec.graph, static_cast<std::uint64_t>(spec.micro_batch));
+  const bool images = sample.kind == InputKind::images;
+  const std::int64_t samples = spec.micro_batch * arguments.ranks;
+  const Ops ops = strict_train_ops(spec.graph, static_cast<std::uint64_t>(samples));
   fmt::print(
-      "{:<9} {} threads  {:9.1f} {}/s  {:8.2f} ms/step  {:6.1f} Gop/s  compute {:.2f} data "
-      "{:.2f} other {:.2f} ms  peak {:.1f} MiB\n",
-      model, spec.threads, static_cast<double>(units) / step_s,
-      sample.kind == InputKind::images ? "image" : "token", step_s * 1e3,
-      ops.to_double() / step_s * 1e-9, split.compute_s * 1e3, split.data_s * 1e3,
-      split.other_s * 1e3, static_cast<double>(session->memory().peak_bytes) / 1048576.0);
+      "{:<9} {} x {}  {:9.1f} {}/s  {:8.2f} ms/step  {:8.2f} CPU ms  {:6.1f} Gop/s  compute {:.2f} "
+      "communication "
+      "{:.2f} data {:.2f} ms  peak {:.1f} MiB/rank  {:.0f} page faults/step\n",
+      model, arguments.ranks, spec.threads,
+      static_cast<double>(samples * (images ? 1 : sample.length)) / speed.step_s,
+      images ? "image" : "token", speed.step_s * 1e3, speed.cpu_s * 1e3,
+      ops.to_double() / speed.step_s * 1e-9, speed.split.compute_s * 1e3,
+      speed.split.communication_s * 1e3, speed.split.data_s * 1e3,
+      static_cast<double>(speed.peak_bytes) / 1048576.0, speed.faults_per_step);
 }
 
 void print_shares(const TrainingSpec& spec, int steps) {
@@ -146,7 +187,7 @@ void run(const Arguments& arguments) {
   for (const std::string& model : arguments.models) {
     for (const int threads : arguments.threads) {
       const TrainingSpec spec = training_of(model, arguments, threads);
-      print_speed(model, spec, arguments.steps);
+      print_speed(model, spec, arguments);
       print_shares(spec, std::min(arguments.steps, 5));
     }
   }

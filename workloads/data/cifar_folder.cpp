@@ -79,8 +79,7 @@ std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder)
   const fs::path test = fs::path(folder) / "test_batch.bin";
   const bool has_test = fs::exists(test);
   if (has_test) append_batch(test.string(), images);
-  SplitLists lists =
-      has_test ? split_after(train, images.labels.size()) : hold_out_images(images);
+  SplitLists lists = has_test ? split_after(train, images.labels.size()) : hold_out_images(images);
   return std::make_shared<StoredImages>("cifar10:" + folder, std::move(images), std::move(lists),
                                         kClasses);
 }

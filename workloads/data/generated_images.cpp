@@ -40,9 +40,10 @@ SampleSpec complete(SampleSpec spec) {
   return spec;
 }
 
-/// Two levels up to 63 pixels, three beyond: cells of 4 pixels and more. The alphabet grows with the
-/// classes so that productions stay rare among all tuples, which makes a string decodable in spite of
-/// noise. More synonyms make learning harder steeply: about classes · synonyms^levels samples.
+/// Two levels up to 63 pixels, three beyond: cells of 4 pixels and more. The alphabet grows with
+/// the classes so that productions stay rare among all tuples, which makes a string decodable in
+/// spite of noise. More synonyms make learning harder steeply: about classes · synonyms^levels
+/// samples.
 GrammarShape grammar_for(const SampleSpec& spec) {
   GrammarShape shape;
   const std::int64_t pixels = std::min(spec.height, spec.width);
@@ -101,10 +102,11 @@ std::optional<double> GeneratedImages::error_floor() const {
 
 std::string GeneratedImages::description() const {
   const GrammarShape& shape = grammar_.shape();
-  return fmt::format("generated images: hierarchical grammar of {} levels, {} symbols, {} synonyms, "
-                     "{}×{}×{}, {} classes, seed {}, Bayes error {:.4f}",
-                     shape.levels, shape.symbols, shape.synonyms, spec_.channels, spec_.height,
-                     spec_.width, spec_.classes, seed_, *error_floor());
+  return fmt::format(
+      "generated images: hierarchical grammar of {} levels, {} symbols, {} synonyms, "
+      "{}×{}×{}, {} classes, seed {}, Bayes error {:.4f}",
+      shape.levels, shape.symbols, shape.synonyms, spec_.channels, spec_.height, spec_.width,
+      spec_.classes, seed_, *error_floor());
 }
 
 std::string GeneratedImages::fingerprint() const {

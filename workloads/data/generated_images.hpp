@@ -10,9 +10,9 @@ namespace heteroperf {
 
 /// Labelled images with a known Bayes error ("RHM texture"): a class grows into a square of symbols
 /// (HierarchicalGrammar), each drawn as a noisy patch (PatchRenderer). With chance e the label is
-/// replaced by one drawn from all classes, so no classifier errs less than e · (1 − 1 / classes), and
-/// one that reads the patches and knows the grammar reaches that. The splits differ in the key of
-/// their samples; the structure comes from the seed.
+/// replaced by one drawn from all classes, so no classifier errs less than e · (1 − 1 / classes),
+/// and one that reads the patches and knows the grammar reaches that. The splits differ in the key
+/// of their samples; the structure comes from the seed.
 class GeneratedImages : public DataSource {
  public:
   static constexpr int kLabelNoisePercent = 5;

@@ -97,17 +97,18 @@ double GeneratedTokens::probability(std::int64_t context, std::int64_t next) con
 std::optional<double> GeneratedTokens::loss_floor() const {
   double entropy = 0;
   for (std::size_t r = 0; r < branching_; ++r) {
-    const double p = static_cast<double>(kUnitWeight / (r + 1)) /
-                     static_cast<double>(cumulative_.back());
+    const double p =
+        static_cast<double>(kUnitWeight / (r + 1)) / static_cast<double>(cumulative_.back());
     entropy -= p * natural_log(p);
   }
   return entropy;
 }
 
 std::string GeneratedTokens::description() const {
-  return fmt::format("generated tokens: Zipf Markov chain, vocabulary {}, branching {}, length {}, "
-                     "seed {}, entropy {:.4f} nats",
-                     spec_.classes, branching_, spec_.length, seed_, *loss_floor());
+  return fmt::format(
+      "generated tokens: Zipf Markov chain, vocabulary {}, branching {}, length {}, "
+      "seed {}, entropy {:.4f} nats",
+      spec_.classes, branching_, spec_.length, seed_, *loss_floor());
 }
 
 std::string GeneratedTokens::fingerprint() const {

@@ -6,9 +6,10 @@
 
 namespace heteroperf {
 
-/// Token streams with a known entropy: the row-permuted Zipf Markov chain. The next token after c is
-/// pi_c(r), r from a Zipf law over `branching` ranks (weight 1 / (r + 1)), pi_c an injection keyed by
-/// (seed, c). Every row has the same entropy, so the mean cross-entropy of any model is at least
+/// Token streams with a known entropy: the row-permuted Zipf Markov chain. The next token after c
+/// is pi_c(r), r from a Zipf law over `branching` ranks (weight 1 / (r + 1)), pi_c an injection
+/// keyed by (seed, c). Every row has the same entropy, so the mean cross-entropy of any model is at
+/// least
 ///
 ///   H = −Σ p_r ln p_r
 ///

@@ -33,12 +33,14 @@ std::vector<Production> draw_productions(const GrammarShape& shape, RandomStream
   return productions;
 }
 
-/// Productions for each of `parents`, no two alike. Draws again for a parent that meets a taken one.
+/// Productions for each of `parents`, no two alike. Draws again for a parent that meets a taken
+/// one.
 std::vector<Production> draw_level(const GrammarShape& shape, int parents, RandomStream& random) {
   const auto symbols = static_cast<std::size_t>(shape.symbols);
   std::vector<bool> taken(symbols * symbols * symbols * symbols, false);
   std::vector<Production> level;
-  while (level.size() < static_cast<std::size_t>(parents) * static_cast<std::size_t>(shape.synonyms)) {
+  while (level.size() <
+         static_cast<std::size_t>(parents) * static_cast<std::size_t>(shape.synonyms)) {
     const std::vector<Production> drawn = draw_productions(shape, random);
     bool is_free = true;
     for (const Production& p : drawn) is_free = is_free && !taken[code_of(p, shape.symbols)];

@@ -18,10 +18,10 @@ struct GrammarShape {
   friend bool operator==(const GrammarShape&, const GrammarShape&) = default;
 };
 
-/// A random hierarchy (Cagnetta et al., arXiv 2307.02129) over squares: a class becomes 2×2 symbols,
-/// each of these 2×2 of the level below, and so on; each time one of `synonyms` productions is taken
-/// with equal chance. No two parents of a level share a production, so the class is a function of
-/// the string.
+/// A random hierarchy (Cagnetta et al., arXiv 2307.02129) over squares: a class becomes 2×2
+/// symbols, each of these 2×2 of the level below, and so on; each time one of `synonyms`
+/// productions is taken with equal chance. No two parents of a level share a production, so the
+/// class is a function of the string.
 ///
 /// The productions of a parent differ in every place. The more synonyms, the less a single symbol
 /// tells: with synonyms = symbols each symbol stands in each place with equal chance whatever the

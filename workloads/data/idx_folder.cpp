@@ -94,15 +94,15 @@ void check_test_pair(const std::string& folder, const LabelledImages& train,
                      const LabelledImages& test, std::int64_t classes) {
   ProblemList problems;
   if (train.height != test.height || train.width != test.width) {
-    problems.add(fmt::format("'{}' trains on {}×{} images and tests on {}×{}", folder,
-                             train.height, train.width, test.height, test.width),
+    problems.add(fmt::format("'{}' trains on {}×{} images and tests on {}×{}", folder, train.height,
+                             train.width, test.height, test.width),
                  "they must be equal");
   }
   const auto high = std::max_element(test.labels.begin(), test.labels.end());
   if (high != test.labels.end() && *high >= classes) {
-    problems.add(fmt::format("test label {} of '{}' is {}", high - test.labels.begin(), folder,
-                             *high),
-                 fmt::format("the training labels are 0 to {}", classes - 1));
+    problems.add(
+        fmt::format("test label {} of '{}' is {}", high - test.labels.begin(), folder, *high),
+        fmt::format("the training labels are 0 to {}", classes - 1));
   }
   problems.throw_if_any();
 }

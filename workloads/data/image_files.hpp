@@ -10,12 +10,12 @@ namespace heteroperf {
 /// A folder in MNIST's layout: `train-images-idx3-ubyte`, `train-labels-idx1-ubyte`, the same with
 /// `t10k-`, or one pair without prefix; also with a dot before `idx`; plain or gzipped (`.gz`).
 /// Images are unsigned bytes {n, rows, columns}. With a training and a test pair these are the
-/// splits, otherwise a sixth is held out by hash. Classes: one more than the highest training label.
-/// Throws UserError with path, offset and expectation.
+/// splits, otherwise a sixth is held out by hash. Classes: one more than the highest training
+/// label. Throws UserError with path, offset and expectation.
 std::shared_ptr<const DataSource> open_idx_folder(const std::string& folder);
 
-/// A folder with CIFAR-10's binary batches: data_batch_1.bin … data_batch_5.bin (the first at least,
-/// none left out between) and test_batch.bin; without the last a sixth is held out by hash.
+/// A folder with CIFAR-10's binary batches: data_batch_1.bin … data_batch_5.bin (the first at
+/// least, none left out between) and test_batch.bin; without the last a sixth is held out by hash.
 /// Throws UserError with path, offset and expectation.
 std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder);
 

@@ -8,14 +8,14 @@
 namespace heteroperf {
 
 /// A bijection on [0, size) chosen by a key and evaluated in O(1): a Feistel network over the
-/// smallest power of two that is not below `size`, walked along its cycle until it falls inside
-/// (Black and Rogaway 2002; fewer than two evaluations on average).
+/// smallest power of two that is not below `size` (and not below 256), walked along its cycle until
+/// it falls inside (Black and Rogaway 2002; from 129 on fewer than two evaluations on average).
 class KeyedPermutation {
  public:
   /// 0 < size ≤ 2^62.
   constexpr KeyedPermutation(std::uint64_t key, std::uint64_t size) : key_(key), size_(size) {
     HETEROPERF_EXPECT(size > 0 && size <= (std::uint64_t{1} << 62));
-    int bits = 0;
+    int bits = kFewestBits;
     while ((std::uint64_t{1} << bits) < size) ++bits;
     right_bits_ = (bits + 1) / 2;
     left_mask_ = (std::uint64_t{1} << (bits / 2)) - 1;
@@ -32,6 +32,8 @@ class KeyedPermutation {
 
  private:
   static constexpr int kRounds = 6;
+  // Below, too few round functions exist for every order to be about as likely.
+  static constexpr int kFewestBits = 8;
 
   constexpr std::uint64_t encipher(std::uint64_t value) const {
     std::uint64_t left = value >> right_bits_, right = value & right_mask_;

@@ -10,7 +10,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr int kUnit = 1 << 14;     // amplitude 1
+constexpr int kUnit = 1 << 14;  // amplitude 1
 constexpr float kScale = 0x1.0p-13f;
 constexpr int kQuarterTurn = 1 << 14;
 constexpr int kRectangles = 6;
@@ -129,32 +129,36 @@ void PatchRenderer::draw_patch(int symbol, const Cell& cell, RandomStream& rando
   for (int c = 0; c < channels_; ++c) {
     gains[static_cast<std::size_t>(c)] = strength * between(64, 128, random) / 128;
   }
+  const auto height = static_cast<std::size_t>(cell.height);
+  const auto width = static_cast<std::size_t>(cell.width);
+  std::vector<std::int32_t> scratch(height + 2 * width);
+  const auto down = std::span(scratch).first(height);
+  const auto across = std::span(scratch).subspan(height, width);
+  const auto values = std::span(scratch).last(width);
   const int sway_y = cell.height / 8, sway_x = cell.width / 8;
-  std::vector<std::int32_t> scratch(static_cast<std::size_t>(cell.height + 2 * cell.width));
-  const std::span<std::int32_t> down = std::span(scratch).first(static_cast<std::size_t>(cell.height));
-  const std::span<std::int32_t> across =
-      std::span(scratch).subspan(down.size(), static_cast<std::size_t>(cell.width));
-  const std::span<std::int32_t> values = std::span(scratch).last(across.size());
   fill_envelope(cell.height, between(-sway_y, sway_y, random), down);
   fill_envelope(cell.width, between(-sway_x, sway_x, random), across);
 
   auto phase = static_cast<std::uint32_t>(random.bits());
-  for (int y = 0; y < cell.height; ++y, phase += static_cast<std::uint32_t>(wave.per_row)) {
-    for (int x = 0; x < cell.width; ++x) {
-      const auto i = static_cast<std::size_t>(x);
-      const std::int32_t crest =
-          wave_value(phase + static_cast<std::uint32_t>(x * wave.per_column));
-      const std::int32_t window = (across[i] * (down[static_cast<std::size_t>(y)] >> 3)) >> 11;
-      values[i] = (crest * (window >> 2)) >> 12;
+  for (std::size_t y = 0; y < height; ++y, phase += static_cast<std::uint32_t>(wave.per_row)) {
+    for (std::size_t x = 0; x < width; ++x) {
+      const auto turn = static_cast<std::uint32_t>(static_cast<int>(x) * wave.per_column);
+      const std::int32_t window = (across[x] * (down[y] >> 3)) >> 11;
+      values[x] = (wave_value(phase + turn) * (window >> 2)) >> 12;
     }
-    for (int c = 0; c < channels_; ++c) {
-      float* row = pixels.data() +
-                   (c * height_ + cell.row + y) * static_cast<std::ptrdiff_t>(width_) + cell.column;
-      const std::int32_t gain = gains[static_cast<std::size_t>(c)] >> 3;
-      for (int x = 0; x < cell.width; ++x) {
-        // Both terms are whole multiples of kScale below 2^24 of them: the sum is exact.
-        row[x] += static_cast<float>((values[static_cast<std::size_t>(x)] * gain) >> 11) * kScale;
-      }
+    add_row(cell, static_cast<int>(y), values, gains, pixels);
+  }
+}
+
+void PatchRenderer::add_row(const Cell& cell, int y, std::span<const std::int32_t> values,
+                            std::span<const std::int32_t> gains, std::span<float> pixels) const {
+  for (int c = 0; c < channels_; ++c) {
+    const std::ptrdiff_t row = c * height_ + cell.row + y;
+    float* out = pixels.data() + row * width_ + cell.column;
+    const std::int32_t gain = gains[static_cast<std::size_t>(c)] >> 3;
+    for (std::size_t x = 0; x < values.size(); ++x) {
+      // Both terms are whole multiples of kScale, below 2^24 of them: the sum is exact.
+      out[x] += static_cast<float>((values[x] * gain) >> 11) * kScale;
     }
   }
 }

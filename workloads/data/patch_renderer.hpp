@@ -10,8 +10,9 @@
 namespace heteroperf {
 
 /// Draws a square of symbols as an image. Each symbol is a small windowed grating with its own
-/// orientation and frequency; phase, strength, colour and place are random per patch, and overlapping
-/// rectangles of random colours lie behind, so that a pixel's mean tells nothing about the symbol.
+/// orientation and frequency; phase, strength, colour and place are random per patch, and
+/// overlapping rectangles of random colours lie behind, so that a pixel's mean tells nothing about
+/// the symbol.
 ///
 /// All arithmetic is on integers, scaled by a power of two at the end: bits are equal everywhere.
 class PatchRenderer {
@@ -39,6 +40,8 @@ class PatchRenderer {
   void draw_background(RandomStream& random, std::span<float> pixels) const;
   void draw_patch(int symbol, const Cell& cell, RandomStream& random,
                   std::span<float> pixels) const;
+  void add_row(const Cell& cell, int y, std::span<const std::int32_t> values,
+               std::span<const std::int32_t> gains, std::span<float> pixels) const;
 
   int channels_, height_, width_, side_;
   std::vector<Wave> waves_;

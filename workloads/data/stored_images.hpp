@@ -14,7 +14,9 @@ struct LabelledImages {
   std::vector<std::uint8_t> pixels;  ///< [image][channel][row][column]
   std::vector<std::uint8_t> labels;
 
-  std::size_t bytes_per_image() const { return static_cast<std::size_t>(channels * height * width); }
+  std::size_t bytes_per_image() const {
+    return static_cast<std::size_t>(channels * height * width);
+  }
   std::span<const std::uint8_t> image(std::size_t i) const;
   /// Adds all of `other`, which must have the same shape.
   void append(const LabelledImages& other);

@@ -39,13 +39,14 @@ TokenWindows::TokenWindows(const std::string& kind, const std::string& path, Wid
 void TokenWindows::check_contents(std::int64_t wanted_classes) {
   const std::size_t bytes = file_.bytes().size(), width = static_cast<std::size_t>(width_);
   if (bytes % width != 0) {
-    throw UserError(fmt::format("token file '{}' has {} bytes", path_, bytes),
-                    fmt::format("tokens of {} bytes each need a multiple of {}", width, width),
-                    "Write it as raw little-endian integers, .u16 or .bin for 16 bits and .u32 for 32.");
+    throw UserError(
+        fmt::format("token file '{}' has {} bytes", path_, bytes),
+        fmt::format("tokens of {} bytes each need a multiple of {}", width, width),
+        "Write it as raw little-endian integers, .u16 or .bin for 16 bits and .u32 for 32.");
   }
   tokens_ = bytes / width;
   const auto least = static_cast<std::uint64_t>(spec_.length) + 1;
-  if (tokens_ < 2 * least) {
+  if (tokens_ / 2 < least) {
     throw UserError(
         fmt::format("'{}' holds {} tokens", path_, tokens_),
         fmt::format("a context of {} needs {} for one training and one validation window",
@@ -59,9 +60,9 @@ void TokenWindows::check_ids(std::int64_t wanted_classes) {
   if (width_ == Width::one_byte) {
     spec_.classes = wanted_classes == 0 ? 256 : wanted_classes;
     if (spec_.classes >= 256) return;
-    throw UserError(fmt::format("a vocabulary of {} cannot hold the bytes of '{}'", spec_.classes,
-                                path_),
-                    "byte-level text needs at least 256", "Use a model with a larger vocabulary.");
+    throw UserError(
+        fmt::format("a vocabulary of {} cannot hold the bytes of '{}'", spec_.classes, path_),
+        "byte-level text needs at least 256", "Use a model with a larger vocabulary.");
   }
   std::int64_t highest = 0;
   for (std::uint64_t i = 0; i < tokens_; ++i) {
@@ -106,17 +107,19 @@ std::uint64_t TokenWindows::size(Split split) const {
 std::uint64_t TokenWindows::start_of(Split split, std::uint64_t index) const {
   HETEROPERF_EXPECT(index < size(split));
   const std::uint64_t per_block = windows_per_block(split);
-  const std::uint64_t stride =
-      split == Split::train ? 1 : static_cast<std::uint64_t>(spec_.length);
+  const std::uint64_t stride = split == Split::train ? 1 : static_cast<std::uint64_t>(spec_.length);
   return blocks(split)[index / per_block] * block_tokens_ + index % per_block * stride;
 }
 
 std::int64_t TokenWindows::token(std::uint64_t position) const {
   const std::byte* data = file_.bytes().data();
   switch (width_) {
-    case Width::one_byte: return little_endian<1>(data + position);
-    case Width::two_bytes: return little_endian<2>(data + 2 * position);
-    case Width::four_bytes: return little_endian<4>(data + 4 * position);
+    case Width::one_byte:
+      return little_endian<1>(data + position);
+    case Width::two_bytes:
+      return little_endian<2>(data + 2 * position);
+    case Width::four_bytes:
+      return little_endian<4>(data + 4 * position);
   }
   return 0;
 }
@@ -133,11 +136,12 @@ void TokenWindows::read(Split split, std::uint64_t index, SampleView out) const 
 }
 
 std::string TokenWindows::description() const {
-  return fmt::format("{}:{}: {} tokens, vocabulary {}, length {}, {} training and {} validation "
-                     "windows ({} of {} blocks held out)",
-                     kind_, path_, tokens_, spec_.classes, spec_.length, size(Split::train),
-                     size(Split::validation), validation_blocks_.size(),
-                     validation_blocks_.size() + train_blocks_.size());
+  return fmt::format(
+      "{}:{}: {} tokens, vocabulary {}, length {}, {} training and {} validation "
+      "windows ({} of {} blocks held out)",
+      kind_, path_, tokens_, spec_.classes, spec_.length, size(Split::train),
+      size(Split::validation), validation_blocks_.size(),
+      validation_blocks_.size() + train_blocks_.size());
 }
 
 }  // namespace heteroperf

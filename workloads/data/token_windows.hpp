@@ -7,21 +7,21 @@
 
 namespace heteroperf {
 
-/// Windows of length + 1 tokens over a file of fixed-width little-endian tokens (bytes of a text, or
-/// 16- or 32-bit ids): the first `length` are the sample, the last `length` its targets.
+/// Windows of length + 1 tokens over a file of fixed-width little-endian tokens (bytes of a text,
+/// or 16- or 32-bit ids): the first `length` are the sample, the last `length` its targets.
 ///
 /// The file is cut into equal blocks of about 16 windows (fewer for a small file, at least 20
-/// blocks where it suffices); a tenth of the blocks, those with the lowest keyed hash of their number, is
-/// the validation split. No window leaves its block, so the splits share no position of the file.
-/// Training windows start at every position of their block that leaves room; validation windows lie
-/// end to end, so each position is a target once.
+/// blocks where it suffices); a tenth of the blocks, those with the lowest keyed hash of their
+/// number, is the validation split. No window leaves its block, so the splits share no position of
+/// the file. Training windows start at every position of their block that leaves room; validation
+/// windows lie end to end, so each position is a target once.
 class TokenWindows : public DataSource {
  public:
   enum class Width { one_byte = 1, two_bytes = 2, four_bytes = 4 };
 
-  /// `wanted.length` > 0; `wanted.classes` is the vocabulary, 0: 256 for bytes, else one more than the
-  /// highest id. Throws UserError when the file is empty, ends within a token, is shorter than two
-  /// windows, or holds an id outside the vocabulary (naming its position).
+  /// `wanted.length` > 0; `wanted.classes` is the vocabulary, 0: 256 for bytes, else one more than
+  /// the highest id. Throws UserError when the file is empty, ends within a token, is shorter than
+  /// two windows, or holds an id outside the vocabulary (naming its position).
   TokenWindows(const std::string& kind, const std::string& path, Width width,
                const SampleSpec& wanted);
 

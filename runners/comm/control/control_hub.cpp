@@ -130,18 +130,17 @@ void Hub::close() {
       config_.timeout_s, [this] { return left_ == expected() || state_->failed(); });
   if (const auto failed = failure()) throw PeerError(*failed, "the end of the run");
   if (!all_left) {
-    throw SystemError("the ranks do not take leave of each other",
-                      fmt::format("{} of {} within {:g} s", left_.load(), expected(),
-                                  config_.timeout_s),
-                      "", ErrorKind::timeout);
+    throw SystemError(
+        "the ranks do not take leave of each other",
+        fmt::format("{} of {} within {:g} s", left_.load(), expected(), config_.timeout_s), "",
+        ErrorKind::timeout);
   }
   broadcast({Frame::Kind::goodbye, 0, ""});
   const double deadline_s = monotonic_s() + flush_deadline_s;
   const auto unsent = [this] {
     std::lock_guard lock(mutex_);
-    return std::any_of(peers_.begin(), peers_.end(), [](const Peer& p) {
-      return p.connection && p.connection->has_unsent();
-    });
+    return std::any_of(peers_.begin(), peers_.end(),
+                       [](const Peer& p) { return p.connection && p.connection->has_unsent(); });
   };
   while (unsent() && monotonic_s() < deadline_s) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -235,7 +234,8 @@ void Hub::hear_peers(double now_s) {
 
 void Hub::handle(RankId from, Frame frame, const std::shared_ptr<Connection>& connection) {
   switch (frame.kind) {
-    case Frame::Kind::post: return service_.submit(from, std::move(frame.payload), {});
+    case Frame::Kind::post:
+      return service_.submit(from, std::move(frame.payload), {});
     case Frame::Kind::call: {
       const auto answer = [connection, wake = wake_, id = frame.id](Frame::Kind kind,
                                                                     std::string text) {
@@ -246,16 +246,20 @@ void Hub::handle(RankId from, Frame frame, const std::shared_ptr<Connection>& co
           make_reply([answer](std::string text) { answer(Frame::Kind::reply, std::move(text)); },
                      [answer] { answer(Frame::Kind::dropped, ""); }));
     }
-    case Frame::Kind::stop: return request_stop(std::move(frame.payload));
-    case Frame::Kind::failure: return conclude(decode_failure(frame));
-    case Frame::Kind::finished: return finish(from);
+    case Frame::Kind::stop:
+      return request_stop(std::move(frame.payload));
+    case Frame::Kind::failure:
+      return conclude(decode_failure(frame));
+    case Frame::Kind::finished:
+      return finish(from);
     case Frame::Kind::goodbye: {
       std::lock_guard lock(mutex_);
       peer(from).stage = Stage::left;
       left_.fetch_add(1);
       return state_->notify();
     }
-    default: return;  // a heartbeat: it was heard
+    default:
+      return;  // a heartbeat: it was heard
   }
 }
 

@@ -99,8 +99,8 @@ void Spoke::announce_finished() {
 
 void Spoke::close() {
   send({Frame::Kind::goodbye, 0, ""});
-  const bool answered = state_->wait_for(
-      config_.timeout_s, [this] { return goodbye_.load() || state_->failed(); });
+  const bool answered =
+      state_->wait_for(config_.timeout_s, [this] { return goodbye_.load() || state_->failed(); });
   if (goodbye_) return;
   if (const auto failed = failure()) throw PeerError(*failed, "the end of the run");
   HETEROPERF_ENSURE(!answered);
@@ -143,17 +143,24 @@ Connection::Health Spoke::hear(double now_s) {
 
 void Spoke::handle(Frame frame) {
   switch (frame.kind) {
-    case Frame::Kind::reply: return settle(frame.id, std::move(frame.payload));
-    case Frame::Kind::dropped: return settle(frame.id, std::nullopt);
-    case Frame::Kind::stop: state_->stop(std::move(frame.payload)); return;
-    case Frame::Kind::failure: state_->fail(decode_failure(frame)); return;
+    case Frame::Kind::reply:
+      return settle(frame.id, std::move(frame.payload));
+    case Frame::Kind::dropped:
+      return settle(frame.id, std::nullopt);
+    case Frame::Kind::stop:
+      state_->stop(std::move(frame.payload));
+      return;
+    case Frame::Kind::failure:
+      state_->fail(decode_failure(frame));
+      return;
     case Frame::Kind::finished:
       if (is_rank(frame.id)) mark_finished(RankId(static_cast<std::int32_t>(frame.id)));
       return;
     case Frame::Kind::goodbye:
       goodbye_ = true;
       return state_->notify();
-    default: return;  // a heartbeat: it was heard
+    default:
+      return;  // a heartbeat: it was heard
   }
 }
 
@@ -186,13 +193,13 @@ void Spoke::find_silence(double now_s) {
 }
 
 /// Empty, with `reason` set, when rank 0 is not there.
-std::optional<Admission> knock(RankId rank, const ControlAddress& address,
-                               const std::string& host, std::string& reason) {
+std::optional<Admission> knock(RankId rank, const ControlAddress& address, const std::string& host,
+                               std::string& reason) {
   Descriptor socket = connect_to(host, address.port, connect_attempt_s, reason);
   if (!socket) return std::nullopt;
   auto connection = std::make_unique<Connection>(std::move(socket));
-  connection->send({Frame::Kind::hello, static_cast<std::uint64_t>(rank.value()),
-                    encode_number(address.token)});
+  connection->send(
+      {Frame::Kind::hello, static_cast<std::uint64_t>(rank.value()), encode_number(address.token)});
   connection->trust();
   std::vector<Frame> frames;
   const double deadline_s = monotonic_s() + connect_attempt_s;
@@ -221,7 +228,8 @@ std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const Comm
       if (auto admission = knock(rank, address, host, reason)) {
         return std::make_shared<Spoke>(rank, size, config, std::move(*admission));
       }
-      tried += fmt::format("{}{} port {}: {}", tried.empty() ? "" : "; ", host, address.port, reason);
+      tried +=
+          fmt::format("{}{} port {}: {}", tried.empty() ? "" : "; ", host, address.port, reason);
     }
   } while (monotonic_s() < deadline_s);
   throw SystemError(fmt::format("rank {} cannot reach rank 0's control channel", rank.value()),

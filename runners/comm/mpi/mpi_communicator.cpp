@@ -229,8 +229,8 @@ void MpiCommunicator::start_exchange(Exchange& exchange, const void* from, DataT
       start_receive(part, part_bytes, static_cast<int>(r), collective_tag, exchange.requests);
     }
     if (theirs.count() > 0) {
-      start_send(bytes_of(from) + theirs.begin * width, theirs.count() * width,
-                 static_cast<int>(r), collective_tag, exchange.requests);
+      start_send(bytes_of(from) + theirs.begin * width, theirs.count() * width, static_cast<int>(r),
+                 collective_tag, exchange.requests);
     }
   }
 }
@@ -266,9 +266,9 @@ void MpiCommunicator::broadcast(MutableBuffer values, RankId root) {
   for (std::size_t begin = 0; begin < values.bytes(); begin += max_message_bytes_) {
     const int n = static_cast<int>(std::min(max_message_bytes_, values.bytes() - begin));
     requests.emplace_back();
-    check_mpi(MPI_Ibcast(bytes_of(values.data) + begin, n, MPI_BYTE, origin, handle_,
-                         &requests.back()),
-              "MPI_Ibcast");
+    check_mpi(
+        MPI_Ibcast(bytes_of(values.data) + begin, n, MPI_BYTE, origin, handle_, &requests.back()),
+        "MPI_Ibcast");
   }
   wait(requests, "broadcast", values);
 }
@@ -286,8 +286,8 @@ void MpiCommunicator::all_gather(ConstBuffer mine, MutableBuffer all) {
   for (std::size_t step = 1; step < members(); ++step) {
     const std::size_t from = (self() + step) % members();
     const std::size_t to = (self() + members() - step) % members();
-    start_receive(bytes_of(all.data) + from * bytes, bytes, static_cast<int>(from),
-                  collective_tag, requests);
+    start_receive(bytes_of(all.data) + from * bytes, bytes, static_cast<int>(from), collective_tag,
+                  requests);
     start_send(own, bytes, static_cast<int>(to), collective_tag, requests);
   }
   wait(requests, "all_gather", mine);

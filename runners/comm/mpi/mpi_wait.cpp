@@ -31,8 +31,8 @@ class Batch {
   /// True when all are done. `code` tells why one cannot be.
   bool test(int& code) {
     int done = 0;
-    code = MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done,
-                       statuses_.data());
+    code =
+        MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
     if (code == MPI_ERR_IN_STATUS) code = first_error();
     return code == MPI_SUCCESS && done != 0;
   }

@@ -54,8 +54,7 @@ World join_mpi_world(const CommConfig& config) {
   const RankId rank(backend.rank());
   check_world_size(size);
 
-  const Reach reach =
-      backend.on_one_host(join_deadline_s) ? Reach::this_host : Reach::other_hosts;
+  const Reach reach = backend.on_one_host(join_deadline_s) ? Reach::this_host : Reach::other_hosts;
   ControlHub hub;
   if (rank == RankId(0)) hub = open_control_hub(size, config, reach);
   backend.broadcast_text(hub.address, join_deadline_s);

@@ -71,10 +71,9 @@ void run_on_threads(int ranks, const CommConfig& config,
     World world{std::move(communicators[static_cast<std::size_t>(r)]),
                 make_thread_control(shared, RankId(r))};
     try {
-      threads.emplace_back(
-          [&, r, view = std::make_shared<World>(std::move(world))] {
-            run_rank(*shared, std::move(*view), RankId(r), body, verdict);
-          });
+      threads.emplace_back([&, r, view = std::make_shared<World>(std::move(world))] {
+        run_rank(*shared, std::move(*view), RankId(r), body, verdict);
+      });
     } catch (const std::system_error& error) {
       const SystemError refused(fmt::format("cannot start thread {} of {}", r, ranks), error.what(),
                                 "Use fewer --ranks, or raise the limit of processes (ulimit -u)",

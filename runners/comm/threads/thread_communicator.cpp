@@ -167,25 +167,23 @@ void ThreadCommunicator::disperse() {
   std::uint32_t round = 0;
   Meeting& meeting = group_->meeting;
   if (meeting.arrive(round) == Meeting::Outcome::complete) return group_->wake_everyone();
-  here().wait(world_->spins(),
-              [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
+  here().wait(world_->spins(), [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
 }
 
 std::optional<Problem> ThreadCommunicator::mismatch() const {
   const Offer& first = group_->offers[0];
   for (std::size_t r = 1; r < members(); ++r) {
     const Offer& other = group_->offers[r];
-    if (std::strcmp(first.operation, other.operation) == 0 && first.read.count == other.read.count &&
-        first.read.type == other.read.type && first.reduction == other.reduction &&
-        first.root == other.root) {
+    if (std::strcmp(first.operation, other.operation) == 0 &&
+        first.read.count == other.read.count && first.read.type == other.read.type &&
+        first.reduction == other.reduction && first.root == other.root) {
       continue;
     }
-    return Problem{
-        fmt::format("the ranks of a group disagree: rank {} is in {}, rank {} in {}",
-                    group_->members[0].value(), describe_offer(first), group_->members[r].value(),
-                    describe_offer(other)),
-        "collectives need the same order, counts, types and root on every rank",
-        "Please report this with the command that caused it."};
+    return Problem{fmt::format("the ranks of a group disagree: rank {} is in {}, rank {} in {}",
+                               group_->members[0].value(), describe_offer(first),
+                               group_->members[r].value(), describe_offer(other)),
+                   "collectives need the same order, counts, types and root on every rank",
+                   "Please report this with the command that caused it."};
   }
   return std::nullopt;
 }
@@ -212,9 +210,7 @@ void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
   const std::size_t origin = member(root);
   Offer offer("broadcast", values);
   offer.root = root.value();
-  together(offer, [&] {
-    copy(group_->offers[origin].read.data, values.data, values.bytes());
-  });
+  together(offer, [&] { copy(group_->offers[origin].read.data, values.data, values.bytes()); });
 }
 
 void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all) {
@@ -334,8 +330,7 @@ std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
   together(offer, [&] { group = group_->offers[order.front()].group; });
   group_->offers[rank_].group.reset();
   position = static_cast<std::size_t>(std::find(order.begin(), order.end(), rank_) - order.begin());
-  return std::make_unique<ThreadCommunicator>(world_, std::move(group),
-                                              static_cast<int>(position));
+  return std::make_unique<ThreadCommunicator>(world_, std::move(group), static_cast<int>(position));
 }
 
 }  // namespace

@@ -49,9 +49,9 @@ std::string ThreadControl::call(std::string message) {
   auto pending = std::make_shared<PendingCall>();
   // The reply may outlive the world: a handler may keep it.
   auto state = world_->shared_state();
-  Reply reply = make_reply(
-      [state, pending](std::string text) { state->complete(*pending, std::move(text)); },
-      [state, pending] { state->drop(*pending); });
+  Reply reply =
+      make_reply([state, pending](std::string text) { state->complete(*pending, std::move(text)); },
+                 [state, pending] { state->drop(*pending); });
   world_->service().submit(rank_, std::move(message), std::move(reply));
   return state->await(*pending);
 }

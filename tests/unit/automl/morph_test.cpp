@@ -44,8 +44,8 @@ void expect_consistent(const ModelGraph& graph) {
     }
     if (const auto* c = std::get_if<Conv2d>(&node.attributes)) {
       const std::int64_t channels = graph.node(node.inputs[0]).output[0];
-      EXPECT_EQ(node.parameters[0].shape, (Shape{c->out_channels, channels / c->groups,
-                                                 c->kernel[0], c->kernel[1]}));
+      EXPECT_EQ(node.parameters[0].shape,
+                (Shape{c->out_channels, channels / c->groups, c->kernel[0], c->kernel[1]}));
       EXPECT_EQ(node.output[0], c->out_channels);
     }
   }
@@ -170,8 +170,7 @@ TEST(AddSkip, ProjectsWithTheStrideThatTheMapsNeed) {
 
 TEST(AddSkip, IsDirectWhereTheShapesAgree) {
   const ModelGraph graph = small_resnet();
-  const Morphed skip =
-      add_skip(graph, graph.find("layer1.0.relu1"), graph.find("layer1.1.bn2"));
+  const Morphed skip = add_skip(graph, graph.find("layer1.0.relu1"), graph.find("layer1.1.bn2"));
   EXPECT_EQ(skip.graph.nodes().size(), graph.nodes().size() + 1);
   EXPECT_EQ(by_name(skip.graph, "skip1.add").inputs[1], skip.graph.find("layer1.0.relu1"));
 }
@@ -181,8 +180,7 @@ TEST(AddSkip, RefusesAPathThatIsThere) {
   // The block's own shortcut, direct in stage 1 and projected in stage 2.
   EXPECT_THROW(add_skip(graph, graph.find("layer1.0.relu"), graph.find("layer1.1.bn2")), UserError);
   EXPECT_THROW(add_skip(graph, graph.find("layer1.1.relu"), graph.find("layer2.0.add")), UserError);
-  const ModelGraph once =
-      add_skip(graph, graph.find("relu"), graph.find("layer2.0.bn2")).graph;
+  const ModelGraph once = add_skip(graph, graph.find("relu"), graph.find("layer2.0.bn2")).graph;
   EXPECT_THROW(add_skip(once, once.find("relu"), once.find("layer2.0.bn2")), UserError);
   EXPECT_THROW(add_skip(once, once.find("relu"), once.find("skip1.add")), UserError);
   EXPECT_EQ(std::count(skip_sites(once).begin(), skip_sites(once).end(),
@@ -194,8 +192,7 @@ TEST(AddSkip, RefusesBackwardsAndForeignEnds) {
   const ModelGraph graph = small_resnet();
   EXPECT_THROW(add_skip(graph, graph.find("layer2.0.relu"), graph.find("bn1")), UserError);
   EXPECT_THROW(add_skip(graph, graph.find("conv1"), graph.find("layer2.0.bn2")), UserError);
-  EXPECT_THROW(add_skip(graph, graph.find("relu"), graph.find("layer2.0.downsample.1")),
-               UserError);
+  EXPECT_THROW(add_skip(graph, graph.find("relu"), graph.find("layer2.0.downsample.1")), UserError);
 }
 
 TEST(Sites, EverySiteIsLegal) {
@@ -236,9 +233,8 @@ TEST(Limits, EachOneBinds) {
   EXPECT_TRUE(violated([](MorphLimits& l) { l.max_layers = 5; }));
   EXPECT_TRUE(violated([&](MorphLimits& l) { l.max_parameters = graph.parameter_count() - 1; }));
   EXPECT_TRUE(violated([](MorphLimits& l) { l.max_width = 15; }));
-  EXPECT_TRUE(violated([&](MorphLimits& l) {
-    l.max_ops_per_sample = training_ops_per_sample(graph) - Ops(1);
-  }));
+  EXPECT_TRUE(violated(
+      [&](MorphLimits& l) { l.max_ops_per_sample = training_ops_per_sample(graph) - Ops(1); }));
 }
 
 }  // namespace

@@ -37,8 +37,7 @@ TEST(Rungs, FollowsTheRuleOfTheTopShare) {
       for (double other : seen) not_worse += other >= quality;
       seen.push_back(quality);
       const bool top = not_worse < std::max<std::size_t>(1, n / eta);
-      EXPECT_EQ(rungs.record(0, quality, 1.0), top ? RungVerdict::proceed : RungVerdict::stop)
-          << n;
+      EXPECT_EQ(rungs.record(0, quality, 1.0), top ? RungVerdict::proceed : RungVerdict::stop) << n;
     }
     EXPECT_EQ(rungs.recorded(0), 400u);
     EXPECT_EQ(rungs.recorded(1), 0u);

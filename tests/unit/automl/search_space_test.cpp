@@ -40,8 +40,7 @@ TEST(SearchSpace, TheOperationLimitIsRelativeToTheInitialModel) {
   SearchSpace space;
   space.max_ops_ratio = 2.5;
   const ModelGraph graph = small_resnet();
-  EXPECT_EQ(limits_for(space, graph).max_ops_per_sample,
-            training_ops_per_sample(graph) * 5 / 2);
+  EXPECT_EQ(limits_for(space, graph).max_ops_per_sample, training_ops_per_sample(graph) * 5 / 2);
 }
 
 }  // namespace

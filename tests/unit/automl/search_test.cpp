@@ -186,8 +186,9 @@ TEST(Search, FailedAndDivergedTrialsNeverBecomeParentsWhileOthersLive) {
   }
 }
 
-TEST(Search, RestoredHistoryContinuesAsIfNothingHadHappened) {
-  Search original(small_resnet(), options_with(9));
+/// Replays 60 trials of a search into a new one and holds the next 30 proposals of both together.
+void expect_restored_alike(const SearchOptions& options) {
+  Search original(small_resnet(), options);
   std::vector<HistoryEntry> history;
   for (int i = 0; i < 60; ++i) {
     const Trial trial = original.propose();
@@ -197,12 +198,12 @@ TEST(Search, RestoredHistoryContinuesAsIfNothingHadHappened) {
     original.report(outcome);
     history.push_back({trial, outcome});
   }
-  Search restored(small_resnet(), options_with(9));
+  Search restored(small_resnet(), options);
   restored.restore(history);
   EXPECT_EQ(restored.seen(), original.seen());
   for (int i = 0; i < 30; ++i) {
     const Trial a = original.propose(), b = restored.propose();
-    EXPECT_EQ(a.id, b.id);
+    ASSERT_EQ(a.id, b.id);
     EXPECT_EQ(a.morph, b.morph);
     EXPECT_EQ(graph_to_text(a.graph), graph_to_text(b.graph));
     EXPECT_EQ(a.hyper, b.hyper);
@@ -210,6 +211,17 @@ TEST(Search, RestoredHistoryContinuesAsIfNothingHadHappened) {
     original.report(completed(a, 0.5));
     restored.report(completed(b, 0.5));
   }
+}
+
+TEST(Search, RestoredHistoryContinuesAsIfNothingHadHappened) {
+  expect_restored_alike(options_with(9));
+}
+
+// Where parents have reached the limits, which is found out by trying.
+TEST(Search, RestoredHistoryContinuesAlikeAtTheLimits) {
+  SearchOptions options = options_with(9);
+  options.space.max_ops_ratio = 1.3;
+  expect_restored_alike(options);
 }
 
 TEST(Search, TrialsWithoutOutcomeAreNotRepeatedEither) {
@@ -252,7 +264,9 @@ TEST(Search, SaysWhenTheSpaceIsExhausted) {
 
 TEST(Search, TenThousandProposalsCostNoMoreAtTheEndThanBefore) {
   SearchOptions options = options_with(12);
-  options.space.max_layers = 12;
+  options.space.max_layers = 5;
+  options.tpe.candidates = 4;
+  options.tpe.history_limit = 64;
   Search search(tiny_classifier(), options);
   RandomStream random(1);
   std::uint64_t morphs = 0, kernels = 0;
@@ -280,6 +294,9 @@ TEST(Search, RefusesWhatItCannotSearch) {
   EXPECT_THROW(Search(headless, {}), UserError);
   SearchOptions options;
   options.population = 0;
+  EXPECT_THROW(Search(small_resnet(), options), UserError);
+  options = {};
+  options.space.max_layers = 3;
   EXPECT_THROW(Search(small_resnet(), options), UserError);
   options = {};
   options.space.kernels = {2};

@@ -39,6 +39,8 @@ inline Search tiny_search(std::uint64_t seed) {
   options.seed = seed;
   options.space.max_ops_ratio = 50.0;
   options.space.max_layers = 12;
+  options.tpe.candidates = 4;
+  options.tpe.history_limit = 64;
   return Search(tiny_classifier(), options);
 }
 

@@ -56,8 +56,7 @@ TEST(TrialJson, OutcomesRoundTripWithoutNan) {
   const auto json = trial_outcome_to_json(sample_outcome());
   EXPECT_EQ(json.dump().find("null"), std::string::npos);
   EXPECT_EQ(json.at("ops"), "340282366920938463463374607431768211455");
-  const TrialOutcome outcome =
-      trial_outcome_from_json(nlohmann::ordered_json::parse(json.dump()));
+  const TrialOutcome outcome = trial_outcome_from_json(nlohmann::ordered_json::parse(json.dump()));
   EXPECT_EQ(trial_outcome_to_json(outcome).dump(), json.dump());
   EXPECT_EQ(outcome.quality, sample_outcome().quality);
   EXPECT_EQ(outcome.ops, sample_outcome().ops);

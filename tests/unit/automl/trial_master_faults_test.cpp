@@ -52,7 +52,7 @@ class BreakingRunner : public SleepyRunner {
 TEST(Faults, AnExceptionOfTheRunnerIsARecordedOutcome) {
   for (auto place : {BreakingRunner::Place::begin, BreakingRunner::Place::advance}) {
     MasterLog log;
-    TrialMaster master(tiny_search(1), options_for(MasterClock::counted_operations, 1, 300),
+    TrialMaster master(tiny_search(1), options_for(MasterClock::counted_operations, 1, 600),
                        log.observer());
     BreakingRunner runner(place, 3);
     run_trials(master, GroupId(0), runner);
@@ -140,9 +140,8 @@ TEST(Faults, ALostGroupWaitingForAnAnswerNeverGetsOne) {
   bool called = false;
   auto owned = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = owned;
-  master.request_trial(GroupId(1), [&called, owned = std::move(owned)](Assignment) {
-    called = true;
-  });
+  master.request_trial(GroupId(1),
+                       [&called, owned = std::move(owned)](Assignment) { called = true; });
   master.group_lost(GroupId(1), "gone");
   EXPECT_TRUE(watch.expired());
   std::optional<Trial> trial;

@@ -23,8 +23,8 @@ MasterOptions options_for(MasterClock clock, std::size_t groups, std::uint64_t s
 
 std::vector<std::string> virtual_run(std::size_t groups, std::uint64_t timing_seed) {
   MasterLog log;
-  TrialMaster master(tiny_search(5),
-                     options_for(MasterClock::counted_operations, groups, 250), log.observer());
+  TrialMaster master(tiny_search(5), options_for(MasterClock::counted_operations, groups, 400),
+                     log.observer());
   run_groups(master, groups, timing_seed);
   return log.lines;
 }
@@ -32,7 +32,7 @@ std::vector<std::string> virtual_run(std::size_t groups, std::uint64_t timing_se
 TEST(VirtualTime, TheSameTrialsWhateverTheTiming) {
   for (std::size_t groups : {1u, 2u, 3u, 7u}) {
     const auto expected = virtual_run(groups, 1);
-    EXPECT_GT(expected.size(), 10 * groups);
+    EXPECT_GT(expected.size(), 10 * groups) << groups;
     for (std::uint64_t timing = 2; timing <= 9; ++timing) {
       ASSERT_EQ(virtual_run(groups, timing), expected) << groups << " groups, timing " << timing;
     }
@@ -117,7 +117,7 @@ TEST(VirtualTime, AThousandGroups) {
   std::vector<std::string> expected;
   for (std::uint64_t order : {1, 2}) {
     MasterLog log;
-    TrialMaster master(tiny_search(8), options_for(MasterClock::counted_operations, 1000, 40),
+    TrialMaster master(tiny_search(8), options_for(MasterClock::counted_operations, 1000, 30),
                        log.observer());
     GroupSimulator groups(master, 1000);
     RandomStream random(order);
@@ -126,7 +126,7 @@ TEST(VirtualTime, AThousandGroups) {
     EXPECT_EQ(groups.finished, 1000u);
     // One message per request and per milestone, nothing polled.
     EXPECT_EQ(master.statistics().answers, groups.said);
-    EXPECT_GE(log.outcomes.size(), 2000u);
+    EXPECT_GE(log.outcomes.size(), 1500u);
     if (order == 1) expected = log.lines;
     ASSERT_EQ(log.lines == expected, true);
   }

@@ -148,11 +148,9 @@ TEST(RateInterval, CoversTheTrueRate) {
     int covered = 0;
     for (std::uint64_t round = 0; round < 300; ++round) {
       const auto steps = steps_of(count, 0.2, 1000 + round);
-      const Interval interval =
-          rate_interval(steps, {0, steps.back().end_ns}, round).value();
+      const Interval interval = rate_interval(steps, {0, steps.back().end_ns}, round).value();
       covered += interval.low <= 1 && 1 <= interval.high;
     }
-    printf("COVER %zu %d\n", count, covered);
     EXPECT_GE(covered, 270) << count << " steps";
     EXPECT_LE(covered, 299) << count << " steps";
   }

@@ -30,7 +30,7 @@ TEST(SteadyWindow, CutsTwoStepsOfASteadyRun) {
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     exact += find_steady_window(warming(0, 60, seed)).warmup_steps == 2;
   }
-  EXPECT_GT(exact, 170);  // both tests together raise a false alarm in about 6 % of runs
+  EXPECT_GT(exact, 170);  // the tests together raise a false alarm in about 8 % of runs
 }
 
 TEST(SteadyWindow, FindsWhereSlowStepsEnd) {
@@ -38,7 +38,7 @@ TEST(SteadyWindow, FindsWhereSlowStepsEnd) {
     for (std::size_t all : {100u, 200u}) {
       const SteadyWindow window = find_steady_window(warming(slow, all, slow + all));
       EXPECT_EQ(window.end, WarmupEnd::settled);
-      EXPECT_GE(window.warmup_steps + 3, slow) << all;  // the last few may be too few to see
+      EXPECT_GE(window.warmup_steps + 1, slow) << all;  // a single one is too few to be seen
       EXPECT_LE(window.warmup_steps, slow + 20) << all;
     }
   }

@@ -51,7 +51,8 @@ TEST(JsonQuoted, EscapesAndReplacesBytesThatAreNotUtf8) {
 }
 
 TEST(JsonCompact, IsAFixPointAndKeepsTheOrderOfKeys) {
-  const std::string text = json_compact(R"( { "b" : [ 1 , 2.50, true, null ], "a" : {} } )", "test");
+  const std::string text =
+      json_compact(R"( { "b" : [ 1 , 2.50, true, null ], "a" : {} } )", "test");
   EXPECT_EQ(text, R"({"b":[1,2.5,true,null],"a":{}})");
   EXPECT_EQ(json_compact(text, "test"), text);
   EXPECT_EQ(json_compact(json_indented(text, "test"), "test"), text);

@@ -59,12 +59,11 @@ TEST(EventJson, WritesAStepAsTheContractSays) {
   event.loss = std::numeric_limits<double>::quiet_NaN();
   event.gradient_norm = -std::numeric_limits<double>::infinity();
   const std::string json = event_to_json_line(5, event, "x");
-  EXPECT_EQ(json,
-            R"({"t_ns":5,"rank":0,"kind":"step","group":0,"n":3,"t_start_ns":0,"t_end_ns":1,)"
-            R"("samples":1,"tokens":0,"ops_strict":"8400000000000000000000",)"
-            R"("loss_nonfinite":"nan","gradient_norm_nonfinite":"-inf",)"
-            R"("split":{"compute_s":0.0,"communication_s":0.0,"data_s":0.0,"other_s":0.0},)"
-            R"("prev":"x"})");
+  EXPECT_EQ(json, R"({"t_ns":5,"rank":0,"kind":"step","group":0,"n":3,"t_start_ns":0,"t_end_ns":1,)"
+                  R"("samples":1,"tokens":0,"ops_strict":"8400000000000000000000",)"
+                  R"("loss_nonfinite":"nan","gradient_norm_nonfinite":"-inf",)"
+                  R"("split":{"compute_s":0.0,"communication_s":0.0,"data_s":0.0,"other_s":0.0},)"
+                  R"("prev":"x"})");
   const auto parsed = std::get<StepEvent>(event_from_json_line(json).event);
   EXPECT_TRUE(std::isnan(parsed.loss));
   EXPECT_EQ(parsed.gradient_norm, -std::numeric_limits<double>::infinity());
@@ -127,7 +126,8 @@ TEST(JournalWriter, WritesAGraphOnce) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "journal.jsonl";
   SampleRun run = search_run();
-  const std::string graph = std::get<TrialEvent>(run.lines[run.index<TrialEvent>()].event).graph.text;
+  const std::string graph =
+      std::get<TrialEvent>(run.lines[run.index<TrialEvent>()].event).graph.text;
   {
     JournalWriter writer(path);
     for (JournalLine& line : run.lines) {
@@ -314,7 +314,8 @@ TEST(JournalWriter, KillLosesNoFlushedLine) {
     // Kill after a random number of confirmed flushes.
     const std::uint64_t kill_after = 1 + random.below(40);
     std::uint64_t flushed = 0, n = 0;
-    for (std::uint64_t i = 0; i < kill_after && ::read(pipe_ends[0], &n, sizeof n) == sizeof n; ++i) {
+    for (std::uint64_t i = 0; i < kill_after && ::read(pipe_ends[0], &n, sizeof n) == sizeof n;
+         ++i) {
       flushed = n;
     }
     ::kill(child, SIGKILL);
@@ -341,7 +342,8 @@ TEST(JournalWriter, FlushesByItselfAndAtPhases) {
   const std::string other = folder.path() / "other.jsonl";
   JournalWriter quick(other, {.flush_interval_s = 0.001, .clock = monotonic_now_ns});
   quick.append(StartEvent{});
-  while (std::filesystem::file_size(other) == 0) std::this_thread::yield();  // ctest's limit ends it
+  while (std::filesystem::file_size(other) == 0)
+    std::this_thread::yield();  // ctest's limit ends it
   EXPECT_EQ(read_journal(other).lines.size(), 1u);
 }
 

@@ -243,13 +243,14 @@ SampleRun search_run() {
     trial.graph.text.clear();
     const bool diverges = id == 1;
     for (std::uint64_t n = 0; n < kSteps; ++n) {
-      const double loss = diverges && n + 1 == kSteps ? std::numeric_limits<double>::quiet_NaN() : 1;
+      const double loss =
+          diverges && n + 1 == kSteps ? std::numeric_limits<double>::quiet_NaN() : 1;
       script.add_step(graph, trial.group, id, n, 10, loss);
       if (n == 0) script.add_observation(graph, trial.group, trial.group, id, 1);
       trial.ops += script.run.last<StepEvent>().ops_strict;
     }
     trial.steps = kSteps;
-    trial.state = diverges ? TrialState::diverged : TrialState::completed;
+    trial.state = diverges ? TrialStatus::diverged : TrialStatus::completed;
     trial.reason = diverges ? "loss is NaN" : "";
     if (!diverges) {
       trial.quality = 0.6 + 0.1 * static_cast<double>(id);

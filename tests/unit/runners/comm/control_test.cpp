@@ -55,9 +55,10 @@ bool says(const std::optional<RankFailure>& failure, RankId rank, const std::str
 TEST(TcpControl, AnswersAndLeavesInOrder) {
   for (Reach reach : {Reach::this_host, Reach::other_hosts}) {
     Star star(4, quick, reach);
-    ServiceScope service(*star.ranks[0], [](RankId from, std::string text, ControlChannel::Reply reply) {
-      reply(text + " " + std::to_string(from.value()));
-    });
+    ServiceScope service(*star.ranks[0],
+                         [](RankId from, std::string text, ControlChannel::Reply reply) {
+                           reply(text + " " + std::to_string(from.value()));
+                         });
     for (int r = 0; r < 4; ++r) {
       EXPECT_EQ(star.ranks[static_cast<std::size_t>(r)]->call("rank"), "rank " + std::to_string(r));
     }
@@ -100,10 +101,10 @@ TEST(TcpControl, ALostRankZeroIsKnownToAll) {
 std::unique_ptr<Connection> join_silently(const std::string& text, int rank) {
   const ControlAddress address = ControlAddress::parse(text);
   std::string reason;
-  auto connection = std::make_unique<Connection>(
-      connect_to(address.hosts.front(), address.port, 5, reason));
-  connection->send({Frame::Kind::hello, static_cast<std::uint64_t>(rank),
-                    encode_number(address.token)});
+  auto connection =
+      std::make_unique<Connection>(connect_to(address.hosts.front(), address.port, 5, reason));
+  connection->send(
+      {Frame::Kind::hello, static_cast<std::uint64_t>(rank), encode_number(address.token)});
   return connection;
 }
 
@@ -122,9 +123,8 @@ TEST(TcpControl, ASilentRankZeroIsATimeout) {
   // A listener that welcomes and then says nothing.
   const Listener listener = listen_on_free_port(Reach::this_host);
   const ControlAddress address{17, listener.port, {"127.0.0.1"}};
-  auto joining = std::async(std::launch::async, [&] {
-    return open_control_spoke(RankId(1), 2, quick, address.text());
-  });
+  auto joining = std::async(
+      std::launch::async, [&] { return open_control_spoke(RankId(1), 2, quick, address.text()); });
   ASSERT_TRUE(readable_within(listener.socket, 10));
   Connection silent(accept_connection(listener.socket));
   silent.send({Frame::Kind::welcome, 0, encode_number(address.answer())});

@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* launcher_variables[] = {
-    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",     "PMI_SIZE",
+    "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK",      "PMI_SIZE",
     "SLURM_PROCID",         "SLURM_NTASKS",         "SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"};
 
 /// What detect_launcher() finds in an environment with just these variables.
@@ -61,7 +61,9 @@ TEST(DetectLauncher, ABatchScriptIsNoRank) {
     with_step["SLURM_STEP_ID"] = step;
     EXPECT_FALSE(detect(with_step)) << step;
   }
-  EXPECT_FALSE(detect({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_ID", "3"},
+  EXPECT_FALSE(detect({{"SLURM_PROCID", "0"},
+                       {"SLURM_NTASKS", "8"},
+                       {"SLURM_STEP_ID", "3"},
                        {"SLURM_STEP_NUM_TASKS", "1"}}));
 }
 

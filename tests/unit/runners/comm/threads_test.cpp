@@ -24,11 +24,11 @@ std::string name_of(const testing::TestParamInfo<CaseAndRanks>& info) {
   return std::string(std::get<0>(info.param).name) + "_" + std::to_string(std::get<1>(info.param));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Threads, EveryTransport,
-    testing::Combine(testing::ValuesIn(communicator_cases().begin(), communicator_cases().end()),
-                     testing::Values(1, 2, 3, 4, 7)),
-    name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, EveryTransport,
+                         testing::Combine(testing::ValuesIn(communicator_cases().begin(),
+                                                            communicator_cases().end()),
+                                          testing::Values(1, 2, 3, 4, 7)),
+                         name_of);
 
 // ---- failure
 
@@ -88,7 +88,8 @@ const Wait waits[] = {
        std::vector<float> values(10);
        world.communicator->receive(std::span<float>(values), RankId(1));
      }},
-    {"send", [](World& world) {
+    {"send",
+     [](World& world) {
        std::vector<float> values(100000);
        world.communicator->send(std::span<const float>(values), RankId(1));
      }},
@@ -191,7 +192,8 @@ TEST(RunOnThreads, DisagreeingRanksAreToldHow) {
     try {
       world.communicator->all_reduce(std::span<float>(values.data(), first ? 8 : 4));
     } catch (const Error& error) {
-      told += says(error.what(), "all_reduce of 8 f32") && says(error.what(), "all_reduce of 4 f32");
+      told +=
+          says(error.what(), "all_reduce of 8 f32") && says(error.what(), "all_reduce of 4 f32");
       throw;
     }
   };
@@ -246,8 +248,9 @@ TEST(NullCommunicator, CopiesAndKeeps) {
   EXPECT_EQ(comm->split(4, 2)->size(), 1);
   EXPECT_EQ(comm->transport(), "null");
   EXPECT_THROW(comm->send(std::span<const float>(values), RankId(0)), Error);
-  EXPECT_THROW(comm->reduce_scatter(std::span<const float>(values), std::span<float>(copy.data(), 2)),
-               Error);
+  EXPECT_THROW(
+      comm->reduce_scatter(std::span<const float>(values), std::span<float>(copy.data(), 2)),
+      Error);
 }
 
 }  // namespace

@@ -110,9 +110,17 @@ at::Tensor Evaluator::rotate(const Rotary& a) const {
 at::Tensor Evaluator::attend(const Attention& a) const {
   const std::int64_t length = in_[0].size(1), share = a.heads / a.kv_heads;
   const auto repeated = [&](std::int64_t first) {
-    return heads(first, a.kv_heads, a.head_dim).repeat_interleave(share, 2).transpose(1, 2);
+    const at::Tensor one = heads(first, a.kv_heads, a.head_dim).transpose(1, 2);
+    return share == 1 ? one : one.repeat_interleave(share, 1);
   };
   const at::Tensor query = heads(0, a.heads, a.head_dim).transpose(1, 2);
+  // What eager PyTorch runs: float32 models serve comparisons of speed.
+  if (in_[0].scalar_type() == at::kFloat && a.heads == a.kv_heads && !a.alibi) {
+    return at::scaled_dot_product_attention(query, repeated(a.heads), repeated(2 * a.heads), {},
+                                            0.0, a.causal)
+        .transpose(1, 2)
+        .flatten(2);
+  }
   at::Tensor scores = at::matmul(query, repeated(a.heads).transpose(2, 3)) /
                       std::sqrt(static_cast<double>(a.head_dim));
   if (a.alibi) {
@@ -234,10 +242,7 @@ ReferenceModel::ReferenceModel(const ModelGraph& graph, at::ScalarType type, std
 }
 
 const at::Tensor& ReferenceModel::parameter(NodeId node, std::size_t index) const {
-  const auto* linear = std::get_if<Linear>(&graph_.node(node).attributes);
-  if (linear == nullptr || linear->tied_to.empty()) return parameters_[position(node)].at(index);
-  if (index == 0) return parameters_[position(graph_.find(linear->tied_to))].at(0);
-  return parameters_[position(node)].at(index - 1);
+  return parameters_.at(position(node)).at(index);
 }
 
 at::Tensor ReferenceModel::gradient(NodeId node, std::size_t index) const {
@@ -253,7 +258,7 @@ void ReferenceModel::zero_gradients() {
 Tensors ReferenceModel::parameters_of(NodeId node) const {
   const auto* linear = std::get_if<Linear>(&graph_.node(node).attributes);
   Tensors all;
-  if (linear != nullptr && !linear->tied_to.empty()) all.push_back(parameter(node, 0));
+  if (linear != nullptr && !linear->tied_to.empty()) all.push_back(parameter(graph_.find(linear->tied_to), 0));
   const Tensors& own = parameters_[position(node)];
   all.insert(all.end(), own.begin(), own.end());
   return all;

@@ -39,7 +39,7 @@ class ReferenceModel {
   /// order 1 through many layers.
   ReferenceModel(const ModelGraph& graph, at::ScalarType type, std::uint64_t seed);
 
-  /// Tied linears return the embedding's weight for index 0.
+  /// `index` in Node::parameters: a tied weight is found at the embedding that owns it.
   const at::Tensor& parameter(NodeId node, std::size_t index) const;
   /// Undefined before the first backward().
   at::Tensor gradient(NodeId node, std::size_t index) const;
@@ -49,6 +49,7 @@ class ReferenceModel {
   /// readable until the next call.
   at::Tensor forward(const at::Tensor& sample, const at::Tensor& targets,
                      const PassContext& context);
+  void release_outputs() { outputs_.clear(); }
   const at::Tensor& output(NodeId node) const { return outputs_.at(position(node)); }
   /// Mean and variance of a batch_norm.
   const Tensors& running(NodeId node) const { return running_.at(position(node)); }

@@ -108,7 +108,7 @@ TEST_P(Fusions, AreFoundAndAgreeWithAutograd) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Fusions, testing::ValuesIn(fusions),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& chosen) { return std::string(chosen.param.name); });
 
 TEST(Groups, LeaveSharedNodesAlone) {
   ModelGraph graph;

@@ -59,9 +59,10 @@ TEST_P(WholeModels, HaveTheGradientsOfAutograd) {
 INSTANTIATE_TEST_SUITE_P(All, WholeModels,
                          testing::Combine(testing::ValuesIn(cases),
                                           testing::Values(Fusion::off, Fusion::on)),
-                         [](const auto& info) {
-                           const auto& [model, fusion] = info.param;
-                           return fmt::format("{}_{}_{}", model.name, info.index,
+                         [](const auto& chosen) {
+                           const ModelCase& model = std::get<0>(chosen.param);
+                           const Fusion fusion = std::get<1>(chosen.param);
+                           return fmt::format("{}_{}_{}", model.name, chosen.index,
                                               fusion == Fusion::on ? "fused" : "single");
                          });
 

@@ -1,0 +1,164 @@
+// Runs under MPI: started by the program itself and by a foreign mpirun, and what happens when a
+// rank is killed, stopped or interrupted.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "tests/golden/command.hpp"
+
+namespace heteroperf::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+const Words as_root{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                    "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1"};
+
+Words tiny_llm(const Words& more) {
+  Words words{"run", "llm", "--size", "nano", "--micro-batch", "2", "--set", "measure.peak_s=0",
+              "--set", "measure.evaluation_samples=4", "-q", "--out", "r"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words with_program(Words words) {
+  words.insert(words.begin(), heteroperf_path());
+  return words;
+}
+
+Json record_in(const ScratchFolder& folder) {
+  std::ifstream file(folder / "r/record.json");
+  std::ostringstream text;
+  text << file.rdbuf();
+  return Json::parse(text.str());
+}
+
+std::size_t journalled_steps(const ScratchFolder& folder) {
+  std::ifstream file(folder / "r/journal.jsonl");
+  std::size_t count = 0;
+  for (std::string line; std::getline(file, line);) {
+    count += line.find("\"kind\":\"step\"") != std::string::npos;
+  }
+  return count;
+}
+
+TEST(MpiRun, StartsItsOwnRanks) {
+  const ScratchFolder folder;
+  const CommandResult result =
+      heteroperf(tiny_llm({"--transport", "mpi", "--ranks", "2", "--steps", "4", "--json"}), folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  EXPECT_EQ(record.at("scale").at("ranks"), 2);
+  EXPECT_EQ(record.at("scale").at("transport"), "mpi");
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(MpiRun, GivesTheSameLossesAsThreads) {
+  const ScratchFolder mpi, threads;
+  const Words common{"--ranks", "2", "--steps", "4", "--seed", "3"};
+  Words words = tiny_llm(common);
+  ASSERT_EQ(heteroperf(words, threads.path()).exit_code, 0);
+  words.insert(words.end(), {"--transport", "mpi"});
+  ASSERT_EQ(heteroperf(words, mpi.path()).exit_code, 0);
+  const double a = record_in(mpi).at("metrics").at("quality").at("value");
+  const double b = record_in(threads).at("metrics").at("quality").at("value");
+  EXPECT_NEAR(a, b, 1e-4);
+}
+
+TEST(MpiRun, UsesTheLaunchersWorld) {
+  const ScratchFolder folder;
+  Words words{HETEROPERF_MPIRUN, "-n", "3", heteroperf_path(), "run", "automl-image", "--size", "w16",
+              "--micro-batch", "2", "--steps", "4", "--set", "measure.peak_s=0", "--set",
+              "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=4", "-q", "--out", "r"};
+  Command run(words, folder.path(), as_root);
+  const CommandResult result = run.finish();
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(record_in(folder).at("scale").at("ranks"), 3);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
+  const ScratchFolder folder;
+  Words words = tiny_llm({"--ranks", "3", "--steps", "2"});
+  words.insert(words.begin(), {HETEROPERF_MPIRUN, "-n", "2", heteroperf_path()});
+  Command run(words, folder.path(), as_root);
+  const CommandResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.err.find("--ranks 3 does not fit the launcher's world"), std::string::npos) << result.err;
+}
+
+/// A long run of two ranks that has journalled some steps.
+class MpiFault : public ::testing::Test {
+ protected:
+  MpiFault()
+      : run_(with_program(tiny_llm({"--transport", "mpi", "--ranks", "2", "--duration", "300", "--set",
+                                    "comm.timeout_s=4"})),
+             folder_.path()) {
+    const bool stepped = run_.wait_until([&] { return journalled_steps(folder_) >= 3; });
+    EXPECT_TRUE(stepped) << run_.finish(std::chrono::seconds(0)).err;
+  }
+
+  pid_t rank(int number) {
+    for (pid_t pid : descendants(run_.pid())) {
+      if (environment_of(pid, "OMPI_COMM_WORLD_RANK") == std::to_string(number)) return pid;
+    }
+    ADD_FAILURE() << "no process of rank " << number;
+    return 0;
+  }
+
+  void expect_end(int exit_code, double within_s) {
+    const auto start = std::chrono::steady_clock::now();
+    const CommandResult result = run_.finish(std::chrono::seconds(60));
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    // A deadline of the program's contract, not a speed: half a minute of slack for a busy machine.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(within_s + 30));
+  }
+
+  void expect_recoverable() {
+    if (!std::ifstream(folder_ / "r/record.json")) {
+      EXPECT_EQ(heteroperf({"recover", "r"}, folder_.path()).exit_code, 0);
+    }
+    EXPECT_NE(record_in(folder_).at("status"), "complete");
+    EXPECT_EQ(heteroperf({"verify", "r"}, folder_.path()).exit_code, 0);
+  }
+
+  ScratchFolder folder_;
+  Command run_;
+};
+
+TEST_F(MpiFault, AKilledRankEndsTheRun) {
+  kill(rank(1), SIGKILL);
+  expect_end(6, 10);
+  expect_recoverable();
+}
+
+TEST_F(MpiFault, TheKilledFirstRankEndsTheRun) {
+  kill(rank(0), SIGKILL);
+  expect_end(6, 10);
+  expect_recoverable();
+}
+
+TEST_F(MpiFault, AStoppedRankTimesOut) {
+  kill(rank(1), SIGSTOP);
+  expect_end(7, 10);
+  expect_recoverable();
+}
+
+TEST_F(MpiFault, SigintReachesEveryRank) {
+  kill(run_.pid(), SIGINT);
+  expect_end(130, 10);
+  EXPECT_EQ(record_in(folder_).at("status"), "partial");
+}
+
+TEST_F(MpiFault, SigtermReachesEveryRank) {
+  kill(run_.pid(), SIGTERM);
+  expect_end(130, 10);
+  EXPECT_EQ(record_in(folder_).at("status"), "partial");
+}
+
+}  // namespace
+}  // namespace heteroperf::testing

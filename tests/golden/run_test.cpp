@@ -1,0 +1,248 @@
+// Runs from start to record: what is written, what bad input gets, what survives an early end.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include "tests/golden/command.hpp"
+
+namespace heteroperf::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+Words joined(Words a, const Words& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+/// A run of a few small steps.
+Words tiny(const std::string& workload, const Words& more = {}) {
+  const Words size = workload == "llm" ? Words{"--size", "nano"} : Words{};
+  return joined(joined({"run", workload, "--micro-batch", "2", "--set", "measure.peak_s=0", "--set",
+                        "measure.evaluation_samples=4", "-q"},
+                       size),
+                more);
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::vector<Json> journal_of(const std::string& folder) {
+  std::ifstream file(folder + "/journal.jsonl");
+  std::vector<Json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(Json::parse(line));
+  return lines;
+}
+
+std::vector<Json> lines_of_kind(const std::string& folder, const std::string& kind) {
+  std::vector<Json> found;
+  for (const Json& line : journal_of(folder)) {
+    if (line.at("kind") == kind) found.push_back(line);
+  }
+  return found;
+}
+
+std::size_t count_lines(const std::string& path, const std::string& text) {
+  std::ifstream file(path);
+  std::size_t count = 0;
+  for (std::string line; std::getline(file, line);) count += line.find(text) != std::string::npos;
+  return count;
+}
+
+TEST(Run, WritesARecordThatVerifies) {
+  const ScratchFolder folder;
+  const CommandResult result =
+      heteroperf(tiny("llm", {"--ranks", "2", "--steps", "6", "--out", "r", "--json"}), folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  EXPECT_EQ(record, Json::parse(read(folder / "r/record.json")));
+  EXPECT_EQ(record.at("_format"), "heteroperf-record");
+  EXPECT_EQ(record.at("status"), "complete");
+  EXPECT_EQ(record.at("validity").at("class"), "open");
+  EXPECT_EQ(record.at("validity").at("rankable"), false);
+  EXPECT_EQ(record.at("scale").at("ranks"), 2);
+  EXPECT_EQ(record.at("operations").at("strict"), record.at("operations").at("executed"));
+  EXPECT_GT(record.at("metrics").at("throughput").at("value").get<double>(), 0.0);
+  EXPECT_GT(record.at("metrics").at("peak_memory_bytes").at("max").get<double>(), 0.0);
+  for (const char* name : {"journal.jsonl", "config.json", "plan.json", "environment.json"}) {
+    EXPECT_TRUE(fs::exists(folder / "r" / fs::path(name))) << name;
+  }
+  const CommandResult check = heteroperf({"verify", "r", "--json"}, folder.path());
+  EXPECT_EQ(check.exit_code, 0) << check.out;
+  EXPECT_EQ(heteroperf({"show", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(Run, AFlippedByteFailsVerification) {
+  const ScratchFolder folder;
+  ASSERT_EQ(heteroperf(tiny("llm", {"--ranks", "1", "--steps", "3", "--out", "r"}), folder.path()).exit_code, 0);
+  for (const char* name : {"journal.jsonl", "record.json"}) {
+    const std::string path = folder / "r/" + name;
+    const std::string good = read(path);
+    std::string bad = good;
+    bad[bad.size() / 2] ^= 1;
+    folder.write(std::string("r/") + name, bad);
+    EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 9) << name;
+    folder.write(std::string("r/") + name, good);
+  }
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(Run, TheSuiteRunsEveryWorkloadAndVerifiesAsAWhole) {
+  const ScratchFolder folder;
+  const CommandResult result =
+      heteroperf({"run", "--ranks", "2", "--micro-batch", "2", "--steps", "4", "--size", "auto",
+                  "--set", "measure.peak_s=0", "--set", "measure.evaluation_samples=4", "--set",
+                  "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=4", "--set",
+                  "model.sequence_length=16", "-q", "--out", "s", "--json"},
+                 folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(Json::parse(result.out).is_object());
+  for (const char* workload : {"image", "automl-image", "llm"}) {
+    EXPECT_TRUE(fs::exists(folder / "s" / fs::path(workload) / "record.json")) << workload;
+  }
+  EXPECT_TRUE(fs::exists(folder / "s/suite.json"));
+  EXPECT_EQ(heteroperf({"verify", "s"}, folder.path()).exit_code, 0);
+}
+
+/// What must be equal when a search is repeated: all that is not a time.
+Json repeatable(const std::string& folder) {
+  Json lines = Json::array();
+  for (Json line : journal_of(folder)) {
+    const std::string kind = line.at("kind");
+    if (kind != "trial" && kind != "step" && kind != "eval") continue;
+    for (const char* key : {"t_ns", "t_start_ns", "t_end_ns", "prev", "split"}) line.erase(key);
+    lines.push_back(line);
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
+
+TEST(Run, ASearchBySteps_RepeatsItsTrialsAndLosses) {
+  const ScratchFolder folder;
+  const Words search = tiny("automl-image", {"--size", "w16", "--ranks", "2", "--steps", "14", "--seed", "5",
+                                             "--set", "automl.first_rung_steps=2", "--set",
+                                             "automl.evaluation_samples=8"});
+  ASSERT_EQ(heteroperf(joined(search, {"--out", "a"}), folder.path()).exit_code, 0);
+  ASSERT_EQ(heteroperf(joined(search, {"--out", "b"}), folder.path()).exit_code, 0);
+  const Json first = repeatable(folder / "a");
+  EXPECT_GT(lines_of_kind(folder / "a", "trial").size(), 4u);
+  EXPECT_EQ(first, repeatable(folder / "b"));
+  ASSERT_EQ(heteroperf(joined(search, {"--out", "c", "--set", "automl.history=a"}), folder.path()).exit_code, 0);
+  EXPECT_NE(first, repeatable(folder / "c"));
+}
+
+struct BadRun {
+  const char* name;
+  Words arguments;
+  int exit_code;
+  const char* message;
+};
+
+class BadRuns : public ::testing::TestWithParam<BadRun> {};
+
+TEST_P(BadRuns, EndWithOneClearMessage) {
+  const ScratchFolder folder;
+  folder.write("short.txt", "too short");
+  folder.write("idx/images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x64\0\0\0\x1c\0\0\0\x1c", 16) + "cut");
+  folder.write("idx/labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x64", 8) + std::string(100, '\1'));
+  folder.write("cifar/data_batch_1.bin", std::string(3073 * 2 + 100, '\1'));
+  folder.write("few/data_batch_1.bin", std::string(3073 * 12, '\1'));
+  folder.write("a_file", "");
+  const CommandResult result = heteroperf(GetParam().arguments, folder.path());
+  EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.out << result.err;
+  EXPECT_TRUE(std::regex_search(result.err, std::regex(GetParam().message))) << result.err;
+}
+
+const BadRun bad_runs[] = {
+    {"TextShorterThanAContext", tiny("llm", {"--data", "text:short.txt", "--out", "r"}), 2, "short.txt"},
+    {"TruncatedIdx", tiny("image", {"--data", "idx:idx", "--out", "r"}), 2, "images-idx3-ubyte"},
+    {"TruncatedCifar", tiny("image", {"--data", "cifar10:cifar", "--out", "r"}), 2, "data_batch_1.bin"},
+    {"MoreRanksThanSamples", tiny("image", {"--data", "cifar10:few", "--ranks", "16", "--out", "r"}), 2,
+     "needs 32 samples a step"},
+    {"NonFiniteLoss", tiny("llm", {"--ranks", "1", "--steps", "20", "--set", "optimizer.learning_rate=1e30",
+                                   "--set", "optimizer.warmup_steps=0", "--out", "r"}), 6, "not finite at step"},
+    {"OutIsAFile", tiny("llm", {"--steps", "2", "--out", "a_file"}), 2, "a_file"},
+    {"OutIsReadOnly", tiny("llm", {"--steps", "2", "--out", "/proc/heteroperf"}), 2, "/proc/heteroperf"},
+};
+
+INSTANTIATE_TEST_SUITE_P(Run, BadRuns, ::testing::ValuesIn(bad_runs),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Run, ANonFiniteLossLeavesAFailedRecord) {
+  const ScratchFolder folder;
+  heteroperf(bad_runs[4].arguments, folder.path());
+  const Json record = Json::parse(read(folder / "r/record.json"));
+  EXPECT_EQ(record.at("status"), "failed");
+  EXPECT_EQ(record.at("validity").at("class"), "invalid");
+  EXPECT_FALSE(record.at("metrics").contains("ops_per_second"));
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(Run, AFullDiskIsNamedAndKeepsWhatWasWritten) {
+  const ScratchFolder folder;
+  std::string command = "ulimit -f 24; exec '" + heteroperf_path() + "'";
+  for (const std::string& word : tiny("llm", {"--ranks", "1", "--duration", "60", "--out", "r"})) {
+    command += " '" + word + "'";
+  }
+  Command run({"/bin/sh", "-c", command}, folder.path());
+  const CommandResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_NE(result.err.find("journal.jsonl"), std::string::npos) << result.err;
+  EXPECT_EQ(heteroperf({"recover", "r"}, folder.path()).exit_code, 0);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+/// A long run that has journalled some steps.
+class EndedEarly : public ::testing::Test {
+ protected:
+  EndedEarly()
+      : run_(joined({heteroperf_path()}, tiny("llm", {"--ranks", "2", "--duration", "300", "--out", "r"})),
+             folder_.path()) {
+    const bool stepped = run_.wait_until(
+        [&] { return count_lines(folder_ / "r/journal.jsonl", "\"kind\":\"step\"") >= 3; });
+    EXPECT_TRUE(stepped) << run_.finish(std::chrono::seconds(0)).err;
+  }
+
+  ScratchFolder folder_;
+  Command run_;
+};
+
+TEST_F(EndedEarly, SigintKeepsAPartialRecord) {
+  kill(run_.pid(), SIGINT);
+  const CommandResult result = run_.finish();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(Json::parse(read(folder_ / "r/record.json")).at("status"), "partial");
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder_.path()).exit_code, 0);
+}
+
+TEST_F(EndedEarly, SigtermKeepsAPartialRecord) {
+  kill(run_.pid(), SIGTERM);
+  EXPECT_EQ(run_.finish().exit_code, 130);
+  EXPECT_EQ(Json::parse(read(folder_ / "r/record.json")).at("status"), "partial");
+}
+
+TEST_F(EndedEarly, KillNineIsRecoverable) {
+  const std::size_t steps = lines_of_kind(folder_ / "r", "step").size();
+  kill(run_.pid(), SIGKILL);
+  EXPECT_EQ(run_.finish().exit_code, 137);
+  EXPECT_FALSE(fs::exists(folder_ / "r/record.json"));
+  const CommandResult recovered = heteroperf({"recover", "r", "--json"}, folder_.path());
+  ASSERT_EQ(recovered.exit_code, 0) << recovered.err;
+  EXPECT_EQ(Json::parse(recovered.out).at("status"), "partial");
+  EXPECT_GE(lines_of_kind(folder_ / "r", "step").size(), steps);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder_.path()).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace heteroperf::testing

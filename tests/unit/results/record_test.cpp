@@ -1,0 +1,207 @@
+#include "results/record.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "metrics/score.hpp"
+#include "results/canonical_json.hpp"
+#include "sample_run.hpp"
+#include "workloads/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json record_of(const SampleRun& run) { return Json::parse(build_record(run.journal())); }
+
+void expect_no_null(const Json& json, const std::string& path) {
+  EXPECT_FALSE(json.is_null()) << path;
+  if (!json.is_structured()) return;
+  for (const auto& item : json.items()) expect_no_null(item.value(), path + "/" + item.key());
+}
+
+TEST(Record, IsAPureFunctionOfTheJournal) {
+  for (const SampleRun& run : {fixed_run(), search_run()}) {
+    const std::string record = build_record(run.journal());
+    EXPECT_EQ(build_record(run.journal()), record);
+    EXPECT_EQ(json_indented(record, "record"), record) << "not canonical";
+    expect_no_null(Json::parse(record), "");
+  }
+}
+
+TEST(Record, HoldsTheNumbersOfAFixedRun) {
+  const SampleRun run = fixed_run();
+  const Json record = record_of(run);
+  const Ops per_step = strict_train_ops(small_classifier(), 64);
+  // 2 warm-up steps of 24 s, 30 steps of 12 s with 0 to 4 % of noise (12.24 s on average).
+  const double window_s = 30 * 12.24;
+  const Json& metrics = record.at("metrics");
+  EXPECT_EQ(metrics.at("steps"), 30);
+  EXPECT_EQ(metrics.at("warmup_steps"), 2);
+  EXPECT_EQ(metrics.at("total_steps"), 32);
+  EXPECT_NEAR(metrics.at("window_s"), window_s, 1e-6);
+  EXPECT_NEAR(metrics.at("measured_s"), window_s, 1e-6);
+  const double ops = (per_step * 30).to_double() / window_s;
+  EXPECT_NEAR(metrics.at("ops_per_second").at("value"), ops, ops * 1e-9);
+  EXPECT_EQ(metrics.at("ops_per_second").at("convention"), "strict");
+  EXPECT_LE(metrics.at("ops_per_second").at("ci95").at(0), ops * (1 + 1e-9));
+  EXPECT_GE(metrics.at("ops_per_second").at("ci95").at(1), ops * (1 - 1e-9));
+  EXPECT_NEAR(metrics.at("throughput").at("value"), 30 * 64 / window_s, 1e-9);
+  EXPECT_EQ(metrics.at("throughput").at("unit"), "image/s");
+  EXPECT_NEAR(metrics.at("regulated_score").at("value"), -std::log(0.2) * ops, ops * 1e-9);
+  EXPECT_EQ(metrics.at("quality").at("value"), 0.8);
+  EXPECT_EQ(metrics.at("quality").at("met"), true);
+  EXPECT_NEAR(metrics.at("step_time_s").at("median"), 12.24, 1e-9);
+  EXPECT_NEAR(metrics.at("utilization").at("value"), ops / 1e12, ops * 1e-18);
+  EXPECT_EQ(metrics.at("peak_memory_bytes").at("per_rank"), Json({1000, 1001}));
+
+  const Json& operations = record.at("operations");
+  EXPECT_EQ(operations.at("strict"), (per_step * 32).to_string());
+  EXPECT_EQ(operations.at("window_strict"), (per_step * 30).to_string());
+  EXPECT_EQ(operations.at("executed"), operations.at("strict"));
+  EXPECT_EQ(operations.at("recompute"), "0");
+  EXPECT_EQ(operations.at("per_step").at("executed"), per_step.to_string());
+  EXPECT_EQ(operations.at("evaluation_strict"),
+            strict_forward_ops(small_classifier(), 100).to_string());
+  const auto aiperf = count_graph(small_classifier()).conventions[Convention::aiperf].train();
+  ASSERT_TRUE(aiperf.has_value());
+  EXPECT_EQ(operations.at("aiperf"), (*aiperf * (64 * 32)).to_string());
+}
+
+TEST(Record, TimeByUseAddsUpToTheWindow) {
+  for (const SampleRun& run : {fixed_run(), search_run()}) {
+    const Json record = record_of(run);
+    double sum = 0;
+    for (const Json& part : record.at("time_split_s")) sum += part.get<double>();
+    EXPECT_NEAR(sum, record.at("metrics").at("window_s"), 1e-6);
+  }
+}
+
+TEST(Record, CarriesWhatTheContractNames) {
+  const Json record = record_of(fixed_run());
+  for (const char* key : {"_format", "_version", "run_id", "created_utc", "status", "validity",
+                          "workload", "scale", "metrics", "operations", "time_split_s", "seeds",
+                          "system", "plan", "config", "hashes", "reproduce"}) {
+    EXPECT_TRUE(record.contains(key)) << key;
+  }
+  for (const char* key : {"journal_head", "config", "graph", "binary"}) {
+    EXPECT_TRUE(record.at("hashes").contains(key)) << key;
+  }
+  for (const char* key : {"name", "size", "hash", "graph_hash", "parameters", "config"}) {
+    EXPECT_TRUE(record.at("workload").contains(key)) << key;
+  }
+  EXPECT_EQ(record.at("seeds").at("run"), 42);
+  EXPECT_EQ(record.at("config").at("run").at("steps"), 30);
+  EXPECT_EQ(record.at("scale").at("emulated"), false);
+  EXPECT_EQ(record.at("workload").at("parameters"), "163");  // (16+1)*8 + (8+1)*3
+}
+
+TEST(Record, OfTokensCountsTokensAndHasNoRegulatedScore) {
+  SampleRun run = fixed_run();
+  auto& workload = run.last<WorkloadEvent>();
+  workload.family = WorkloadFamily::language_model;
+  workload.unit = "token";
+  workload.quality = QualityMeasure::loss;
+  workload.quality_target = 1.0;
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) step->tokens = 1000;
+  }
+  const Json metrics = record_of(run).at("metrics");
+  EXPECT_EQ(metrics.at("throughput").at("unit"), "token/s");
+  EXPECT_NEAR(metrics.at("throughput").at("value"), 30 * 1000 / (30 * 12.24), 1e-6);
+  EXPECT_FALSE(metrics.contains("regulated_score"));
+  EXPECT_EQ(metrics.at("quality").at("value"), 0.9);
+  EXPECT_FALSE(record_of(run).at("operations").contains("aiperf"));
+}
+
+TEST(Record, OfASearchStartsWhenEveryGroupIsWarm) {
+  const SampleRun run = search_run();
+  const Journal journal = run.journal();
+  const RunSummary summary = summarize(journal);
+  // Group 1 begins after group 0's first trial; its second step is the last of the warm-up.
+  std::int64_t warm_ns = 0;
+  for (const JournalLine& line : run.lines) {
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step != nullptr && step->group == 1 && step->n == 1) warm_ns = step->t_end_ns;
+  }
+  ASSERT_TRUE(summary.window.has_value());
+  EXPECT_EQ(summary.window->start_ns, warm_ns);
+  EXPECT_EQ(summary.steps, 22u);
+  const Json record = record_of(run);
+  EXPECT_EQ(record.at("search").at("trials"), 3);
+  EXPECT_EQ(record.at("search").at("diverged"), 1);
+  EXPECT_EQ(record.at("search").at("unique_graphs"), 3);
+  EXPECT_EQ(record.at("search").at("best").at("id"), 2);
+  EXPECT_EQ(record.at("metrics").at("quality").at("value"), 0.8);
+}
+
+TEST(Record, CountsEvaluationAndGapsInTheWindowButNotTheirOperations) {
+  SampleRun run = fixed_run();
+  const double before = record_of(run).at("metrics").at("ops_per_second").at("value");
+  // 100 s more until the phase ends, in which nothing was trained.
+  bool after = false;
+  for (JournalLine& line : run.lines) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    after = after || (phase != nullptr && phase->phase == Phase::evaluate);
+    if (after) line.t_ns += 100'000'000'000;
+  }
+  const double window_s = 30 * 12.24;
+  EXPECT_NEAR(record_of(run).at("metrics").at("ops_per_second").at("value"),
+              before * window_s / (window_s + 100), before * 1e-9);
+}
+
+TEST(Record, ExtrapolatesRecomputationFromTheObservedStep) {
+  SampleRun run = fixed_run();
+  for (JournalLine& line : run.lines) {
+    if (auto* seen = std::get_if<ObservedEvent>(&line.event)) {
+      seen->recompute = Ops(10);
+      seen->executed = seen->strict + Ops(10);
+    }
+  }
+  const Json operations = record_of(run).at("operations");
+  EXPECT_EQ(operations.at("recompute"), "640");  // 2 ranks * 10 * 32 steps
+  EXPECT_EQ(operations.at("executed"),
+            (Ops::parse(operations.at("strict").get<std::string>()) + Ops(640)).to_string());
+}
+
+TEST(Record, OfAKilledRunIsPartialAndStillScored) {
+  SampleRun run = fixed_run();
+  run.lines.resize(run.index<PhaseEvent>() + 20);
+  const Json record = record_of(run);
+  EXPECT_EQ(record.at("status"), "partial");
+  EXPECT_EQ(record.at("validity").at("class"), "open");
+  EXPECT_TRUE(record.at("metrics").contains("ops_per_second"));
+  EXPECT_FALSE(record.at("metrics").contains("quality"));
+  EXPECT_FALSE(record.at("metrics").contains("peak_memory_bytes"));
+}
+
+TEST(Record, OfTheVeryFirstLinesIsReadable) {
+  const SampleRun run = fixed_run();
+  for (std::size_t lines = 1; lines < run.lines.size(); ++lines) {
+    SampleRun cut = run;
+    cut.lines.resize(lines);
+    const Json record = record_of(cut);
+    EXPECT_EQ(record.at("status"), "partial") << lines;
+    expect_no_null(record, "");
+  }
+}
+
+TEST(Record, HoldsOperationsBeyond64Bits) {
+  SampleRun run = fixed_run();
+  const Ops large = Ops::parse("8400000000000000000000");
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) step->ops_strict = large;
+  }
+  run.last<PeakEvent>().ops_per_second = 1e30;
+  run.erase_all<ObservedEvent>();
+  const Json record = record_of(run);
+  EXPECT_EQ(record.at("operations").at("window_strict"), "252000000000000000000000");
+  const double ops = 2.52e23 / (30 * 12.24);
+  EXPECT_NEAR(record.at("metrics").at("ops_per_second").at("value").get<double>() / ops, 1, 1e-9);
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,279 @@
+#include "results/ruleset.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <set>
+
+#include "results/record.hpp"
+#include "sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+Validity judged(const SampleRun& run) {
+  const Journal journal = run.journal();
+  return judge(journal, summarize(journal));
+}
+
+std::set<std::string> rules_of(const Validity& validity) {
+  std::set<std::string> rules;
+  for (const Reason& reason : validity.reasons) rules.insert(reason.rule);
+  return rules;
+}
+
+using Change = std::function<void(SampleRun&)>;
+
+/// A change of the sample run that trips a rule, and one close to it that does not.
+struct Case {
+  const char* rule;
+  Severity severity;
+  bool rankable;
+  Change trips, passes;
+};
+
+/// Index of the line that begins `phase`.
+std::size_t phase_index(const SampleRun& run, Phase phase) {
+  for (std::size_t i = 0;; ++i) {
+    const auto* event = std::get_if<PhaseEvent>(&run.lines.at(i).event);
+    if (event != nullptr && event->phase == phase) return i;
+  }
+}
+
+/// Ends the measured phase `seconds` after its begin; steps after that are outside of it.
+void set_measured(SampleRun& run, double seconds) {
+  const std::int64_t end_ns =
+      run.lines[phase_index(run, Phase::measure)].t_ns + static_cast<std::int64_t>(seconds * 1e9);
+  const std::size_t end = phase_index(run, Phase::evaluate);
+  const JournalLine phase{end_ns, run.lines[end].event};
+  run.lines.erase(run.lines.begin() + static_cast<std::ptrdiff_t>(end));
+  auto place = std::find_if(run.lines.begin(), run.lines.end(),
+                            [&](const JournalLine& line) { return line.t_ns > end_ns; });
+  run.lines.insert(place, phase);
+}
+
+SampleRun steps_run(int steps) {
+  SampleRunOptions options;
+  options.steps = steps;
+  options.step_s = 600.0 / steps;
+  return fixed_run(options);
+}
+
+void add_observation(SampleRun& run, auto&& change) {
+  ObservedEvent event = run.last<ObservedEvent>();
+  change(event);
+  run.last<ObservedEvent>() = event;
+}
+
+void make_slow_start(SampleRun& run, int slow_steps) {
+  // Each of the slow steps takes longer than any later one; times stay contiguous.
+  std::int64_t shift_ns = 0;
+  int seen = 0;
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) {
+      step->t_start_ns += shift_ns;
+      if (seen++ < slow_steps) shift_ns += 40'000'000'000 - 1'000'000'000LL * seen;
+      step->t_end_ns += shift_ns;
+    }
+    line.t_ns += shift_ns;
+  }
+}
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all{
+      {"run_failed", Severity::invalid, false,
+       [](SampleRun& r) {
+         r.last<StopEvent>() = {RunStatus::failed, "rank 1 died", 6};
+       },
+       [](SampleRun&) {}},
+      {"run_partial", Severity::open, false,
+       [](SampleRun& r) {
+         r.last<StopEvent>() = {RunStatus::partial, "interrupted", 130};
+       },
+       [](SampleRun&) {}},
+      {"run_partial", Severity::open, false, [](SampleRun& r) { r.erase_all<StopEvent>(); },
+       [](SampleRun&) {}},
+      {"clock", Severity::invalid, false,
+       [](SampleRun& r) { r.lines[5].t_ns = r.lines[6].t_ns + 1; },
+       [](SampleRun& r) { r.lines[5].t_ns = r.lines[6].t_ns; }},
+      {"clock", Severity::invalid, false, [](SampleRun& r) { r.last<StepEvent>().t_start_ns -= 1; },
+       [](SampleRun& r) { r.last<StepEvent>().t_start_ns += 1; }},
+      {"clock", Severity::invalid, false,
+       [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns; },
+       [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns - 1; }},
+      {"step_order", Severity::invalid, false, [](SampleRun& r) { ++r.last<StepEvent>().n; },
+       [](SampleRun& r) {  // a resumed run begins later
+         for (JournalLine& line : r.lines) {
+           if (auto* step = std::get_if<StepEvent>(&line.event)) step->n += 100;
+           if (auto* seen = std::get_if<ObservedEvent>(&line.event)) seen->n += 100;
+         }
+       }},
+      {"finite_loss", Severity::invalid, false,
+       [](SampleRun& r) { r.last<StepEvent>().loss = kNaN; },
+       [](SampleRun& r) { r.last<StepEvent>().loss = 1e300; }},
+      {"finite_loss", Severity::invalid, false,
+       [](SampleRun& r) { r.last<EvalEvent>().loss = -std::numeric_limits<double>::infinity(); },
+       [](SampleRun& r) { r.last<StepEvent>().gradient_norm = kNaN; }},
+      {"steps_none", Severity::invalid, false, [](SampleRun& r) { r.erase_all<StepEvent>(); },
+       [](SampleRun& r) { r = steps_run(1); }},
+      {"steps_few", Severity::open, false, [](SampleRun& r) { r = steps_run(19); },
+       [](SampleRun& r) { r = steps_run(20); }},
+      {"executed_operations", Severity::invalid, false,
+       [](SampleRun& r) { add_observation(r, [](auto& e) { e.executed += Ops(1); }); },
+       [](SampleRun& r) {
+         add_observation(r, [](auto& e) { e.executed += Ops(1), e.recompute += Ops(1); });
+       }},
+      {"observed_strict", Severity::invalid, false,
+       [](SampleRun& r) {
+         add_observation(r, [](auto& e) { e.executed += Ops(1), e.strict += Ops(1); });
+       },
+       [](SampleRun&) {}},
+      {"not_observed", Severity::open, false,
+       [](SampleRun& r) { r.last<ObservedEvent>().rank = 0; }, [](SampleRun&) {}},
+      {"unknown_operators", Severity::invalid, false,
+       [](SampleRun& r) { r.last<ObservedEvent>().unknown = {"aten::einsum"}; },
+       [](SampleRun& r) { r.last<ObservedEvent>().unknown = {}; }},
+      {"checksums", Severity::invalid, false,
+       [](SampleRun& r) { r.last<ChecksumEvent>().fingerprint = "other"; },
+       [](SampleRun& r) {  // another group trains another model
+         r.last<ChecksumEvent>().fingerprint = "other";
+         r.last<ChecksumEvent>().group = 1;
+       }},
+      {"above_peak", Severity::invalid, false,
+       [](SampleRun& r) {
+         const double ops = summarize(r.journal()).ops_per_second->value;
+         r.last<PeakEvent>().ops_per_second = ops / 1.051;
+       },
+       [](SampleRun& r) {
+         const double ops = summarize(r.journal()).ops_per_second->value;
+         r.last<PeakEvent>().ops_per_second = ops / 1.049;
+       }},
+      {"duration", Severity::open, false,
+       [](SampleRun& r) {
+         r = steps_run(20);
+         set_measured(r, 299.99);
+       },
+       [](SampleRun& r) {
+         r = steps_run(20);
+         set_measured(r, 300);
+       }},
+      {"steady", Severity::open, true, [](SampleRun& r) { make_slow_start(r, 28); },
+       [](SampleRun& r) { make_slow_start(r, 3); }},
+      {"overhead", Severity::open, true,
+       [](SampleRun& r) {
+         r.last<OverheadEvent>().measurement_s = 0.0100001 * summarize(r.journal()).wall_s;
+       },
+       [](SampleRun& r) {
+         r.last<OverheadEvent>().measurement_s = 0.0099999 * summarize(r.journal()).wall_s;
+       }},
+      {"quality_target", Severity::open, true,
+       [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.4999; },
+       [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.5; }},
+      {"quality_target", Severity::open, true, [](SampleRun& r) { r.erase_all<EvalEvent>(); },
+       [](SampleRun& r) {
+         r.erase_all<EvalEvent>();
+         r.last<WorkloadEvent>().quality_target.reset();
+       }},
+      {"quality_target", Severity::open, true,
+       [](SampleRun& r) {  // lower is better
+         r.last<WorkloadEvent>().quality = QualityMeasure::loss;
+         r.last<WorkloadEvent>().quality_target = 0.89;
+       },
+       [](SampleRun& r) {
+         r.last<WorkloadEvent>().quality = QualityMeasure::loss;
+         r.last<WorkloadEvent>().quality_target = 0.9;
+       }},
+      {"below_floor", Severity::review, true,
+       [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.952; },
+       [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.9505; }},
+      {"quick", Severity::open, false,
+       [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).quick = true; },
+       [](SampleRun&) {}},
+      {"precision", Severity::open, false,
+       [](SampleRun& r) { r.last<WorkloadEvent>().precision = "fp64"; },
+       [](SampleRun& r) { r.last<WorkloadEvent>().precision = "bf16"; }},
+      {"emulated", Severity::open, false,
+       [](SampleRun& r) {
+         r.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, true});
+       },
+       [](SampleRun& r) {
+         r.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, false});
+       }},
+  };
+  return all;
+}
+
+TEST(Ruleset, AFullRunIsClosed) {
+  const Validity validity = judged(fixed_run());
+  EXPECT_EQ(validity.severity, Severity::closed);
+  EXPECT_TRUE(validity.rankable);
+  EXPECT_TRUE(validity.reasons.empty()) << validity.reasons.front().rule;
+}
+
+TEST(Ruleset, ASearchWithADivergedTrialIsClosed) {
+  const Validity validity = judged(search_run());
+  EXPECT_EQ(validity.severity, Severity::closed)
+      << validity.reasons.front().rule << ": " << validity.reasons.front().actual;
+}
+
+TEST(Ruleset, ANaNOfATrialThatIsNotAnOutcomeIsInvalid) {
+  SampleRun run = search_run();
+  for (JournalLine& line : run.lines) {
+    auto* trial = std::get_if<TrialEvent>(&line.event);
+    if (trial != nullptr && trial->state == TrialStatus::diverged) {
+      trial->state = TrialStatus::completed;
+    }
+  }
+  EXPECT_TRUE(rules_of(judged(run)).contains("finite_loss"));
+}
+
+TEST(Ruleset, EachRuleTripsWhereItShouldAndNotNextToIt) {
+  for (const Case& one : cases()) {
+    SampleRun tripped = fixed_run(), passed = fixed_run();
+    one.trips(tripped);
+    one.passes(passed);
+    const Validity bad = judged(tripped);
+    EXPECT_TRUE(rules_of(bad).contains(one.rule)) << one.rule;
+    EXPECT_FALSE(rules_of(judged(passed)).contains(one.rule)) << one.rule;
+    EXPECT_GE(bad.severity, one.severity) << one.rule;
+    if (bad.reasons.size() == 1) {
+      EXPECT_EQ(bad.rankable, one.rankable) << one.rule;
+      EXPECT_EQ(bad.severity, one.severity) << one.rule;
+    }
+    for (const Reason& reason : bad.reasons) {
+      EXPECT_NE(reason.expected, "") << reason.rule;
+      EXPECT_NE(reason.actual, "") << reason.rule;
+      EXPECT_NE(reason.hint, "") << reason.rule;
+      EXPECT_TRUE(reason.rule != one.rule || reason.severity == one.severity) << one.rule;
+    }
+  }
+}
+
+TEST(Ruleset, EveryRuleHasACase) {
+  std::set<std::string> covered, known;
+  for (const Case& one : cases()) covered.insert(one.rule);
+  for (const Rule& rule : all_rules()) known.insert(rule.id);
+  EXPECT_EQ(covered, known);
+  EXPECT_EQ(known.size(), all_rules().size()) << "two rules share a name";
+}
+
+TEST(Ruleset, NoScoreIsPrintedForAnInvalidRun) {
+  for (const Case& one : cases()) {
+    SampleRun run = fixed_run();
+    one.trips(run);
+    const std::string record = build_record(run.journal());
+    const bool invalid = judged(run).severity == Severity::invalid;
+    for (const char* score :
+         {"ops_per_second\": {", "throughput", "regulated_score", "utilization"}) {
+      const bool printed = record.find('"' + std::string(score)) != std::string::npos;
+      EXPECT_FALSE(invalid && printed) << one.rule << " " << score;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,125 @@
+#include "results/samples_h5.hpp"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "metrics/error.hpp"
+#include "results/record.hpp"
+#include "results/sample_columns.hpp"
+#include "sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct Archive {
+  TemporaryFolder folder;
+  std::string path = (folder.path() / "samples.h5").string();
+};
+
+TEST(SampleTables, HaveColumnsOfEqualLength) {
+  const Journal journal = search_run().journal();
+  for (const SampleTable& table : sample_tables(journal)) {
+    for (const SampleColumn& column : table.columns) {
+      const auto rows = [](const SampleColumn& c) {
+        return std::visit([](const auto& values) { return values.size(); }, c.values);
+      };
+      EXPECT_EQ(rows(column), rows(table.columns.front())) << table.name << "/" << column.name;
+      EXPECT_NE(std::string(column.long_name), "");
+    }
+  }
+}
+
+TEST(SamplesH5, AgreesWithTheJournalItCameFrom) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  for (const SampleRun& run : {fixed_run(), search_run()}) {
+    const Archive archive;
+    const Journal journal = run.journal();
+    const std::string record = build_record(journal);
+    write_samples_h5(archive.path, journal, record);
+    EXPECT_EQ(compare_samples_h5(archive.path, journal, record), "");
+    EXPECT_NE(compare_samples_h5(archive.path, journal, record + " "), "");
+  }
+}
+
+TEST(SamplesH5, NamesTheColumnThatDiffers) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  const Archive archive;
+  SampleRun run = fixed_run();
+  const std::string record = build_record(run.journal());
+  write_samples_h5(archive.path, run.journal(), record);
+  run.last<StepEvent>().loss += 1e-9;
+  EXPECT_EQ(compare_samples_h5(archive.path, run.journal(), record),
+            "the column steps/loss differs from the journal");
+  run = fixed_run();
+  run.lines.erase(run.lines.begin() + static_cast<std::ptrdiff_t>(run.index<EvalEvent>()));
+  EXPECT_EQ(compare_samples_h5(archive.path, run.journal(), record),
+            "the column evaluations/group differs from the journal");
+}
+
+TEST(SamplesH5, HoldsAJournalWithoutSteps) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  const Archive archive;
+  SampleRun run = fixed_run();
+  run.lines.resize(2);
+  const std::string record = build_record(run.journal());
+  write_samples_h5(archive.path, run.journal(), record);
+  EXPECT_EQ(compare_samples_h5(archive.path, run.journal(), record), "");
+}
+
+TEST(SamplesH5, ReportsADamagedArchive) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  const Archive archive;
+  const Journal journal = fixed_run().journal();
+  const std::string record = build_record(journal);
+  write_samples_h5(archive.path, journal, record);
+  const auto size = std::filesystem::file_size(archive.path);
+  for (const std::uintmax_t kept : {std::uintmax_t{0}, std::uintmax_t{100}, size / 2}) {
+    std::filesystem::resize_file(archive.path, kept);
+    EXPECT_NE(compare_samples_h5(archive.path, journal, record), "") << kept;
+  }
+  EXPECT_NE(compare_samples_h5(archive.path + ".no", journal, record), "");
+}
+
+TEST(SamplesH5, FailsWithThePathWhereItCannotBeWritten) {
+  const Journal journal = fixed_run().journal();
+  try {
+    write_samples_h5("/proc/heteroperf/samples.h5", journal, "{}");
+    FAIL();
+  } catch (const SystemError& error) {
+    EXPECT_NE(std::string(error.what()).find("/proc/heteroperf/samples.h5"), std::string::npos);
+  }
+}
+
+std::string output_of(const std::string& command) {
+  std::string output;
+  std::array<char, 4096> piece{};
+  FILE* pipe = ::popen(command.c_str(), "r");
+  while (const std::size_t size = std::fread(piece.data(), 1, piece.size(), pipe)) {
+    output.append(piece.data(), size);
+  }
+  return ::pclose(pipe) == 0 ? output : "";
+}
+
+TEST(SamplesH5, OpensWithH5dump) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  if (output_of("h5dump --version 2>/dev/null").empty()) GTEST_SKIP() << "h5dump is not installed";
+  const Archive archive;
+  SampleRun run = fixed_run();
+  run.last<StepEvent>().ops_strict = Ops::from_words(7, 11);
+  write_samples_h5(archive.path, run.journal(), build_record(run.journal()));
+  const std::string header = output_of("h5dump -H -p " + archive.path);
+  for (const char* part : {"ATTRIBUTE \"record_sha256\"", "GROUP \"steps\"", "GROUP \"trials\"",
+                           "DATASET \"t_end_ns\"", "H5T_STD_I64LE", "H5S_UNLIMITED", "CHUNKED",
+                           "COMPRESSION DEFLATE", "ATTRIBUTE \"units\""}) {
+    EXPECT_NE(header.find(part), std::string::npos) << part;
+  }
+  EXPECT_NE(output_of("h5dump -y -w 1 -d /steps/ops_hi " + archive.path).find("7"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace heteroperf

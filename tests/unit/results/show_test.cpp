@@ -1,0 +1,133 @@
+#include "results/show.hpp"
+
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "metrics/error.hpp"
+#include "results/record.hpp"
+#include "results/run_folder.hpp"
+#include "results/suite_record.hpp"
+#include "sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string shown(const SampleRun& run, ShowFormat format = ShowFormat::console) {
+  return show_record(build_record(run.journal()), "results/run", format, Colour::off);
+}
+
+bool has(const std::string& text, const std::string& pattern) {
+  return std::regex_search(text, std::regex(pattern));
+}
+
+TEST(Show, TableHoldsWhatTheContractAsksFor) {
+  const std::string table = shown(fixed_run());
+  EXPECT_TRUE(has(table, "workload +image small, 163 parameters, fp32\n")) << table;
+  EXPECT_TRUE(has(table, "scale +2 ranks, 2 × cpu with 1 thread, transport threads\n")) << table;
+  EXPECT_TRUE(has(table, "throughput +5\\.229 ± [0-9.e-]+ image/s \\(95 % CI ")) << table;
+  EXPECT_TRUE(has(table, "OPS +[0-9.]+ ± [0-9.]+ kop/s \\(95 % CI ")) << table;
+  EXPECT_TRUE(has(table, "quality +accuracy 0\\.8000 \\(target 0\\.5: met\\)\n")) << table;
+  EXPECT_TRUE(has(table, "validity +closed, rankable\n")) << table;
+  EXPECT_TRUE(has(table, "record +results/run/record\\.json\n")) << table;
+  EXPECT_TRUE(has(table, "reproduce +heteroperf run image --seed 42\n")) << table;
+  EXPECT_EQ(table.find('\x1b'), std::string::npos);
+}
+
+TEST(Show, InvalidRunHasReasonsAndNoScore) {
+  SampleRun run = fixed_run();
+  run.last<ChecksumEvent>().fingerprint = "other";
+  const std::string table = shown(run);
+  EXPECT_FALSE(has(table, "OPS|throughput|regulated")) << table;
+  EXPECT_TRUE(has(table, "validity +invalid, not rankable\n")) << table;
+  EXPECT_TRUE(has(table, "checksums \\(invalid\\): expected .*, found other on rank 1\\."))
+      << table;
+}
+
+TEST(Show, EveryStageOfARunHasATable) {
+  const SampleRun run = search_run();
+  for (std::size_t lines = 1; lines <= run.lines.size(); ++lines) {
+    SampleRun cut = run;
+    cut.lines.resize(lines);
+    for (const ShowFormat format : {ShowFormat::console, ShowFormat::markdown, ShowFormat::csv}) {
+      EXPECT_NE(shown(cut, format), "");
+    }
+  }
+}
+
+TEST(Show, ColoursOnlyWhenAsked) {
+  const std::string record = build_record(fixed_run().journal());
+  EXPECT_NE(show_record(record, "r", ShowFormat::console, Colour::on).find('\x1b'),
+            std::string::npos);
+  EXPECT_EQ(show_record(record, "r", ShowFormat::markdown, Colour::on).find('\x1b'),
+            std::string::npos);
+}
+
+TEST(Show, CsvHasAsManyCellsAsColumns) {
+  SampleRun run = fixed_run();
+  run.last<WorkloadEvent>().size = "a,\"b\"";
+  const std::string csv = shown(run, ShowFormat::csv);
+  const std::size_t line_end = csv.find('\n');
+  const std::string header = csv.substr(0, line_end);
+  std::string row = csv.substr(line_end + 1);
+  const std::string quoted = "\"a,\"\"b\"\"\"";
+  ASSERT_NE(row.find(quoted), std::string::npos) << row;
+  row.replace(row.find(quoted), quoted.size(), "size");
+  EXPECT_EQ(std::count(header.begin(), header.end(), ','), std::count(row.begin(), row.end(), ','));
+  EXPECT_NE(header.find("metrics.ops_per_second.value"), std::string::npos);
+}
+
+TEST(Show, JsonIsTheRecordItself) {
+  const std::string record = build_record(fixed_run().journal());
+  EXPECT_EQ(show_record(record, "r", ShowFormat::json, Colour::on), record);
+}
+
+TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
+  const TemporaryFolder folder;
+  const SuitePlan plan{"id", "2026-01-01T10:15:00Z", {"image", "search", "later"}};
+  fixed_run().write_finished({folder.path() / "image"});
+  search_run().write_finished({folder.path() / "search"});
+  write_suite_record(folder.path(), plan);
+  EXPECT_TRUE(has(show(folder.path() / "image", ShowFormat::console, Colour::off), "OPS +"));
+  const std::string table = show(folder.path(), ShowFormat::console, Colour::off);
+  EXPECT_TRUE(has(table, "image +.* kop/s .*complete, closed\n")) << table;
+  EXPECT_TRUE(has(table, "later +no score, partial, no record\n")) << table;
+  EXPECT_TRUE(has(table, "validity +invalid, not rankable\n")) << table;
+  EXPECT_FALSE(has(table, "suite OPS")) << table;
+  const std::string csv = show(folder.path(), ShowFormat::csv, Colour::off);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
+}
+
+TEST(Show, NamesWhatIsWrong) {
+  const TemporaryFolder folder;
+  const RunFiles files{folder.path() / "run"};
+  fixed_run().write_finished(files);
+  const std::string good = read_text_file(files.record());
+  for (const std::string& bad : {std::string("{"), std::string("{}"), good.substr(0, 400),
+                                 std::string("{\"_format\":\"heteroperf-record\",\"_version\":2}"),
+                                 std::string("{\"_format\":\"heteroperf-record\",\"_version\":1,"
+                                             "\"metrics\":{\"ops_per_second\":{}}}")}) {
+    write_file_atomically(files.record(), bad);
+    try {
+      show(files.folder, ShowFormat::console, Colour::off);
+      FAIL() << bad;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(files.record().string()), std::string::npos)
+          << error.what();
+    }
+  }
+  EXPECT_THROW(show(folder.path(), ShowFormat::console, Colour::off), UserError);
+}
+
+TEST(ShowFormat, IsParsedOrCorrected) {
+  EXPECT_EQ(parse_show_format("md"), ShowFormat::markdown);
+  try {
+    parse_show_format("jsn");
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("Did you mean 'json'?"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf

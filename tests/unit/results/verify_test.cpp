@@ -1,0 +1,296 @@
+#include "results/verify.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+#include "results/recover.hpp"
+#include "results/samples_h5.hpp"
+#include "results/suite_record.hpp"
+#include "sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string failures(const Verification& verification) {
+  std::string text;
+  for (const VerifyCheck& check : verification.checks) {
+    if (!check.ok)
+      text += check.name + ": expected " + check.expected + ", found " + check.actual + "\n";
+  }
+  return text;
+}
+
+bool fails(const Verification& verification, const std::string& name) {
+  for (const VerifyCheck& check : verification.checks) {
+    if (check.name == name) return !check.ok;
+  }
+  return false;
+}
+
+void overwrite(const fs::path& path, const std::string& content) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+}
+
+/// A short run in a folder of its own.
+struct StoredRun {
+  TemporaryFolder folder;
+  RunFiles files{folder.path() / "run"};
+  explicit StoredRun(const SampleRun& run) { run.write_finished(files); }
+};
+
+SampleRun short_run() {
+  SampleRunOptions options;
+  options.warmup_steps = 1;
+  options.steps = 2;
+  options.ranks = 1;
+  return fixed_run(options);
+}
+
+TEST(Verify, AcceptsWhatWasWritten) {
+  for (const SampleRun& run : {fixed_run(), search_run(), short_run()}) {
+    const StoredRun stored(run);
+    const Verification verification = verify(stored.files.folder);
+    EXPECT_TRUE(verification.ok()) << failures(verification);
+    EXPECT_EQ(samples_h5_built(), verification.checks.back().name == "samples_h5");
+  }
+}
+
+/// Every byte of the file at `path`, changed in a bit that keeps it printable or not.
+void expect_every_flip_fails(const StoredRun& stored, const fs::path& path) {
+  const std::string good = read_text_file(path);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 7)));
+    overwrite(path, bad);
+    ASSERT_FALSE(verify(stored.files.folder).ok())
+        << path << " byte " << i << " '" << good[i] << "' to '" << bad[i] << "'";
+  }
+  overwrite(path, good);
+  ASSERT_TRUE(verify(stored.files.folder).ok());
+}
+
+TEST(Verify, NoticesEveryFlippedByteOfTheJournal) {
+  const StoredRun stored(short_run());
+  fs::remove(stored.files.samples());  // the journal and the record must suffice
+  expect_every_flip_fails(stored, stored.files.journal());
+}
+
+TEST(Verify, NoticesEveryFlippedByteOfTheRecordAndItsCompanions) {
+  const StoredRun stored(short_run());
+  fs::remove(stored.files.samples());
+  for (const fs::path& path : {stored.files.record(), stored.files.config(), stored.files.plan(),
+                               stored.files.environment()}) {
+    expect_every_flip_fails(stored, path);
+  }
+}
+
+TEST(Verify, NoticesEveryTruncationOfACompleteJournal) {
+  const StoredRun stored(short_run());
+  fs::remove(stored.files.samples());
+  const std::string good = read_text_file(stored.files.journal());
+  const std::size_t last_line = good.rfind('\n', good.size() - 2);
+  for (std::size_t size = 0; size < good.size(); size += size < last_line ? 13 : 1) {
+    overwrite(stored.files.journal(), good.substr(0, size));
+    ASSERT_FALSE(verify(stored.files.folder).ok()) << size;
+  }
+  overwrite(stored.files.journal(), good + " ");
+  EXPECT_FALSE(verify(stored.files.folder).ok());
+}
+
+// The chain can be forged; what the journal says must still add up.
+TEST(Verify, RecomputesOperationsOfAForgedJournal) {
+  SampleRun run = fixed_run();
+  run.last<StepEvent>().ops_strict += Ops(1);
+  EXPECT_TRUE(fails(verify(StoredRun(run).files.folder), "step_operations"));
+
+  run = fixed_run();
+  run.last<EvalEvent>().ops_strict += Ops(1);
+  EXPECT_TRUE(fails(verify(StoredRun(run).files.folder), "evaluation_operations"));
+
+  run = search_run();
+  run.last<TrialEvent>().ops += Ops(1);
+  EXPECT_TRUE(fails(verify(StoredRun(run).files.folder), "trial_totals"));
+
+  run = fixed_run();
+  run.last<WorkloadEvent>().graph_hash = std::string(32, '0');
+  EXPECT_TRUE(fails(verify(StoredRun(run).files.folder), "graphs"));
+
+  run = fixed_run();
+  run.last<WorkloadEvent>().graph.text = "{}";
+  EXPECT_TRUE(fails(verify(StoredRun(run).files.folder), "graphs"));
+}
+
+TEST(Verify, NamesTheClaimThatWasChanged) {
+  const StoredRun stored(fixed_run());
+  std::string record = read_text_file(stored.files.record());
+  const std::string old = "\"rankable\": true";
+  record.replace(record.find(old), old.size(), "\"rankable\": false");
+  overwrite(stored.files.record(), record);
+  const Verification verification = verify(stored.files.folder);
+  EXPECT_TRUE(fails(verification, "validity"));
+  EXPECT_TRUE(fails(verification, "record_bytes"));
+  EXPECT_FALSE(fails(verification, "ops_per_second"));
+}
+
+TEST(Verify, NoticesMissingFiles) {
+  for (const auto& [name, check] :
+       {std::pair{"record.json", "record_bytes"}, std::pair{"config.json", "config_file"},
+        std::pair{"plan.json", "plan_file"}, std::pair{"environment.json", "environment_file"},
+        std::pair{"journal.jsonl", "journal_chain"}}) {
+    const StoredRun stored(short_run());
+    fs::remove(stored.files.folder / name);
+    EXPECT_TRUE(fails(verify(stored.files.folder), check)) << name;
+  }
+}
+
+TEST(Verify, NoticesSamplesOfAnotherRun) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  const StoredRun stored(short_run()), other(fixed_run());
+  fs::copy_file(other.files.samples(), stored.files.samples(),
+                fs::copy_options::overwrite_existing);
+  EXPECT_TRUE(fails(verify(stored.files.folder), "samples_h5"));
+}
+
+TEST(Verify, SaysThatThereIsNoRun) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(verify(folder.path()), UserError);
+  EXPECT_THROW(verify(folder.path() / "missing"), UserError);
+}
+
+TEST(Verify, WritesItsDocumentEvenForBytesThatAreNoText) {
+  const StoredRun stored(short_run());
+  overwrite(stored.files.record(), "\xff\xfe");
+  const auto json = nlohmann::json::parse(verify(stored.files.folder).to_json());
+  EXPECT_EQ(json.at("ok"), false);
+  EXPECT_FALSE(json.at("checks").empty());
+}
+
+// ---------------------------------------------------------------- recover
+
+TEST(Recover, RebuildsARunCutAnywhereSoThatItVerifies) {
+  const SampleRun run = short_run();
+  const std::string text = run.text();
+  const std::size_t first_line = text.find('\n') + 1;
+  for (std::size_t size = first_line; size <= text.size(); size += 37) {
+    const TemporaryFolder folder;
+    const RunFiles files{folder.path() / "run"};
+    fs::create_directories(files.folder);
+    overwrite(files.journal(), text.substr(0, size));
+    const FinishedRun finished = recover(files.folder);
+    const Verification verification = verify(files.folder);
+    ASSERT_TRUE(verification.ok()) << size << "\n" << failures(verification);
+    ASSERT_EQ(read_text_file(files.journal()), text.substr(0, size)) << "the journal was touched";
+    ASSERT_NE(finished.record.find("\"status\": \"partial\""), std::string::npos);
+    ASSERT_EQ(fs::exists(files.samples()), samples_h5_built());
+  }
+}
+
+TEST(Recover, ATornTailIsPartOfWhatVerifyProtects) {
+  const TemporaryFolder folder;
+  const RunFiles files{folder.path() / "run"};
+  fs::create_directories(files.folder);
+  const std::string text = short_run().text();
+  const std::string torn = text.substr(0, text.size() - 10);
+  overwrite(files.journal(), torn);
+  recover(files.folder);
+  EXPECT_TRUE(verify(files.folder).ok());
+  std::string flipped = torn;
+  flipped.back() = static_cast<char>(flipped.back() ^ 1);
+  overwrite(files.journal(), flipped);
+  EXPECT_FALSE(verify(files.folder).ok());
+}
+
+TEST(Recover, OfACompleteRunChangesNothing) {
+  const StoredRun stored(fixed_run());
+  const std::string before = read_text_file(stored.files.record());
+  recover(stored.files.folder);
+  EXPECT_EQ(read_text_file(stored.files.record()), before);
+}
+
+TEST(Recover, RefusesADamagedJournal) {
+  const StoredRun stored(short_run());
+  std::string text = read_text_file(stored.files.journal());
+  text[text.find("\"n\":1,") + 4] = '7';
+  overwrite(stored.files.journal(), text);
+  try {
+    recover(stored.files.folder);
+    FAIL();
+  } catch (const JournalError& error) {
+    EXPECT_NE(std::string(error.what()).find(stored.files.journal().string() + ", line "),
+              std::string::npos);
+  }
+}
+
+TEST(Recover, NamesAMissingJournal) {
+  const StoredRun stored(short_run());
+  fs::remove(stored.files.journal());
+  EXPECT_THROW(recover(stored.files.folder), UserError);
+}
+
+// ---------------------------------------------------------------- suites
+
+struct StoredSuite {
+  TemporaryFolder folder;
+  SuitePlan plan{"20260101T101500Z-suite-0123abcd", "2026-01-01T10:15:00Z", {"image", "search"}};
+  StoredSuite() {
+    write_suite_record(folder.path(), plan);
+    short_run().write_finished({folder.path() / "image"});
+    search_run().write_finished({folder.path() / "search"});
+    write_suite_record(folder.path(), plan);
+  }
+};
+
+TEST(VerifySuite, AcceptsWhatWasWritten) {
+  const StoredSuite stored;
+  const Verification verification = verify(stored.folder.path());
+  EXPECT_TRUE(verification.ok()) << failures(verification);
+  EXPECT_EQ(verification.checks.front().name, "image/journal_chain");
+  EXPECT_EQ(verification.checks.back().name, "suite_bytes");
+}
+
+TEST(VerifySuite, NoticesEveryFlippedByteOfItsRecord) {
+  const StoredSuite stored;
+  fs::remove(stored.folder.path() / "image" / "samples.h5");
+  fs::remove(stored.folder.path() / "search" / "samples.h5");
+  const fs::path path = RunFiles{stored.folder.path()}.suite();
+  const std::string good = read_text_file(path);
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 4);
+    overwrite(path, bad);
+    ASSERT_FALSE(verify(stored.folder.path()).ok()) << i;
+  }
+}
+
+TEST(VerifySuite, NoticesAChangeInAWorkload) {
+  const StoredSuite stored;
+  const RunFiles part{stored.folder.path() / "search"};
+  std::string text = read_text_file(part.journal());
+  text[text.size() / 2] ^= 1;
+  overwrite(part.journal(), text);
+  EXPECT_TRUE(fails(verify(stored.folder.path()), "search/journal_chain"));
+  fs::remove_all(part.folder);
+  EXPECT_TRUE(fails(verify(stored.folder.path()), "suite_bytes"));
+}
+
+TEST(RecoverSuite, RebuildsWhatIsThere) {
+  const TemporaryFolder folder;
+  const SuitePlan plan{"id", "2026-01-01T10:15:00Z", {"image", "search", "later"}};
+  write_suite_record(folder.path(), plan);
+  short_run().write_finished({folder.path() / "image"});
+  SampleRun killed = search_run();
+  killed.lines.resize(20);
+  killed.write({folder.path() / "search"});
+  const FinishedRun finished = recover(folder.path());
+  const Verification verification = verify(folder.path());
+  EXPECT_TRUE(verification.ok()) << failures(verification);
+  EXPECT_NE(finished.warnings.back().find("later was not started"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heteroperf
