@@ -147,6 +147,7 @@ ModelSpec ladder(std::string name, std::int64_t layers, std::int64_t width, std:
                  std::int64_t context, std::int64_t vocabulary, std::int64_t micro_batch) {
   GptShape shape;
   shape.layers = layers;
+  shape.mlp = MlpKind::gelu_erf;
   shape.width = width;
   shape.heads = heads;
   shape.positions = context;

@@ -25,8 +25,8 @@ class MemoryAccount;
 /// is free. Threads without one share the process account.
 ///
 /// Freed blocks are kept for the next request of nearly the same size (at most 12.5 % larger), so
-/// that temporaries of a training step do not fault their pages in again. What is in use and what is
-/// kept stay together below the peak in use, an eighth of it and 4 MiB.
+/// that temporaries of a training step do not fault their pages in again. What is in use and what
+/// is kept stay together below the peak in use, an eighth of it and 4 MiB.
 class RankMemory {
  public:
   /// Installs the pool in c10 (first use in the process) and makes an empty account, bound to no

@@ -96,6 +96,7 @@ void* MemoryAccount::allocate(std::size_t bytes) {
 }
 
 void MemoryAccount::release(void* data) {
+  if (data == nullptr) return;  // oneDNN frees its empty tensors, too
   auto* block = static_cast<BlockHeader*>(data) - 1;
   // Keeps the account alive until its lock is released.
   const std::shared_ptr<MemoryAccount> owner = std::move(block->owner);

@@ -31,7 +31,7 @@ class MemoryAccount : public std::enable_shared_from_this<MemoryAccount> {
 
   /// Data address, 64-byte aligned. Throws std::bad_alloc.
   void* allocate(std::size_t bytes);
-  /// `data` from allocate() of any account.
+  /// `data` from allocate() of any account, or null.
   static void release(void* data);
 
   MemoryUse use() const;

@@ -26,7 +26,8 @@ class Engine {
   virtual double measure_peak_ops_per_second(Precision precision, int threads, double seconds) = 0;
 };
 
-/// Loads the module. Throws SystemError{environment} with the searched paths and the loader's words.
+/// Loads the module. Throws SystemError{environment} with the searched paths and the loader's
+/// words.
 std::shared_ptr<Engine> load_engine();
 
 /// What `doctor` says about the engine: tries to load it, never throws.

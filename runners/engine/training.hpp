@@ -45,20 +45,20 @@ struct StepReport {
 /// Over a prefix of the validation split, on the whole group.
 struct EvaluationReport {
   std::uint64_t samples = 0;
-  double loss = 0;                    ///< mean over all targets
-  double accuracy = 0;                ///< share of targets whose largest logit is right
+  double loss = 0;      ///< mean over all targets
+  double accuracy = 0;  ///< share of targets whose largest logit is right
   std::int64_t t_start_ns = 0, t_end_ns = 0;
 };
 
 /// Tensor operations seen at LibTorch's dispatcher, in the `strict` rules (2 per multiply-add).
 struct ObservedOperations {
   Ops executed;
-  std::uint64_t calls = 0;  ///< tensor operators seen
+  std::uint64_t calls = 0;           ///< tensor operators seen
   std::vector<std::string> unknown;  ///< tensor operators outside the fixed list, by name
 };
 
 struct MemoryReport {
-  std::uint64_t peak_bytes = 0;     ///< high-water mark of this rank's tensors (c10 allocator)
+  std::uint64_t peak_bytes = 0;  ///< high-water mark of this rank's tensors (c10 allocator)
   std::uint64_t current_bytes = 0;
   std::uint64_t process_peak_resident_bytes = 0;  ///< VmHWM, all ranks of this process together
 };

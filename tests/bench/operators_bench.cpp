@@ -36,7 +36,8 @@ NodeId add_images(ModelGraph& graph, std::int64_t channels, std::int64_t extent)
   return graph.add("stem", Conv2d{channels, {1, 1}, {1, 1}, {0, 0}, 1, false}, {sample});
 }
 
-ModelGraph of_tokens(std::int64_t features, const std::function<NodeId(ModelGraph&, NodeId)>& part) {
+ModelGraph of_tokens(std::int64_t features,
+                     const std::function<NodeId(ModelGraph&, NodeId)>& part) {
   ModelGraph graph;
   const NodeId out = part(graph, add_tokens(graph, features));
   end_with_loss(graph, graph.add("last", TakeToken{0}, {out}));
@@ -51,11 +52,12 @@ ModelGraph of_images(std::int64_t channels, std::int64_t extent,
   return graph;
 }
 
-ModelGraph convolution(std::int64_t in, std::int64_t out, std::int64_t extent,
-                       std::int64_t kernel, std::int64_t stride) {
+ModelGraph convolution(std::int64_t in, std::int64_t out, std::int64_t extent, std::int64_t kernel,
+                       std::int64_t stride) {
   return of_images(in, extent, [&](ModelGraph& g, NodeId x) {
     const std::int64_t pad = kernel / 2;
-    return g.add("conv", Conv2d{out, {kernel, kernel}, {stride, stride}, {pad, pad}, 1, false}, {x});
+    return g.add("conv", Conv2d{out, {kernel, kernel}, {stride, stride}, {pad, pad}, 1, false},
+                 {x});
   });
 }
 
@@ -103,19 +105,31 @@ std::vector<Case> cases() {
          });
        }},
   };
-  const std::int64_t shapes[][5] = {{64, 64, 8, 3, 1},   {64, 128, 8, 3, 2},  {128, 128, 4, 3, 1},
-                                    {256, 256, 2, 3, 1}, {512, 512, 1, 3, 1}, {64, 64, 16, 3, 1},
+  const std::int64_t shapes[][5] = {{64, 64, 8, 3, 1},   {64, 128, 8, 3, 2},   {128, 128, 4, 3, 1},
+                                    {256, 256, 2, 3, 1}, {512, 512, 1, 3, 1},  {64, 64, 16, 3, 1},
                                     {64, 64, 32, 3, 1},  {128, 128, 16, 3, 1}, {64, 256, 16, 1, 1}};
   for (const auto& s : shapes) {
-    all.push_back({fmt::format("conv_{}_{}_at_{}_kernel_{}_stride_{}", s[0], s[1], s[2], s[3], s[4]),
-                   32, [s] { return convolution(s[0], s[1], s[2], s[3], s[4]); }});
+    all.push_back(
+        {fmt::format("conv_{}_{}_at_{}_kernel_{}_stride_{}", s[0], s[1], s[2], s[3], s[4]), 32,
+         [s] { return convolution(s[0], s[1], s[2], s[3], s[4]); }});
   }
+  all.push_back({"stem_7_stride_2_at_32", 32, [] {
+                   ModelGraph graph;
+                   Input input;
+                   input.channels = 3;
+                   input.height = input.width = 32;
+                   const Conv2d stem{64, {7, 7}, {2, 2}, {3, 3}, 1, false};
+                   const NodeId x = graph.add("stem", stem, {graph.add("sample", input, {})});
+                   end_with_loss(graph, graph.add("pool", GlobalAvgPool{}, {x}));
+                   return graph;
+                 }});
   return all;
 }
 
 struct Batch {
   Batch(const ModelGraph& graph, std::int64_t size)
-      : sample(random_sample(graph, size, at::kFloat, 1)), targets(random_targets(graph, size, 2)) {}
+      : sample(random_sample(graph, size, at::kFloat, 1)),
+        targets(random_targets(graph, size, 2)) {}
   at::Tensor sample, targets;
 };
 
@@ -153,7 +167,8 @@ void add(const std::string& name, const Body& body) {
       ->Arg(1)
       ->Arg(2)
       ->ArgName("threads")
-      ->MeasureProcessCPUTime()->UseRealTime()
+      ->MeasureProcessCPUTime()
+      ->UseRealTime()
       ->Unit(benchmark::kMillisecond);
 }
 

@@ -59,8 +59,7 @@ void combine_moments(RowRange r, std::int64_t rows, std::int64_t block_rows, con
 
 template <class T>
 void batch_norm_affine(RowRange r, double eps, const void* mean, const void* variance,
-                       const void* weight, const void* bias, void* rstd, void* scale,
-                       void* shift) {
+                       const void* weight, const void* bias, void* rstd, void* scale, void* shift) {
   using A = Acc<T>;
   for (std::int64_t c = r.begin; c < r.end; ++c) {
     const A rs = A(1) / std::sqrt(as<A>(variance)[c] + static_cast<A>(eps));
@@ -170,17 +169,18 @@ void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, c
   A* __restrict sx = as<A>(sum_xhat);
   const std::int64_t n = r.columns;
   for (std::int64_t c = 0; c < n; ++c) s[c] = sx[c] = A(0);
-  with_mask<T>(dy, x, y, scale, shift, [&](auto gradient) __attribute__((always_inline)) {
-    for (std::int64_t row = r.begin; row < r.end; ++row) {
-      const auto g = gradient.row(row * n);
+  with_mask<T>(
+      dy, x, y, scale, shift, [&](auto gradient) __attribute__((always_inline)) {
+        for (std::int64_t row = r.begin; row < r.end; ++row) {
+          const auto g = gradient.row(row * n);
 #pragma omp simd
-      for (std::int64_t c = 0; c < n; ++c) {
-        const A v = g.at(c);
-        s[c] += v;
-        sx[c] += v * (widen(g.x[c]) - mu[c]) * rs[c];
-      }
-    }
-  });
+          for (std::int64_t c = 0; c < n; ++c) {
+            const A v = g.at(c);
+            s[c] += v;
+            sx[c] += v * (widen(g.x[c]) - mu[c]) * rs[c];
+          }
+        }
+      });
 }
 
 template <class T>
@@ -193,26 +193,27 @@ void batch_norm_backward(RowRange r, const void* dy, const void* x, const void* 
   const A* __restrict pb = as<A>(b);
   const A* __restrict pc = as<A>(c);
   const std::int64_t n = r.columns;
-  with_mask<T>(dy, x, y, scale, shift, [&](auto gradient) __attribute__((always_inline)) {
-    for (std::int64_t row = r.begin; row < r.end; ++row) {
-      const auto g = gradient.row(row * n);
-      T* __restrict pdx = as<T>(dx) + row * n;
-      if (masked != nullptr) {
-        T* __restrict pm = as<T>(masked) + row * n;
+  with_mask<T>(
+      dy, x, y, scale, shift, [&](auto gradient) __attribute__((always_inline)) {
+        for (std::int64_t row = r.begin; row < r.end; ++row) {
+          const auto g = gradient.row(row * n);
+          T* __restrict pdx = as<T>(dx) + row * n;
+          if (masked != nullptr) {
+            T* __restrict pm = as<T>(masked) + row * n;
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) {
-          const A v = g.at(i);
-          pm[i] = narrow<T>(v);
-          pdx[i] = narrow<T>(pa[i] * v + pb[i] * (widen(g.x[i]) - mu[i]) + pc[i]);
-        }
-      } else {
+            for (std::int64_t i = 0; i < n; ++i) {
+              const A v = g.at(i);
+              pm[i] = narrow<T>(v);
+              pdx[i] = narrow<T>(pa[i] * v + pb[i] * (widen(g.x[i]) - mu[i]) + pc[i]);
+            }
+          } else {
 #pragma omp simd
-        for (std::int64_t i = 0; i < n; ++i) {
-          pdx[i] = narrow<T>(pa[i] * g.at(i) + pb[i] * (widen(g.x[i]) - mu[i]) + pc[i]);
+            for (std::int64_t i = 0; i < n; ++i) {
+              pdx[i] = narrow<T>(pa[i] * g.at(i) + pb[i] * (widen(g.x[i]) - mu[i]) + pc[i]);
+            }
+          }
         }
-      }
-    }
-  });
+      });
 }
 
 }  // namespace

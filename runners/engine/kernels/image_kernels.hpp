@@ -44,18 +44,22 @@ void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
   const std::int64_t line = w.kernel[1] * w.channels;
   for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
     T* out = as<T>(columns) + pixel * w.kernel[0] * line;
-    for_pixel(w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-      clear(out, h.first * line);
-      for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-        T* row = out + kh * line;
-        const T* from = as<T>(x) + input_offset(w, b, h.origin + kh, v.origin + v.first);
-        clear(row, v.first * w.channels);
-        __builtin_memcpy(row + v.first * w.channels, from,
-                         static_cast<std::size_t>((v.last - v.first) * w.channels) * sizeof(T));
-        clear(row + v.last * w.channels, line - v.last * w.channels);
-      }
-      clear(out + h.last * line, (w.kernel[0] - h.last) * line);
-    });
+    for_pixel(
+        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
+          clear(out, h.first * line);
+          for (std::int64_t kh = h.first; kh < h.last; ++kh) {
+            T* row = out + kh * line;
+            clear(row, v.first * w.channels);
+            if (v.first < v.last) {
+              const T* from = as<T>(x) + input_offset(w, b, h.origin + kh, v.origin + v.first);
+              __builtin_memcpy(
+                  row + v.first * w.channels, from,
+                  static_cast<std::size_t>((v.last - v.first) * w.channels) * sizeof(T));
+            }
+            clear(row + v.last * w.channels, line - v.last * w.channels);
+          }
+          clear(out + h.last * line, (w.kernel[0] - h.last) * line);
+        });
   }
 }
 
@@ -66,16 +70,18 @@ void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
   clear(as<T>(dx) + samples.begin * image, (samples.end - samples.begin) * image);
   for (std::int64_t pixel = samples.begin * per_sample; pixel < samples.end * per_sample; ++pixel) {
     const T* in = as<T>(columns) + pixel * w.kernel[0] * line;
-    for_pixel(w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-      for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-        const T* __restrict from = in + kh * line + v.first * w.channels;
-        T* __restrict to = as<T>(dx) + input_offset(w, b, h.origin + kh, v.origin + v.first);
+    for_pixel(
+        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
+          if (v.first == v.last) return;
+          for (std::int64_t kh = h.first; kh < h.last; ++kh) {
+            const T* __restrict from = in + kh * line + v.first * w.channels;
+            T* __restrict to = as<T>(dx) + input_offset(w, b, h.origin + kh, v.origin + v.first);
 #pragma omp simd
-        for (std::int64_t c = 0; c < (v.last - v.first) * w.channels; ++c) {
-          to[c] = narrow<T>(widen(to[c]) + widen(from[c]));
-        }
-      }
-    });
+            for (std::int64_t c = 0; c < (v.last - v.first) * w.channels; ++c) {
+              to[c] = narrow<T>(widen(to[c]) + widen(from[c]));
+            }
+          }
+        });
   }
 }
 
@@ -97,30 +103,31 @@ void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uin
   constexpr std::int64_t chunk = 256;
   std::uint8_t chosen[chunk];
   for (std::int64_t pixel = pixels.begin; pixel < pixels.end; ++pixel) {
-    for_pixel(w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-      for (std::int64_t first = 0; first < w.channels; first += chunk) {
-        const std::int64_t count = w.channels - first < chunk ? w.channels - first : chunk;
-        T* best = as<T>(y) + pixel * w.channels + first;
-        bool started = false;
-        for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-          for (std::int64_t kw = v.first; kw < v.last; ++kw) {
-            const T* from = as<T>(x) + input_offset(w, b, h.origin + kh, v.origin + kw) + first;
-            const auto tap = static_cast<std::uint8_t>(kh * w.kernel[1] + kw);
-            if (started) {
-              take_larger(from, tap, count, best, chosen);
-              continue;
+    for_pixel(
+        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
+          for (std::int64_t first = 0; first < w.channels; first += chunk) {
+            const std::int64_t count = w.channels - first < chunk ? w.channels - first : chunk;
+            T* best = as<T>(y) + pixel * w.channels + first;
+            bool started = false;
+            for (std::int64_t kh = h.first; kh < h.last; ++kh) {
+              for (std::int64_t kw = v.first; kw < v.last; ++kw) {
+                const T* from = as<T>(x) + input_offset(w, b, h.origin + kh, v.origin + kw) + first;
+                const auto tap = static_cast<std::uint8_t>(kh * w.kernel[1] + kw);
+                if (started) {
+                  take_larger(from, tap, count, best, chosen);
+                  continue;
+                }
+                for (std::int64_t c = 0; c < count; ++c) best[c] = from[c];
+                __builtin_memset(chosen, tap, static_cast<std::size_t>(count));
+                started = true;
+              }
             }
-            for (std::int64_t c = 0; c < count; ++c) best[c] = from[c];
-            __builtin_memset(chosen, tap, static_cast<std::size_t>(count));
-            started = true;
+            if (taps != nullptr) {
+              __builtin_memcpy(taps + pixel * w.channels + first, chosen,
+                               static_cast<std::size_t>(count));
+            }
           }
-        }
-        if (taps != nullptr) {
-          __builtin_memcpy(taps + pixel * w.channels + first, chosen,
-                           static_cast<std::size_t>(count));
-        }
-      }
-    });
+        });
   }
 }
 
@@ -133,19 +140,20 @@ void max_pool_backward(RowRange samples, const Window& w, const void* dy, const 
   for (std::int64_t pixel = samples.begin * per_sample; pixel < samples.end * per_sample; ++pixel) {
     const T* __restrict g = as<T>(dy) + pixel * n;
     const std::uint8_t* __restrict chosen = taps + pixel * n;
-    for_pixel(w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
-      for (std::int64_t kh = h.first; kh < h.last; ++kh) {
-        for (std::int64_t kw = v.first; kw < v.last; ++kw) {
-          T* __restrict to = as<T>(dx) + input_offset(w, b, h.origin + kh, v.origin + kw);
-          const auto tap = static_cast<std::uint8_t>(kh * w.kernel[1] + kw);
+    for_pixel(
+        w, pixel, [&](std::int64_t b, Taps h, Taps v) __attribute__((always_inline)) {
+          for (std::int64_t kh = h.first; kh < h.last; ++kh) {
+            for (std::int64_t kw = v.first; kw < v.last; ++kw) {
+              T* __restrict to = as<T>(dx) + input_offset(w, b, h.origin + kh, v.origin + kw);
+              const auto tap = static_cast<std::uint8_t>(kh * w.kernel[1] + kw);
 #pragma omp simd
-          for (std::int64_t c = 0; c < n; ++c) {
-            const Acc<T> share = chosen[c] == tap ? widen(g[c]) : Acc<T>(0);
-            to[c] = narrow<T>(widen(to[c]) + share);
+              for (std::int64_t c = 0; c < n; ++c) {
+                const Acc<T> share = chosen[c] == tap ? widen(g[c]) : Acc<T>(0);
+                to[c] = narrow<T>(widen(to[c]) + share);
+              }
+            }
           }
-        }
-      }
-    });
+        });
   }
 }
 

@@ -107,17 +107,17 @@ struct KernelTable {
                       BatchNormEpilogue, void* y);
   /// Partials of Σ g and Σ g · (x − mean) · rstd, where g = dy masked by the relu. The mask comes
   /// from y when given, else from x · scale + shift when `scale` is given, else there is none.
-  void (*batch_norm_sums)(RowRange, const void* dy, const void* x, const void* y,
-                          const void* scale, const void* shift, const void* mean,
-                          const void* rstd, void* sum, void* sum_xhat);
+  void (*batch_norm_sums)(RowRange, const void* dy, const void* x, const void* y, const void* scale,
+                          const void* shift, const void* mean, const void* rstd, void* sum,
+                          void* sum_xhat);
   /// a, b, c of the next kernel from the sums over `rows` rows.
   void (*batch_norm_coefficients)(RowRange columns, std::int64_t rows, const void* sum,
                                   const void* sum_xhat, const void* rstd, const void* weight,
                                   void* a, void* b, void* c);
   /// dx = a · g + b · (x − mean) + c per channel; `masked` (may be null) receives g.
   void (*batch_norm_backward)(RowRange, const void* dy, const void* x, const void* y,
-                              const void* scale, const void* shift, const void* mean,
-                              const void* a, const void* b, const void* c, void* dx, void* masked);
+                              const void* scale, const void* shift, const void* mean, const void* a,
+                              const void* b, const void* c, void* dx, void* masked);
 
   // Loss; see softmax_kernels.hpp. targets below range.columns; losses and lse are Acc per row.
   void (*cross_entropy)(RowRange, CrossEntropyTerms, const void* logits,
@@ -128,8 +128,8 @@ struct KernelTable {
 
   // Sequences; see sequence_kernels.hpp.
   /// y[r] = table[indices[r]] + positions[r mod length]; positions may be null.
-  void (*embedding)(RowRange, const std::int64_t* indices, const void* table,
-                    const void* positions, std::int64_t length, void* y);
+  void (*embedding)(RowRange, const std::int64_t* indices, const void* table, const void* positions,
+                    std::int64_t length, void* y);
   /// gradient[indices[r]][c] += dy[r][c] for all `rows` in order and columns [begin, end) of
   /// `width`. gradient is Acc.
   void (*embedding_backward)(RowRange columns, std::int64_t rows, std::int64_t width,

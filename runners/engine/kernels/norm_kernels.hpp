@@ -121,7 +121,8 @@ void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     const T* __restrict px = as<T>(x) + row * n;
     T* __restrict py = as<T>(y) + row * n;
-    const A rs = A(1) / std::sqrt(row_squares(px, n, A(0)) / static_cast<A>(n) + static_cast<A>(eps));
+    const A rs =
+        A(1) / std::sqrt(row_squares(px, n, A(0)) / static_cast<A>(n) + static_cast<A>(eps));
 #pragma omp simd
     for (std::int64_t c = 0; c < n; ++c) py[c] = narrow<T>(widen(px[c]) * rs * widen(w[c]));
     as<A>(rstd)[row] = rs;

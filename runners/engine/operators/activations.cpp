@@ -35,15 +35,13 @@ constexpr Function tanh_function{
     Keeps::output};
 
 template <GeluKind kind>
-constexpr Function gelu_function{
-    // Without a bias the kernel only reads its first argument.
-    [](const KernelTable& k, RowRange r, const void* x, void* y) {
-      k.bias_gelu(r, kind, const_cast<void*>(x), nullptr, y);
-    },
-    [](const KernelTable& k, RowRange r, const void* dy, const void* x, void* dx) {
-      k.gelu_backward(r, kind, dy, x, dx, nullptr);
-    },
-    Keeps::input};
+constexpr Function gelu_function{// Without a bias the kernel only reads its first argument.
+                                 [](const KernelTable& k, RowRange r, const void* x, void* y) {
+                                   k.bias_gelu(r, kind, const_cast<void*>(x), nullptr, y);
+                                 },
+                                 [](const KernelTable& k, RowRange r, const void* dy, const void* x,
+                                    void* dx) { k.gelu_backward(r, kind, dy, x, dx, nullptr); },
+                                 Keeps::input};
 
 class ActivationOperator final : public Operator {
  public:

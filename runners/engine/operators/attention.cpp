@@ -57,7 +57,8 @@ class AttentionOperator final : public Operator {
           .view({packed.size(0), packed.size(1), heads, a_.head_dim})
           .transpose(1, 2);
     };
-    return {part(0, a_.heads), part(a_.heads, a_.kv_heads), part(a_.heads + a_.kv_heads, a_.kv_heads)};
+    return {part(0, a_.heads), part(a_.heads, a_.kv_heads),
+            part(a_.heads + a_.kv_heads, a_.kv_heads)};
   }
 
   /// {B, heads, T, head_dim} → {B, T, heads · head_dim}; a view of what the kernels return.
@@ -90,8 +91,8 @@ class AttentionOperator final : public Operator {
             std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(a_.heads));
         for (std::int64_t t = 0; t < length; ++t) {
           for (std::int64_t s = 0; s < length; ++s) {
-            *values++ = static_cast<std::decay_t<decltype(*values)>>(-slope *
-                                                                     static_cast<double>(t - s));
+            *values++ =
+                static_cast<std::decay_t<decltype(*values)>>(-slope * static_cast<double>(t - s));
           }
         }
       }

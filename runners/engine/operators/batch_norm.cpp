@@ -101,7 +101,8 @@ class BatchNormOperator final : public Operator {
   // The running variance is the unbiased one, as LibTorch's.
   void update_running(const Statistics& s, std::int64_t rows) {
     const double m = attributes_.momentum;
-    const double unbiased = rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
+    const double unbiased =
+        rows > 1 ? static_cast<double>(rows) / static_cast<double>(rows - 1) : 1.0;
     running_mean_.mul_(1.0 - m).add_(s.mean, m);
     running_variance_.mul_(1.0 - m).add_(s.variance, m * unbiased);
   }

@@ -75,9 +75,8 @@ class MultiplyOperator final : public Operator {
   static at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
     at::Tensor y = empty_like(a);
     const KernelTable& kernels = kernels_for(a);
-    for_elements(a, [&](RowRange r) {
-      kernels.multiply(r, a.data_ptr(), b.data_ptr(), y.data_ptr());
-    });
+    for_elements(
+        a, [&](RowRange r) { kernels.multiply(r, a.data_ptr(), b.data_ptr(), y.data_ptr()); });
     return y;
   }
 };

@@ -9,8 +9,9 @@ namespace heteroperf {
 namespace {
 
 /// Output positions up to which gathering windows and one matrix product beat LibTorch's
-/// convolution (whose weights are reordered in every call). Measured; see tests/bench.
-constexpr std::int64_t most_gathered_positions = 16 * 16;
+/// convolution (whose weights are reordered in every call): measured with
+/// tests/bench/operators_bench, 1.1 to 3 times as fast at 8x8 down to 1x1, 0.8 to 0.9 at 16x16.
+constexpr std::int64_t most_gathered_positions = 8 * 8;
 /// Of one gathered block of samples.
 constexpr std::int64_t gathered_bytes = std::int64_t{8} << 20;
 
@@ -27,8 +28,8 @@ struct SampleBlocks {
 
 /// Cross-correlation of channels-last images. Saves its input.
 ///
-/// Small images: windows are gathered ("im2col") and multiplied with {out, kh, kw, in} weights as a
-/// matrix; large or grouped ones take LibTorch's convolution.
+/// Small images and 1x1 windows: windows are gathered ("im2col") and multiplied with {out, kh, kw,
+/// in} weights as a matrix; the others take LibTorch's convolution.
 class Conv2dOperator final : public Operator {
  public:
   explicit Conv2dOperator(const Conv2d& attributes) : a_(attributes) {}
@@ -39,8 +40,8 @@ class Conv2dOperator final : public Operator {
     saved = {x};
     const Window window = window_of(x);
     if (!gathers(window)) return library_forward(x, parameters);
-    at::Tensor y = empty_images({x.size(0), a_.out_channels, window.out[0], window.out[1]},
-                                x.scalar_type());
+    at::Tensor y =
+        empty_images({x.size(0), a_.out_channels, window.out[0], window.out[1]}, x.scalar_type());
     const at::Tensor weight = as_matrix(parameters[0]).t();
     blocks(x, window).run([&](std::int64_t first, std::int64_t count) {
       at::Tensor product = pixels(y.narrow(0, first, count));
@@ -100,7 +101,8 @@ class Conv2dOperator final : public Operator {
   }
 
   bool gathers(const Window& w) const {
-    return a_.groups == 1 && (is_plain(w) || w.out[0] * w.out[1] <= most_gathered_positions);
+    const bool pointwise = w.kernel[0] == 1 && w.kernel[1] == 1;
+    return a_.groups == 1 && (pointwise || w.out[0] * w.out[1] <= most_gathered_positions);
   }
   /// A matrix product of the pixels themselves.
   static bool is_plain(const Window& w) {
@@ -111,8 +113,8 @@ class Conv2dOperator final : public Operator {
     return w.kernel[0] * w.kernel[1] * w.channels;
   }
   static SampleBlocks blocks(const at::Tensor& x, const Window& w) {
-    const std::int64_t per_sample = w.out[0] * w.out[1] * window_elements(w) *
-                                    static_cast<std::int64_t>(x.element_size());
+    const std::int64_t per_sample =
+        w.out[0] * w.out[1] * window_elements(w) * static_cast<std::int64_t>(x.element_size());
     const std::int64_t block = std::max<std::int64_t>(1, gathered_bytes / per_sample);
     return {x.size(0), is_plain(w) ? x.size(0) : block};
   }
@@ -127,8 +129,8 @@ class Conv2dOperator final : public Operator {
 
   static at::Tensor columns(const at::Tensor& x, const Window& w) {
     if (is_plain(w)) return pixels(x);
-    at::Tensor gathered = empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)},
-                                x.scalar_type());
+    at::Tensor gathered =
+        empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)}, x.scalar_type());
     const KernelTable& kernels = kernels_for(x);
     for_rows(matrix_of(gathered),
              [&](RowRange r) { kernels.im2col(r, w, x.data_ptr(), gathered.data_ptr()); });
@@ -163,8 +165,9 @@ class Conv2dOperator final : public Operator {
                        const PassContext& context, Tensors& gradients) const {
     const at::Tensor& buffer = gradients[0];
     const bool direct = buffer.is_contiguous(at::MemoryFormat::ChannelsLast);
-    const at::Tensor matrix = direct ? as_matrix(buffer)
-                                     : empty({buffer.size(0), window_elements(w)}, buffer.scalar_type());
+    const at::Tensor matrix =
+        direct ? as_matrix(buffer)
+               : empty({buffer.size(0), window_elements(w)}, buffer.scalar_type());
     Accumulation how = direct ? context.accumulation : Accumulation::overwrite;
     blocks(x, w).run([&](std::int64_t first, std::int64_t count) {
       multiply_into(matrix, pixels(dy.narrow(0, first, count)).t(),
@@ -181,9 +184,8 @@ class Conv2dOperator final : public Operator {
 
   static void add_bias(const at::Tensor& y, const at::Tensor& bias) {
     const KernelTable& kernels = kernels_for(y);
-    for_rows(pixels_of(y), [&](RowRange r) {
-      kernels.add_bias(r, y.data_ptr(), bias.data_ptr(), nullptr);
-    });
+    for_rows(pixels_of(y),
+             [&](RowRange r) { kernels.add_bias(r, y.data_ptr(), bias.data_ptr(), nullptr); });
   }
 
   static void bias_gradient(const at::Tensor& dy, const PassContext& context,

@@ -41,8 +41,8 @@ at::Tensor canonical(const at::Tensor& tensor) {
                                              : at::MemoryFormat::Contiguous);
 }
 at::Tensor empty_images(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::empty(sizes, at::TensorOptions().dtype(type).memory_format(
-                              at::MemoryFormat::ChannelsLast));
+  return at::empty(sizes,
+                   at::TensorOptions().dtype(type).memory_format(at::MemoryFormat::ChannelsLast));
 }
 Matrix pixels_of(const at::Tensor& images) {
   return {images.size(0) * images.size(2) * images.size(3), images.size(1)};
@@ -140,10 +140,10 @@ void check_indices(const at::Tensor& indices, std::int64_t limit, const char* wh
     largest = std::max(largest, static_cast<std::uint64_t>(values[i]));
   }
   if (largest < static_cast<std::uint64_t>(limit)) return;
-  throw UserError(fmt::format("{} {} is outside 0..{}", what, static_cast<std::int64_t>(largest),
-                              limit - 1),
-                  "the data and the model disagree on the number of classes",
-                  "Use data with fewer classes or a model with more.");
+  throw UserError(
+      fmt::format("{} {} is outside 0..{}", what, static_cast<std::int64_t>(largest), limit - 1),
+      "the data and the model disagree on the number of classes",
+      "Use data with fewer classes or a model with more.");
 }
 
 }  // namespace heteroperf

@@ -6,9 +6,7 @@
 namespace heteroperf {
 namespace {
 
-at::Tensor as_matrix(const at::Tensor& tensor) {
-  return tensor.reshape({-1, tensor.size(-1)});
-}
+at::Tensor as_matrix(const at::Tensor& tensor) { return tensor.reshape({-1, tensor.size(-1)}); }
 
 /// y = x Wᵀ + b, then gelu or + residual in the same pass over the product. Saves x, and before a
 /// gelu the sum x Wᵀ + b.
@@ -49,9 +47,7 @@ class LinearOperator final : public Operator {
  private:
   bool passes_residual() const { return epilogue_.kind == LinearEpilogue::Kind::residual; }
   bool has_gelu() const { return epilogue_.kind == LinearEpilogue::Kind::gelu; }
-  GeluKind gelu() const {
-    return epilogue_.gelu == GeluForm::erf ? GeluKind::erf : GeluKind::tanh;
-  }
+  GeluKind gelu() const { return epilogue_.gelu == GeluForm::erf ? GeluKind::erf : GeluKind::tanh; }
 
   at::Tensor finish(const at::Tensor& product, const Tensors& inputs, const Tensors& parameters,
                     Tensors& saved) const {

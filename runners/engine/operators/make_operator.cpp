@@ -33,9 +33,9 @@ class OperatorMaker {
   }
   OperatorPtr operator()(const MaxPool& a) const {
     if (a.kernel[0] * a.kernel[1] > 256) {
-      throw UserError(fmt::format("max_pool '{}' has a window of {}x{}", node_.name, a.kernel[0],
-                                  a.kernel[1]),
-                      "at most 256 elements can be told apart");
+      throw UserError(
+          fmt::format("max_pool '{}' has a window of {}x{}", node_.name, a.kernel[0], a.kernel[1]),
+          "at most 256 elements can be told apart");
     }
     return make_max_pool(a, input());
   }

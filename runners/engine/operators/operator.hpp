@@ -24,8 +24,9 @@ struct PassContext {
   Pass pass = Pass::first;
   Accumulation accumulation = Accumulation::overwrite;
   std::uint64_t seed = 0, step = 0;
-  std::uint64_t first_sample = 0;  ///< global number, within the step, of this micro-batch's first sample
-  std::int32_t node = 0;           ///< of the graph; dropout masks depend on it
+  std::uint64_t first_sample =
+      0;                  ///< global number, within the step, of this micro-batch's first sample
+  std::int32_t node = 0;  ///< of the graph; dropout masks depend on it
   /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch).
   double loss_scale = 1.0;
 };
@@ -77,10 +78,10 @@ class Operator {
   virtual Tensors buffers() const { return {}; }
 };
 
-/// The memory format in which parameter `index` of a node, and its gradient, is used without a copy:
-/// channels_last ({out, kh, kw, in} in memory) for the weight of an ungrouped conv2d, contiguous for
-/// all others. A tensor in another format gives the same result, slower: conv2d on small images is
-/// two to three times as slow when every pass reorders its weights.
+/// The memory format in which parameter `index` of a node, and its gradient, is used without a
+/// copy: channels_last ({out, kh, kw, in} in memory) for the weight of an ungrouped conv2d,
+/// contiguous for all others. A tensor in another format gives the same result, slower: conv2d on
+/// small images is two to three times as slow when every pass reorders its weights.
 at::MemoryFormat parameter_format(const Node& node, std::size_t index);
 
 /// The operator of a graph's node for tensors of `type`. Throws UserError when there is none.

@@ -98,8 +98,7 @@ std::optional<OperatorGroup> Fuser::fuse_relu(NodeId relu) const {
   if (inputs(before).size() == 2) {
     if (auto fused = fuse_residual_relu(before, relu)) return fused;
   }
-  return group({before, relu}, inputs(before),
-               make_add(inputs(before).size(), Activation::relu));
+  return group({before, relu}, inputs(before), make_add(inputs(before).size(), Activation::relu));
 }
 
 std::optional<OperatorGroup> Fuser::fuse_add(NodeId add) const {
@@ -127,8 +126,7 @@ std::optional<OperatorGroup> Fuser::fuse_positions(NodeId positions) const {
   const NodeId before = inputs(positions)[0];
   const auto* embedding = inner<Embedding>(before);
   if (embedding == nullptr) return std::nullopt;
-  return group({before, positions}, inputs(before),
-               make_embedding(*embedding, Positions::learned));
+  return group({before, positions}, inputs(before), make_embedding(*embedding, Positions::learned));
 }
 
 // The logits may be overwritten when the loss alone uses them and their maker keeps no output.

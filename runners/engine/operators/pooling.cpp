@@ -40,9 +40,8 @@ class MaxPoolOperator final : public Operator {
     if (context.mode == Mode::train) saved = {empty_images(sizes, at::kByte)};
     auto* taps = saved.empty() ? nullptr : saved[0].data_ptr<std::uint8_t>();
     const KernelTable& kernels = kernels_for(x);
-    for_rows(pixels_of(y), [&](RowRange r) {
-      kernels.max_pool(r, window_, x.data_ptr(), y.data_ptr(), taps);
-    });
+    for_rows(pixels_of(y),
+             [&](RowRange r) { kernels.max_pool(r, window_, x.data_ptr(), y.data_ptr(), taps); });
     return y;
   }
 

@@ -45,9 +45,9 @@ class ToSequenceOperator final : public Operator {
   void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors&, const PassContext&,
                       GradientSink& sink) override {
     if (!sink.wanted(0)) return;
-    sink.put(0, dy.contiguous()
-                    .view({dy.size(0), input_[1], input_[2], input_[0]})
-                    .permute({0, 3, 1, 2}));
+    sink.put(
+        0,
+        dy.contiguous().view({dy.size(0), input_[1], input_[2], input_[0]}).permute({0, 3, 1, 2}));
   }
 
  private:

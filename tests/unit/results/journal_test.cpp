@@ -15,7 +15,7 @@
 #include "results/events_json.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

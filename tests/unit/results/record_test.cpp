@@ -7,7 +7,7 @@
 
 #include "metrics/score.hpp"
 #include "results/canonical_json.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "results/record.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

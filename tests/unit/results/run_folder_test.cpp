@@ -10,7 +10,7 @@
 #include <regex>
 
 #include "metrics/error.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

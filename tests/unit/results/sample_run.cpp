@@ -1,4 +1,4 @@
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 #include <unistd.h>
 

@@ -10,7 +10,7 @@
 #include "metrics/error.hpp"
 #include "results/record.hpp"
 #include "results/sample_columns.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

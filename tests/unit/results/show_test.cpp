@@ -8,7 +8,7 @@
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "metrics/error.hpp"
 #include "results/run_folder.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

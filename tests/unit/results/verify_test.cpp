@@ -9,7 +9,7 @@
 #include "results/recover.hpp"
 #include "results/samples_h5.hpp"
 #include "results/suite_record.hpp"
-#include "sample_run.hpp"
+#include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
 namespace {

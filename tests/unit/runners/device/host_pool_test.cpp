@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/Allocator.h>
 #include <gtest/gtest.h>
 
 #include <condition_variable>
@@ -145,6 +146,19 @@ TEST(HostPool, ResettingThePeakStartsFromWhatIsInUse) {
   memory.reset_peak();
   EXPECT_EQ(memory.use().peak_bytes, 1000U);
   EXPECT_LE(memory.use().cached_bytes, 4U * mebibyte + 200);
+}
+
+TEST(HostPool, RawMemoryIsChargedAndTheEmptyBlockMayBeFreed) {
+  const RankMemory memory;
+  const MemoryScope scope(memory);
+  c10::Allocator* pool = c10::GetAllocator(c10::DeviceType::CPU);
+  void* empty = pool->raw_allocate(0);
+  void* block = pool->raw_allocate(500);
+  EXPECT_EQ(memory.use().current_bytes, 500U);
+  pool->raw_deallocate(empty);
+  pool->raw_deallocate(nullptr);
+  pool->raw_deallocate(block);
+  EXPECT_EQ(memory.use().current_bytes, 0U);
 }
 
 /// Hands tensors from one thread to another.

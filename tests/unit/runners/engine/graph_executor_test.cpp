@@ -9,7 +9,7 @@
 
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/peak_rate.hpp"
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
 #include "workloads/models.hpp"
 

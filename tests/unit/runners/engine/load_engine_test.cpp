@@ -3,7 +3,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/engine.hpp"
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
 namespace {

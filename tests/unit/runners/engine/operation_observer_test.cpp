@@ -19,7 +19,7 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operation_rules.hpp"
 #include "runners/engine/training_session.hpp"
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/models.hpp"
 

@@ -10,7 +10,7 @@
 #include "metrics/random.hpp"
 #include "runners/engine/optimizer_kernels.hpp"
 #include "runners/engine/parameter_store.hpp"
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
 namespace {

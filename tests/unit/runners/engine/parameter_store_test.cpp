@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "runners/engine/initial_values.hpp"
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
 namespace {

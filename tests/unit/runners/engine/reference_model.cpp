@@ -258,7 +258,8 @@ void ReferenceModel::zero_gradients() {
 Tensors ReferenceModel::parameters_of(NodeId node) const {
   const auto* linear = std::get_if<Linear>(&graph_.node(node).attributes);
   Tensors all;
-  if (linear != nullptr && !linear->tied_to.empty()) all.push_back(parameter(graph_.find(linear->tied_to), 0));
+  if (linear != nullptr && !linear->tied_to.empty())
+    all.push_back(parameter(graph_.find(linear->tied_to), 0));
   const Tensors& own = parameters_[position(node)];
   all.insert(all.end(), own.begin(), own.end());
   return all;

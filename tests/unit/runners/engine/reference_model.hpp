@@ -24,9 +24,9 @@ at::Tensor random_targets(const ModelGraph& graph, std::int64_t batch, std::uint
 /// max|a − b| / max|b|; infinite when shapes differ or a value is not finite.
 double relative_error(const at::Tensor& a, const at::Tensor& b);
 
-/// One node by LibTorch's differentiable functions. `parameters` in the order an operator takes them
-/// (a tied linear: the embedding's weight first); cross_entropy takes the targets as last input.
-/// `running` (mean, variance) is used and updated by batch_norm.
+/// One node by LibTorch's differentiable functions. `parameters` in the order an operator takes
+/// them (a tied linear: the embedding's weight first); cross_entropy takes the targets as last
+/// input. `running` (mean, variance) is used and updated by batch_norm.
 at::Tensor reference_output(const ModelGraph& graph, NodeId node, const Tensors& inputs,
                             const Tensors& parameters, Tensors& running,
                             const PassContext& context);

@@ -1,4 +1,4 @@
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 
 #include <utility>
 #include <variant>

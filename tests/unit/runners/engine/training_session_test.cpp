@@ -14,7 +14,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
-#include "small_trainings.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/models.hpp"
 

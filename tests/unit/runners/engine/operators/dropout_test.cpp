@@ -21,7 +21,9 @@ at::Tensor mask(double p, std::int64_t batch, const PassContext& context,
   return y;
 }
 
-double kept_share(const at::Tensor& mask) { return mask.ne(0).to(at::kDouble).mean().item<double>(); }
+double kept_share(const at::Tensor& mask) {
+  return mask.ne(0).to(at::kDouble).mean().item<double>();
+}
 
 TEST(Dropout, KeepsTheStatedShareAndScalesIt) {
   for (const double p : {0.1, 0.5, 0.9}) {
@@ -51,8 +53,8 @@ TEST(Dropout, DependsOnTheGlobalSampleNotOnTheBatch) {
   const at::Tensor all = mask(0.4, 8, whole);
   PassContext part = whole;
   for (const std::int64_t count : {1, 3, 4}) {
-    EXPECT_TRUE(mask(0.4, count, part).equal(
-        all.narrow(0, static_cast<std::int64_t>(part.first_sample), count)));
+    EXPECT_TRUE(mask(0.4, count, part)
+                    .equal(all.narrow(0, static_cast<std::int64_t>(part.first_sample), count)));
     part.first_sample += static_cast<std::uint64_t>(count);
   }
 }

@@ -1,6 +1,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "tests/unit/runners/engine/operators/small_graphs.hpp"
 #include "workloads/models.hpp"
@@ -161,39 +163,77 @@ TEST(Groups, OfEveryModelAreWellFormed) {
   }
 }
 
-/// Bits of all gradients with 1 and 2 threads, on tensors large enough to be shared out.
+/// The library's matrix products may split their sums by thread; everything else is ours.
+bool has_products(const ModelGraph& graph, const OperatorGroup& group) {
+  return std::any_of(group.nodes.begin(), group.nodes.end(), [&](NodeId id) {
+    const auto& a = graph.node(id).attributes;
+    return std::holds_alternative<Linear>(a) || std::holds_alternative<Conv2d>(a) ||
+           std::holds_alternative<Attention>(a);
+  });
+}
+
+/// Output, gradients and running statistics of a group made on its own.
+Tensors results_of(const ModelGraph& graph, OperatorGroup& group, std::int64_t batch, int threads) {
+  at::set_num_threads(threads);
+  Tensors inputs, parameters, gradients, saved;
+  std::vector<bool> wanted;
+  for (const NodeId id : group.inputs) {
+    const bool sample = id == graph.input();
+    inputs.push_back(sample ? random_sample(graph, batch, at::kFloat, 1)
+                            : random_tensor(batched(batch, graph.node(id).output), at::kFloat, 2));
+    wanted.push_back(!sample);
+  }
+  if (group.nodes.back() == graph.loss()) {
+    inputs.push_back(random_targets(graph, batch, 3));
+    wanted.push_back(false);
+  }
+  for (const auto& [node, index] : group.parameters) {
+    const Shape& shape = graph.node(node).parameters[index].shape;
+    parameters.push_back(random_tensor(shape, at::kFloat, 4));
+    gradients.push_back(random_tensor(shape, at::kFloat, 5));
+  }
+  at::Tensor y = group.op->forward(inputs, parameters, saved, {});
+  CheckedSink sink(group.inputs, wanted, Offer::nothing);
+  group.op->backward(random_tensor(y.sizes(), y.scalar_type(), 6), parameters, saved, {}, sink,
+                     gradients);
+  Tensors results = std::move(gradients);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i]) results.push_back(sink.gradient(i));
+  }
+  for (const at::Tensor& buffer : group.op->buffers()) results.push_back(buffer);
+  results.push_back(y);
+  return results;
+}
+
 void expect_equal_bits(const ModelGraph& graph, std::int64_t batch) {
-  const ReferenceModel reference(graph, at::kFloat, 3);
-  const at::Tensor sample = random_sample(graph, batch, at::kFloat, 1);
-  const at::Tensor targets = random_targets(graph, batch, 2);
   const int before = at::get_num_threads();
-  std::vector<ModelGradients> results;
-  for (const int threads : {1, 2}) {
-    at::set_num_threads(threads);
-    results.push_back(run_model(graph, reference, at::kFloat, Fusion::on, sample, targets));
-  }
-  at::set_num_threads(before);
-  EXPECT_TRUE(results[0].loss.equal(results[1].loss));
-  for (const auto& [key, gradient] : results[0].parameters) {
-    EXPECT_TRUE(gradient.equal(results[1].parameters.at(key)))
-        << graph.node(NodeId(key.first)).name << " " << key.second;
-  }
-  for (const auto& [node, buffers] : results[0].buffers) {
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      EXPECT_TRUE(buffers[i].equal(results[1].buffers.at(node)[i]));
+  std::vector<OperatorGroup> once = make_operator_groups(graph, at::kFloat);
+  std::vector<OperatorGroup> again = make_operator_groups(graph, at::kFloat);
+  std::size_t compared = 0;
+  for (std::size_t g = 0; g < once.size(); ++g) {
+    if (has_products(graph, once[g])) continue;
+    const Tensors one = results_of(graph, once[g], batch, 1);
+    for (const int threads : {2, 3}) {
+      const Tensors many = results_of(graph, threads == 2 ? again[g] : once[g], batch, threads);
+      if (threads == 3 && !once[g].op->buffers().empty()) continue;  // running twice
+      for (std::size_t i = 0; i < one.size(); ++i, ++compared) {
+        EXPECT_TRUE(one[i].equal(many[i])) << graph.node(once[g].nodes[0]).name << " result " << i;
+      }
     }
   }
+  at::set_num_threads(before);
+  EXPECT_GT(compared, 20U);
 }
 
-TEST(Threads, DoNotChangeTheBitsOfAGpt) {
+TEST(Threads, DoNotChangeTheBitsOfAGptsOwnKernels) {
   ModelOptions options;
   options.dropout = 0.1;
-  expect_equal_bits(build_model("nano", options), 4);
+  expect_equal_bits(build_model("nano", options), 8);
 }
 
-TEST(Threads, DoNotChangeTheBitsOfAResNet) {
+TEST(Threads, DoNotChangeTheBitsOfAResNetsOwnKernels) {
   ModelOptions options;
-  options.height = options.width = 32;
+  options.height = options.width = 64;
   options.classes = 10;
   expect_equal_bits(build_model("resnet18", options), 8);
 }

@@ -15,8 +15,9 @@ struct KindCase {
   Build build;
 };
 
-Conv2d conv(std::int64_t out, std::array<std::int64_t, 2> kernel, std::array<std::int64_t, 2> stride,
-            std::array<std::int64_t, 2> padding, std::int64_t groups, bool bias) {
+Conv2d conv(std::int64_t out, std::array<std::int64_t, 2> kernel,
+            std::array<std::int64_t, 2> stride, std::array<std::int64_t, 2> padding,
+            std::int64_t groups, bool bias) {
   return {out, kernel, stride, padding, groups, bias};
 }
 
@@ -85,7 +86,9 @@ const KindCase kinds[] = {
        const NodeId a = g.add("a", Relu{}, {x}), b = g.add("b", Tanh{}, {x});
        g.add("add", Add{}, {a, b});
        g.add("add_three", Add{}, {a, b, x});
+       g.add("twice", Add{}, {a, a});
        g.add("multiply", Multiply{}, {a, b});
+       g.add("square", Multiply{}, {a, a});
        const NodeId wide = g.add("wide", conv(d(1, 9), {1, 1}, {1, 1}, {0, 0}, 1, false), {x});
        g.add("concat", Concat{}, {a, wide, b});
      }},

@@ -1,6 +1,7 @@
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -8,23 +9,23 @@
 
 namespace heteroperf {
 
-CheckedSink::CheckedSink(std::vector<bool> wanted, Tensors present, Offer offer)
-    : wanted_(std::move(wanted)), gradients_(std::move(present)), offer_(offer) {
-  gradients_.resize(wanted_.size());
+CheckedSink::CheckedSink(const std::vector<NodeId>& nodes, std::vector<bool> wanted, Offer offer)
+    : wanted_(std::move(wanted)), offer_(offer) {
+  for (const NodeId node : nodes) nodes_.push_back(node.value());
 }
 
 at::Tensor CheckedSink::reusable(std::size_t input) {
-  return offer_ == Offer::in_place && wanted_.at(input) ? gradients_[input] : at::Tensor();
+  return offer_ == Offer::in_place && wanted_.at(input) ? slot(input) : at::Tensor();
 }
 
 void CheckedSink::put(std::size_t input, at::Tensor gradient) {
   EXPECT_TRUE(wanted_.at(input)) << "a gradient for input " << input << ", which wants none";
-  gradients_[input] = gradients_[input].defined() ? gradients_[input] + gradient : gradient;
+  slot(input) = slot(input).defined() ? slot(input) + gradient : gradient;
 }
 
 void CheckedSink::replace(std::size_t input, at::Tensor gradient) {
-  EXPECT_EQ(gradient.data_ptr(), gradients_.at(input).data_ptr());
-  gradients_[input] = gradient;
+  EXPECT_EQ(gradient.data_ptr(), slot(input).data_ptr());
+  slot(input) = gradient;
 }
 
 namespace {
@@ -65,14 +66,28 @@ class GroupCheck {
     return std::holds_alternative<CrossEntropy>(graph_.node(group_.nodes.back()).attributes);
   }
 
+  /// The first input that is the same node.
+  std::size_t first_use(std::size_t input) const {
+    for (std::size_t i = 0; i < input && i < group_.inputs.size(); ++i) {
+      if (input < group_.inputs.size() && group_.inputs[i] == group_.inputs[input]) return i;
+    }
+    return input;
+  }
+
   void make_inputs() {
     for (const NodeId id : group_.inputs) {
       const Node& node = graph_.node(id);
+      const std::size_t first = first_use(inputs_.size());
+      if (first != inputs_.size()) {
+        inputs_.push_back(inputs_[first]);
+        wanted_.push_back(wanted_[first]);
+        continue;
+      }
       const auto* sample = std::get_if<Input>(&node.attributes);
       const bool tokens = sample != nullptr && sample->kind == InputKind::tokens;
-      inputs_.push_back(tokens ? random_sample(graph_, s_.batch, s_.type, seed(inputs_.size()))
-                               : random_tensor(batched(s_.batch, node.output), s_.type,
-                                               seed(inputs_.size())));
+      inputs_.push_back(
+          tokens ? random_sample(graph_, s_.batch, s_.type, seed(inputs_.size()))
+                 : random_tensor(batched(s_.batch, node.output), s_.type, seed(inputs_.size())));
       wanted_.push_back(!tokens);
     }
     if (!is_loss()) return;
@@ -90,7 +105,10 @@ class GroupCheck {
   // In float64 whatever the operator's type, from the operator's rounded values.
   void run_reference() {
     Tensors leaves, parameter_leaves;
-    for (std::size_t i = 0; i < inputs_.size(); ++i) leaves.push_back(leaf(inputs_[i], wanted_[i]));
+    for (std::size_t i = 0; i < inputs_.size(); ++i) {
+      const std::size_t first = first_use(i);
+      leaves.push_back(first < i ? leaves[first] : leaf(inputs_[i], wanted_[i]));
+    }
     for (const at::Tensor& p : parameters_) parameter_leaves.push_back(leaf(p, true));
     const at::Tensor y = chain(leaves, parameter_leaves, context_, running_);
     output_ = y.detach();
@@ -123,8 +141,8 @@ class GroupCheck {
       for (const NodeId input : node.inputs) in.push_back(values.at(input.value()));
       if (std::holds_alternative<CrossEntropy>(node.attributes)) in.push_back(inputs.back());
       const auto* linear = std::get_if<Linear>(&node.attributes);
-      const std::size_t count = node.parameters.size() +
-                                (linear != nullptr && !linear->tied_to.empty() ? 1 : 0);
+      const std::size_t count =
+          node.parameters.size() + (linear != nullptr && !linear->tied_to.empty() ? 1 : 0);
       for (std::size_t i = 0; i < count; ++i) own.push_back(parameters.at(next_parameter++));
       if (std::holds_alternative<BatchNorm>(node.attributes) && running.empty()) {
         const auto wide = at::TensorOptions().dtype(at::kDouble);
@@ -139,9 +157,8 @@ class GroupCheck {
     Tensors result;
     for (std::size_t i = 0; i < tensors.size(); ++i) {
       const auto& [node, index] = group_.parameters[i];
-      const auto format = format_ == Format::preferred
-                              ? parameter_format(graph_.node(node), index)
-                              : at::MemoryFormat::Contiguous;
+      const auto format = format_ == Format::preferred ? parameter_format(graph_.node(node), index)
+                                                       : at::MemoryFormat::Contiguous;
       result.push_back(tensors[i].clone(format));
     }
     return result;
@@ -153,12 +170,13 @@ class GroupCheck {
     return result;
   }
 
-  /// A new forward pass: backward passes may consume what the last one saved.
+  /// A new forward pass on fresh tensors: a backward pass may overwrite what was saved.
   Tensors saved() {
-    Tensors saved;
+    Tensors saved, fresh;
+    for (const at::Tensor& x : inputs_) fresh.push_back(x.clone());
     PassContext again = context_;
     again.pass = Pass::recomputation;
-    const at::Tensor y = group_.op->forward(inputs_, formatted(parameters_), saved, again);
+    const at::Tensor y = group_.op->forward(fresh, formatted(parameters_), saved, again);
     expect_close("forward", y, output_);
     return saved;
   }
@@ -186,7 +204,7 @@ class GroupCheck {
     Tensors gradients = buffers(-99.0);
     group_.op->weight_gradient(output_gradient_, kept, context_, gradients);
     expect_parameters("W", gradients, 0.0);
-    CheckedSink sink(wanted_, {}, Offer::nothing);
+    CheckedSink sink(group_.inputs, wanted_, Offer::nothing);
     group_.op->input_gradient(output_gradient_, formatted(parameters_), kept, context_, sink);
     expect_inputs("B", sink, 0.0);
   }
@@ -194,11 +212,10 @@ class GroupCheck {
   void check_together(Accumulation accumulation, Offer offer) {
     const double before = accumulation == Accumulation::add ? 0.5 : 0.0;
     Tensors gradients = buffers(accumulation == Accumulation::add ? before : -99.0);
-    Tensors present;
+    CheckedSink sink(group_.inputs, wanted_, offer);
     for (std::size_t i = 0; offer == Offer::in_place && i < inputs_.size(); ++i) {
-      present.push_back(wanted_[i] ? at::full_like(inputs_[i], before) : at::Tensor());
+      if (wanted_[i]) sink.start(i, at::full_like(inputs_[i], before));
     }
-    CheckedSink sink(wanted_, present, offer);
     PassContext context = context_;
     context.accumulation = accumulation;
     group_.op->backward(output_gradient_, formatted(parameters_), saved(), context, sink,
@@ -209,7 +226,7 @@ class GroupCheck {
 
   void check_unwanted() {
     Tensors gradients = buffers(-99.0);
-    CheckedSink sink(std::vector<bool>(wanted_.size(), false), {}, Offer::nothing);
+    CheckedSink sink(group_.inputs, std::vector<bool>(wanted_.size(), false), Offer::nothing);
     group_.op->backward(output_gradient_, formatted(parameters_), saved(), context_, sink,
                         gradients);
     expect_parameters("no input gradient wanted", gradients, 0.0);
@@ -234,8 +251,8 @@ class GroupCheck {
     for (const at::Tensor& p : parameters_) wide_parameters.push_back(p.to(at::kDouble));
     const at::Tensor expected =
         has_dropout ? wide[0] : chain(wide, wide_parameters, evaluation, running_);
-    expect_close("evaluation", group_.op->forward(inputs_, formatted(parameters_), saved, evaluation),
-                 expected);
+    expect_close("evaluation",
+                 group_.op->forward(inputs_, formatted(parameters_), saved, evaluation), expected);
   }
 
   const ModelGraph& graph_;
@@ -252,7 +269,9 @@ class GroupCheck {
 
 }  // namespace
 
+// One thread: the tensors are small, and threads of tests that run side by side only wait.
 void check_groups(const ModelGraph& graph, const CheckSettings& settings) {
+  at::set_num_threads(1);
   for (OperatorGroup& group : make_operator_groups(graph, settings.type, settings.fusion)) {
     GroupCheck(graph, std::move(group), settings).run();
   }
@@ -272,8 +291,10 @@ ModelGradients run_model(const ModelGraph& graph, const ReferenceModel& referenc
     for (const NodeId id : groups[g].inputs) inputs.push_back(values.at(id.value()));
     for (const auto& [node, index] : groups[g].parameters) {
       // A tied weight is named by its owner.
-      parameters[g].push_back(reference.parameter(node, index).detach().to(type).clone(
-          parameter_format(graph.node(node), index)));
+      parameters[g].push_back(reference.parameter(node, index)
+                                  .detach()
+                                  .to(type)
+                                  .clone(parameter_format(graph.node(node), index)));
     }
     if (groups[g].nodes.back() == graph.loss()) inputs.push_back(targets);
     context.node = groups[g].nodes.back().value();
@@ -285,11 +306,7 @@ ModelGradients run_model(const ModelGraph& graph, const ReferenceModel& referenc
   for (std::size_t g = groups.size(); g-- > 0;) {
     const OperatorGroup& group = groups[g];
     std::vector<bool> wanted;
-    Tensors present;
-    for (const NodeId id : group.inputs) {
-      wanted.push_back(id != graph.input());
-      present.push_back(slots[id.value()]);
-    }
+    for (const NodeId id : group.inputs) wanted.push_back(id != graph.input());
     if (group.nodes.back() == graph.loss()) wanted.push_back(false);
     Tensors gradients;
     bool add = false;
@@ -304,7 +321,10 @@ ModelGradients run_model(const ModelGraph& graph, const ReferenceModel& referenc
     }
     context.node = group.nodes.back().value();
     context.accumulation = add ? Accumulation::add : Accumulation::overwrite;
-    CheckedSink sink(wanted, present, Offer::nothing);
+    CheckedSink sink(group.inputs, wanted, Offer::nothing);
+    for (std::size_t i = 0; i < group.inputs.size(); ++i) {
+      sink.start(i, slots[group.inputs[i].value()]);
+    }
     group.op->backward(slots.at(context.node), parameters[g], saved[g], context, sink, gradients);
     for (std::size_t i = 0; i < group.inputs.size(); ++i) {
       if (wanted[i]) slots[group.inputs[i].value()] = sink.gradient(i);

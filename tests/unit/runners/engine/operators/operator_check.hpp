@@ -9,21 +9,27 @@ namespace heteroperf {
 
 enum class Offer { nothing, in_place };
 
-/// Keeps the gradients of one operator's inputs. With Offer::in_place every wanted input starts with
-/// a gradient that operators may add to.
+/// Keeps the gradients of one operator's inputs, one slot per distinct node among `nodes` (inputs
+/// beyond them have none). With Offer::in_place operators may add to what is in a slot.
 class CheckedSink final : public GradientSink {
  public:
-  CheckedSink(std::vector<bool> wanted, Tensors present, Offer offer);
+  CheckedSink(const std::vector<NodeId>& nodes, std::vector<bool> wanted, Offer offer);
+
+  /// What input `input`'s slot holds before the pass.
+  void start(std::size_t input, at::Tensor gradient) { slot(input) = std::move(gradient); }
 
   bool wanted(std::size_t input) const override { return wanted_.at(input); }
   at::Tensor reusable(std::size_t input) override;
   void put(std::size_t input, at::Tensor gradient) override;
   void replace(std::size_t input, at::Tensor gradient) override;
-  const at::Tensor& gradient(std::size_t input) const { return gradients_.at(input); }
+  const at::Tensor& gradient(std::size_t input) const { return slots_.at(nodes_.at(input)); }
 
  private:
+  at::Tensor& slot(std::size_t input) { return slots_[nodes_.at(input)]; }
+
+  std::vector<std::int32_t> nodes_;
   std::vector<bool> wanted_;
-  Tensors gradients_;
+  std::map<std::int32_t, at::Tensor> slots_;
   Offer offer_;
 };
 
@@ -39,7 +45,7 @@ struct CheckSettings {
 /// Holds every group of `graph` alone against LibTorch's autograd on random inputs, parameters and
 /// output gradients: forward, evaluation, B, W, both at once, adding to gradients of parameters and
 /// of inputs, gradient buffers and weights in their preferred and in plain memory format.
-/// `autograd_type`: the type the reference computes in (float64 references for narrower operators).
+/// The reference computes in float64 whatever the operators' type.
 void check_groups(const ModelGraph& graph, const CheckSettings& settings);
 
 /// What one training pass of all groups leaves behind.

@@ -10,8 +10,8 @@ class Draw {
  public:
   explicit Draw(std::uint64_t seed) : stream_(seed) {}
   std::int64_t operator()(std::int64_t least, std::int64_t most) {
-    return least + static_cast<std::int64_t>(
-                       stream_.below(static_cast<std::uint64_t>(most - least + 1)));
+    return least +
+           static_cast<std::int64_t>(stream_.below(static_cast<std::uint64_t>(most - least + 1)));
   }
 
  private:

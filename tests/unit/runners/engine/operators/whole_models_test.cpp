@@ -29,9 +29,8 @@ ModelOptions tokens(std::int64_t length, std::int64_t vocabulary, double dropout
   return options;
 }
 
-const ModelCase cases[] = {{"resnet18", images(32), 4},
-                           {"nano", {}, 2},
-                           {"nano", tokens(24, 50, 0.1), 3}};
+const ModelCase cases[] = {
+    {"resnet18", images(32), 4}, {"nano", {}, 2}, {"nano", tokens(24, 50, 0.1), 3}};
 
 class WholeModels : public testing::TestWithParam<std::tuple<ModelCase, Fusion>> {};
 
