@@ -13,23 +13,26 @@
 namespace heteroperf {
 namespace {
 
-/// Rank 0 answers from before the first message until every rank has nothing more to say.
-std::unique_ptr<SearchService> start_service(const PreparedRun& run, World& world, FirstRank first) {
-  std::unique_ptr<SearchService> service;
-  if (first.recorder == nullptr) return service;
-  JournalWriter& journal = first.recorder->journal();
-  if (run.groups > 0) {
-    service = std::make_unique<SearchService>(run.config, run.workload, run.groups, journal);
+/// Rank 0's answers to every rank, from before the first message until all have nothing more to say.
+class FirstRankService {
+ public:
+  FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal) {
+    if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, journal);
+    RankMessageHandlers handlers;
+    handlers.on_event = [&journal](const Event& event) { journal.append(event); };
+    handlers.on_question = [this](RankId, const std::string& question,
+                                  ControlChannel::Reply reply) {
+      search_->answer(question, std::move(reply));
+    };
+    scope_.emplace(*world.control, route_messages(std::move(handlers)));
   }
-  RankMessageHandlers handlers;
-  handlers.on_event = [&journal](const Event& event) { journal.append(event); };
-  handlers.on_question = [service = service.get()](RankId, const std::string& question,
-                                                   ControlChannel::Reply reply) {
-    service->answer(question, std::move(reply));
-  };
-  world.control->serve(route_messages(std::move(handlers)));
-  return service;
-}
+
+  SearchService* search() { return search_ ? &*search_ : nullptr; }
+
+ private:
+  std::optional<SearchService> search_;
+  std::optional<ServiceScope> scope_;  // ends before what its handlers refer to
+};
 
 void bind(const Placement& placement, int rank) {
   if (placement.cpus.empty()) return;
@@ -62,7 +65,8 @@ void warn_about_bf16(const PreparedRun& run, const RankContext& context) {
 }  // namespace
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
-  const auto service = start_service(run, world, first);
+  std::optional<FirstRankService> service;
+  if (first.recorder != nullptr) service.emplace(run, world, first.recorder->journal());
   RankContext context{run.config, run.placement, world, engine};
   if (first.recorder != nullptr) {
     context.progress = first.progress;
@@ -74,8 +78,9 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
   context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(*world.control);
   warn_about_bf16(run, context);
   measure_peak(run, context);
-  const ProgramEnd end = run.groups > 0 ? run_search(context, run.workload, service.get())
-                                        : run_training(context, run.workload);
+  const ProgramEnd end = run.groups > 0
+                             ? run_search(context, run.workload, service ? service->search() : nullptr)
+                             : run_training(context, run.workload);
   flush_events(*world.control);
   context.all_ranks().barrier();
   return end;

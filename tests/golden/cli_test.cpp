@@ -70,7 +70,7 @@ const BadInput bad_inputs[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Cli, BadCommandLine, ::testing::ValuesIn(bad_inputs),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Cli, EveryVerbHasHelpWithTwoExamples) {
   for (const char* verb : {"doctor", "list", "count", "run", "verify", "show", "recover"}) {

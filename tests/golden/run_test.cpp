@@ -142,6 +142,13 @@ TEST(Run, ASearchBySteps_RepeatsItsTrialsAndLosses) {
   EXPECT_NE(first, repeatable(folder / "c"));
 }
 
+/// CIFAR-10 records that all differ.
+std::string distinct_images(int count) {
+  std::string bytes;
+  for (int i = 0; i < count; ++i) bytes += char(i % 10) + std::string(3072, char(i + 1));
+  return bytes;
+}
+
 struct BadRun {
   const char* name;
   Words arguments;
@@ -157,7 +164,7 @@ TEST_P(BadRuns, EndWithOneClearMessage) {
   folder.write("idx/images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x64\0\0\0\x1c\0\0\0\x1c", 16) + "cut");
   folder.write("idx/labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x64", 8) + std::string(100, '\1'));
   folder.write("cifar/data_batch_1.bin", std::string(3073 * 2 + 100, '\1'));
-  folder.write("few/data_batch_1.bin", std::string(3073 * 12, '\1'));
+  folder.write("few/data_batch_1.bin", distinct_images(12));
   folder.write("a_file", "");
   const CommandResult result = heteroperf(GetParam().arguments, folder.path());
   EXPECT_EQ(result.exit_code, GetParam().exit_code) << result.out << result.err;
@@ -177,7 +184,7 @@ const BadRun bad_runs[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Run, BadRuns, ::testing::ValuesIn(bad_runs),
-                         [](const auto& info) { return std::string(info.param.name); });
+                         [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Run, ANonFiniteLossLeavesAFailedRecord) {
   const ScratchFolder folder;
