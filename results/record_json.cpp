@@ -83,7 +83,7 @@ Json workload_section(const WorkloadEvent& workload) {
   json["hash"] = workload_hash(workload);
   put(json, "graph_hash", workload.graph_hash);
   json["family"] = to_string(workload.family);
-  json["parameters"] = std::to_string(workload.parameters);
+  if (workload.parameters > 0) json["parameters"] = std::to_string(workload.parameters);
   put(json, "precision", workload.precision);
   json["units_per_sample"] = workload.units_per_sample;
   put(json, "samples_per_step", workload.samples_per_step);

@@ -90,9 +90,11 @@ std::string workload(const Json& r) {
   const std::string name = text(value_at(r, "/workload/name"));
   if (name.empty()) return {};
   const std::string size = text(value_at(r, "/workload/size"));
-  const double parameters = std::stod(text(value_at(r, "/workload/parameters")));
-  return fmt::format("{}{}{}, {} parameters, {}", name, size.empty() ? "" : " ", size,
-                     with_prefix(parameters, ""), text(value_at(r, "/workload/precision")));
+  const std::string count = text(value_at(r, "/workload/parameters"));
+  const std::string parameters =
+      count.empty() ? "" : ", " + with_prefix(std::stod(count), "") + " parameters";
+  return fmt::format("{}{}{}{}, {}", name, size.empty() ? "" : " ", size, parameters,
+                     text(value_at(r, "/workload/precision")));
 }
 
 std::string scale(const Json& r) {

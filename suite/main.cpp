@@ -1,6 +1,7 @@
 #include <CLI/CLI.hpp>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -66,7 +67,7 @@ int parse_and_run(int argc, char** argv) {
   app.footer(std::string("`heteroperf VERB --help` shows a verb's options and examples.\n") + exit_codes);
 
   GlobalOptions options;
-  options.color = std::getenv("NO_COLOR") == nullptr;
+  options.color = std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1;
   int quiet = 0, verbose = 0;
   const auto verbs = all_verbs();
   std::vector<std::string> names;

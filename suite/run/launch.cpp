@@ -58,6 +58,7 @@ class RunOutput {
     for (const std::string& warning : finished.warnings) {
       fmt::print(stderr, "heteroperf: warning: {}\n", warning);
     }
+    if (suite_folder_.empty()) point_latest_at(recorder_->files().folder);
     if (suite_folder_.empty() || !options_.json) print(finished.record, recorder_->files().folder);
     const bool invalid = validity_class_of(finished.record) == "invalid";
     return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
@@ -71,6 +72,7 @@ class RunOutput {
     try {
       recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),
                         static_cast<std::int32_t>(exit_code_of(error.kind())));
+      point_latest_at(suite_folder_.empty() ? recorder_->files().folder : suite_folder_);
       fmt::print(stderr, "heteroperf: what was measured is in {}\n",
                  recorder_->files().folder.string());
     } catch (const std::exception& second) {

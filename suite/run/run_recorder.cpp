@@ -103,9 +103,7 @@ FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason, std
   journal_->append(OverheadEvent{journal_->cost_s()});
   journal_->append(StopEvent{status, reason, exit_code});
   journal_.reset();
-  FinishedRun run = finish_run(files_);
-  point_latest_at(files_.folder);
-  return run;
+  return finish_run(files_);
 }
 
 }  // namespace heteroperf
