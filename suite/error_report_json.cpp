@@ -10,9 +10,8 @@ std::string error_report_text(const Error& error) {
   Json details = Json::array();
   for (const Problem& problem : error.problems()) {
     if (!problem.suggestion.empty()) hints.push_back(problem.suggestion);
-    details.push_back({{"problem", problem.problem},
-                       {"why", problem.why},
-                       {"suggestion", problem.suggestion}});
+    details.push_back(
+        {{"problem", problem.problem}, {"why", problem.why}, {"suggestion", problem.suggestion}});
   }
   const Json report{{"error",
                      {{"kind", to_string(error.kind())},

@@ -4,15 +4,24 @@ namespace heteroperf {
 
 ExitCode exit_code_of(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::internal: return ExitCode::internal;
-    case ErrorKind::usage: return ExitCode::usage;
-    case ErrorKind::environment: return ExitCode::environment;
-    case ErrorKind::run_failed: return ExitCode::run_failed;
-    case ErrorKind::timeout: return ExitCode::timeout;
-    case ErrorKind::invalid_result: return ExitCode::invalid_result;
-    case ErrorKind::verification: return ExitCode::verification;
-    case ErrorKind::not_comparable: return ExitCode::not_comparable;
-    case ErrorKind::interrupted: return ExitCode::interrupted;
+    case ErrorKind::internal:
+      return ExitCode::internal;
+    case ErrorKind::usage:
+      return ExitCode::usage;
+    case ErrorKind::environment:
+      return ExitCode::environment;
+    case ErrorKind::run_failed:
+      return ExitCode::run_failed;
+    case ErrorKind::timeout:
+      return ExitCode::timeout;
+    case ErrorKind::invalid_result:
+      return ExitCode::invalid_result;
+    case ErrorKind::verification:
+      return ExitCode::verification;
+    case ErrorKind::not_comparable:
+      return ExitCode::not_comparable;
+    case ErrorKind::interrupted:
+      return ExitCode::interrupted;
   }
   return ExitCode::internal;
 }

@@ -64,7 +64,8 @@ int parse_and_run(int argc, char** argv) {
   app.name("heteroperf");
   app.set_version_flag("--version", std::string("heteroperf ") + version_text());
   app.require_subcommand(1);
-  app.footer(std::string("`heteroperf VERB --help` shows a verb's options and examples.\n") + exit_codes);
+  app.footer(std::string("`heteroperf VERB --help` shows a verb's options and examples.\n") +
+             exit_codes);
 
   GlobalOptions options;
   options.color = std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1;

@@ -62,7 +62,8 @@ ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const Scalin
 }
 
 /// Data for a classifier; `fallback` gives what generated images look like.
-std::shared_ptr<const DataSource> open_images(const WorkloadRequest& request, SampleSpec generated) {
+std::shared_ptr<const DataSource> open_images(const WorkloadRequest& request,
+                                              SampleSpec generated) {
   generated.kind = InputKind::images;
   return open_data({request.data, generated, request.seed});
 }

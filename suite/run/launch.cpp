@@ -34,17 +34,17 @@ class RunOutput {
     const RunName name = make_run_name("suite");
     suite_ = {name.run_id, name.created_utc, {}};
     for (const PreparedRun& run : runs) suite_.workloads.push_back(run.workload.name);
-    const std::filesystem::path folder =
-        config.out.empty() ? std::filesystem::path("results") / name.run_id
-                           : std::filesystem::path(config.out);
+    const std::filesystem::path folder = config.out.empty()
+                                             ? std::filesystem::path("results") / name.run_id
+                                             : std::filesystem::path(config.out);
     suite_folder_ = create_run_folder(folder).folder;
     write_suite_record(suite_folder_, suite_);
   }
 
   /// Opens the next run's folder and journal.
   RunRecorder& begin(const PreparedRun& run, const std::string& libtorch_version) {
-    const std::filesystem::path folder =
-        suite_folder_.empty() ? std::filesystem::path(config_.out) : suite_folder_ / run.workload.name;
+    const std::filesystem::path folder = suite_folder_.empty() ? std::filesystem::path(config_.out)
+                                                               : suite_folder_ / run.workload.name;
     recorder_ = std::make_unique<RunRecorder>(config_, identity_, run.workload.name, folder);
     open_journal = &recorder_->journal();
     recorder_->describe(run.config, run.placement, run.workload, run.groups, libtorch_version);
@@ -77,7 +77,8 @@ class RunOutput {
                  recorder_->files().folder.string());
     } catch (const std::exception& second) {
       recorder_->journal().flush_now();
-      fmt::print(stderr, "heteroperf: the record could not be written ({}). Try `heteroperf recover {}`\n",
+      fmt::print(stderr,
+                 "heteroperf: the record could not be written ({}). Try `heteroperf recover {}`\n",
                  second.what(), recorder_->files().folder.string());
     }
   }
@@ -128,9 +129,9 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
       ProgressLine progress(progress_output(options));
       end = run_workload(run, world, engine, {&recorder, &progress});
       progress.finish();
-      const ExitCode code = output->end(end.interrupted ? RunStatus::partial : RunStatus::complete,
-                                        end.reason,
-                                        end.interrupted ? ExitCode::interrupted : ExitCode::ok);
+      const ExitCode code =
+          output->end(end.interrupted ? RunStatus::partial : RunStatus::complete, end.reason,
+                      end.interrupted ? ExitCode::interrupted : ExitCode::ok);
       if (code != ExitCode::ok) worst = code;
     }
     if (end.interrupted) return ExitCode::interrupted;
@@ -199,7 +200,8 @@ ExitCode run_as_launched(const RunConfig& config, const UsableCores& cores,
   } catch (const Error& error) {
     leave_broken_world(world, error, output.get(), options);
   } catch (const std::exception& error) {
-    leave_broken_world(world, SystemError("unexpected failure", error.what()), output.get(), options);
+    leave_broken_world(world, SystemError("unexpected failure", error.what()), output.get(),
+                       options);
   }
   if (launched.rank == 0 && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
   leave_mpi_world(std::move(world));

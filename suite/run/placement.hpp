@@ -10,7 +10,7 @@ namespace heteroperf {
 
 /// Who computes where on this host.
 struct Placement {
-  int ranks = 1;             ///< of the whole run
+  int ranks = 1;  ///< of the whole run
   int threads_per_rank = 1;
   std::vector<CpuSet> cpus;  ///< per rank of this host; empty: not bound
   std::string binding;       ///< "rank 0: cpu 0, rank 1: cpu 1" or why nothing is bound

@@ -31,7 +31,8 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.sequence_length = given(config.model.sequence_length, config.model.sequence_length > 0);
   request.optimizer = given(config.optimizer.name, !config.optimizer.name.empty());
   request.schedule = given(config.optimizer.schedule, !config.optimizer.schedule.empty());
-  request.learning_rate = given(config.optimizer.learning_rate, config.optimizer.learning_rate >= 0);
+  request.learning_rate =
+      given(config.optimizer.learning_rate, config.optimizer.learning_rate >= 0);
   request.weight_decay = given(config.optimizer.weight_decay, config.optimizer.weight_decay >= 0);
   request.clip_norm = given(config.optimizer.clip_norm, config.optimizer.clip_norm >= 0);
   if (config.optimizer.warmup_steps >= 0) {

@@ -23,7 +23,8 @@ std::string eta_text(const ProgressState& state) {
 }
 
 std::string line_of(const ProgressState& state) {
-  std::string text = fmt::format("{:<8} {:3.0f} %{}", state.phase, 100 * state.fraction, eta_text(state));
+  std::string text =
+      fmt::format("{:<8} {:3.0f} %{}", state.phase, 100 * state.fraction, eta_text(state));
   if (state.units_per_second > 0) {
     text += fmt::format("  {:.0f} {}/s", state.units_per_second, state.unit);
   }
@@ -34,7 +35,8 @@ std::string line_of(const ProgressState& state) {
 
 }  // namespace
 
-ProgressLine::ProgressLine(Output output) : output_(output), terminal_(isatty(STDERR_FILENO) == 1) {}
+ProgressLine::ProgressLine(Output output)
+    : output_(output), terminal_(isatty(STDERR_FILENO) == 1) {}
 
 ProgressLine::~ProgressLine() { finish(); }
 

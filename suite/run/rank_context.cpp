@@ -2,12 +2,37 @@
 
 #include <span>
 
+#include "suite/run/clock.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/signals.hpp"
 
 namespace heteroperf {
 
-void RankContext::post(const Event& event) const {
+namespace {
+
+/// Adds the time of its life to a sum.
+class Stopwatch {
+ public:
+  explicit Stopwatch(double& total_s) : total_s_(total_s), start_ns_(now_ns()) {}
+  ~Stopwatch() { total_s_ += static_cast<double>(now_ns() - start_ns_) * 1e-9; }
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  double& total_s_;
+  std::int64_t start_ns_;
+};
+
+}  // namespace
+
+void RankContext::show(const ProgressState& state) {
+  if (progress == nullptr) return;
+  const Stopwatch watch(measuring_s);
+  progress->update(state);
+}
+
+void RankContext::post(const Event& event) {
+  const Stopwatch watch(measuring_s);
   if (journal != nullptr) {
     journal->append(event);
   } else {
@@ -16,6 +41,9 @@ void RankContext::post(const Event& event) const {
 }
 
 bool stop_wanted(const RankContext& context) {
+  // A dead rank comes first: a launcher then sends signals that are no user's wish. A group that
+  // needs nobody else would otherwise train on.
+  if (const auto failure = context.control().failure()) throw PeerError(*failure, "training");
   if (context.control().stop_requested()) return true;
   const char* signal = stop_signal();
   if (signal == nullptr) return false;

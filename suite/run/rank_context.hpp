@@ -23,12 +23,15 @@ struct RankContext {
   ProgressLine* progress = nullptr;  ///< rank 0 only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get rank 0's
+  double measuring_s = 0;            ///< wall time this rank has spent on events and progress
 
   Communicator& all_ranks() const { return *world.communicator; }
   ControlChannel& control() const { return *world.control; }
   bool is_first() const { return all_ranks().rank() == RankId(0); }
   /// Appends an event to the run's journal, from any rank.
-  void post(const Event& event) const;
+  void post(const Event& event);
+  /// Shows the progress line; nothing on ranks without one.
+  void show(const ProgressState& state);
 };
 
 /// What a program's loop ends with.
@@ -37,7 +40,8 @@ struct ProgramEnd {
   std::string reason;
 };
 
-/// True once a signal or another rank asked to stop; tells every rank about a signal here.
+/// True once a signal or another rank asked to stop; tells every rank about a signal here. Throws
+/// PeerError once a rank is known to have failed.
 bool stop_wanted(const RankContext& context);
 
 /// The leader's decision, agreed on in its group: one byte from group rank 0.

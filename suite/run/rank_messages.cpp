@@ -20,15 +20,23 @@ ControlChannel::Handler route_messages(RankMessageHandlers handlers) {
     HETEROPERF_EXPECT(!message.empty());
     const std::string body = message.substr(1);
     switch (message[0]) {
-      case event_mark: handlers.on_event(event_from_json_line(body).event); break;
-      case flush_mark: reply({}); break;
-      case clock_mark: reply(std::to_string(monotonic_now_ns())); break;
-      case question_mark: handlers.on_question(from, body, std::move(reply)); break;
+      case event_mark:
+        handlers.on_event(event_from_json_line(body).event);
+        break;
+      case flush_mark:
+        reply({});
+        break;
+      case clock_mark:
+        reply(std::to_string(monotonic_now_ns()));
+        break;
+      case question_mark:
+        handlers.on_question(from, body, std::move(reply));
+        break;
       default:
-        throw Error(ErrorKind::internal,
-                    {{fmt::format("rank {} sent a message of unknown kind '{}'", from.value(),
-                                  message[0]),
-                      "", ""}});
+        throw Error(
+            ErrorKind::internal,
+            {{fmt::format("rank {} sent a message of unknown kind '{}'", from.value(), message[0]),
+              "", ""}});
     }
   };
 }

@@ -13,7 +13,8 @@
 namespace heteroperf {
 namespace {
 
-/// Rank 0's answers to every rank, from before the first message until all have nothing more to say.
+/// Rank 0's answers to every rank, from before the first message until all have nothing more to
+/// say.
 class FirstRankService {
  public:
   FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal) {
@@ -51,7 +52,7 @@ void measure_peak(const PreparedRun& run, RankContext& context) {
   }
 }
 
-void warn_about_bf16(const PreparedRun& run, const RankContext& context) {
+void warn_about_bf16(const PreparedRun& run, RankContext& context) {
   if (!context.is_first() || run.workload.precision != Precision::bf16 ||
       context.engine.has_native_bf16()) {
     return;
@@ -60,6 +61,14 @@ void warn_about_bf16(const PreparedRun& run, const RankContext& context) {
       "bf16 runs without native support on this CPU (no AVX-512 BF16 or AMX): expect it to be slow";
   fmt::print(stderr, "heteroperf: warning: {}\n", text);
   context.post(WarningEvent{text, ""});
+}
+
+/// The busiest rank's own share, and the journal's on all threads: an upper bound.
+void post_overhead(RankContext& context) {
+  double busiest_s = context.measuring_s;
+  context.all_ranks().all_reduce(std::span(&busiest_s, 1), Reduction::max);
+  if (context.journal == nullptr) return;
+  context.post(OverheadEvent{busiest_s + context.journal->cost_s()});
 }
 
 }  // namespace
@@ -78,11 +87,11 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
   context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(*world.control);
   warn_about_bf16(run, context);
   measure_peak(run, context);
-  const ProgramEnd end = run.groups > 0
-                             ? run_search(context, run.workload, service ? service->search() : nullptr)
-                             : run_training(context, run.workload);
+  const ProgramEnd end =
+      run.groups > 0 ? run_search(context, run.workload, service ? service->search() : nullptr)
+                     : run_training(context, run.workload);
   flush_events(*world.control);
-  context.all_ranks().barrier();
+  post_overhead(context);
   return end;
 }
 

@@ -14,7 +14,7 @@ struct PreparedRun {
   RunConfig config;  ///< effective: workload and scale are settled
   Placement placement;
   Workload workload;
-  int groups = 0;    ///< of a search; 0: one fixed model on all ranks
+  int groups = 0;  ///< of a search; 0: one fixed model on all ranks
 };
 
 /// What rank 0 keeps while a workload runs; null on other ranks.

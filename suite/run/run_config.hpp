@@ -10,7 +10,7 @@ namespace heteroperf {
 
 /// `model.*`: what is trained.
 struct ModelConfig {
-  std::string size = "auto";   ///< llm: a ladder name, or auto: the scaling rule
+  std::string size = "auto";      ///< llm: a ladder name, or auto: the scaling rule
   std::string name = "resnet18";  ///< image: a name of `list models`
   std::string precision = "fp32";
   std::int64_t sequence_length = 0;  ///< tokens; 0: the size's own
@@ -18,13 +18,14 @@ struct ModelConfig {
 
 /// `data.*`
 struct DataConfig {
-  std::string source = "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
+  std::string source =
+      "generated";  ///< generated | idx:DIR | cifar10:DIR | text:FILE | tokens:FILE
 };
 
 /// `scale.*`: who works.
 struct ScaleConfig {
-  int ranks = 0;              ///< 0: one per usable core, or the launcher's world
-  int threads_per_rank = 0;   ///< 0: usable cores / ranks
+  int ranks = 0;             ///< 0: one per usable core, or the launcher's world
+  int threads_per_rank = 0;  ///< 0: usable cores / ranks
   std::string transport = "threads";
   std::string device = "cpu";
   std::string bind = "auto";  ///< auto: where ranks × threads fit the cores; none
@@ -48,21 +49,21 @@ struct OptimizerConfig {
 
 /// `measure.*`: how long, and what around it.
 struct MeasureConfig {
-  double duration_s = 60;             ///< of the measured phase
-  std::uint64_t steps = 0;            ///< optimizer steps per group; 0: by duration
-  std::uint64_t warmup_steps = 2;     ///< at least; the steady-window rule may cut more
+  double duration_s = 60;          ///< of the measured phase
+  std::uint64_t steps = 0;         ///< optimizer steps per group; 0: by duration
+  std::uint64_t warmup_steps = 2;  ///< at least; the steady-window rule may cut more
   std::uint64_t evaluation_samples = 512;
-  double peak_s = 0.5;                ///< measuring the matrix-product peak; 0: not measured
+  double peak_s = 0.5;  ///< measuring the matrix-product peak; 0: not measured
 };
 
 /// `automl.*`
 struct AutomlConfig {
-  int group_ranks = 1;                ///< ranks that train one trial together
+  int group_ranks = 1;  ///< ranks that train one trial together
   std::uint64_t first_rung_steps = 40;
-  std::uint32_t reduction = 3;        ///< a rung keeps one in so many
+  std::uint32_t reduction = 3;  ///< a rung keeps one in so many
   std::uint32_t rungs = 3;
   std::uint64_t evaluation_samples = 256;
-  std::string history;                ///< a run folder whose trials the search starts from
+  std::string history;  ///< a run folder whose trials the search starts from
 };
 
 /// The effective configuration of a run: stored in every record.

@@ -113,7 +113,8 @@ bool parse_value(const Json& value, T& out) {
          parse_text(value.dump(), out);
 }
 
-void flatten(const Json& tree, const std::string& prefix, std::vector<std::pair<std::string, Json>>& out) {
+void flatten(const Json& tree, const std::string& prefix,
+             std::vector<std::pair<std::string, Json>>& out) {
   for (const auto& [key, value] : tree.items()) {
     const std::string path = prefix.empty() ? key : prefix + "." + key;
     if (value.is_object()) {
@@ -133,8 +134,8 @@ void report_unknown(ProblemList& problems, const std::string& path) {
 
 // `Value` is a Setting's text or a parsed JSON value; `read` tells how to turn it into a member.
 template <class Value, class Read>
-void assign(RunConfig& config, const std::string& path, const Value& value, const std::string& shown,
-            ProblemList& problems, Read&& read) {
+void assign(RunConfig& config, const std::string& path, const Value& value,
+            const std::string& shown, ProblemList& problems, Read&& read) {
   bool found = false;
   visit_members(config, [&](const char* name, auto& member) {
     if (path != name) return;
@@ -161,8 +162,10 @@ RunConfig run_config_from_json_text(const std::string& text) {
   } catch (const Json::parse_error& error) {
     throw UserError("the configuration is not JSON", error.what());
   }
-  if (tree.value("_format", "") != "heteroperf-config" || tree.value("_version", 0) != config_version) {
-    throw UserError("not a configuration of this version", "expected _format heteroperf-config, _version 1");
+  if (tree.value("_format", "") != "heteroperf-config" ||
+      tree.value("_version", 0) != config_version) {
+    throw UserError("not a configuration of this version",
+                    "expected _format heteroperf-config, _version 1");
   }
   tree.erase("_format");
   tree.erase("_version");

@@ -37,10 +37,11 @@ std::string plan_text(const Workload& workload, int ranks, int groups) {
     if (groups > 1) one["group"] = group;
     replicas.push_back(std::move(one));
   }
-  const Json plan{{"_format", "heteroperf-plan"},
-                  {"_version", 1},
-                  {"stages", Json::array({{{"nodes", "all"}, {"device", "cpu"}, {"replicas", replicas}}})},
-                  {"schedule", "data-parallel"}};
+  const Json plan{
+      {"_format", "heteroperf-plan"},
+      {"_version", 1},
+      {"stages", Json::array({{{"nodes", "all"}, {"device", "cpu"}, {"replicas", replicas}}})},
+      {"schedule", "data-parallel"}};
   return plan.dump();
 }
 

@@ -11,14 +11,16 @@ namespace heteroperf {
 namespace {
 
 RunFiles make_folder(const RunName& name, const std::filesystem::path& folder) {
-  return create_run_folder(folder.empty() ? std::filesystem::path("results") / name.run_id : folder);
+  return create_run_folder(folder.empty() ? std::filesystem::path("results") / name.run_id
+                                          : folder);
 }
 
 WorkloadFamily family_of(const Workload& workload) {
   return workload.unit == "token" ? WorkloadFamily::language_model : WorkloadFamily::classifier;
 }
 
-WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, int ranks, int groups) {
+WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, int ranks,
+                             int groups) {
   const bool fixed = groups == 0;
   WorkloadEvent event;
   event.name = workload.name;
@@ -29,7 +31,8 @@ WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, 
   event.units_per_sample = static_cast<std::uint64_t>(workload.units_per_sample);
   event.graph_hash = workload.graph.hash();
   if (fixed) {
-    event.samples_per_step = static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches * ranks);
+    event.samples_per_step =
+        static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches * ranks);
     event.parameters = workload.graph.parameter_count();
     event.graph.text = graph_to_text(workload.graph);
   }
@@ -82,7 +85,8 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
 RunRecorder::~RunRecorder() = default;
 
 void RunRecorder::describe(const RunConfig& config, const Placement& placement,
-                           const Workload& workload, int groups, const std::string& libtorch_version) {
+                           const Workload& workload, int groups,
+                           const std::string& libtorch_version) {
   const int count = std::max(1, groups);
   journal_->append(ConfigEvent{{to_json_text(config)}});
   journal_->append(SystemEvent{{system_text(placement, libtorch_version)}});
@@ -97,10 +101,10 @@ void RunRecorder::describe(const RunConfig& config, const Placement& placement,
   journal_->append(workload_event(config, workload, placement.ranks, groups));
 }
 
-FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason, std::int32_t exit_code) {
+FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason,
+                                std::int32_t exit_code) {
   HETEROPERF_EXPECT(!finished_);
   finished_ = true;
-  journal_->append(OverheadEvent{journal_->cost_s()});
   journal_->append(StopEvent{status, reason, exit_code});
   journal_.reset();
   return finish_run(files_);

@@ -65,7 +65,8 @@ std::string to_text(const SearchQuestion& question) {
     return Json{{"group", request->group.value()}}.dump();
   }
   const auto& report = std::get<MilestoneReport>(question);
-  return Json{{"group", report.group.value()}, {"report", trial_report_to_json(report.report)}}.dump();
+  return Json{{"group", report.group.value()}, {"report", trial_report_to_json(report.report)}}
+      .dump();
 }
 
 SearchQuestion search_question_from_text(const std::string& text) {

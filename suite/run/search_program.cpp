@@ -34,7 +34,9 @@ class GroupClock {
   double elapsed_s() const {
     return measuring() ? static_cast<double>(now_ns() - start_ns_) * 1e-9 : 0.0;
   }
-  bool over() const { return config_.steps == 0 && measuring() && elapsed_s() >= config_.duration_s; }
+  bool over() const {
+    return config_.steps == 0 && measuring() && elapsed_s() >= config_.duration_s;
+  }
   double fraction(std::uint64_t steps) const {
     return config_.steps > 0 ? static_cast<double>(steps) / static_cast<double>(config_.steps)
                              : std::min(1.0, elapsed_s() / config_.duration_s);
@@ -48,7 +50,10 @@ class GroupClock {
 class GroupTrialRunner : public TrialRunner {
  public:
   GroupTrialRunner(RankContext& context, Communicator& group, int number, const Workload& workload)
-      : context_(context), group_(group), number_(number), workload_(workload),
+      : context_(context),
+        group_(group),
+        number_(number),
+        workload_(workload),
         clock_(context.config.measure) {
     enter(Phase::warmup);
   }
@@ -101,7 +106,8 @@ class GroupTrialRunner : public TrialRunner {
 
   std::uint64_t last_milestone() const {
     const AutomlConfig& automl = context_.config.automl;
-    return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs}).milestone(automl.rungs - 1);
+    return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs})
+        .milestone(automl.rungs - 1);
   }
 
   bool may_go_on() {
@@ -136,9 +142,8 @@ class GroupTrialRunner : public TrialRunner {
     images_ += static_cast<double>(step.samples);
     if (first_ns_ == 0) first_ns_ = step.t_start_ns;
     const double seconds = static_cast<double>(step.t_end_ns - first_ns_) * 1e-9;
-    context_.progress->update({"search", clock_.fraction(steps_), seconds, images_ / seconds,
-                               workload_.unit + " (group 0)", step.loss,
-                               fmt::format("trial {}", trial_.id)});
+    context_.show({"search", clock_.fraction(steps_), seconds, images_ / seconds,
+                   workload_.unit + " (group 0)", step.loss, fmt::format("trial {}", trial_.id)});
   }
 
   RankContext& context_;
@@ -211,8 +216,7 @@ ProgramEnd run_search(RankContext& context, const Workload& workload, SearchServ
   const auto group = context.all_ranks().split(number.value(), rank);
   GroupTrialRunner runner(context, *group, number.value(), workload);
   while (!runner.over()) {
-    const Assignment assignment =
-        assignment_from_text(ask(context, *group, TrialRequest{number}));
+    const Assignment assignment = assignment_from_text(ask(context, *group, TrialRequest{number}));
     if (!assignment.trial) break;
     train_trial(context, *group, runner, *assignment.trial, number);
     if (runner.interrupted() && service != nullptr) service->close("interrupted");

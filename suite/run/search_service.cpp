@@ -41,11 +41,16 @@ TrialEvent trial_event(GroupId group, const Trial& trial) {
 
 TrialStatus status_of(TrialState state) {
   switch (state) {
-    case TrialState::completed: return TrialStatus::completed;
-    case TrialState::stopped: return TrialStatus::stopped;
-    case TrialState::diverged: return TrialStatus::diverged;
-    case TrialState::failed: return TrialStatus::failed;
-    case TrialState::truncated: return TrialStatus::truncated;
+    case TrialState::completed:
+      return TrialStatus::completed;
+    case TrialState::stopped:
+      return TrialStatus::stopped;
+    case TrialState::diverged:
+      return TrialStatus::diverged;
+    case TrialState::failed:
+      return TrialStatus::failed;
+    case TrialState::truncated:
+      return TrialStatus::truncated;
   }
   return TrialStatus::failed;
 }

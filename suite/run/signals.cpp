@@ -1,8 +1,8 @@
 #include "suite/run/signals.hpp"
 
+#include <unistd.h>
 #include <csignal>
 #include <cstddef>
-#include <unistd.h>
 
 #include <atomic>
 
@@ -36,10 +36,14 @@ void install_stop_signals(void (*last_words)()) {
 
 const char* stop_signal() {
   switch (received.load()) {
-    case 0: return nullptr;
-    case SIGINT: return "SIGINT";
-    case SIGTERM: return "SIGTERM";
-    default: return "SIGUSR1";
+    case 0:
+      return nullptr;
+    case SIGINT:
+      return "SIGINT";
+    case SIGTERM:
+      return "SIGTERM";
+    default:
+      return "SIGUSR1";
   }
 }
 

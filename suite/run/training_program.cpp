@@ -23,13 +23,14 @@ class Schedule {
       return Directive::next_phase;
     }
     return config_.steps == 0 && elapsed_s() >= config_.duration_s ? Directive::end
-                                                                    : Directive::go_on;
+                                                                   : Directive::go_on;
   }
 
   bool measuring() const { return measure_start_ns_ != 0; }
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
   double fraction(std::uint64_t steps_done) const {
-    if (config_.steps > 0) return static_cast<double>(steps_done) / static_cast<double>(config_.steps);
+    if (config_.steps > 0)
+      return static_cast<double>(steps_done) / static_cast<double>(config_.steps);
     return measuring() ? std::min(1.0, elapsed_s() / config_.duration_s) : 0.0;
   }
 
@@ -99,11 +100,12 @@ class TrainingProgram {
     const StepReport report = trainer_.step();
     check_finite(report);
     if (context_.progress == nullptr) return;
-    units_ += static_cast<double>(report.samples * static_cast<std::uint64_t>(workload_.units_per_sample));
+    units_ += static_cast<double>(report.samples *
+                                  static_cast<std::uint64_t>(workload_.units_per_sample));
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
-    context_.progress->update({schedule_.measuring() ? "measure" : "warm-up",
-                               schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
-                               workload_.unit, report.loss, ""});
+    context_.show({schedule_.measuring() ? "measure" : "warm-up",
+                   schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
+                   workload_.unit, report.loss, ""});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {

@@ -56,7 +56,8 @@ class CountVerb : public Verb {
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("model", model_, "a name of `list models`, or a graph file (.json)")->required();
+    command.add_option("model", model_, "a name of `list models`, or a graph file (.json)")
+        ->required();
     command.add_option("--batch", batch_, "samples (default 1)")->check(CLI::Range(1L, 1L << 40));
     command.add_option("--seq", length_, "tokens of a sample")->check(CLI::Range(1L, 1L << 30));
     command.add_option("--image", image_, "height and width of an image")->type_name("HxW");
@@ -103,7 +104,8 @@ class CountVerb : public Verb {
     report.graph_hash = graph.hash();
     report.input = std::get<Input>(graph.node(graph.input()).attributes);
     report.classes = classes_of(graph);
-    report.optimizer = report.input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
+    report.optimizer =
+        report.input.kind == InputKind::tokens ? OptimizerKind::adamw : OptimizerKind::sgd;
     report.counts = count_graph(graph, samples);
     report.memory = estimate_memory(graph, samples, Precision::fp32, report.optimizer);
     report.conventions = extra_conventions();
@@ -127,13 +129,14 @@ std::string count_table(const CountReport& report) {
   text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
   for (Convention convention : shown) {
     const PassOps& counts = report.counts.conventions[convention];
-    text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention), text_of(counts.forward),
-                        text_of(counts.backward), text_of(counts.train()));
+    text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention),
+                        text_of(counts.forward), text_of(counts.backward), text_of(counts.train()));
   }
-  text += fmt::format("memory fp32     weights {}, gradients {}, optimizer {} ({}), activations {}\n",
-                      mebibytes(report.memory.weights), mebibytes(report.memory.gradients),
-                      mebibytes(report.memory.optimizer), to_string(report.optimizer),
-                      mebibytes(report.memory.activations));
+  text +=
+      fmt::format("memory fp32     weights {}, gradients {}, optimizer {} ({}), activations {}\n",
+                  mebibytes(report.memory.weights), mebibytes(report.memory.gradients),
+                  mebibytes(report.memory.optimizer), to_string(report.optimizer),
+                  mebibytes(report.memory.activations));
   if (!report.per_layer) return text;
   text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", "layer", "kind", "parameters",
                       "strict forward", "input gradient", "weight gradient");

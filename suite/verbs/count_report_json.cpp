@@ -24,8 +24,10 @@ Json input_json(const CountReport& report) {
   if (report.input.kind == InputKind::tokens) {
     json.update({{"kind", "tokens"}, {"length", report.input.length}});
   } else {
-    json.update({{"kind", "images"}, {"channels", report.input.channels},
-                 {"height", report.input.height}, {"width", report.input.width}});
+    json.update({{"kind", "images"},
+                 {"channels", report.input.channels},
+                 {"height", report.input.height},
+                 {"width", report.input.width}});
   }
   json["classes"] = report.classes;
   return json;
@@ -47,8 +49,10 @@ std::string count_json_text(const CountReport& report) {
   const ConventionCounts& counts = report.counts.conventions;
   const PassOps& strict = counts[Convention::strict];
   const PassOps& aiperf = counts[Convention::aiperf];
-  Json json{{"model", report.model}, {"graph_hash", report.graph_hash},
-            {"input", input_json(report)}, {"parameters", report.counts.parameters}};
+  Json json{{"model", report.model},
+            {"graph_hash", report.graph_hash},
+            {"input", input_json(report)},
+            {"parameters", report.counts.parameters}};
   Json forward = Json::object(), backward = Json::object(), train = Json::object();
   put(forward, "strict", strict.forward);
   put(forward, "aiperf", aiperf.forward);
@@ -69,7 +73,8 @@ std::string count_json_text(const CountReport& report) {
   }
   if (report.per_layer) {
     json["layers"] = Json::array();
-    for (const LayerCounts& layer : report.counts.layers) json["layers"].push_back(layer_json(layer));
+    for (const LayerCounts& layer : report.counts.layers)
+      json["layers"].push_back(layer_json(layer));
   }
   return json.dump(2) + "\n";
 }

@@ -19,9 +19,10 @@ constexpr double least_disk_gib = 0.1;
 
 DoctorCheck check_engine() {
   const EngineStatus engine = engine_file_status();
-  return {"libtorch", engine.usable ? CheckStatus::ok : CheckStatus::fail,
-          engine.usable ? engine.version : engine.reason, "the engine module and LibTorch 2.1 or later",
-          engine.usable ? "" : "Run ./scripts/quickstart.sh, or configure with -DHETEROPERF_TORCH=ON"};
+  return {
+      "libtorch", engine.usable ? CheckStatus::ok : CheckStatus::fail,
+      engine.usable ? engine.version : engine.reason, "the engine module and LibTorch 2.1 or later",
+      engine.usable ? "" : "Run ./scripts/quickstart.sh, or configure with -DHETEROPERF_TORCH=ON"};
 }
 
 DoctorCheck check_memory(const Machine& machine) {
@@ -41,7 +42,8 @@ DoctorCheck check_disk() {
   const auto space = std::filesystem::space(".", error);
   const double found = error ? 0 : static_cast<double>(space.available) / gib;
   const bool writable = access(".", W_OK) == 0;
-  return {"results folder", writable && found >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
+  return {"results folder",
+          writable && found >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
           fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", found),
           fmt::format("writable, {:.1f} GiB", least_disk_gib),
           writable ? "" : "Choose another place with --out"};
@@ -49,7 +51,8 @@ DoctorCheck check_disk() {
 
 DoctorCheck check_load(const Machine& machine) {
   double load[1] = {0};
-  if (getloadavg(load, 1) != 1) return {"load", CheckStatus::warn, "unknown", "an idle machine", ""};
+  if (getloadavg(load, 1) != 1)
+    return {"load", CheckStatus::warn, "unknown", "an idle machine", ""};
   const bool busy = load[0] > 0.5 * machine.cores.count();
   return {"load", busy ? CheckStatus::warn : CheckStatus::ok, fmt::format("{:.2f}", load[0]),
           "below half of the cores",
@@ -57,7 +60,8 @@ DoctorCheck check_load(const Machine& machine) {
 }
 
 DoctorCheck check_governor(const Machine& machine) {
-  if (!machine.governor) return {"frequency governor", CheckStatus::ok, "not visible", "performance", ""};
+  if (!machine.governor)
+    return {"frequency governor", CheckStatus::ok, "not visible", "performance", ""};
   const bool steady = *machine.governor == "performance";
   return {"frequency governor", steady ? CheckStatus::ok : CheckStatus::warn, *machine.governor,
           "performance", steady ? "" : "cpupower frequency-set -g performance (needs root)"};
@@ -80,8 +84,8 @@ BackendStatus not_built(const std::string& name) {
 DoctorReport examine() {
   const Machine machine = probe_machine();
   DoctorReport report;
-  report.checks = {check_engine(), check_cores(machine), check_memory(machine), check_disk(),
-                   check_load(machine), check_governor(machine)};
+  report.checks = {check_engine(), check_cores(machine), check_memory(machine),
+                   check_disk(),   check_load(machine),  check_governor(machine)};
   report.backends = {{"mpi", mpi_status()},
                      {"nccl", not_built("NCCL")},
                      {"cuda", not_built("CUDA")},
@@ -113,7 +117,8 @@ class DoctorVerb : public Verb {
  private:
   void print(const DoctorReport& report) const {
     for (const DoctorCheck& check : report.checks) {
-      fmt::print("{:<5} {:<20} {}  (needs {})\n", to_string(check.status), check.name, check.found, check.need);
+      fmt::print("{:<5} {:<20} {}  (needs {})\n", to_string(check.status), check.name, check.found,
+                 check.need);
       if (fix_hints_ && !check.hint.empty()) fmt::print("      {:<20} {}\n", "", check.hint);
     }
     for (const auto& [backend, status] : report.backends) {
@@ -129,9 +134,12 @@ class DoctorVerb : public Verb {
 
 const char* to_string(CheckStatus status) {
   switch (status) {
-    case CheckStatus::ok: return "ok";
-    case CheckStatus::warn: return "warn";
-    case CheckStatus::fail: return "fail";
+    case CheckStatus::ok:
+      return "ok";
+    case CheckStatus::warn:
+      return "warn";
+    case CheckStatus::fail:
+      return "fail";
   }
   return "fail";
 }

@@ -94,7 +94,8 @@ void print(const Items& items, Verbosity verbosity) {
   for (const ListItem& item : items) {
     fmt::print("{:<{}}  {}\n", item.name, width, item.summary);
     if (verbosity != Verbosity::verbose) continue;
-    for (const auto& [key, value] : item.details) fmt::print("{:<{}}    {}: {}\n", "", width, key, value);
+    for (const auto& [key, value] : item.details)
+      fmt::print("{:<{}}    {}: {}\n", "", width, key, value);
   }
 }
 

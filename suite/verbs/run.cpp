@@ -46,16 +46,17 @@ class RunVerb : public Verb {
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("workload", workload_,
-                       fmt::format("{} (none: every one of them, as a suite)",
-                                   fmt::join(workload_names(), ", ")));
+    command.add_option(
+        "workload", workload_,
+        fmt::format("{} (none: every one of them, as a suite)", fmt::join(workload_names(), ", ")));
     command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked")
         ->envname("HETEROPERF_QUICK");
     const auto& flags = run_flags();
     values_.resize(flags.size());
     for (std::size_t i = 0; i < flags.size(); ++i) {
-      options_.push_back(command.add_option(flags[i].flag, values_[i],
-                                            std::string(flags[i].help) + "  [" + flags[i].path + "]")
+      options_.push_back(command
+                             .add_option(flags[i].flag, values_[i],
+                                         std::string(flags[i].help) + "  [" + flags[i].path + "]")
                              ->type_name(flags[i].value_name)
                              ->envname(environment_name(flags[i].flag)));
     }
@@ -79,7 +80,8 @@ class RunVerb : public Verb {
     const auto& flags = run_flags();
     for (std::size_t i = 0; i < flags.size(); ++i) {
       if (!was_given(i)) continue;
-      if (flags[i].positive && (values_[i].empty() || values_[i][0] == '-' || is_zero(values_[i]))) {
+      if (flags[i].positive &&
+          (values_[i].empty() || values_[i][0] == '-' || is_zero(values_[i]))) {
         problems.add(fmt::format("{} {} is out of range", flags[i].flag, values_[i]), "at least 1");
       }
       list.emplace_back(flags[i].path, values_[i]);

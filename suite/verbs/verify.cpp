@@ -35,7 +35,8 @@ class VerifyVerb : public Verb {
     for (const VerifyCheck& check : result.checks) {
       if (check.ok && options.verbosity == Verbosity::quiet) continue;
       fmt::print("{:<6} {}\n", check.ok ? "ok" : "FAILED", check.name);
-      if (!check.ok) fmt::print("       expected {}\n       actual   {}\n", check.expected, check.actual);
+      if (!check.ok)
+        fmt::print("       expected {}\n       actual   {}\n", check.expected, check.actual);
     }
     fmt::print("{} checks: {}\n", result.checks.size(),
                result.ok() ? "everything matches" : "this is not what was measured");

@@ -44,10 +44,19 @@ const BadInput bad_inputs[] = {
     {"UnknownFlag", {"run", "llm", "--stepz", "3"}, 2, "stepz"},
     {"ZeroRanks", {"run", "llm", "--ranks", "0"}, 2, "--ranks 0 is out of range .at least 1"},
     {"NegativeDuration", {"run", "llm", "--duration", "-1"}, 2, "--duration -1 is out of range"},
-    {"WordForANumber", {"run", "llm", "--steps", "many"}, 2, "measure.steps = 'many' is not usable .expected a whole number"},
-    {"UnknownKey", {"run", "llm", "--set", "scale.rank=2"}, 2, "unknown configuration key 'scale.rank'.*Did you mean 'scale.ranks'"},
+    {"WordForANumber",
+     {"run", "llm", "--steps", "many"},
+     2,
+     "measure.steps = 'many' is not usable .expected a whole number"},
+    {"UnknownKey",
+     {"run", "llm", "--set", "scale.rank=2"},
+     2,
+     "unknown configuration key 'scale.rank'.*Did you mean 'scale.ranks'"},
     {"SetWithoutValue", {"run", "llm", "--set", "seed"}, 2, "expected path.to.key=value"},
-    {"UnknownPrecision", {"run", "llm", "--precision", "fp31"}, 2, "model.precision = 'fp31' is not known.*Did you mean 'fp32'"},
+    {"UnknownPrecision",
+     {"run", "llm", "--precision", "fp31"},
+     2,
+     "model.precision = 'fp31' is not known.*Did you mean 'fp32'"},
     {"UnknownSize", {"run", "llm", "--size", "nanno"}, 2, "nano"},
     {"UnknownModel", {"run", "image", "--model", "resnet19"}, 2, "resnet18"},
     {"ModelOfTheWrongKind", {"run", "image", "--model", "gpt2"}, 2, "not an image classifier"},
@@ -56,8 +65,14 @@ const BadInput bad_inputs[] = {
     {"MissingIdx", {"run", "image", "--data", "idx:nowhere"}, 2, "nowhere"},
     {"MissingCifar", {"run", "image", "--data", "cifar10:nowhere"}, 2, "nowhere"},
     {"TextForImages", {"run", "image", "--data", "text:nowhere.txt"}, 2, "text"},
-    {"GroupsThatDoNotDivide", {"run", "automl-image", "--ranks", "3", "--set", "automl.group_ranks=2"}, 2, "3 ranks do not divide into groups of 2"},
-    {"SeveralProblems", {"run", "llm", "--set", "measure.warmup_steps=0", "--set", "comm.timeout_s=0"}, 2, "measure.warmup_steps = 0[^]*comm.timeout_s = 0"},
+    {"GroupsThatDoNotDivide",
+     {"run", "automl-image", "--ranks", "3", "--set", "automl.group_ranks=2"},
+     2,
+     "3 ranks do not divide into groups of 2"},
+    {"SeveralProblems",
+     {"run", "llm", "--set", "measure.warmup_steps=0", "--set", "comm.timeout_s=0"},
+     2,
+     "measure.warmup_steps = 0[^]*comm.timeout_s = 0"},
     {"MissingRun", {"verify", "nowhere"}, 2, "nowhere"},
     {"ShowMissingRun", {"show", "nowhere"}, 2, "nowhere"},
     {"RecoverMissingRun", {"recover", "nowhere"}, 2, "nowhere"},
@@ -92,7 +107,8 @@ TEST(Cli, HelpNamesEveryExitCode) {
 }
 
 TEST(Cli, CountsThePublishedModelExactly) {
-  const CommandResult result = heteroperf({"count", "resnet50-v1", "--convention", "all", "--json"});
+  const CommandResult result =
+      heteroperf({"count", "resnet50-v1", "--convention", "all", "--json"});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json count = Json::parse(result.out);
   EXPECT_EQ(count.at("forward").at("aiperf"), "7806583495");

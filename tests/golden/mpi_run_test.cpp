@@ -19,8 +19,19 @@ const Words as_root{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=
                     "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1"};
 
 Words tiny_llm(const Words& more) {
-  Words words{"run", "llm", "--size", "nano", "--micro-batch", "2", "--set", "measure.peak_s=0",
-              "--set", "measure.evaluation_samples=4", "-q", "--out", "r"};
+  Words words{"run",
+              "llm",
+              "--size",
+              "nano",
+              "--micro-batch",
+              "2",
+              "--set",
+              "measure.peak_s=0",
+              "--set",
+              "measure.evaluation_samples=4",
+              "-q",
+              "--out",
+              "r"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }
@@ -48,8 +59,8 @@ std::size_t journalled_steps(const ScratchFolder& folder) {
 
 TEST(MpiRun, StartsItsOwnRanks) {
   const ScratchFolder folder;
-  const CommandResult result =
-      heteroperf(tiny_llm({"--transport", "mpi", "--ranks", "2", "--steps", "4", "--json"}), folder.path());
+  const CommandResult result = heteroperf(
+      tiny_llm({"--transport", "mpi", "--ranks", "2", "--steps", "4", "--json"}), folder.path());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json record = Json::parse(result.out);
   EXPECT_EQ(record.at("scale").at("ranks"), 2);
@@ -71,9 +82,27 @@ TEST(MpiRun, GivesTheSameLossesAsThreads) {
 
 TEST(MpiRun, UsesTheLaunchersWorld) {
   const ScratchFolder folder;
-  Words words{HETEROPERF_MPIRUN, "-n", "3", heteroperf_path(), "run", "automl-image", "--size", "w16",
-              "--micro-batch", "2", "--steps", "4", "--set", "measure.peak_s=0", "--set",
-              "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=4", "-q", "--out", "r"};
+  Words words{HETEROPERF_MPIRUN,
+              "-n",
+              "3",
+              heteroperf_path(),
+              "run",
+              "automl-image",
+              "--size",
+              "w16",
+              "--micro-batch",
+              "2",
+              "--steps",
+              "4",
+              "--set",
+              "measure.peak_s=0",
+              "--set",
+              "automl.first_rung_steps=2",
+              "--set",
+              "automl.evaluation_samples=4",
+              "-q",
+              "--out",
+              "r"};
   Command run(words, folder.path(), as_root);
   const CommandResult result = run.finish();
   ASSERT_EQ(result.exit_code, 0) << result.err;
@@ -88,16 +117,17 @@ TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
   Command run(words, folder.path(), as_root);
   const CommandResult result = run.finish();
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_NE(result.err.find("--ranks 3 does not fit the launcher's world"), std::string::npos) << result.err;
+  EXPECT_NE(result.err.find("--ranks 3 does not fit the launcher's world"), std::string::npos)
+      << result.err;
 }
+
+const Words long_run{"--transport", "mpi", "--ranks", "2", "--duration", "300", "--set", "comm.timeout_s=4"};
 
 /// A long run of two ranks that has journalled some steps.
 class MpiFault : public ::testing::Test {
  protected:
-  MpiFault()
-      : run_(with_program(tiny_llm({"--transport", "mpi", "--ranks", "2", "--duration", "300", "--set",
-                                    "comm.timeout_s=4"})),
-             folder_.path()) {
+  explicit MpiFault(const Words& words = tiny_llm(long_run))
+      : run_(with_program(words), folder_.path()) {
     const bool stepped = run_.wait_until([&] { return journalled_steps(folder_) >= 3; });
     EXPECT_TRUE(stepped) << run_.finish(std::chrono::seconds(0)).err;
   }
@@ -115,7 +145,8 @@ class MpiFault : public ::testing::Test {
     const CommandResult result = run_.finish(std::chrono::seconds(60));
     EXPECT_EQ(result.exit_code, exit_code) << result.err;
     // A deadline of the program's contract, not a speed: half a minute of slack for a busy machine.
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(within_s + 30));
+    EXPECT_LT(std::chrono::steady_clock::now() - start,
+              std::chrono::duration<double>(within_s + 30));
   }
 
   void expect_recoverable() {
@@ -131,6 +162,25 @@ class MpiFault : public ::testing::Test {
 };
 
 TEST_F(MpiFault, AKilledRankEndsTheRun) {
+  kill(rank(1), SIGKILL);
+  expect_end(6, 10);
+  expect_recoverable();
+}
+
+/// Two groups of one rank, which need each other for nothing but the master's answers.
+class SearchFault : public MpiFault {
+ protected:
+  SearchFault() : MpiFault(search()) {}
+
+  static Words search() {
+    Words words{"run", "automl-image", "--size", "w16", "--micro-batch", "2", "-q", "--out", "r",
+                "--set", "measure.peak_s=0", "--set", "automl.first_rung_steps=100000"};
+    words.insert(words.end(), long_run.begin(), long_run.end());
+    return words;
+  }
+};
+
+TEST_F(SearchFault, AKilledRankEndsTheRun) {
   kill(rank(1), SIGKILL);
   expect_end(6, 10);
   expect_recoverable();

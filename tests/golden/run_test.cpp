@@ -62,8 +62,8 @@ std::size_t count_lines(const std::string& path, const std::string& text) {
 
 TEST(Run, WritesARecordThatVerifies) {
   const ScratchFolder folder;
-  const CommandResult result =
-      heteroperf(tiny("llm", {"--ranks", "2", "--steps", "6", "--out", "r", "--json"}), folder.path());
+  const CommandResult result = heteroperf(
+      tiny("llm", {"--ranks", "2", "--steps", "6", "--out", "r", "--json"}), folder.path());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json record = Json::parse(result.out);
   EXPECT_EQ(record, Json::parse(read(folder / "r/record.json")));
@@ -85,7 +85,9 @@ TEST(Run, WritesARecordThatVerifies) {
 
 TEST(Run, AFlippedByteFailsVerification) {
   const ScratchFolder folder;
-  ASSERT_EQ(heteroperf(tiny("llm", {"--ranks", "1", "--steps", "3", "--out", "r"}), folder.path()).exit_code, 0);
+  ASSERT_EQ(heteroperf(tiny("llm", {"--ranks", "1", "--steps", "3", "--out", "r"}), folder.path())
+                .exit_code,
+            0);
   for (const char* name : {"journal.jsonl", "record.json"}) {
     const std::string path = folder / "r/" + name;
     const std::string good = read(path);
@@ -100,12 +102,30 @@ TEST(Run, AFlippedByteFailsVerification) {
 
 TEST(Run, TheSuiteRunsEveryWorkloadAndVerifiesAsAWhole) {
   const ScratchFolder folder;
-  const CommandResult result =
-      heteroperf({"run", "--ranks", "2", "--micro-batch", "2", "--steps", "4", "--size", "auto",
-                  "--set", "measure.peak_s=0", "--set", "measure.evaluation_samples=4", "--set",
-                  "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=4", "--set",
-                  "model.sequence_length=16", "-q", "--out", "s", "--json"},
-                 folder.path());
+  const CommandResult result = heteroperf({"run",
+                                           "--ranks",
+                                           "2",
+                                           "--micro-batch",
+                                           "2",
+                                           "--steps",
+                                           "4",
+                                           "--size",
+                                           "auto",
+                                           "--set",
+                                           "measure.peak_s=0",
+                                           "--set",
+                                           "measure.evaluation_samples=4",
+                                           "--set",
+                                           "automl.first_rung_steps=2",
+                                           "--set",
+                                           "automl.evaluation_samples=4",
+                                           "--set",
+                                           "model.sequence_length=16",
+                                           "-q",
+                                           "--out",
+                                           "s",
+                                           "--json"},
+                                          folder.path());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_TRUE(Json::parse(result.out).is_object());
   for (const char* workload : {"image", "automl-image", "llm"}) {
@@ -130,15 +150,17 @@ Json repeatable(const std::string& folder) {
 
 TEST(Run, ASearchBySteps_RepeatsItsTrialsAndLosses) {
   const ScratchFolder folder;
-  const Words search = tiny("automl-image", {"--size", "w16", "--ranks", "2", "--steps", "14", "--seed", "5",
-                                             "--set", "automl.first_rung_steps=2", "--set",
-                                             "automl.evaluation_samples=8"});
+  const Words search = tiny(
+      "automl-image", {"--size", "w16", "--ranks", "2", "--steps", "14", "--seed", "5", "--set",
+                       "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=8"});
   ASSERT_EQ(heteroperf(joined(search, {"--out", "a"}), folder.path()).exit_code, 0);
   ASSERT_EQ(heteroperf(joined(search, {"--out", "b"}), folder.path()).exit_code, 0);
   const Json first = repeatable(folder / "a");
   EXPECT_GT(lines_of_kind(folder / "a", "trial").size(), 4u);
   EXPECT_EQ(first, repeatable(folder / "b"));
-  ASSERT_EQ(heteroperf(joined(search, {"--out", "c", "--set", "automl.history=a"}), folder.path()).exit_code, 0);
+  ASSERT_EQ(heteroperf(joined(search, {"--out", "c", "--set", "automl.history=a"}), folder.path())
+                .exit_code,
+            0);
   EXPECT_NE(first, repeatable(folder / "c"));
 }
 
@@ -161,8 +183,10 @@ class BadRuns : public ::testing::TestWithParam<BadRun> {};
 TEST_P(BadRuns, EndWithOneClearMessage) {
   const ScratchFolder folder;
   folder.write("short.txt", "too short");
-  folder.write("idx/images-idx3-ubyte", std::string("\0\0\x08\x03\0\0\0\x64\0\0\0\x1c\0\0\0\x1c", 16) + "cut");
-  folder.write("idx/labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x64", 8) + std::string(100, '\1'));
+  folder.write("idx/images-idx3-ubyte",
+               std::string("\0\0\x08\x03\0\0\0\x64\0\0\0\x1c\0\0\0\x1c", 16) + "cut");
+  folder.write("idx/labels-idx1-ubyte",
+               std::string("\0\0\x08\x01\0\0\0\x64", 8) + std::string(100, '\1'));
   folder.write("cifar/data_batch_1.bin", std::string(3073 * 2 + 100, '\1'));
   folder.write("few/data_batch_1.bin", distinct_images(12));
   folder.write("a_file", "");
@@ -172,15 +196,21 @@ TEST_P(BadRuns, EndWithOneClearMessage) {
 }
 
 const BadRun bad_runs[] = {
-    {"TextShorterThanAContext", tiny("llm", {"--data", "text:short.txt", "--out", "r"}), 2, "short.txt"},
+    {"TextShorterThanAContext", tiny("llm", {"--data", "text:short.txt", "--out", "r"}), 2,
+     "short.txt"},
     {"TruncatedIdx", tiny("image", {"--data", "idx:idx", "--out", "r"}), 2, "images-idx3-ubyte"},
-    {"TruncatedCifar", tiny("image", {"--data", "cifar10:cifar", "--out", "r"}), 2, "data_batch_1.bin"},
-    {"MoreRanksThanSamples", tiny("image", {"--data", "cifar10:few", "--ranks", "16", "--out", "r"}), 2,
+    {"TruncatedCifar", tiny("image", {"--data", "cifar10:cifar", "--out", "r"}), 2,
+     "data_batch_1.bin"},
+    {"MoreRanksThanSamples",
+     tiny("image", {"--data", "cifar10:few", "--ranks", "16", "--out", "r"}), 2,
      "needs 32 samples a step"},
-    {"NonFiniteLoss", tiny("llm", {"--ranks", "1", "--steps", "20", "--set", "optimizer.learning_rate=1e30",
-                                   "--set", "optimizer.warmup_steps=0", "--out", "r"}), 6, "not finite at step"},
+    {"NonFiniteLoss",
+     tiny("llm", {"--ranks", "1", "--steps", "20", "--set", "optimizer.learning_rate=1e30", "--set",
+                  "optimizer.warmup_steps=0", "--out", "r"}),
+     6, "not finite at step"},
     {"OutIsAFile", tiny("llm", {"--steps", "2", "--out", "a_file"}), 2, "a_file"},
-    {"OutIsReadOnly", tiny("llm", {"--steps", "2", "--out", "/proc/heteroperf"}), 2, "/proc/heteroperf"},
+    {"OutIsReadOnly", tiny("llm", {"--steps", "2", "--out", "/proc/heteroperf"}), 2,
+     "/proc/heteroperf"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Run, BadRuns, ::testing::ValuesIn(bad_runs),
@@ -214,7 +244,8 @@ TEST(Run, AFullDiskIsNamedAndKeepsWhatWasWritten) {
 class EndedEarly : public ::testing::Test {
  protected:
   EndedEarly()
-      : run_(joined({heteroperf_path()}, tiny("llm", {"--ranks", "2", "--duration", "300", "--out", "r"})),
+      : run_(joined({heteroperf_path()},
+                    tiny("llm", {"--ranks", "2", "--duration", "300", "--out", "r"})),
              folder_.path()) {
     const bool stepped = run_.wait_until(
         [&] { return count_lines(folder_ / "r/journal.jsonl", "\"kind\":\"step\"") >= 3; });

@@ -28,8 +28,10 @@ TEST(RunConfig, RoundTripsThroughJson) {
 }
 
 TEST(RunConfig, EverySettingReadsBack) {
-  const RunConfig config = apply_settings(
-      {}, {{"scale.ranks", "3"}, {"measure.duration_s", "2.5"}, {"quick", "true"}, {"model.size", "micro"}});
+  const RunConfig config = apply_settings({}, {{"scale.ranks", "3"},
+                                               {"measure.duration_s", "2.5"},
+                                               {"quick", "true"},
+                                               {"model.size", "micro"}});
   EXPECT_EQ(config.scale.ranks, 3);
   EXPECT_EQ(config.measure.duration_s, 2.5);
   EXPECT_TRUE(config.quick);
@@ -42,7 +44,9 @@ TEST(RunConfig, LaterSettingsWin) {
 
 TEST(RunConfig, ReportsAllWrongSettingsAtOnce) {
   const std::string text = error_of([] {
-    apply_settings({}, {{"scale.rnaks", "3"}, {"seed", "-1"}, {"measure.duration_s", "nan"}, {"quick", "maybe"}});
+    apply_settings(
+        {},
+        {{"scale.rnaks", "3"}, {"seed", "-1"}, {"measure.duration_s", "nan"}, {"quick", "maybe"}});
   });
   EXPECT_NE(text.find("'scale.rnaks'. Did you mean 'scale.ranks'?"), std::string::npos) << text;
   EXPECT_NE(text.find("seed = '-1'"), std::string::npos) << text;
@@ -55,7 +59,8 @@ TEST(RunConfig, RefusesForeignAndMalformedDocuments) {
   EXPECT_NE(error_of([] { run_config_from_json_text("{}"); }).find("_format"), std::string::npos);
   std::string text = to_json_text({});
   text.replace(text.find("\"ranks\": 0"), 10, "\"ranks\": \"two\"");
-  EXPECT_NE(error_of([&] { run_config_from_json_text(text); }).find("scale.ranks"), std::string::npos);
+  EXPECT_NE(error_of([&] { run_config_from_json_text(text); }).find("scale.ranks"),
+            std::string::npos);
 }
 
 TEST(RunConfig, ValidatesRangesAndNamesTogether) {

@@ -9,8 +9,8 @@
 
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/peak_rate.hpp"
-#include "tests/unit/runners/engine/small_trainings.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {
