@@ -63,7 +63,7 @@ void warn_about_bf16(const PreparedRun& run, RankContext& context) {
   context.post(WarningEvent{text, ""});
 }
 
-/// The busiest rank's own share, and the journal's on all threads: an upper bound.
+/// The busiest rank's own share and the journal's, on all its threads.
 void post_overhead(RankContext& context) {
   double busiest_s = context.measuring_s;
   context.all_ranks().all_reduce(std::span(&busiest_s, 1), Reduction::max);
