@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <cmath>
+#include <algorithm>
+
+#include "suite/run/clock.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::int64_t terminal_period_ns = 300'000'000;
 constexpr std::int64_t log_period_ns = 10'000'000'000;
-
-std::int64_t now_ns() {
-  return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
-}
 
 std::string eta_text(const ProgressState& state) {
   if (state.fraction < 0.01) return "";
