@@ -34,15 +34,24 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 const char* to_string(ErrorKind kind) {
   switch (kind) {
-    case ErrorKind::internal: return "internal";
-    case ErrorKind::usage: return "usage";
-    case ErrorKind::environment: return "environment";
-    case ErrorKind::run_failed: return "run_failed";
-    case ErrorKind::timeout: return "timeout";
-    case ErrorKind::invalid_result: return "invalid_result";
-    case ErrorKind::verification: return "verification";
-    case ErrorKind::not_comparable: return "not_comparable";
-    case ErrorKind::interrupted: return "interrupted";
+    case ErrorKind::internal:
+      return "internal";
+    case ErrorKind::usage:
+      return "usage";
+    case ErrorKind::environment:
+      return "environment";
+    case ErrorKind::run_failed:
+      return "run_failed";
+    case ErrorKind::timeout:
+      return "timeout";
+    case ErrorKind::invalid_result:
+      return "invalid_result";
+    case ErrorKind::verification:
+      return "verification";
+    case ErrorKind::not_comparable:
+      return "not_comparable";
+    case ErrorKind::interrupted:
+      return "interrupted";
   }
   return "internal";
 }

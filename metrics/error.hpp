@@ -83,8 +83,8 @@ namespace detail {
 }  // namespace heteroperf
 
 /// Precondition of a function: a violation is a bug of the caller.
-#define HETEROPERF_EXPECT(condition)                 \
-  ((condition) ? static_cast<void>(0)                \
+#define HETEROPERF_EXPECT(condition)  \
+  ((condition) ? static_cast<void>(0) \
                : ::heteroperf::detail::fail_check(#condition, std::source_location::current()))
 /// Postcondition or invariant: a violation is a bug of this function.
 #define HETEROPERF_ENSURE(condition) HETEROPERF_EXPECT(condition)

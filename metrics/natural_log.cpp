@@ -8,10 +8,10 @@ namespace heteroperf {
 namespace {
 
 // ln 2 in two parts: the high one has enough trailing zeros that exponent · high is exact.
-constexpr double kLn2High = 0x1.62e42fee00000p-1;
-constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
-constexpr double kSqrtHalf = 0x1.6a09e667f3bcdp-1;
-constexpr int kTerms = 13;  // |f| < 0.172, so the next term is below 2^-60
+constexpr double ln2_high = 0x1.62e42fee00000p-1;
+constexpr double ln2_low = 0x1.a39ef35793c76p-33;
+constexpr double sqrt_half = 0x1.6a09e667f3bcdp-1;
+constexpr int series_terms = 13;  // |f| < 0.172, so the next term is below 2^-60
 
 }  // namespace
 
@@ -19,7 +19,7 @@ double natural_log(double x) {
   HETEROPERF_EXPECT(x > 0 && std::isfinite(x));
   int exponent = 0;
   double mantissa = std::frexp(x, &exponent);
-  if (mantissa < kSqrtHalf) {
+  if (mantissa < sqrt_half) {
     mantissa *= 2;
     --exponent;
   }
@@ -27,8 +27,8 @@ double natural_log(double x) {
   const double f = (mantissa - 1) / (mantissa + 1);
   const double square = f * f;
   double series = 0;
-  for (int k = kTerms; k >= 1; --k) series = (series + 1.0 / (2 * k + 1)) * square;
-  return exponent * kLn2High + (exponent * kLn2Low + 2 * f * (1 + series));
+  for (int k = series_terms; k >= 1; --k) series = (series + 1.0 / (2 * k + 1)) * square;
+  return exponent * ln2_high + (exponent * ln2_low + 2 * f * (1 + series));
 }
 
 }  // namespace heteroperf

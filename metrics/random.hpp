@@ -22,9 +22,7 @@ constexpr std::uint64_t random_bits(std::uint64_t seed, Keys... keys) {
 }
 
 /// Uniform in [0, 1) from the 53 high bits.
-constexpr double to_unit(std::uint64_t bits) {
-  return static_cast<double>(bits >> 11) * 0x1.0p-53;
-}
+constexpr double to_unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1.0p-53; }
 
 /// A sequential stream of the counter-based generator; integer arithmetic only.
 class RandomStream {

@@ -10,9 +10,9 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::size_t kFewestSubWindows = 10;
-constexpr std::size_t kMostSubWindows = 64;
-constexpr std::size_t kStepsPerSubWindow = 4;
+constexpr std::size_t fewest_sub_windows = 10;
+constexpr std::size_t most_sub_windows = 64;
+constexpr std::size_t steps_per_sub_window = 4;
 
 __extension__ using Wide = __int128;
 
@@ -61,18 +61,18 @@ int block_length_for(std::size_t values) {
 }
 
 /// 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.
-constexpr std::array<double, 20> kStudent{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
-                                          2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
-                                          2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
-constexpr double kNormal = 1.960;
+constexpr std::array<double, 20> student_quantiles{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
+                                                   2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+                                                   2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
+constexpr double normal_quantile = 1.960;
 
 /// A percentile interval of n values in blocks of l behaves like ± z · s / sqrt(m), m = n / l
 /// blocks, with s too small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
 double widening(std::size_t values, int block_length) {
   const auto n = static_cast<double>(values);
   const std::size_t blocks = values / static_cast<std::size_t>(block_length);
-  const double t = kStudent[std::min(blocks - 1, kStudent.size()) - 1];
-  return std::sqrt(n / (n - block_length)) * t / kNormal;
+  const double t = student_quantiles[std::min(blocks - 1, student_quantiles.size()) - 1];
+  return std::sqrt(n / (n - block_length)) * t / normal_quantile;
 }
 
 }  // namespace
@@ -99,9 +99,9 @@ std::vector<double> sub_window_amounts(std::span<const StepWork> steps, TimeWind
 std::optional<Interval> rate_interval(std::span<const StepWork> steps, TimeWindow window,
                                       std::uint64_t seed) {
   const std::size_t finished = count_finished(steps, window);
-  if (finished < kFewestSubWindows) return std::nullopt;
+  if (finished < fewest_sub_windows) return std::nullopt;
   const std::size_t count =
-      std::clamp(finished / kStepsPerSubWindow, kFewestSubWindows, kMostSubWindows);
+      std::clamp(finished / steps_per_sub_window, fewest_sub_windows, most_sub_windows);
   const std::vector<double> parts = sub_window_amounts(steps, window, count);
   const double seconds = window.seconds();
   const auto total_rate = [seconds](std::span<const double> amounts) {

@@ -14,10 +14,10 @@ using Durations = std::span<const std::int64_t>;
 __extension__ using Wide = __int128;
 
 // Squared one-sided critical values of the normal distribution, in 1/10000.
-constexpr Wide kSquared5Percent = 27055;
-constexpr Wide kSquared1Percent = 54119;
-constexpr std::array<std::size_t, 3> kHeads{2, 4, 8};  // first steps compared with all others
-constexpr std::size_t kMostCandidates = 32;            // bounds the cost for long runs
+constexpr Wide squared_5_percent = 27055;
+constexpr Wide squared_1_percent = 54119;
+constexpr std::array<std::size_t, 3> head_lengths{2, 4, 8};  // first steps compared with all others
+constexpr std::size_t most_candidates = 32;                  // bounds the cost for long runs
 
 /// Twice the Mann-Whitney count: 2 per pair (a, b) with a > b, 1 per tie.
 Wide twice_wins(Durations first, Durations second) {
@@ -42,10 +42,10 @@ bool is_slower(Durations first, Durations second, Wide critical_squared) {
 bool has_downward_trend(Durations steps) {
   const std::size_t half = steps.size() / 2;
   if (half == 0) return false;
-  if (is_slower(steps.first(half), steps.last(half), kSquared5Percent)) return true;
-  return std::any_of(kHeads.begin(), kHeads.end(), [&](std::size_t head) {
+  if (is_slower(steps.first(half), steps.last(half), squared_5_percent)) return true;
+  return std::any_of(head_lengths.begin(), head_lengths.end(), [&](std::size_t head) {
     return 4 * head <= steps.size() &&
-           is_slower(steps.first(head), steps.subspan(head), kSquared1Percent);
+           is_slower(steps.first(head), steps.subspan(head), squared_1_percent);
   });
 }
 
@@ -59,7 +59,7 @@ SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,
   const auto by_fraction =
       static_cast<std::size_t>(std::ceil(rule.fewest_fraction * static_cast<double>(steps)));
   std::size_t cut = std::min(most, std::max(rule.fewest_steps, by_fraction));
-  const std::size_t stride = std::max<std::size_t>(1, most / kMostCandidates);
+  const std::size_t stride = std::max<std::size_t>(1, most / most_candidates);
   while (has_downward_trend(step_durations_ns.subspan(cut))) {
     if (cut == most) return {cut, WarmupEnd::still_warming};
     cut = std::min(most, cut + stride);

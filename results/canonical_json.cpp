@@ -14,8 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kIndent = 2;
-constexpr int kCompact = -1;
+constexpr int indent_width = 2;
+constexpr int compact = -1;
 
 bool is_plain(std::string_view text) {
   for (const char c : text) {
@@ -102,7 +102,7 @@ std::string json_number(double value) {
   std::array<char, 40> buffer{};
   char* const end = buffer.data() + buffer.size();
   // Large whole numbers would read as integers that are not exact.
-  const bool large = std::fabs(value) >= static_cast<double>(kLargestExactInteger);
+  const bool large = std::fabs(value) >= static_cast<double>(largest_exact_integer);
   const auto result = large
                           ? std::to_chars(buffer.data(), end, value, std::chars_format::scientific)
                           : std::to_chars(buffer.data(), end, value);
@@ -112,24 +112,24 @@ std::string json_number(double value) {
 }
 
 std::string json_integer(std::int64_t value) {
-  return integer_text(value, value <= kLargestExactInteger && value >= -kLargestExactInteger);
+  return integer_text(value, value <= largest_exact_integer && value >= -largest_exact_integer);
 }
 
 std::string json_integer(std::uint64_t value) {
-  return integer_text(value, value <= static_cast<std::uint64_t>(kLargestExactInteger));
+  return integer_text(value, value <= static_cast<std::uint64_t>(largest_exact_integer));
 }
 
 std::string json_quoted(std::string_view text) {
   if (is_plain(text)) return fmt::format("\"{}\"", text);
-  return nlohmann::json(text).dump(kCompact, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(text).dump(compact, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string json_compact(std::string_view text, const std::string& what) {
-  return dump(text, what, kCompact);
+  return dump(text, what, compact);
 }
 
 std::string json_indented(std::string_view text, const std::string& what) {
-  return dump(text, what, kIndent) + '\n';
+  return dump(text, what, indent_width) + '\n';
 }
 
 }  // namespace heteroperf

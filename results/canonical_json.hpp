@@ -10,7 +10,7 @@ namespace heteroperf {
 /// bytes on every machine.
 
 /// Largest magnitude below which every integer is exact in a double: 2^53.
-inline constexpr std::int64_t kLargestExactInteger = std::int64_t{1} << 53;
+inline constexpr std::int64_t largest_exact_integer = std::int64_t{1} << 53;
 
 /// Shortest decimal text that reads back as the same double, always with a point or an exponent.
 /// `value` must be finite.

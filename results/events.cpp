@@ -6,23 +6,23 @@ namespace heteroperf {
 namespace {
 
 // In the order of the variant and of the enums.
-constexpr std::array<const char*, std::variant_size_v<Event>> kKinds{
+constexpr std::array<const char*, std::variant_size_v<Event>> kind_names{
     "start", "config",   "system", "plan",     "scale",    "workload", "phase", "step", "trial",
     "eval",  "observed", "memory", "checksum", "overhead", "warning",  "peak",  "stop"};
-constexpr std::array kFamilies{"classifier", "language_model"};
-constexpr std::array kMeasures{"accuracy", "loss"};
-constexpr std::array kPhases{"setup", "warmup", "measure", "evaluate", "finish"};
-constexpr std::array kTrialStates{"running",  "completed", "stopped",
-                                  "diverged", "failed",    "truncated"};
-constexpr std::array kStatuses{"complete", "partial", "failed"};
+constexpr std::array family_names{"classifier", "language_model"};
+constexpr std::array measure_names{"accuracy", "loss"};
+constexpr std::array phase_names{"setup", "warmup", "measure", "evaluate", "finish"};
+constexpr std::array trial_state_names{"running",  "completed", "stopped",
+                                       "diverged", "failed",    "truncated"};
+constexpr std::array status_names{"complete", "partial", "failed"};
 
 }  // namespace
 
-const char* kind_name(const Event& event) { return kKinds[event.index()]; }
-const char* to_string(WorkloadFamily f) { return kFamilies[static_cast<std::size_t>(f)]; }
-const char* to_string(QualityMeasure m) { return kMeasures[static_cast<std::size_t>(m)]; }
-const char* to_string(Phase p) { return kPhases[static_cast<std::size_t>(p)]; }
-const char* to_string(TrialStatus s) { return kTrialStates[static_cast<std::size_t>(s)]; }
-const char* to_string(RunStatus s) { return kStatuses[static_cast<std::size_t>(s)]; }
+const char* kind_name(const Event& event) { return kind_names[event.index()]; }
+const char* to_string(WorkloadFamily f) { return family_names[static_cast<std::size_t>(f)]; }
+const char* to_string(QualityMeasure m) { return measure_names[static_cast<std::size_t>(m)]; }
+const char* to_string(Phase p) { return phase_names[static_cast<std::size_t>(p)]; }
+const char* to_string(TrialStatus s) { return trial_state_names[static_cast<std::size_t>(s)]; }
+const char* to_string(RunStatus s) { return status_names[static_cast<std::size_t>(s)]; }
 
 }  // namespace heteroperf

@@ -22,7 +22,7 @@ using detail::Fields;
 template <class T>
 concept Enumeration = std::is_enum_v<T>;
 
-constexpr const char* kNonFinite = "_nonfinite";
+constexpr const char* non_finite = "_nonfinite";
 
 std::string enclosed(std::string text, char open, char close) {
   text.insert(text.begin(), open);
@@ -53,7 +53,7 @@ class FieldWriter {
     if (std::isfinite(value)) {
       pair(name, json_number(value));
     } else {
-      pair(std::string(name) + kNonFinite, json_quoted(nonfinite_name(value)));
+      pair(std::string(name) + non_finite, json_quoted(nonfinite_name(value)));
     }
   }
   void operator()(const char* name, const char* value) { pair(name, json_quoted(value)); }
@@ -131,7 +131,7 @@ class FieldReader {
     value = integer<T>(name, required(name));
   }
   void operator()(const char* name, double& value) {
-    if (const Json* json = find(std::string(name) + kNonFinite)) {
+    if (const Json* json = find(std::string(name) + non_finite)) {
       value = nonfinite(name, *json);
       return;
     }
@@ -157,7 +157,7 @@ class FieldReader {
   }
   template <class T>
   void operator()(const char* name, std::optional<T>& value) {
-    if (object_.contains(name) || object_.contains(std::string(name) + kNonFinite)) {
+    if (object_.contains(name) || object_.contains(std::string(name) + non_finite)) {
       (*this)(name, value.emplace());
     }
   }
@@ -288,10 +288,10 @@ void read_version(FieldReader& reader) {
   std::int32_t version = 0;
   reader("_format", format);
   reader("_version", version);
-  if (format != kJournalFormat || version != kJournalVersion) {
+  if (format != journal_format || version != journal_version) {
     throw UserError(
         fmt::format("format '{}' version {} is not known", format, version),
-        fmt::format("this program reads '{}' version {}", kJournalFormat, kJournalVersion));
+        fmt::format("this program reads '{}' version {}", journal_format, journal_version));
   }
 }
 
@@ -304,8 +304,8 @@ std::string event_to_json_line(std::int64_t t_ns, const Event& event, std::strin
   writer("rank", rank_of(event));
   writer("kind", kind_name(event));
   if (std::holds_alternative<StartEvent>(event)) {
-    writer("_format", kJournalFormat);
-    writer("_version", std::int32_t{kJournalVersion});
+    writer("_format", journal_format);
+    writer("_version", std::int32_t{journal_version});
   }
   std::visit([&]<class E>(const E& e) { Fields<E>::visit(e, writer); }, event);
   writer("prev", std::string(prev));

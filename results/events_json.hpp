@@ -8,10 +8,10 @@
 
 namespace heteroperf {
 
-inline constexpr const char* kJournalFormat = "heteroperf-journal";
-inline constexpr int kJournalVersion = 1;
+inline constexpr const char* journal_format = "heteroperf-journal";
+inline constexpr int journal_version = 1;
 /// `prev` of the first line.
-inline constexpr std::string_view kNoPreviousLine =
+inline constexpr std::string_view no_previous_line =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// One journal line without its newline: {"t_ns","rank","kind",…,"prev"}. A double that is not

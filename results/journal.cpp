@@ -53,7 +53,7 @@ class ChainReader {
   }
 
   Journal& journal_;
-  std::string prev_{kNoPreviousLine};
+  std::string prev_{no_previous_line};
 };
 
 }  // namespace

@@ -78,6 +78,15 @@ struct Journal {
     }
     return nullptr;
   }
+  /// Every event of this kind, in order.
+  template <class T>
+  std::vector<const T*> all() const {
+    std::vector<const T*> events;
+    for (const JournalLine& line : lines) {
+      if (const T* event = std::get_if<T>(&line.event)) events.push_back(event);
+    }
+    return events;
+  }
 };
 
 /// A journal that is not as it was written. Kind is `verification`; the text names path and line.

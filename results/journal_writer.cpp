@@ -17,7 +17,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::chrono::milliseconds kFlushNowPatience{200};
+constexpr std::chrono::milliseconds flush_now_patience{200};
 
 enum class Durability { buffered, written, synced };
 
@@ -31,10 +31,10 @@ Durability durability_of(const Event& event) {
 /// Polls instead of a timed mutex, whose waits ThreadSanitizer of GCC 12 does not see.
 std::unique_lock<std::mutex> lock_until(std::mutex& mutex,
                                         std::chrono::steady_clock::time_point deadline) {
-  constexpr std::chrono::microseconds kPause{100};
+  constexpr std::chrono::microseconds pause{100};
   std::unique_lock lock(mutex, std::try_to_lock);
   while (!lock && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(kPause);
+    std::this_thread::sleep_for(pause);
     lock.try_lock();
   }
   return lock;
@@ -68,7 +68,7 @@ struct JournalWriter::State {
   std::atomic<std::int64_t> cost_ns{0};
 
   std::mutex lines_mutex;  // guards what `append` changes
-  std::string buffer, prev{kNoPreviousLine};
+  std::string buffer, prev{no_previous_line};
   std::set<std::string> graphs_written;
 
   std::mutex file_mutex;  // guards the file; taken before lines_mutex
@@ -194,7 +194,7 @@ void JournalWriter::append(const Event& event) {
 
 bool JournalWriter::flush_now() noexcept {
   try {
-    const auto deadline = std::chrono::steady_clock::now() + kFlushNowPatience;
+    const auto deadline = std::chrono::steady_clock::now() + flush_now_patience;
     const std::unique_lock file_lock = lock_until(state_->file_mutex, deadline);
     const std::unique_lock lines_lock = lock_until(state_->lines_mutex, deadline);
     if (!file_lock || !lines_lock) return false;

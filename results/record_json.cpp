@@ -49,7 +49,7 @@ const JsonText* config_text(const Journal& journal) {
 Json validity_section(const Validity& validity) {
   Json json{{"class", to_string(validity.severity)},
             {"rankable", validity.rankable},
-            {"ruleset", kRuleset},
+            {"ruleset", ruleset_version},
             {"reasons", Json::array()}};
   for (const Reason& reason : validity.reasons) {
     json["reasons"].push_back({{"rule", reason.rule},

@@ -12,12 +12,13 @@
 namespace heteroperf {
 namespace {
 
-constexpr double kClosedMeasured_s = 300;
-constexpr std::uint64_t kFewSteps = 20;
-constexpr double kSteadyShare = 0.5;  // of the measured phase
-constexpr double kPeakTolerance = 1.05;
-constexpr double kLargestOverhead = 0.01;
-constexpr double kFloorTolerance = 0.02;  // below a known floor by more than this share: review
+constexpr double closed_measured_s = 300;
+constexpr std::uint64_t fewest_steps = 20;
+constexpr double steady_share = 0.5;  // of the measured phase
+constexpr double peak_tolerance = 1.05;
+constexpr double largest_overhead = 0.01;
+constexpr double floor_tolerance = 0.02;     // of a known floor
+constexpr double floor_standard_errors = 4;  // the best of many trials lies some below the mean
 
 using Verdict = std::optional<Finding>;
 using TrainingKey = std::tuple<std::int32_t, std::optional<std::uint64_t>>;
@@ -112,8 +113,8 @@ Verdict no_steps(const Journal&, const RunSummary& summary) {
 }
 
 Verdict few_steps(const Journal&, const RunSummary& summary) {
-  if (summary.steps >= kFewSteps || summary.steps == 0) return {};
-  return Finding{fmt::format("at least {} steps after the warm-up", kFewSteps),
+  if (summary.steps >= fewest_steps || summary.steps == 0) return {};
+  return Finding{fmt::format("at least {} steps after the warm-up", fewest_steps),
                  std::to_string(summary.steps)};
 }
 
@@ -187,15 +188,15 @@ Verdict checksums(const Journal& journal, const RunSummary&) {
 }
 
 Verdict above_peak(const Journal& journal, const RunSummary& summary) {
-  if (!summary.utilization || *summary.utilization <= kPeakTolerance) return {};
-  return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", kPeakTolerance,
+  if (!summary.utilization || *summary.utilization <= peak_tolerance) return {};
+  return Finding{fmt::format("at most {:.2f} times the measured peak of {:.4g}", peak_tolerance,
                              journal.last<PeakEvent>()->ops_per_second),
                  fmt::format("{:.4g}", summary.ops_per_second->value)};
 }
 
 Verdict duration(const Journal&, const RunSummary& summary) {
-  if (summary.measured_s >= kClosedMeasured_s) return {};
-  return Finding{fmt::format("at least {:.0f} s measured", kClosedMeasured_s),
+  if (summary.measured_s >= closed_measured_s) return {};
+  return Finding{fmt::format("at least {:.0f} s measured", closed_measured_s),
                  fmt::format("{:.1f} s", summary.measured_s)};
 }
 
@@ -205,16 +206,16 @@ Verdict steady(const Journal&, const RunSummary& summary) {
     return Finding{"steps that no longer become faster", "they do after half of the steps"};
   }
   const double window_s = summary.window->seconds();
-  if (window_s >= kSteadyShare * summary.measured_s) return {};
+  if (window_s >= steady_share * summary.measured_s) return {};
   return Finding{
-      fmt::format("a steady window of at least {:.0f} % of the measured time", 100 * kSteadyShare),
+      fmt::format("a steady window of at least {:.0f} % of the measured time", 100 * steady_share),
       fmt::format("{:.1f} of {:.1f} s", window_s, summary.measured_s)};
 }
 
 Verdict overhead(const Journal&, const RunSummary& summary) {
   const auto fraction = summary.measurement_overhead_fraction;
-  if (!fraction || *fraction < kLargestOverhead) return {};
-  return Finding{fmt::format("measuring costs under {:.0f} % of wall time", 100 * kLargestOverhead),
+  if (!fraction || *fraction < largest_overhead) return {};
+  return Finding{fmt::format("measuring costs under {:.0f} % of wall time", 100 * largest_overhead),
                  fmt::format("{:.2f} %", 100 * *fraction)};
 }
 
@@ -229,13 +230,26 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
       summary.quality ? fmt::format("{:.6g}", summary.quality->value) : "never evaluated"};
 }
 
+/// How far below its floor chance alone may bring a result. An error rate f measured on n samples
+/// has the standard error √(f(1−f)/n); a loss averages so many tokens that the share suffices.
+double floor_allowance(const Journal& journal, QualityMeasure measure, double floor) {
+  double allowance = floor * floor_tolerance;
+  if (measure != QualityMeasure::accuracy) return allowance;
+  for (const EvalEvent* eval : journal.all<EvalEvent>()) {
+    const double variance =
+        floor * (1 - floor) / static_cast<double>(std::max<std::uint64_t>(1, eval->samples));
+    allowance = std::max(allowance, floor_standard_errors * std::sqrt(variance));
+  }
+  return allowance;
+}
+
 Verdict below_floor(const Journal& journal, const RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr || !summary.quality) return {};
   const bool higher = workload->quality == QualityMeasure::accuracy;
   const auto floor = higher ? workload->error_floor : workload->loss_floor;
   const double reached = higher ? 1 - summary.quality->value : summary.quality->value;
-  if (!floor || reached >= *floor * (1 - kFloorTolerance)) return {};
+  if (!floor || reached >= *floor - floor_allowance(journal, workload->quality, *floor)) return {};
   return Finding{
       fmt::format("{} at or above the known floor {:.6g}", higher ? "error" : "loss", *floor),
       fmt::format("{:.6g}", reached)};
@@ -262,43 +276,40 @@ Verdict emulated(const Journal& journal, const RunSummary&) {
   return {};
 }
 
-constexpr auto kInvalid = Severity::invalid;
-constexpr auto kOpen = Severity::open;
-constexpr auto kReview = Severity::review;
-constexpr auto kNever = Ranking::never;
-constexpr auto kMay = Ranking::may;
+using enum Severity;
+using enum Ranking;
 
-constexpr std::array kRules{
-    Rule{"run_failed", kInvalid, kNever, "status", failed_run, "See the journal's last lines."},
-    Rule{"run_partial", kOpen, kNever, "status", partial_run, "Let the run finish."},
-    Rule{"clock", kInvalid, kNever, "t_ns", clock_backwards, "Look for a faulty clock source."},
-    Rule{"step_order", kInvalid, kNever, "step.n", step_order, "The journal misses steps."},
-    Rule{"finite_loss", kInvalid, kNever, "loss", non_finite_loss,
+constexpr std::array rule_table{
+    Rule{"run_failed", invalid, never, "status", failed_run, "See the journal's last lines."},
+    Rule{"run_partial", open, never, "status", partial_run, "Let the run finish."},
+    Rule{"clock", invalid, never, "t_ns", clock_backwards, "Look for a faulty clock source."},
+    Rule{"step_order", invalid, never, "step.n", step_order, "The journal misses steps."},
+    Rule{"finite_loss", invalid, never, "loss", non_finite_loss,
          "Lower the learning rate, or clip gradients."},
-    Rule{"steps_none", kInvalid, kNever, "steps", no_steps, "Run longer: --duration or --steps."},
-    Rule{"steps_few", kOpen, kNever, "steps", few_steps, "Run longer: --duration or --steps."},
-    Rule{"executed_operations", kInvalid, kNever, "operations.executed", executed_operations,
+    Rule{"steps_none", invalid, never, "steps", no_steps, "Run longer: --duration or --steps."},
+    Rule{"steps_few", open, never, "steps", few_steps, "Run longer: --duration or --steps."},
+    Rule{"executed_operations", invalid, never, "operations.executed", executed_operations,
          "What ran is not what was counted."},
-    Rule{"observed_strict", kInvalid, kNever, "operations.strict", observed_strict,
+    Rule{"observed_strict", invalid, never, "operations.strict", observed_strict,
          "What ran is not what was counted."},
-    Rule{"not_observed", kOpen, kNever, "operations.executed", not_observed,
+    Rule{"not_observed", open, never, "operations.executed", not_observed,
          "Run until every rank has trained."},
-    Rule{"unknown_operators", kInvalid, kNever, "operations.executed", unknown_operators,
+    Rule{"unknown_operators", invalid, never, "operations.executed", unknown_operators,
          "Give the operator a formula."},
-    Rule{"checksums", kInvalid, kNever, "parameters", checksums,
+    Rule{"checksums", invalid, never, "parameters", checksums,
          "Ranks of one group trained different models: look for faulty memory or network."},
-    Rule{"above_peak", kInvalid, kNever, "ops_per_second", above_peak,
+    Rule{"above_peak", invalid, never, "ops_per_second", above_peak,
          "Measure the peak again on an idle machine."},
-    Rule{"duration", kOpen, kNever, "duration", duration, "Use --duration 300 or more."},
-    Rule{"steady", kOpen, kMay, "window_s", steady, "Run longer, on an idle machine."},
-    Rule{"overhead", kOpen, kMay, "measurement_overhead_fraction", overhead,
+    Rule{"duration", open, never, "duration", duration, "Use --duration 300 or more."},
+    Rule{"steady", open, may, "window_s", steady, "Run longer, on an idle machine."},
+    Rule{"overhead", open, may, "measurement_overhead_fraction", overhead,
          "Use larger steps, or a faster disk for --out."},
-    Rule{"quality_target", kOpen, kMay, "quality", quality_target, "Train longer."},
-    Rule{"below_floor", kReview, kMay, "quality", below_floor,
+    Rule{"quality_target", open, may, "quality", quality_target, "Train longer."},
+    Rule{"below_floor", review, may, "quality", below_floor,
          "Better than the data allow: look for a leak between the splits."},
-    Rule{"quick", kOpen, kNever, "quick", quick, "Run without --quick."},
-    Rule{"precision", kOpen, kNever, "precision", precision, "fp64 is for tests."},
-    Rule{"emulated", kOpen, kNever, "devices", emulated, "Emulated devices are never ranked."},
+    Rule{"quick", open, never, "quick", quick, "Run without --quick."},
+    Rule{"precision", open, never, "precision", precision, "fp64 is for tests."},
+    Rule{"emulated", open, never, "devices", emulated, "Emulated devices are never ranked."},
 };
 
 }  // namespace
@@ -308,11 +319,11 @@ const char* to_string(Severity severity) {
   return names[static_cast<std::size_t>(severity)];
 }
 
-std::span<const Rule> all_rules() { return kRules; }
+std::span<const Rule> all_rules() { return rule_table; }
 
 Validity judge(const Journal& journal, const RunSummary& summary) {
   Validity validity;
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : rule_table) {
     const Verdict found = rule.check(journal, summary);
     if (!found) continue;
     validity.severity = std::max(validity.severity, rule.severity);

@@ -23,8 +23,8 @@ namespace heteroperf {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr mode_t kFileMode = 0644;
-constexpr const char* kLatest = "latest";
+constexpr mode_t file_mode = 0644;
+constexpr const char* latest = "latest";
 
 /// A file under a temporary name that disappears unless it is renamed.
 class TemporaryFile {
@@ -33,7 +33,7 @@ class TemporaryFile {
       : target_(target),
         path_(target.parent_path() /
               fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
-        file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, kFileMode)) {
+        file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode)) {
     check(file_ >= 0);
   }
   ~TemporaryFile() {
@@ -77,9 +77,9 @@ std::string random_id() {
 }
 
 void check_writable(const fs::path& folder) {
-  constexpr std::size_t kProbeBytes = 4096;
+  constexpr std::size_t probe_bytes = 4096;
   try {
-    TemporaryFile(folder / "probe").write(std::string(kProbeBytes, '\n'));
+    TemporaryFile(folder / "probe").write(std::string(probe_bytes, '\n'));
   } catch (const SystemError& error) {
     throw SystemError("cannot write in " + folder.string(), error.problems().front().why,
                       "Choose another folder with --out.", ErrorKind::environment);
@@ -121,10 +121,10 @@ RunFiles create_run_folder(const fs::path& folder) {
 }
 
 bool point_latest_at(const fs::path& folder) {
-  const fs::path link = parent_of(folder) / kLatest;
+  const fs::path link = parent_of(folder) / latest;
   const fs::file_status status = fs::symlink_status(link);
   if (fs::exists(status) && !fs::is_symlink(status)) return false;
-  const fs::path temporary = parent_of(folder) / fmt::format(".{}.tmp-{}", kLatest, getpid());
+  const fs::path temporary = parent_of(folder) / fmt::format(".{}.tmp-{}", latest, getpid());
   std::error_code error;
   fs::remove(temporary, error);
   fs::create_directory_symlink(name_of(folder), temporary, error);

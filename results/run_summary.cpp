@@ -13,16 +13,7 @@ namespace heteroperf {
 namespace {
 
 using Steps = std::vector<const StepEvent*>;
-constexpr double kNanosecond = 1e-9;
-
-template <class T>
-std::vector<const T*> all_of(const Journal& journal) {
-  std::vector<const T*> events;
-  for (const JournalLine& line : journal.lines) {
-    if (const T* event = std::get_if<T>(&line.event)) events.push_back(event);
-  }
-  return events;
-}
+constexpr double nanosecond = 1e-9;
 
 std::map<std::int32_t, Steps> by_group(const Steps& steps) {
   std::map<std::int32_t, Steps> groups;
@@ -80,7 +71,7 @@ void find_window(const Journal& journal, const Steps& steps, RunSummary& summary
   }
   const std::int64_t end_ns = phase.end_ns.value_or(last_end_ns);
   summary.measured_s =
-      static_cast<double>(std::max<std::int64_t>(0, end_ns - measure_start_ns)) * kNanosecond;
+      static_cast<double>(std::max<std::int64_t>(0, end_ns - measure_start_ns)) * nanosecond;
   const TimeWindow window{start_ns, end_ns};
   const auto inside = [&](const StepEvent* step) { return window.contains(step->t_end_ns); };
   if (std::any_of(steps.begin(), steps.end(), inside)) summary.window = window;
@@ -126,25 +117,26 @@ void find_rates(const Journal& journal, const Steps& steps, RunSummary& summary)
 /// Ranks n/2 ± 1.96 √n / 2 of the sorted values enclose the median with 95 % probability (Hoefler
 /// and Belli, SC'15, §3.1.3).
 std::optional<Interval> median_interval(const std::vector<double>& sorted) {
-  constexpr double kNormal97_5 = 1.959964;
+  constexpr double normal_97_5_quantile = 1.959964;
   const auto n = static_cast<double>(sorted.size());
-  const double half_width = kNormal97_5 * std::sqrt(n) / 2;
+  const double half_width = normal_97_5_quantile * std::sqrt(n) / 2;
   const double low = std::floor(n / 2 - half_width), high = std::ceil(n / 2 + half_width);
   if (low < 0 || high > n - 1) return std::nullopt;
   return Interval{sorted[static_cast<std::size_t>(low)], sorted[static_cast<std::size_t>(high)]};
 }
 
 void find_step_time(const Steps& steps, RunSummary& summary) {
-  constexpr double kTail = 0.95;
+  constexpr double tail_quantile = 0.95;
   std::vector<double> seconds;
   for (const StepEvent* step : steps) {
     if (summary.window && summary.window->contains(step->t_end_ns)) {
-      seconds.push_back(static_cast<double>(step->t_end_ns - step->t_start_ns) * kNanosecond);
+      seconds.push_back(static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond);
     }
   }
   if (seconds.empty()) return;
   std::sort(seconds.begin(), seconds.end());
-  summary.step_time = StepTime{median(seconds), quantile(seconds, kTail), median_interval(seconds)};
+  summary.step_time =
+      StepTime{median(seconds), quantile(seconds, tail_quantile), median_interval(seconds)};
 }
 
 void find_quality(const Journal& journal, RunSummary& summary) {
@@ -155,10 +147,10 @@ void find_quality(const Journal& journal, RunSummary& summary) {
   const auto offer = [&](double value) {
     if (std::isfinite(value) && (!best || (higher ? value > *best : value < *best))) best = value;
   };
-  for (const EvalEvent* eval : all_of<EvalEvent>(journal)) {
+  for (const EvalEvent* eval : journal.all<EvalEvent>()) {
     offer(higher ? eval->accuracy : eval->loss);
   }
-  for (const TrialEvent* trial : all_of<TrialEvent>(journal)) {
+  for (const TrialEvent* trial : journal.all<TrialEvent>()) {
     if (trial->quality) offer(*trial->quality);
   }
   if (!best) return;
@@ -175,7 +167,7 @@ void find_quality(const Journal& journal, RunSummary& summary) {
 double seconds_inside(TimeWindow window, std::int64_t start_ns, std::int64_t end_ns) {
   const std::int64_t from = std::max(start_ns, window.start_ns);
   const std::int64_t to = std::min(end_ns, window.end_ns);
-  return to > from ? static_cast<double>(to - from) * kNanosecond : 0.0;
+  return to > from ? static_cast<double>(to - from) * nanosecond : 0.0;
 }
 
 void split_time(const Journal& journal, const Steps& steps, RunSummary& summary) {
@@ -183,7 +175,7 @@ void split_time(const Journal& journal, const Steps& steps, RunSummary& summary)
   const auto groups = static_cast<double>(by_group(steps).size());
   TimeShares sum;
   for (const StepEvent* step : steps) {
-    const double length_s = static_cast<double>(step->t_end_ns - step->t_start_ns) * kNanosecond;
+    const double length_s = static_cast<double>(step->t_end_ns - step->t_start_ns) * nanosecond;
     if (length_s <= 0) continue;
     const double share =
         seconds_inside(*summary.window, step->t_start_ns, step->t_end_ns) / length_s / groups;
@@ -191,7 +183,7 @@ void split_time(const Journal& journal, const Steps& steps, RunSummary& summary)
     sum.communication_s += share * step->split.communication_s;
     sum.data_s += share * step->split.data_s;
   }
-  for (const EvalEvent* eval : all_of<EvalEvent>(journal)) {
+  for (const EvalEvent* eval : journal.all<EvalEvent>()) {
     sum.evaluation_s += seconds_inside(*summary.window, eval->t_start_ns, eval->t_end_ns) / groups;
   }
   const double named = sum.compute_s + sum.communication_s + sum.data_s + sum.evaluation_s;
@@ -209,7 +201,7 @@ struct ObservedStep {
 
 std::map<StepKey, ObservedStep> observed_steps(const Journal& journal) {
   std::map<StepKey, ObservedStep> observed;
-  for (const ObservedEvent* event : all_of<ObservedEvent>(journal)) {
+  for (const ObservedEvent* event : journal.all<ObservedEvent>()) {
     ObservedStep& step =
         observed.try_emplace({event->group, event->trial}, ObservedStep{event->n, {}, {}, {}})
             .first->second;
@@ -258,7 +250,7 @@ void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& obse
 
 void count_operations(const Journal& journal, const Steps& steps, RunSummary& summary) {
   OperationTotals& totals = summary.operations;
-  for (const EvalEvent* eval : all_of<EvalEvent>(journal)) totals.evaluation += eval->ops_strict;
+  for (const EvalEvent* eval : journal.all<EvalEvent>()) totals.evaluation += eval->ops_strict;
   const auto observed = observed_steps(journal);
   if (!observed.empty()) {
     extrapolate(steps, observed, totals);
@@ -281,7 +273,7 @@ void count_operations(const Journal& journal, const Steps& steps, RunSummary& su
 
 void collect_memory(const Journal& journal, RunSummary& summary) {
   std::map<std::int32_t, std::uint64_t> peaks;
-  for (const MemoryEvent* event : all_of<MemoryEvent>(journal)) {
+  for (const MemoryEvent* event : journal.all<MemoryEvent>()) {
     std::uint64_t& peak = peaks[event->rank];
     peak = std::max(peak, event->peak_bytes);
   }
@@ -293,7 +285,7 @@ void collect_memory(const Journal& journal, RunSummary& summary) {
 void summarize_search(const Journal& journal, RunSummary& summary) {
   std::map<std::uint64_t, const TrialEvent*> last;
   std::set<std::string> graphs;
-  for (const TrialEvent* trial : all_of<TrialEvent>(journal)) {
+  for (const TrialEvent* trial : journal.all<TrialEvent>()) {
     last[trial->id] = trial;
     graphs.insert(trial->graph_hash);
   }
@@ -325,7 +317,7 @@ void find_status(const Journal& journal, RunSummary& summary) {
     summary.reason = stop->reason;
   }
   summary.wall_s =
-      static_cast<double>(journal.lines.back().t_ns - journal.lines.front().t_ns) * kNanosecond;
+      static_cast<double>(journal.lines.back().t_ns - journal.lines.front().t_ns) * nanosecond;
 }
 
 void find_fractions(const Journal& journal, RunSummary& summary) {
@@ -344,7 +336,7 @@ void find_fractions(const Journal& journal, RunSummary& summary) {
 
 RunSummary summarize(const Journal& journal) {
   RunSummary summary;
-  const Steps steps = all_of<StepEvent>(journal);
+  const Steps steps = journal.all<StepEvent>();
   find_status(journal, summary);
   find_window(journal, steps, summary);
   count_steps(steps, summary);

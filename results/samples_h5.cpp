@@ -22,11 +22,11 @@ namespace heteroperf {
 #if HETEROPERF_WITH_HDF5
 namespace {
 
-constexpr hsize_t kChunkRows = 8192;  // 64 KiB of 8-byte values, well below the chunk cache
-constexpr unsigned kDeflateLevel = 3;
-constexpr std::size_t kMemoryStep = 1 << 20;
-constexpr const char* kFormat = "heteroperf-samples";
-constexpr std::int64_t kFormatVersion = 1;
+constexpr hsize_t chunk_rows = 8192;  // 64 KiB of 8-byte values, well below the chunk cache
+constexpr unsigned deflate_level = 3;
+constexpr std::size_t memory_step = 1 << 20;
+constexpr const char* samples_format = "heteroperf-samples";
+constexpr std::int64_t format_version = 1;
 
 std::string hdf5_words() {
   std::string words;
@@ -110,12 +110,12 @@ std::string packed(const std::vector<std::string>& texts, std::size_t size) {
 
 Handle chunked_properties(hsize_t rows) {
   Handle properties(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "make dataset properties");
-  const hsize_t chunk = std::clamp<hsize_t>(rows, 1, kChunkRows);
+  const hsize_t chunk = std::clamp<hsize_t>(rows, 1, chunk_rows);
   checked(H5Pset_chunk(properties, 1, &chunk), "set chunks");
   checked(H5Pset_obj_track_times(properties, 0), "leave out times");
   if (H5Zfilter_avail(H5Z_FILTER_DEFLATE) > 0) {
     checked(H5Pset_shuffle(properties), "set the shuffle filter");
-    checked(H5Pset_deflate(properties, kDeflateLevel), "set the deflate filter");
+    checked(H5Pset_deflate(properties, deflate_level), "set the deflate filter");
   }
   return properties;
 }
@@ -169,8 +169,8 @@ void write_record(hid_t file, const std::string& record) {
 void write_root_attributes(hid_t file, const Journal& journal, const std::string& record) {
   const auto* start = journal.first<StartEvent>();
   const auto* stop = journal.last<StopEvent>();
-  write_attribute(file, "format", kFormat);
-  write_attribute(file, "format_version", kFormatVersion);
+  write_attribute(file, "format", samples_format);
+  write_attribute(file, "format_version", format_version);
   write_attribute(file, "run_id", start->run_id);
   write_attribute(file, "tool_version", start->program_version);
   write_attribute(file, "git_commit", start->git_commit);
@@ -191,7 +191,7 @@ std::string file_image(hid_t file) {
 std::string build_image(const Journal& journal, const std::string& record) {
   silence_hdf5();
   const Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make file properties");
-  checked(H5Pset_fapl_core(access, kMemoryStep, 0), "use memory");
+  checked(H5Pset_fapl_core(access, memory_step, 0), "use memory");
   const Handle file(H5Fcreate("samples.h5", H5F_ACC_TRUNC, H5P_DEFAULT, access), H5Fclose,
                     "create a file in memory");
   write_root_attributes(file, journal, record);
@@ -282,18 +282,18 @@ std::string compare_samples_h5(const std::string& path, const Journal& journal,
 #else
 
 namespace {
-constexpr const char* kHint = "Install HDF5 and configure with -DHETEROPERF_HDF5=ON.";
+constexpr const char* how_to_get_hdf5 = "Install HDF5 and configure with -DHETEROPERF_HDF5=ON.";
 }  // namespace
 
 bool samples_h5_built() { return false; }
 std::string hdf5_version() { return {}; }
 
 void write_samples_h5(const std::string& path, const Journal&, const std::string&) {
-  throw SystemError("cannot write " + path, "not built with HDF5", kHint);
+  throw SystemError("cannot write " + path, "not built with HDF5", how_to_get_hdf5);
 }
 
 std::string compare_samples_h5(const std::string&, const Journal&, const std::string&) {
-  return std::string("not built with HDF5. ") + kHint;
+  return std::string("not built with HDF5. ") + how_to_get_hdf5;
 }
 
 #endif

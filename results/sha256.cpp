@@ -53,10 +53,10 @@ std::string Sha256::finish() {
 std::string sha256_hex(std::string_view bytes) { return Sha256().update(bytes).finish(); }
 
 std::string sha256_file_hex(const std::string& path) {
-  constexpr std::size_t kPieceBytes = 1 << 20;
+  constexpr std::size_t piece_bytes = 1 << 20;
   std::ifstream file(path, std::ios::binary);
   Sha256 hash;
-  std::vector<char> piece(kPieceBytes);
+  std::vector<char> piece(piece_bytes);
   while (file) {
     file.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     hash.update({piece.data(), static_cast<std::size_t>(file.gcount())});

@@ -20,7 +20,7 @@ struct FormatName {
   const char* name;
   ShowFormat format;
 };
-constexpr std::array kFormats{
+constexpr std::array format_table{
     FormatName{"console", ShowFormat::console}, FormatName{"json", ShowFormat::json},
     FormatName{"csv", ShowFormat::csv}, FormatName{"md", ShowFormat::markdown}};
 
@@ -31,8 +31,8 @@ struct Row {
 
 // ---------------------------------------------------------------- numbers
 
-constexpr const char* kOperations = "op/s";
-constexpr std::array kPrefixes{"", "k", "M", "G", "T", "P", "E", "Z"};
+constexpr const char* operations_unit = "op/s";
+constexpr std::array prefixes{"", "k", "M", "G", "T", "P", "E", "Z"};
 
 struct Scaled {
   double factor;
@@ -40,16 +40,17 @@ struct Scaled {
 };
 
 Scaled scale_of(double value) {
-  constexpr double kStep = 1000;
+  constexpr double prefix_step = 1000;
   std::size_t i = 0;
   double factor = 1;
-  while (std::fabs(value) / factor >= kStep && i + 1 < kPrefixes.size()) factor *= kStep, ++i;
-  return {factor, kPrefixes[i]};
+  while (std::fabs(value) / factor >= prefix_step && i + 1 < prefixes.size())
+    factor *= prefix_step, ++i;
+  return {factor, prefixes[i]};
 }
 
 /// "Gop/s", but "k token/s": only the symbol of operations takes a prefix.
 std::string prefixed(Scaled scaled, const std::string& unit) {
-  const bool apart = *scaled.prefix != '\0' && !unit.empty() && unit != kOperations;
+  const bool apart = *scaled.prefix != '\0' && !unit.empty() && unit != operations_unit;
   return fmt::format("{}{}{}", scaled.prefix, apart ? " " : "", unit);
 }
 
@@ -115,13 +116,15 @@ std::string throughput(const Json& r) {
   return metric.is_null() ? "" : rate(metric, text(metric.at("unit")));
 }
 
-std::string ops(const Json& r) { return rate(value_at(r, "/metrics/ops_per_second"), kOperations); }
+std::string ops(const Json& r) {
+  return rate(value_at(r, "/metrics/ops_per_second"), operations_unit);
+}
 
 std::string utilization(const Json& r) {
   const Json metric = value_at(r, "/metrics/utilization");
   if (metric.is_null()) return {};
   return fmt::format("{:.1f} % of {} ({} peak)", 100 * metric.at("value").get<double>(),
-                     with_prefix(metric.at("peak_ops_per_second"), kOperations),
+                     with_prefix(metric.at("peak_ops_per_second"), operations_unit),
                      text(metric.at("peak_source")));
 }
 
@@ -188,19 +191,19 @@ struct RowRule {
   const char* label;
   std::string (*value)(const Json& record);
 };
-constexpr std::array kRecordRows{RowRule{"workload", workload},
-                                 RowRule{"scale", scale},
-                                 RowRule{"status", status},
-                                 RowRule{"throughput", throughput},
-                                 RowRule{"OPS", ops},
-                                 RowRule{"utilization", utilization},
-                                 RowRule{"quality", quality},
-                                 RowRule{"regulated score", regulated},
-                                 RowRule{"steps", steps},
-                                 RowRule{"search", search},
-                                 RowRule{"peak memory", memory},
-                                 RowRule{"measuring", overhead},
-                                 RowRule{"validity", validity}};
+constexpr std::array record_table{RowRule{"workload", workload},
+                                  RowRule{"scale", scale},
+                                  RowRule{"status", status},
+                                  RowRule{"throughput", throughput},
+                                  RowRule{"OPS", ops},
+                                  RowRule{"utilization", utilization},
+                                  RowRule{"quality", quality},
+                                  RowRule{"regulated score", regulated},
+                                  RowRule{"steps", steps},
+                                  RowRule{"search", search},
+                                  RowRule{"peak memory", memory},
+                                  RowRule{"measuring", overhead},
+                                  RowRule{"validity", validity}};
 
 void add_reasons(const Json& document, std::vector<Row>& rows) {
   for (const Json& reason : value_at(document, "/validity/reasons")) {
@@ -216,7 +219,7 @@ void add_row(std::vector<Row>& rows, const std::string& label, const std::string
 
 std::vector<Row> record_rows(const Json& record, const std::string& folder) {
   std::vector<Row> rows;
-  for (const RowRule& rule : kRecordRows) add_row(rows, rule.label, rule.value(record));
+  for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
   add_reasons(record, rows);
   for (const Json& warning : value_at(record, "/warnings")) {
     rows.push_back({"warning", text(warning.at("text"))});
@@ -229,7 +232,7 @@ std::vector<Row> record_rows(const Json& record, const std::string& folder) {
 std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
   std::vector<Row> rows;
   for (const Json& part : suite.at("workloads")) {
-    const std::string score = rate(value_at(part, "/ops_per_second"), kOperations);
+    const std::string score = rate(value_at(part, "/ops_per_second"), operations_unit);
     rows.push_back({text(part.at("folder")),
                     fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
                                 text(value_at(part, "/status")),
@@ -244,8 +247,8 @@ std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
 
 // ---------------------------------------------------------------- layouts
 
-constexpr const char* kBold = "\x1b[1m";
-constexpr const char* kPlain = "\x1b[0m";
+constexpr const char* bold = "\x1b[1m";
+constexpr const char* plain = "\x1b[0m";
 
 std::string console_table(const std::vector<Row>& rows, Colour colour) {
   std::size_t width = 0;
@@ -253,7 +256,7 @@ std::string console_table(const std::vector<Row>& rows, Colour colour) {
   std::string table;
   for (const Row& row : rows) {
     const std::string label = fmt::format("{:<{}}", row.label, width);
-    table += colour == Colour::on ? kBold + label + kPlain : label;
+    table += colour == Colour::on ? bold + label + plain : label;
     table += "  " + row.value + '\n';
   }
   return table;
@@ -276,7 +279,7 @@ std::string markdown_table(const std::vector<Row>& rows) {
 }
 
 /// Columns of the CSV form, raw values in base units.
-constexpr std::array kCsvColumns{"/run_id",
+constexpr std::array csv_columns{"/run_id",
                                  "/created_utc",
                                  "/status",
                                  "/validity/class",
@@ -312,7 +315,7 @@ std::string csv_cell(const std::string& value) {
 
 std::string csv_header() {
   std::string line;
-  for (const char* pointer : kCsvColumns) {
+  for (const char* pointer : csv_columns) {
     std::string name(pointer + 1);
     std::replace(name.begin(), name.end(), '/', '.');
     line += (line.empty() ? "" : ",") + name;
@@ -322,8 +325,8 @@ std::string csv_header() {
 
 std::string csv_line(const Json& record) {
   std::string line;
-  for (const char* pointer : kCsvColumns) {
-    if (pointer != kCsvColumns.front()) line += ',';
+  for (const char* pointer : csv_columns) {
+    if (pointer != csv_columns.front()) line += ',';
     line += csv_cell(text(value_at(record, pointer)));
   }
   return line + '\n';
@@ -334,7 +337,7 @@ std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
   for (const Json& part : suite.at("workloads")) {
     const RunFiles files{folder / text(part.at("folder"))};
     if (!std::filesystem::exists(files.record())) continue;
-    lines += csv_line(read_stored_document(files.record(), kRecordFormat));
+    lines += csv_line(read_stored_document(files.record(), record_format));
   }
   return lines;
 }
@@ -357,7 +360,7 @@ std::string guarded(const std::string& origin, auto&& make) {
 
 ShowFormat parse_show_format(const std::string& name) {
   std::vector<std::string> names;
-  for (const FormatName& entry : kFormats) {
+  for (const FormatName& entry : format_table) {
     if (name == entry.name) return entry.format;
     names.emplace_back(entry.name);
   }
@@ -369,7 +372,7 @@ ShowFormat parse_show_format(const std::string& name) {
 std::string show_record(const std::string& record_text, const std::string& folder,
                         ShowFormat format, Colour colour) {
   const std::string origin = (std::filesystem::path(folder) / "record.json").string();
-  const Json record = parse_stored_document(record_text, origin, kRecordFormat);
+  const Json record = parse_stored_document(record_text, origin, record_format);
   if (format == ShowFormat::json) return record_text;
   return guarded(origin, [&] {
     if (format == ShowFormat::csv) return csv_header() + csv_line(record);
@@ -383,7 +386,7 @@ std::string show(const std::filesystem::path& path, ShowFormat format, Colour co
     return show_record(read_text_file(files.record()), files.folder.string(), format, colour);
   }
   const std::string suite_text = read_text_file(files.suite());
-  const Json suite = parse_stored_document(suite_text, files.suite().string(), kSuiteFormat);
+  const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);
   if (format == ShowFormat::json) return suite_text;
   return guarded(files.suite().string(), [&] {
     if (format == ShowFormat::csv) return suite_csv(suite, files.folder);

@@ -18,9 +18,9 @@ Json parse_stored_document(const std::string& text, const std::string& origin, c
                     "heteroperf recover rebuilds a record from its journal.");
   }
   const Json name = value_at(json, "/_format"), version = value_at(json, "/_version");
-  if (name != format || version != kDocumentVersion) {
+  if (name != format || version != document_version) {
     throw UserError(fmt::format("{} has format {} version {}", origin, name.dump(), version.dump()),
-                    fmt::format("expected \"{}\" version {}", format, kDocumentVersion));
+                    fmt::format("expected \"{}\" version {}", format, document_version));
   }
   return json;
 }

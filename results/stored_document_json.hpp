@@ -15,8 +15,8 @@ nlohmann::ordered_json parse_stored_document(const std::string& text, const std:
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::string& pointer);
 
-inline constexpr const char* kRecordFormat = "heteroperf-record";
-inline constexpr const char* kSuiteFormat = "heteroperf-suite";
-inline constexpr int kDocumentVersion = 1;
+inline constexpr const char* record_format = "heteroperf-record";
+inline constexpr const char* suite_format = "heteroperf-suite";
+inline constexpr int document_version = 1;
 
 }  // namespace heteroperf

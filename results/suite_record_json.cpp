@@ -19,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kEqualWindows = 0.1;  // windows may differ by this share
+constexpr double equal_windows = 0.1;  // windows may differ by this share
 
 /// What a suite takes from one workload's record.
 struct Part {
@@ -62,7 +62,7 @@ void read_scores(const Json& record, Part& part) {
 
 void read_record(const std::string& path, Part& part) {
   const std::string text = read_text_file(path);
-  const Json record = parse_stored_document(text, path, kRecordFormat);
+  const Json record = parse_stored_document(text, path, record_format);
   try {
     part.status = parse_status(record.at("status"), path);
     part.severity = parse_severity(record.at("validity").at("class"), path);
@@ -120,9 +120,9 @@ std::optional<Json> unequal_windows(const std::vector<Part>& parts) {
     shortest = std::min(shortest, part.total->window.value());
     longest = std::max(longest, part.total->window.value());
   }
-  if (longest <= shortest * (1 + kEqualWindows)) return std::nullopt;
+  if (longest <= shortest * (1 + equal_windows)) return std::nullopt;
   return reason("equal_windows", Severity::open, "window_s",
-                fmt::format("windows within {:.0f} %", 100 * kEqualWindows),
+                fmt::format("windows within {:.0f} %", 100 * equal_windows),
                 fmt::format("{:.1f} to {:.1f} s", shortest, longest),
                 "Give every workload the same --duration.");
 }
@@ -178,7 +178,7 @@ Json validity_section(const std::vector<Part>& parts) {
   }
   return {{"class", to_string(severity)},
           {"rankable", rankable},
-          {"ruleset", kRuleset},
+          {"ruleset", ruleset_version},
           {"reasons", std::move(reasons)}};
 }
 
@@ -193,8 +193,8 @@ RunStatus worst_status(const std::vector<Part>& parts) {
 std::string build_suite_record(const std::filesystem::path& folder, const SuitePlan& plan) {
   std::vector<Part> parts;
   for (const std::string& name : plan.workloads) parts.push_back(read_part(folder, name));
-  Json json{{"_format", kSuiteFormat},
-            {"_version", kDocumentVersion},
+  Json json{{"_format", suite_format},
+            {"_version", document_version},
             {"run_id", plan.run_id},
             {"created_utc", plan.created_utc},
             {"status", to_string(worst_status(parts))},
@@ -216,7 +216,7 @@ std::string write_suite_record(const std::filesystem::path& folder, const SuiteP
 std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
   const std::filesystem::path path = RunFiles{folder}.suite();
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const Json json = read_stored_document(path, kSuiteFormat);
+  const Json json = read_stored_document(path, suite_format);
   try {
     SuitePlan plan{json.at("run_id"), json.at("created_utc"), {}};
     for (const Json& part : json.at("workloads")) {

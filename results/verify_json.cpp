@@ -22,26 +22,26 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Checks = std::vector<VerifyCheck>;
 
-constexpr const char* kAbsent = "absent";
+constexpr const char* absent = "absent";
 
 /// The values of a record that readers quote; compared one by one so that a mismatch names them.
 struct Claim {
   const char* name;
   const char* pointer;
 };
-constexpr std::array kClaims{Claim{"journal_head", "/hashes/journal_head"},
-                             Claim{"journal_sha256", "/hashes/journal"},
-                             Claim{"config_hash", "/hashes/config"},
-                             Claim{"graph_hash", "/hashes/graph"},
-                             Claim{"status", "/status"},
-                             Claim{"validity", "/validity"},
-                             Claim{"operations", "/operations"},
-                             Claim{"ops_per_second", "/metrics/ops_per_second"},
-                             Claim{"throughput", "/metrics/throughput"},
-                             Claim{"quality", "/metrics/quality"},
-                             Claim{"regulated_score", "/metrics/regulated_score"}};
+constexpr std::array claim_table{Claim{"journal_head", "/hashes/journal_head"},
+                                 Claim{"journal_sha256", "/hashes/journal"},
+                                 Claim{"config_hash", "/hashes/config"},
+                                 Claim{"graph_hash", "/hashes/graph"},
+                                 Claim{"status", "/status"},
+                                 Claim{"validity", "/validity"},
+                                 Claim{"operations", "/operations"},
+                                 Claim{"ops_per_second", "/metrics/ops_per_second"},
+                                 Claim{"throughput", "/metrics/throughput"},
+                                 Claim{"quality", "/metrics/quality"},
+                                 Claim{"regulated_score", "/metrics/regulated_score"}};
 
-std::string text_of(const Json& json) { return json.is_null() ? kAbsent : json.dump(); }
+std::string text_of(const Json& json) { return json.is_null() ? absent : json.dump(); }
 
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
   const bool ok = expected == actual;
@@ -117,7 +117,7 @@ void check_graphs(const GraphBook& graphs, Checks& checks) {
 
 std::string file_hash(const std::filesystem::path& path) {
   try {
-    return std::filesystem::exists(path) ? sha256_file_hex(path.string()) : kAbsent;
+    return std::filesystem::exists(path) ? sha256_file_hex(path.string()) : absent;
   } catch (const Error& error) {
     return error.what();
   }
@@ -126,7 +126,7 @@ std::string file_hash(const std::filesystem::path& path) {
 void check_companion(const char* name, const std::filesystem::path& path, const JsonText* json,
                      Checks& checks) {
   const std::string expected =
-      json == nullptr ? kAbsent : sha256_hex(json_indented(json->text, name));
+      json == nullptr ? absent : sha256_hex(json_indented(json->text, name));
   checks.push_back(equal_check(name, expected, file_hash(path)));
 }
 
@@ -163,7 +163,7 @@ void check_claims(const std::string& rebuilt_text, const std::string& stored_tex
     checks.push_back({"record_json", false, "valid JSON", error.what()});
     return;
   }
-  for (const Claim& claim : kClaims) {
+  for (const Claim& claim : claim_table) {
     checks.push_back(equal_check(claim.name, text_of(value_at(rebuilt, claim.pointer)),
                                  text_of(value_at(stored, claim.pointer))));
   }
@@ -183,19 +183,19 @@ void check_samples(const RunFiles& files, const Journal& journal, const std::str
                    Checks& checks) {
   if (!samples_h5_built() || !std::filesystem::exists(files.samples())) return;
   const std::string difference = compare_samples_h5(files.samples().string(), journal, record);
-  constexpr const char* kAgrees = "columns of the journal";
+  constexpr const char* agrees = "columns of the journal";
   checks.push_back(
-      {"samples_h5", difference.empty(), kAgrees, difference.empty() ? kAgrees : difference});
+      {"samples_h5", difference.empty(), agrees, difference.empty() ? agrees : difference});
 }
 
 std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
-  constexpr const char* kWhole = "an unbroken chain of lines";
+  constexpr const char* whole_chain = "an unbroken chain of lines";
   try {
     Journal journal = read_journal(files.journal().string());
-    checks.push_back({"journal_chain", true, kWhole, kWhole});
+    checks.push_back({"journal_chain", true, whole_chain, whole_chain});
     return journal;
   } catch (const Error& error) {
-    checks.push_back({"journal_chain", false, kWhole, error.what()});
+    checks.push_back({"journal_chain", false, whole_chain, error.what()});
     return std::nullopt;
   }
 }

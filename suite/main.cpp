@@ -8,6 +8,7 @@
 #include <cstring>
 #include <iostream>
 
+#include "runners/comm/world.hpp"
 #include "suite/error_report_json.hpp"
 #include "suite/verb.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -68,7 +69,9 @@ int parse_and_run(int argc, char** argv) {
              exit_codes);
 
   GlobalOptions options;
-  options.color = std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1;
+  // mpirun gives its first rank a terminal whatever its own output is.
+  options.color =
+      std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !detect_launcher();
   int quiet = 0, verbose = 0;
   const auto verbs = all_verbs();
   std::vector<std::string> names;

@@ -15,7 +15,7 @@ enum class Verbosity { quiet, normal, verbose };
 /// The options every verb takes.
 struct GlobalOptions {
   bool json = false;
-  bool color = true;  ///< false with --no-color, NO_COLOR, or when stdout is no terminal
+  bool color = true;  ///< false with --no-color, NO_COLOR, under a launcher, or without a terminal
   Verbosity verbosity = Verbosity::normal;
   std::vector<std::string> sets;  ///< "path.to.key=value"
 };

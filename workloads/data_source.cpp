@@ -77,7 +77,7 @@ struct Entry {
   Opener open;
 };
 
-const std::array<Entry, 5> kTable{{
+const std::array<Entry, 5> source_table{{
     {{"generated",
       "",
       "images from a random grammar, or a Markov chain of tokens; known floor",
@@ -96,7 +96,7 @@ const std::array<Entry, 5> kTable{{
 const Entry& find_entry(const std::string& prefix) {
   std::vector<std::string> names;
   std::string known;
-  for (const Entry& entry : kTable) {
+  for (const Entry& entry : source_table) {
     if (entry.kind.prefix == prefix) return entry;
     names.push_back(entry.kind.prefix);
     known += (known.empty() ? "known are " : ", ") + entry.kind.prefix;
@@ -138,7 +138,7 @@ std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64
 
 std::vector<DataKind> data_kinds() {
   std::vector<DataKind> kinds;
-  for (const Entry& entry : kTable) kinds.push_back(entry.kind);
+  for (const Entry& entry : source_table) kinds.push_back(entry.kind);
   return kinds;
 }
 

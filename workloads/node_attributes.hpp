@@ -135,9 +135,9 @@ struct Rotary {
   double base = 10000.0;
   friend bool operator==(const Rotary&, const Rotary&) = default;
 };
-/// softmax(Q Kᵀ / sqrt(head_dim)) V on packed {T, (heads + 2 kv_heads) · head_dim} (all query heads,
-/// then all key heads, then all value heads) → {T, heads · head_dim}. Query head i uses key head
-/// i · kv_heads / heads. `alibi` adds −2^(−8(i+1)/heads) · (t − s) to the scores.
+/// softmax(Q Kᵀ / sqrt(head_dim)) V on packed {T, (heads + 2 kv_heads) · head_dim} (all query
+/// heads, then all key heads, then all value heads) → {T, heads · head_dim}. Query head i uses key
+/// head i · kv_heads / heads. `alibi` adds −2^(−8(i+1)/heads) · (t − s) to the scores.
 struct Attention {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = true;
@@ -157,11 +157,10 @@ struct CrossEntropy {
   friend bool operator==(const CrossEntropy&, const CrossEntropy&) = default;
 };
 
-using Attributes =
-    std::variant<Input, Conv2d, Linear, BatchNorm, LayerNorm, RmsNorm, Relu, Gelu, Silu, Tanh, Add,
-                 Multiply, Concat, MaxPool, AvgPool, GlobalAvgPool, Flatten, ToSequence, Embedding,
-                 PositionEmbedding, TypeEmbedding, ClassToken, TakeToken, Rotary, Attention, Dropout,
-                 CrossEntropy>;
+using Attributes = std::variant<Input, Conv2d, Linear, BatchNorm, LayerNorm, RmsNorm, Relu, Gelu,
+                                Silu, Tanh, Add, Multiply, Concat, MaxPool, AvgPool, GlobalAvgPool,
+                                Flatten, ToSequence, Embedding, PositionEmbedding, TypeEmbedding,
+                                ClassToken, TakeToken, Rotary, Attention, Dropout, CrossEntropy>;
 
 /// The name of a node's kind as in JSON files and reports ("conv2d", "layer_norm", …).
 const char* kind_name(const Attributes& attributes);

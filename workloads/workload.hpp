@@ -31,7 +31,7 @@ struct Workload {
   std::int64_t micro_batch = 1;    ///< samples per rank and micro-batch
   std::int64_t micro_batches = 1;  ///< per rank and optimizer step
   std::optional<QualityTarget> target;
-  std::string unit;                 ///< what throughput counts: "token" or "image"
+  std::string unit;  ///< what throughput counts: "token" or "image"
   std::int64_t units_per_sample = 1;
 };
 
@@ -53,8 +53,8 @@ struct WorkloadRequest {
 /// The machine as the scaling rule sees it: plain numbers of one rank.
 struct ScalingInput {
   int ranks = 1;
-  std::uint64_t memory_bytes = 0;     ///< available to one rank
-  double ops_per_second = 0;          ///< strict operations a rank can be expected to do
+  std::uint64_t memory_bytes = 0;  ///< available to one rank
+  double ops_per_second = 0;       ///< strict operations a rank can be expected to do
 };
 
 /// A size with the numbers that made the rule choose or refuse it.

@@ -13,7 +13,8 @@ inline constexpr double nominal_core_ops_per_second = 40e9;
 
 /// The scaling rule (workloads/README.md): the largest size whose training state takes at most half
 /// of a rank's memory and whose step of the size's own micro-batch takes at most two seconds (0.2
-/// in a search) at the expected rate; the smallest where none does. The global batch grows with the ranks.
+/// in a search) at the expected rate; the smallest where none does. The global batch grows with the
+/// ranks.
 ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);

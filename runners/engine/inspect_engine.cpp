@@ -34,8 +34,11 @@ std::string line_at(const std::string& text, std::size_t position) {
 
 EngineStatus engine_file_status() {
   EngineStatus status;
-#if HETEROPERF_WITH_TORCH
-  status.built = true;
+  status.built = HETEROPERF_WITH_TORCH != 0;
+  if (!status.built) {
+    status.reason = "not built with LibTorch (configure with -DHETEROPERF_TORCH=ON)";
+    return status;
+  }
   status.version = HETEROPERF_LIBTORCH_VERSION;
   try {
     const std::string libraries = list_libraries(SharedModule::find("engine").string());
@@ -48,9 +51,6 @@ EngineStatus engine_file_status() {
   } catch (const Error& error) {
     status.reason = error.what();
   }
-#else
-  status.reason = "not built with LibTorch (configure with -DHETEROPERF_TORCH=ON)";
-#endif
   return status;
 }
 

@@ -23,7 +23,8 @@ struct RankContext {
   ProgressLine* progress = nullptr;  ///< rank 0 only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get rank 0's
-  double measuring_s = 0;            ///< wall time of this rank for events and progress, the journal's own cost apart
+  /// Wall time of this rank for events and progress, the journal's own cost apart.
+  double measuring_s = 0;
 
   Communicator& all_ranks() const { return *world.communicator; }
   ControlChannel& control() const { return *world.control; }

@@ -42,7 +42,7 @@ ControlChannel::Handler route_messages(RankMessageHandlers handlers) {
 }
 
 void post_event(ControlChannel& control, const Event& event) {
-  control.post(event_mark + event_to_json_line(0, event, kNoPreviousLine));
+  control.post(event_mark + event_to_json_line(0, event, no_previous_line));
 }
 
 void flush_events(ControlChannel& control) { control.call(std::string(1, flush_mark)); }

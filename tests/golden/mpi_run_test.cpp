@@ -93,11 +93,11 @@ TEST(MpiRun, UsesTheLaunchersWorld) {
               "--micro-batch",
               "2",
               "--steps",
-              "4",
+              "24",
               "--set",
               "measure.peak_s=0",
               "--set",
-              "automl.first_rung_steps=2",
+              "automl.first_rung_steps=4",
               "--set",
               "automl.evaluation_samples=4",
               "-q",
@@ -121,7 +121,8 @@ TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
       << result.err;
 }
 
-const Words long_run{"--transport", "mpi", "--ranks", "2", "--duration", "300", "--set", "comm.timeout_s=4"};
+const Words long_run{"--transport", "mpi", "--ranks", "2",
+                     "--duration",  "300", "--set",   "comm.timeout_s=4"};
 
 /// A long run of two ranks that has journalled some steps.
 class MpiFault : public ::testing::Test {
@@ -173,8 +174,19 @@ class SearchFault : public MpiFault {
   SearchFault() : MpiFault(search()) {}
 
   static Words search() {
-    Words words{"run", "automl-image", "--size", "w16", "--micro-batch", "2", "-q", "--out", "r",
-                "--set", "measure.peak_s=0", "--set", "automl.first_rung_steps=100000"};
+    Words words{"run",
+                "automl-image",
+                "--size",
+                "w16",
+                "--micro-batch",
+                "2",
+                "-q",
+                "--out",
+                "r",
+                "--set",
+                "measure.peak_s=0",
+                "--set",
+                "automl.first_rung_steps=100000"};
     words.insert(words.end(), long_run.begin(), long_run.end());
     return words;
   }

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kPixels = 3 * 32 * 32, kRecord = 1 + kPixels;
-constexpr int kClasses = 10, kBatches = 5;
+constexpr std::size_t image_pixels = 3 * 32 * 32, record_bytes = 1 + image_pixels;
+constexpr int classes = 10, batch_files = 5;
 
 LabelledImages no_images() {
   LabelledImages images;
@@ -28,22 +28,22 @@ LabelledImages no_images() {
 void append_batch(const std::string& path, LabelledImages& images) {
   const MappedFile file(path);
   const std::span<const std::byte> bytes = file.bytes();
-  if (bytes.empty() || bytes.size() % kRecord != 0) {
+  if (bytes.empty() || bytes.size() % record_bytes != 0) {
     throw UserError(fmt::format("'{}' has {} bytes", path, bytes.size()),
                     fmt::format("a CIFAR-10 binary batch is a multiple of {}; the last record "
                                 "starts at offset {}",
-                                kRecord, bytes.size() / kRecord * kRecord),
+                                record_bytes, bytes.size() / record_bytes * record_bytes),
                     "Fetch the binary version of the data set again.");
   }
-  for (std::size_t offset = 0; offset < bytes.size(); offset += kRecord) {
+  for (std::size_t offset = 0; offset < bytes.size(); offset += record_bytes) {
     const auto label = std::to_integer<std::uint8_t>(bytes[offset]);
-    if (label >= kClasses) {
+    if (label >= classes) {
       throw UserError(fmt::format("label {} in '{}' at offset {}", label, path, offset),
                       "CIFAR-10 has labels 0 to 9");
     }
     const auto* pixels = reinterpret_cast<const std::uint8_t*>(bytes.data() + offset + 1);
     images.labels.push_back(label);
-    images.pixels.insert(images.pixels.end(), pixels, pixels + kPixels);
+    images.pixels.insert(images.pixels.end(), pixels, pixels + image_pixels);
   }
 }
 
@@ -54,7 +54,7 @@ fs::path batch_path(const fs::path& folder, int number) {
 /// How many batches there are; a gap is an error, not a smaller data set.
 int count_batches(const fs::path& folder) {
   int last = 0;
-  for (int i = 1; i <= kBatches; ++i) {
+  for (int i = 1; i <= batch_files; ++i) {
     if (fs::exists(batch_path(folder, i))) last = i;
   }
   ProblemList problems;
@@ -81,7 +81,7 @@ std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder)
   if (has_test) append_batch(test.string(), images);
   SplitLists lists = has_test ? split_after(train, images.labels.size()) : hold_out_images(images);
   return std::make_shared<StoredImages>("cifar10:" + folder, std::move(images), std::move(lists),
-                                        kClasses);
+                                        classes);
 }
 
 }  // namespace heteroperf

@@ -11,9 +11,9 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kGrammarKey = 0x6772616d, kWaveKey = 0x77617665, kSampleKey = 0x73616d70;
-constexpr std::int64_t kFewestPixels = 8, kMostPixels = 4096, kMostChannels = 64;
-constexpr std::int64_t kMostClasses = 4096;
+constexpr std::uint64_t grammar_key = 0x6772616d, wave_key = 0x77617665, sample_key = 0x73616d70;
+constexpr std::int64_t fewest_pixels = 8, most_pixels = 4096, most_channels = 64;
+constexpr std::int64_t most_classes = 4096;
 
 void check_range(ProblemList& problems, const char* what, std::int64_t value, std::int64_t low,
                  std::int64_t high) {
@@ -32,10 +32,10 @@ SampleSpec complete(SampleSpec spec) {
           .width = or_default(spec.width, 32),
           .classes = or_default(spec.classes, 10)};
   ProblemList problems;
-  check_range(problems, "channels", spec.channels, 1, kMostChannels);
-  check_range(problems, "rows of pixels", spec.height, kFewestPixels, kMostPixels);
-  check_range(problems, "columns of pixels", spec.width, kFewestPixels, kMostPixels);
-  check_range(problems, "classes", spec.classes, 2, kMostClasses);
+  check_range(problems, "channels", spec.channels, 1, most_channels);
+  check_range(problems, "rows of pixels", spec.height, fewest_pixels, most_pixels);
+  check_range(problems, "columns of pixels", spec.width, fewest_pixels, most_pixels);
+  check_range(problems, "classes", spec.classes, 2, most_classes);
   problems.throw_if_any();
   return spec;
 }
@@ -59,14 +59,14 @@ GrammarShape grammar_for(const SampleSpec& spec) {
 GeneratedImages::GeneratedImages(const SampleSpec& spec, std::uint64_t seed)
     : spec_(complete(spec)),
       seed_(seed),
-      grammar_(grammar_for(spec_), random_bits(seed, kGrammarKey)),
-      renderer_(spec_, grammar_.side(), grammar_.shape().symbols, random_bits(seed, kWaveKey)) {}
+      grammar_(grammar_for(spec_), random_bits(seed, grammar_key)),
+      renderer_(spec_, grammar_.side(), grammar_.shape().symbols, random_bits(seed, wave_key)) {}
 
 std::uint64_t GeneratedImages::size(Split) const { return std::uint64_t{1} << 40; }
 
 RandomStream GeneratedImages::stream(Split split, std::uint64_t index) const {
   HETEROPERF_EXPECT(index < size(split));
-  return RandomStream(random_bits(seed_, kSampleKey, split, index));
+  return RandomStream(random_bits(seed_, sample_key, split, index));
 }
 
 GeneratedImages::Latent GeneratedImages::draw_latent(RandomStream& random) const {
@@ -74,7 +74,7 @@ GeneratedImages::Latent GeneratedImages::draw_latent(RandomStream& random) const
   Latent latent;
   latent.clean_label = latent.label = static_cast<int>(random.below(classes));
   const auto other = static_cast<int>(random.below(classes));
-  if (random.below(100) < kLabelNoisePercent) latent.label = other;
+  if (random.below(100) < label_noise_percent) latent.label = other;
   latent.symbols.resize(static_cast<std::size_t>(grammar_.side() * grammar_.side()));
   grammar_.expand(latent.clean_label, random, latent.symbols);
   return latent;
@@ -97,7 +97,7 @@ void GeneratedImages::read(Split split, std::uint64_t index, SampleView out) con
 
 std::optional<double> GeneratedImages::error_floor() const {
   const auto classes = static_cast<double>(spec_.classes);
-  return kLabelNoisePercent * (classes - 1) / (100 * classes);
+  return label_noise_percent * (classes - 1) / (100 * classes);
 }
 
 std::string GeneratedImages::description() const {
@@ -112,7 +112,7 @@ std::string GeneratedImages::description() const {
 std::string GeneratedImages::fingerprint() const {
   Hash128 hash("generated images 1");
   hash.update(seed_).update(spec_.channels).update(spec_.height).update(spec_.width);
-  hash.update(spec_.classes).update(kLabelNoisePercent).update(grammar_.shape().levels);
+  hash.update(spec_.classes).update(label_noise_percent).update(grammar_.shape().levels);
   hash.update(grammar_.shape().symbols).update(grammar_.shape().synonyms);
   return hash.hex();
 }

@@ -15,7 +15,7 @@ namespace heteroperf {
 /// of their samples; the structure comes from the seed.
 class GeneratedImages : public DataSource {
  public:
-  static constexpr int kLabelNoisePercent = 5;
+  static constexpr int label_noise_percent = 5;
 
   /// Zeros in `spec` mean 3×32×32 and 10 classes. Throws UserError with every value out of range.
   GeneratedImages(const SampleSpec& spec, std::uint64_t seed);

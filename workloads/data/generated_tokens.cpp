@@ -13,19 +13,19 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kRowKey = 0x726f77, kSampleKey = 0x73616d706c65;
-constexpr std::uint64_t kUnitWeight = std::uint64_t{1} << 48;
-constexpr std::int64_t kFewestTokens = 16, kMostTokens = std::int64_t{1} << 20;
-constexpr std::int64_t kMostBranches = 32;
+constexpr std::uint64_t row_key = 0x726f77, sample_key = 0x73616d706c65;
+constexpr std::uint64_t unit_weight = std::uint64_t{1} << 48;
+constexpr std::int64_t fewest_tokens = 16, most_tokens = std::int64_t{1} << 20;
+constexpr std::int64_t most_branches = 32;
 
 void check(const SampleSpec& spec) {
   ProblemList problems;
   if (spec.length < 1) {
     problems.add(fmt::format("generated tokens need a length of at least 1, not {}", spec.length));
   }
-  if (spec.classes < kFewestTokens || spec.classes > kMostTokens) {
+  if (spec.classes < fewest_tokens || spec.classes > most_tokens) {
     problems.add(fmt::format("generated tokens cannot have a vocabulary of {}", spec.classes),
-                 fmt::format("it must be from {} to {}", kFewestTokens, kMostTokens));
+                 fmt::format("it must be from {} to {}", fewest_tokens, most_tokens));
   }
   problems.throw_if_any();
 }
@@ -33,14 +33,14 @@ void check(const SampleSpec& spec) {
 std::vector<std::uint64_t> zipf_cumulative(std::size_t ranks) {
   std::vector<std::uint64_t> cumulative(ranks);
   std::uint64_t sum = 0;
-  for (std::size_t r = 0; r < ranks; ++r) cumulative[r] = sum += kUnitWeight / (r + 1);
+  for (std::size_t r = 0; r < ranks; ++r) cumulative[r] = sum += unit_weight / (r + 1);
   return cumulative;
 }
 
 std::vector<std::int32_t> draw_rows(std::uint64_t seed, std::uint64_t tokens, std::size_t ranks) {
   std::vector<std::int32_t> successors(tokens * ranks);
   for (std::uint64_t context = 0; context < tokens; ++context) {
-    const KeyedPermutation row(random_bits(seed, kRowKey, context), tokens);
+    const KeyedPermutation row(random_bits(seed, row_key, context), tokens);
     for (std::size_t r = 0; r < ranks; ++r) {
       successors[context * ranks + r] = static_cast<std::int32_t>(row(r));
     }
@@ -60,7 +60,7 @@ GeneratedTokens::GeneratedTokens(const SampleSpec& spec, std::uint64_t seed)
     : spec_(spec), seed_(seed) {
   check(spec_);
   spec_ = {.kind = InputKind::tokens, .length = spec.length, .classes = spec.classes};
-  branching_ = static_cast<std::size_t>(std::min(kMostBranches, spec_.classes / 4));
+  branching_ = static_cast<std::size_t>(std::min(most_branches, spec_.classes / 4));
   cumulative_ = zipf_cumulative(branching_);
   successors_ = draw_rows(seed_, static_cast<std::uint64_t>(spec_.classes), branching_);
 }
@@ -71,7 +71,7 @@ void GeneratedTokens::read(Split split, std::uint64_t index, SampleView out) con
   HETEROPERF_EXPECT(index < size(split));
   HETEROPERF_EXPECT(out.tokens.size() == static_cast<std::size_t>(spec_.length));
   HETEROPERF_EXPECT(out.targets.size() == out.tokens.size());
-  RandomStream random(random_bits(seed_, kSampleKey, split, index));
+  RandomStream random(random_bits(seed_, sample_key, split, index));
   auto token = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(spec_.classes)));
   for (std::size_t t = 0; t < out.tokens.size(); ++t) {
     out.tokens[t] = token;
@@ -91,14 +91,14 @@ double GeneratedTokens::probability(std::int64_t context, std::int64_t next) con
   const auto found = std::find(row, row + static_cast<std::ptrdiff_t>(branching_), next);
   if (found == row + static_cast<std::ptrdiff_t>(branching_)) return 0;
   const auto rank = static_cast<std::uint64_t>(found - row);
-  return static_cast<double>(kUnitWeight / (rank + 1)) / static_cast<double>(cumulative_.back());
+  return static_cast<double>(unit_weight / (rank + 1)) / static_cast<double>(cumulative_.back());
 }
 
 std::optional<double> GeneratedTokens::loss_floor() const {
   double entropy = 0;
   for (std::size_t r = 0; r < branching_; ++r) {
     const double p =
-        static_cast<double>(kUnitWeight / (r + 1)) / static_cast<double>(cumulative_.back());
+        static_cast<double>(unit_weight / (r + 1)) / static_cast<double>(cumulative_.back());
     entropy -= p * natural_log(p);
   }
   return entropy;

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint32_t kLabelMagic = 0x00000801, kImageMagic = 0x00000803;
-constexpr std::uint64_t kMostSide = 32768;
+constexpr std::uint32_t label_magic = 0x00000801, image_magic = 0x00000803;
+constexpr std::uint64_t most_side = 32768;
 
 std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
   return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 |
@@ -29,15 +29,15 @@ std::vector<std::uint64_t> read_header(InflatedFile& file, std::uint32_t magic) 
   if (found != magic) {
     throw UserError(fmt::format("'{}' starts with {:#010x}", file.path(), found),
                     fmt::format("an IDX file of {} starts with {:#010x}",
-                                magic == kImageMagic ? "images" : "labels", magic));
+                                magic == image_magic ? "images" : "labels", magic));
   }
   std::vector<std::uint64_t> dimensions;
   for (std::uint32_t i = 0; i < (magic & 255); ++i) {
     dimensions.push_back(big_endian(file.read(4, "the dimensions")));
-    if (i > 0 && (dimensions[i] == 0 || dimensions[i] > kMostSide)) {
+    if (i > 0 && (dimensions[i] == 0 || dimensions[i] > most_side)) {
       throw UserError(fmt::format("'{}' says its images are {} pixels in one direction",
                                   file.path(), dimensions[i]),
-                      fmt::format("offset {}, expected 1 to {}", 4 + 4 * i, kMostSide));
+                      fmt::format("offset {}, expected 1 to {}", 4 + 4 * i, most_side));
     }
   }
   return dimensions;
@@ -49,8 +49,8 @@ struct IdxPair {
 
 LabelledImages read_pair(const IdxPair& paths) {
   InflatedFile image_file(paths.images), label_file(paths.labels);
-  const std::vector<std::uint64_t> shape = read_header(image_file, kImageMagic);
-  const std::uint64_t label_count = read_header(label_file, kLabelMagic)[0];
+  const std::vector<std::uint64_t> shape = read_header(image_file, image_magic);
+  const std::uint64_t label_count = read_header(label_file, label_magic)[0];
   if (shape[0] != label_count) {
     throw UserError(fmt::format("'{}' has {} images, '{}' has {} labels", paths.images, shape[0],
                                 paths.labels, label_count),

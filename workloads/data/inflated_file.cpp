@@ -13,7 +13,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kChunk = std::uint64_t{1} << 24;
+constexpr std::uint64_t chunk = std::uint64_t{1} << 24;
 
 void expect_regular_file(const std::string& path) {
   struct stat status {};
@@ -54,7 +54,7 @@ std::vector<std::uint8_t> InflatedFile::read(std::uint64_t count, const std::str
   // Grows with what is there: a wrong count in a header must not reserve memory for it.
   while (bytes.size() < count) {
     const std::size_t had = bytes.size();
-    const auto asked = static_cast<std::size_t>(std::min(kChunk, count - had));
+    const auto asked = static_cast<std::size_t>(std::min(chunk, count - had));
     bytes.resize(had + asked);
     const std::size_t got = read_some(std::span(bytes).subspan(had));
     bytes.resize(had + got);

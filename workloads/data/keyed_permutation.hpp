@@ -15,7 +15,7 @@ class KeyedPermutation {
   /// 0 < size ≤ 2^62.
   constexpr KeyedPermutation(std::uint64_t key, std::uint64_t size) : key_(key), size_(size) {
     HETEROPERF_EXPECT(size > 0 && size <= (std::uint64_t{1} << 62));
-    int bits = kFewestBits;
+    int bits = fewest_bits;
     while ((std::uint64_t{1} << bits) < size) ++bits;
     right_bits_ = (bits + 1) / 2;
     left_mask_ = (std::uint64_t{1} << (bits / 2)) - 1;
@@ -31,13 +31,13 @@ class KeyedPermutation {
   }
 
  private:
-  static constexpr int kRounds = 6;
+  static constexpr int rounds = 6;
   // Below, too few round functions exist for every order to be about as likely.
-  static constexpr int kFewestBits = 8;
+  static constexpr int fewest_bits = 8;
 
   constexpr std::uint64_t encipher(std::uint64_t value) const {
     std::uint64_t left = value >> right_bits_, right = value & right_mask_;
-    for (int round = 0; round < kRounds; round += 2) {
+    for (int round = 0; round < rounds; round += 2) {
       left ^= mix64(key_ ^ mix64(right + (static_cast<std::uint64_t>(round) << 56))) & left_mask_;
       right ^=
           mix64(key_ ^ mix64(left + (static_cast<std::uint64_t>(round + 1) << 56))) & right_mask_;

@@ -10,13 +10,13 @@
 namespace heteroperf {
 namespace {
 
-constexpr int kUnit = 1 << 14;  // amplitude 1
-constexpr float kScale = 0x1.0p-13f;
-constexpr int kQuarterTurn = 1 << 14;
-constexpr int kRectangles = 6;
-constexpr int kMostChannels = 64;
+constexpr int unit_amplitude = 1 << 14;  // amplitude 1
+constexpr float to_float = 0x1.0p-13f;
+constexpr int quarter_turn = 1 << 14;
+constexpr int rectangles = 6;
+constexpr int most_channels = 64;
 
-/// kUnit · sin, by a parabola per half turn; phase in 1/65536 of a turn.
+/// unit_amplitude · sin, by a parabola per half turn; phase in 1/65536 of a turn.
 constexpr std::int32_t wave_value(std::uint32_t phase) {
   const std::int32_t x = static_cast<std::int16_t>(phase);
   return (x * (32768 - (x < 0 ? -x : x))) >> 14;
@@ -27,18 +27,18 @@ constexpr std::int32_t wave_value(std::uint32_t phase) {
 struct Ring {
   int cycles_16, orientations;
 };
-constexpr std::array<Ring, 2> kRingsFor8{{{20, 4}, {40, 4}}};
-constexpr std::array<Ring, 3> kRingsFor16{{{20, 4}, {35, 5}, {50, 7}}};
-constexpr std::array<Ring, 3> kRingsFor32{{{20, 6}, {35, 11}, {50, 15}}};
+constexpr std::array<Ring, 2> rings_for_8{{{20, 4}, {40, 4}}};
+constexpr std::array<Ring, 3> rings_for_16{{{20, 4}, {35, 5}, {50, 7}}};
+constexpr std::array<Ring, 3> rings_for_32{{{20, 6}, {35, 11}, {50, 15}}};
 
 std::span<const Ring> rings_for(int symbols) {
-  if (symbols <= 8) return kRingsFor8;
-  if (symbols <= 16) return kRingsFor16;
-  return kRingsFor32;
+  if (symbols <= 8) return rings_for_8;
+  if (symbols <= 16) return rings_for_16;
+  return rings_for_32;
 }
 
 int turn_per_pixel(int cycles_16, std::int32_t direction, int cell_pixels) {
-  return cycles_16 * 4096 / cell_pixels * direction / kUnit;
+  return cycles_16 * 4096 / cell_pixels * direction / unit_amplitude;
 }
 
 std::vector<PatchRenderer::Wave> all_waves(std::span<const Ring> rings, int cell_width,
@@ -47,21 +47,22 @@ std::vector<PatchRenderer::Wave> all_waves(std::span<const Ring> rings, int cell
   for (const Ring& ring : rings) {
     for (int i = 0; i < ring.orientations; ++i) {
       const auto angle = static_cast<std::uint32_t>(32768 * i / ring.orientations);
-      waves.push_back({turn_per_pixel(ring.cycles_16, wave_value(angle + kQuarterTurn), cell_width),
+      waves.push_back({turn_per_pixel(ring.cycles_16, wave_value(angle + quarter_turn), cell_width),
                        turn_per_pixel(ring.cycles_16, wave_value(angle), cell_height)});
     }
   }
   return waves;
 }
 
-/// kUnit at the centre, 0 from 0.65 cells on: 1 − (distance / radius)².
+/// unit_amplitude at the centre, 0 from 0.65 cells on: 1 − (distance / radius)².
 void fill_envelope(int pixels, int shift, std::span<std::int32_t> envelope) {
   const int radius_20 = 13 * pixels;
   for (int i = 0; i < pixels; ++i) {
     const std::int64_t distance_20 = 20 * (i - shift) - 10 * (pixels - 1);
-    const std::int64_t square = distance_20 * distance_20 * kUnit / (radius_20 * radius_20);
+    const std::int64_t square =
+        distance_20 * distance_20 * unit_amplitude / (radius_20 * radius_20);
     envelope[static_cast<std::size_t>(i)] =
-        static_cast<std::int32_t>(std::max<std::int64_t>(0, kUnit - square));
+        static_cast<std::int32_t>(std::max<std::int64_t>(0, unit_amplitude - square));
   }
 }
 
@@ -78,7 +79,7 @@ PatchRenderer::PatchRenderer(const SampleSpec& spec, int side, int symbols, std:
       side_(side),
       waves_(all_waves(rings_for(symbols), width_ / side, height_ / side)) {
   HETEROPERF_EXPECT(symbols <= static_cast<int>(waves_.size()));
-  HETEROPERF_EXPECT(height_ >= 4 * side && width_ >= 4 * side && channels_ <= kMostChannels);
+  HETEROPERF_EXPECT(height_ >= 4 * side && width_ >= 4 * side && channels_ <= most_channels);
   RandomStream random(seed);
   for (std::size_t i = waves_.size(); i > 1; --i) std::swap(waves_[i - 1], waves_[random.below(i)]);
 }
@@ -104,15 +105,17 @@ void PatchRenderer::render(std::span<const std::uint8_t> symbols, RandomStream& 
 void PatchRenderer::draw_background(RandomStream& random, std::span<float> pixels) const {
   const auto plane = static_cast<std::size_t>(height_ * width_);
   for (int c = 0; c < channels_; ++c) {
-    std::fill_n(pixels.begin() + static_cast<std::ptrdiff_t>(plane) * c, plane,
-                static_cast<float>(between(-kUnit / 4, kUnit / 4, random)) * kScale);
+    std::fill_n(
+        pixels.begin() + static_cast<std::ptrdiff_t>(plane) * c, plane,
+        static_cast<float>(between(-unit_amplitude / 4, unit_amplitude / 4, random)) * to_float);
   }
-  for (int i = 0; i < kRectangles; ++i) {
+  for (int i = 0; i < rectangles; ++i) {
     const int top = between(0, height_ - 1, random), left = between(0, width_ - 1, random);
     const int bottom = std::min(height_, top + between(2, height_ / 2, random));
     const int right = std::min(width_, left + between(2, width_ / 2, random));
     for (int c = 0; c < channels_; ++c) {
-      const float colour = static_cast<float>(between(-kUnit / 4, kUnit / 4, random)) * kScale;
+      const float colour =
+          static_cast<float>(between(-unit_amplitude / 4, unit_amplitude / 4, random)) * to_float;
       for (int y = top; y < bottom; ++y) {
         float* row = pixels.data() + (c * height_ + y) * static_cast<std::ptrdiff_t>(width_);
         std::fill(row + left, row + right, colour);
@@ -124,8 +127,8 @@ void PatchRenderer::draw_background(RandomStream& random, std::span<float> pixel
 void PatchRenderer::draw_patch(int symbol, const Cell& cell, RandomStream& random,
                                std::span<float> pixels) const {
   const Wave& wave = waves_[static_cast<std::size_t>(symbol)];
-  const int strength = between(kUnit * 5 / 8, kUnit, random);
-  std::array<std::int32_t, kMostChannels> gains{};
+  const int strength = between(unit_amplitude * 5 / 8, unit_amplitude, random);
+  std::array<std::int32_t, most_channels> gains{};
   for (int c = 0; c < channels_; ++c) {
     gains[static_cast<std::size_t>(c)] = strength * between(64, 128, random) / 128;
   }
@@ -157,8 +160,8 @@ void PatchRenderer::add_row(const Cell& cell, int y, std::span<const std::int32_
     float* out = pixels.data() + row * width_ + cell.column;
     const std::int32_t gain = gains[static_cast<std::size_t>(c)] >> 3;
     for (std::size_t x = 0; x < values.size(); ++x) {
-      // Both terms are whole multiples of kScale, below 2^24 of them: the sum is exact.
-      out[x] += static_cast<float>((values[x] * gain) >> 11) * kScale;
+      // Both terms are whole multiples of to_float, below 2^24 of them: the sum is exact.
+      out[x] += static_cast<float>((values[x] * gain) >> 11) * to_float;
     }
   }
 }

@@ -11,7 +11,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kHeldOutOneIn = 6;
+constexpr std::uint64_t held_out_one_in = 6;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ SplitLists hold_out_images(const LabelledImages& images) {
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     hashes[i] = Hash128("held-out image").update(std::as_bytes(images.image(i))).high();
   }
-  return hold_out(hashes, kHeldOutOneIn);
+  return hold_out(hashes, held_out_one_in);
 }
 
 StoredImages::StoredImages(std::string name, LabelledImages images, SplitLists lists,

@@ -12,13 +12,13 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kBlockKey = 0x626c6f636b;
-constexpr std::uint64_t kMostWindowsPerBlock = 16, kBlocksWanted = 20, kHeldOutOneIn = 10;
+constexpr std::uint64_t block_key = 0x626c6f636b;
+constexpr std::uint64_t most_windows_per_block = 16, blocks_wanted = 20, held_out_one_in = 10;
 
-template <int kBytes>
+template <int bytes_each>
 std::int64_t little_endian(const std::byte* bytes) {
   std::uint32_t value = 0;
-  for (int i = 0; i < kBytes; ++i) value |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * i);
+  for (int i = 0; i < bytes_each; ++i) value |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * i);
   return value;
 }
 
@@ -80,13 +80,13 @@ void TokenWindows::check_ids(std::int64_t wanted_classes) {
 void TokenWindows::cut_into_blocks() {
   const auto length = static_cast<std::uint64_t>(spec_.length);
   const std::uint64_t windows =
-      std::clamp<std::uint64_t>(tokens_ / (kBlocksWanted * length), 1, kMostWindowsPerBlock);
+      std::clamp<std::uint64_t>(tokens_ / (blocks_wanted * length), 1, most_windows_per_block);
   const std::uint64_t blocks = tokens_ / (windows * length + 1);
   HETEROPERF_ENSURE(blocks >= 2 && blocks < (std::uint64_t{1} << 32));
   block_tokens_ = tokens_ / blocks;
   std::vector<std::uint64_t> hashes(blocks);
-  for (std::uint64_t b = 0; b < blocks; ++b) hashes[b] = random_bits(kBlockKey, b);
-  SplitLists lists = hold_out(hashes, kHeldOutOneIn);
+  for (std::uint64_t b = 0; b < blocks; ++b) hashes[b] = random_bits(block_key, b);
+  SplitLists lists = hold_out(hashes, held_out_one_in);
   train_blocks_ = std::move(lists.train);
   validation_blocks_ = std::move(lists.validation);
 }

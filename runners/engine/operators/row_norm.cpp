@@ -28,8 +28,38 @@ class NormGradient {
   GradientSink* sink_ = nullptr;
 };
 
+/// What norms over rows share: one pass over the rows gives any of the gradients wanted.
+class RowNormOperator : public Operator {
+ public:
+  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                      const PassContext&, GradientSink& sink) override {
+    if (!sink.wanted(0)) return;
+    NormGradient target(sink, saved[0]);
+    run(dy, parameters[0], saved, target, nullptr, {});
+    target.deliver();
+  }
+
+  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
+                       Tensors& gradients) override {
+    run(dy, at::Tensor(), saved, NormGradient(), &gradients, context);
+  }
+
+  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
+                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
+    NormGradient target(sink, saved[0]);
+    run(dy, parameters[0], saved, target, &gradients, context);
+    target.deliver();
+  }
+
+ private:
+  /// Gradients of the input (into `dx`, where wanted) and of the parameters (where not null).
+  virtual void run(const at::Tensor& dy, const at::Tensor& weight, const Tensors& saved,
+                   const NormGradient& dx, Tensors* gradients,
+                   const PassContext& context) const = 0;
+};
+
 /// Saves x (contiguous), mean and 1/deviation per row.
-class LayerNormOperator final : public Operator {
+class LayerNormOperator final : public RowNormOperator {
  public:
   explicit LayerNormOperator(const LayerNorm& attributes) : attributes_(attributes) {}
 
@@ -50,29 +80,9 @@ class LayerNormOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    NormGradient target(sink, saved[0]);
-    run(dy, parameters[0], saved, target, nullptr, {});
-    target.deliver();
-  }
-
-  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
-                       Tensors& gradients) override {
-    run(dy, at::Tensor(), saved, NormGradient(), &gradients, context);
-  }
-
-  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    NormGradient target(sink, saved[0]);
-    run(dy, parameters[0], saved, target, &gradients, context);
-    target.deliver();
-  }
-
  private:
   void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
-           const NormGradient& dx, Tensors* gradients, const PassContext& context) const {
+           const NormGradient& dx, Tensors* gradients, const PassContext& context) const override {
     const at::Tensor dy = output_gradient.contiguous();
     const KernelTable& kernels = kernels_for(dy);
     const RowBlocks blocks(matrix_of(dy));
@@ -93,7 +103,7 @@ class LayerNormOperator final : public Operator {
 };
 
 /// Saves x (contiguous) and 1/root mean square per row.
-class RmsNormOperator final : public Operator {
+class RmsNormOperator final : public RowNormOperator {
  public:
   explicit RmsNormOperator(const RmsNorm& attributes) : attributes_(attributes) {}
 
@@ -112,30 +122,9 @@ class RmsNormOperator final : public Operator {
     return y;
   }
 
-  void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                      const PassContext&, GradientSink& sink) override {
-    if (!sink.wanted(0)) return;
-    NormGradient target(sink, saved[0]);
-    run(dy, parameters[0], saved, target, nullptr, {});
-    target.deliver();
-  }
-
-  void weight_gradient(const at::Tensor& dy, const Tensors& saved, const PassContext& context,
-                       Tensors& gradients) override {
-    run(dy, at::Tensor(), saved, NormGradient(), &gradients, context);
-  }
-
-  void backward(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
-                const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    NormGradient target(sink, saved[0]);
-    run(dy, parameters[0], saved, target, &gradients, context);
-    target.deliver();
-  }
-
  private:
-  static void run(const at::Tensor& output_gradient, const at::Tensor& parameter,
-                  const Tensors& saved, const NormGradient& dx, Tensors* gradients,
-                  const PassContext& context) {
+  void run(const at::Tensor& output_gradient, const at::Tensor& parameter, const Tensors& saved,
+           const NormGradient& dx, Tensors* gradients, const PassContext& context) const override {
     const at::Tensor dy = output_gradient.contiguous();
     const KernelTable& kernels = kernels_for(dy);
     const RowBlocks blocks(matrix_of(dy));

@@ -10,7 +10,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kAllOnes = ~std::uint64_t{0};
+constexpr std::uint64_t all_ones = ~std::uint64_t{0};
 
 TEST(Ops, DecimalTextRoundTripsOverTheWholeRange) {
   RandomStream random(1);
@@ -22,9 +22,9 @@ TEST(Ops, DecimalTextRoundTripsOverTheWholeRange) {
 
 TEST(Ops, KnownTexts) {
   EXPECT_EQ(Ops().to_string(), "0");
-  EXPECT_EQ(Ops(kAllOnes).to_string(), "18446744073709551615");
+  EXPECT_EQ(Ops(all_ones).to_string(), "18446744073709551615");
   EXPECT_EQ(Ops::from_words(1, 0).to_string(), "18446744073709551616");
-  EXPECT_EQ(Ops::from_words(kAllOnes, kAllOnes).to_string(),
+  EXPECT_EQ(Ops::from_words(all_ones, all_ones).to_string(),
             "340282366920938463463374607431768211455");
   EXPECT_EQ(Ops::parse("0007"), Ops(7));
 }
@@ -47,19 +47,19 @@ TEST(Ops, RefusesWhatIsNoCount) {
 }
 
 TEST(Ops, ArithmeticThatLeavesTheRangeThrows) {
-  const Ops most = Ops::from_words(kAllOnes, kAllOnes);
+  const Ops most = Ops::from_words(all_ones, all_ones);
   EXPECT_THROW(most + Ops(1), Error);
   EXPECT_THROW(Ops(1) - Ops(2), Error);
-  EXPECT_THROW(Ops::from_words(1, 0) * kAllOnes + Ops::from_words(1, 0), Error);
+  EXPECT_THROW(Ops::from_words(1, 0) * all_ones + Ops::from_words(1, 0), Error);
   EXPECT_THROW(Ops::from_words(std::uint64_t{1} << 63, 0) * 2, Error);
   EXPECT_THROW(Ops(1) / 0, Error);
   EXPECT_EQ(most - most, Ops());
 }
 
 TEST(Ops, CarriesBetweenWordsAndOrders) {
-  EXPECT_EQ(Ops(kAllOnes) + Ops(1), Ops::from_words(1, 0));
-  EXPECT_EQ(Ops::from_words(1, 0) - Ops(1), Ops(kAllOnes));
-  EXPECT_LT(Ops(kAllOnes), Ops::from_words(1, 0));
+  EXPECT_EQ(Ops(all_ones) + Ops(1), Ops::from_words(1, 0));
+  EXPECT_EQ(Ops::from_words(1, 0) - Ops(1), Ops(all_ones));
+  EXPECT_LT(Ops(all_ones), Ops::from_words(1, 0));
   EXPECT_EQ(Ops(7) / 2, Ops(3));
 }
 

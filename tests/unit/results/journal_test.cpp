@@ -45,7 +45,7 @@ TEST(EventJson, RoundTripsEveryKind) {
   run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
   std::set<std::string> kinds;
   for (const JournalLine& line : run.lines) {
-    const std::string json = event_to_json_line(line.t_ns, line.event, kNoPreviousLine);
+    const std::string json = event_to_json_line(line.t_ns, line.event, no_previous_line);
     const ParsedLine parsed = event_from_json_line(json);
     EXPECT_EQ(event_to_json_line(parsed.t_ns, parsed.event, parsed.prev), json);
     kinds.insert(kind_name(line.event));
@@ -150,14 +150,14 @@ TEST(JournalWriter, WritesAGraphOnce) {
 TEST(JournalWriter, KeepsTheChainWhenManyThreadsAppend) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "journal.jsonl";
-  constexpr int kThreads = 4, kEach = 200;
+  constexpr int thread_count = 4, events_each = 200;
   {
     JournalWriter writer(path, {.flush_interval_s = 0.001, .clock = monotonic_now_ns});
     writer.append(StartEvent{});
     std::vector<std::thread> threads;
-    for (int t = 0; t < kThreads; ++t) {
+    for (int t = 0; t < thread_count; ++t) {
       threads.emplace_back([&writer, t] {
-        for (int i = 0; i < kEach; ++i) {
+        for (int i = 0; i < events_each; ++i) {
           StepEvent event = step(static_cast<std::uint64_t>(i));
           event.group = t;
           writer.append(event);
@@ -168,8 +168,8 @@ TEST(JournalWriter, KeepsTheChainWhenManyThreadsAppend) {
     for (std::thread& thread : threads) thread.join();
   }
   const Journal journal = read_journal(path);
-  ASSERT_EQ(journal.lines.size(), 1u + kThreads * kEach);
-  std::vector<std::uint64_t> next(kThreads, 0);
+  ASSERT_EQ(journal.lines.size(), 1u + thread_count * events_each);
+  std::vector<std::uint64_t> next(thread_count, 0);
   for (std::size_t i = 1; i < journal.lines.size(); ++i) {
     const auto& event = std::get<StepEvent>(journal.lines[i].event);
     EXPECT_EQ(event.n, next[static_cast<std::size_t>(event.group)]++);
@@ -262,10 +262,11 @@ int in_child(auto&& body) {
 TEST(JournalWriter, AFullDiskLosesNoEarlierLine) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "journal.jsonl";
-  constexpr rlim_t kLimit = 5000;
+  constexpr rlim_t size_limit = 5000;
   const int code = in_child([&] {
     std::signal(SIGXFSZ, SIG_IGN);
-    const rlimit limit{kLimit, kLimit + 100000}, wide{kLimit + 100000, kLimit + 100000};
+    const rlimit limit{size_limit, size_limit + 100000},
+        wide{size_limit + 100000, size_limit + 100000};
     ::setrlimit(RLIMIT_FSIZE, &limit);
     JournalWriter writer(path);
     writer.append(StartEvent{});

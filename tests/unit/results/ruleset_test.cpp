@@ -13,7 +13,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
 
 Validity judged(const SampleRun& run) {
   const Journal journal = run.journal();
@@ -42,6 +42,17 @@ std::size_t phase_index(const SampleRun& run, Phase phase) {
     const auto* event = std::get_if<PhaseEvent>(&run.lines.at(i).event);
     if (event != nullptr && event->phase == phase) return i;
   }
+}
+
+void set_evaluated(SampleRun& run, std::uint64_t samples, double accuracy) {
+  run.last<EvalEvent>().samples = samples;
+  run.last<EvalEvent>().accuracy = accuracy;
+}
+
+void set_loss_floor(SampleRun& run, double floor) {
+  run.last<WorkloadEvent>().quality = QualityMeasure::loss;
+  run.last<WorkloadEvent>().quality_target = 0.9;
+  run.last<WorkloadEvent>().loss_floor = floor;
 }
 
 /// Ends the measured phase `seconds` after its begin; steps after that are outside of it.
@@ -113,11 +124,11 @@ const std::vector<Case>& cases() {
          }
        }},
       {"finite_loss", Severity::invalid, false,
-       [](SampleRun& r) { r.last<StepEvent>().loss = kNaN; },
+       [](SampleRun& r) { r.last<StepEvent>().loss = not_a_number; },
        [](SampleRun& r) { r.last<StepEvent>().loss = 1e300; }},
       {"finite_loss", Severity::invalid, false,
        [](SampleRun& r) { r.last<EvalEvent>().loss = -std::numeric_limits<double>::infinity(); },
-       [](SampleRun& r) { r.last<StepEvent>().gradient_norm = kNaN; }},
+       [](SampleRun& r) { r.last<StepEvent>().gradient_norm = not_a_number; }},
       {"steps_none", Severity::invalid, false, [](SampleRun& r) { r.erase_all<StepEvent>(); },
        [](SampleRun& r) { r = steps_run(1); }},
       {"steps_few", Severity::open, false, [](SampleRun& r) { r = steps_run(19); },
@@ -187,9 +198,12 @@ const std::vector<Case>& cases() {
          r.last<WorkloadEvent>().quality = QualityMeasure::loss;
          r.last<WorkloadEvent>().quality_target = 0.9;
        }},
-      {"below_floor", Severity::review, true,
-       [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.952; },
-       [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.9505; }},
+      {"below_floor", Severity::review, true, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
+       [](SampleRun& r) { set_evaluated(r, 10000, 0.9586); }},  // 0.05 − 4 · √(0.05 · 0.95 / 10⁴)
+      {"below_floor", Severity::review, true, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
+       [](SampleRun& r) { set_evaluated(r, 256, 0.9588); }},
+      {"below_floor", Severity::review, true, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
+       [](SampleRun& r) { set_loss_floor(r, 0.9183); }},  // the loss is 0.9
       {"quick", Severity::open, false,
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).quick = true; },
        [](SampleRun&) {}},

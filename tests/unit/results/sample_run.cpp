@@ -14,8 +14,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t kSamples = 64;
-constexpr double kNanosecondsPerSecond = 1e9;
+constexpr std::uint64_t sample_count = 64;
+constexpr double nanoseconds_per_second = 1e9;
 
 StartEvent sample_start() {
   StartEvent start;
@@ -36,7 +36,7 @@ WorkloadEvent sample_workload(const ModelGraph& graph) {
   workload.size = "small";
   workload.unit = "image";
   workload.precision = "fp32";
-  workload.samples_per_step = kSamples;
+  workload.samples_per_step = sample_count;
   workload.parameters = graph.parameter_count();
   workload.graph_hash = graph.hash();
   workload.graph = {graph_to_text(graph)};
@@ -58,7 +58,7 @@ class Script {
 
   void add(Event event) { run.lines.push_back({now_ns_, std::move(event)}); }
   void advance(double seconds) {
-    now_ns_ += static_cast<std::int64_t>(seconds * kNanosecondsPerSecond);
+    now_ns_ += static_cast<std::int64_t>(seconds * nanoseconds_per_second);
   }
   std::int64_t now_ns() const { return now_ns_; }
 
@@ -88,8 +88,8 @@ class Script {
     step.t_start_ns = now_ns_;
     advance(seconds);
     step.t_end_ns = now_ns_;
-    step.samples = kSamples;
-    step.ops_strict = strict_train_ops(graph, kSamples);
+    step.samples = sample_count;
+    step.ops_strict = strict_train_ops(graph, sample_count);
     step.loss = loss;
     step.gradient_norm = 1.5;
     step.split = {seconds * 0.7, seconds * 0.2, seconds * 0.05, seconds * 0.05};
@@ -103,7 +103,7 @@ class Script {
     observed.group = group;
     observed.trial = trial;
     observed.strict =
-        strict_train_ops(graph, kSamples / static_cast<std::uint64_t>(ranks_of_group));
+        strict_train_ops(graph, sample_count / static_cast<std::uint64_t>(ranks_of_group));
     observed.executed = observed.strict;
     observed.calls = 9;
     add(observed);
@@ -148,7 +148,7 @@ TemporaryFolder::~TemporaryFolder() {
 }
 
 std::string SampleRun::text() const {
-  std::string text, prev(kNoPreviousLine);
+  std::string text, prev(no_previous_line);
   for (const JournalLine& line : lines) {
     const std::string json = event_to_json_line(line.t_ns, line.event, prev);
     prev = sha256_hex(json);
@@ -220,9 +220,9 @@ SampleRun fixed_run(const SampleRunOptions& options) {
 }
 
 SampleRun search_run() {
-  constexpr int kGroups = 2, kSteps = 12;
+  constexpr int group_count = 2, step_count = 12;
   Script script(5'000'000'000);
-  script.add_preamble(kGroups, kGroups, small_classifier());
+  script.add_preamble(group_count, group_count, small_classifier());
   auto& workload = script.run.last<WorkloadEvent>();
   workload.name = "automl-image";
   workload.graph.text.clear();
@@ -233,7 +233,7 @@ SampleRun search_run() {
     TrialEvent trial;
     trial.id = id;
     if (id > 0) trial.parent = 0;
-    trial.group = static_cast<std::int32_t>(id % kGroups);
+    trial.group = static_cast<std::int32_t>(id % group_count);
     trial.morph = id > 0 ? "wider" : "";
     trial.graph_hash = graph.hash();
     trial.graph = {graph_to_text(graph)};
@@ -242,14 +242,14 @@ SampleRun search_run() {
     script.add(trial);
     trial.graph.text.clear();
     const bool diverges = id == 1;
-    for (std::uint64_t n = 0; n < kSteps; ++n) {
+    for (std::uint64_t n = 0; n < step_count; ++n) {
       const double loss =
-          diverges && n + 1 == kSteps ? std::numeric_limits<double>::quiet_NaN() : 1;
+          diverges && n + 1 == step_count ? std::numeric_limits<double>::quiet_NaN() : 1;
       script.add_step(graph, trial.group, id, n, 10, loss);
       if (n == 0) script.add_observation(graph, trial.group, trial.group, id, 1);
       trial.ops += script.run.last<StepEvent>().ops_strict;
     }
-    trial.steps = kSteps;
+    trial.steps = step_count;
     trial.state = diverges ? TrialStatus::diverged : TrialStatus::completed;
     trial.reason = diverges ? "loss is NaN" : "";
     if (!diverges) {
@@ -260,7 +260,7 @@ SampleRun search_run() {
     script.add(trial);
   }
   script.add(PhaseEvent{Phase::finish, std::nullopt});
-  script.add_end(kGroups);
+  script.add_end(group_count);
   return std::move(script.run);
 }
 

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const SuitePlan kPlan{"20260101T101500Z-suite-0123abcd", "2026-01-01T10:15:00Z", {"a", "b"}};
+const SuitePlan some_plan{"20260101T101500Z-suite-0123abcd", "2026-01-01T10:15:00Z", {"a", "b"}};
 
 SampleRun run_of(double step_s, int steps = 30) {
   SampleRunOptions options;
@@ -25,7 +25,7 @@ SampleRun run_of(double step_s, int steps = 30) {
 class SuiteRecord : public testing::Test {
  protected:
   RunFiles files(const std::string& workload) const { return {folder_.path() / workload}; }
-  Json built() const { return Json::parse(build_suite_record(folder_.path(), kPlan)); }
+  Json built() const { return Json::parse(build_suite_record(folder_.path(), some_plan)); }
   double record_value(const std::string& workload, const char* pointer) const {
     return Json::parse(read_text_file(files(workload).record())).at(Json::json_pointer(pointer));
   }
@@ -74,12 +74,12 @@ TEST_F(SuiteRecord, TellsOfUnequalWindows) {
 
 TEST_F(SuiteRecord, PlanIsReadBack) {
   EXPECT_FALSE(read_suite_plan(folder_.path()).has_value());
-  write_suite_record(folder_.path(), kPlan);
+  write_suite_record(folder_.path(), some_plan);
   const auto plan = read_suite_plan(folder_.path());
   ASSERT_TRUE(plan.has_value());
-  EXPECT_EQ(plan->run_id, kPlan.run_id);
-  EXPECT_EQ(plan->created_utc, kPlan.created_utc);
-  EXPECT_EQ(plan->workloads, kPlan.workloads);
+  EXPECT_EQ(plan->run_id, some_plan.run_id);
+  EXPECT_EQ(plan->created_utc, some_plan.created_utc);
+  EXPECT_EQ(plan->workloads, some_plan.workloads);
 }
 
 TEST_F(SuiteRecord, NamesAMalformedRecordOrSuite) {
