@@ -2,132 +2,63 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "metrics/strict_json.hpp"
 #include "workloads/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-/// The values that JSON has no type for.
-struct DecimalText {
-  std::uint64_t& value;
-};
-
-bool read(const Json& json, double& value) {
-  if (!json.is_number()) return false;
-  value = json.get<double>();
-  return true;
-}
-bool read(const Json& json, std::uint64_t& value) {
-  if (!json.is_number_unsigned()) return false;
-  value = json.get<std::uint64_t>();
-  return true;
-}
-bool read(const Json& json, std::uint32_t& value) {
-  std::uint64_t wide = 0;
-  if (!read(json, wide) || wide > UINT32_MAX) return false;
-  value = static_cast<std::uint32_t>(wide);
-  return true;
-}
-bool read(const Json& json, std::int64_t& value) {
-  if (!json.is_number_integer() ||
-      (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX)) {
-    return false;
-  }
-  value = json.get<std::int64_t>();
-  return true;
-}
-bool read(const Json& json, std::string& value) {
-  if (!json.is_string()) return false;
-  value = json.get<std::string>();
-  return true;
-}
-bool read(const Json& json, Ops& value) {
-  if (!json.is_string()) return false;
-  value = Ops::parse(json.get<std::string>());
-  return true;
-}
-bool read(const Json& json, DecimalText text) {
-  Ops wide;
-  if (!read(json, wide) || wide.high() != 0) return false;
-  text.value = wide.low();
-  return true;
+/// `read_keys` reads the members of one message into `value`.
+template <class Value, class Read>
+Value read_message(const Json& json, const char* subject, Read read_keys) {
+  DocumentProblems problems(subject);
+  ObjectReader reader(json, "", problems);
+  Value value;
+  read_keys(reader, value);
+  reader.finish();
+  problems.throw_if_any();
+  return value;
 }
 
-const char* expectation(const double&) { return "a number"; }
-const char* expectation(const std::uint64_t&) { return "a whole number, not negative"; }
-const char* expectation(const std::uint32_t&) { return "a whole number below 2^32"; }
-const char* expectation(const std::int64_t&) { return "a whole number"; }
-const char* expectation(const std::string&) { return "text"; }
-const char* expectation(const Ops&) { return "a decimal number as text"; }
-const char* expectation(const DecimalText&) { return "a decimal number below 2^64 as text"; }
-
-/// Reads the members of one object and throws everything that is wrong with it at once.
-class Members {
- public:
-  Members(const Json& json, const char* subject) : json_(json), subject_(subject) {
-    if (!json.is_object()) throw UserError(fmt::format("the {} is not a JSON object", subject));
-  }
-
-  template <class Value>
-  Members& required(const char* key, Value&& value) {
-    if (!json_.contains(key)) problems_.add(fmt::format("{}: '{}' is missing", subject_, key));
-    return optional(key, value);
-  }
-
-  template <class Value>
-  Members& optional(const char* key, Value&& value) {
-    return with(key, [&](const Json& member) {
-      if (read(member, value)) return;
-      problems_.add(fmt::format("{}: '{}' is {}", subject_, key, member.dump().substr(0, 60)),
-                    fmt::format("must be {}", expectation(value)));
-    });
-  }
-
-  /// Calls `use` with the member when it is there; UserErrors become problems of this object.
-  Members& with(const char* key, const std::function<void(const Json&)>& use) {
-    keys_.emplace_back(key);
-    const auto member = json_.find(key);
-    if (member == json_.end()) return *this;
-    try {
-      use(*member);
-    } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) {
-        problems_.add(fmt::format("{}: '{}': {}", subject_, key, p.problem), p.why, p.suggestion);
-      }
+/// UserErrors of `call` become problems of the message.
+template <class Call>
+void note_errors(DocumentProblems& problems, const std::string& prefix, Call call) {
+  try {
+    call();
+  } catch (const UserError& error) {
+    for (const Problem& p : error.problems()) {
+      problems.add(prefix + p.problem, p.why, p.suggestion);
     }
-    return *this;
   }
+}
 
-  Members& with_required(const char* key, const std::function<void(const Json&)>& use) {
-    if (!json_.contains(key)) problems_.add(fmt::format("{}: '{}' is missing", subject_, key));
-    return with(key, use);
-  }
+/// Reads a text that `parse` makes a value of.
+template <class Parse>
+void read_parsed(ObjectReader& reader, const char* key, Parse parse) {
+  std::string text;
+  const Json* value = reader.value(key);
+  if (value == nullptr || !read_value(*value, reader.path_of(key), text, reader.problems())) return;
+  note_errors(reader.problems(), reader.path_of(key) + ": ", [&] { parse(text); });
+}
 
-  void finish() {
-    for (const auto& [key, value] : json_.items()) {
-      if (std::find(keys_.begin(), keys_.end(), key) != keys_.end()) continue;
-      const std::string near = nearest_name(key, keys_);
-      problems_.add(fmt::format("{}: unknown key '{}'", subject_, key), {},
-                    near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
-    }
-    problems_.throw_if_any();
-  }
-
- private:
-  const Json& json_;
-  const char* subject_;
-  std::vector<std::string> keys_;
-  ProblemList problems_;
-};
+/// Counts beyond the whole numbers of JSON are decimal texts.
+void read_decimal(ObjectReader& reader, const char* key, Ops& value) {
+  read_parsed(reader, key, [&](const std::string& text) { value = Ops::parse(text); });
+}
+void read_decimal(ObjectReader& reader, const char* key, std::uint64_t& value) {
+  read_parsed(reader, key, [&](const std::string& text) {
+    const Ops wide = Ops::parse(text);
+    if (wide.high() != 0)
+      throw UserError(fmt::format("{} is too large", text), "must be below 2^64");
+    value = wide.low();
+  });
+}
 
 void write_finite(Json& json, const char* key, double value) {
   if (std::isfinite(value)) json[key] = value;
@@ -136,19 +67,14 @@ void write_text(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }
 
-const std::vector<std::pair<TrialReport::Health, std::string>> health_names{
-    {TrialReport::Health::fine, "fine"},
-    {TrialReport::Health::diverged, "diverged"},
-    {TrialReport::Health::failed, "failed"}};
+/// In the order of the enum.
+const std::vector<std::string> health_names{"fine", "diverged", "failed"};
 
-void read_health(const Json& json, TrialReport::Health& health) {
-  for (const auto& [value, name] : health_names) {
-    if (json == name) {
-      health = value;
-      return;
-    }
-  }
-  throw UserError(fmt::format("unknown health {}", json.dump()), "one of fine, diverged, failed");
+void read_health(ObjectReader& reader, TrialReport::Health& health) {
+  const Json* value = reader.value("health");
+  if (value == nullptr) return;
+  const int index = read_choice(*value, reader.path_of("health"), health_names, reader.problems());
+  if (index >= 0) health = static_cast<TrialReport::Health>(index);
 }
 
 Json milestone_to_json(const TrialOutcome::Milestone& milestone) {
@@ -158,13 +84,77 @@ Json milestone_to_json(const TrialOutcome::Milestone& milestone) {
   return json;
 }
 
-TrialOutcome::Milestone milestone_from_json(const Json& json) {
-  TrialOutcome::Milestone milestone{0.0, std::numeric_limits<double>::quiet_NaN()};
-  Members(json, "milestone")
-      .required("quality", milestone.quality)
-      .optional("loss", milestone.loss)
-      .finish();
-  return milestone;
+void read_milestone(ObjectReader& reader, TrialOutcome::Milestone& milestone) {
+  milestone.loss = std::numeric_limits<double>::quiet_NaN();
+  reader.require({"quality"});
+  reader.read("quality", milestone.quality);
+  reader.read("loss", milestone.loss);
+}
+
+void read_hyper_parameters(ObjectReader& reader, HyperParameters& hyper) {
+  reader.require({"dropout", "kernel", "batch", "learning_rate"});
+  reader.read("dropout", hyper.dropout);
+  reader.read("kernel", hyper.kernel);
+  reader.read("batch", hyper.batch);
+  reader.read("learning_rate", hyper.learning_rate);
+}
+
+void read_trial(ObjectReader& reader, Trial& trial) {
+  reader.require({"id", "hyper", "seed", "steps", "rung", "graph"});
+  reader.read("id", trial.id);
+  if (reader.has("parent")) reader.read("parent", trial.parent.emplace());
+  reader.read("morph", trial.morph);
+  reader.read_object("hyper",
+                     [&](ObjectReader& inner) { read_hyper_parameters(inner, trial.hyper); });
+  read_decimal(reader, "seed", trial.seed);
+  reader.read("steps", trial.steps);
+  reader.read("rung", trial.rung);
+  if (const Json* graph = reader.value("graph")) {
+    note_errors(reader.problems(), "",
+                [&] { trial.graph = graph_from_json(*graph, reader.path_of("graph")); });
+  }
+}
+
+void read_report(ObjectReader& reader, TrialReport& report) {
+  report.quality = std::numeric_limits<double>::quiet_NaN();
+  reader.require({"id", "steps", "health"});
+  reader.read("id", report.id);
+  reader.read("quality", report.quality);
+  reader.read("loss", report.loss);
+  reader.read("steps", report.steps);
+  read_health(reader, report.health);
+  reader.read("reason", report.reason);
+}
+
+void read_outcome(ObjectReader& reader, TrialOutcome& outcome) {
+  reader.require({"id", "state", "quality", "steps", "ops", "milestones"});
+  reader.read("id", outcome.id);
+  read_parsed(reader, "state",
+              [&](const std::string& name) { outcome.state = parse_trial_state(name); });
+  reader.read("quality", outcome.quality);
+  reader.read("loss", outcome.loss);
+  reader.read("steps", outcome.steps);
+  read_decimal(reader, "ops", outcome.ops);
+  reader.read("reason", outcome.reason);
+  reader.for_each("milestones", [&](const Json& json, const std::string& path) {
+    ObjectReader inner(json, path, reader.problems());
+    read_milestone(inner, outcome.milestones.emplace_back());
+    inner.finish();
+  });
+}
+
+void read_assignment(ObjectReader& reader, Assignment& assignment) {
+  reader.read_object("trial",
+                     [&](ObjectReader& inner) { read_trial(inner, assignment.trial.emplace()); });
+  reader.read("reason", assignment.reason);
+}
+
+void read_decision(ObjectReader& reader, Decision& decision) {
+  reader.require({"rung"});
+  if (reader.has("until_step")) reader.read("until_step", decision.until_step.emplace());
+  reader.read("rung", decision.rung);
+  reader.read_object("outcome",
+                     [&](ObjectReader& inner) { read_outcome(inner, decision.outcome.emplace()); });
 }
 
 }  // namespace
@@ -195,7 +185,7 @@ Json trial_report_to_json(const TrialReport& report) {
   write_finite(json, "quality", report.quality);
   write_finite(json, "loss", report.loss);
   json["steps"] = report.steps;
-  json["health"] = health_names.at(static_cast<std::size_t>(report.health)).second;
+  json["health"] = health_names.at(static_cast<std::size_t>(report.health));
   write_text(json, "reason", report.reason);
   return json;
 }
@@ -232,95 +222,25 @@ Json decision_to_json(const Decision& decision) {
 }
 
 HyperParameters hyper_parameters_from_json(const Json& json) {
-  HyperParameters hyper;
-  Members(json, "hyper-parameters")
-      .required("dropout", hyper.dropout)
-      .required("kernel", hyper.kernel)
-      .required("batch", hyper.batch)
-      .required("learning_rate", hyper.learning_rate)
-      .finish();
-  return hyper;
+  return read_message<HyperParameters>(json, "hyper-parameters", &read_hyper_parameters);
 }
 
-Trial trial_from_json(const Json& json) {
-  Trial trial;
-  const auto set_parent = [&](const Json& member) {
-    std::uint64_t id = 0;
-    if (!read(member, id)) throw UserError("is not a trial's number");
-    trial.parent = id;
-  };
-  Members(json, "trial")
-      .required("id", trial.id)
-      .with("parent", set_parent)
-      .optional("morph", trial.morph)
-      .with_required("hyper", [&](const Json& m) { trial.hyper = hyper_parameters_from_json(m); })
-      .required("seed", DecimalText{trial.seed})
-      .required("steps", trial.steps)
-      .required("rung", trial.rung)
-      .with_required("graph", [&](const Json& m) { trial.graph = graph_from_json(m, "graph"); })
-      .finish();
-  return trial;
-}
+Trial trial_from_json(const Json& json) { return read_message<Trial>(json, "trial", &read_trial); }
 
 TrialReport trial_report_from_json(const Json& json) {
-  TrialReport report;
-  report.quality = std::numeric_limits<double>::quiet_NaN();
-  Members(json, "trial report")
-      .required("id", report.id)
-      .optional("quality", report.quality)
-      .optional("loss", report.loss)
-      .required("steps", report.steps)
-      .with_required("health", [&](const Json& m) { read_health(m, report.health); })
-      .optional("reason", report.reason)
-      .finish();
-  return report;
+  return read_message<TrialReport>(json, "trial report", &read_report);
 }
 
 TrialOutcome trial_outcome_from_json(const Json& json) {
-  TrialOutcome outcome;
-  const auto set_milestones = [&](const Json& member) {
-    if (!member.is_array()) throw UserError("is not an array");
-    for (const Json& m : member) outcome.milestones.push_back(milestone_from_json(m));
-  };
-  const auto set_state = [&](const Json& member) {
-    if (!member.is_string()) throw UserError("is not text");
-    outcome.state = parse_trial_state(member.get<std::string>());
-  };
-  Members(json, "trial outcome")
-      .required("id", outcome.id)
-      .with_required("state", set_state)
-      .required("quality", outcome.quality)
-      .optional("loss", outcome.loss)
-      .required("steps", outcome.steps)
-      .required("ops", outcome.ops)
-      .optional("reason", outcome.reason)
-      .with_required("milestones", set_milestones)
-      .finish();
-  return outcome;
+  return read_message<TrialOutcome>(json, "trial outcome", &read_outcome);
 }
 
 Assignment assignment_from_json(const Json& json) {
-  Assignment assignment;
-  Members(json, "assignment")
-      .with("trial", [&](const Json& m) { assignment.trial = trial_from_json(m); })
-      .optional("reason", assignment.reason)
-      .finish();
-  return assignment;
+  return read_message<Assignment>(json, "assignment", &read_assignment);
 }
 
 Decision decision_from_json(const Json& json) {
-  Decision decision;
-  const auto set_until = [&](const Json& member) {
-    std::uint64_t steps = 0;
-    if (!read(member, steps)) throw UserError("is not a number of steps");
-    decision.until_step = steps;
-  };
-  Members(json, "decision")
-      .with("until_step", set_until)
-      .required("rung", decision.rung)
-      .with("outcome", [&](const Json& m) { decision.outcome = trial_outcome_from_json(m); })
-      .finish();
-  return decision;
+  return read_message<Decision>(json, "decision", &read_decision);
 }
 
 }  // namespace heteroperf

@@ -77,7 +77,10 @@ SystemError::SystemError(std::string problem, std::string why, std::string sugge
     : Error(kind, {{std::move(problem), std::move(why), std::move(suggestion)}}) {}
 
 void ProblemList::add(std::string problem, std::string why, std::string suggestion) {
-  problems_.push_back({std::move(problem), std::move(why), std::move(suggestion)});
+  // Told once, however often it is found.
+  Problem added{std::move(problem), std::move(why), std::move(suggestion)};
+  const auto same = [&](const Problem& other) { return other.text() == added.text(); };
+  if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(std::move(added));
 }
 
 void ProblemList::throw_if_any() const {
@@ -86,10 +89,11 @@ void ProblemList::throw_if_any() const {
 
 std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates) {
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(3, name.size() / 2) + 1;
+  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 2) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
-    if (distance < best_distance) {
+    // With no letter in its place there is no likeness, however short both are.
+    if (distance < best_distance && distance < std::max(name.size(), candidate.size())) {
       best_distance = distance;
       best = candidate;
     }

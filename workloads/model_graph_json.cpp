@@ -10,8 +10,8 @@
 #include <type_traits>
 
 #include "metrics/error.hpp"
+#include "metrics/strict_json.hpp"
 #include "workloads/node_kinds.hpp"
-#include "workloads/strict_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -58,15 +58,10 @@ Json node_to_json(const ModelGraph& graph, const Node& node) {
 /// Makes the attributes of one kind from a node's JSON.
 template <class Kind>
 Attributes read_attributes(ObjectReader& reader) {
-  std::vector<std::string> keys{"name", "kind", "inputs", "branch", "output"};
   Kind attributes{};
-  for_each_field<Kind>([&](const auto& field) {
-    keys.emplace_back(field.key);
-    if (const Json* value = reader.optional(field.key)) {
-      reader.read(field.key, *value, attributes.*field.member);
-    }
-  });
-  reader.check_keys(keys);
+  for_each_field<Kind>(
+      [&](const auto& field) { reader.read(field.key, attributes.*field.member); });
+  reader.finish();
   return attributes;
 }
 
@@ -86,7 +81,7 @@ const std::vector<KindReader>& kind_readers() {
 }
 
 struct ParsedNode {
-  std::string subject, name;
+  std::string path, name;
   std::optional<Attributes> attributes;
   std::vector<std::string> inputs;
   std::string branch = default_branch;
@@ -94,35 +89,24 @@ struct ParsedNode {
 };
 
 std::optional<Attributes> read_kind(ObjectReader& reader) {
-  const Json* value = reader.required("kind");
-  if (value == nullptr) return std::nullopt;
-  std::string kind;
-  reader.read("kind", *value, kind);
-  if (kind.empty()) return std::nullopt;
+  const Json* kind = reader.value("kind");
+  if (kind == nullptr) return std::nullopt;
   std::vector<std::string> names;
-  for (const KindReader& row : kind_readers()) {
-    if (kind == row.name) return row.read(reader);
-    names.emplace_back(row.name);
-  }
-  reader.fail(fmt::format("there is no kind '{}'", kind), "kinds: " + listed(names),
-              did_you_mean(kind, names));
-  return std::nullopt;
+  for (const KindReader& row : kind_readers()) names.emplace_back(row.name);
+  const int found = read_choice(*kind, reader.path_of("kind"), names, reader.problems());
+  if (found < 0) return std::nullopt;
+  return kind_readers()[static_cast<std::size_t>(found)].read(reader);
 }
 
-ParsedNode parse_node(const Json& json, const std::string& subject, ProblemList& problems) {
+ParsedNode parse_node(const Json& json, const std::string& path, DocumentProblems& problems) {
   ParsedNode node;
-  node.subject = subject;
-  ObjectReader reader(json, subject, problems);
-  if (!json.is_object()) {
-    reader.fail("is not an object", R"(expected {"name": …, "kind": …, "inputs": […]})");
-    return node;
-  }
-  if (const Json* value = reader.required("name")) reader.read("name", *value, node.name);
-  if (const Json* value = reader.required("inputs")) reader.read("inputs", *value, node.inputs);
-  if (const Json* value = reader.optional("branch")) reader.read("branch", *value, node.branch);
-  if (const Json* value = reader.optional("output")) {
-    reader.read("output", *value, node.output.emplace());
-  }
+  node.path = path;
+  ObjectReader reader(json, path, problems);
+  reader.require({"name", "kind", "inputs"});
+  reader.read("name", node.name);
+  reader.read("inputs", node.inputs);
+  reader.read("branch", node.branch);
+  if (reader.has("output")) reader.read("output", node.output.emplace());
   node.attributes = read_kind(reader);
   return node;
 }
@@ -131,12 +115,12 @@ ParsedNode parse_node(const Json& json, const std::string& subject, ProblemList&
 /// is unknown.
 class GraphAssembler {
  public:
-  GraphAssembler(const std::string& origin, ProblemList& problems)
-      : origin_(origin), problems_(problems) {}
+  explicit GraphAssembler(DocumentProblems& problems) : problems_(problems) {}
 
   void declare(const ParsedNode& node) { declared_.push_back(node.name); }
 
   void add(ParsedNode node) {
+    if (problems_.full()) return;
     std::vector<NodeId> inputs;
     bool complete = node.attributes.has_value();
     for (const std::string& input : node.inputs) {
@@ -167,10 +151,10 @@ class GraphAssembler {
   void note_missing(const ParsedNode& node, const std::string& input) {
     const bool later = std::find(declared_.begin(), declared_.end(), input) != declared_.end();
     if (later) {
-      problems_.add(fmt::format("{}: its input '{}' comes later", node.subject, input),
+      problems_.add(fmt::format("{}: its input {} comes later", node.path, shown(input)),
                     "nodes stand in the order of computation");
     } else {
-      problems_.add(fmt::format("{}: its input '{}' is no node", node.subject, input), {},
+      problems_.add(fmt::format("{}: its input {} is no node", node.path, shown(input)), {},
                     did_you_mean(input, declared_));
     }
   }
@@ -182,24 +166,21 @@ class GraphAssembler {
       check_output(node, graph_.node(id).output);
       return id;
     } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) {
-        problems_.add(origin_ + ": " + p.problem, p.why, p.suggestion);
-      }
+      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
       return std::nullopt;
     }
   }
 
   void check_output(const ParsedNode& node, const Shape& inferred) {
     if (!node.output || *node.output == inferred) return;
-    problems_.add(
-        fmt::format("{}: its output is stated as {}", node.subject, to_string(*node.output)),
-        fmt::format("its inputs and attributes give {}", to_string(inferred)));
+    problems_.add(fmt::format("{}: its output is stated as {}", node.path, to_string(*node.output)),
+                  fmt::format("its inputs and attributes give {}", to_string(inferred)));
   }
 
   void check_uses() {
     const std::size_t count = graph_.nodes().size();
     if (count == 0 || !std::holds_alternative<CrossEntropy>(graph_.nodes().back().attributes)) {
-      problems_.add(origin_ + ": the last node is not a loss", "a model ends in a cross_entropy");
+      problems_.add("the last node is not a loss", "a model ends in a cross_entropy");
       return;
     }
     std::vector<bool> used(count, false);
@@ -209,53 +190,22 @@ class GraphAssembler {
     }
     for (std::size_t i = 0; i < count; ++i) {
       if (used[i]) continue;
-      problems_.add(fmt::format("{}: nothing uses node '{}'", origin_, graph_.nodes()[i].name),
+      problems_.add(fmt::format("nothing uses node {}", shown(graph_.nodes()[i].name)),
                     "it would be computed in vain", "Remove it or connect it.");
     }
   }
 
-  const std::string& origin_;
-  ProblemList& problems_;
+  DocumentProblems& problems_;
   ModelGraph graph_;
   std::vector<std::string> declared_;
   std::map<std::string, std::optional<NodeId>> ids_;
 };
 
-void check_header(ObjectReader& reader) {
-  std::string format = format_name;
-  std::int64_t version = format_version;
-  if (const Json* value = reader.required("_format")) reader.read("_format", *value, format);
-  if (const Json* value = reader.required("_version")) reader.read("_version", *value, version);
-  if (format != format_name) {
-    reader.fail(fmt::format("_format is '{}'", format), fmt::format("expected '{}'", format_name));
-  }
-  if (version != format_version) {
-    reader.fail(fmt::format("_version is {}", version),
-                fmt::format("this program reads version {}", format_version));
-  }
-}
-
-std::string node_subject(const std::string& origin, std::size_t index, const Json& json) {
-  std::string subject = fmt::format("{}: nodes[{}]", origin, index);
-  if (!json.is_object()) return subject;
+/// "nodes[1]" as `nodes[1 "conv"]`.
+std::string named_path(std::string path, const Json& json) {
   const auto name = json.find("name");
-  if (name != json.end() && name->is_string()) {
-    subject += fmt::format(" '{}'", name->get<std::string>());
-  }
-  return subject;
-}
-
-std::vector<ParsedNode> parse_nodes(const Json& json, const std::string& origin,
-                                    ProblemList& problems) {
-  std::vector<ParsedNode> nodes;
-  if (!json.is_array()) {
-    problems.add(origin + ": nodes is not a list");
-    return nodes;
-  }
-  for (const Json& node : json) {
-    nodes.push_back(parse_node(node, node_subject(origin, nodes.size(), node), problems));
-  }
-  return nodes;
+  if (name == json.end() || !name->is_string()) return path;
+  return path.insert(path.size() - 1, " " + shown(*name));
 }
 
 }  // namespace
@@ -271,22 +221,20 @@ Json graph_to_json(const ModelGraph& graph) {
 }
 
 ModelGraph graph_from_json(const Json& json, const std::string& origin) {
-  ProblemList problems;
-  ObjectReader reader(json, origin, problems);
-  if (!json.is_object()) {
-    reader.fail("is not a graph", "expected a JSON object");
-    problems.throw_if_any();
-  }
-  reader.check_keys({"_format", "_version", "name", "nodes"});
-  check_header(reader);
+  DocumentProblems problems(origin);
+  ObjectReader reader(json, "", problems);
+  reader.require({"_format", "_version", "name", "nodes"});
+  reader.expect_format(format_name, format_version);
   std::string name;
-  if (const Json* value = reader.required("name")) reader.read("name", *value, name);
-  GraphAssembler assembler(origin, problems);
-  if (const Json* list = reader.required("nodes")) {
-    std::vector<ParsedNode> nodes = parse_nodes(*list, origin, problems);
-    for (const ParsedNode& node : nodes) assembler.declare(node);
-    for (ParsedNode& node : nodes) assembler.add(std::move(node));
-  }
+  reader.read("name", name);
+  std::vector<ParsedNode> nodes;
+  reader.for_each("nodes", [&](const Json& node, std::string path) {
+    nodes.push_back(parse_node(node, named_path(std::move(path), node), problems));
+  });
+  reader.finish();
+  GraphAssembler assembler(problems);
+  for (const ParsedNode& node : nodes) assembler.declare(node);
+  for (ParsedNode& node : nodes) assembler.add(std::move(node));
   return assembler.finish(std::move(name));
 }
 

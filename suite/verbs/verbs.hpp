@@ -15,6 +15,8 @@ void keep_argv(int argc, char** argv);
 std::unique_ptr<Verb> make_doctor_verb();
 std::unique_ptr<Verb> make_list_verb();
 std::unique_ptr<Verb> make_count_verb();
+std::unique_ptr<Verb> make_schedule_verb();
+std::unique_ptr<Verb> make_simulate_verb();
 std::unique_ptr<Verb> make_run_verb();
 std::unique_ptr<Verb> make_verify_verb();
 std::unique_ptr<Verb> make_show_verb();

@@ -104,7 +104,7 @@ TEST(TrialJson, ReportsAllProblemsOfAnObject) {
     FAIL();
   } catch (const UserError& error) {
     EXPECT_EQ(error.problems().size(), 4u) << error.what();
-    EXPECT_NE(std::string(error.what()).find("Did you mean 'quality'?"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("Did you mean \"quality\"?"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("Did you mean 'stopped'?"), std::string::npos);
   }
 }

@@ -53,6 +53,9 @@ TEST(NearestName, FindsTypingErrorsAndRefusesFarNames) {
   EXPECT_EQ(nearest_name("text", names), "text");
   EXPECT_EQ(nearest_name("completely-different-thing", {"ab"}), "");
   EXPECT_EQ(nearest_name("x", {}), "");
+  EXPECT_EQ(nearest_name("a", {"out"}), "");
+  EXPECT_EQ(nearest_name("a", {"b"}), "");
+  EXPECT_EQ(nearest_name("sed", {"seed", "out"}), "seed");
 }
 
 TEST(ErrorKind, NamesAreStable) {

@@ -1,0 +1,300 @@
+#include "metrics/strict_json.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t most_noted = 16;
+constexpr std::size_t deepest = 16;
+// Json finds a key by looking at all of them.
+constexpr std::size_t most_keys = 256;
+
+/// nlohmann's words without its own prefix and without bytes that do not print; they quote the
+/// whole token that failed.
+std::string plain_words(const std::string& words) {
+  constexpr std::size_t longest = 200;
+  const std::size_t start = words.find("] ");
+  std::string plain = words.substr(start == std::string::npos ? 0 : start + 2, longest);
+  for (char& c : plain) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return plain.size() < longest ? plain : plain + "...";
+}
+
+/// What Json::parse does not check. A pass of its own: with a callback, parsing takes quadratic
+/// time in the length of a list of objects.
+class StructureCheck final : public nlohmann::json_sax<Json> {
+ public:
+  explicit StructureCheck(DocumentProblems& problems) : problems_(problems) {}
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+
+  bool start_object(std::size_t) override { return open(); }
+  bool key(string_t& name) override {
+    std::set<string_t>& keys = open_.back();
+    if (!keys.insert(name).second) {
+      problems_.add(fmt::format("the key {} is there twice in one object", shown(name)));
+    }
+    return keys.size() <= most_keys || refuse("one of its objects", "keys", most_keys);
+  }
+  bool end_object() override { return close(); }
+  bool start_array(std::size_t) override { return open(); }
+  bool end_array() override { return close(); }
+
+  /// Json::parse says it better.
+  bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool open() {
+    open_.emplace_back();
+    return open_.size() <= deepest || refuse("its lists nest", "levels", deepest);
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+  bool refuse(const char* what, const char* of_which, std::size_t most);
+
+  DocumentProblems& problems_;
+  std::vector<std::set<string_t>> open_;  // keys; none of a list
+};
+
+bool StructureCheck::refuse(const char* what, const char* of_which, std::size_t most) {
+  problems_.add("this is no document of ours",
+                fmt::format("{} more than {} {}", what, most, of_which));
+  return false;
+}
+
+std::string shown_text(const std::string& text) {
+  constexpr std::size_t longest = 60;
+  std::size_t end = std::min(text.size(), longest);
+  const auto continues = [](char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; };
+  while (end > 0 && end < text.size() && continues(text[end])) --end;
+  std::string quoted =
+      Json(text.substr(0, end)).dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (end < text.size()) quoted.insert(quoted.size() - 1, "...");
+  return quoted;
+}
+
+bool is_short_list(const Json& value) {
+  constexpr std::size_t most_elements = 8;
+  const auto is_short = [](const Json& element) {
+    return element.is_primitive() && !element.is_string();
+  };
+  return value.is_array() && !value.empty() && value.size() <= most_elements &&
+         std::all_of(value.begin(), value.end(), is_short);
+}
+
+}  // namespace
+
+Json parse_strict_json(std::string_view text, const std::string& origin) {
+  DocumentProblems problems(origin);
+  StructureCheck check(problems);
+  Json::sax_parse(text.begin(), text.end(), &check);
+  problems.throw_if_any();
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const Json::exception& error) {
+    throw UserError(origin + " is not valid JSON", plain_words(error.what()));
+  }
+}
+
+void DocumentProblems::add(const std::string& problem, std::string why, std::string suggestion) {
+  if (++count_ <= most_noted) {
+    list_.add(origin_ + ": " + problem, std::move(why), std::move(suggestion));
+  }
+}
+
+bool DocumentProblems::full() const { return count_ > most_noted; }
+
+void DocumentProblems::throw_if_any() {
+  if (full()) list_.add(fmt::format("{}: more problems follow", origin_));
+  list_.throw_if_any();
+}
+
+std::string shown(const Json& value) {
+  if (value.is_string()) return shown_text(value.get_ref<const std::string&>());
+  if (value.is_object()) return fmt::format("an object of {}", value.size());
+  if (value.is_array() && !is_short_list(value)) return fmt::format("a list of {}", value.size());
+  return value.dump();
+}
+
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& candidates) {
+  // nearest_name() compares letter by letter.
+  constexpr std::size_t longest = 64, most_compared = 1000;
+  if (name.size() > longest) return {};
+  std::vector<std::string> compared;
+  for (const std::string& candidate : candidates) {
+    if (compared.size() == most_compared) break;
+    if (candidate.size() <= longest) compared.push_back(candidate);
+  }
+  const std::string near = nearest_name(name, compared);
+  return near.empty() ? "" : fmt::format("Did you mean {}?", shown(near));
+}
+
+std::string element_path(const std::string& list, std::size_t index) {
+  return fmt::format("{}[{}]", list, index);
+}
+
+bool note_wrong(const Json& json, const std::string& path, const std::string& expected,
+                DocumentProblems& problems) {
+  problems.add(fmt::format("{} is {}", path, shown(json)), "must be " + expected);
+  return false;
+}
+
+bool read_value(const Json& json, const std::string& path, bool& out, DocumentProblems& problems) {
+  if (!json.is_boolean()) return note_wrong(json, path, "true or false", problems);
+  out = json.get<bool>();
+  return true;
+}
+
+bool read_value(const Json& json, const std::string& path, double& out,
+                DocumentProblems& problems) {
+  const bool fits = json.is_number() && std::isfinite(json.get<double>());
+  if (!fits) return note_wrong(json, path, "a number", problems);
+  out = json.get<double>();
+  return true;
+}
+
+bool read_value(const Json& json, const std::string& path, std::string& out,
+                DocumentProblems& problems) {
+  if (!json.is_string()) return note_wrong(json, path, "a text", problems);
+  out = json.get<std::string>();
+  return true;
+}
+
+bool read_value(const Json& json, const std::string& path, std::int64_t& out,
+                DocumentProblems& problems, std::int64_t least, std::int64_t most) {
+  const bool huge = json.is_number_unsigned() &&
+                    json.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
+  const bool fits = json.is_number_integer() && !huge && json.get<std::int64_t>() >= least &&
+                    json.get<std::int64_t>() <= most;
+  if (fits) {
+    out = json.get<std::int64_t>();
+    return true;
+  }
+  const bool bounded = least != INT64_MIN || most != INT64_MAX;
+  return note_wrong(json, path,
+                    bounded ? fmt::format("a whole number from {} to {}", least, most)
+                    : huge  ? "a whole number below 2^63"
+                            : "a whole number",
+                    problems);
+}
+
+bool read_value(const Json& json, const std::string& path, int& out, DocumentProblems& problems,
+                std::int64_t least, std::int64_t most) {
+  HETEROPERF_EXPECT(least >= INT32_MIN && most <= INT32_MAX);
+  std::int64_t wide = 0;
+  if (!read_value(json, path, wide, problems, least, most)) return false;
+  out = static_cast<int>(wide);
+  return true;
+}
+
+bool read_value(const Json& json, const std::string& path, std::uint32_t& out,
+                DocumentProblems& problems) {
+  std::int64_t wide = 0;
+  if (!read_value(json, path, wide, problems, 0, UINT32_MAX)) return false;
+  out = static_cast<std::uint32_t>(wide);
+  return true;
+}
+
+bool read_value(const Json& json, const std::string& path, std::uint64_t& out,
+                DocumentProblems& problems) {
+  const bool fits = json.is_number_unsigned() || (json.is_number_integer() && json >= 0);
+  if (!fits) return note_wrong(json, path, "a whole number, 0 or more", problems);
+  out = json.get<std::uint64_t>();
+  return true;
+}
+
+bool read_value(const Json& json, const std::string& path, std::array<std::int64_t, 2>& out,
+                DocumentProblems& problems) {
+  if (!json.is_array() || json.size() != out.size()) {
+    return note_wrong(json, path, "two whole numbers", problems);
+  }
+  const bool first = read_value(json[0], element_path(path, 0), out[0], problems);
+  return read_value(json[1], element_path(path, 1), out[1], problems) && first;
+}
+
+int read_choice(const Json& json, const std::string& path, const std::vector<std::string>& names,
+                DocumentProblems& problems) {
+  const std::string text = json.is_string() ? json.get<std::string>() : std::string();
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (json.is_string() && found != names.end()) return static_cast<int>(found - names.begin());
+  problems.add(fmt::format("{} is {}", path, shown(json)),
+               fmt::format("must be one of {}", fmt::join(names, ", ")),
+               json.is_string() ? did_you_mean(text, names) : "");
+  return -1;
+}
+
+ObjectReader::ObjectReader(const Json& json, std::string path, DocumentProblems& problems)
+    : json_(json), path_(std::move(path)), problems_(problems) {
+  if (!json.is_object()) {
+    note_wrong(json, path_.empty() ? "the document" : path_, "an object", problems);
+  }
+}
+
+std::string ObjectReader::path_of(const char* key) const {
+  return path_.empty() ? key : path_ + "." + key;
+}
+
+const Json* ObjectReader::value(const char* key) {
+  if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.emplace_back(key);
+  const auto found = json_.find(key);
+  return found == json_.end() ? nullptr : &*found;
+}
+
+void ObjectReader::require(std::initializer_list<const char*> keys) {
+  for (const char* key : keys) {
+    if (json_.is_object() && !has(key)) {
+      problems_.add(fmt::format("the key {} is missing", path_of(key)));
+    }
+  }
+}
+
+const Json* ObjectReader::list(const char* key) {
+  const Json* found = value(key);
+  if (found == nullptr || found->is_array()) return found;
+  note_wrong(*found, path_of(key), "a list", problems_);
+  return nullptr;
+}
+
+void ObjectReader::expect_format(const char* format, int version) {
+  std::string found_format = format;
+  std::int64_t found_version = version;
+  read("_format", found_format);
+  read("_version", found_version);
+  if (found_format != format) {
+    note_wrong(found_format, path_of("_format"), shown(format), problems_);
+  }
+  if (found_version != version) {
+    problems_.add(fmt::format("{} is {}", path_of("_version"), found_version),
+                  fmt::format("this program reads version {}", version));
+  }
+}
+
+void ObjectReader::finish() {
+  if (!json_.is_object()) return;
+  const std::vector<std::string> valid(asked_.begin(), asked_.end());
+  for (const auto& [key, ignored] : json_.items()) {
+    if (std::find(asked_.begin(), asked_.end(), key) != asked_.end()) continue;
+    const std::string near = did_you_mean(key, valid);
+    problems_.add(fmt::format("unknown key {}{}", shown(key), path_.empty() ? "" : " in " + path_),
+                  near.empty() ? fmt::format("valid keys: {}", fmt::join(valid, ", ")) : "", near);
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,151 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+
+using Json = nlohmann::ordered_json;
+
+/// Throws UserError beginning with `origin` where `text` is not JSON, an object has the same key
+/// twice (nlohmann keeps the last), or lists nest deeper or objects hold more keys than ours do.
+Json parse_strict_json(std::string_view text, const std::string& origin);
+
+/// Problems of one document, each beginning with its origin; only the first some are kept.
+class DocumentProblems {
+ public:
+  explicit DocumentProblems(std::string origin) : origin_(std::move(origin)) {}
+
+  void add(const std::string& problem, std::string why = {}, std::string suggestion = {});
+  bool empty() const { return count_ == 0; }
+  bool full() const;
+  void throw_if_any();
+
+ private:
+  std::string origin_;
+  ProblemList list_;
+  std::size_t count_ = 0;
+};
+
+/// A value for a message: on one line, printable and short whatever it holds.
+std::string shown(const Json& value);
+/// `Did you mean "x"?`, or nothing when no candidate is near.
+std::string did_you_mean(const std::string& name, const std::vector<std::string>& candidates);
+/// "graph.segments[3]".
+std::string element_path(const std::string& list, std::size_t index);
+
+/// Each stores `json` in `out`, or notes, naming `path`, a value of another type or out of range
+/// and leaves `out`; false then. Of a list, the elements that do not fit are empty or 0.
+bool read_value(const Json& json, const std::string& path, bool& out, DocumentProblems& problems);
+bool read_value(const Json& json, const std::string& path, double& out,  ///< finite
+                DocumentProblems& problems);
+bool read_value(const Json& json, const std::string& path, std::string& out,
+                DocumentProblems& problems);
+bool read_value(const Json& json, const std::string& path, std::int64_t& out,
+                DocumentProblems& problems, std::int64_t least = INT64_MIN,
+                std::int64_t most = INT64_MAX);
+bool read_value(const Json& json, const std::string& path, int& out, DocumentProblems& problems,
+                std::int64_t least, std::int64_t most);
+bool read_value(const Json& json, const std::string& path, std::uint32_t& out,
+                DocumentProblems& problems);
+bool read_value(const Json& json, const std::string& path, std::uint64_t& out,
+                DocumentProblems& problems);
+bool read_value(const Json& json, const std::string& path, std::array<std::int64_t, 2>& out,
+                DocumentProblems& problems);
+/// The index in `names`; -1 where `json` is none of them.
+int read_choice(const Json& json, const std::string& path, const std::vector<std::string>& names,
+                DocumentProblems& problems);
+
+/// Notes `json`, which is not what it must be; false.
+bool note_wrong(const Json& json, const std::string& path, const std::string& expected,
+                DocumentProblems& problems);
+
+/// An enum by the names that `value_names` (found beside the enum) lists in its order.
+template <class Enum>
+requires std::is_enum_v<Enum>
+bool read_value(const Json& json, const std::string& path, Enum& out, DocumentProblems& problems) {
+  const auto names = value_names(out);
+  const int index = read_choice(json, path, {names.begin(), names.end()}, problems);
+  if (index >= 0) out = static_cast<Enum>(index);
+  return index >= 0;
+}
+
+template <class Element, class... Range>
+bool read_value(const Json& json, const std::string& path, std::vector<Element>& out,
+                DocumentProblems& problems, Range... range) {
+  if (!json.is_array()) return note_wrong(json, path, "a list", problems);
+  out.assign(json.size(), Element{});
+  bool fits = true;
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    fits &= read_value(json[i], element_path(path, i), out[i], problems, range...);
+  }
+  return fits;
+}
+
+/// Reads one JSON object key by key and notes every problem with the path of its key. The object,
+/// the problems and the keys' texts must outlive the reader.
+class ObjectReader {
+ public:
+  /// `path` is empty for the whole document, "graph.segments[3]" further in. Notes a value that is
+  /// no object.
+  ObjectReader(const Json& json, std::string path, DocumentProblems& problems);
+
+  /// Notes those that are missing.
+  void require(std::initializer_list<const char*> keys);
+  bool has(const char* key) { return value(key) != nullptr; }
+
+  /// Leaves `out` where the key is absent. `range` is the least and the most of whole numbers.
+  template <class Value, class... Range>
+  void read(const char* key, Value& out, Range... range) {
+    if (const Json* found = value(key)) {
+      read_value(*found, path_of(key), out, problems_, range...);
+    }
+  }
+
+  /// What the key holds; null where it is absent.
+  const Json* value(const char* key);
+  /// The key's list; null where it is absent or (noted) something else.
+  const Json* list(const char* key);
+  /// Calls `visit` with each element of the key's list and its path, until there are problems
+  /// enough.
+  template <class Visit>
+  void for_each(const char* key, Visit visit) {
+    const Json* found = list(key);
+    for (std::size_t i = 0; found != nullptr && i < found->size() && !problems_.full(); ++i) {
+      visit((*found)[i], element_path(path_of(key), i));
+    }
+  }
+  /// Calls `read_keys` with a reader of the key's object, and finishes that.
+  template <class Read>
+  void read_object(const char* key, Read read_keys) {
+    const Json* found = value(key);
+    if (found == nullptr) return;
+    ObjectReader reader(*found, path_of(key), problems_);
+    read_keys(reader);
+    reader.finish();
+  }
+
+  /// `_format` and `_version`, where they are there, must be these.
+  void expect_format(const char* format, int version);
+  /// Notes every key that was not asked for, with the nearest one that was.
+  void finish();
+
+  std::string path_of(const char* key) const;
+  DocumentProblems& problems() { return problems_; }
+
+ private:
+  const Json& json_;
+  std::string path_;
+  DocumentProblems& problems_;
+  std::vector<std::string_view> asked_;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,388 @@
+#include "runners/schedule/formats/csv.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "metrics/error.hpp"
+#include "runners/schedule/formats/csv_cell.hpp"
+#include "runners/schedule/formats/quoted_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t most_complaints = 16;
+
+/// An action and where it stands; `pair` marks the first of an overlapped pair.
+struct Action {
+  CsvToken token;
+  int row = 0, column = 0;
+  std::string_view cell;
+  bool idle = false, pair = false;
+};
+
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, std::optional<CsvSpelling> spelling,
+            const std::optional<StageCosts>& costs)
+      : spelling_(spelling), costs_(costs) {
+    split_rows(text);
+  }
+
+  CsvSchedule read() {
+    raise();
+    if (!spelling_) spelling_ = detect_spelling();
+    convert();
+    raise();
+    place_stages();
+    raise();
+    build_graph();
+    address_messages();
+    raise();
+    return {std::move(schedule_), *spelling_};
+  }
+
+ private:
+  struct Stage {
+    const Action* first = nullptr;  // anywhere
+    bool computed = false;
+  };
+
+  static std::string at(const Action& action) {
+    return fmt::format("row {}, column {}: {}", action.row + 1, action.column + 1,
+                       in_quotes(action.cell));
+  }
+
+  void complain(std::string problem, std::string why, std::string suggestion = {}) {
+    if (++complaints_ <= most_complaints) {
+      problems_.add(std::move(problem), std::move(why), std::move(suggestion));
+    }
+  }
+
+  void raise() {
+    if (complaints_ > most_complaints) {
+      problems_.add(fmt::format("and {} more like these", complaints_ - most_complaints));
+    }
+    problems_.throw_if_any();
+  }
+
+  void split_rows(std::string_view text) {
+    if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
+    while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
+    if (text.empty()) {
+      return complain("the table is empty", "a schedule has one row per rank");
+    }
+    for (int row = 0; complaints_ < most_complaints; ++row) {
+      const std::size_t end = text.find('\n');
+      std::string_view line = text.substr(0, end);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      split_cells(line, row);
+      if (end == std::string_view::npos) break;
+      text.remove_prefix(end + 1);
+    }
+  }
+
+  void split_cells(std::string_view line, int row) {
+    rows_.emplace_back();
+    for (int column = 0; complaints_ < most_complaints; ++column) {
+      const std::size_t end = line.find(',');
+      add_cell(line.substr(0, end), row, column);
+      if (end == std::string_view::npos) break;
+      line.remove_prefix(end + 1);
+    }
+  }
+
+  void add_cell(std::string_view cell, int row, int column) {
+    while (!cell.empty() && cell.front() == ' ') cell.remove_prefix(1);
+    while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
+    Action action{{}, row, column, cell, cell.empty(), false};
+    std::string_view first, second;
+    if (action.idle) {
+      rows_.back().push_back(action);
+    } else if (split_pair(cell, first, second)) {
+      action.pair = true;
+      add_token(first, action);
+      action.pair = false;
+      add_token(second, action);
+    } else {
+      add_token(cell, action);
+    }
+  }
+
+  void add_token(std::string_view text, Action& action) {
+    const CsvComplaint complaint = split_token(text, action.token);
+    if (!complaint.empty()) complain(at(action), complaint);
+    actions_ += 1;
+    rows_.back().push_back(action);
+  }
+
+  CsvSpelling detect_spelling() const {
+    bool split = false;  // into B and W
+    for (const std::vector<Action>& row : rows_) {
+      for (const Action& action : row) {
+        if (action.token.word == "I") return CsvSpelling::iwb;
+        split |= action.token.word == "BW" || action.token.word == "W";
+      }
+    }
+    return split ? CsvSpelling::bwbw : CsvSpelling::iwb;
+  }
+
+  void convert() {
+    schedule_.programs.resize(rows_.size());
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      schedule_.programs[row].reserve(rows_[row].size());
+      for (const Action& action : rows_[row]) {
+        schedule_.programs[row].push_back(instruction_of(action));
+      }
+    }
+  }
+
+  Instruction instruction_of(const Action& action) {
+    Instruction instruction;
+    if (action.idle) return instruction;
+    const CsvComplaint complaint = to_instruction(action.token, *spelling_, instruction);
+    if (!complaint.empty()) complain(at(action), complaint);
+    check_pair(action, instruction);
+    instruction.fused_with_next = action.pair;
+    if (!is_compute(instruction.op)) schedule_.level = ScheduleLevel::lowered;
+    // So every gap is found below without memory for absurd numbers.
+    if (action.token.stage >= actions_ || action.token.micro_batch >= actions_) {
+      complain(at(action), fmt::format("a table of {} actions cannot get that far", actions_));
+    }
+    return instruction;
+  }
+
+  void check_pair(const Action& action, const Instruction& instruction) {
+    const bool in_pair = action.cell.front() == '(';
+    if (in_pair && instruction.op != Op::idle && !is_compute(instruction.op)) {
+      complain(at(action), "only computations overlap");
+    }
+  }
+
+  void place_stages() {
+    stages_.resize(static_cast<std::size_t>(highest_stage() + 1));
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      bool computes = false;
+      for (std::size_t i = 0; i < rows_[row].size(); ++i) {
+        const Action& action = rows_[row][i];
+        if (action.idle) continue;
+        const bool compute = is_compute(schedule_.programs[row][i].op);
+        note_stage(action, compute);
+        computes |= compute;
+      }
+      if (!computes) {
+        complain(fmt::format("row {} computes nothing", row + 1), "every rank holds a stage");
+      }
+    }
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      if (stages_[stage].computed) continue;
+      complain(fmt::format("no row computes stage {}", stage),
+               fmt::format("the table has stages up to {}", stages_.size() - 1));
+    }
+  }
+
+  int highest_stage() const {
+    int highest = -1;
+    for (const std::vector<Action>& row : rows_) {
+      for (const Action& action : row) highest = std::max(highest, action.token.stage);
+    }
+    return highest;
+  }
+
+  void note_stage(const Action& action, bool compute) {
+    Stage& stage = stages_[action.token.stage];
+    if (stage.first == nullptr) stage.first = &action;
+    stage.computed |= compute;
+    if (stage.first->row != action.row) {
+      complain(at(action), fmt::format("stage {} acts on row {} too (column {}: {})",
+                                       action.token.stage, stage.first->row + 1,
+                                       stage.first->column + 1, in_quotes(stage.first->cell)));
+      stage.first = &action;  // one complaint per change of rows
+    }
+  }
+
+  void build_graph() {
+    const int ranks = static_cast<int>(rows_.size());
+    const StageCosts costs = costs_ ? *costs_ : uniform_costs(ranks, 1, 1, 1, 0);
+    check_costs(costs, ranks);
+    raise();
+    std::vector<int> held(rows_.size(), 0);
+    for (const Stage& stage : stages_) ++held[stage.first->row];
+    PipelineGraph& graph = schedule_.graph;
+    graph.ranks = ranks;
+    graph.micro_batches = highest_micro_batch() + 1;
+    graph.latency = costs.latency;
+    for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
+      add_segment(static_cast<int>(stage), held, costs);
+    }
+    schedule_.name = "imported";
+    schedule_.chunks = *std::max_element(held.begin(), held.end());
+    normalise(graph);
+  }
+
+  void check_costs(const StageCosts& costs, int ranks) {
+    const auto expect = [&](const char* what, const std::vector<double>& list) {
+      if (list.size() == static_cast<std::size_t>(ranks)) return;
+      complain(fmt::format("{} {} costs for {} ranks", list.size(), what, ranks),
+               "the table has one row per rank", fmt::format("Give {} of each.", ranks));
+    };
+    expect("forward", costs.forward);
+    expect("input-gradient", costs.input_gradient);
+    expect("weight-gradient", costs.weight_gradient);
+  }
+
+  void add_segment(int stage, const std::vector<int>& held, const StageCosts& costs) {
+    const int rank = stages_[stage].first->row;
+    const int share = held[rank];
+    Segment segment;
+    segment.name = std::to_string(stage);
+    segment.rank = rank;
+    segment.forward = costs.forward[rank] / share;
+    segment.input_gradient = costs.input_gradient[rank] / share;
+    segment.weight_gradient = costs.weight_gradient[rank] / share;
+    segment.activation = 1.0 / share;
+    segment.weights = stage;
+    if (stage > 0) schedule_.graph.edges.push_back({stage - 1, stage, 0, true});
+    schedule_.graph.segments.push_back(std::move(segment));
+  }
+
+  int highest_micro_batch() const {
+    int highest = 0;
+    for (const std::vector<Action>& row : rows_) {
+      for (const Action& action : row) highest = std::max(highest, action.token.micro_batch);
+    }
+    return highest;
+  }
+
+  void address_messages() {
+    for (std::size_t row = 0; row < rows_.size(); ++row) {
+      std::map<std::pair<Op, int>, int> sent;  // (operation, peer) → messages so far
+      for (std::size_t i = 0; i < rows_[row].size(); ++i) {
+        Instruction& instruction = schedule_.programs[row][i];
+        if (!is_send(instruction.op) && !is_receive(instruction.op)) continue;
+        if (!address(rows_[row][i], instruction)) continue;
+        instruction.sequence = sent[{instruction.op, instruction.peer}]++;
+      }
+    }
+  }
+
+  /// Edge e joins stages e and e + 1.
+  bool address(const Action& action, Instruction& message) {
+    const bool onward = message.op == Op::send_act || message.op == Op::recv_grad;
+    const int edge = onward ? message.segment : message.segment - 1;
+    const int other = onward ? message.segment + 1 : message.segment - 1;
+    if (other < 0 || other >= static_cast<int>(stages_.size())) {
+      complain(at(action), fmt::format("stage {} is the {} one: it has no neighbour there",
+                                       message.segment, onward ? "last" : "first"));
+      return false;
+    }
+    message.edge = edge;
+    message.peer = stages_[other].first->row;
+    if (message.peer == action.row) {
+      complain(at(action), fmt::format("stage {} is on the same row: no message is needed", other));
+    }
+    return message.peer != action.row;
+  }
+
+  std::optional<CsvSpelling> spelling_;
+  const std::optional<StageCosts>& costs_;
+  std::vector<std::vector<Action>> rows_;
+  long long actions_ = 0;
+  std::vector<Stage> stages_;
+  Schedule schedule_;
+  ProblemList problems_;
+  std::size_t complaints_ = 0;
+};
+
+/// The number of each segment's stage along the one chain a table can say.
+std::vector<int> chain_stages(const PipelineGraph& graph) {
+  const auto refuse = [](const std::string& why) {
+    throw UserError("this schedule does not fit a CSV table", why, "Use the format json.");
+  };
+  if (graph.parts > 1) refuse(fmt::format("micro-batches have {} parts", graph.parts));
+  if (!graph.interactions.empty()) refuse("its branches interact");
+  const std::vector<int> order = topological_order(graph);
+  std::vector<int> stage(graph.segments.size());
+  for (std::size_t i = 0; i < order.size(); ++i) stage[order[i]] = static_cast<int>(i);
+  bool chain = graph.edges.size() + 1 == graph.segments.size();
+  for (const Edge& edge : graph.edges) chain &= stage[edge.to] == stage[edge.from] + 1;
+  if (!chain) {
+    refuse(fmt::format("its {} segments with {} edges are not one chain", graph.segments.size(),
+                       graph.edges.size()));
+  }
+  return stage;
+}
+
+class CsvWriter {
+ public:
+  CsvWriter(const Schedule& schedule, CsvSpelling spelling)
+      : schedule_(schedule), spelling_(spelling), stage_(chain_stages(schedule.graph)) {}
+
+  std::string write() {
+    for (const std::vector<Instruction>& program : schedule_.programs) {
+      bool first = true;
+      for (std::size_t i = 0; i < program.size(); ++i) {
+        if (left_out(program[i].op)) continue;
+        if (!first) text_ += ',';
+        first = false;
+        if (!program[i].fused_with_next) {
+          add_token(program[i]);
+        } else {
+          add_pair(program, i++);
+        }
+      }
+      text_ += '\n';
+    }
+    return std::move(text_);
+  }
+
+ private:
+  static bool left_out(Op op) {
+    return op == Op::load || op == Op::loss || op == Op::opt_step || op == Op::free;
+  }
+
+  void add_pair(const std::vector<Instruction>& program, std::size_t i) {
+    if (i + 1 >= program.size() || program[i + 1].fused_with_next || !is_compute(program[i].op) ||
+        !is_compute(program[i + 1].op)) {
+      throw UserError(
+          "this schedule does not fit a CSV table",
+          fmt::format("{} is fused with something else than one computation", to_text(program[i])),
+          "Use the format json.");
+    }
+    text_ += '(';
+    add_token(program[i]);
+    text_ += ';';
+    add_token(program[i + 1]);
+    text_ += ")OVERLAP_F_B";
+  }
+
+  void add_token(const Instruction& i) {
+    if (i.op == Op::idle) return;
+    const char* word = csv_word(i.op, spelling_);
+    if (word == nullptr || i.segment < 0 || i.segment >= static_cast<int>(stage_.size())) {
+      throw UserError("this schedule does not fit a CSV table",
+                      fmt::format("it has no word for {}", to_text(i)), "Use the format json.");
+    }
+    fmt::format_to(std::back_inserter(text_), "{}{}", stage_[i.segment], word);
+    if (i.micro_batch >= 0) fmt::format_to(std::back_inserter(text_), "{}", i.micro_batch);
+  }
+
+  const Schedule& schedule_;
+  CsvSpelling spelling_;
+  std::vector<int> stage_;
+  std::string text_;
+};
+
+}  // namespace
+
+CsvSchedule read_csv(std::string_view text, std::optional<CsvSpelling> spelling,
+                     const std::optional<StageCosts>& costs) {
+  return CsvReader(text, spelling, costs).read();
+}
+
+std::string write_csv(const Schedule& schedule, CsvSpelling spelling) {
+  return CsvWriter(schedule, spelling).write();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runners/schedule/schedule.hpp"
+
+namespace heteroperf {
+
+/// PyTorch's pipeline tables have two spellings of the gradients.
+enum class CsvSpelling {
+  iwb,   ///< I input gradient, W weight gradient, B both
+  bwbw,  ///< B input gradient, W weight gradient, BW both
+};
+
+/// A table as PyTorch's pipelining writes it: a row per rank, a cell per action ("0F3", "1RECV_F2",
+/// "0REDUCE_GRAD", "(0F7;7B3)OVERLAP_F_B"); an empty cell is idle.
+struct CsvSchedule {
+  Schedule schedule;
+  CsvSpelling spelling = CsvSpelling::iwb;
+};
+
+/// Stages are a chain; each lies on the rank whose row computes it; its costs and its activation
+/// are 1/(stages on the rank) of the rank's. Level lowered where the table holds messages.
+/// `spelling`: absent: iwb where an `I` occurs, else bwbw where a `BW` or a `W` occurs, else iwb.
+/// `costs`: absent: 1, 1, 1 and no latency. Rows end in "\n" or "\r\n", the last one in either or
+/// nothing. Throws UserError with row, column and cell of everything that is wrong (both from 1);
+/// whether the order makes sense is for check_schedule().
+CsvSchedule read_csv(std::string_view text, std::optional<CsvSpelling> spelling,
+                     const std::optional<StageCosts>& costs);
+
+/// Ends every row with '\n'. Of a lowered schedule: messages and REDUCE_GRAD too; LOAD, LOSS, FREE
+/// and OPT_STEP, which PyTorch does by itself, are left out. Throws UserError for schedules that a
+/// table cannot say (segments that are not one chain, parts, interactions, recomputation).
+std::string write_csv(const Schedule& schedule, CsvSpelling spelling = CsvSpelling::iwb);
+
+}  // namespace heteroperf

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/simulator.hpp"
+
+namespace heteroperf {
+
+/// What a drawing tells apart.
+enum class DrawnKind { forward, input_gradient, weight_gradient, backward, recompute, group, wait };
+constexpr int drawn_kind_count = 7;
+struct DrawnKindText {
+  const char* letters;  ///< before the micro-batch's number
+  char symbol;          ///< where only one character fits
+  const char* legend;
+};
+const DrawnKindText& kind_text(DrawnKind kind);
+
+/// An instruction that takes time. Of a fused pair each takes its share of the pair's time.
+struct DrawnSpan {
+  TimeSpan span;
+  DrawnKind kind = DrawnKind::forward;
+  int lane = 0;   ///< −1: belongs to no segment
+  int index = 0;  ///< of the instruction in its program
+  int half = -1;  ///< of a fused pair: 0 or 1
+};
+
+/// Segments by branch and by chunk (their place among the segments of the branch on their rank):
+/// what colours tell apart.
+struct Lanes {
+  std::vector<int> of_segment;
+  std::vector<std::string> names;  ///< "", "chunk 1", "text", "text, chunk 1"
+};
+Lanes lanes(const PipelineGraph& graph);
+
+/// In program order. The timeline must be the schedule's.
+std::vector<DrawnSpan> drawn_spans(const Schedule& schedule, const Timeline& timeline,
+                                   const Lanes& lanes, int rank);
+
+/// The last end of anything.
+double drawn_end(const Timeline& timeline);
+
+/// Of the xterm palette; and the same as red, green, blue.
+int palette_index(DrawnKind kind, int lane);
+std::array<int, 3> palette_rgb(int index);
+
+/// "3", "3/1" (micro-batch, part) or nothing.
+std::string number_text(const PipelineGraph& graph, const Instruction& instruction);
+
+struct TimeTick {
+  double time = 0;
+  std::string label;
+};
+/// Round times from 0 to `end`, at most `most` of them (at least 2).
+std::vector<TimeTick> time_ticks(double end, int most);
+
+}  // namespace heteroperf

@@ -1,0 +1,259 @@
+#include "runners/schedule/formats/pipeline_graph_json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "runners/schedule/formats/quoted_text.hpp"
+#include "runners/schedule/formats/schedule_json.hpp"
+
+namespace heteroperf {
+namespace detail {
+namespace {
+
+constexpr std::int64_t most_number = most_tasks;
+
+class GraphReader {
+ public:
+  GraphReader(ObjectReader& reader, SegmentNames names)
+      : reader_(reader), problems_(reader.problems()), names_(names) {}
+
+  PipelineGraph read() {
+    reader_.require({"ranks", "micro_batches", "segments"});
+    int ranks = unread;
+    reader_.read("ranks", ranks, 1, most_number);
+    if (ranks != unread) graph_.ranks = ranks;
+    last_rank_ = ranks != unread ? ranks - 1 : most_number;
+    reader_.read("micro_batches", graph_.micro_batches, 1, most_number);
+    reader_.read("parts", graph_.parts, 1, most_number);
+    reader_.read("latency", graph_.latency);
+    reader_.read("fused_cost_factor", graph_.fused_cost_factor);
+    reader_.read("micro_batch_scale", graph_.micro_batch_scale);
+    reader_.for_each(
+        "segments", [&](const Json& value, const std::string& path) { read_segment(value, path); });
+    name_weights();
+    index_names();
+    reader_.for_each("edges",
+                     [&](const Json& value, const std::string& path) { read_edge(value, path); });
+    reader_.for_each("interactions", [&](const Json& value, const std::string& path) {
+      read_interaction(value, path);
+    });
+    reader_.for_each("tied", [&](const Json& value, const std::string& path) {
+      if (value.is_array()) {
+        read_segment_list(value, path, graph_.tied.emplace_back());
+      } else {
+        note_wrong(value, path, "a list of segments", problems_);
+      }
+    });
+    check();
+    return std::move(graph_);
+  }
+
+ private:
+  void read_segment(const Json& value, const std::string& path) {
+    ObjectReader reader(value, path, problems_);
+    Segment segment;
+    segment.name = std::to_string(graph_.segments.size());
+    reader.require({"rank"});
+    reader.read("name", segment.name);
+    reader.read("branch", segment.branch);
+    reader.read("rank", segment.rank, 0, last_rank_);
+    reader.read("forward", segment.forward);
+    reader.read("backward", segment.input_gradient);
+    reader.read("weight", segment.weight_gradient);
+    reader.read("activation", segment.activation);
+    reader.read("first_micro_batch", segment.first_micro_batch, 0, most_number);
+    reader.read("micro_batches", segment.micro_batches, 0, most_number);
+    const Json* weights = reader.value("weights");
+    if (weights != nullptr && weights->is_string()) {
+      named_weights_.emplace_back(graph_.segments.size(), weights->get<std::string>());
+    } else {
+      reader.read("weights", segment.weights, 0, most_number);
+    }
+    reader.finish();
+    graph_.segments.push_back(std::move(segment));
+  }
+
+  /// Names get the numbers after the largest one given.
+  void name_weights() {
+    int next = 0;
+    for (const Segment& segment : graph_.segments) next = std::max(next, segment.weights + 1);
+    std::map<std::string, int> numbers;
+    for (const auto& [segment, name] : named_weights_) {
+      const auto [entry, added] = numbers.try_emplace(name, next);
+      if (added) ++next;
+      graph_.segments[segment].weights = entry->second;
+    }
+  }
+
+  void index_names() {
+    for (std::size_t i = 0; i < graph_.segments.size(); ++i) {
+      const auto [entry, added] =
+          segment_of_name_.try_emplace(graph_.segments[i].name, static_cast<int>(i));
+      if (added) continue;
+      if (names_ == SegmentNames::unique) {
+        problems_.add(fmt::format("{} and {} are both named {}",
+                                  element_path(reader_.path_of("segments"), entry->second),
+                                  element_path(reader_.path_of("segments"), i),
+                                  in_quotes(graph_.segments[i].name)),
+                      "edges name segments", "Give every segment a name of its own.");
+      }
+      entry->second = ambiguous;
+    }
+  }
+
+  void read_edge(const Json& value, const std::string& path) {
+    ObjectReader reader(value, path, problems_);
+    Edge edge;
+    reader.require({"from", "to"});
+    if (const Json* from = reader.value("from")) read_ref(*from, reader.path_of("from"), edge.from);
+    if (const Json* to = reader.value("to")) read_ref(*to, reader.path_of("to"), edge.to);
+    reader.read("bytes", edge.bytes);
+    reader.read("gradient", edge.gradient);
+    reader.finish();
+    graph_.edges.push_back(edge);
+  }
+
+  void read_interaction(const Json& value, const std::string& path) {
+    ObjectReader reader(value, path, problems_);
+    Interaction interaction;
+    reader.require({"members"});
+    reader.read("name", interaction.name);
+    if (const Json* members = reader.list("members")) {
+      read_segment_list(*members, reader.path_of("members"), interaction.members);
+    }
+    reader.read("every", interaction.every, 1, most_number);
+    reader.read("cost", interaction.cost);
+    reader.finish();
+    graph_.interactions.push_back(std::move(interaction));
+  }
+
+  void read_segment_list(const Json& list, const std::string& path, std::vector<int>& segments) {
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      read_ref(list[i], element_path(path, i), segments.emplace_back(0));
+    }
+  }
+
+  /// A segment by its name or number.
+  void read_ref(const Json& value, const std::string& path, int& segment) {
+    const auto last = static_cast<std::int64_t>(graph_.segments.size()) - 1;
+    if (!value.is_string()) {
+      read_value(value, path, segment, problems_, 0, last);
+      return;
+    }
+    const auto& name = value.get_ref<const std::string&>();
+    const auto found = segment_of_name_.find(name);
+    if (found != segment_of_name_.end() && found->second != ambiguous) {
+      segment = found->second;
+    } else if (found != segment_of_name_.end()) {
+      problems_.add(fmt::format("{} is {}", path, in_quotes(name)),
+                    "several segments bear this name");
+    } else {
+      complain_of_name(path, name);
+    }
+  }
+
+  void complain_of_name(const std::string& path, const std::string& name) {
+    std::vector<std::string> names;
+    for (const Segment& segment : graph_.segments) names.push_back(segment.name);
+    problems_.add(fmt::format("{} is {}", path, in_quotes(name)), "no segment bears this name",
+                  did_you_mean(name, names));
+  }
+
+  void check() {
+    if (!problems_.empty()) return;
+    try {
+      normalise(graph_);
+    } catch (const UserError& error) {
+      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
+    }
+  }
+
+  static constexpr int ambiguous = -1, unread = -1;
+
+  ObjectReader& reader_;
+  DocumentProblems& problems_;
+  SegmentNames names_;
+  PipelineGraph graph_;
+  std::int64_t last_rank_ = 0;
+  std::map<std::string, int> segment_of_name_;
+  std::vector<std::pair<std::size_t, std::string>> named_weights_;  // segment, name
+};
+
+std::string text_of(const Json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Json segment_json(const Segment& s) {
+  Json object = {{"name", s.name}};
+  if (!s.branch.empty()) object["branch"] = s.branch;
+  object["rank"] = s.rank;
+  object["forward"] = s.forward;
+  object["backward"] = s.input_gradient;
+  object["weight"] = s.weight_gradient;
+  object["activation"] = s.activation;
+  if (s.weights >= 0) object["weights"] = s.weights;
+  object["first_micro_batch"] = s.first_micro_batch;
+  if (s.micro_batches >= 0) object["micro_batches"] = s.micro_batches;
+  return object;
+}
+
+Json interaction_json(const Interaction& x) {
+  return {{"name", x.name}, {"members", x.members}, {"every", x.every}, {"cost", x.cost}};
+}
+
+template <class T, class Convert>
+void append_list(std::string& text, const char* key, const std::vector<T>& values,
+                 Convert convert) {
+  text += fmt::format(",\n  \"{}\":[", key);
+  bool first = true;
+  for (const T& value : values) {
+    text += first ? "\n    " : ",\n    ";
+    text += text_of(convert(value));
+    first = false;
+  }
+  text += "]";
+}
+
+}  // namespace
+
+PipelineGraph read_graph(ObjectReader& reader, SegmentNames names) {
+  return GraphReader(reader, names).read();
+}
+
+std::string graph_to_text(const PipelineGraph& graph) {
+  std::string text = fmt::format(
+      "{{\"ranks\":{},\"micro_batches\":{},\"parts\":{},\"latency\":{},\"fused_cost_factor\":{}",
+      graph.ranks, graph.micro_batches, graph.parts, text_of(graph.latency),
+      text_of(graph.fused_cost_factor));
+  append_list(text, "segments", graph.segments, &segment_json);
+  append_list(text, "edges", graph.edges, [](const Edge& e) {
+    return Json{{"from", e.from}, {"to", e.to}, {"bytes", e.bytes}, {"gradient", e.gradient}};
+  });
+  if (!graph.interactions.empty()) {
+    append_list(text, "interactions", graph.interactions, &interaction_json);
+  }
+  if (!graph.tied.empty()) text += ",\n  \"tied\":" + text_of(graph.tied);
+  if (!graph.micro_batch_scale.empty()) {
+    text += ",\n  \"micro_batch_scale\":" + text_of(graph.micro_batch_scale);
+  }
+  return text + "}";
+}
+
+}  // namespace detail
+
+PipelineGraph read_pipeline_graph_file(const std::string& path) {
+  const std::string text = read_text_file(path, "pipeline graph");
+  DocumentProblems problems(path);
+  const Json document = parse_strict_json(text, path);
+  ObjectReader reader(document, "", problems);
+  reader.expect_format("heteroperf-pipeline-graph", 1);
+  PipelineGraph graph = detail::read_graph(reader, detail::SegmentNames::unique);
+  reader.finish();
+  problems.throw_if_any();
+  return graph;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,197 @@
+#include "runners/schedule/formats/schedule_json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runners/schedule/formats/instruction_text.hpp"
+#include "runners/schedule/formats/pipeline_graph_json.hpp"
+#include "runners/schedule/formats/quoted_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+const std::vector<std::string> level_names{"compute", "lowered"};
+
+/// What `heteroperf schedule` writes beside a schedule. It follows from the rest and is passed
+/// over.
+constexpr const char* derived_keys[] = {"ranks",
+                                        "micro_batches",
+                                        "parts",
+                                        "instructions",
+                                        "instructions_lowered",
+                                        "model",
+                                        "makespan",
+                                        "longest_span",
+                                        "bubble_rate_makespan",
+                                        "bubble_rate_span",
+                                        "idle",
+                                        "idle_split",
+                                        "peak_activations",
+                                        "peak_memory",
+                                        "weight_copies",
+                                        "lower_bound",
+                                        "memory_limit",
+                                        "search",
+                                        "checks"};
+
+/// Why an instruction cannot belong to the graph; empty: it can. Whether it stands in the right
+/// place is for check_schedule().
+std::string misfit(const Instruction& i, const PipelineGraph& graph) {
+  const auto above = [](std::int32_t value, auto count) {
+    return value >= static_cast<std::int64_t>(count);
+  };
+  const bool message = is_send(i.op) || is_receive(i.op);
+  const std::size_t edges = message                ? graph.edges.size()
+                            : i.op == Op::interact ? graph.interactions.size()
+                                                   : most_tasks;
+  if (above(i.segment, graph.segments.size())) {
+    return fmt::format("segments are 0 to {}", graph.segments.size() - 1);
+  }
+  if (above(i.micro_batch, graph.micro_batches)) {
+    return fmt::format("micro-batches are 0 to {}", graph.micro_batches - 1);
+  }
+  if (above(i.part, graph.parts)) return fmt::format("there are {} parts", graph.parts);
+  if (above(i.edge, edges)) return fmt::format("there are {} edges of this kind", edges);
+  if (above(i.peer, graph.ranks)) return fmt::format("ranks are 0 to {}", graph.ranks - 1);
+  if (above(std::max({i.group, i.buffer, i.sequence}), most_tasks)) {
+    return fmt::format("numbers end at {}", most_tasks - 1);
+  }
+  const bool computes = is_compute(i.op) || i.op == Op::load || i.op == Op::loss;
+  if (computes && (i.segment < 0 || i.micro_batch < 0))
+    return "a segment and micro-batch is needed";
+  if (message && (i.segment < 0 || i.micro_batch < 0 || i.edge < 0 || i.peer < 0)) {
+    return "a message needs segment, micro-batch, edge and peer";
+  }
+  if (i.op == Op::interact && i.edge < 0) return "the number of the interaction is needed";
+  return {};
+}
+
+class ScheduleReader {
+ public:
+  ScheduleReader(const Json& document, const std::string& origin)
+      : problems_(origin), reader_(document, "", problems_) {}
+
+  Schedule read() {
+    reader_.require({"_format", "_version", "level", "graph", "programs"});
+    reader_.expect_format("heteroperf-schedule", 1);
+    reader_.read("name", schedule_.name);
+    reader_.read("chunks", schedule_.chunks, 1, most_tasks);
+    read_level();
+    read_graph();
+    if (const Json* programs = reader_.list("programs")) read_programs(*programs);
+    std::string hash;
+    reader_.read("hash", hash);
+    const bool has_hash = reader_.has("hash");
+    for (const char* key : derived_keys) reader_.value(key);
+    reader_.finish();
+    problems_.throw_if_any();
+    if (has_hash) check_hash(hash);
+    problems_.throw_if_any();
+    return std::move(schedule_);
+  }
+
+ private:
+  void read_level() {
+    const Json* name = reader_.value("level");
+    if (name == nullptr) return;
+    const int level = read_choice(*name, "level", level_names, problems_);
+    if (level >= 0) schedule_.level = static_cast<ScheduleLevel>(level);
+  }
+
+  void read_graph() {
+    reader_.read_object("graph", [&](ObjectReader& graph) {
+      schedule_.graph = detail::read_graph(graph, detail::SegmentNames::any);
+    });
+  }
+
+  void read_programs(const Json& programs) {
+    if (programs.size() != static_cast<std::size_t>(schedule_.graph.ranks)) {
+      problems_.add(fmt::format("programs is a list of {}", programs.size()),
+                    fmt::format("the graph has {} ranks", schedule_.graph.ranks),
+                    "Give one program per rank.");
+    }
+    // Without a graph every instruction would be a misfit.
+    if (!problems_.empty()) return;
+    schedule_.programs.resize(programs.size());
+    for (std::size_t rank = 0; rank < programs.size(); ++rank) {
+      read_program(programs[rank], element_path("programs", rank), schedule_.programs[rank]);
+    }
+  }
+
+  void read_program(const Json& texts, const std::string& path, std::vector<Instruction>& program) {
+    if (!texts.is_array()) {
+      note_wrong(texts, path, "a list of instructions", problems_);
+      return;
+    }
+    program.resize(texts.size());
+    for (std::size_t i = 0; i < texts.size() && !problems_.full(); ++i) {
+      read_instruction(texts[i], path, i, program[i]);
+    }
+    if (!program.empty() && program.back().fused_with_next) {
+      problems_.add(fmt::format("{} ends with an instruction fused with the next", path));
+    }
+  }
+
+  void read_instruction(const Json& value, const std::string& path, std::size_t index,
+                        Instruction& instruction) {
+    const bool parsed =
+        value.is_string() && parse_instruction(value.get_ref<const std::string&>(), instruction);
+    const std::string why =
+        parsed ? misfit(instruction, schedule_.graph) : "must be an instruction, as in \"F 0.3\"";
+    if (why.empty()) return;
+    problems_.add(fmt::format("{} is {}", element_path(path, index), shown(value)), why);
+    instruction = {};
+  }
+
+  void check_hash(const std::string& hash) {
+    const std::string computed = schedule_hash(schedule_).hex();
+    if (hash == computed) return;
+    problems_.add(fmt::format("hash is {}", in_quotes(hash)),
+                  fmt::format("graph and programs give {}: the file was changed", computed),
+                  "Remove the key \"hash\" if the change is meant.");
+  }
+
+  DocumentProblems problems_;
+  ObjectReader reader_;
+  Schedule schedule_;
+};
+
+Schedule parse_schedule(const std::string& text, const std::string& origin) {
+  const Json document = parse_strict_json(text, origin);
+  return ScheduleReader(document, origin).read();
+}
+
+void append_program(std::string& text, const std::vector<Instruction>& program) {
+  text += '[';
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    text += i == 0 ? "\"" : ",\"";
+    append_instruction(text, program[i]);
+    text += '"';
+  }
+  text += ']';
+}
+
+}  // namespace
+
+std::string schedule_to_text(const Schedule& schedule) {
+  std::string text = fmt::format(
+      "{{\"_format\":\"heteroperf-schedule\",\"_version\":1,\n\"name\":{},\"chunks\":{},"
+      "\"level\":\"{}\",\n\"hash\":\"{}\",\n\"graph\":{},\n\"programs\":[",
+      Json(schedule.name).dump(-1, ' ', false, Json::error_handler_t::replace), schedule.chunks,
+      level_names[static_cast<std::size_t>(schedule.level)], schedule_hash(schedule).hex(),
+      detail::graph_to_text(schedule.graph));
+  for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
+    text += rank == 0 ? "\n" : ",\n";
+    append_program(text, schedule.programs[rank]);
+  }
+  return text + "]}\n";
+}
+
+Schedule schedule_from_text(const std::string& text) { return parse_schedule(text, "schedule"); }
+
+Schedule read_schedule_file(const std::string& path) {
+  return parse_schedule(read_text_file(path, "schedule"), path);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "runners/schedule/generators/generators.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr RequestRules interleaved{"interleaved-1f1b", 2, ChunkRule::free};
+constexpr RequestRules looped_bfs{"looped-bfs", 2, ChunkRule::free};
+constexpr RequestRules seq1f1b{"seq1f1b", 1, ChunkRule::fixed, PartRule::any};
+
+int rounds(int ranks, int micro_batches) { return std::max(1, micro_batches / ranks); }
+
+/// Micro-batches that pass one chunk before the next chunk takes over.
+int round_size(const RequestSizes& sizes) {
+  const auto divides = [&](int m) { return m % rounds(sizes.ranks, m) == 0; };
+  if (!divides(sizes.micro_batches)) {
+    throw UserError(fmt::format("interleaved-1f1b for {} micro-batches on {} ranks",
+                                sizes.micro_batches, sizes.ranks),
+                    fmt::format("{} rounds of equal size are not possible",
+                                rounds(sizes.ranks, sizes.micro_batches)),
+                    fmt::format("Use {} micro-batches.",
+                                nearest_numbers(sizes.micro_batches, most_tasks, divides)));
+  }
+  return sizes.micro_batches / rounds(sizes.ranks, sizes.micro_batches);
+}
+
+}  // namespace
+
+/// Rounds of g = m / max(1, ⌊m/p⌋) micro-batches: each passes the rank's chunks in ascending order
+/// forwards, in descending order backwards; warm-up 2(p−r−1) + (v−1)g chunk-forwards.
+/// Source: arXiv 2104.04473 §2.2; g as in PyTorch's ScheduleInterleaved1F1B.
+Schedule make_interleaved_1f1b(const ScheduleRequest& request) {
+  const RequestSizes sizes = check_request(request, interleaved);
+  const int p = sizes.ranks, m = sizes.micro_batches, v = sizes.chunks, g = round_size(sizes);
+  PipelineGraph graph = chain_for(request, interleaved, sizes, ChainPlacement::looped);
+  Programs programs(p);
+  for (int r = 0; r < p; ++r) {
+    programs[r].reserve(2 * static_cast<std::size_t>(m) * v);
+    const auto emit = [&](Op op, int chunk, int k) {
+      const int micro_batch = k / (g * v) * g + k % g;
+      programs[r].push_back(compute(op, chunk * p + r, micro_batch));
+    };
+    const auto turn = [&](int k) { return k / g % v; };
+    one_forward_one_backward(
+        m * v, 2 * (p - r - 1) + (v - 1) * g, [&](int k) { emit(Op::forward, turn(k), k); },
+        [&](int k) { emit(Op::backward, v - 1 - turn(k), k); });
+  }
+  return compute_schedule(interleaved, v, std::move(graph), std::move(programs));
+}
+
+/// Chunk by chunk all forwards; then chunks and, within them, micro-batches in reverse order all
+/// gradients. Source: arXiv 2211.05953 §3; the reverse order as in PyTorch's ScheduleLoopedBFS.
+Schedule make_looped_bfs(const ScheduleRequest& request) {
+  const RequestSizes sizes = check_request(request, looped_bfs);
+  const int p = sizes.ranks, m = sizes.micro_batches, v = sizes.chunks;
+  PipelineGraph graph = chain_for(request, looped_bfs, sizes, ChainPlacement::looped);
+  Programs programs(p);
+  for (int r = 0; r < p; ++r) {
+    programs[r].reserve(2 * static_cast<std::size_t>(m) * v);
+    for (int k = 0; k < m * v; ++k) {
+      programs[r].push_back(compute(Op::forward, k / m * p + r, k % m));
+    }
+    for (int k = m * v - 1; k >= 0; --k) {
+      programs[r].push_back(compute(Op::backward, k / m * p + r, k % m));
+    }
+  }
+  return compute_schedule(looped_bfs, v, std::move(graph), std::move(programs));
+}
+
+/// 1F1B over the K parts of every micro-batch: warm-up p−r−2+K parts, parts ascending forwards and
+/// descending backwards. Source: arXiv 2406.03488.
+Schedule make_seq1f1b(const ScheduleRequest& request) {
+  const RequestSizes sizes = check_request(request, seq1f1b);
+  const int p = sizes.ranks, m = sizes.micro_batches, parts = sizes.parts;
+  PipelineGraph graph = chain_for(request, seq1f1b, sizes, ChainPlacement::looped);
+  Programs programs(p);
+  for (int r = 0; r < p; ++r) {
+    programs[r].reserve(2 * static_cast<std::size_t>(m) * parts);
+    one_forward_one_backward(
+        m * parts, p - r - 2 + parts,
+        [&](int k) { programs[r].push_back(compute(Op::forward, r, k / parts, k % parts)); },
+        [&](int k) {
+          programs[r].push_back(compute(Op::backward, r, k / parts, parts - 1 - k % parts));
+        });
+  }
+  return compute_schedule(seq1f1b, 1, std::move(graph), std::move(programs));
+}
+
+}  // namespace heteroperf

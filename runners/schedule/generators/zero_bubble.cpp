@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "runners/schedule/generators/generators.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr RequestRules h1{"zb-h1"}, h2{"zb-h2"};
+constexpr RequestRules zb_v{"zb-v", 2};
+
+/// Warm-up w = k(p−r−1); then F, B and, from the (k(p−1)−w)-th on, the oldest W in turn.
+/// Source: arXiv 2401.10241 §2.
+Schedule make_handcrafted(const ScheduleRequest& request, const RequestRules& rules, int k) {
+  const RequestSizes sizes = check_request(request, rules);
+  const int p = sizes.ranks, m = sizes.micro_batches;
+  PipelineGraph graph = chain_for(request, rules, sizes, ChainPlacement::looped);
+  Programs programs(p);
+  for (int r = 0; r < p; ++r) {
+    std::vector<Instruction>& program = programs[r];
+    program.reserve(3 * static_cast<std::size_t>(m));
+    const int warm_up = k * (p - r - 1), held = k * (p - 1) - warm_up;
+    int weights = 0;
+    one_forward_one_backward(
+        m, warm_up, [&](int i) { program.push_back(compute(Op::forward, r, i)); },
+        [&](int i) {
+          program.push_back(compute(Op::input_gradient, r, i));
+          if (i >= held) program.push_back(compute(Op::weight_gradient, r, weights++));
+        });
+    while (weights < m) program.push_back(compute(Op::weight_gradient, r, weights++));
+  }
+  return compute_schedule(rules, 1, std::move(graph), std::move(programs));
+}
+
+/// One rank's program over its two stages of a V; micro-batches from m on are left out.
+class VProgram {
+ public:
+  VProgram(int micro_batches, int first_stage, int second_stage, std::vector<Instruction>& program)
+      : micro_batches_(micro_batches), stage_{first_stage, second_stage}, program_(program) {
+    program_.reserve(6 * static_cast<std::size_t>(micro_batches));
+  }
+  void forward(int chunk) { emit(Op::forward, chunk, forwards_[chunk]++); }
+  void input_gradient(int chunk) { emit(Op::input_gradient, chunk, gradients_[chunk]++); }
+  void weight_gradient(int chunk) { emit(Op::weight_gradient, chunk, weights_[chunk]++); }
+  void gradients(int chunk) {
+    input_gradient(chunk);
+    weight_gradient(chunk);
+  }
+  int forwards(int chunk) const { return forwards_[chunk]; }
+  int pending_weights(int chunk) const { return gradients_[chunk] - weights_[chunk]; }
+
+ private:
+  void emit(Op op, int chunk, int micro_batch) {
+    if (micro_batch < micro_batches_) program_.push_back(compute(op, stage_[chunk], micro_batch));
+  }
+
+  int micro_batches_;
+  int stage_[2];
+  std::vector<Instruction>& program_;
+  int forwards_[2] = {0, 0}, gradients_[2] = {0, 0}, weights_[2] = {0, 0};
+};
+
+void fill_zb_v(int p, int r, int n, VProgram& v) {
+  for (int i = 0; i < 2 * (p - r) - 1; ++i) v.forward(0);
+  for (int i = 0; i < r; ++i) {
+    v.forward(1);
+    v.forward(0);
+  }
+  for (int i = 0; i < p - r; ++i) {
+    v.forward(1);
+    v.gradients(1);
+  }
+  while (v.forwards(0) < n || v.forwards(1) < n) {
+    if (v.forwards(0) < n) v.forward(0);
+    v.gradients(0);
+    v.forward(1);
+    v.gradients(1);
+  }
+  for (int i = 0; i < r; ++i) {
+    v.input_gradient(0);
+    v.input_gradient(1);
+  }
+  for (int i = 0; i < p - r; ++i) v.gradients(0);
+  while (v.pending_weights(1) > 0) v.weight_gradient(1);
+  while (v.pending_weights(0) > 0) v.weight_gradient(0);
+}
+
+}  // namespace
+
+Schedule make_zb_h1(const ScheduleRequest& request) { return make_handcrafted(request, h1, 1); }
+Schedule make_zb_h2(const ScheduleRequest& request) { return make_handcrafted(request, h2, 2); }
+
+/// Stages r and 2p−1−r on rank r. Defined for n = max(m, 2p−1) micro-batches, those beyond m then
+/// left out. Source: arXiv 2401.10241 §6; phases as in PyTorch's ScheduleZBVZeroBubble.
+Schedule make_zb_v(const ScheduleRequest& request) {
+  const RequestSizes sizes = check_request(request, zb_v);
+  const int p = sizes.ranks, n = std::max(sizes.micro_batches, 2 * p - 1);
+  if (2LL * p * n > most_tasks) {
+    throw UserError(fmt::format("zb-v for {} ranks", p),
+                    fmt::format("its order is that of {} micro-batches on 2 x {} stages; at most "
+                                "{} forwards",
+                                n, p, most_tasks),
+                    "Use at most 5792 ranks.");
+  }
+  PipelineGraph graph = chain_for(request, zb_v, sizes, ChainPlacement::zig_zag);
+  Programs programs(p);
+  for (int r = 0; r < p; ++r) {
+    VProgram program(sizes.micro_batches, r, 2 * p - 1 - r, programs[r]);
+    fill_zb_v(p, r, n, program);
+  }
+  return compute_schedule(zb_v, 2, std::move(graph), std::move(programs));
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,116 @@
+#include "runners/schedule/validator.hpp"
+
+#include <fmt/format.h>
+
+#include "runners/schedule/buffer_checks.hpp"
+#include "runners/schedule/deadlock.hpp"
+#include "runners/schedule/exchange_checks.hpp"
+#include "runners/schedule/program_index.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// A schedule whose programs lack more than they have is refused before tables of its size are
+/// made.
+constexpr std::int64_t few_slots = 1 << 22;
+
+bool is_hollow(const Schedule& schedule) {
+  std::int64_t slots = 0;
+  for (const Segment& segment : schedule.graph.segments) {
+    slots += std::int64_t{segment.micro_batches} * schedule.graph.parts;
+  }
+  const auto instructions = static_cast<std::int64_t>(instruction_count(schedule));
+  return slots > few_slots && instructions < slots;
+}
+
+ScheduleChecks refused(Problem problem) {
+  ScheduleChecks checks;
+  checks.problems.push_back(std::move(problem));
+  return checks;
+}
+
+ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memory_limit) {
+  const TaskTable tasks(schedule.graph);
+  const MessageIndex messages(tasks);
+  const CollectiveIndex collectives(tasks);
+  Findings findings;
+  const ProgramIndex index(schedule, tasks, messages, collectives, findings);
+  index.check_complete(findings);
+  check_messages(index, findings);
+  check_collectives(index, findings);
+  check_memory(schedule, memory_limit, findings);
+  check_buffers(index, findings);
+  check_steps(index, findings);
+  DeadlockVerdict verdict = find_deadlock(schedule, tasks, messages, collectives);
+
+  ScheduleChecks checks;
+  checks.complete = findings.holds(Check::complete);
+  checks.ordered = findings.holds(Check::ordered);
+  checks.placed = findings.holds(Check::placed);
+  checks.matched = findings.holds(Check::matched);
+  checks.collectives = findings.holds(Check::collectives);
+  checks.memory_ok = findings.holds(Check::memory);
+  checks.stepped = findings.holds(Check::stepped);
+  checks.deadlock_free = verdict.freedom;
+  checks.cycle = std::move(verdict.cycle);
+  checks.problems = std::move(findings.problems());
+  if (verdict.freedom < DeadlockFreedom::nccl) {
+    std::string places;
+    for (const std::string& line : checks.cycle) places += (places.empty() ? "" : "; ") + line;
+    checks.problems.push_back({"the programs may wait for each other for ever", places,
+                               "Send and receive in one order on both ranks, or in one group."});
+  }
+  return checks;
+}
+
+}  // namespace
+
+const char* to_string(DeadlockFreedom freedom) {
+  switch (freedom) {
+    case DeadlockFreedom::none:
+      return "none";
+    case DeadlockFreedom::buffered:
+      return "buffered";
+    case DeadlockFreedom::nccl:
+      return "nccl";
+    case DeadlockFreedom::rendezvous:
+      return "rendezvous";
+  }
+  return "";
+}
+
+bool ScheduleChecks::ok() const {
+  return complete && ordered && placed && matched && collectives && memory_ok && stepped &&
+         deadlock_free >= DeadlockFreedom::nccl;
+}
+
+ScheduleChecks check_schedule(const Schedule& schedule, std::optional<double> memory_limit) {
+  if (schedule.programs.size() != static_cast<std::size_t>(schedule.graph.ranks)) {
+    return refused({fmt::format("a schedule with {} programs for {} ranks",
+                                schedule.programs.size(), schedule.graph.ranks),
+                    "", "Give one program per rank."});
+  }
+  try {
+    Schedule normal;
+    normal.graph = schedule.graph;
+    normalise(normal.graph);
+    if (normal.graph == schedule.graph) {
+      if (!is_hollow(schedule)) return check_normal(schedule, memory_limit);
+    } else {
+      normal.level = schedule.level;
+      normal.programs = schedule.programs;
+      if (!is_hollow(normal)) return check_normal(normal, memory_limit);
+    }
+    return refused({"the programs are nearly empty",
+                    fmt::format("they have {} instructions for {} segments and {} micro-batches",
+                                instruction_count(schedule), schedule.graph.segments.size(),
+                                schedule.graph.micro_batches),
+                    "Give every segment its F and BW of every micro-batch."});
+  } catch (const UserError& error) {
+    ScheduleChecks checks;
+    checks.problems = error.problems();
+    return checks;
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,255 @@
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+
+#include "metrics/error.hpp"
+#include "runners/schedule/formats/csv.hpp"
+#include "runners/schedule/formats/gantt.hpp"
+#include "runners/schedule/formats/quoted_text.hpp"
+#include "runners/schedule/formats/schedule_json.hpp"
+#include "runners/schedule/formats/svg.hpp"
+#include "runners/schedule/formats/trace_json.hpp"
+#include "runners/schedule/generator.hpp"
+#include "runners/schedule/placement.hpp"
+#include "runners/schedule/search.hpp"
+#include "suite/verbs/schedule_flags.hpp"
+#include "suite/verbs/schedule_report.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+int terminal_width() {
+  winsize size{};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40;
+  return known ? size.ws_col : 100;
+}
+
+bool is_json(const std::string& path) { return std::filesystem::path(path).extension() == ".json"; }
+
+class ScheduleVerb : public Verb {
+ public:
+  const char* name() const override { return "schedule"; }
+  const char* summary() const override {
+    return "pipeline schedules: generate or import, check, time and draw";
+  }
+  std::vector<std::string> examples() const override {
+    return {"schedule zb-h1 --ranks 8 --micro-batches 24 --costs 18522,18086,9337,601",
+            "schedule --import their_schedule.csv --costs-file costs.json --json",
+            "schedule auto --ranks 8 --micro-batches 32 --memory-limit 12 --format svg"};
+  }
+
+  void declare(CLI::App& command) override {
+    auto* name = command.add_option("name", name_, "a name of `list schedules`, or all");
+    auto* import = command.add_option("--import", import_,
+                                      "check and time a pipeline table (.csv, as PyTorch writes "
+                                      "it) or a schedule (.json)");
+    import->excludes(name);
+    auto* ranks = command.add_option("--ranks", ranks_, "pipeline ranks");
+    auto* batches = command.add_option("--micro-batches", micro_batches_, "of one step");
+    auto* graph =
+        command.add_option("--graph", graph_, "segments, edges, branches and their ranks (JSON)");
+    graph->excludes(import)->excludes(ranks);
+    ranks->excludes(import);
+    batches->excludes(import);
+    command.add_option("--chunks", request_.chunks, "stages per rank")->excludes(import);
+    command.add_option("--splits", request_.parts, "parts of a sequence (seq1f1b)")
+        ->excludes(import);
+    costs_.declare(command);
+    network_.declare(command);
+    command.add_option("--memory-limit", request_.memory_limit,
+                       "activations of a micro-batch that a rank may hold");
+    command.add_option("--objective", objective_, "of auto: makespan (default) or span");
+    command.add_option("--seed", request_.seed, "of the search (default 1)");
+    command.add_option("--evaluations", request_.most_evaluations, "budget of the search");
+    command.add_option("--format", format_, "text, json, csv, csv-comms, svg or trace")
+        ->type_name("FORMAT");
+    command.add_option("--spelling", spelling_,
+                       "of gradients in tables: iwb (I, W, B both) or bwbw (B, W, BW both)");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    check_flags(options);
+    if (name_ == "all") return run_all(options);
+    const ScheduleResult result =
+        import_.empty() ? generated(find_generator(name_), request()) : evaluated(imported());
+    fmt::print("{}", options.json ? schedule_json_text(result) : formatted(result, options));
+    return result.checks.memory_ok ? ExitCode::ok : ExitCode::invalid_result;
+  }
+
+ private:
+  using Render = std::string (ScheduleVerb::*)(const ScheduleResult&, const GlobalOptions&) const;
+  struct Format {
+    const char* name;
+    Render render;
+  };
+  static std::span<const Format> formats() {
+    static constexpr std::array table{
+        Format{"text", &ScheduleVerb::text}, Format{"json", &ScheduleVerb::json},
+        Format{"csv", &ScheduleVerb::csv},   Format{"csv-comms", &ScheduleVerb::csv_comms},
+        Format{"svg", &ScheduleVerb::svg},   Format{"trace", &ScheduleVerb::trace},
+    };
+    return table;
+  }
+
+  void check_flags(const GlobalOptions& options) {
+    if (name_.empty() && import_.empty()) {
+      throw UserError("no schedule is named", "", "Give a name of `list schedules`, or --import.");
+    }
+    if (options.json && format_ != "text" && format_ != "json") {
+      throw UserError("--json does not go with --format " + format_, "stdout holds one document",
+                      "Leave one of them out.");
+    }
+    if (name_ == "all" && format_ != "text" && format_ != "json") {
+      throw UserError("all has no --format " + format_, "it prints a table", "Name one schedule.");
+    }
+    if (request_.memory_limit && !(*request_.memory_limit > 0)) {
+      throw UserError(fmt::format("--memory-limit {:g} admits nothing", *request_.memory_limit),
+                      "it counts activations of a micro-batch", "Give more than 0.");
+    }
+    if (request_.most_evaluations < 1) {
+      throw UserError(fmt::format("--evaluations {}", request_.most_evaluations), "",
+                      "Give 1 or more.");
+    }
+    find_format();
+    if (!spelling_.empty()) parse_spelling();
+    if (objective_ != to_string(Objective::makespan) && objective_ != to_string(Objective::span)) {
+      throw UserError("--objective " + objective_ + " is not known", "", "Use makespan or span.");
+    }
+    request_.objective =
+        objective_ == to_string(Objective::span) ? Objective::span : Objective::makespan;
+  }
+
+  const Format& find_format() const {
+    for (const Format& format : formats()) {
+      if (format_ == format.name) return format;
+    }
+    throw UserError("--format " + format_ + " is not known", "",
+                    "Use text, json, csv, csv-comms, svg or trace.");
+  }
+
+  std::optional<CsvSpelling> parse_spelling() const {
+    if (spelling_.empty()) return {};
+    if (spelling_ == "iwb") return CsvSpelling::iwb;
+    if (spelling_ == "bwbw") return CsvSpelling::bwbw;
+    throw UserError("--spelling " + spelling_ + " is not known", "", "Use iwb or bwbw.");
+  }
+
+  /// The request of the flags; costs are given once the number of ranks is known to be sane.
+  ScheduleRequest request() const {
+    ScheduleRequest request = request_;
+    if (!graph_.empty()) {
+      if (costs_.given())
+        throw UserError("--costs does not go with --graph", "it has its own costs");
+      request.graph = read_pipeline_graph_file(graph_);
+      if (micro_batches_) {
+        request.graph->micro_batches = *micro_batches_;
+        for (Segment& segment : request.graph->segments) segment.micro_batches = -1;
+        normalise(*request.graph);
+      }
+      request.ranks = request.graph->ranks;
+      request.micro_batches = request.graph->micro_batches;
+      return request;
+    }
+    if (!ranks_ || !micro_batches_) {
+      throw UserError("--ranks and --micro-batches are missing", "a schedule needs both",
+                      "For example --ranks 4 --micro-batches 8.");
+    }
+    if (*ranks_ < 1 || *ranks_ > most_ranks) {
+      throw UserError(fmt::format("--ranks {} is out of range", *ranks_), "",
+                      fmt::format("Give 1 to {}.", most_ranks));
+    }
+    request.ranks = *ranks_;
+    request.micro_batches = *micro_batches_;
+    request.costs = costs_.costs(request.ranks);
+    return request;
+  }
+
+  ScheduleResult evaluated(Schedule schedule) const {
+    return evaluate_schedule(std::move(schedule), network_.options(), request_.memory_limit);
+  }
+
+  ScheduleResult generated(const Generator& generator, const ScheduleRequest& request) const {
+    if (generator.name != std::string("auto")) return evaluated(generator.make(request));
+    SearchResult found = search_auto(request);
+    ScheduleResult result = evaluated(std::move(found.schedule));
+    result.search = {found.evaluations, found.proven, found.out_of_time};
+    return result;
+  }
+
+  Schedule imported() {
+    if (is_json(import_)) {
+      Schedule schedule = read_schedule_file(import_);
+      if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));
+      return schedule;
+    }
+    CsvSchedule table = read_csv(read_text_file(import_, "table"), parse_spelling(), {});
+    if (spelling_.empty()) spelling_ = table.spelling == CsvSpelling::iwb ? "iwb" : "bwbw";
+    set_costs(table.schedule.graph, costs_.costs(table.schedule.graph.ranks));
+    return std::move(table.schedule);
+  }
+
+  ExitCode run_all(const GlobalOptions& options) const {
+    const ScheduleRequest asked = request();
+    std::vector<ScheduleResult> results;
+    std::vector<SkippedSchedule> skipped;
+    for (const Generator& generator : generators()) {
+      try {
+        ScheduleResult result = generated(generator, asked);
+        if (!result.checks.memory_ok) {
+          skipped.push_back({generator.name, "does not fit the memory limit"});
+          continue;
+        }
+        results.push_back(std::move(result));
+      } catch (const UserError& error) {
+        skipped.push_back({generator.name, error.problems().front().text()});
+      }
+    }
+    const bool json = options.json || format_ == "json";
+    fmt::print("{}",
+               json ? schedules_json_text(results, skipped) : schedules_table(results, skipped));
+    return ExitCode::ok;
+  }
+
+  std::string formatted(const ScheduleResult& result, const GlobalOptions& options) const {
+    return (this->*find_format().render)(result, options);
+  }
+  std::string text(const ScheduleResult& result, const GlobalOptions& options) const {
+    GanttStyle style;
+    style.width = terminal_width();
+    style.colour = style.unicode = options.color;
+    return gantt_text(result.lowered, result.timeline, style) + schedule_table(result);
+  }
+  std::string json(const ScheduleResult& result, const GlobalOptions&) const {
+    return schedule_json_text(result);
+  }
+  std::string csv(const ScheduleResult& result, const GlobalOptions&) const {
+    return write_csv(result.schedule, written_spelling());
+  }
+  std::string csv_comms(const ScheduleResult& result, const GlobalOptions&) const {
+    return write_csv(result.lowered, written_spelling());
+  }
+  std::string svg(const ScheduleResult& result, const GlobalOptions&) const {
+    return gantt_svg(result.lowered, result.timeline);
+  }
+  std::string trace(const ScheduleResult& result, const GlobalOptions&) const {
+    return trace_text(result.lowered, result.timeline);
+  }
+  CsvSpelling written_spelling() const { return parse_spelling().value_or(CsvSpelling::iwb); }
+
+  std::string name_, import_, graph_, objective_ = "makespan", format_ = "text", spelling_;
+  std::optional<int> ranks_, micro_batches_;
+  ScheduleRequest request_;
+  CostFlags costs_;
+  NetworkFlags network_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_schedule_verb() { return std::make_unique<ScheduleVerb>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,141 @@
+#include "suite/verbs/schedule_report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "metrics/error.hpp"
+#include "runners/schedule/lowering.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t most_rows = 32;
+
+void require_runnable(const ScheduleChecks& checks) {
+  const bool ends = checks.deadlock_free != DeadlockFreedom::none;
+  if (checks.complete && checks.ordered && checks.placed && checks.matched && ends) return;
+  std::vector<Problem> problems = checks.problems;
+  if (!ends && !checks.cycle.empty()) {
+    problems.push_back({"the programs wait for each other in a cycle",
+                        fmt::format("{}", fmt::join(checks.cycle, " -> ")),
+                        "Reorder one of them."});
+  }
+  throw UserError(problems);
+}
+
+const char* verdict(bool ok) { return ok ? "ok" : "FAILED"; }
+
+std::string checks_text(const ScheduleResult& result) {
+  const ScheduleChecks& c = result.checks;
+  std::string text = fmt::format(
+      "checks          complete {}, ordered {}, placed {}, matched {}, collectives {}, steps {}\n"
+      "deadlock-free   {}\n",
+      verdict(c.complete), verdict(c.ordered), verdict(c.placed), verdict(c.matched),
+      verdict(c.collectives), verdict(c.stepped), to_string(c.deadlock_free));
+  if (!c.cycle.empty()) text += fmt::format("  cycle         {}\n", fmt::join(c.cycle, " -> "));
+  if (result.memory_limit) {
+    text += fmt::format(
+        "memory          {} (limit {:g}, peak {:g})\n", verdict(c.memory_ok), *result.memory_limit,
+        *std::max_element(result.report.peak_memory.begin(), result.report.peak_memory.end()));
+  }
+  for (const Problem& problem : c.problems) text += "  " + problem.text() + "\n";
+  return text;
+}
+
+std::string ranks_text(const ScheduleReport& report) {
+  std::string text = fmt::format("{:<5}{:>11}{:>11}{:>11}{:>11}{:>14}{:>11}{:>12}{:>12}\n", "rank",
+                                 "busy", "idle", "warm-up", "dependency", "communication",
+                                 "imbalance", "activations", "peak memory");
+  for (std::size_t i = 0; i < std::min(most_rows, report.ranks.size()); ++i) {
+    const RankTimes& r = report.ranks[i];
+    text += fmt::format(
+        "{:<5}{:>11.6g}{:>11.6g}{:>11.6g}{:>11.6g}{:>14.6g}{:>11.6g}{:>12.5g}{:>12.5g}\n", i,
+        r.busy, r.idle, r.warm_up, r.dependency, r.communication, r.imbalance,
+        report.peak_activations[i], report.peak_memory[i]);
+  }
+  if (report.ranks.size() > most_rows) {
+    text += fmt::format("… {} more ranks (--json shows them)\n", report.ranks.size() - most_rows);
+  }
+  return text;
+}
+
+double largest(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+}  // namespace
+
+ScheduleResult evaluate_schedule(Schedule schedule, const SimulationOptions& options,
+                                 std::optional<double> memory_limit) {
+  require_runnable(check_schedule(schedule, memory_limit));
+  ScheduleResult result;
+  result.model = options.model;
+  result.memory_limit = memory_limit;
+  const bool lowered = schedule.level == ScheduleLevel::lowered;
+  result.lowered = lowered ? schedule : lower(schedule);
+  result.schedule = std::move(schedule);
+  result.checks = check_schedule(result.lowered, memory_limit);
+  require_runnable(result.checks);
+  result.timeline = simulate(result.lowered, options);
+  result.report = report(result.lowered, result.timeline);
+  HETEROPERF_ENSURE(result.report.makespan >= result.report.lower_bound * (1 - 1e-9));
+  return result;
+}
+
+std::string schedule_table(const ScheduleResult& result) {
+  const Schedule& s = result.schedule;
+  const ScheduleReport& r = result.report;
+  std::string text = fmt::format(
+      "{}  {} ranks, {} micro-batches, {} chunks, {} parts, {} instructions ({} lowered)\n", s.name,
+      s.graph.ranks, s.graph.micro_batches, s.chunks, s.graph.parts, instruction_count(s),
+      instruction_count(result.lowered));
+  text += fmt::format(
+      "makespan        {:.6g}  bubble rate {:.4f}  lower bound {:.6g} (+{:.2f} %)\n"
+      "longest span    {:.6g}  bubble rate {:.4f}\n"
+      "weight copies   {:g}\n",
+      r.makespan, r.bubble_rate_makespan, r.lower_bound,
+      r.lower_bound > 0 ? 100 * (r.makespan / r.lower_bound - 1) : 0, r.longest_span,
+      r.bubble_rate_span, s.graph.weight_copies());
+  if (result.search) {
+    text += fmt::format("search          {} orders timed{}{}\n", result.search->evaluations,
+                        result.search->proven ? ", the bound is reached" : "",
+                        result.search->out_of_time ? ", cut short by its time limit" : "");
+  }
+  return text + ranks_text(r) + checks_text(result);
+}
+
+std::string schedules_table(const std::vector<ScheduleResult>& results,
+                            const std::vector<SkippedSchedule>& skipped) {
+  std::string text = fmt::format("{:<18}{:>7}{:>12}{:>10}{:>12}{:>10}{:>13}{:>10}{:>9}  {}\n",
+                                 "schedule", "chunks", "makespan", "bubble", "span", "bubble",
+                                 "activations", "memory", "weights", "deadlock-free");
+  for (const ScheduleResult& result : results) {
+    const ScheduleReport& r = result.report;
+    text += fmt::format(
+        "{:<18}{:>7}{:>12.6g}{:>10.4f}{:>12.6g}{:>10.4f}{:>13.5g}{:>10.5g}{:>9g}  {}\n",
+        result.schedule.name, result.schedule.chunks, r.makespan, r.bubble_rate_makespan,
+        r.longest_span, r.bubble_rate_span, largest(r.peak_activations), largest(r.peak_memory),
+        result.schedule.graph.weight_copies(), to_string(result.checks.deadlock_free));
+  }
+  for (const SkippedSchedule& one : skipped) {
+    text += fmt::format("{:<18}left out: {}\n", one.name, one.reason);
+  }
+  return text;
+}
+
+std::string simulation_table(const ScheduleResult& result, double wall_s) {
+  const ScheduleReport& r = result.report;
+  return fmt::format(
+             "{}  model {}, {} instructions in {:.3f} s\n"
+             "step time       {:.6g}  throughput {:.6g} micro-batches per unit of time\n"
+             "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span\n",
+             result.schedule.name, to_string(result.model), instruction_count(result.lowered),
+             wall_s, r.makespan,
+             r.makespan > 0 ? result.schedule.graph.micro_batches / r.makespan : 0,
+             r.bubble_rate_makespan, r.bubble_rate_span) +
+         ranks_text(r);
+}
+
+}  // namespace heteroperf

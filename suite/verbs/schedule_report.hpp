@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runners/schedule/network.hpp"
+#include "runners/schedule/report.hpp"
+#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/validator.hpp"
+
+namespace heteroperf {
+
+/// What finding a schedule took.
+struct SearchEffort {
+  long long evaluations = 0;
+  bool proven = false;       ///< nothing can be better
+  bool out_of_time = false;  ///< another run may find another schedule
+};
+
+/// One schedule, checked and timed.
+struct ScheduleResult {
+  Schedule schedule;  ///< as generated or imported
+  Schedule lowered;
+  NetworkModel model = NetworkModel::latency;
+  Timeline timeline;  ///< of `lowered`
+  ScheduleReport report;
+  ScheduleChecks checks;  ///< of `lowered`
+  std::optional<double> memory_limit;
+  std::optional<SearchEffort> search;  ///< of `auto`
+};
+
+/// Checks, lowers where it is not, and times. Throws UserError with the reasons and the
+/// counter-example for a schedule that is incomplete, mismatched or cannot end.
+ScheduleResult evaluate_schedule(Schedule schedule, const SimulationOptions& options,
+                                 std::optional<double> memory_limit);
+
+/// A schedule that `all` leaves out.
+struct SkippedSchedule {
+  std::string name, reason;
+};
+
+/// The native form of the schedule with the report's keys in it.
+std::string schedule_json_text(const ScheduleResult& result);
+std::string schedules_json_text(const std::vector<ScheduleResult>& results,
+                                const std::vector<SkippedSchedule>& skipped);
+/// The keys of `simulate --json`. `wall_s`: of the simulation.
+std::string simulation_json_text(const ScheduleResult& result, double wall_s);
+
+std::string schedule_table(const ScheduleResult& result);
+std::string schedules_table(const std::vector<ScheduleResult>& results,
+                            const std::vector<SkippedSchedule>& skipped);
+std::string simulation_table(const ScheduleResult& result, double wall_s);
+
+}  // namespace heteroperf
