@@ -194,6 +194,13 @@ Verdict above_peak(const Journal& journal, const RunSummary& summary) {
                  fmt::format("{:.4g}", summary.ops_per_second->value)};
 }
 
+Verdict peak_not_measured(const Journal& journal, const RunSummary&) {
+  const auto* peak = journal.last<PeakEvent>();
+  if (peak != nullptr && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0) return {};
+  return Finding{"a measured peak to compare with",
+                 peak == nullptr ? "none" : fmt::format("{:.4g}", peak->ops_per_second)};
+}
+
 Verdict duration(const Journal&, const RunSummary& summary) {
   if (summary.measured_s >= closed_measured_s) return {};
   return Finding{fmt::format("at least {:.0f} s measured", closed_measured_s),
@@ -224,23 +231,22 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
   if (workload == nullptr || !workload->quality_target) return {};
   if (summary.quality && summary.quality->met == true) return {};
   const bool higher = workload->quality == QualityMeasure::accuracy;
-  return Finding{
-      fmt::format("{} {} {:.6g}", to_string(workload->quality), higher ? "at least" : "at most",
-                  *workload->quality_target),
-      summary.quality ? fmt::format("{:.6g}", summary.quality->value) : "never evaluated"};
+  return Finding{fmt::format("{} {} {:.6g} on {} samples or more", to_string(workload->quality),
+                             higher ? "at least" : "at most", *workload->quality_target,
+                             fewest_quality_samples),
+                 summary.quality ? fmt::format("{:.6g} on {} samples", summary.quality->value,
+                                               summary.quality->samples)
+                                 : "never evaluated"};
 }
 
 /// How far below its floor chance alone may bring a result. An error rate f measured on n samples
 /// has the standard error √(f(1−f)/n); a loss averages so many tokens that the share suffices.
-double floor_allowance(const Journal& journal, QualityMeasure measure, double floor) {
-  double allowance = floor * floor_tolerance;
-  if (measure != QualityMeasure::accuracy) return allowance;
-  for (const EvalEvent* eval : journal.all<EvalEvent>()) {
-    const double variance =
-        floor * (1 - floor) / static_cast<double>(std::max<std::uint64_t>(1, eval->samples));
-    allowance = std::max(allowance, floor_standard_errors * std::sqrt(variance));
-  }
-  return allowance;
+double floor_allowance(const QualityResult& quality, double floor) {
+  const double allowance = floor * floor_tolerance;
+  if (quality.measure != QualityMeasure::accuracy) return allowance;
+  const double variance =
+      floor * (1 - floor) / static_cast<double>(std::max<std::uint64_t>(1, quality.samples));
+  return std::max(allowance, floor_standard_errors * std::sqrt(variance));
 }
 
 Verdict below_floor(const Journal& journal, const RunSummary& summary) {
@@ -249,7 +255,7 @@ Verdict below_floor(const Journal& journal, const RunSummary& summary) {
   const bool higher = workload->quality == QualityMeasure::accuracy;
   const auto floor = higher ? workload->error_floor : workload->loss_floor;
   const double reached = higher ? 1 - summary.quality->value : summary.quality->value;
-  if (!floor || reached >= *floor - floor_allowance(journal, workload->quality, *floor)) return {};
+  if (!floor || reached >= *floor - floor_allowance(*summary.quality, *floor)) return {};
   return Finding{
       fmt::format("{} at or above the known floor {:.6g}", higher ? "error" : "loss", *floor),
       fmt::format("{:.6g}", reached)};
@@ -300,11 +306,14 @@ constexpr std::array rule_table{
          "Ranks of one group trained different models: look for faulty memory or network."},
     Rule{"above_peak", invalid, never, "ops_per_second", above_peak,
          "Measure the peak again on an idle machine."},
+    Rule{"peak_not_measured", open, never, "utilization", peak_not_measured,
+         "Leave measure.peak_s above 0."},
     Rule{"duration", open, never, "duration", duration, "Use --duration 300 or more."},
     Rule{"steady", open, may, "window_s", steady, "Run longer, on an idle machine."},
     Rule{"overhead", open, may, "measurement_overhead_fraction", overhead,
          "Use larger steps, or a faster disk for --out."},
-    Rule{"quality_target", open, may, "quality", quality_target, "Train longer."},
+    Rule{"quality_target", open, may, "quality", quality_target,
+         "Train longer; evaluate on more samples."},
     Rule{"below_floor", review, may, "quality", below_floor,
          "Better than the data allow: look for a leak between the splits."},
     Rule{"quick", open, never, "quick", quick, "Run without --quick."},

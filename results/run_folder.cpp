@@ -91,6 +91,17 @@ fs::path parent_of(const fs::path& folder) {
   return clean.has_filename() ? clean.parent_path() : clean.parent_path().parent_path();
 }
 
+/// A record that is missing beside a journal: its run was killed, or is still going.
+void refuse_unfinished(const fs::path& path) {
+  const RunFiles files{path.parent_path()};
+  if (path != files.record() || fs::exists(path) || !fs::exists(files.journal())) return;
+  const fs::path suite = parent_of(fs::absolute(files.folder));
+  const fs::path whole = fs::exists(RunFiles{suite}.suite()) ? suite : files.folder;
+  throw UserError("the run in " + files.folder.string() + " is unfinished",
+                  "it has a journal but no record.json: it was killed, or still runs",
+                  "Try `heteroperf recover " + whole.string() + "`");
+}
+
 std::string name_of(const fs::path& folder) {
   const fs::path clean = fs::absolute(folder).lexically_normal();
   return (clean.has_filename() ? clean : clean.parent_path()).filename().string();
@@ -152,6 +163,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
 }
 
 std::string read_text_file(const fs::path& path) {
+  refuse_unfinished(path);
   if (fs::is_directory(path)) throw UserError("cannot read " + path.string(), "it is a folder");
   std::ifstream file(path, std::ios::binary);
   std::ostringstream content;

@@ -42,7 +42,7 @@ RunFiles open_run_folder(const std::filesystem::path& path);
 /// Writes to a temporary name beside `path`, syncs, renames. Throws SystemError with path and the
 /// system's words; the old file is then untouched and the temporary one removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
-/// Throws UserError with the path.
+/// Throws UserError with the path; for the missing record of an unfinished run it names `recover`.
 std::string read_text_file(const std::filesystem::path& path);
 
 /// Writes config.json, environment.json and plan.json as far as the journal has them, as indented

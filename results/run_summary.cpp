@@ -144,18 +144,29 @@ void find_quality(const Journal& journal, RunSummary& summary) {
   if (workload == nullptr) return;
   const bool higher = workload->quality == QualityMeasure::accuracy;
   std::optional<double> best;
-  const auto offer = [&](double value) {
-    if (std::isfinite(value) && (!best || (higher ? value > *best : value < *best))) best = value;
+  std::uint64_t samples = 0;
+  const auto offer = [&](double value, std::uint64_t count) {
+    if (!std::isfinite(value)) return;
+    if (!best || (higher ? value > *best : value < *best)) {
+      best = value;
+      samples = count;
+    } else if (value == *best) {
+      samples = std::max(samples, count);
+    }
   };
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
-    offer(higher ? eval->accuracy : eval->loss);
+    offer(higher ? eval->accuracy : eval->loss, eval->samples);
   }
+  // A trial repeats what an evaluation found; a value of its own rests on no samples.
   for (const TrialEvent* trial : journal.all<TrialEvent>()) {
-    if (trial->quality) offer(*trial->quality);
+    if (trial->quality) offer(*trial->quality, 0);
   }
   if (!best) return;
-  QualityResult quality{workload->quality, *best, workload->quality_target, std::nullopt};
-  if (quality.target) quality.met = higher ? *best >= *quality.target : *best <= *quality.target;
+  QualityResult quality{workload->quality, *best, samples, workload->quality_target, std::nullopt};
+  if (quality.target) {
+    quality.met = (higher ? *best >= *quality.target : *best <= *quality.target) &&
+                  samples >= fewest_quality_samples;
+  }
   summary.quality = quality;
   if (workload->family != WorkloadFamily::classifier || !higher || !summary.ops_per_second) return;
   const auto score =

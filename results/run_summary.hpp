@@ -18,12 +18,16 @@ struct Estimate {
   std::optional<Interval> ci95;
 };
 
+/// Fewest samples on which a quality target can be met.
+inline constexpr std::uint64_t fewest_quality_samples = 32;
+
 /// Best value that any evaluation (or trial) reached.
 struct QualityResult {
   QualityMeasure measure = QualityMeasure::accuracy;
   double value = 0;
+  std::uint64_t samples = 0;  ///< of the evaluation that gave `value`, the largest of equal ones
   std::optional<double> target;
-  std::optional<bool> met;  ///< absent without a target
+  std::optional<bool> met;  ///< absent without a target; false on too few samples
 };
 
 struct StepTime {

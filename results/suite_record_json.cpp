@@ -216,7 +216,14 @@ std::string write_suite_record(const std::filesystem::path& folder, const SuiteP
 std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
   const std::filesystem::path path = RunFiles{folder}.suite();
   if (!std::filesystem::exists(path)) return std::nullopt;
-  const Json json = read_stored_document(path, suite_format);
+  Json json;
+  try {
+    json = read_stored_document(path, suite_format);
+  } catch (const Error& error) {
+    // Nothing else tells what the suite was to run, so `recover` cannot help.
+    throw UserError(error.problems().front().problem, error.problems().front().why,
+                    "Each workload's own folder can still be verified, shown and recovered.");
+  }
   try {
     SuitePlan plan{json.at("run_id"), json.at("created_utc"), {}};
     for (const Json& part : json.at("workloads")) {

@@ -1,15 +1,22 @@
 #include <CLI/CLI.hpp>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <optional>
+#include <thread>
 
 #include "runners/comm/world.hpp"
+#include "suite/environment.hpp"
 #include "suite/error_report_json.hpp"
+#include "suite/parse_problems.hpp"
 #include "suite/verb.hpp"
 #include "suite/verbs/verbs.hpp"
 #include "suite/version.hpp"
@@ -22,15 +29,30 @@ constexpr const char* exit_codes =
     "5 environment (nothing measured), 6 run failed, 7 timeout, 8 result invalid by rules,\n"
     "9 verification failed, 10 not comparable, 130 interrupted (partial record kept).\n";
 
-void declare_global(CLI::App& command, GlobalOptions& options, int& quiet, int& verbose) {
+/// Flags as they were given.
+struct GlobalFlags {
+  bool colour = false, plain = false, quiet = false, verbose = false;
+};
+
+void declare_global(CLI::App& command, GlobalOptions& options, GlobalFlags& flags) {
   command.add_flag("--json", options.json, "one JSON document on stdout, nothing else");
   command.add_option("--set", options.sets, "change one configuration key: path.to.key=value")
       ->type_name("KEY=VALUE")
       ->take_all()
       ->allow_extra_args(false);
-  command.add_flag("--no-color{false},--color{true}", options.color, "plain or coloured text");
-  command.add_flag("-q,--quiet", quiet, "no progress");
-  command.add_flag("-v,--verbose", verbose, "more detail on stderr");
+  command.add_flag("--no-color", flags.plain, "plain text, as with NO_COLOR");
+  command.add_flag("--color", flags.colour, "coloured text even without a terminal");
+  command.add_flag("-q,--quiet", flags.quiet, "no progress");
+  command.add_flag(
+      "-v,--verbose", flags.verbose,
+      "on stderr: options taken from the environment, the time it took, its exit code");
+}
+
+void apply(const GlobalFlags& flags, GlobalOptions& options) {
+  if (flags.colour) options.color = true;
+  if (flags.plain) options.color = false;
+  if (flags.verbose) options.verbosity = Verbosity::verbose;
+  if (flags.quiet) options.verbosity = Verbosity::quiet;
 }
 
 std::string examples_text(const Verb& verb) {
@@ -43,24 +65,83 @@ bool wants_json(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--json") == 0) return true;
   }
-  return false;
+  return environment_flag("HETEROPERF_JSON");
 }
 
-ExitCode report(const Error& error, bool json) {
+/// Who speaks for this process: under a launcher every rank runs the same command, and rank 0
+/// alone answers. Exit codes are every rank's.
+struct Voice {
+  std::optional<LaunchedRank> launched;
+  bool json = false;
+
+  bool first() const { return !launched || launched->rank == 0; }
+};
+
+/// `run` goes on with the other ranks and speaks for itself; nothing else may be heard twice.
+void keep_silent() {
+  const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
+  if (nowhere < 0) return;
+  dup2(nowhere, STDOUT_FILENO);
+  dup2(nowhere, STDERR_FILENO);
+  close(nowhere);
+}
+
+/// mpirun ends every rank when one has failed; a silent one that is faster than rank 0 would take
+/// the message away. Where rank 0 fails as well, this rarely waits to the end.
+void let_first_rank_speak(const Voice& voice) {
+  if (!voice.first()) std::this_thread::sleep_for(std::chrono::seconds(2));
+}
+
+ExitCode report(const Error& error, const Voice& voice) {
   const ExitCode code = exit_code_of(error.kind());
-  if (json) std::cout << error_report_text(error) << std::flush;
+  // What a rank alone may find (its host, its libraries) is told with its number.
+  if (!voice.first() && error.kind() == ErrorKind::usage) return code;
+  if (voice.json && voice.first()) std::cout << error_report_text(error) << std::flush;
+  const std::string who = voice.first() ? "" : fmt::format("rank {}: ", voice.launched->rank);
   for (const Problem& problem : error.problems()) {
-    fmt::print(stderr, "heteroperf: {}\n", problem.text());
+    fmt::print(stderr, "heteroperf: {}{}\n", who, problem.text());
   }
   return code;
 }
 
-// CLI11 words its errors well enough; it only lacks the nearest valid name.
-ExitCode report(const CLI::ParseError& error, bool json) {
-  return report(UserError(error.what(), "", "See `heteroperf --help`"), json);
+void require_no_sets(const Verb& verb, const GlobalOptions& options) {
+  if (verb.configurable() || options.sets.empty()) return;
+  throw UserError(fmt::format("--set {} changes nothing", options.sets.front()),
+                  fmt::format("{} has no configuration keys", verb.name()),
+                  "Leave it out; `run` has them.");
 }
 
-int parse_and_run(int argc, char** argv) {
+void require_known_verb(const std::string& name, const std::vector<std::string>& names) {
+  if (name[0] == '-' || std::find(names.begin(), names.end(), name) != names.end()) return;
+  const std::string nearest = nearest_name(name, names);
+  throw UserError(fmt::format("unknown verb '{}'", name),
+                  fmt::format("one of {}", fmt::join(names, " ")),
+                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+}
+
+void note_environment(const CLI::App& app, const CLI::App& command, const GlobalOptions& options) {
+  for (const std::string& warning : environment_warnings(app)) {
+    fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+  }
+  if (options.verbosity != Verbosity::verbose) return;
+  for (const std::string& setting : environment_of(command)) {
+    fmt::print(stderr, "heteroperf: {} from the environment\n", setting);
+  }
+}
+
+ExitCode run_verb(Verb& verb, const GlobalOptions& options, const Voice& voice) {
+  using Clock = std::chrono::steady_clock;
+  require_no_sets(verb, options);
+  const auto start = Clock::now();
+  const ExitCode code = verb.run(options);
+  if (options.verbosity == Verbosity::verbose && voice.first()) {
+    fmt::print(stderr, "heteroperf: {} took {:.3f} s, exit code {}\n", verb.name(),
+               std::chrono::duration<double>(Clock::now() - start).count(), static_cast<int>(code));
+  }
+  return code;
+}
+
+int parse_and_run(int argc, char** argv, Voice& voice) {
   CLI::App app{"HeteroPerf: how many useful AI operations per second does this machine deliver?"};
   app.name("heteroperf");
   app.set_version_flag("--version", std::string("heteroperf ") + version_text());
@@ -69,51 +150,50 @@ int parse_and_run(int argc, char** argv) {
              exit_codes);
 
   GlobalOptions options;
-  // mpirun gives its first rank a terminal whatever its own output is.
-  options.color =
-      std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !detect_launcher();
-  int quiet = 0, verbose = 0;
+  GlobalFlags flags;
   const auto verbs = all_verbs();
   std::vector<std::string> names;
   for (const auto& verb : verbs) {
     CLI::App* command = app.add_subcommand(verb->name(), verb->summary());
     command->footer(examples_text(*verb));
-    declare_global(*command, options, quiet, verbose);
+    declare_global(*command, options, flags);
     verb->declare(*command);
     names.emplace_back(verb->name());
   }
 
-  const bool json = wants_json(argc, argv);
+  voice.json = wants_json(argc, argv);
+  CLI::App* chosen = &app;
   try {
-    if (argc > 1 && argv[1][0] != '-' &&
-        std::find(names.begin(), names.end(), argv[1]) == names.end()) {
-      const std::string nearest = nearest_name(argv[1], names);
-      throw UserError(fmt::format("unknown verb '{}'", argv[1]),
-                      fmt::format("one of {}", fmt::join(names, " ")),
-                      nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
-    }
+    voice.launched = detect_launcher();
+    const std::string name = argc > 1 && argv[1][0] != '\0' ? argv[1] : "--help";
+    if (!voice.first() && name != "run") keep_silent();
+    // mpirun gives its first rank a terminal whatever its own output is.
+    options.color =
+        std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !voice.launched;
+    require_known_verb(name, names);
+    // Only the verb that runs: the parser would hand a variable to every one of them.
+    if (name[0] != '-') mirror_in_environment(*(chosen = app.get_subcommand(name)));
     app.parse(argc, argv);
-    if (verbose > 0) options.verbosity = Verbosity::verbose;
-    if (quiet > 0) options.verbosity = Verbosity::quiet;
-    const std::string chosen = app.get_subcommands().front()->get_name();
-    for (const auto& verb : verbs) {
-      if (chosen == verb->name()) return static_cast<int>(verb->run(options));
+    apply(flags, options);
+    if (voice.first() && std::getenv("HETEROPERF_LAUNCHED") == nullptr) {
+      note_environment(app, *chosen, options);
     }
-    return static_cast<int>(ExitCode::usage);
+    const std::size_t index =
+        static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+    return static_cast<int>(run_verb(*verbs.at(index), options, voice));
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    std::cout << (chosen.empty() ? app.help() : chosen.front()->help());
+    if (voice.first()) std::cout << chosen->help();
     return 0;
   } catch (const CLI::CallForVersion&) {
-    std::cout << "heteroperf " << version_text() << "\n";
+    if (voice.first()) std::cout << "heteroperf " << version_text() << "\n";
     return 0;
   } catch (const CLI::ParseError& error) {
-    return static_cast<int>(report(error, json));
+    return static_cast<int>(report(UserError(parse_problems(error, *chosen)), voice));
   } catch (const Error& error) {
-    return static_cast<int>(report(error, json));
+    return static_cast<int>(report(error, voice));
   } catch (const std::exception& error) {
     return static_cast<int>(
-        report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), json));
+        report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), voice));
   }
 }
 
@@ -124,5 +204,8 @@ int main(int argc, char** argv) {
   // A file that may not grow is an error to report, not a reason to die.
   std::signal(SIGXFSZ, SIG_IGN);
   heteroperf::keep_argv(argc, argv);
-  return heteroperf::parse_and_run(argc, argv);
+  heteroperf::Voice voice;
+  const int code = heteroperf::parse_and_run(argc, argv, voice);
+  if (code != 0) heteroperf::let_first_rank_speak(voice);
+  return code;
 }

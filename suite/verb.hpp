@@ -31,6 +31,8 @@ class Verb {
   /// Two command lines, without the program's name.
   virtual std::vector<std::string> examples() const = 0;
   virtual void declare(CLI::App& command) = 0;
+  /// Whether it has the configuration that `--set` changes.
+  virtual bool configurable() const { return false; }
   virtual ExitCode run(const GlobalOptions& options) = 0;
 };
 

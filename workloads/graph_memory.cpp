@@ -1,6 +1,11 @@
 #include "workloads/graph_memory.hpp"
 
+#include <fmt/core.h>
+
+#include <optional>
 #include <vector>
+
+#include "metrics/error.hpp"
 
 namespace heteroperf {
 namespace {
@@ -73,11 +78,46 @@ std::vector<std::size_t> storages(const ModelGraph& graph) {
   return owner;
 }
 
-std::uint64_t tensor_bytes(const Node& node, std::uint64_t element_bytes) {
+/// Whole bytes that never wrap round.
+class ByteSum {
+ public:
+  ByteSum& add(std::uint64_t count, std::uint64_t bytes_each) {
+    std::uint64_t product = 0;
+    const bool wide = __builtin_mul_overflow(count, bytes_each, &product);
+    overflow_ = __builtin_add_overflow(bytes_, product, &bytes_) || wide || overflow_;
+    return *this;
+  }
+  ByteSum& add(const ByteSum& one, std::uint64_t times) {
+    overflow_ = overflow_ || one.overflow_;
+    return add(one.bytes_, times);
+  }
+  std::optional<Bytes> bytes() const {
+    return overflow_ ? std::nullopt : std::optional(Bytes(bytes_));
+  }
+
+ private:
+  std::uint64_t bytes_ = 0;
+  bool overflow_ = false;
+};
+
+std::string sample_text(const ModelGraph& graph) {
+  const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
+  return input.kind == InputKind::tokens
+             ? fmt::format("of {} tokens", input.length)
+             : fmt::format("of {}x{} pixels", input.height, input.width);
+}
+
+Bytes require(const ByteSum& sum, const ModelGraph& graph, std::uint64_t samples) {
+  if (const auto bytes = sum.bytes()) return *bytes;
+  throw UserError(fmt::format("the memory for a batch of {} samples {} cannot be counted", samples,
+                              sample_text(graph)),
+                  "it is over 2^64 bytes", "Take a smaller batch or smaller samples.");
+}
+
+std::uint64_t element_bytes_of(const Node& node, std::uint64_t element_bytes) {
   const auto* input = std::get_if<Input>(&node.attributes);
   const bool indices = input != nullptr && input->kind == InputKind::tokens;
-  return static_cast<std::uint64_t>(element_count(node.output)) *
-         (indices ? index_bytes : element_bytes);
+  return indices ? index_bytes : element_bytes;
 }
 
 /// Adds up what the operators keep; a tensor that several keep counts once.
@@ -95,17 +135,20 @@ class ActivationSum {
     for (NodeId id : node.inputs) {
       if (kept.inputs) keep(static_cast<std::size_t>(id.value()));
     }
-    per_sample_ += static_cast<std::uint64_t>(kept.statistics_per_sample) * statistic_bytes +
-                   static_cast<std::uint64_t>(kept.indices_per_sample) * index_bytes;
-    per_batch_ += static_cast<std::uint64_t>(kept.statistics_per_batch) * statistic_bytes;
+    per_sample_.add(static_cast<std::uint64_t>(kept.statistics_per_sample), statistic_bytes);
+    per_sample_.add(static_cast<std::uint64_t>(kept.indices_per_sample), index_bytes);
+    per_batch_.add(static_cast<std::uint64_t>(kept.statistics_per_batch), statistic_bytes);
   }
 
-  Bytes total(std::uint64_t samples, std::uint64_t element_bytes) const {
-    std::uint64_t tensors = 0;
+  ByteSum total(std::uint64_t samples, std::uint64_t element_bytes) const {
+    ByteSum sample = per_sample_;
     for (std::size_t i = 0; i < kept_.size(); ++i) {
-      if (kept_[i]) tensors += tensor_bytes(graph_.nodes()[i], element_bytes);
+      const Node& node = graph_.nodes()[i];
+      if (!kept_[i]) continue;
+      sample.add(static_cast<std::uint64_t>(element_count(node.output)),
+                 element_bytes_of(node, element_bytes));
     }
-    return Bytes((tensors + per_sample_) * samples + per_batch_);
+    return ByteSum(per_batch_).add(sample, samples);
   }
 
  private:
@@ -114,7 +157,7 @@ class ActivationSum {
   const ModelGraph& graph_;
   std::vector<std::size_t> owner_;
   std::vector<bool> kept_;
-  std::uint64_t per_sample_ = 0, per_batch_ = 0;
+  ByteSum per_sample_, per_batch_;
 };
 
 std::uint64_t optimizer_bytes_per_parameter(Precision precision, OptimizerKind optimizer) {
@@ -141,7 +184,7 @@ std::uint64_t bytes_per_element(Precision precision) {
 Bytes activation_bytes(const ModelGraph& graph, std::uint64_t samples, Precision precision) {
   ActivationSum sum(graph);
   for (std::size_t i = 0; i < graph.nodes().size(); ++i) sum.add(i);
-  return sum.total(samples, bytes_per_element(precision));
+  return require(sum.total(samples, bytes_per_element(precision)), graph, samples);
 }
 
 MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, Precision precision,
@@ -152,6 +195,11 @@ MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, P
   memory.gradients = memory.weights;
   memory.optimizer = Bytes(parameters * optimizer_bytes_per_parameter(precision, optimizer));
   memory.activations = activation_bytes(graph, samples, precision);
+  ByteSum total;
+  for (Bytes part : {memory.weights, memory.gradients, memory.optimizer, memory.activations}) {
+    total.add(part.value(), 1);
+  }
+  require(total, graph, samples);
   return memory;
 }
 

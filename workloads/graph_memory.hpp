@@ -18,7 +18,7 @@ std::uint64_t bytes_per_element(Precision precision);
 
 /// Optimizer: 1 state per parameter for SGD with momentum, 2 for AdamW, in the weights' precision;
 /// under bf16 the states are fp32 and an fp32 master copy of the weights comes on top.
-/// Activations: `activation_bytes` of `samples`.
+/// Activations: `activation_bytes` of `samples`. Throws UserError when the sum is over 2^64 bytes.
 MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, Precision precision,
                                OptimizerKind optimizer);
 

@@ -23,7 +23,7 @@ struct OptimizerRecipe {
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< adamw
   LearningRateSchedule schedule = LearningRateSchedule::constant;
   std::uint64_t warmup_steps = 0;
-  std::uint64_t total_steps = 0;  ///< end of linear and cosine; 0: constant after the warm-up
+  std::uint64_t total_steps = 0;  ///< end of linear and cosine; 0 (a run by time): constant
   double final_fraction = 0.0;    ///< of learning_rate, reached at total_steps
   double clip_norm = 0.0;         ///< global gradient norm; 0: no clipping
 

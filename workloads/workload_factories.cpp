@@ -39,9 +39,12 @@ bool fits(const ScalingChoice& choice, const ScalingInput& machine, double longe
 }
 
 void explain(ScalingChoice& choice, const ScalingInput& machine) {
-  choice.reason = fmt::format(
-      "{:.2f} s a step at {:.0f} GOPS per rank, {:.2f} of {:.1f} GiB per rank", choice.step_s,
-      machine.ops_per_second * 1e-9, static_cast<double>(choice.memory_bytes) / (1 << 30),
+  choice.reason += fmt::format(
+      "{:.2f} s a step, were each rank to do a nominal {:.0f} GOPS ({:.0f} per core, not "
+      "measured), "
+      "and {:.2f} of {:.1f} GiB per rank",
+      choice.step_s, machine.ops_per_second * 1e-9, nominal_core_ops_per_second * 1e-9,
+      static_cast<double>(choice.memory_bytes) / (1 << 30),
       static_cast<double>(machine.memory_bytes) / (1 << 30));
 }
 
@@ -184,6 +187,7 @@ ScalingChoice choose_image_size(const ScalingInput& machine) {
   ScalingChoice choice =
       weigh(default_classifier, build_model(default_classifier, options_for(default_images())),
             find_model(default_classifier).micro_batch, OptimizerKind::sgd, machine);
+  choice.reason = "one size on every machine (--model names another): ";
   explain(choice, machine);
   return choice;
 }

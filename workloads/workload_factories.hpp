@@ -6,15 +6,16 @@
 
 namespace heteroperf {
 
-/// What the scaling rule expects of one core before anything was measured: about what a 2020s
-/// server core reaches in float32 matrix products. Choices made with it are stated in `list --json`
-/// and stored in every record.
+/// What the scaling rule expects of one core, a constant: nothing is measured to choose a size, so
+/// that the same cores and memory always get the same one. About what a 2020s server core reaches
+/// in float32 matrix products. The choice and its reason are in `list --json`.
 inline constexpr double nominal_core_ops_per_second = 40e9;
 
-/// The scaling rule (workloads/README.md): the largest size whose training state takes at most half
+/// The scaling rule: the largest size whose training state takes at most half
 /// of a rank's memory and whose step of the size's own micro-batch takes at most two seconds (0.2
 /// in a search) at the expected rate; the smallest where none does. The global batch grows with the
-/// ranks.
+/// ranks, the size does not: more ranks per host leave each less memory and fewer threads.
+/// An image classifier has one size.
 ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);

@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <sstream>
 
@@ -30,6 +31,9 @@ using Clock = std::chrono::steady_clock;
 constexpr int exit_interrupted = 130;
 constexpr long look_again_ns = 50'000'000;
 constexpr auto reap_patience = std::chrono::seconds(2);
+/// timeout(1) and terminals send some signals twice; one that soon after another is no new wish.
+constexpr auto repeat = std::chrono::seconds(1);
+constexpr const char* signal_name = "signal";  // in the launch folder: what was passed on
 
 Clock::duration seconds(double s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
@@ -173,7 +177,7 @@ class Launch {
     int status = 0;
     while (waitpid(mpirun_, &status, WNOHANG) == 0) {
       const int signal_number = signals_.next();
-      if (signal_number == SIGINT || signal_number == SIGTERM) interrupt();
+      if (signal_number == SIGINT || signal_number == SIGTERM) interrupt(signal_number);
       if (!report_seen_ && folder_.report()) {
         report_seen_ = true;
         hurry(config_.teardown_s);
@@ -187,9 +191,14 @@ class Launch {
   bool interrupted() const { return interrupts_ > 0; }
 
  private:
-  void interrupt() {
+  void interrupt(int signal_number) {
+    if (interrupts_ > 0 && Clock::now() - last_interrupt_ < repeat) return;
+    last_interrupt_ = Clock::now();
     ++interrupts_;
-    if (interrupts_ == 1) kill(mpirun_, SIGUSR1);
+    if (interrupts_ == 1) {
+      std::ofstream(folder_.path() / signal_name) << signal_number << '\n';
+      kill(mpirun_, SIGUSR1);
+    }
     if (interrupts_ == 2) {
       kill(mpirun_, SIGTERM);
       hurry(config_.interrupt_s);
@@ -224,6 +233,7 @@ class Launch {
   SignalsHeld signals_;
   pid_t mpirun_ = -1;
   int interrupts_ = 0;
+  Clock::time_point last_interrupt_;
   bool report_seen_ = false;
   Clock::time_point end_ = Clock::time_point::max();
 };
@@ -254,6 +264,15 @@ fs::path find_mpirun() {
   throw SystemError("Open MPI's orted is missing", mpirun->string() + " cannot start ranks",
                     "Install the package openmpi-bin whole, or use --transport threads",
                     ErrorKind::environment);
+}
+
+std::optional<int> passed_on_signal() {
+  const char* folder = std::getenv(LaunchFolder::variable);
+  if (folder == nullptr) return std::nullopt;
+  std::ifstream in(fs::path(folder) / signal_name);
+  int number = 0;
+  if (!(in >> number)) return std::nullopt;
+  return number;
 }
 
 int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,

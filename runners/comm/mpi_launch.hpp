@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,14 +18,19 @@ struct LaunchConfig {
 /// mpirun, waits, and returns their exit code (CONTRACT: 0, 6, 7, 130, …). Stdin is empty.
 ///
 /// SIGINT and SIGTERM reach the ranks as SIGUSR1: mpirun passes that on and lets them finish; a
-/// second one ends them. No process of the run outlives this call, nor this process.
-/// Throws SystemError{environment} without mpirun, {run_failed} when ranks died and none said why.
+/// second one, a second or more later, ends them. No process of the run outlives this call, nor
+/// this process. Throws SystemError{environment} without mpirun, {run_failed} when ranks died and
+/// none said why.
 int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
                         const LaunchConfig& config);
 
 /// For ranks: leaves the exit code and the reason to the process that launched them; the first
 /// one counts. Call it just before the process ends. Does nothing under a foreign launcher.
 void report_exit(int code, const std::string& text);
+
+/// For ranks that got SIGUSR1: the signal that the process that launched them got; nothing under a
+/// foreign launcher.
+std::optional<int> passed_on_signal();
 
 /// For ranks: the kernel ends this process with its mpirun. Does nothing under a foreign launcher.
 void die_with_launcher();

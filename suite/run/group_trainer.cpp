@@ -1,12 +1,51 @@
 #include "suite/run/group_trainer.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <span>
 
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
+
+/// A data source whose validation split can be narrowed, so that an evaluation goes slice by slice.
+class ValidationWindow : public DataSource {
+ public:
+  explicit ValidationWindow(std::shared_ptr<const DataSource> data)
+      : data_(std::move(data)), count_(data_->size(Split::validation)) {}
+
+  /// Not while somebody reads.
+  void show(std::uint64_t first, std::uint64_t count) { first_ = first, count_ = count; }
+
+  const SampleSpec& spec() const override { return data_->spec(); }
+  std::uint64_t size(Split split) const override {
+    return split == Split::validation ? count_ : data_->size(split);
+  }
+  void read(Split split, std::uint64_t index, SampleView out) const override {
+    data_->read(split, split == Split::validation ? first_ + index : index, out);
+  }
+  std::string description() const override { return data_->description(); }
+  std::string fingerprint() const override { return data_->fingerprint(); }
+  std::optional<double> loss_floor() const override { return data_->loss_floor(); }
+  std::optional<double> error_floor() const override { return data_->error_floor(); }
+
+ private:
+  std::shared_ptr<const DataSource> data_;
+  std::uint64_t first_ = 0, count_;
+};
+
 namespace {
+
+TrainingSpec with_data(TrainingSpec spec, std::shared_ptr<const DataSource> data) {
+  spec.data = std::move(data);
+  return spec;
+}
+
+std::uint64_t targets_per_sample(const DataSource& data) {
+  const SampleSpec& spec = data.spec();
+  return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 1;
+}
 
 std::uint64_t samples_per_rank(const TrainingSpec& spec) {
   return static_cast<std::uint64_t>(spec.micro_batch * spec.micro_batches);
@@ -25,7 +64,10 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       group_(group),
       group_number_(group_number),
       trial_(trial),
-      session_(context.engine.start(spec, group)),
+      window_(std::make_shared<ValidationWindow>(spec.data)),
+      session_(context.engine.start(with_data(spec, window_), group)),
+      samples_per_slice_(static_cast<std::uint64_t>(spec.micro_batch) *
+                         static_cast<std::uint64_t>(group.size())),
       samples_per_step_(samples_per_rank(spec) * static_cast<std::uint64_t>(group.size())),
       tokens_per_sample_(tokens_of(spec.graph)),
       ops_per_step_(strict_train_ops(spec.graph, samples_per_step_)),
@@ -83,21 +125,43 @@ void GroupTrainer::post_step(const StepReport& report) {
   context_.post(event);
 }
 
-EvaluationReport GroupTrainer::evaluate(std::uint64_t samples) {
-  const EvaluationReport report = session_->evaluate(samples);
-  if (group_.rank() == RankId(0)) {
-    EvalEvent event;
-    event.group = group_number_;
-    event.trial = trial_;
-    event.samples = report.samples;
-    event.loss = report.loss;
-    event.accuracy = report.accuracy;
-    event.ops_strict = evaluation_ops_per_sample_ * report.samples;
-    event.t_start_ns = report.t_start_ns + context_.clock_offset_ns;
-    event.t_end_ns = report.t_end_ns + context_.clock_offset_ns;
-    context_.post(event);
-  }
-  return report;
+std::optional<EvaluationReport> GroupTrainer::evaluate(std::uint64_t samples,
+                                                       const std::function<bool()>& go_on) {
+  const std::uint64_t all = window_->size(Split::validation);
+  const std::uint64_t end = std::min(samples, all);
+  EvaluationReport total;
+  double right = 0;
+  do {
+    if (!go_on()) return std::nullopt;
+    const std::uint64_t count = std::min(samples_per_slice_, end - total.samples);
+    window_->show(total.samples, count);
+    const EvaluationReport slice = session_->evaluate(count);
+    window_->show(0, all);
+    if (total.samples == 0) total.t_start_ns = slice.t_start_ns;
+    total.t_end_ns = slice.t_end_ns;
+    total.samples += slice.samples;
+    const auto targets = static_cast<double>(slice.samples * targets_per_sample(*window_));
+    total.loss += slice.loss * targets;
+    right += std::round(slice.accuracy * targets);
+  } while (total.samples < end);
+  const auto targets = static_cast<double>(total.samples * targets_per_sample(*window_));
+  total.loss /= targets;
+  total.accuracy = right / targets;
+  if (group_.rank() == RankId(0)) post_evaluation(total);
+  return total;
+}
+
+void GroupTrainer::post_evaluation(const EvaluationReport& report) {
+  EvalEvent event;
+  event.group = group_number_;
+  event.trial = trial_;
+  event.samples = report.samples;
+  event.loss = report.loss;
+  event.accuracy = report.accuracy;
+  event.ops_strict = evaluation_ops_per_sample_ * report.samples;
+  event.t_start_ns = report.t_start_ns + context_.clock_offset_ns;
+  event.t_end_ns = report.t_end_ns + context_.clock_offset_ns;
+  context_.post(event);
 }
 
 void GroupTrainer::post_checksums() {

@@ -1,11 +1,14 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "suite/run/rank_context.hpp"
 
 namespace heteroperf {
+
+class ValidationWindow;
 
 /// Trains one model on one group of ranks and reports every step to the journal. All calls are
 /// collective over the group.
@@ -17,7 +20,11 @@ class GroupTrainer {
 
   /// One optimizer step; the first one is observed at the dispatcher on every rank.
   StepReport step();
-  EvaluationReport evaluate(std::uint64_t samples);
+  /// Over the first `samples` of the validation split, a micro-batch per rank at a time. Asks
+  /// `go_on` (collective, the same answer on every rank) before each; nothing, and no line in the
+  /// journal, once it says no.
+  std::optional<EvaluationReport> evaluate(std::uint64_t samples,
+                                           const std::function<bool()>& go_on);
   /// Parameter fingerprints of every rank.
   void post_checksums();
 
@@ -28,6 +35,7 @@ class GroupTrainer {
   MemoryReport memory() const { return session_->memory(); }
 
  private:
+  void post_evaluation(const EvaluationReport& report);
   void post_step(const StepReport& report);
   void post_observed(const StepReport& report, const ObservedOperations& observed);
   StepSplit mean_split(const TimeSplit& mine);
@@ -36,8 +44,9 @@ class GroupTrainer {
   Communicator& group_;
   int group_number_;
   std::optional<std::uint64_t> trial_;
+  std::shared_ptr<ValidationWindow> window_;
   std::unique_ptr<TrainingSession> session_;
-  std::uint64_t samples_per_step_, steps_done_ = 0;
+  std::uint64_t samples_per_slice_, samples_per_step_, steps_done_ = 0;
   std::uint64_t tokens_per_sample_;
   Ops ops_per_step_, ops_per_rank_step_, evaluation_ops_per_sample_;
 };

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <filesystem>
+#include <mutex>
 
 #include "results/run_folder.hpp"
 #include "results/show.hpp"
@@ -18,11 +19,29 @@
 namespace heteroperf {
 namespace {
 
-std::atomic<JournalWriter*> open_journal{nullptr};
+/// The journal that the last words of an impatient user's interrupt save.
+class OpenJournal {
+ public:
+  void set(JournalWriter* journal) {
+    const std::lock_guard lock(mutex_);
+    journal_ = journal;
+  }
+  void flush() {
+    const std::lock_guard lock(mutex_);
+    if (journal_ != nullptr) journal_->flush_now();
+  }
 
-void flush_open_journal() {
-  if (JournalWriter* journal = open_journal.load()) journal->flush_now();
+ private:
+  std::mutex mutex_;
+  JournalWriter* journal_ = nullptr;
+};
+
+OpenJournal& open_journal() {
+  static auto* journal = new OpenJournal;  // outlives the thread of the last words
+  return *journal;
 }
+
+void flush_open_journal() { open_journal().flush(); }
 
 /// Where the runs of one command go, and what was printed of them. Lives on rank 0 alone.
 class RunOutput {
@@ -39,55 +58,58 @@ class RunOutput {
                                              : std::filesystem::path(config.out);
     suite_folder_ = create_run_folder(folder).folder;
     write_suite_record(suite_folder_, suite_);
+    point_latest(suite_folder_);
   }
 
   /// Opens the next run's folder and journal.
   RunRecorder& begin(const PreparedRun& run, const std::string& libtorch_version) {
     const std::filesystem::path folder = suite_folder_.empty() ? std::filesystem::path(config_.out)
                                                                : suite_folder_ / run.workload.name;
-    recorder_ = std::make_unique<RunRecorder>(config_, identity_, run.workload.name, folder);
-    open_journal = &recorder_->journal();
+    const RunIdentity identity{identity_.argv, run.reproduce};
+    recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder);
+    if (suite_folder_.empty()) point_latest(recorder_->files().folder);
+    open_journal().set(&recorder_->journal());
     recorder_->describe(run.config, run.placement, run.workload, run.groups, libtorch_version);
     return *recorder_;
   }
 
   /// Makes the record; prints it unless it is part of a suite's one document.
   ExitCode end(RunStatus status, const std::string& reason, ExitCode code) {
-    open_journal = nullptr;
+    open_journal().set(nullptr);
     const FinishedRun finished = recorder_->finish(status, reason, static_cast<std::int32_t>(code));
     for (const std::string& warning : finished.warnings) {
       fmt::print(stderr, "heteroperf: warning: {}\n", warning);
     }
-    if (suite_folder_.empty()) point_latest_at(recorder_->files().folder);
+    if (!suite_folder_.empty()) write_suite_record(suite_folder_, suite_);
     if (suite_folder_.empty() || !options_.json) print(finished.record, recorder_->files().folder);
     const bool invalid = validity_class_of(finished.record) == "invalid";
     return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
   }
 
-  /// A failure while a run was open: its record is made from what the journal holds.
+  /// A failure: the record of the run that was open is made from what its journal holds, and the
+  /// suite's from the records there are.
   void fail(const Error& error) noexcept {
-    open_journal = nullptr;
-    if (recorder_ == nullptr || recorder_->finished()) return;
-    const bool stopped = error.kind() == ErrorKind::interrupted;
+    open_journal().set(nullptr);
+    const bool open = recorder_ != nullptr && !recorder_->finished();
+    if (!open && suite_folder_.empty()) return;
+    const std::string folder =
+        (suite_folder_.empty() ? recorder_->files().folder : suite_folder_).string();
     try {
-      recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),
-                        static_cast<std::int32_t>(exit_code_of(error.kind())));
-      point_latest_at(suite_folder_.empty() ? recorder_->files().folder : suite_folder_);
-      fmt::print(stderr, "heteroperf: what was measured is in {}\n",
-                 recorder_->files().folder.string());
+      if (open) finish_failed(error);
+      if (!suite_folder_.empty()) write_suite_record(suite_folder_, suite_);
+      fmt::print(stderr, "heteroperf: what was measured is in {}\n", folder);
     } catch (const std::exception& second) {
-      recorder_->journal().flush_now();
+      if (open) recorder_->flush();
       fmt::print(stderr,
                  "heteroperf: the record could not be written ({}). Try `heteroperf recover {}`\n",
-                 second.what(), recorder_->files().folder.string());
+                 second.what(), folder);
     }
   }
 
-  /// suite.json and its table.
+  /// suite.json and its table, also of a suite that ends early.
   void close_suite() {
     if (suite_folder_.empty()) return;
     const std::string text = write_suite_record(suite_folder_, suite_);
-    point_latest_at(suite_folder_);
     if (options_.json) {
       fmt::print("{}", text);
     } else {
@@ -96,6 +118,17 @@ class RunOutput {
   }
 
  private:
+  void finish_failed(const Error& error) {
+    const bool stopped = error.kind() == ErrorKind::interrupted;
+    recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),
+                      static_cast<std::int32_t>(exit_code_of(error.kind())));
+  }
+
+  /// Only beside folders that this program names: what is beside --out is the user's.
+  void point_latest(const std::filesystem::path& folder) const {
+    if (config_.out.empty()) point_latest_at(folder);
+  }
+
   Colour colour() const { return options_.color ? Colour::on : Colour::off; }
   void print(const std::string& record, const std::filesystem::path& folder) const {
     fmt::print("{}", show_record(record, folder.string(),
@@ -116,6 +149,17 @@ ProgressLine::Output progress_output(const GlobalOptions& options) {
                                                : ProgressLine::Output::on;
 }
 
+struct RunEnd {
+  RunStatus status;
+  ExitCode code;
+};
+
+RunEnd verdict_on(const ProgramEnd& end) {
+  if (end.interrupted) return {RunStatus::partial, ExitCode::interrupted};
+  if (end.failed) return {RunStatus::failed, ExitCode::run_failed};
+  return {RunStatus::complete, ExitCode::ok};
+}
+
 /// All runs of the command on this rank; `output` is rank 0's, else null.
 ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& engine,
                  RunOutput* output, const GlobalOptions& options) {
@@ -129,12 +173,12 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
       ProgressLine progress(progress_output(options));
       end = run_workload(run, world, engine, {&recorder, &progress});
       progress.finish();
-      const ExitCode code =
-          output->end(end.interrupted ? RunStatus::partial : RunStatus::complete, end.reason,
-                      end.interrupted ? ExitCode::interrupted : ExitCode::ok);
+      const RunEnd verdict = verdict_on(end);
+      if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
+      const ExitCode code = output->end(verdict.status, end.reason, verdict.code);
       if (code != ExitCode::ok) worst = code;
     }
-    if (end.interrupted) return ExitCode::interrupted;
+    if (end.interrupted || end.failed) break;
   }
   if (output != nullptr) output->close_suite();
   return worst;

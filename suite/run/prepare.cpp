@@ -5,10 +5,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <filesystem>
 
+#include "automl/rungs.hpp"
 #include "metrics/random.hpp"
 #include "runners/cluster/machine.hpp"
+#include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"
+#include "suite/run/reproduce.hpp"
+#include "suite/run/run_config_json.hpp"
+#include "suite/run/search_history.hpp"
 #include "suite/run/search_program.hpp"
 #include "workloads/graph_memory.hpp"
 
@@ -20,6 +27,14 @@ std::optional<T> given(const T& value, bool is_given) {
   return is_given ? std::optional<T>(value) : std::nullopt;
 }
 
+/// Steps to which a learning rate can decay; 0: a training by time has no last step.
+std::uint64_t decay_steps(const RunConfig& config, ProgramKind program) {
+  if (program == ProgramKind::training) return config.measure.steps;
+  const AutomlConfig& automl = config.automl;
+  return Rungs({automl.first_rung_steps, automl.reduction, automl.rungs})
+      .milestone(automl.rungs - 1);
+}
+
 WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   WorkloadRequest request;
   request.size = config.model.size;
@@ -29,16 +44,14 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   request.micro_batch = given(config.batch.micro_batch, config.batch.micro_batch > 0);
   request.micro_batches = given(config.batch.micro_batches, config.batch.micro_batches > 0);
   request.sequence_length = given(config.model.sequence_length, config.model.sequence_length > 0);
-  request.optimizer = given(config.optimizer.name, !config.optimizer.name.empty());
-  request.schedule = given(config.optimizer.schedule, !config.optimizer.schedule.empty());
-  request.learning_rate =
-      given(config.optimizer.learning_rate, config.optimizer.learning_rate >= 0);
-  request.weight_decay = given(config.optimizer.weight_decay, config.optimizer.weight_decay >= 0);
-  request.clip_norm = given(config.optimizer.clip_norm, config.optimizer.clip_norm >= 0);
-  if (config.optimizer.warmup_steps >= 0) {
-    request.warmup_steps = static_cast<std::uint64_t>(config.optimizer.warmup_steps);
-  }
-  request.total_steps = entry.program == ProgramKind::training ? config.measure.steps : 0;
+  request.optimizer = config.optimizer.name;
+  request.schedule = config.optimizer.schedule;
+  request.learning_rate = config.optimizer.learning_rate;
+  request.weight_decay = config.optimizer.weight_decay;
+  request.clip_norm = config.optimizer.clip_norm;
+  request.warmup_steps = config.optimizer.warmup_steps;
+  request.total_steps = decay_steps(config, entry.program);
+  if (request.total_steps == 0) request.schedule = "constant";
   request.seed = config.seed;
   return request;
 }
@@ -56,6 +69,13 @@ void check_samples(const Workload& workload, int ranks, ProblemList& problems) {
   }
 }
 
+std::string size_text(double bytes) {
+  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
+}
+
 void check_memory(const Workload& workload, const ScalingInput& machine, ProblemList& problems) {
   const double needed = static_cast<double>(
       estimate_memory(workload.graph, static_cast<std::uint64_t>(workload.micro_batch),
@@ -64,25 +84,97 @@ void check_memory(const Workload& workload, const ScalingInput& machine, Problem
           .value());
   const double available = static_cast<double>(machine.memory_bytes);
   if (available == 0 || needed <= available) return;
-  constexpr double gib = 1024.0 * 1024.0 * 1024.0;
-  problems.add(fmt::format("{} of size {} needs {:.1f} GiB per rank", workload.name, workload.size,
-                           needed / gib),
-               fmt::format("{:.1f} GiB available", available / gib),
+  problems.add(fmt::format("{} of size {} needs {} per rank", workload.name, workload.size,
+                           size_text(needed)),
+               size_text(available) + " available",
                "Use fewer --ranks, a smaller --micro-batch or a smaller --size");
+}
+
+void check_schedule(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
+  const std::string schedule = config.optimizer.schedule.value_or("constant");
+  if (schedule == "constant" || decay_steps(config, entry.program) > 0) return;
+  problems.add(fmt::format("optimizer.schedule = {} changes nothing in {}", schedule, entry.name),
+               "a training by time has no last step to decay to", "Use --steps, or leave it out");
+}
+
+/// Runs `check`; what it throws of the user's problems is added.
+template <class Check>
+void collect(ProblemList& problems, Check&& check) {
+  try {
+    check();
+  } catch (const UserError& error) {
+    for (const Problem& one : error.problems()) {
+      problems.add(one.problem, one.why, one.suggestion);
+    }
+  }
+}
+
+/// The workload that this machine gets for `config`: scale and size as numbers and names.
+RunConfig settled(const RunConfig& config, const Placement& placement, const Workload& workload) {
+  RunConfig result = config;
+  result.workload = workload.name;
+  result.scale.ranks = placement.ranks;
+  result.scale.threads_per_rank = placement.threads_per_rank;
+  const auto sized = workloads_with("model.size");
+  if (std::find(sized.begin(), sized.end(), workload.name) != sized.end()) {
+    result.model.size = workload.size;
+  }
+  return result;
+}
+
+/// Whatever was left to the workload, as it chose it.
+RunConfig effective(const RunConfig& config, const Workload& workload) {
+  RunConfig result = config;
+  const OptimizerRecipe& recipe = workload.recipe;
+  const SampleSpec& spec = workload.data->spec();
+  if (spec.kind == InputKind::tokens) result.model.sequence_length = spec.length;
+  if (!config.automl.history.empty()) {
+    // A search that starts from this run finds its history from any folder.
+    result.automl.history = std::filesystem::absolute(config.automl.history).string();
+  }
+  result.batch = {workload.micro_batch, workload.micro_batches};
+  result.optimizer = {to_string(recipe.kind), to_string(recipe.schedule),
+                      recipe.learning_rate,   recipe.weight_decay,
+                      recipe.clip_norm,       static_cast<std::int64_t>(recipe.warmup_steps)};
+  return result;
+}
+
+/// The foreign program that started the ranks; empty: this program did.
+std::string foreign_launcher() {
+  const auto launched = detect_launcher();
+  return launched && std::getenv(LaunchFolder::variable) == nullptr ? launched->launcher : "";
+}
+
+void check_search(const RunConfig& config, PreparedRun& run, ProblemList& problems) {
+  collect(problems, [&] { run.groups = search_groups(config, run.placement.ranks); });
+  const std::string& history = config.automl.history;
+  if (history.empty()) return;
+  collect(problems,
+          [&] { check_search_history(read_search_history(history), run.workload, history); });
 }
 
 PreparedRun prepare_one(const RunConfig& config, const Placement& placement,
                         const CatalogEntry& entry, const ScalingInput& machine) {
-  PreparedRun run{config, placement, entry.make(request_of(config, entry), machine), 0};
-  run.config.workload = entry.name;
-  run.config.scale.ranks = placement.ranks;
-  run.config.scale.threads_per_rank = placement.threads_per_rank;
-  if (entry.program == ProgramKind::search) run.groups = search_groups(config, placement.ranks);
   ProblemList problems;
-  check_samples(run.workload, placement.ranks, problems);
-  check_memory(run.workload, machine, problems);
+  PreparedRun run{config, placement, {}, 0, ""};
+  check_schedule(config, entry, problems);
+  collect(problems, [&] {
+    run.workload = entry.make(request_of(config, entry), machine);
+    if (entry.program == ProgramKind::search) check_search(config, run, problems);
+    check_samples(run.workload, placement.ranks, problems);
+    check_memory(run.workload, machine, problems);
+  });
   problems.throw_if_any();
+  const RunConfig chosen = settled(config, placement, run.workload);
+  run.config = effective(chosen, run.workload);
+  run.reproduce = reproduce_command(chosen, foreign_launcher());
   return run;
+}
+
+/// Of a suite, every problem says whose it is.
+std::string named(const std::string& problem, const char* workload) {
+  const bool says_so = problem.rfind(workload + std::string(" "), 0) == 0;
+  return says_so ? problem : fmt::format("{}: {}", workload, problem);
 }
 
 std::uint64_t hash_text(const std::string& text) {
@@ -111,11 +203,17 @@ std::vector<PreparedRun> prepare_runs(const RunConfig& config, const Placement& 
                                       int ranks_on_host) {
   const ScalingInput machine = scaling_input(placement, ranks_on_host);
   std::vector<PreparedRun> runs;
+  ProblemList all;
   for (const CatalogEntry& entry : catalog()) {
-    if (config.workload.empty() || config.workload == entry.name) {
-      runs.push_back(prepare_one(config, placement, entry, machine));
+    if (!config.workload.empty() && config.workload != entry.name) continue;
+    ProblemList problems;
+    collect(problems, [&] { runs.push_back(prepare_one(config, placement, entry, machine)); });
+    for (const Problem& one : problems.problems()) {
+      const bool alone = !config.workload.empty();
+      all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
     }
   }
+  all.throw_if_any();
   return runs;
 }
 

@@ -37,7 +37,7 @@ struct RankContext {
 
 /// What a program's loop ends with.
 struct ProgramEnd {
-  bool interrupted = false;
+  bool interrupted = false, failed = false;
   std::string reason;
 };
 

@@ -71,6 +71,29 @@ void post_overhead(RankContext& context) {
   context.post(OverheadEvent{busiest_s + context.journal->cost_s()});
 }
 
+/// How the workload ended, the same on every rank: a stop that came after the last step counts too.
+ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
+  const bool stopped = stop_wanted(context);
+  ProgramEnd end;
+  if (search != nullptr) {
+    const SearchEnd found = search->end();
+    end = {false, found.kind == SearchEnd::Kind::failed, found.reason};
+    if (!end.reason.empty()) end.reason = "the search ended: " + end.reason;
+    if (found.kind == SearchEnd::Kind::early && !stopped) {
+      context.post(WarningEvent{end.reason, ""});
+    }
+  }
+  const Directive mine = stopped      ? Directive::interrupt
+                         : end.failed ? Directive::end
+                                      : Directive::go_on;
+  const Directive agreed = agree(context.all_ranks(), mine);
+  if (agreed == Directive::interrupt) {
+    return {true, false, context.control().stop_requested().value_or("stop")};
+  }
+  end.failed = agreed == Directive::end;
+  return end;
+}
+
 }  // namespace
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
@@ -87,12 +110,15 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
   context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(*world.control);
   warn_about_bf16(run, context);
   measure_peak(run, context);
-  const ProgramEnd end =
-      run.groups > 0 ? run_search(context, run.workload, service ? service->search() : nullptr)
-                     : run_training(context, run.workload);
+  SearchService* const search = service ? service->search() : nullptr;
+  if (run.groups > 0) {
+    run_search(context, run.workload, search);
+  } else {
+    run_training(context, run.workload);
+  }
   flush_events(*world.control);
   post_overhead(context);
-  return end;
+  return agree_on_end(context, search);
 }
 
 }  // namespace heteroperf

@@ -11,10 +11,11 @@ namespace heteroperf {
 
 /// One workload of a run, ready to start; the same on every rank.
 struct PreparedRun {
-  RunConfig config;  ///< effective: workload and scale are settled
+  RunConfig config;  ///< effective: what was left to choose is chosen
   Placement placement;
   Workload workload;
-  int groups = 0;  ///< of a search; 0: one fixed model on all ranks
+  int groups = 0;         ///< of a search; 0: one fixed model on all ranks
+  std::string reproduce;  ///< the command line that is this run
 };
 
 /// What rank 0 keeps while a workload runs; null on other ranks.

@@ -2,89 +2,182 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <limits>
 
-#include "metrics/error.hpp"
 #include "suite/catalog.hpp"
-#include "workloads/recipe.hpp"
+#include "suite/run/run_config_json.hpp"
 
 namespace heteroperf {
 namespace {
 
-struct Range {
-  const char* path;
-  double value, low, high;
+class Validation {
+ public:
+  Validation(const std::vector<Setting>& settings, ProblemList& problems)
+      : settings_(settings), problems_(problems) {}
+
+  /// How the user gave the value of `path`: the last word counts.
+  std::string shown_value(const std::string& path, const std::string& value) const {
+    Setting found{path, value};
+    for (const Setting& setting : settings_) {
+      if (setting.path == path) found = setting;
+    }
+    return shown(found);
+  }
+
+  void range(const char* path, double value, double low, double high) {
+    if (value >= low && value <= high) return;
+    problems_.add(shown_value(path, fmt::format("{}", value)) + " is out of range",
+                  fmt::format("{} to {}", low, high));
+  }
+
+  void above_zero(const char* path, double value) {
+    if (value > 0) return;
+    problems_.add(shown_value(path, fmt::format("{}", value)) + " is out of range", "above 0");
+  }
+
+  void choice(const char* path, const std::string& value, const std::vector<std::string>& valid) {
+    if (std::find(valid.begin(), valid.end(), value) != valid.end()) return;
+    const std::string nearest = nearest_name(value, valid);
+    problems_.add(shown_value(path, value) + " is not known",
+                  fmt::format("one of {}", fmt::join(valid, " ")),
+                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+  }
+
+ private:
+  const std::vector<Setting>& settings_;
+  ProblemList& problems_;
 };
 
-void check_ranges(const RunConfig& c, ProblemList& problems) {
-  constexpr double many = 1e9;
-  const Range ranges[] = {
-      {"scale.ranks", double(c.scale.ranks), 0, 1e6},
-      {"scale.threads_per_rank", double(c.scale.threads_per_rank), 0, 4096},
-      {"batch.micro_batch", double(c.batch.micro_batch), 0, 1e6},
-      {"batch.micro_batches", double(c.batch.micro_batches), 0, 1e6},
-      {"model.sequence_length", double(c.model.sequence_length), 0, 1e6},
-      {"measure.duration_s", c.measure.duration_s, 0.1, 30 * 86400.0},
-      {"measure.steps", double(c.measure.steps), 0, many},
-      {"measure.warmup_steps", double(c.measure.warmup_steps), 1, many},
-      {"measure.evaluation_samples", double(c.measure.evaluation_samples), 1, many},
-      {"measure.peak_s", c.measure.peak_s, 0, 60},
-      {"automl.group_ranks", double(c.automl.group_ranks), 1, 1e6},
-      {"automl.first_rung_steps", double(c.automl.first_rung_steps), 1, many},
-      {"automl.reduction", double(c.automl.reduction), 2, 100},
-      {"automl.rungs", double(c.automl.rungs), 1, 20},
-      {"automl.evaluation_samples", double(c.automl.evaluation_samples), 1, many},
-      {"comm.timeout_s", c.comm.timeout_s, 1, 86400},
-      {"comm.heartbeat_s", c.comm.heartbeat_s, 0.01, 60},
-  };
-  for (const Range& range : ranges) {
-    if (range.value < range.low || range.value > range.high) {
-      problems.add(fmt::format("{} = {} is out of range", range.path, range.value),
-                   fmt::format("{} to {}", range.low, range.high));
-    }
+constexpr double many = 1e9;
+
+void check_scale(const RunConfig& c, Validation& check) {
+  check.choice("scale.transport", c.scale.transport, {"threads", "mpi"});
+  check.choice("scale.device", c.scale.device, {"cpu"});
+  check.choice("scale.bind", c.scale.bind, {"auto", "none"});
+  check.range("scale.ranks", c.scale.ranks, 0, 1e6);
+  check.range("scale.threads_per_rank", c.scale.threads_per_rank, 0, 4096);
+  check.range("batch.micro_batch", double(c.batch.micro_batch), 0, 1e6);
+  check.range("batch.micro_batches", double(c.batch.micro_batches), 0, 1e6);
+}
+
+void check_model(const RunConfig& c, Validation& check) {
+  if (!c.workload.empty()) check.choice("workload", c.workload, workload_names());
+  check.choice("model.precision", c.model.precision, {"fp32", "bf16", "fp64"});
+  check.range("model.sequence_length", double(c.model.sequence_length), 0, 1e6);
+}
+
+void check_optimizer(const OptimizerConfig& c, Validation& check) {
+  if (c.name) check.choice("optimizer.name", *c.name, {"sgd", "adamw"});
+  if (c.schedule) {
+    check.choice("optimizer.schedule", *c.schedule, {"constant", "linear", "cosine"});
   }
-  if (c.comm.heartbeat_s * 3 > c.comm.timeout_s) {
-    problems.add(fmt::format("comm.heartbeat_s = {} is too long for comm.timeout_s = {}",
-                             c.comm.heartbeat_s, c.comm.timeout_s),
-                 "three heartbeats must fit the timeout");
+  if (c.learning_rate) check.above_zero("optimizer.learning_rate", *c.learning_rate);
+  constexpr double unlimited = std::numeric_limits<double>::max();
+  check.range("optimizer.weight_decay", c.weight_decay.value_or(0), 0, unlimited);
+  check.range("optimizer.clip_norm", c.clip_norm.value_or(0), 0, unlimited);
+  check.range("optimizer.warmup_steps", double(c.warmup_steps.value_or(0)), 0, many);
+}
+
+void check_lengths(const RunConfig& c, Validation& check) {
+  check.range("measure.duration_s", c.measure.duration_s, 0.1, 30 * 86400.0);
+  check.range("measure.steps", double(c.measure.steps), 0, many);
+  check.range("measure.warmup_steps", double(c.measure.warmup_steps), 1, many);
+  check.range("measure.evaluation_samples", double(c.measure.evaluation_samples), 1, many);
+  check.range("measure.peak_s", c.measure.peak_s, 0, 60);
+  check.range("automl.group_ranks", c.automl.group_ranks, 1, 1e6);
+  check.range("automl.first_rung_steps", double(c.automl.first_rung_steps), 1, many);
+  check.range("automl.reduction", c.automl.reduction, 2, 100);
+  check.range("automl.rungs", c.automl.rungs, 1, 20);
+  check.range("automl.evaluation_samples", double(c.automl.evaluation_samples), 1, many);
+}
+
+void check_comm(const CommConfig& c, Validation& check, ProblemList& problems) {
+  check.range("comm.timeout_s", c.timeout_s, 1, 86400);
+  check.range("comm.heartbeat_s", c.heartbeat_s, 0.01, 60);
+  if (c.heartbeat_s * 3 <= c.timeout_s) return;
+  problems.add(fmt::format("comm.heartbeat_s = {} is too long for comm.timeout_s = {}",
+                           c.heartbeat_s, c.timeout_s),
+               "three heartbeats must fit the timeout");
+}
+
+/// Every key that differs from its default, and every one the user gave a value.
+std::vector<Setting> asked_for(const RunConfig& config, const std::vector<Setting>& settings) {
+  std::vector<Setting> asked = changed_settings(config, base_of(config));
+  for (const Setting& setting : settings) {
+    const bool known = std::any_of(asked.begin(), asked.end(), [&](const Setting& other) {
+      return other.path == setting.path;
+    });
+    if (!known) asked.push_back(setting);
+  }
+  return asked;
+}
+
+/// A key that the chosen workload never reads must not look as if it had done something.
+void check_applicable(const RunConfig& config, const std::vector<Setting>& settings,
+                      const Validation& check, ProblemList& problems) {
+  const std::vector<std::string> all = workload_names();
+  if (std::find(all.begin(), all.end(), config.workload) == all.end()) return;
+  for (const Setting& asked : asked_for(config, settings)) {
+    const std::vector<std::string> having = workloads_with(asked.path);
+    if (std::find(having.begin(), having.end(), config.workload) != having.end()) continue;
+    problems.add(fmt::format("{} changes nothing in {}", check.shown_value(asked.path, asked.value),
+                             config.workload),
+                 fmt::format("only {} can use it", fmt::join(having, " and ")), "Leave it out");
   }
 }
 
-struct Choice {
-  const char* path;
-  const std::string& value;
-  std::vector<std::string> valid;
-};
+/// The last of `settings` that changes `path`; null without one.
+const Setting* last_of(const std::vector<Setting>& settings, const char* path) {
+  const auto found = std::find_if(settings.rbegin(), settings.rend(),
+                                  [&](const Setting& setting) { return setting.path == path; });
+  return found == settings.rend() ? nullptr : &*found;
+}
 
-void check_choices(const RunConfig& c, ProblemList& problems) {
-  std::vector<std::string> workloads = workload_names();
-  workloads.emplace_back();
-  const Choice choices[] = {
-      {"workload", c.workload, workloads},
-      {"scale.transport", c.scale.transport, {"threads", "mpi"}},
-      {"scale.device", c.scale.device, {"cpu"}},
-      {"scale.bind", c.scale.bind, {"auto", "none"}},
-      {"model.precision", c.model.precision, {"fp32", "bf16", "fp64"}},
-      {"optimizer.name", c.optimizer.name, {"", "sgd", "adamw"}},
-      {"optimizer.schedule", c.optimizer.schedule, {"", "constant", "linear", "cosine"}},
-  };
-  for (const Choice& choice : choices) {
-    if (std::find(choice.valid.begin(), choice.valid.end(), choice.value) != choice.valid.end()) {
-      continue;
-    }
-    const std::string nearest = nearest_name(choice.value, choice.valid);
-    problems.add(fmt::format("{} = '{}' is not known", choice.path, choice.value),
-                 fmt::format("one of {}", fmt::join(choice.valid, " ")),
-                 nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
-  }
+void check_one_length(const RunConfig& config, const std::vector<Setting>& settings,
+                      ProblemList& problems) {
+  const Setting* steps = last_of(settings, "measure.steps");
+  const Setting* duration = last_of(settings, "measure.duration_s");
+  if (config.measure.steps == 0 || steps == nullptr || duration == nullptr) return;
+  problems.add(fmt::format("{} and {} exclude each other", shown(*steps), shown(*duration)),
+               "a run ends after its steps or after its time", "Leave one of them out");
 }
 
 }  // namespace
 
+RunConfig quick_config() {
+  RunConfig config;
+  config.quick = true;
+  config.measure.duration_s = 12;
+  config.measure.evaluation_samples = 128;
+  config.measure.peak_s = 0.3;
+  config.automl.first_rung_steps = 8;
+  config.automl.evaluation_samples = 128;
+  return config;
+}
+
+RunConfig base_of(const RunConfig& config) { return config.quick ? quick_config() : RunConfig{}; }
+
+std::string shown(const Setting& setting) {
+  return setting.flag.empty() ? fmt::format("{} = '{}'", setting.path, setting.value)
+                              : fmt::format("{} {}", setting.flag, setting.value);
+}
+
+void validate(const RunConfig& config, const std::vector<Setting>& settings,
+              ProblemList& problems) {
+  Validation check(settings, problems);
+  check_model(config, check);
+  check_scale(config, check);
+  check_optimizer(config.optimizer, check);
+  check_lengths(config, check);
+  check_comm(config.comm, check, problems);
+  check_one_length(config, settings, problems);
+  check_applicable(config, settings, check, problems);
+}
+
 void validate(const RunConfig& config) {
   ProblemList problems;
-  check_ranges(config, problems);
-  check_choices(config, problems);
+  validate(config, {}, problems);
   problems.throw_if_any();
 }
 

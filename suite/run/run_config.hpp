@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "metrics/error.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {
@@ -37,14 +39,14 @@ struct BatchConfig {
   std::int64_t micro_batches = 0;
 };
 
-/// `optimizer.*`: empty or negative: the workload's own.
+/// `optimizer.*`: absent: the workload's own.
 struct OptimizerConfig {
-  std::string name;
-  std::string schedule;
-  double learning_rate = -1;
-  double weight_decay = -1;
-  double clip_norm = -1;
-  std::int64_t warmup_steps = -1;
+  std::optional<std::string> name;
+  std::optional<std::string> schedule;
+  std::optional<double> learning_rate;
+  std::optional<double> weight_decay;
+  std::optional<double> clip_norm;  ///< 0: no clipping
+  std::optional<std::int64_t> warmup_steps;
 };
 
 /// `measure.*`: how long, and what around it.
@@ -82,7 +84,25 @@ struct RunConfig {
   CommConfig comm;
 };
 
-/// Every value out of range or at odds with another, at once. Throws UserError.
+/// What `--quick` starts from: every workload answers within seconds, and no result of it can be
+/// ranked.
+RunConfig quick_config();
+/// What `config` was made from: quick_config() or the defaults.
+RunConfig base_of(const RunConfig& config);
+
+/// One change to the tree: dotted path and value text ("scale.ranks", "4").
+struct Setting {
+  std::string path, value;
+  std::string flag = {};  ///< that the user typed ("--ranks"); empty: --set
+};
+
+/// How messages name a setting: "--ranks 4" where the user typed a flag, else "scale.ranks = '4'".
+std::string shown(const Setting& setting);
+
+/// Adds every value out of range, at odds with another or without meaning for the workload.
+/// `settings` tell which flags the user typed.
+void validate(const RunConfig& config, const std::vector<Setting>& settings, ProblemList& problems);
+/// Throws UserError with all of them.
 void validate(const RunConfig& config);
 
 }  // namespace heteroperf

@@ -1,10 +1,14 @@
 #include "suite/run/run_config_json.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
-#include "metrics/error.hpp"
+#include "suite/catalog.hpp"
 
 namespace heteroperf {
 namespace {
@@ -12,44 +16,118 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr int config_version = 1;
 
-// Reading and writing walk the same list of members, so the two cannot drift apart.
+/// What there is to say about a key beside its value.
+struct KeyInfo {
+  const char* path;
+  const char* meaning;
+  const char* default_text = nullptr;  ///< where the default value does not say it
+  const char* workloads = nullptr;     ///< that read it; null: all
+};
+
+// Reading, writing and the help walk the same list of members, so they cannot drift apart.
 template <class Visitor>
 void visit_members(RunConfig& c, Visitor&& visit) {
-  visit("workload", c.workload);
-  visit("quick", c.quick);
-  visit("seed", c.seed);
-  visit("out", c.out);
-  visit("model.size", c.model.size);
-  visit("model.name", c.model.name);
-  visit("model.precision", c.model.precision);
-  visit("model.sequence_length", c.model.sequence_length);
-  visit("data.source", c.data.source);
-  visit("scale.ranks", c.scale.ranks);
-  visit("scale.threads_per_rank", c.scale.threads_per_rank);
-  visit("scale.transport", c.scale.transport);
-  visit("scale.device", c.scale.device);
-  visit("scale.bind", c.scale.bind);
-  visit("batch.micro_batch", c.batch.micro_batch);
-  visit("batch.micro_batches", c.batch.micro_batches);
-  visit("optimizer.name", c.optimizer.name);
-  visit("optimizer.schedule", c.optimizer.schedule);
-  visit("optimizer.learning_rate", c.optimizer.learning_rate);
-  visit("optimizer.weight_decay", c.optimizer.weight_decay);
-  visit("optimizer.clip_norm", c.optimizer.clip_norm);
-  visit("optimizer.warmup_steps", c.optimizer.warmup_steps);
-  visit("measure.duration_s", c.measure.duration_s);
-  visit("measure.steps", c.measure.steps);
-  visit("measure.warmup_steps", c.measure.warmup_steps);
-  visit("measure.evaluation_samples", c.measure.evaluation_samples);
-  visit("measure.peak_s", c.measure.peak_s);
-  visit("automl.group_ranks", c.automl.group_ranks);
-  visit("automl.first_rung_steps", c.automl.first_rung_steps);
-  visit("automl.reduction", c.automl.reduction);
-  visit("automl.rungs", c.automl.rungs);
-  visit("automl.evaluation_samples", c.automl.evaluation_samples);
-  visit("automl.history", c.automl.history);
-  visit("comm.timeout_s", c.comm.timeout_s);
-  visit("comm.heartbeat_s", c.comm.heartbeat_s);
+  constexpr const char* own = "the workload's";
+  constexpr const char* fixed = "image llm";
+  constexpr const char* search = "automl-image";
+  visit({"workload", "image, automl-image or llm", "all of them"}, c.workload);
+  visit({"quick", "set by --quick alone"}, c.quick);
+  visit({"seed", "weights, order of samples, dropout, search"}, c.seed);
+  visit({"out", "run folder, new or empty", "results/<UTC>-<workload>-<id>"}, c.out);
+  visit(
+      {"model.size", "llm: a ladder size; automl-image: w16 to w512", nullptr, "automl-image llm"},
+      c.model.size);
+  visit({"model.name", "image: a classifier of `list models`", nullptr, "image"}, c.model.name);
+  visit({"model.precision", "fp32, bf16, fp64"}, c.model.precision);
+  visit({"model.sequence_length", "llm: tokens of a sample", "the size's", "llm"},
+        c.model.sequence_length);
+  visit({"data.source", "generated, idx:DIR, cifar10:DIR, text:FILE, tokens:FILE"}, c.data.source);
+  visit({"scale.ranks", "ranks of the run", "one per usable core"}, c.scale.ranks);
+  visit({"scale.threads_per_rank", "threads inside a rank", "cores / ranks"},
+        c.scale.threads_per_rank);
+  visit({"scale.transport", "threads, mpi"}, c.scale.transport);
+  visit({"scale.device", "cpu"}, c.scale.device);
+  visit({"scale.bind", "auto; none leaves placement to the system"}, c.scale.bind);
+  visit({"batch.micro_batch", "samples per rank and micro-batch", own}, c.batch.micro_batch);
+  visit({"batch.micro_batches", "micro-batches per rank and step", own}, c.batch.micro_batches);
+  visit({"optimizer.name", "sgd, adamw", own}, c.optimizer.name);
+  visit({"optimizer.schedule", "constant, linear, cosine; constant in a training by time", own},
+        c.optimizer.schedule);
+  visit({"optimizer.learning_rate", "above 0; a search chooses its own", own, fixed},
+        c.optimizer.learning_rate);
+  visit({"optimizer.weight_decay", "at least 0", own}, c.optimizer.weight_decay);
+  visit({"optimizer.clip_norm", "of the gradient; 0: no clipping", own}, c.optimizer.clip_norm);
+  visit({"optimizer.warmup_steps", "the rate grows from 0 over them", own},
+        c.optimizer.warmup_steps);
+  visit({"measure.duration_s", "the measured phase, in seconds"}, c.measure.duration_s);
+  visit({"measure.steps", "optimizer steps per group, instead of a duration", "by duration"},
+        c.measure.steps);
+  visit({"measure.warmup_steps", "at least; the steady-window rule may cut more"},
+        c.measure.warmup_steps);
+  visit({"measure.evaluation_samples", "of the validation split, at the end"},
+        c.measure.evaluation_samples);
+  visit({"measure.peak_s", "seconds of measuring the matrix-product peak; 0: not"},
+        c.measure.peak_s);
+  visit({"automl.group_ranks", "ranks that train one trial together", nullptr, search},
+        c.automl.group_ranks);
+  visit({"automl.first_rung_steps", "steps to the first comparison of trials", nullptr, search},
+        c.automl.first_rung_steps);
+  visit({"automl.reduction", "a rung keeps one in so many", nullptr, search}, c.automl.reduction);
+  visit({"automl.rungs", "comparisons up to a trial's end", nullptr, search}, c.automl.rungs);
+  visit({"automl.evaluation_samples", "per rung", nullptr, search}, c.automl.evaluation_samples);
+  visit({"automl.history", "a run folder whose trials the search starts from", "none", search},
+        c.automl.history);
+  visit({"comm.timeout_s", "a wait fails when its peer shows no sign of life so long"},
+        c.comm.timeout_s);
+  visit({"comm.heartbeat_s", "between two signs of life"}, c.comm.heartbeat_s);
+}
+
+template <class T>
+struct Value {
+  using type = T;
+};
+template <class T>
+struct Value<std::optional<T>> {
+  using type = T;
+};
+/// The type of a member's value, whether it may be absent or not.
+template <class Member>
+using ValueOf = typename Value<std::decay_t<Member>>::type;
+
+bool is_empty(const std::string& value) { return value.empty(); }
+template <class T>
+bool is_empty(const std::optional<T>& value) {
+  return !value;
+}
+template <class T>
+bool is_empty(const T&) {
+  return false;
+}
+
+Json to_value(const std::string& value) { return value; }
+template <class T>
+Json to_value(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+template <class T>
+Json to_value(const T& value) {
+  return value;
+}
+
+std::string to_words(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+/// Whether the key means something to the configuration.
+bool speaks(const RunConfig& config, const KeyInfo& key) {
+  const std::string path = key.path;
+  if (path == "measure.steps") return config.measure.steps > 0;
+  if (path == "measure.duration_s") return config.measure.steps == 0;
+  if (config.workload.empty()) return true;
+  // Trials are judged on automl.evaluation_samples; a suite's settings may still name both.
+  if (path == "measure.evaluation_samples" && config.workload == "automl-image") return false;
+  const auto having = workloads_with(path);
+  return std::find(having.begin(), having.end(), config.workload) != having.end();
 }
 
 Json& at_path(Json& tree, const std::string& path) {
@@ -65,14 +143,16 @@ Json& at_path(Json& tree, const std::string& path) {
 Json to_tree(const RunConfig& config) {
   Json tree{{"_format", "heteroperf-config"}, {"_version", config_version}};
   RunConfig copy = config;
-  visit_members(copy, [&](const char* path, auto& member) { at_path(tree, path) = member; });
+  visit_members(copy, [&](const KeyInfo& key, auto& member) {
+    if (!is_empty(member) && speaks(config, key)) at_path(tree, key.path) = to_value(member);
+  });
   return tree;
 }
 
 std::vector<std::string> paths() {
   std::vector<std::string> all;
   RunConfig config;
-  visit_members(config, [&](const char* path, auto&) { all.emplace_back(path); });
+  visit_members(config, [&](const KeyInfo& key, auto&) { all.emplace_back(key.path); });
   return all;
 }
 
@@ -82,6 +162,14 @@ const char* type_name() {
   if constexpr (std::is_same_v<T, bool>) return "true or false";
   if constexpr (std::is_floating_point_v<T>) return "a finite number";
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
+}
+
+/// What to write for a value of this key.
+template <class T>
+std::string expected_for(const std::string& path) {
+  const bool seconds = path.size() > 2 && path.compare(path.size() - 2, 2, "_s") == 0;
+  return seconds ? "expected a number of seconds, without a unit"
+                 : std::string("expected ") + type_name<T>();
 }
 
 bool parse_text(const std::string& text, std::string& out) {
@@ -132,26 +220,63 @@ void report_unknown(ProblemList& problems, const std::string& path) {
                                : "Did you mean '" + nearest + "'?");
 }
 
-// `Value` is a Setting's text or a parsed JSON value; `read` tells how to turn it into a member.
-template <class Value, class Read>
-void assign(RunConfig& config, const std::string& path, const Value& value,
-            const std::string& shown, ProblemList& problems, Read&& read) {
+// `Text` is a setting's value or a parsed JSON value; `read` tells how to turn it into a member.
+template <class Text, class Read>
+void assign(RunConfig& config, const std::string& path, const Text& value,
+            const std::string& shown_value, ProblemList& problems, Read&& read) {
   bool found = false;
-  visit_members(config, [&](const char* name, auto& member) {
-    if (path != name) return;
+  visit_members(config, [&](const KeyInfo& key, auto& member) {
+    if (path != key.path) return;
     found = true;
-    auto parsed = member;
+    ValueOf<decltype(member)> parsed{};
     if (read(value, parsed)) {
       member = parsed;
     } else {
-      problems.add(path + " = " + shown + " is not usable",
-                   std::string("expected ") + type_name<std::decay_t<decltype(member)>>());
+      problems.add(shown_value + " is not usable", expected_for<decltype(parsed)>(path));
     }
   });
   if (!found) report_unknown(problems, path);
 }
 
 }  // namespace
+
+std::vector<ConfigKey> config_keys() {
+  std::vector<ConfigKey> keys;
+  RunConfig config;
+  visit_members(config, [&](const KeyInfo& key, auto& member) {
+    if (std::string(key.path) == "quick") return;
+    keys.push_back({key.path,
+                    key.default_text != nullptr ? key.default_text : to_words(to_value(member)),
+                    key.meaning});
+  });
+  return keys;
+}
+
+std::vector<std::string> workloads_with(const std::string& path) {
+  std::vector<std::string> having = workload_names();
+  RunConfig config;
+  visit_members(config, [&](const KeyInfo& key, auto&) {
+    if (path != key.path || key.workloads == nullptr) return;
+    std::istringstream words(key.workloads);
+    having.assign(std::istream_iterator<std::string>(words), {});
+  });
+  return having;
+}
+
+std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& from) {
+  std::map<std::string, Json> before;
+  RunConfig copy = from;
+  visit_members(copy,
+                [&](const KeyInfo& key, auto& member) { before[key.path] = to_value(member); });
+  std::vector<Setting> changed;
+  copy = config;
+  visit_members(copy, [&](const KeyInfo& key, auto& member) {
+    const std::string path = key.path;
+    if (path == "workload" || path == "quick" || path == "out") return;
+    if (to_value(member) != before[path]) changed.push_back({path, to_words(to_value(member))});
+  });
+  return changed;
+}
 
 std::string to_json_text(const RunConfig& config) { return to_tree(config).dump(2) + "\n"; }
 
@@ -174,20 +299,31 @@ RunConfig run_config_from_json_text(const std::string& text) {
   RunConfig config;
   ProblemList problems;
   for (const auto& [path, value] : values) {
-    assign(config, path, value, value.dump(), problems,
+    assign(config, path, value, path + " = " + value.dump(), problems,
            [](const Json& v, auto& member) { return parse_value(v, member); });
   }
   problems.throw_if_any();
   return config;
 }
 
-RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings) {
+RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings,
+                         ProblemList& problems) {
   RunConfig config = base;
-  ProblemList problems;
-  for (const auto& [path, value] : settings) {
-    assign(config, path, value, "'" + value + "'", problems,
+  for (const Setting& setting : settings) {
+    if (setting.path == "quick") {
+      problems.add(shown(setting) + " is not usable", "what --quick sets is marked in the record",
+                   "Give --quick, or leave it out");
+      continue;
+    }
+    assign(config, setting.path, setting.value, shown(setting), problems,
            [](const std::string& text, auto& member) { return parse_text(text, member); });
   }
+  return config;
+}
+
+RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings) {
+  ProblemList problems;
+  const RunConfig config = apply_settings(base, settings, problems);
   problems.throw_if_any();
   return config;
 }

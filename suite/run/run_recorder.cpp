@@ -48,22 +48,7 @@ WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, 
   return event;
 }
 
-std::string shell_quoted(const std::string& word) {
-  constexpr const char* plain =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
-  if (!word.empty() && word.find_first_not_of(plain) == std::string::npos) return word;
-  std::string quoted = "'";
-  for (char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
 }  // namespace
-
-std::string reproduce_command(const RunIdentity& identity, const std::string& workload) {
-  std::string command = "heteroperf run " + workload;
-  for (const std::string& flag : identity.flags) command += " " + shell_quoted(flag);
-  return command;
-}
 
 RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
                          const std::string& workload, const std::filesystem::path& folder)
@@ -73,7 +58,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
   start.run_id = name_.run_id;
   start.created_utc = name_.created_utc;
   start.argv = identity.argv;
-  start.reproduce = reproduce_command(identity, workload);
+  start.reproduce = identity.reproduce;
   start.quick = config.quick;
   start.program_version = version_text();
   start.git_commit = git_commit();

@@ -16,12 +16,9 @@ namespace heteroperf {
 
 /// The command behind a run.
 struct RunIdentity {
-  std::vector<std::string> argv;   ///< as typed, with the program
-  std::vector<std::string> flags;  ///< without program, verb, workload and --out
+  std::vector<std::string> argv;  ///< as typed, with the program
+  std::string reproduce = {};     ///< one that is the same run anywhere
 };
-
-/// The command line that repeats one workload of this run.
-std::string reproduce_command(const RunIdentity& identity, const std::string& workload);
 
 /// One run's folder and journal, kept by rank 0. Whatever happens, `finish` (or a later `recover`)
 /// makes the record from what the journal holds.
@@ -45,6 +42,10 @@ class RunRecorder {
   /// call counts.
   FinishedRun finish(RunStatus status, const std::string& reason, std::int32_t exit_code);
   bool finished() const { return finished_; }
+  /// For failure paths: writes what the journal still buffers, if it is open.
+  void flush() noexcept {
+    if (journal_) journal_->flush_now();
+  }
 
  private:
   RunName name_;

@@ -127,9 +127,19 @@ class GroupTrialRunner : public TrialRunner {
   }
 
   void evaluate(TrialReport& report) {
-    const EvaluationReport result = trainer_->evaluate(context_.config.automl.evaluation_samples);
-    report.quality = result.accuracy;
-    report.loss = result.loss;
+    const auto go_on = [this] {
+      const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
+      return agree(group_, mine) == Directive::go_on;
+    };
+    const auto result = trainer_->evaluate(context_.config.automl.evaluation_samples, go_on);
+    if (!result) {
+      interrupted_ = over_ = true;
+      report.health = TrialReport::Health::failed;  // all its steps are done, its quality unknown
+      report.reason = evaluation_interrupted;
+      return;
+    }
+    report.quality = result->accuracy;
+    report.loss = result->loss;
   }
 
   bool is_leader() const { return group_.rank() == RankId(0); }
@@ -217,13 +227,14 @@ ProgramEnd run_search(RankContext& context, const Workload& workload, SearchServ
   GroupTrialRunner runner(context, *group, number.value(), workload);
   while (!runner.over()) {
     const Assignment assignment = assignment_from_text(ask(context, *group, TrialRequest{number}));
-    if (!assignment.trial) break;
+    if (!assignment.trial) break;  // the service keeps the reason
     train_trial(context, *group, runner, *assignment.trial, number);
     if (runner.interrupted() && service != nullptr) service->close("interrupted");
   }
   context.post(MemoryEvent{rank, runner.peak_bytes()});
-  if (!runner.interrupted()) return {};
-  return {true, context.control().stop_requested().value_or("stop")};
+  ProgramEnd end;
+  end.interrupted = runner.interrupted();
+  return end;
 }
 
 }  // namespace heteroperf

@@ -1,7 +1,7 @@
 #include "suite/run/search_service.hpp"
 
-#include "results/run_folder.hpp"
 #include "suite/run/clock.hpp"
+#include "suite/run/search_history.hpp"
 #include "suite/run/search_messages_json.hpp"
 #include "workloads/model_graph_json.hpp"
 
@@ -59,7 +59,9 @@ TrialStatus status_of(TrialState state) {
 
 SearchService::SearchService(const RunConfig& config, const Workload& workload, int groups,
                              JournalWriter& journal)
-    : journal_(journal) {
+    : journal_(journal),
+      steps_per_group_(config.measure.steps),
+      most_failures_(MasterOptions().failures_in_a_row) {
   MasterObserver observer;
   observer.on_trial = [this](GroupId group, const Trial& trial) { record_start(group, trial); };
   observer.on_outcome = [this](GroupId group, const Trial& trial, const TrialOutcome& outcome) {
@@ -68,8 +70,7 @@ SearchService::SearchService(const RunConfig& config, const Workload& workload, 
   master_ = std::make_unique<TrialMaster>(Search(workload.graph, search_options(config, workload)),
                                           master_options(config, groups), observer);
   if (config.automl.history.empty()) return;
-  const RunFiles earlier = open_run_folder(config.automl.history);
-  master_->restore(history_from_journal(read_journal(earlier.journal().string())));
+  master_->restore(read_search_history(config.automl.history));
 }
 
 void SearchService::record_start(GroupId group, const Trial& trial) {
@@ -80,8 +81,10 @@ void SearchService::record_start(GroupId group, const Trial& trial) {
 }
 
 void SearchService::record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome) {
+  count_failure(outcome);
   TrialEvent event = trial_event(group, trial);
-  event.state = status_of(outcome.state);
+  event.state =
+      outcome.reason == evaluation_interrupted ? TrialStatus::truncated : status_of(outcome.state);
   event.steps = outcome.steps;
   event.ops = outcome.ops;
   event.reason = outcome.reason;
@@ -98,13 +101,34 @@ void SearchService::record_outcome(GroupId group, const Trial& trial, const Tria
 void SearchService::answer(const std::string& text, ControlChannel::Reply reply) {
   const SearchQuestion question = search_question_from_text(text);
   if (const auto* request = std::get_if<TrialRequest>(&question)) {
-    master_->request_trial(request->group,
-                           [reply](Assignment assignment) { reply(to_text(assignment)); });
+    master_->request_trial(request->group, [this, reply](Assignment assignment) {
+      note_end(assignment);
+      reply(to_text(assignment));
+    });
     return;
   }
   const auto& milestone = std::get<MilestoneReport>(question);
   master_->report_milestone(milestone.group, milestone.report,
                             [reply](Decision decision) { reply(to_text(decision)); });
+}
+
+void SearchService::count_failure(const TrialOutcome& outcome) {
+  const std::lock_guard lock(end_mutex_);
+  if (failures_in_a_row_ >= most_failures_) return;  // the search has ended by them
+  failures_in_a_row_ = outcome.state == TrialState::failed ? failures_in_a_row_ + 1 : 0;
+}
+
+void SearchService::note_end(const Assignment& assignment) {
+  if (assignment.trial) return;
+  const std::lock_guard lock(end_mutex_);
+  if (end_reason_.empty()) end_reason_ = assignment.reason;
+}
+
+SearchEnd SearchService::end() const {
+  const std::lock_guard lock(end_mutex_);
+  if (end_reason_.empty()) return {};
+  if (failures_in_a_row_ >= most_failures_) return {SearchEnd::Kind::failed, end_reason_};
+  return {steps_per_group_ > 0 ? SearchEnd::Kind::ordinary : SearchEnd::Kind::early, end_reason_};
 }
 
 void SearchService::close(const std::string& reason) { master_->close(reason); }

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "automl/trial_master.hpp"
@@ -11,6 +12,16 @@
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
+
+/// A trial's reason when its group was stopped while it evaluated.
+inline constexpr const char* evaluation_interrupted = "interrupted during its evaluation";
+
+/// Why a group got no further trial.
+struct SearchEnd {
+  enum class Kind { ordinary, early, failed };
+  Kind kind = Kind::ordinary;  ///< early: before the run's time or steps were used up
+  std::string reason;          ///< empty: every group stopped asking
+};
 
 /// Rank 0's side of a search: the trial master, answering groups over the control channel and
 /// writing every trial into the journal in the master's order.
@@ -24,12 +35,21 @@ class SearchService {
   /// No more trials from now on.
   void close(const std::string& reason);
   MasterStatistics statistics() const { return master_->statistics(); }
+  /// Of the first group that was told; for when no group asks any more.
+  SearchEnd end() const;
 
  private:
+  void note_end(const Assignment& assignment);
+  void count_failure(const TrialOutcome& outcome);
   void record_start(GroupId group, const Trial& trial);
   void record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome);
 
   JournalWriter& journal_;
+  const std::uint64_t steps_per_group_;
+  const std::uint32_t most_failures_;
+  mutable std::mutex end_mutex_;  // guards the next two
+  std::string end_reason_;
+  std::uint32_t failures_in_a_row_ = 0;
   std::map<std::uint64_t, std::int64_t> started_ns_;
   std::unique_ptr<TrialMaster> master_;
 };

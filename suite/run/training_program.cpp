@@ -68,14 +68,14 @@ class TrainingProgram {
       const Directive directive = next();
       if (directive == Directive::end) break;
       if (directive == Directive::interrupt) {
-        end = {true, context_.control().stop_requested().value_or("stop")};
+        end.interrupted = true;
         break;
       }
       if (directive == Directive::next_phase) enter(Phase::measure);
       train_one();
     }
     trainer_.post_checksums();
-    if (!end.interrupted) evaluate();
+    if (!end.interrupted) end.interrupted = !evaluate();
     return end;
   }
 
@@ -113,9 +113,14 @@ class TrainingProgram {
     return first_start_ns_;
   }
 
-  void evaluate() {
+  /// False when it was interrupted.
+  bool evaluate() {
     enter(Phase::evaluate);
-    trainer_.evaluate(context_.config.measure.evaluation_samples);
+    const auto go_on = [this] {
+      const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
+      return agree(context_.all_ranks(), mine) == Directive::go_on;
+    };
+    return trainer_.evaluate(context_.config.measure.evaluation_samples, go_on).has_value();
   }
 
   RankContext& context_;

@@ -74,6 +74,10 @@ class CountVerb : public Verb {
 
  private:
   ModelGraph load() const {
+    if (std::filesystem::is_directory(model_)) {
+      throw UserError("'" + model_ + "' is a folder", "expected a graph file or a model's name",
+                      "See `heteroperf list models`.");
+    }
     if (std::filesystem::path(model_).extension() == ".json") {
       if (length_ || !image_.empty()) {
         throw UserError("--seq and --image do not go with a graph file", "it fixes its own input");
@@ -129,6 +133,8 @@ std::string count_table(const CountReport& report) {
   text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
   for (Convention convention : shown) {
     const PassOps& counts = report.counts.conventions[convention];
+    // One that was asked for by itself is shown to be without an answer.
+    if (shown.size() == all_conventions.size() && !counts.forward && !counts.backward) continue;
     text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention),
                         text_of(counts.forward), text_of(counts.backward), text_of(counts.train()));
   }

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include "suite/verbs/count_report.hpp"
+#include "suite/verbs/whole_number_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -20,7 +21,7 @@ Json pass_json(const PassOps& counts) {
 }
 
 Json input_json(const CountReport& report) {
-  Json json{{"samples", report.counts.samples}};
+  Json json{{"samples", whole_number_json(report.counts.samples)}};
   if (report.input.kind == InputKind::tokens) {
     json.update({{"kind", "tokens"}, {"length", report.input.length}});
   } else {
@@ -34,7 +35,9 @@ Json input_json(const CountReport& report) {
 }
 
 Json layer_json(const LayerCounts& layer) {
-  Json json{{"name", layer.name}, {"kind", layer.kind}, {"parameters", layer.parameters}};
+  Json json{{"name", layer.name},
+            {"kind", layer.kind},
+            {"parameters", whole_number_json(layer.parameters)}};
   json["strict"] = {{"forward", layer.strict.forward.to_string()},
                     {"input_gradient", layer.strict.input_gradient.to_string()},
                     {"weight_gradient", layer.strict.weight_gradient.to_string()}};
@@ -52,7 +55,7 @@ std::string count_json_text(const CountReport& report) {
   Json json{{"model", report.model},
             {"graph_hash", report.graph_hash},
             {"input", input_json(report)},
-            {"parameters", report.counts.parameters}};
+            {"parameters", whole_number_json(report.counts.parameters)}};
   Json forward = Json::object(), backward = Json::object(), train = Json::object();
   put(forward, "strict", strict.forward);
   put(forward, "aiperf", aiperf.forward);
@@ -64,12 +67,14 @@ std::string count_json_text(const CountReport& report) {
   json["forward"] = forward;
   json["backward"] = backward;
   json["train"] = train;
-  json["memory"] = {{"weights_bytes", report.memory.weights.value()},
-                    {"gradients_bytes", report.memory.gradients.value()},
-                    {"optimizer_bytes", report.memory.optimizer.value()},
-                    {"activations_bytes", report.memory.activations.value()}};
+  json["memory"] = {{"weights_bytes", whole_number_json(report.memory.weights.value())},
+                    {"gradients_bytes", whole_number_json(report.memory.gradients.value())},
+                    {"optimizer_bytes", whole_number_json(report.memory.optimizer.value())},
+                    {"activations_bytes", whole_number_json(report.memory.activations.value())}};
+  if (!report.conventions.empty()) json["conventions"] = Json::object();
   for (Convention convention : report.conventions) {
-    json["conventions"][to_string(convention)] = pass_json(counts[convention]);
+    const Json pass = pass_json(counts[convention]);
+    if (!pass.empty()) json["conventions"][to_string(convention)] = pass;
   }
   if (report.per_layer) {
     json["layers"] = Json::array();

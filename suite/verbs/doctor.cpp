@@ -28,7 +28,8 @@ DoctorCheck check_engine() {
 DoctorCheck check_memory(const Machine& machine) {
   const double found = static_cast<double>(machine.usable_memory().value()) / gib;
   return {"memory", found >= least_memory_gib ? CheckStatus::ok : CheckStatus::fail,
-          fmt::format("{:.1f} GiB", found), fmt::format("{:.1f} GiB", least_memory_gib), ""};
+          fmt::format("{:.1f} GiB", found), fmt::format("{:.1f} GiB", least_memory_gib),
+          found >= least_memory_gib ? "" : "End other programs, or raise the memory limit"};
 }
 
 DoctorCheck check_cores(const Machine& machine) {
@@ -46,13 +47,14 @@ DoctorCheck check_disk() {
           writable && found >= least_disk_gib ? CheckStatus::ok : CheckStatus::warn,
           fmt::format("{}, {:.1f} GiB free", writable ? "writable" : "not writable", found),
           fmt::format("writable, {:.1f} GiB", least_disk_gib),
-          writable ? "" : "Choose another place with --out"};
+          writable && found >= least_disk_gib ? "" : "Choose another place with --out"};
 }
 
 DoctorCheck check_load(const Machine& machine) {
   double load[1] = {0};
   if (getloadavg(load, 1) != 1)
-    return {"load", CheckStatus::warn, "unknown", "an idle machine", ""};
+    return {"load", CheckStatus::warn, "unknown", "an idle machine",
+            "Look at the load by other means: other programs make results noisy"};
   const bool busy = load[0] > 0.5 * machine.cores.count();
   return {"load", busy ? CheckStatus::warn : CheckStatus::ok, fmt::format("{:.2f}", load[0]),
           "below half of the cores",

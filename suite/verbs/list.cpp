@@ -5,6 +5,7 @@
 #include "metrics/error.hpp"
 #include "runners/cluster/device_class.hpp"
 #include "runners/cluster/machine.hpp"
+#include "runners/schedule/generator.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/prepare.hpp"
 #include "suite/verbs/listing.hpp"
@@ -16,15 +17,17 @@ namespace {
 
 using Items = std::vector<ListItem>;
 
+std::uint64_t whole(std::int64_t count) { return static_cast<std::uint64_t>(count); }
+
 ListItem choice_item(const CatalogEntry& entry, const ScalingChoice& choice,
                      const Placement& placement) {
   return {entry.name,
           entry.summary,
           {{"size", choice.size},
-           {"ranks", std::to_string(placement.ranks)},
-           {"threads_per_rank", std::to_string(placement.threads_per_rank)},
-           {"memory_bytes", std::to_string(choice.memory_bytes)},
-           {"expected_step_s", fmt::format("{:.4f}", choice.step_s)},
+           {"ranks", whole(placement.ranks)},
+           {"threads_per_rank", whole(placement.threads_per_rank)},
+           {"memory_bytes", choice.memory_bytes},
+           {"expected_step_s", choice.step_s},
            {"reason", choice.reason}}};
 }
 
@@ -46,7 +49,7 @@ Items list_models() {
                      model.summary,
                      {{"family", model.family},
                       {"input", model.input.kind == InputKind::tokens ? "tokens" : "images"},
-                      {"micro_batch", std::to_string(model.micro_batch)}}});
+                      {"micro_batch", whole(model.micro_batch)}}});
   }
   return items;
 }
@@ -58,9 +61,9 @@ Items list_devices() {
   return {{device.name,
            machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
            {{"kind", to_string(device.kind)},
-            {"count", std::to_string(device.count)},
-            {"threads", std::to_string(device.threads)},
-            {"memory_bytes", std::to_string(device.memory.value())}}}};
+            {"count", whole(device.count)},
+            {"threads", whole(device.threads)},
+            {"memory_bytes", device.memory.value()}}}};
 }
 
 std::string usage_of(const DataKind& kind) {
@@ -73,12 +76,21 @@ Items list_datasets() {
   return items;
 }
 
+Items list_schedules() {
+  Items items;
+  for (const Generator& generator : generators()) {
+    items.push_back({generator.name, generator.summary, {}});
+  }
+  return items;
+}
+
 struct Listing {
   const char* name;
   Items (*make)();
 };
 constexpr Listing listings[] = {{"workloads", list_workloads},
                                 {"models", list_models},
+                                {"schedules", list_schedules},
                                 {"devices", list_devices},
                                 {"datasets", list_datasets}};
 
@@ -88,14 +100,19 @@ std::vector<std::string> listing_names() {
   return names;
 }
 
-void print(const Items& items, Verbosity verbosity) {
+enum class Details { shown, left_out };
+
+void print(const Items& items, Details details) {
   std::size_t width = 0;
   for (const ListItem& item : items) width = std::max(width, item.name.size());
   for (const ListItem& item : items) {
     fmt::print("{:<{}}  {}\n", item.name, width, item.summary);
-    if (verbosity != Verbosity::verbose) continue;
-    for (const auto& [key, value] : item.details)
-      fmt::print("{:<{}}    {}: {}\n", "", width, key, value);
+    if (details == Details::left_out) continue;
+    for (const auto& [key, value] : item.details) {
+      const std::string text =
+          std::visit([](const auto& shown) { return fmt::format("{}", shown); }, value);
+      fmt::print("{:<{}}    {}: {}\n", "", width, key, text);
+    }
   }
 }
 
@@ -103,7 +120,7 @@ class ListVerb : public Verb {
  public:
   const char* name() const override { return "list"; }
   const char* summary() const override {
-    return "what there is: workloads, models, devices, datasets";
+    return "what there is: workloads, models, schedules, devices, datasets";
   }
   std::vector<std::string> examples() const override {
     return {"list models", "list workloads --json"};
@@ -111,6 +128,7 @@ class ListVerb : public Verb {
   void declare(CLI::App& command) override {
     command.add_option("what", what_, fmt::format("{}", fmt::join(listing_names(), ", ")))
         ->capture_default_str();
+    command.add_flag("--details", details_, "everything that --json tells");
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -118,7 +136,7 @@ class ListVerb : public Verb {
     if (options.json) {
       fmt::print("{}", listing_json_text(items));
     } else {
-      print(items, options.verbosity);
+      print(items, details_ ? Details::shown : Details::left_out);
     }
     return ExitCode::ok;
   }
@@ -135,6 +153,7 @@ class ListVerb : public Verb {
   }
 
   std::string what_ = "workloads";
+  bool details_ = false;
 };
 
 }  // namespace

@@ -1,15 +1,19 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 namespace heteroperf {
 
-/// One thing `list` names. Details are shown by --json and by -v.
+using ListValue = std::variant<std::string, std::uint64_t, double>;
+
+/// One thing `list` names. Details are shown by --json and by --details.
 struct ListItem {
   std::string name, summary;
-  std::vector<std::pair<std::string, std::string>> details;
+  std::vector<std::pair<std::string, ListValue>> details;
 };
 
 /// {"items":[{"name","summary",…details}]}

@@ -1,15 +1,27 @@
 #include <nlohmann/json.hpp>
 
 #include "suite/verbs/listing.hpp"
+#include "suite/verbs/whole_number_json.hpp"
 
 namespace heteroperf {
+namespace {
+
+struct ToJson {
+  nlohmann::ordered_json operator()(const std::string& text) const { return text; }
+  nlohmann::ordered_json operator()(double number) const { return number; }
+  nlohmann::ordered_json operator()(std::uint64_t number) const {
+    return whole_number_json(number);
+  }
+};
+
+}  // namespace
 
 std::string listing_json_text(const std::vector<ListItem>& items) {
   using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const ListItem& item : items) {
     Json one{{"name", item.name}, {"summary", item.summary}};
-    for (const auto& [key, value] : item.details) one[key] = value;
+    for (const auto& [key, value] : item.details) one[key] = std::visit(ToJson{}, value);
     list.push_back(std::move(one));
   }
   return Json{{"items", list}}.dump(2) + "\n";

@@ -2,25 +2,15 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "runners/comm/world.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/launch.hpp"
 #include "suite/run/run_config_json.hpp"
-#include "suite/verbs/run_flags.hpp"
+#include "suite/run/run_flags.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// `--quick`: every workload answers within seconds, and no result of it can be ranked.
-void make_quick(RunConfig& config) {
-  config.quick = true;
-  config.measure.duration_s = 12;
-  config.measure.evaluation_samples = 128;
-  config.measure.peak_s = 0.3;
-  config.automl.first_rung_steps = 8;
-  config.automl.evaluation_samples = 128;
-}
 
 std::string environment_name(const char* flag) {
   std::string name = std::string("HETEROPERF_") + (flag + 2);
@@ -29,12 +19,33 @@ std::string environment_name(const char* flag) {
   return name;
 }
 
-Setting parse_set(const std::string& text) {
+/// "--set path=value" as a setting; adds a problem when it is none.
+void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems) {
   const std::size_t equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
-    throw UserError("--set " + text + " is not usable", "expected path.to.key=value");
+    problems.add("--set " + text + " is not usable", "expected path.to.key=value");
+    return;
   }
-  return {text.substr(0, equals), text.substr(equals + 1)};
+  settings.push_back({text.substr(0, equals), text.substr(equals + 1)});
+}
+
+std::string keys_text() {
+  std::string text = "Keys for --set KEY=VALUE (default) meaning:\n";
+  for (const ConfigKey& key : config_keys()) {
+    text += fmt::format("  {:<28}({}) {}\n", key.path, key.default_text, key.meaning);
+  }
+  return text;
+}
+
+void check_transport(const std::vector<Setting>& settings, ProblemList& problems) {
+  const auto launched = detect_launcher();
+  if (!launched) return;
+  for (const Setting& setting : settings) {
+    if (setting.path != "scale.transport" || setting.value != "threads") continue;
+    problems.add(fmt::format("{} does not fit the launcher's world", shown(setting)),
+                 fmt::format("{} started {} processes", launched->launcher, launched->size),
+                 "Leave it out, or start heteroperf without a launcher");
+  }
 }
 
 class RunVerb : public Verb {
@@ -45,8 +56,9 @@ class RunVerb : public Verb {
     return {"run --quick", "run llm --duration 60 --data text:input.txt --out results/mine"};
   }
 
+  bool configurable() const override { return true; }
   void declare(CLI::App& command) override {
-    command.add_option(
+    workload_option_ = command.add_option(
         "workload", workload_,
         fmt::format("{} (none: every one of them, as a suite)", fmt::join(workload_names(), ", ")));
     command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked")
@@ -60,59 +72,55 @@ class RunVerb : public Verb {
                              ->type_name(flags[i].value_name)
                              ->envname(environment_name(flags[i].flag)));
     }
+    command.footer(command.get_footer() + "\n" + keys_text());
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    RunConfig config;
-    if (quick_) make_quick(config);
-    config = apply_settings(config, settings(options));
-    validate(config);
-    return launch_run(config, identity(options), options);
+    ProblemList problems;
+    const std::vector<Setting> given = settings(options, problems);
+    const RunConfig config = apply_settings(quick_ ? quick_config() : RunConfig{}, given, problems);
+    validate(config, given, problems);
+    check_transport(given, problems);
+    problems.throw_if_any();
+    return launch_run(config, {original_argv()}, options);
   }
 
  private:
   bool was_given(std::size_t flag) const { return options_[flag]->count() > 0; }
 
-  std::vector<Setting> settings(const GlobalOptions& options) const {
+  std::vector<Setting> settings(const GlobalOptions& options, ProblemList& problems) const {
     std::vector<Setting> list;
-    ProblemList problems;
-    if (!workload_.empty()) list.emplace_back("workload", workload_);
-    const auto& flags = run_flags();
-    for (std::size_t i = 0; i < flags.size(); ++i) {
-      if (!was_given(i)) continue;
-      if (flags[i].positive &&
-          (values_[i].empty() || values_[i][0] == '-' || is_zero(values_[i]))) {
-        problems.add(fmt::format("{} {} is out of range", flags[i].flag, values_[i]), "at least 1");
-      }
-      list.emplace_back(flags[i].path, values_[i]);
+    if (workload_option_->count() > 0) add_workload(list, problems);
+    for (std::size_t i = 0; i < options_.size(); ++i) {
+      if (was_given(i)) add_flag(run_flags()[i], values_[i], list, problems);
     }
-    problems.throw_if_any();
-    for (const std::string& text : options.sets) list.push_back(parse_set(text));
+    for (const std::string& text : options.sets) add_set(text, list, problems);
     return list;
   }
 
-  static bool is_zero(const std::string& text) {
-    return text.find_first_not_of("0.") == std::string::npos;
+  void add_workload(std::vector<Setting>& list, ProblemList& problems) const {
+    if (!workload_.empty()) return list.push_back({"workload", workload_, "workload"});
+    problems.add("the workload is empty text",
+                 fmt::format("one of {}", fmt::join(workload_names(), " ")),
+                 "Leave it out to run all of them");
   }
 
-  RunIdentity identity(const GlobalOptions& options) const {
-    RunIdentity identity;
-    identity.argv = original_argv();
-    if (quick_) identity.flags.emplace_back("--quick");
-    const auto& flags = run_flags();
-    for (std::size_t i = 0; i < flags.size(); ++i) {
-      if (!was_given(i) || std::string(flags[i].path) == "out") continue;
-      identity.flags.emplace_back(flags[i].flag);
-      identity.flags.push_back(values_[i]);
+  static void add_flag(const RunFlag& flag, const std::string& value, std::vector<Setting>& list,
+                       ProblemList& problems) {
+    if (!flag.positive || !is_zero_or_less(value)) {
+      return list.push_back({flag.path, value, flag.flag});
     }
-    for (const std::string& text : options.sets) {
-      identity.flags.emplace_back("--set");
-      identity.flags.push_back(text);
-    }
-    return identity;
+    const bool seconds = flag.path == std::string("measure.duration_s");
+    problems.add(fmt::format("{} {} is out of range", flag.flag, value),
+                 seconds ? "above 0 seconds" : "at least 1");
+  }
+
+  static bool is_zero_or_less(const std::string& text) {
+    return !text.empty() && (text[0] == '-' || text.find_first_not_of("0.") == std::string::npos);
   }
 
   std::string workload_;
+  CLI::Option* workload_option_ = nullptr;
   bool quick_ = false;
   std::vector<std::string> values_;
   std::vector<CLI::Option*> options_;

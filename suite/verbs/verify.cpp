@@ -34,7 +34,9 @@ class VerifyVerb : public Verb {
   static void print(const Verification& result, const GlobalOptions& options) {
     for (const VerifyCheck& check : result.checks) {
       if (check.ok && options.verbosity == Verbosity::quiet) continue;
-      fmt::print("{:<6} {}\n", check.ok ? "ok" : "FAILED", check.name);
+      const bool remark = check.ok && check.expected != check.actual;
+      fmt::print("{:<6} {}{}\n", check.ok ? "ok" : "FAILED", check.name,
+                 remark ? " (" + check.actual + ")" : "");
       if (!check.ok)
         fmt::print("       expected {}\n       actual   {}\n", check.expected, check.actual);
     }

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "tests/golden/command.hpp"
 
@@ -121,6 +122,25 @@ TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
       << result.err;
 }
 
+TEST(MpiRun, EveryVerbAnswersOnce) {
+  const ScratchFolder folder;
+  Command list({HETEROPERF_MPIRUN, "-n", "2", heteroperf_path(), "list", "models", "--json"},
+               folder.path(), as_root);
+  const CommandResult listed = list.finish();
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_TRUE(Json::accept(listed.out)) << listed.out;
+  Command bad(
+      {HETEROPERF_MPIRUN, "-n", "3", heteroperf_path(), "run", "llm", "--set", "sed=1", "--json"},
+      folder.path(), as_root);
+  const CommandResult refused = bad.finish();
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  EXPECT_TRUE(Json::accept(refused.out)) << refused.out;
+  const std::string message = "unknown configuration key 'sed'";
+  const std::size_t at = refused.err.find(message);
+  EXPECT_NE(at, std::string::npos) << refused.err;
+  EXPECT_EQ(refused.err.find(message, at + 1), std::string::npos) << refused.err;
+}
+
 const Words long_run{"--transport", "mpi", "--ranks", "2",
                      "--duration",  "300", "--set",   "comm.timeout_s=4"};
 
@@ -214,6 +234,17 @@ TEST_F(MpiFault, SigintReachesEveryRank) {
   kill(run_.pid(), SIGINT);
   expect_end(130, 10);
   EXPECT_EQ(record_in(folder_).at("status"), "partial");
+  EXPECT_EQ(record_in(folder_).at("status_reason"), "SIGINT");
+}
+
+TEST_F(MpiFault, ASignalThatComesTwiceIsOneWish) {
+  for (int i = 0; i < 3; ++i) {  // as timeout(1) does; the launcher must see each
+    kill(run_.pid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  expect_end(130, 10);
+  EXPECT_EQ(record_in(folder_).at("status"), "partial");
+  EXPECT_EQ(record_in(folder_).at("status_reason"), "SIGTERM");
 }
 
 TEST_F(MpiFault, SigtermReachesEveryRank) {

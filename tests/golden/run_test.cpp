@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
+#include <thread>
 
 #include "tests/golden/command.hpp"
 
@@ -280,6 +281,142 @@ TEST_F(EndedEarly, KillNineIsRecoverable) {
   EXPECT_EQ(Json::parse(recovered.out).at("status"), "partial");
   EXPECT_GE(lines_of_kind(folder_ / "r", "step").size(), steps);
   EXPECT_EQ(heteroperf({"verify", "r"}, folder_.path()).exit_code, 0);
+}
+
+TEST_F(EndedEarly, KillNineLeavesAnUnfinishedRunThatSaysSo) {
+  kill(run_.pid(), SIGKILL);
+  run_.finish();
+  const CommandResult shown = heteroperf({"show", "r"}, folder_.path());
+  EXPECT_EQ(shown.exit_code, 2);
+  EXPECT_NE(shown.err.find("unfinished"), std::string::npos) << shown.err;
+  EXPECT_NE(shown.err.find("heteroperf recover r`"), std::string::npos) << shown.err;
+  const CommandResult verified = heteroperf({"verify", "r"}, folder_.path());
+  EXPECT_EQ(verified.exit_code, 9);
+  EXPECT_NE(verified.out.find("heteroperf recover r`"), std::string::npos) << verified.out;
+}
+
+TEST_F(EndedEarly, ASignalThatComesTwiceIsOneWish) {
+  for (int i = 0; i < 3; ++i) {  // as timeout(1) does
+    kill(run_.pid(), SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  EXPECT_EQ(run_.finish().exit_code, 130);
+  const Json record = Json::parse(read(folder_ / "r/record.json"));
+  EXPECT_EQ(record.at("status"), "partial");
+  EXPECT_EQ(record.at("status_reason"), "SIGTERM");
+}
+
+/// Evaluates for ever.
+Words endless_evaluation(const std::string& key, const std::string& workload, const Words& more) {
+  return joined({heteroperf_path(), "run", workload, "--ranks", "2", "--micro-batch", "2", "--set",
+                 "measure.peak_s=0", "--set", key + "=100000000", "-q", "--out", "r"},
+                more);
+}
+
+TEST(RunSignals, AnEvaluationIsInterrupted) {
+  const ScratchFolder folder;
+  Command run(
+      endless_evaluation("measure.evaluation_samples", "llm", {"--size", "nano", "--steps", "2"}),
+      folder.path());
+  ASSERT_TRUE(run.wait_until(
+      [&] { return count_lines(folder / "r/journal.jsonl", "\"phase\":\"evaluate\"") > 0; }));
+  kill(run.pid(), SIGINT);
+  const CommandResult result = run.finish(std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const Json record = Json::parse(read(folder / "r/record.json"));
+  EXPECT_EQ(record.at("status"), "partial");
+  EXPECT_EQ(record.at("status_reason"), "SIGINT");
+  EXPECT_TRUE(lines_of_kind(folder / "r", "eval").empty());
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(RunSignals, ASearchsEvaluationIsInterrupted) {
+  const ScratchFolder folder;
+  Command run(endless_evaluation("automl.evaluation_samples", "automl-image",
+                                 {"--size", "w16", "--duration", "300", "--set",
+                                  "automl.first_rung_steps=1", "--set", "automl.group_ranks=2"}),
+              folder.path());
+  ASSERT_TRUE(run.wait_until(
+      [&] { return count_lines(folder / "r/journal.jsonl", "\"kind\":\"step\"") > 0; }));
+  kill(run.pid(), SIGINT);
+  const CommandResult result = run.finish(std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_EQ(Json::parse(read(folder / "r/record.json")).at("status"), "partial");
+  EXPECT_EQ(lines_of_kind(folder / "r", "trial").back().at("state"), "truncated");
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+// ---------------------------------------------------------------- suites that end early
+
+Words suite(const Words& more) {
+  return joined({"run", "--ranks", "2", "--micro-batch", "2", "--set", "measure.peak_s=0", "--set",
+                 "measure.evaluation_samples=4", "--set", "automl.first_rung_steps=2", "--set",
+                 "automl.evaluation_samples=4", "--set", "model.sequence_length=16", "-q"},
+                more);
+}
+
+TEST(EarlySuite, AnInterruptLeavesATrueSuiteRecord) {
+  const ScratchFolder folder;
+  fs::create_directories(folder / "results");
+  fs::create_directory_symlink("older", folder / "results/latest");
+  Command run(joined({heteroperf_path()}, suite({"--duration", "300", "--json"})), folder.path());
+  const auto stepped = [&] {
+    return count_lines(folder / "results/latest/image/journal.jsonl", "\"kind\":\"step\"") > 0;
+  };
+  ASSERT_TRUE(run.wait_until(stepped));
+  kill(run.pid(), SIGINT);
+  const CommandResult result = run.finish();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const Json record = Json::parse(result.out);
+  EXPECT_EQ(record.at("status"), "partial");
+  EXPECT_TRUE(record.at("workloads").at(0).contains("record_sha256"));
+  const CommandResult check = heteroperf({"verify", "results/latest"}, folder.path());
+  EXPECT_EQ(check.exit_code, 0) << check.out;
+}
+
+TEST(EarlySuite, AFailureLeavesATrueSuiteRecord) {
+  const ScratchFolder folder;
+  const CommandResult result =
+      heteroperf(suite({"--steps", "20", "--set", "optimizer.learning_rate=1e30", "--set",
+                        "optimizer.warmup_steps=0", "--out", "s", "--json"}),
+                 folder.path());
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_TRUE(Json::parse(result.out).contains("error"));
+  const Json record = Json::parse(read(folder / "s/suite.json"));
+  EXPECT_EQ(record.at("status"), "failed");
+  const CommandResult check = heteroperf({"verify", "s"}, folder.path());
+  EXPECT_EQ(check.exit_code, 0) << check.out;
+}
+
+// ---------------------------------------------------------------- latest
+
+TEST(Latest, BesideOutIsTheUsers) {
+  const ScratchFolder folder;
+  fs::create_directories(folder / "own/mine");
+  fs::create_directory_symlink("mine", folder / "own/latest");
+  ASSERT_EQ(
+      heteroperf(tiny("llm", {"--ranks", "1", "--steps", "2", "--out", "own/run1"}), folder.path())
+          .exit_code,
+      0);
+  EXPECT_EQ(fs::read_symlink(folder / "own/latest"), "mine");
+  ASSERT_EQ(
+      heteroperf(tiny("llm", {"--ranks", "1", "--steps", "2", "--out", "run2"}), folder.path())
+          .exit_code,
+      0);
+  EXPECT_FALSE(fs::exists(fs::symlink_status(folder / "latest")));
+}
+
+TEST(Latest, NamesARunThatWasKilled) {
+  const ScratchFolder folder;
+  Command run(joined({heteroperf_path()}, tiny("llm", {"--ranks", "1", "--duration", "300"})),
+              folder.path());
+  const bool stepped = run.wait_until([&] {
+    return count_lines(folder / "results/latest/journal.jsonl", "\"kind\":\"step\"") > 0;
+  });
+  kill(run.pid(), SIGKILL);
+  const CommandResult result = run.finish();
+  EXPECT_TRUE(stepped) << result.err;
+  EXPECT_EQ(heteroperf({"recover", "results/latest"}, folder.path()).exit_code, 0);
 }
 
 }  // namespace

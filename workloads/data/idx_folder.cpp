@@ -1,6 +1,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -107,12 +108,30 @@ void check_test_pair(const std::string& folder, const LabelledImages& train,
   problems.throw_if_any();
 }
 
-std::int64_t count_classes(const std::string& folder, const LabelledImages& images) {
+/// A label that is damaged upwards leaves classes without images below it. Some sets count from 1.
+void require_no_gap(const std::string& path, const std::vector<std::uint8_t>& labels) {
+  std::array<bool, 256> seen{};
+  for (std::uint8_t label : labels) seen[label] = true;
+  const auto highest = *std::max_element(labels.begin(), labels.end());
+  for (std::size_t label = 1; label < highest; ++label) {
+    if (seen[label]) continue;
+    const auto above = std::find_if(labels.begin(), labels.end(),
+                                    [&](std::uint8_t other) { return other > label; });
+    throw UserError(
+        fmt::format("no label of '{}' is {}", path, label),
+        fmt::format("labels go up to {}; label {} is {}", highest, above - labels.begin(), *above),
+        "Look for a damaged label, or number the classes without gaps.");
+  }
+}
+
+std::int64_t count_classes(const std::string& folder, const std::string& label_path,
+                           const LabelledImages& images) {
   if (images.labels.empty()) throw UserError("'" + folder + "' holds no images");
   const std::int64_t classes = *std::max_element(images.labels.begin(), images.labels.end()) + 1;
   if (classes < 2) {
     throw UserError("all labels of '" + folder + "' are 0", "a classifier needs two classes");
   }
+  require_no_gap(label_path, images.labels);
   return classes;
 }
 
@@ -128,7 +147,7 @@ std::shared_ptr<const DataSource> open_idx_folder(const std::string& folder) {
   }
   const std::string name = "idx:" + folder;
   LabelledImages images = read_pair(*first);
-  const std::int64_t classes = count_classes(folder, images);
+  const std::int64_t classes = count_classes(folder, first->labels, images);
   if (!train || !test) {
     SplitLists lists = hold_out_images(images);
     return std::make_shared<StoredImages>(name, std::move(images), std::move(lists), classes);

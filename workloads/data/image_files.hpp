@@ -11,7 +11,7 @@ namespace heteroperf {
 /// `t10k-`, or one pair without prefix; also with a dot before `idx`; plain or gzipped (`.gz`).
 /// Images are unsigned bytes {n, rows, columns}. With a training and a test pair these are the
 /// splits, otherwise a sixth is held out by hash. Classes: one more than the highest training
-/// label. Throws UserError with path, offset and expectation.
+/// label; each from 1 up must have a sample. Throws UserError with path, offset and expectation.
 std::shared_ptr<const DataSource> open_idx_folder(const std::string& folder);
 
 /// A folder with CIFAR-10's binary batches: data_batch_1.bin … data_batch_5.bin (the first at

@@ -128,7 +128,8 @@ TEST_F(Faults, ASecondInterruptEndsRanksThatDoNotListen) {
   const pid_t child = launch_in_child([this] { return launch("sleep", 0, "30"); });
   wait_for_ranks(3);
   kill(child, SIGINT);
-  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  // Sooner it would be a repeat of the first.
+  std::this_thread::sleep_for(std::chrono::milliseconds(1200));
   kill(child, SIGINT);
   EXPECT_EQ(exit_code_of(child), 130);
 }

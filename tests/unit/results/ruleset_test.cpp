@@ -49,6 +49,13 @@ void set_evaluated(SampleRun& run, std::uint64_t samples, double accuracy) {
   run.last<EvalEvent>().accuracy = accuracy;
 }
 
+void add_evaluation(SampleRun& run, std::uint64_t samples, double accuracy) {
+  EvalEvent eval = run.last<EvalEvent>();
+  eval.samples = samples;
+  eval.accuracy = accuracy;
+  run.insert_before_stop(eval);
+}
+
 void set_loss_floor(SampleRun& run, double floor) {
   run.last<WorkloadEvent>().quality = QualityMeasure::loss;
   run.last<WorkloadEvent>().quality_target = 0.9;
@@ -163,6 +170,10 @@ const std::vector<Case>& cases() {
          const double ops = summarize(r.journal()).ops_per_second->value;
          r.last<PeakEvent>().ops_per_second = ops / 1.049;
        }},
+      {"peak_not_measured", Severity::open, false, [](SampleRun& r) { r.erase_all<PeakEvent>(); },
+       [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 1e15; }},
+      {"peak_not_measured", Severity::open, false,
+       [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 0; }, [](SampleRun&) {}},
       {"duration", Severity::open, false,
        [](SampleRun& r) {
          r = steps_run(20);
@@ -202,6 +213,26 @@ const std::vector<Case>& cases() {
        [](SampleRun& r) { set_evaluated(r, 10000, 0.9586); }},  // 0.05 − 4 · √(0.05 · 0.95 / 10⁴)
       {"below_floor", Severity::review, true, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
        [](SampleRun& r) { set_evaluated(r, 256, 0.9588); }},
+      {"below_floor", Severity::review, true,
+       [](SampleRun& r) {  // a tiny evaluation beside it excuses nothing
+         set_evaluated(r, 10000, 0.9588);
+         add_evaluation(r, 4, 0.75);
+       },
+       [](SampleRun& r) {
+         set_evaluated(r, 10000, 0.9586);
+         add_evaluation(r, 4, 0.75);
+       }},
+      {"quality_target", Severity::open, true, [](SampleRun& r) { set_evaluated(r, 31, 0.9); },
+       [](SampleRun& r) { set_evaluated(r, 32, 0.9); }},
+      {"quality_target", Severity::open, true,
+       [](SampleRun& r) {
+         set_evaluated(r, 100, 0.75);
+         add_evaluation(r, 4, 1.0);
+       },
+       [](SampleRun& r) {
+         set_evaluated(r, 100, 0.75);
+         add_evaluation(r, 4, 0.75);
+       }},
       {"below_floor", Severity::review, true, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
        [](SampleRun& r) { set_loss_floor(r, 0.9183); }},  // the loss is 0.9
       {"quick", Severity::open, false,

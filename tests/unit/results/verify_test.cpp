@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "results/recover.hpp"
 #include "results/samples_h5.hpp"
+#include "results/show.hpp"
 #include "results/suite_record.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
@@ -232,6 +233,47 @@ TEST(Recover, NamesAMissingJournal) {
   EXPECT_THROW(recover(stored.files.folder), UserError);
 }
 
+TEST(Verify, SaysThatSamplesAreAbsent) {
+  const StoredRun stored(short_run());
+  fs::remove(stored.files.samples());
+  const Verification result = verify(stored.files.folder);
+  EXPECT_TRUE(result.ok());
+  for (const VerifyCheck& check : result.checks) {
+    if (check.name != "samples_h5") continue;
+    EXPECT_NE(check.actual.find("absent"), std::string::npos) << check.actual;
+    return;
+  }
+  FAIL() << "no check of samples.h5";
+}
+
+TEST(Verify, JsonHoldsTheRecordsValuesAsValues) {
+  const StoredRun stored(short_run());
+  const auto json = nlohmann::json::parse(verify(stored.files.folder).to_json());
+  for (const auto& check : json.at("checks")) {
+    const std::string name = check.at("name");
+    if (name == "validity" || name == "operations") {
+      EXPECT_TRUE(check.at("expected").is_object()) << check;
+    }
+    if (name == "status") {
+      EXPECT_EQ(check.at("actual"), "complete");
+    }
+    EXPECT_EQ(check.at("expected").type(), check.at("actual").type()) << check;
+  }
+}
+
+TEST(Recover, IsNamedWhereARecordIsMissing) {
+  const StoredRun stored(short_run());
+  fs::remove(stored.files.record());
+  const std::string hint = "`heteroperf recover " + stored.files.folder.string() + "`";
+  try {
+    show(stored.files.folder, ShowFormat::console, Colour::off);
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find(hint), std::string::npos) << error.what();
+  }
+  EXPECT_NE(failures(verify(stored.files.folder)).find(hint), std::string::npos);
+}
+
 // ---------------------------------------------------------------- suites
 
 struct StoredSuite {
@@ -276,6 +318,27 @@ TEST(VerifySuite, NoticesAChangeInAWorkload) {
   EXPECT_TRUE(fails(verify(stored.folder.path()), "search/journal_chain"));
   fs::remove_all(part.folder);
   EXPECT_TRUE(fails(verify(stored.folder.path()), "suite_bytes"));
+}
+
+TEST(RecoverSuite, DoesNotSuggestItselfForADamagedPlan) {
+  const StoredSuite stored;
+  overwrite(RunFiles{stored.folder.path()}.suite(), "{");
+  try {
+    recover(stored.folder.path());
+    FAIL();
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()).find("heteroperf recover"), std::string::npos)
+        << error.what();
+    EXPECT_NE(std::string(error.what()).find("suite.json"), std::string::npos) << error.what();
+  }
+}
+
+TEST(RecoverSuite, IsNamedForAPartThatWasKilled) {
+  const StoredSuite stored;
+  fs::remove(stored.folder.path() / "image" / "record.json");
+  const std::string hint = "`heteroperf recover " + stored.folder.path().string() + "`";
+  EXPECT_NE(failures(verify(stored.folder.path())).find(hint), std::string::npos)
+      << failures(verify(stored.folder.path()));
 }
 
 TEST(RecoverSuite, RebuildsWhatIsThere) {

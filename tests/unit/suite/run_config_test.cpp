@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
 #include "metrics/error.hpp"
+#include "suite/run/reproduce.hpp"
 #include "suite/run/run_config_json.hpp"
-#include "suite/run/run_recorder.hpp"
 
 namespace heteroperf {
 namespace {
@@ -30,11 +30,12 @@ TEST(RunConfig, RoundTripsThroughJson) {
 TEST(RunConfig, EverySettingReadsBack) {
   const RunConfig config = apply_settings({}, {{"scale.ranks", "3"},
                                                {"measure.duration_s", "2.5"},
-                                               {"quick", "true"},
+                                               {"optimizer.clip_norm", "0"},
                                                {"model.size", "micro"}});
   EXPECT_EQ(config.scale.ranks, 3);
   EXPECT_EQ(config.measure.duration_s, 2.5);
-  EXPECT_TRUE(config.quick);
+  EXPECT_EQ(config.optimizer.clip_norm, 0.0);
+  EXPECT_FALSE(config.optimizer.weight_decay);
   EXPECT_EQ(config.model.size, "micro");
 }
 
@@ -46,12 +47,12 @@ TEST(RunConfig, ReportsAllWrongSettingsAtOnce) {
   const std::string text = error_of([] {
     apply_settings(
         {},
-        {{"scale.rnaks", "3"}, {"seed", "-1"}, {"measure.duration_s", "nan"}, {"quick", "maybe"}});
+        {{"scale.rnaks", "3"}, {"seed", "-1"}, {"measure.duration_s", "nan"}, {"quick", "false"}});
   });
   EXPECT_NE(text.find("'scale.rnaks'. Did you mean 'scale.ranks'?"), std::string::npos) << text;
   EXPECT_NE(text.find("seed = '-1'"), std::string::npos) << text;
   EXPECT_NE(text.find("measure.duration_s = 'nan'"), std::string::npos) << text;
-  EXPECT_NE(text.find("quick = 'maybe'"), std::string::npos) << text;
+  EXPECT_NE(text.find("quick = 'false' is not usable"), std::string::npos) << text;
 }
 
 TEST(RunConfig, RefusesForeignAndMalformedDocuments) {
@@ -69,17 +70,119 @@ TEST(RunConfig, ValidatesRangesAndNamesTogether) {
   config.scale.transport = "thread";
   config.comm.heartbeat_s = 20;
   const std::string text = error_of([&] { validate(config); });
-  EXPECT_NE(text.find("measure.duration_s = 0"), std::string::npos) << text;
+  EXPECT_NE(text.find("measure.duration_s = '0'"), std::string::npos) << text;
   EXPECT_NE(text.find("Did you mean 'threads'?"), std::string::npos) << text;
   EXPECT_NE(text.find("comm.heartbeat_s"), std::string::npos) << text;
   EXPECT_EQ(error_of([] { validate(RunConfig{}); }), "no error");
 }
 
-TEST(ReproduceCommand, QuotesWhatAShellWouldSplit) {
-  RunIdentity identity;
-  identity.flags = {"--data", "text:my file.txt", "--set", "a=it's"};
-  EXPECT_EQ(reproduce_command(identity, "llm"),
-            "heteroperf run llm --data 'text:my file.txt' --set 'a=it'\\''s'");
+std::string problems_of(const std::vector<Setting>& settings) {
+  ProblemList problems;
+  validate(apply_settings({}, settings, problems), settings, problems);
+  return error_of([&] { problems.throw_if_any(); });
+}
+
+TEST(RunConfig, OptimizerValuesHaveRanges) {
+  EXPECT_EQ(problems_of({{"optimizer.weight_decay", "0"},
+                         {"optimizer.clip_norm", "0"},
+                         {"optimizer.warmup_steps", "0"},
+                         {"optimizer.learning_rate", "1e-9"}}),
+            "no error");
+  for (const char* path : {"optimizer.learning_rate", "optimizer.weight_decay",
+                           "optimizer.clip_norm", "optimizer.warmup_steps"}) {
+    const std::string text = problems_of({{path, "-1"}});
+    EXPECT_NE(text.find(path + std::string(" = '-1' is out of range")), std::string::npos) << text;
+  }
+  EXPECT_NE(problems_of({{"optimizer.learning_rate", "0"}}).find("above 0"), std::string::npos);
+}
+
+TEST(RunConfig, MessagesNameTheFlagThatWasTyped) {
+  EXPECT_NE(problems_of({{"scale.ranks", "1.5", "--ranks"}}).find("--ranks 1.5 is not usable"),
+            std::string::npos);
+  EXPECT_NE(problems_of({{"scale.ranks", "2000000", "--ranks"}}).find("--ranks 2000000 is out of"),
+            std::string::npos);
+  EXPECT_NE(problems_of({{"measure.duration_s", "5s", "--duration"}})
+                .find("--duration 5s is not usable (expected a number of seconds, without a unit)"),
+            std::string::npos);
+}
+
+TEST(RunConfig, AKeyThatTheWorkloadNeverReadsIsRefused) {
+  const std::string text =
+      problems_of({{"workload", "llm"}, {"model.name", "vgg16", "--model"}, {"automl.rungs", "2"}});
+  EXPECT_NE(text.find("--model vgg16 changes nothing in llm (only image can use it)"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(text.find("automl.rungs"), std::string::npos) << text;
+  EXPECT_NE(problems_of({{"workload", "llm"}, {"model.name", "resnet18", "--model"}})
+                .find("--model resnet18 changes nothing"),
+            std::string::npos);
+  EXPECT_EQ(problems_of({{"model.name", "vgg16"}, {"automl.rungs", "2"}}), "no error");
+}
+
+TEST(RunConfig, StepsAndDurationExcludeEachOther) {
+  EXPECT_NE(problems_of({{"measure.steps", "4", "--steps"}, {"measure.duration_s", "3"}})
+                .find("--steps 4 and measure.duration_s = '3' exclude each other"),
+            std::string::npos);
+}
+
+TEST(RunConfig, TheDocumentLeavesOutWhatDoesNotApply) {
+  RunConfig config;
+  config.workload = "image";
+  config.measure.steps = 5;
+  const std::string text = to_json_text(config);
+  for (const char* absent : {"automl", "size", "sequence_length", "duration_s", "out"}) {
+    EXPECT_EQ(text.find("\"" + std::string(absent) + "\""), std::string::npos) << text;
+  }
+  EXPECT_NE(text.find("\"steps\": 5"), std::string::npos) << text;
+}
+
+TEST(RunConfig, EveryKeyHasADefaultAndAMeaning) {
+  const std::vector<ConfigKey> keys = config_keys();
+  EXPECT_GT(keys.size(), 30u);
+  for (const ConfigKey& key : keys) {
+    EXPECT_FALSE(key.default_text.empty() || key.default_text == "null") << key.path;
+    EXPECT_FALSE(key.meaning.empty()) << key.path;
+  }
+}
+
+RunConfig settled_run(const std::string& workload) {
+  RunConfig config;
+  config.workload = workload;
+  config.scale.ranks = 2;
+  config.scale.threads_per_rank = 3;
+  config.model.size = "nano";
+  return config;
+}
+
+TEST(ReproduceCommand, SpellsOutScaleSizeAndLength) {
+  RunConfig config = settled_run("llm");
+  EXPECT_EQ(reproduce_command(config, ""),
+            "heteroperf run llm --ranks 2 --threads-per-rank 3 --transport threads --size nano "
+            "--duration 60");
+  config.measure.steps = 7;
+  config.quick = true;
+  EXPECT_EQ(reproduce_command(config, "").find("heteroperf run llm --quick --ranks 2"), 0u);
+  EXPECT_NE(reproduce_command(config, "").find("--size nano --steps 7 --set"), std::string::npos);
+}
+
+TEST(ReproduceCommand, NamesTheLauncherInsteadOfRanksAndTransport) {
+  RunConfig config = settled_run("image");
+  config.scale.transport = "mpi";
+  EXPECT_EQ(reproduce_command(config, "mpirun"),
+            "mpirun -n 2 heteroperf run image --threads-per-rank 3 --model resnet18 --duration 60");
+}
+
+TEST(ReproduceCommand, HasEveryChangedKeyButOut) {
+  RunConfig config = settled_run("llm");
+  config.out = "mine";
+  config.seed = 9;
+  config.data.source = "text:my file's.txt";
+  config.optimizer.learning_rate = 1e-05;
+  const std::string command = reproduce_command(config, "");
+  EXPECT_EQ(command.find("mine"), std::string::npos) << command;
+  EXPECT_NE(command.find(" --seed 9"), std::string::npos) << command;
+  EXPECT_NE(command.find(" --data 'text:my file'\\''s.txt'"), std::string::npos) << command;
+  EXPECT_NE(command.find(" --set optimizer.learning_rate=1e-05"), std::string::npos) << command;
 }
 
 }  // namespace

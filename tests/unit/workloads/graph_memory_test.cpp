@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
+#include "metrics/error.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {
@@ -75,6 +78,35 @@ TEST(GraphMemory, ATransformerBlockKeepsSixteenWidths) {
                              + 4 * (2 * s * h + 2 * s)  // final norm's input and output, statistics
                              + 4 * 256 * s + 8 * s;     // logits, targets
   EXPECT_EQ(bytes(0), Bytes(2 * block + rest));
+}
+
+std::string memory_error(const ModelGraph& graph, std::uint64_t samples) {
+  try {
+    estimate_memory(graph, samples, Precision::fp32, OptimizerKind::adamw);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GraphMemory, MoreThanSixtyFourBitsIsAnErrorThatNamesBatchAndLength) {
+  ModelOptions options;
+  options.length = 1073741824;
+  const std::string text = memory_error(build_model("llama3-405b", options), 1099511627776);
+  EXPECT_NE(text.find("1099511627776 samples"), std::string::npos) << text;
+  EXPECT_NE(text.find("1073741824 tokens"), std::string::npos) << text;
+}
+
+TEST(GraphMemory, TheLastBatchThatCanBeCountedIsExact) {
+  const ModelGraph graph = small_net();
+  const std::uint64_t one = activation_bytes(graph, 1, Precision::fp32).value();
+  const std::uint64_t per_sample = activation_bytes(graph, 2, Precision::fp32).value() - one;
+  const std::uint64_t per_batch = one - per_sample;
+  const std::uint64_t state = 16 * graph.parameter_count();
+  const std::uint64_t most = (UINT64_MAX - per_batch - state) / per_sample;
+  EXPECT_EQ(activation_bytes(graph, most, Precision::fp32), Bytes(most * per_sample + per_batch));
+  EXPECT_EQ(memory_error(graph, most), "");
+  EXPECT_NE(memory_error(graph, most + 1), "");
 }
 
 }  // namespace

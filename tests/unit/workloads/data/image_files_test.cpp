@@ -217,6 +217,26 @@ TEST_F(IdxFolder, TooFewImages) {
   EXPECT_TEXT(error(), "two classes");
 }
 
+TEST_F(IdxFolder, ADamagedLabelMakesNoClasses) {
+  write("images-idx3-ubyte", idx_images(30, 5, 4));
+  ByteVector labels = idx_labels(30, 3);
+  labels[8 + 7] = 200;
+  write("labels-idx1-ubyte", labels);
+  EXPECT_TEXT(error(), "labels-idx1-ubyte' is 3");
+  EXPECT_TEXT(error(), "label 7 is 200");
+  labels[8 + 7] = 3;  // the next class: nothing tells it from a small one
+  write("labels-idx1-ubyte", labels);
+  EXPECT_EQ(open()->spec().classes, 4);
+}
+
+TEST_F(IdxFolder, ClassesMayCountFromOne) {
+  write("images-idx3-ubyte", idx_images(30, 5, 4));
+  ByteVector labels = idx_labels(30, 3);
+  for (std::size_t i = 8; i < labels.size(); ++i) ++labels[i];
+  write("labels-idx1-ubyte", labels);
+  EXPECT_EQ(open()->spec().classes, 4);
+}
+
 TEST_F(IdxFolder, TruncatedOrDamagedGzip) {
   write("labels-idx1-ubyte", idx_labels(60, 3));
   const std::string name = "images-idx3-ubyte.gz";

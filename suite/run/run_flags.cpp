@@ -1,4 +1,4 @@
-#include "suite/verbs/run_flags.hpp"
+#include "suite/run/run_flags.hpp"
 
 namespace heteroperf {
 

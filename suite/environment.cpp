@@ -1,0 +1,94 @@
+#include "suite/environment.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+#include <string_view>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::string_view prefix = "HETEROPERF_";
+/// Read elsewhere: by the engine, the module loader, the launcher and the tests.
+constexpr std::array other_names{"HETEROPERF_KERNELS", "HETEROPERF_MODULE_PATH",
+                                 "HETEROPERF_LAUNCHED", "HETEROPERF_SHARED"};
+
+std::string variable_of(const CLI::Option& option) {
+  const std::vector<std::string>& names = option.get_lnames();
+  if (names.empty() || names.front() == "help" || names.front() == "version") return {};
+  std::string name(prefix);
+  for (const char c : names.front()) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::vector<std::string> known_names(const CLI::App& app) {
+  std::vector<std::string> names(other_names.begin(), other_names.end());
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    for (const CLI::Option* option : command->get_options()) {
+      const std::string name = variable_of(*option);
+      if (!name.empty()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::vector<std::string> set_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view setting(*entry);
+    if (setting.starts_with(prefix)) names.emplace_back(setting.substr(0, setting.find('=')));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+void mirror_in_environment(CLI::App& command) {
+  for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {
+    const std::string name = variable_of(*option);
+    if (!name.empty()) option->envname(name);
+  }
+}
+
+std::vector<std::string> environment_of(const CLI::App& command) {
+  std::vector<std::string> settings;
+  for (const CLI::Option* option : command.get_options()) {
+    const std::string name = variable_of(*option);
+    const char* value = name.empty() ? nullptr : std::getenv(name.c_str());
+    if (value != nullptr) settings.push_back(name + "=" + value);
+  }
+  return settings;
+}
+
+std::vector<std::string> environment_warnings(const CLI::App& app) {
+  const std::vector<std::string> known = known_names(app);
+  std::vector<std::string> bare, warnings;
+  for (const std::string& name : known) bare.push_back(name.substr(prefix.size()));
+  for (const std::string& name : set_names()) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const std::string nearest = nearest_name(name.substr(prefix.size()), bare);
+    const Problem problem{
+        name + " in the environment changes nothing", "no option has this name",
+        nearest.empty() ? "Unset it." : fmt::format("Did you mean '{}{}'?", prefix, nearest)};
+    warnings.push_back(problem.text());
+  }
+  return warnings;
+}
+
+bool environment_flag(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr) return false;
+  constexpr std::array<std::string_view, 5> off{"", "0", "false", "off", "no"};
+  return std::find(off.begin(), off.end(), value) == off.end();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include <string>
+#include <vector>
+
+namespace heteroperf {
+
+/// HETEROPERF_<OPTION> for every long option of `command`: "--micro-batch" is
+/// HETEROPERF_MICRO_BATCH. The command line wins over it.
+void mirror_in_environment(CLI::App& command);
+
+/// "NAME=value" of every variable that an option of `command` takes its value from or would.
+std::vector<std::string> environment_of(const CLI::App& command);
+
+/// One warning per HETEROPERF_* variable that is neither an option of any verb of `app` nor read
+/// by the program otherwise; names the nearest one that is.
+std::vector<std::string> environment_warnings(const CLI::App& app);
+
+/// Whether a variable switches a flag on: set, and not to 0, false, off or no.
+bool environment_flag(const char* name);
+
+}  // namespace heteroperf

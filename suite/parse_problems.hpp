@@ -1,0 +1,16 @@
+#pragma once
+
+#include <CLI/App.hpp>
+#include <CLI/Error.hpp>
+
+#include <vector>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+
+/// What the parser of the command line has to say, as *problem (why) suggestion*; `command` is the
+/// verb whose options were meant, or the program.
+std::vector<Problem> parse_problems(const CLI::ParseError& error, const CLI::App& command);
+
+}  // namespace heteroperf

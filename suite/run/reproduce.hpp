@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "suite/run/run_config.hpp"
+
+namespace heteroperf {
+
+/// The command line that is this run on any machine: scale, size and length spelled out, and every
+/// other key that differs from its default, but never `out`. `config` has its workload, scale and
+/// size settled. `launcher`: the foreign program that started the ranks ("mpirun"); empty: none.
+std::string reproduce_command(const RunConfig& config, const std::string& launcher);
+
+}  // namespace heteroperf

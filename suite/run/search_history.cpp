@@ -1,0 +1,102 @@
+#include "suite/run/search_history.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "automl/search.hpp"
+#include "metrics/error.hpp"
+#include "results/run_folder.hpp"
+#include "suite/run/run_config_json.hpp"
+#include "suite/run/search_messages_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* searching = "automl-image";
+
+[[noreturn]] void refuse(const std::string& folder, const std::string& why) {
+  throw UserError(fmt::format("automl.history = '{}' is not usable", folder), why,
+                  "Give the run folder of an automl-image run");
+}
+
+template <class Read>
+auto read_or_refuse(const std::string& folder, Read&& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    refuse(folder, error.what());
+  }
+}
+
+Journal read_run(const std::string& folder) {
+  const RunFiles files = read_or_refuse(folder, [&] { return open_run_folder(folder); });
+  if (!std::filesystem::exists(files.journal()) && std::filesystem::exists(files.suite())) {
+    refuse(folder,
+           fmt::format("it is a suite; its search is in {}", (files.folder / searching).string()));
+  }
+  return read_or_refuse(folder, [&] { return read_journal(files.journal().string()); });
+}
+
+RunConfig config_of(const Journal& journal, const std::string& folder) {
+  const auto* event = journal.last<ConfigEvent>();
+  if (event == nullptr) refuse(folder, "its journal ends before the configuration");
+  return read_or_refuse(folder, [&] { return run_config_from_json_text(event->config.text); });
+}
+
+/// What a classifier takes and gives.
+struct Sides {
+  Shape sample, classes;
+  friend bool operator==(const Sides&, const Sides&) = default;
+};
+
+Sides sides_of(const ModelGraph& graph) {
+  const NodeId logits = graph.node(graph.loss()).inputs.front();
+  return {graph.node(graph.input()).output, graph.node(logits).output};
+}
+
+std::string describe(const Sides& sides) {
+  return fmt::format("samples {} and outputs {}", to_string(sides.sample),
+                     to_string(sides.classes));
+}
+
+}  // namespace
+
+std::vector<HistoryEntry> read_search_history(const std::string& folder) {
+  std::vector<std::vector<HistoryEntry>> newest_first;
+  std::vector<std::filesystem::path> visited;
+  for (std::string next = folder; !next.empty();) {
+    const Journal journal = read_run(next);
+    visited.push_back(std::filesystem::weakly_canonical(journal.path));
+    if (std::count(visited.begin(), visited.end(), visited.back()) > 1) {
+      refuse(folder, fmt::format("{} starts from itself", next));
+    }
+    const RunConfig config = config_of(journal, next);
+    if (config.workload != searching) {
+      refuse(next, fmt::format("it is a run of {}", config.workload));
+    }
+    newest_first.push_back(history_from_journal(journal));
+    next = config.automl.history;
+  }
+  std::vector<HistoryEntry> history;
+  for (auto part = newest_first.rbegin(); part != newest_first.rend(); ++part) {
+    history.insert(history.end(), part->begin(), part->end());
+  }
+  return history;
+}
+
+void check_search_history(const std::vector<HistoryEntry>& history, const Workload& workload,
+                          const std::string& folder) {
+  if (history.empty()) refuse(folder, "none of its trials has ended");
+  const Sides wanted = sides_of(workload.graph);
+  for (const HistoryEntry& entry : history) {
+    const Sides found = sides_of(entry.trial.graph);
+    if (found == wanted) continue;
+    refuse(folder, fmt::format("its trial {} has {}, this run {}", entry.trial.id, describe(found),
+                               describe(wanted)));
+  }
+  Search(workload.graph, {}).restore(history);
+}
+
+}  // namespace heteroperf

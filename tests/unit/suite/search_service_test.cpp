@@ -1,0 +1,101 @@
+#include "suite/run/search_service.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "suite/run/search_messages_json.hpp"
+#include "workloads/workload_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A service for one group, and a group that answers as it is told.
+class SearchServiceTest : public ::testing::Test {
+ protected:
+  SearchServiceTest() {
+    fs::create_directories(folder_);
+    WorkloadRequest request;
+    request.size = "w16";
+    workload_ = make_automl_image(request, {});
+    journal_ = std::make_unique<JournalWriter>((folder_ / "journal.jsonl").string());
+    StartEvent start;
+    start.run_id = "test";
+    journal_->append(start);
+  }
+  ~SearchServiceTest() override {
+    journal_.reset();
+    fs::remove_all(folder_);
+  }
+
+  void start() { service_ = std::make_unique<SearchService>(config_, workload_, 1, *journal_); }
+  Assignment ask() {
+    std::string answer;
+    service_->answer(to_text(TrialRequest{GroupId(0)}),
+                     [&](std::string text) { answer = std::move(text); });
+    return assignment_from_text(answer);
+  }
+  void report(const Trial& trial, TrialReport::Health health, const std::string& reason) {
+    TrialReport report;
+    report.id = trial.id;
+    report.health = health;
+    report.reason = reason;
+    if (health == TrialReport::Health::fine) report.steps = trial.steps;
+    service_->answer(to_text(MilestoneReport{GroupId(0), report}), [](const std::string&) {});
+  }
+
+  fs::path folder_ = fs::temp_directory_path() / ("heteroperf-service-" + std::to_string(getpid()));
+  RunConfig config_;
+  Workload workload_;
+  std::unique_ptr<JournalWriter> journal_;
+  std::unique_ptr<SearchService> service_;
+};
+
+TEST_F(SearchServiceTest, OnlyFailuresEndTheSearchAsFailedWithTheLastReason) {
+  start();
+  int failed = 0;
+  for (; failed < 1000; ++failed) {
+    const Assignment assignment = ask();
+    if (!assignment.trial) break;
+    EXPECT_EQ(service_->end().kind, SearchEnd::Kind::ordinary);
+    report(*assignment.trial, TrialReport::Health::failed, "no memory");
+  }
+  EXPECT_EQ(failed, 50);
+  const SearchEnd end = service_->end();
+  EXPECT_EQ(end.kind, SearchEnd::Kind::failed);
+  EXPECT_NE(end.reason.find("no memory"), std::string::npos) << end.reason;
+}
+
+TEST_F(SearchServiceTest, AnEndBeforeItsTimeIsEarlyAndKeepsItsReason) {
+  start();
+  service_->close("nothing is left to try");
+  EXPECT_FALSE(ask().trial);
+  EXPECT_EQ(service_->end().kind, SearchEnd::Kind::early);
+  EXPECT_EQ(service_->end().reason, "nothing is left to try");
+}
+
+TEST_F(SearchServiceTest, UsedUpStepsAreAnOrdinaryEnd) {
+  config_.measure.steps = 1;
+  start();
+  const Assignment assignment = ask();
+  ASSERT_TRUE(assignment.trial);
+  report(*assignment.trial, TrialReport::Health::fine, "");
+  EXPECT_FALSE(ask().trial);
+  EXPECT_EQ(service_->end().kind, SearchEnd::Kind::ordinary);
+}
+
+TEST_F(SearchServiceTest, AnInterruptedEvaluationIsATruncatedTrial) {
+  start();
+  const Assignment assignment = ask();
+  ASSERT_TRUE(assignment.trial);
+  report(*assignment.trial, TrialReport::Health::failed, evaluation_interrupted);
+  journal_->flush_now();
+  const Journal journal = read_journal((folder_ / "journal.jsonl").string());
+  EXPECT_EQ(journal.last<TrialEvent>()->state, TrialStatus::truncated);
+}
+
+}  // namespace
+}  // namespace heteroperf
