@@ -87,18 +87,18 @@ void check_costs(const ScheduleRequest& request, ProblemList& problems) {
       return;
     }
     for (std::size_t rank = 0; rank < costs.size(); ++rank) {
-      if (std::isfinite(costs[rank]) && costs[rank] >= 0) continue;
+      if (costs[rank] >= 0 && costs[rank] <= most_cost) continue;
       problems.add(fmt::format("{} cost {} on rank {}", what, costs[rank], rank),
-                   "a cost is a finite number of 0 or more");
+                   "a cost is a number from 0 to 1e15");
       return;
     }
   };
   check("forward", request.costs.forward);
   check("input-gradient", request.costs.input_gradient);
   check("weight-gradient", request.costs.weight_gradient);
-  if (!std::isfinite(request.costs.latency) || request.costs.latency < 0) {
+  if (!(request.costs.latency >= 0 && request.costs.latency <= most_cost)) {
     problems.add(fmt::format("latency {}", request.costs.latency),
-                 "a cost is a finite number of 0 or more");
+                 "a cost is a number from 0 to 1e15");
   }
 }
 
@@ -186,7 +186,7 @@ RequestSizes check_request(const ScheduleRequest& request, const RequestRules& r
   ProblemList problems;
   check_within(rules, "ranks", sizes.ranks, most_ranks, problems);
   check_within(rules, "micro-batches", sizes.micro_batches, most_tasks, problems);
-  check_within(rules, "chunks per rank", sizes.chunks, most_stages, problems);
+  check_within(rules, "chunks per rank", sizes.chunks, rules.most_chunks, problems);
   check_within(rules, "sequence parts", sizes.parts, most_parts, problems);
   if (problems.empty()) check_product(rules, sizes, problems);
   problems.throw_if_any();

@@ -55,7 +55,7 @@ void check_sizes(const PipelineGraph& g) {
   complaints.raise();
 }
 
-bool is_cost(double value) { return std::isfinite(value) && value >= 0; }
+bool is_cost(double value) { return value >= 0 && value <= most_cost; }
 
 void fill_defaults(PipelineGraph& graph) {
   int next = 0;
@@ -82,7 +82,7 @@ void check_segments(const PipelineGraph& graph, Complaints& complaints) {
                          return Problem{
                              fmt::format("segment {} costs {}, {}, {} and holds {}", i, s.forward,
                                          s.input_gradient, s.weight_gradient, s.activation),
-                             "a cost is a finite number of 0 or more", "Mend its costs."};
+                             "a cost is a number from 0 to 1e15", "Mend its costs."};
                        });
     complaints.require(s.first_micro_batch >= 0 && s.micro_batches >= 0 &&
                            s.first_micro_batch <= graph.micro_batches - s.micro_batches,
@@ -129,6 +129,11 @@ void check_interaction(const PipelineGraph& graph, std::size_t i, Complaints& co
                                x.members.size(), x.every, x.cost),
                    "", "Give members, at least one micro-batch and a cost of 0 or more."};
   });
+  complaints.require(std::set<int>(x.members.begin(), x.members.end()).size() == x.members.size(),
+                     [&] {
+                       return Problem{fmt::format("interaction {} names a segment twice", i), "",
+                                      "Name each once."};
+                     });
   const Segment* first = nullptr;
   for (const int member : x.members) {
     const bool inside = member >= 0 && member < static_cast<int>(graph.segments.size());
@@ -145,6 +150,11 @@ void check_interaction(const PipelineGraph& graph, std::size_t i, Complaints& co
 
 void check_ties(const PipelineGraph& graph, Complaints& complaints) {
   for (const std::vector<int>& set : graph.tied) {
+    complaints.require(set.size() > 1 && std::set<int>(set.begin(), set.end()).size() == set.size(),
+                       [&] {
+                         return Problem{fmt::format("a tied set of {} segments", set.size()),
+                                        "weights are tied between two or more different ones", ""};
+                       });
     for (const int segment : set) {
       complaints.require(segment >= 0 && segment < static_cast<int>(graph.segments.size()), [&] {
         return Problem{fmt::format("tied weights of segment {}", segment), "no such segment", ""};
@@ -167,7 +177,7 @@ void check_scales(const PipelineGraph& graph, Complaints& complaints) {
                        return Problem{fmt::format("latency {}, fused factor {}, or a micro-batch "
                                                   "scale",
                                                   graph.latency, graph.fused_cost_factor),
-                                      "not a finite number of 0 or more", ""};
+                                      "not a number from 0 to 1e15", ""};
                      });
 }
 

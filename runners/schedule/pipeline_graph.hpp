@@ -84,6 +84,8 @@ void normalise(PipelineGraph& graph);
 constexpr int most_ranks = 1 << 16;
 constexpr long long most_tasks = 1LL << 27;
 constexpr int most_parts = 1 << 10;
+/// Of a cost, in units of time: sums over `most_tasks` of them keep their digits.
+constexpr double most_cost = 1e15;
 
 /// Segments in an order in which every edge goes forward. The smallest index first among equals.
 std::vector<int> topological_order(const PipelineGraph& graph);

@@ -52,7 +52,6 @@ PipelineGraph chain_graph(int ranks, int micro_batches, int chunks, ChainPlaceme
   }
   link(graph, 0, ranks * chunks);
   set_costs(graph, costs);
-  normalise(graph);
   return graph;
 }
 
@@ -71,7 +70,6 @@ PipelineGraph bidirectional_graph(int ranks, int micro_batches, const StageCosts
     link(graph, up ? ranks : 0, ranks);
   }
   set_costs(graph, costs);
-  normalise(graph);
   return graph;
 }
 
@@ -89,6 +87,7 @@ void set_costs(PipelineGraph& graph, const StageCosts& costs) {
     segment.input_gradient = costs.input_gradient[segment.rank] * segment.activation;
     segment.weight_gradient = costs.weight_gradient[segment.rank] * segment.activation;
   }
+  normalise(graph);
 }
 
 }  // namespace heteroperf

@@ -10,6 +10,19 @@
 namespace heteroperf {
 namespace {
 
+Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
+                        const std::vector<std::string>& cycle) {
+  std::string places;
+  for (const std::string& line : cycle) places += (places.empty() ? "" : "; ") + line;
+  if (freedom == DeadlockFreedom::none) {
+    return {"the programs wait for each other for ever", places,
+            level == ScheduleLevel::lowered ? "Reorder one of these ranks, or group its messages."
+                                            : "Reorder one of these ranks."};
+  }
+  return {"the programs may wait for each other for ever where sends are not buffered", places,
+          "Send and receive in one order on both ranks, or in one group."};
+}
+
 /// A schedule whose programs lack more than they have is refused before tables of its size are
 /// made.
 constexpr std::int64_t few_slots = 1 << 22;
@@ -54,11 +67,9 @@ ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memo
   checks.deadlock_free = verdict.freedom;
   checks.cycle = std::move(verdict.cycle);
   checks.problems = std::move(findings.problems());
-  if (verdict.freedom < DeadlockFreedom::nccl) {
-    std::string places;
-    for (const std::string& line : checks.cycle) places += (places.empty() ? "" : "; ") + line;
-    checks.problems.push_back({"the programs may wait for each other for ever", places,
-                               "Send and receive in one order on both ranks, or in one group."});
+  // What is missing or stands wrong has been said; that somebody waits for it follows.
+  if (verdict.freedom < DeadlockFreedom::nccl && checks.complete && checks.ordered) {
+    checks.problems.push_back(waiting_problem(schedule.level, verdict.freedom, checks.cycle));
   }
   return checks;
 }

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
+#include <cmath>
 #include <filesystem>
 
 #include "metrics/error.hpp"
@@ -107,9 +109,10 @@ class ScheduleVerb : public Verb {
     if (name_ == "all" && format_ != "text" && format_ != "json") {
       throw UserError("all has no --format " + format_, "it prints a table", "Name one schedule.");
     }
-    if (request_.memory_limit && !(*request_.memory_limit > 0)) {
-      throw UserError(fmt::format("--memory-limit {:g} admits nothing", *request_.memory_limit),
-                      "it counts activations of a micro-batch", "Give more than 0.");
+    const double limit = request_.memory_limit.value_or(1);
+    if (!(limit > 0) || !std::isfinite(limit)) {
+      throw UserError(fmt::format("--memory-limit {:g} is not usable", limit),
+                      "it counts activations of a micro-batch", "Give a number above 0.");
     }
     if (request_.most_evaluations < 1) {
       throw UserError(fmt::format("--evaluations {}", request_.most_evaluations), "",
@@ -175,9 +178,16 @@ class ScheduleVerb : public Verb {
 
   ScheduleResult generated(const Generator& generator, const ScheduleRequest& request) const {
     if (generator.name != std::string("auto")) return evaluated(generator.make(request));
+    const auto start = std::chrono::steady_clock::now();
     SearchResult found = search_auto(request);
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     ScheduleResult result = evaluated(std::move(found.schedule));
-    result.search = {found.evaluations, found.proven, found.out_of_time};
+    if (!result.checks.memory_ok) {
+      throw UserError(fmt::format("auto found no order within --memory-limit {:g}",
+                                  request.memory_limit.value_or(0)),
+                      "every order tried holds more on some rank", "Raise the limit.");
+    }
+    result.search = {found.evaluations, wall.count(), found.proven, found.out_of_time};
     return result;
   }
 

@@ -29,9 +29,9 @@ std::array<double, 4> parse_costs(const std::string& text) {
   for (std::size_t i = 0; i < costs.size(); ++i) {
     const auto [stop, error] = std::from_chars(at, end, costs[i]);
     const bool separated = i + 1 < costs.size() ? stop != end && *stop == ',' : stop == end;
-    if (error != std::errc{} || !separated || !std::isfinite(costs[i]) || costs[i] < 0) {
+    if (error != std::errc{} || !separated || !(costs[i] >= 0 && costs[i] <= most_cost)) {
       throw UserError("--costs " + text + " is not usable",
-                      "expected F,B,W,C: four finite numbers of 0 or more",
+                      "expected F,B,W,C: four numbers from 0 to 1e15",
                       "For example --costs 1,1,1,0.");
     }
     at = stop + 1;

@@ -16,13 +16,7 @@ constexpr std::size_t most_rows = 32;
 void require_runnable(const ScheduleChecks& checks) {
   const bool ends = checks.deadlock_free != DeadlockFreedom::none;
   if (checks.complete && checks.ordered && checks.placed && checks.matched && ends) return;
-  std::vector<Problem> problems = checks.problems;
-  if (!ends && !checks.cycle.empty()) {
-    problems.push_back({"the programs wait for each other in a cycle",
-                        fmt::format("{}", fmt::join(checks.cycle, " -> ")),
-                        "Reorder one of them."});
-  }
-  throw UserError(problems);
+  throw UserError(checks.problems);
 }
 
 const char* verdict(bool ok) { return ok ? "ok" : "FAILED"; }
@@ -96,12 +90,13 @@ std::string schedule_table(const ScheduleResult& result) {
       "longest span    {:.6g}  bubble rate {:.4f}\n"
       "weight copies   {:g}\n",
       r.makespan, r.bubble_rate_makespan, r.lower_bound,
-      r.lower_bound > 0 ? 100 * (r.makespan / r.lower_bound - 1) : 0, r.longest_span,
+      r.lower_bound > 0 ? std::max(0.0, 100 * (r.makespan / r.lower_bound - 1)) : 0, r.longest_span,
       r.bubble_rate_span, s.graph.weight_copies());
   if (result.search) {
-    text += fmt::format("search          {} orders timed{}{}\n", result.search->evaluations,
-                        result.search->proven ? ", the bound is reached" : "",
-                        result.search->out_of_time ? ", cut short by its time limit" : "");
+    text +=
+        fmt::format("search          {} orders timed in {:.2f} s{}{}\n", result.search->evaluations,
+                    result.search->seconds, result.search->proven ? ", the bound is reached" : "",
+                    result.search->out_of_time ? ", cut short by its time limit" : "");
   }
   return text + ranks_text(r) + checks_text(result);
 }
@@ -135,7 +130,7 @@ std::string simulation_table(const ScheduleResult& result, double wall_s) {
              wall_s, r.makespan,
              r.makespan > 0 ? result.schedule.graph.micro_batches / r.makespan : 0,
              r.bubble_rate_makespan, r.bubble_rate_span) +
-         ranks_text(r);
+         ranks_text(r) + checks_text(result);
 }
 
 }  // namespace heteroperf

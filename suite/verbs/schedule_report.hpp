@@ -15,6 +15,7 @@ namespace heteroperf {
 /// What finding a schedule took.
 struct SearchEffort {
   long long evaluations = 0;
+  double seconds = 0;        ///< wall time
   bool proven = false;       ///< nothing can be better
   bool out_of_time = false;  ///< another run may find another schedule
 };

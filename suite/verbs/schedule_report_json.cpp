@@ -53,6 +53,7 @@ Json report_json(const ScheduleResult& result) {
   if (result.memory_limit) json["memory_limit"] = *result.memory_limit;
   if (result.search) {
     json["search"] = {{"evaluations", result.search->evaluations},
+                      {"wall_s", result.search->seconds},
                       {"proven", result.search->proven},
                       {"out_of_time", result.search->out_of_time}};
   }
@@ -116,6 +117,7 @@ std::string simulation_json_text(const ScheduleResult& result, double wall_s) {
             {"per_rank", ranks},
             {"critical_path", path_json(result)},
             {"instructions", instruction_count(result.lowered)},
+            {"checks", checks_json(result.checks)},
             {"wall_s", wall_s}};
   return json.dump(2) + "\n";
 }

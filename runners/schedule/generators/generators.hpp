@@ -45,6 +45,7 @@ struct RequestRules {
   int chunks = 1;
   ChunkRule chunk_rule = ChunkRule::fixed;
   PartRule part_rule = PartRule::one;
+  int most_chunks = 1 << 20;
 };
 
 /// The numbers of a request, from its graph where it has one.

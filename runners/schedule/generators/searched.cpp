@@ -10,6 +10,8 @@
 namespace heteroperf {
 namespace {
 
+constexpr int most_searched_chunks = 128;  // list scheduling more of them takes minutes
+
 using Make = Schedule (*)(const ScheduleRequest&);
 
 constexpr Make templates[] = {
@@ -94,7 +96,7 @@ Schedule make_zb_2p(const ScheduleRequest& request) {
 }
 
 Schedule make_wave(const ScheduleRequest& request) {
-  const RequestRules rules{"wave", 2, ChunkRule::free, PartRule::one};
+  const RequestRules rules{"wave", 2, ChunkRule::free, PartRule::one, most_searched_chunks};
   const RequestSizes sizes = check_request(request, rules);
   if (sizes.chunks % 2 != 0) {
     throw UserError(
@@ -110,7 +112,7 @@ Schedule make_wave(const ScheduleRequest& request) {
 }
 
 SearchResult search_auto(const ScheduleRequest& request) {
-  const RequestRules rules{"auto", 1, ChunkRule::free, PartRule::any};
+  const RequestRules rules{"auto", 1, ChunkRule::free, PartRule::any, most_searched_chunks};
   const RequestSizes sizes = check_request(request, rules);
   if (request.graph) {
     PipelineGraph graph = *request.graph;

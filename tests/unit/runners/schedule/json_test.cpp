@@ -60,7 +60,7 @@ PipelineGraph two_towers() {
   }
   graph.edges = {{0, 1, 1e6, true}, {2, 3, 7, false}};
   graph.interactions = {{"join", {1, 3}, 2, 0.25}};
-  graph.tied = {{0, 2}, {1}};
+  graph.tied = {{0, 2}, {1, 3}};
   graph.micro_batch_scale = {1, 2, 0.5, 0.5};
   normalise(graph);
   return graph;
