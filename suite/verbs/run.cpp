@@ -12,13 +12,6 @@
 namespace heteroperf {
 namespace {
 
-std::string environment_name(const char* flag) {
-  std::string name = std::string("HETEROPERF_") + (flag + 2);
-  std::transform(name.begin(), name.end(), name.begin(),
-                 [](char c) { return c == '-' ? '_' : static_cast<char>(std::toupper(c)); });
-  return name;
-}
-
 /// "--set path=value" as a setting; adds a problem when it is none.
 void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems) {
   const std::size_t equals = text.find('=');
@@ -61,16 +54,14 @@ class RunVerb : public Verb {
     workload_option_ = command.add_option(
         "workload", workload_,
         fmt::format("{} (none: every one of them, as a suite)", fmt::join(workload_names(), ", ")));
-    command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked")
-        ->envname("HETEROPERF_QUICK");
+    command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked");
     const auto& flags = run_flags();
     values_.resize(flags.size());
     for (std::size_t i = 0; i < flags.size(); ++i) {
       options_.push_back(command
                              .add_option(flags[i].flag, values_[i],
                                          std::string(flags[i].help) + "  [" + flags[i].path + "]")
-                             ->type_name(flags[i].value_name)
-                             ->envname(environment_name(flags[i].flag)));
+                             ->type_name(flags[i].value_name));
     }
     command.footer(command.get_footer() + "\n" + keys_text());
   }

@@ -63,7 +63,6 @@ double largest(const std::vector<double>& values) {
 
 ScheduleResult evaluate_schedule(Schedule schedule, const SimulationOptions& options,
                                  std::optional<double> memory_limit) {
-  require_runnable(check_schedule(schedule, memory_limit));
   ScheduleResult result;
   result.model = options.model;
   result.memory_limit = memory_limit;
