@@ -16,7 +16,7 @@ enum class Activity {
   requesting,  ///< waits for a trial
   training,    ///< its report is still to come
   reporting,   ///< waits for a decision
-  vanished,    ///< lost; not seen yet
+  vanished,    ///< lost or left; not seen yet
   done,        ///< gets nothing more
 };
 
@@ -40,7 +40,8 @@ struct Group {
   std::function<void(Assignment)> request_reply;
   std::function<void(Decision)> report_reply;
   TrialReport report;
-  std::string lost_reason;
+  std::string lost_reason;  ///< empty: not lost
+  std::uint64_t lost_steps = 0;
   std::chrono::steady_clock::time_point waiting_since;
 
   bool waits() const {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <mutex>
@@ -81,6 +82,7 @@ class TrialMaster::Impl {
   }
 
   void request(GroupId id, std::function<void(Assignment)> reply) {
+    const Clock::time_point came = Clock::now();
     std::unique_lock lock(mutex_);
     Group& group = at(id);
     if (group.is_gone()) {
@@ -89,11 +91,12 @@ class TrialMaster::Impl {
     }
     HETEROPERF_EXPECT(group.activity == Activity::thinking);
     group.request_reply = std::move(reply);
-    arrive(id, Activity::requesting);
+    arrive(id, Activity::requesting, came);
     calls_.deliver(lock);
   }
 
   void report(GroupId id, TrialReport report, std::function<void(Decision)> reply) {
+    const Clock::time_point came = Clock::now();
     std::unique_lock lock(mutex_);
     Group& group = at(id);
     if (group.is_gone()) {
@@ -104,20 +107,30 @@ class TrialMaster::Impl {
     HETEROPERF_EXPECT(group.training->trial.id == report.id);
     group.report = std::move(report);
     group.report_reply = std::move(reply);
-    arrive(id, Activity::reporting);
+    arrive(id, Activity::reporting, came);
     calls_.deliver(lock);
   }
 
-  void lose(GroupId id, std::string reason) {
+  void leave(GroupId id) {
+    std::unique_lock lock(mutex_);
+    Group& group = at(id);
+    if (group.is_gone()) return;
+    HETEROPERF_EXPECT(group.activity == Activity::thinking);
+    arrive(id, Activity::vanished, Clock::now());
+    calls_.deliver(lock);
+  }
+
+  void lose(GroupId id, std::string reason, std::uint64_t steps) {
     std::unique_lock lock(mutex_);
     Group& group = at(id);
     if (group.is_gone()) return;
     ++groups_lost_;
     group.lost_reason = std::move(reason);
+    group.lost_steps = steps;
     // A dropped callback may hold the last reference to something that calls back.
     calls_.post([dropped = std::pair(std::exchange(group.request_reply, {}),
                                      std::exchange(group.report_reply, {}))] {});
-    arrive(id, Activity::vanished);
+    arrive(id, Activity::vanished, Clock::now());
     calls_.deliver(lock);
   }
 
@@ -138,7 +151,7 @@ class TrialMaster::Impl {
       statistics.proposal_p50 = Seconds(quantile(latencies_, 0.5));
       statistics.proposal_p99 = Seconds(quantile(latencies_, 0.99));
     }
-    statistics.idle = idle_;
+    statistics.idle = Seconds(static_cast<double>(idle_ns_) * 1e-9);
     statistics.answers = answers_;
     statistics.groups_lost = groups_lost_;
     return statistics;
@@ -159,10 +172,10 @@ class TrialMaster::Impl {
 
   // ---- the order of events
 
-  void arrive(GroupId id, Activity activity) {
+  void arrive(GroupId id, Activity activity, Clock::time_point came) {
     Group& group = at(id);
     group.activity = activity;
-    group.waiting_since = Clock::now();
+    group.waiting_since = came;
     if (options_.clock == MasterClock::wall || closed_) {
       answer(static_cast<std::size_t>(id.value()));
     } else {
@@ -187,13 +200,15 @@ class TrialMaster::Impl {
   void answer(std::size_t g) {
     Group& group = groups_[g];
     const Activity activity = group.activity;
-    if (activity != Activity::vanished) {
-      idle_ += since(group.waiting_since);
-      ++answers_;
-    }
+    if (activity != Activity::vanished) ++answers_;
     if (activity == Activity::requesting) answer_request(g);
     if (activity == Activity::reporting) answer_report(g);
     if (activity == Activity::vanished) answer_loss(g);
+  }
+
+  /// Just before a reply leaves: what came before it, journal lines included, was the group's wait.
+  void count_idle(Clock::time_point came) {
+    idle_ns_ += std::chrono::nanoseconds(Clock::now() - came).count();
   }
 
   void retire(std::size_t g) {
@@ -212,17 +227,22 @@ class TrialMaster::Impl {
   void answer_request(std::size_t g) {
     Group& group = groups_[g];
     auto reply = std::exchange(group.request_reply, {});
+    const Clock::time_point came = group.waiting_since;
     std::optional<Trial> trial = next_trial(group);
     if (!trial) {
       const std::string reason =
           no_more_.empty() ? fmt::format("its {} steps are done", options_.steps_per_group)
                            : no_more_;
       retire(g);
-      return calls_.post([reply = std::move(reply), reason] { reply({{}, reason}); });
+      return calls_.post([this, came, reply = std::move(reply), reason] {
+        count_idle(came);
+        reply({{}, reason});
+      });
     }
     start(g, *trial);
-    calls_.post([this, g, reply = std::move(reply), trial = group.training->trial] {
+    calls_.post([this, g, came, reply = std::move(reply), trial = group.training->trial] {
       if (observer_.on_trial) observer_.on_trial(GroupId(static_cast<std::int32_t>(g)), trial);
+      count_idle(came);
       reply({trial, {}});
     });
   }
@@ -283,7 +303,11 @@ class TrialMaster::Impl {
     Decision decision;
     decision.until_step = group.training->segment_end;
     decision.rung = group.training->rung;
-    calls_.post([reply = std::exchange(group.report_reply, {}), decision] { reply(decision); });
+    calls_.post([this, came = group.waiting_since, reply = std::exchange(group.report_reply, {}),
+                 decision] {
+      count_idle(came);
+      reply(decision);
+    });
   }
 
   /// How the trial ends here; nothing when it goes on to the next rung.
@@ -339,12 +363,14 @@ class TrialMaster::Impl {
     training.outcome.state = state;
     search_.report(training.outcome);
     count_failures(training.outcome);
-    calls_.post([this, g, reply = std::exchange(group.report_reply, {}),
+    calls_.post([this, g, came = group.waiting_since, reply = std::exchange(group.report_reply, {}),
                  trial = std::move(training.trial), outcome = std::move(training.outcome)] {
       if (observer_.on_outcome) {
         observer_.on_outcome(GroupId(static_cast<std::int32_t>(g)), trial, outcome);
       }
-      if (reply) reply({std::nullopt, 0, outcome});
+      if (!reply) return;
+      count_idle(came);
+      reply({std::nullopt, 0, outcome});
     });
   }
 
@@ -354,12 +380,14 @@ class TrialMaster::Impl {
     no_more_ = fmt::format("{} trials in a row failed (the last: {})", failures_, outcome.reason);
   }
 
-  // A lost group's clock stands at the planned end of its segment; steps of the segment are
-  // unknown.
+  // A lost group's clock stands at the planned end of its segment.
   void answer_loss(std::size_t g) {
     Group& group = groups_[g];
     if (group.training) {
-      group.training->outcome.reason = group.lost_reason;
+      Training& training = *group.training;
+      training.outcome.steps = std::max(training.outcome.steps, group.lost_steps);
+      training.outcome.ops = training.ops_per_step * training.outcome.steps;
+      training.outcome.reason = group.lost_reason;
       finish(g, TrialState::failed);
     }
     retire(g);
@@ -378,7 +406,7 @@ class TrialMaster::Impl {
   CallbackQueue calls_;
   std::vector<double> latencies_;
   std::size_t next_latency_ = 0;
-  Seconds idle_;
+  std::atomic<std::int64_t> idle_ns_{0};
   std::uint64_t answers_ = 0, groups_lost_ = 0;
 };
 
@@ -394,8 +422,9 @@ void TrialMaster::report_milestone(GroupId group, TrialReport report,
                                    std::function<void(Decision)> reply) {
   impl_->report(group, std::move(report), std::move(reply));
 }
-void TrialMaster::group_lost(GroupId group, std::string reason) {
-  impl_->lose(group, std::move(reason));
+void TrialMaster::group_left(GroupId group) { impl_->leave(group); }
+void TrialMaster::group_lost(GroupId group, std::string reason, std::uint64_t steps) {
+  impl_->lose(group, std::move(reason), steps);
 }
 void TrialMaster::close(std::string reason) { impl_->close(std::move(reason)); }
 MasterStatistics TrialMaster::statistics() const { return impl_->statistics(); }

@@ -55,7 +55,7 @@ struct MasterOptions {
 struct MasterStatistics {
   SearchStatistics search;
   Seconds proposal_p50, proposal_p99;  ///< making one proposal, over the newest 4096
-  Seconds idle;                        ///< groups' waiting for answers, summed
+  Seconds idle;                        ///< groups' waiting at the master, arrival to answer, summed
   std::uint64_t answers = 0;
   std::uint64_t groups_lost = 0;
 };
@@ -71,7 +71,7 @@ struct MasterStatistics {
 /// produce an earlier one (ties: lower group first), so it sees exactly the outcomes earlier in
 /// virtual time (conservative discrete-event order: Chandy and Misra, 1979). A segment that
 /// diverges or fails is seen at its planned end. Every group must ask for trials until it gets
-/// none, or be declared lost: the others wait for it.
+/// none, leave, or be declared lost: the others wait for it.
 class TrialMaster {
  public:
   /// Throws UserError on options that do not fit. The observer may be empty.
@@ -88,9 +88,13 @@ class TrialMaster {
   /// with "over" and otherwise ignored.
   void report_milestone(GroupId group, TrialReport report, std::function<void(Decision)> reply);
 
-  /// The group has vanished, or leaves early: its trial (if any) becomes failed with `reason`, its
-  /// waiting call is never answered. May be called more than once.
-  void group_lost(GroupId group, std::string reason);
+  /// The group, which has no trial, asks for nothing more: the others no longer wait for it.
+  void group_left(GroupId group);
+
+  /// The group has vanished: its trial (if any) becomes failed with `reason` after `steps`
+  /// optimizer steps since its start, its waiting call is never answered. May be called more than
+  /// once.
+  void group_lost(GroupId group, std::string reason, std::uint64_t steps = 0);
 
   /// No more trials; running ones are truncated at their next report; whoever waits is answered.
   void close(std::string reason = "the run is over");

@@ -1,68 +1,49 @@
 #include "automl/trial_runner.hpp"
 
-#include <exception>
-#include <future>
-#include <memory>
-
-#include "automl/trial_master.hpp"
-
 namespace heteroperf {
 namespace {
 
-/// Waits for a reply. Nothing when the master drops the callback: the group was declared lost.
-template <class Reply, class Ask>
-std::optional<Reply> reply_to(Ask ask) {
-  auto promise = std::make_shared<std::promise<Reply>>();
-  std::future<Reply> reply = promise->get_future();
-  ask([owned = std::move(promise)](Reply value) { owned->set_value(std::move(value)); });
-  try {
-    return reply.get();
-  } catch (const std::future_error&) {
-    return std::nullopt;
-  }
-}
-
-/// Runs one step of a trial; an exception becomes a failed report.
+/// Runs one step of a trial; an exception that the runner survives becomes a failed report.
 template <class Step>
-TrialReport guarded(const Trial& trial, std::uint64_t steps_done, Step step) {
+TrialReport guarded(const TrialRunner& runner, const Trial& trial, Step step) {
   TrialReport report;
   try {
     report = step();
   } catch (const std::exception& error) {
+    if (!runner.survives(error)) throw;
     report.health = TrialReport::Health::failed;
     report.reason = error.what();
-    report.steps = steps_done;
+    report.steps = runner.steps_done();
   }
   report.id = trial.id;
   return report;
 }
 
-void run_one(TrialMaster& master, GroupId group, TrialRunner& runner, const Trial& trial) {
-  TrialReport report = guarded(trial, 0, [&] {
+void run_one(MasterLink& master, TrialRunner& runner, const Trial& trial) {
+  TrialReport report = guarded(runner, trial, [&] {
     runner.begin(trial);
     return runner.advance(trial.steps);
   });
-  while (true) {
-    const auto decision = reply_to<Decision>(
-        [&](auto reply) { master.report_milestone(group, report, std::move(reply)); });
-    if (!decision || !decision->until_step) return;
-    report = guarded(trial, report.steps, [&] { return runner.advance(*decision->until_step); });
+  for (;;) {
+    const Decision decision = master.report_milestone(report);
+    if (!decision.until_step) return;
+    report = guarded(runner, trial, [&] { return runner.advance(*decision.until_step); });
   }
 }
 
 }  // namespace
 
-void run_trials(TrialMaster& master, GroupId group, TrialRunner& runner) {
+void run_trials(MasterLink& master, TrialRunner& runner) {
   try {
-    while (true) {
-      const auto assignment =
-          reply_to<Assignment>([&](auto reply) { master.request_trial(group, std::move(reply)); });
-      if (!assignment || !assignment->trial) return;
-      run_one(master, group, runner, *assignment->trial);
+    while (!runner.over()) {
+      const Assignment assignment = master.request_trial();
+      if (!assignment.trial) return;
+      run_one(master, runner, *assignment.trial);
       runner.end();
     }
+    master.leave();
   } catch (const std::exception& error) {
-    master.group_lost(group, error.what());
+    master.lose(error.what(), runner.steps_done());
     throw;
   }
 }

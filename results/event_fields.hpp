@@ -207,6 +207,19 @@ struct Fields<PeakEvent> {
 };
 
 template <>
+struct Fields<SearchEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("proposals", e.proposals);
+    v("duplicates", e.duplicates);
+    v("answers", e.answers);
+    v("groups_lost", e.groups_lost);
+    v("proposal_p50_s", e.proposal_p50_s);
+    v("proposal_p99_s", e.proposal_p99_s);
+    v("idle_s", e.idle_s);
+  }
+};
+
+template <>
 struct Fields<StopEvent> {
   static void visit(auto& e, auto&& v) {
     v("status", e.status);

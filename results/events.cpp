@@ -7,8 +7,8 @@ namespace {
 
 // In the order of the variant and of the enums.
 constexpr std::array<const char*, std::variant_size_v<Event>> kind_names{
-    "start", "config",   "system", "plan",     "scale",    "workload", "phase", "step", "trial",
-    "eval",  "observed", "memory", "checksum", "overhead", "warning",  "peak",  "stop"};
+    "start", "config",   "system", "plan",     "scale",    "workload", "phase", "step",   "trial",
+    "eval",  "observed", "memory", "checksum", "overhead", "warning",  "peak",  "search", "stop"};
 constexpr std::array family_names{"classifier", "language_model"};
 constexpr std::array measure_names{"accuracy", "loss"};
 constexpr std::array phase_names{"setup", "warmup", "measure", "evaluate", "finish"};

@@ -176,6 +176,16 @@ struct PeakEvent {
   std::string precision, source = "measured";
 };
 
+/// What the search's master cost, once no group asks any more.
+struct SearchEvent {
+  std::uint64_t proposals = 0;
+  std::uint64_t duplicates = 0;  ///< architectures drawn again and rejected
+  std::uint64_t answers = 0;     ///< to requests and reports
+  std::uint64_t groups_lost = 0;
+  double proposal_p50_s = 0, proposal_p99_s = 0;  ///< making one proposal
+  double idle_s = 0;  ///< groups' waiting at the master, arrival to answer, summed
+};
+
 /// Last line of every journal that ended in order.
 enum class RunStatus { complete, partial, failed };
 struct StopEvent {
@@ -187,7 +197,7 @@ struct StopEvent {
 using Event =
     std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
                  PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
-                 ChecksumEvent, OverheadEvent, WarningEvent, PeakEvent, StopEvent>;
+                 ChecksumEvent, OverheadEvent, WarningEvent, PeakEvent, SearchEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

@@ -144,6 +144,7 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
   if (scored) put_scores(json, journal, summary);
   if (const auto& quality = summary.quality) {
     json["quality"] = {{"name", to_string(quality->measure)}, {"value", quality->value}};
+    if (quality->samples > 0) json["quality"]["samples"] = quality->samples;
     put(json["quality"], "target", quality->target);
     put(json["quality"], "met", quality->met);
   }
@@ -180,11 +181,26 @@ Json operations_section(const OperationTotals& totals) {
   return json;
 }
 
+/// What the search's master did, and what it cost the groups.
+Json master_section(const SearchEvent& master, const SearchSummary& search) {
+  Json json{{"proposals", master.proposals},
+            {"duplicates", master.duplicates},
+            {"answers", master.answers},
+            {"groups_lost", master.groups_lost},
+            {"proposal_s", {{"median", master.proposal_p50_s}, {"p99", master.proposal_p99_s}}},
+            {"idle_s", master.idle_s}};
+  put(json, "idle_fraction", search.idle_fraction);
+  return json;
+}
+
 Json search_section(const Journal& journal, const SearchSummary& search) {
   Json json{{"trials", search.trials},       {"unique_graphs", search.unique_graphs},
             {"completed", search.completed}, {"stopped", search.stopped},
             {"diverged", search.diverged},   {"failed", search.failed},
             {"truncated", search.truncated}};
+  if (const auto* master = journal.last<SearchEvent>()) {
+    json["master"] = master_section(*master, search);
+  }
   if (!search.best) return json;
   for (auto line = journal.lines.rbegin(); line != journal.lines.rend(); ++line) {
     const auto* trial = std::get_if<TrialEvent>(&line->event);

@@ -293,6 +293,20 @@ void collect_memory(const Journal& journal, RunSummary& summary) {
   for (const auto& [rank, peak] : peaks) summary.peak_bytes.push_back(peak);
 }
 
+/// Groups' waiting at the master over the time in which they could have trained.
+std::optional<double> idle_fraction(const Journal& journal) {
+  const auto* scale = journal.last<ScaleEvent>();
+  const auto* first = journal.first<TrialEvent>();
+  for (auto line = journal.lines.rbegin(); line != journal.lines.rend(); ++line) {
+    const auto* search = std::get_if<SearchEvent>(&line->event);
+    if (search == nullptr) continue;
+    if (scale == nullptr || first == nullptr || line->t_ns <= first->t_start_ns) break;
+    const double each_s = static_cast<double>(line->t_ns - first->t_start_ns) * nanosecond;
+    return search->idle_s / (each_s * scale->groups);
+  }
+  return std::nullopt;
+}
+
 void summarize_search(const Journal& journal, RunSummary& summary) {
   std::map<std::uint64_t, const TrialEvent*> last;
   std::set<std::string> graphs;
@@ -318,6 +332,7 @@ void summarize_search(const Journal& journal, RunSummary& summary) {
       search.best = id;
     }
   }
+  search.idle_fraction = idle_fraction(journal);
   summary.search = search;
 }
 

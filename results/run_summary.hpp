@@ -53,6 +53,8 @@ struct SearchSummary {
   std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0,
                 truncated = 0;
   std::optional<std::uint64_t> best;  ///< trial id
+  /// Share of the groups' time, first trial to the master's last word, spent waiting for it.
+  std::optional<double> idle_fraction;
 };
 
 /// All numbers of a record, before any rule is applied. Definitions: results/README.md.

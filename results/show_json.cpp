@@ -138,6 +138,7 @@ std::string quality(const Json& r) {
   if (metric.is_null()) return {};
   std::string line =
       fmt::format("{} {:.4f}", text(metric.at("name")), metric.at("value").get<double>());
+  if (metric.contains("samples")) line += " on " + metric.at("samples").dump() + " samples";
   if (!metric.contains("target")) return line;
   return line + fmt::format(" (target {:.6g}: {})", metric.at("target").get<double>(),
                             metric.at("met") == true ? "met" : "not met");
@@ -163,6 +164,18 @@ std::string search(const Json& r) {
                      json.at("trials").dump(), json.at("unique_graphs").dump(),
                      json.at("completed").dump(), json.at("stopped").dump(),
                      json.at("diverged").dump(), json.at("failed").dump());
+}
+
+std::string master(const Json& r) {
+  const Json json = value_at(r, "/search/master");
+  if (json.is_null()) return {};
+  std::string line =
+      fmt::format("{} proposals, median {:.4g} ms, p99 {:.4g} ms", json.at("proposals").dump(),
+                  1e3 * json.at("proposal_s").at("median").get<double>(),
+                  1e3 * json.at("proposal_s").at("p99").get<double>());
+  if (!json.contains("idle_fraction")) return line;
+  return line + fmt::format("; groups waited {:.2f} % of their time",
+                            100 * json.at("idle_fraction").get<double>());
 }
 
 std::string memory(const Json& r) {
@@ -201,6 +214,7 @@ constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"regulated score", regulated},
                                   RowRule{"steps", steps},
                                   RowRule{"search", search},
+                                  RowRule{"search master", master},
                                   RowRule{"peak memory", memory},
                                   RowRule{"measuring", overhead},
                                   RowRule{"validity", validity}};
@@ -346,13 +360,12 @@ std::string layout(const std::vector<Row>& rows, ShowFormat format, Colour colou
   return format == ShowFormat::markdown ? markdown_table(rows) : console_table(rows, colour);
 }
 
-/// Runs `make`; a record that lacks a key it must have is the user's file, not our bug.
-std::string guarded(const std::string& origin, auto&& make) {
+/// Runs `make`; a document that lacks a key it must have is the user's file, not our bug.
+std::string guarded(const std::string& origin, const char* format, auto&& make) {
   try {
     return make();
   } catch (const Json::exception& error) {
-    throw UserError(origin + " misses a key or has a wrong type", error.what(),
-                    "heteroperf recover rebuilds a record from its journal.");
+    throw UserError(origin + " misses a key or has a wrong type", error.what(), way_out(format));
   }
 }
 
@@ -374,7 +387,7 @@ std::string show_record(const std::string& record_text, const std::string& folde
   const std::string origin = (std::filesystem::path(folder) / "record.json").string();
   const Json record = parse_stored_document(record_text, origin, record_format);
   if (format == ShowFormat::json) return record_text;
-  return guarded(origin, [&] {
+  return guarded(origin, record_format, [&] {
     if (format == ShowFormat::csv) return csv_header() + csv_line(record);
     return layout(record_rows(record, folder), format, colour);
   });
@@ -388,7 +401,7 @@ std::string show(const std::filesystem::path& path, ShowFormat format, Colour co
   const std::string suite_text = read_text_file(files.suite());
   const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);
   if (format == ShowFormat::json) return suite_text;
-  return guarded(files.suite().string(), [&] {
+  return guarded(files.suite().string(), suite_format, [&] {
     if (format == ShowFormat::csv) return suite_csv(suite, files.folder);
     return layout(suite_rows(suite, files.folder.string()), format, colour);
   });

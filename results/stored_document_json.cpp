@@ -9,13 +9,19 @@ namespace heteroperf {
 
 using Json = nlohmann::ordered_json;
 
+std::string way_out(const std::string& format) {
+  // Nothing but suite.json tells what a suite was to run, so `recover` cannot make it again.
+  return format == suite_format
+             ? "Each workload's own folder can still be verified, shown and recovered."
+             : "heteroperf recover rebuilds a record from its journal.";
+}
+
 Json parse_stored_document(const std::string& text, const std::string& origin, const char* format) {
   Json json;
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
-    throw UserError(origin + " is not valid JSON", error.what(),
-                    "heteroperf recover rebuilds a record from its journal.");
+    throw UserError(origin + " is not valid JSON", error.what(), way_out(format));
   }
   const Json name = value_at(json, "/_format"), version = value_at(json, "/_version");
   if (name != format || version != document_version) {

@@ -12,6 +12,9 @@ nlohmann::ordered_json read_stored_document(const std::filesystem::path& path, c
 nlohmann::ordered_json parse_stored_document(const std::string& text, const std::string& origin,
                                              const char* format);
 
+/// What a user can do about a damaged document of this format.
+std::string way_out(const std::string& format);
+
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::string& pointer);
 

@@ -74,7 +74,8 @@ void read_record(const std::string& path, Part& part) {
     part.entry["record_sha256"] = sha256_hex(text);
     read_scores(record, part);
   } catch (const Json::exception& error) {
-    throw UserError(path + " misses a key or has a wrong type", error.what());
+    throw UserError(path + " misses a key or has a wrong type", error.what(),
+                    way_out(record_format));
   }
   for (const char* key : {"name", "size"}) {
     if (part.entry[key].is_null()) part.entry.erase(key);
@@ -216,14 +217,7 @@ std::string write_suite_record(const std::filesystem::path& folder, const SuiteP
 std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
   const std::filesystem::path path = RunFiles{folder}.suite();
   if (!std::filesystem::exists(path)) return std::nullopt;
-  Json json;
-  try {
-    json = read_stored_document(path, suite_format);
-  } catch (const Error& error) {
-    // Nothing else tells what the suite was to run, so `recover` cannot help.
-    throw UserError(error.problems().front().problem, error.problems().front().why,
-                    "Each workload's own folder can still be verified, shown and recovered.");
-  }
+  const Json json = read_stored_document(path, suite_format);
   try {
     SuitePlan plan{json.at("run_id"), json.at("created_utc"), {}};
     for (const Json& part : json.at("workloads")) {
@@ -231,7 +225,8 @@ std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
     }
     return plan;
   } catch (const Json::exception& error) {
-    throw UserError(path.string() + " misses a key or has a wrong type", error.what());
+    throw UserError(path.string() + " misses a key or has a wrong type", error.what(),
+                    way_out(suite_format));
   }
 }
 

@@ -12,6 +12,7 @@
 #include "workloads/data/generated_tokens.hpp"
 #include "workloads/data/image_files.hpp"
 #include "workloads/data/keyed_permutation.hpp"
+#include "workloads/data/mapped_file.hpp"
 #include "workloads/data/token_windows.hpp"
 
 namespace heteroperf {
@@ -129,6 +130,21 @@ void check_kind(const DataKind& kind, InputKind wanted) {
                          : "Use generated, text:FILE or tokens:FILE.");
 }
 
+struct Choice {
+  const Entry& entry;
+  std::string argument;
+};
+
+/// What `source` names, provided that it can serve `wanted`.
+Choice choose(const std::string& source, InputKind wanted) {
+  const std::size_t colon = source.find(':');
+  const std::string argument = colon == std::string::npos ? "" : source.substr(colon + 1);
+  const Entry& entry = find_entry(source.substr(0, colon));
+  check_argument(entry.kind, source, argument);
+  check_kind(entry.kind, wanted);
+  return {entry, argument};
+}
+
 }  // namespace
 
 std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64_t position) {
@@ -143,12 +159,14 @@ std::vector<DataKind> data_kinds() {
 }
 
 std::shared_ptr<const DataSource> open_data(const DataRequest& request) {
-  const std::size_t colon = request.source.find(':');
-  const std::string argument = colon == std::string::npos ? "" : request.source.substr(colon + 1);
-  const Entry& entry = find_entry(request.source.substr(0, colon));
-  check_argument(entry.kind, request.source, argument);
-  check_kind(entry.kind, request.wanted.kind);
-  return entry.open(argument, request);
+  const Choice choice = choose(request.source, request.wanted.kind);
+  return choice.entry.open(choice.argument, request);
+}
+
+void check_data(const std::string& source, InputKind wanted) {
+  const Choice choice = choose(source, wanted);
+  if (choice.entry.kind.argument == "DIR") expect_folder(choice.argument);
+  if (choice.entry.kind.argument == "FILE") MappedFile{choice.argument};
 }
 
 }  // namespace heteroperf

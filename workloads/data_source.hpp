@@ -80,4 +80,8 @@ std::vector<DataKind> data_kinds();
 /// truncated or missing file, and when the source cannot serve `wanted`.
 std::shared_ptr<const DataSource> open_data(const DataRequest& request);
 
+/// The part of open_data that reads no sample: throws where the source is unknown, cannot serve
+/// this kind, or its file or folder is not there.
+void check_data(const std::string& source, InputKind wanted);
+
 }  // namespace heteroperf

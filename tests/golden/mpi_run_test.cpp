@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -58,6 +60,24 @@ std::size_t journalled_steps(const ScratchFolder& folder) {
   return count;
 }
 
+/// Bound ranks of one host share no CPU; the others say why they are not bound.
+void expect_binding_of_every_rank(const Json& record, int ranks) {
+  const Json& bindings = record.at("system").at("binding");
+  ASSERT_EQ(bindings.size(), static_cast<std::size_t>(ranks));
+  std::set<std::string> taken;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Json& one = bindings.at(static_cast<std::size_t>(rank));
+    EXPECT_EQ(one.at("rank"), rank);
+    EXPECT_NE(one.at("host"), "");
+    EXPECT_NE(one.at("cpus"), "");
+    EXPECT_EQ(one.contains("reason"), one.at("bound") == false) << one;
+    if (one.at("bound") == true) {
+      EXPECT_TRUE(taken.insert(one.at("host").get<std::string>() + one.at("cpus").dump()).second)
+          << bindings;
+    }
+  }
+}
+
 TEST(MpiRun, StartsItsOwnRanks) {
   const ScratchFolder folder;
   const CommandResult result = heteroperf(
@@ -66,7 +86,23 @@ TEST(MpiRun, StartsItsOwnRanks) {
   const Json record = Json::parse(result.out);
   EXPECT_EQ(record.at("scale").at("ranks"), 2);
   EXPECT_EQ(record.at("scale").at("transport"), "mpi");
+  expect_binding_of_every_rank(record, 2);
   EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(MpiRun, EveryRankHasALogOfItsOwnEvenOfAFailure) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf(
+      tiny_llm({"--transport", "mpi", "--ranks", "2", "--steps", "20", "--rank-logs", "--set",
+                "optimizer.learning_rate=1e30", "--set", "optimizer.warmup_steps=0"}),
+      folder.path());
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  for (const char* name : {"r/rank-0.log", "r/rank-1.log"}) {
+    std::ifstream file(folder / name);
+    const std::string log{std::istreambuf_iterator<char>(file), {}};
+    EXPECT_NE(log.find("llm nano"), std::string::npos) << name << log;
+    EXPECT_NE(log.find("ended by an error: "), std::string::npos) << name << log;
+  }
 }
 
 TEST(MpiRun, GivesTheSameLossesAsThreads) {
@@ -108,6 +144,8 @@ TEST(MpiRun, UsesTheLaunchersWorld) {
   const CommandResult result = run.finish();
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(record_in(folder).at("scale").at("ranks"), 3);
+  expect_binding_of_every_rank(record_in(folder), 3);
+  EXPECT_EQ(record_in(folder).at("search").at("master").at("groups_lost"), 0);
   EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
 }
 
@@ -120,6 +158,65 @@ TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("--ranks 3 does not fit the launcher's world"), std::string::npos)
       << result.err;
+}
+
+struct BadData {
+  const char* name;
+  Words arguments;
+  const char* message;
+};
+class MpiBadData : public ::testing::TestWithParam<BadData> {};
+
+TEST_P(MpiBadData, GetsOneMessage) {
+  const ScratchFolder folder;
+  folder.write("short.txt", "too short");
+  folder.write("idx/images-idx3-ubyte",
+               std::string("\0\0\x08\x03\0\0\0\x64\0\0\0\x1c\0\0\0\x1c", 16) + "cut");
+  folder.write("idx/labels-idx1-ubyte", std::string("\0\0\x08\x01\0\0\0\x64", 8));
+  folder.write("none/journal.jsonl", "");
+  Words words{"run", "--ranks", "2", "--transport", "mpi", "--steps", "2", "--out", "r"};
+  words.insert(words.begin() + 1, GetParam().arguments.begin(), GetParam().arguments.end());
+  const CommandResult plain = heteroperf(words, folder.path());
+  EXPECT_EQ(plain.exit_code, 2) << plain.err;
+  EXPECT_EQ(plain.out, "");
+  EXPECT_EQ(plain.err.find(std::string("heteroperf: ") + GetParam().message), 0u) << plain.err;
+  EXPECT_EQ(std::count(plain.err.begin(), plain.err.end(), '\n'), 1) << plain.err;
+  words.emplace_back("--json");
+  const CommandResult json = heteroperf(words, folder.path());
+  EXPECT_EQ(json.exit_code, 2) << json.err;
+  ASSERT_TRUE(Json::accept(json.out)) << json.out;
+  EXPECT_EQ(Json::parse(json.out).at("error").at("kind"), "usage");
+  EXPECT_FALSE(std::ifstream(folder / "r/journal.jsonl").is_open());
+}
+
+const BadData bad_data[] = {
+    {"MissingFile", {"llm", "--data", "text:nowhere.txt"}, "cannot read 'nowhere.txt'"},
+    {"FileTooShort", {"llm", "--data", "text:short.txt"}, "'short.txt' holds 9 tokens"},
+    {"MissingFolder", {"image", "--data", "idx:nowhere"}, "'nowhere' is not a folder"},
+    {"TruncatedImages",
+     {"image", "--data", "idx:idx"},
+     "'idx/images-idx3-ubyte' is damaged at offset 19"},
+    {"MissingHistory",
+     {"automl-image", "--set", "automl.history=nowhere"},
+     "automl.history = 'nowhere' is not usable (no such run"},
+    {"EmptyHistory",
+     {"automl-image", "--set", "automl.history=none"},
+     "automl.history = 'none' is not usable"},
+};
+
+INSTANTIATE_TEST_SUITE_P(MpiRun, MpiBadData, ::testing::ValuesIn(bad_data),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+/// What can be seen without reading data is refused before mpirun is even looked for.
+TEST(MpiRun, CheapChecksComeBeforeAnyRank) {
+  const ScratchFolder folder;
+  const auto without_mpirun = [&](const std::string& data) {
+    return heteroperf(tiny_llm({"--transport", "mpi", "--ranks", "2", "--data", data}),
+                      folder.path(), {"PATH=/nonexistent"});
+  };
+  folder.write("short.txt", "too short");
+  EXPECT_EQ(without_mpirun("text:nowhere.txt").exit_code, 2);
+  EXPECT_EQ(without_mpirun("text:short.txt").exit_code, 5) << "the ranks read it";
 }
 
 TEST(MpiRun, EveryVerbAnswersOnce) {

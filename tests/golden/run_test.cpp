@@ -84,6 +84,26 @@ TEST(Run, WritesARecordThatVerifies) {
   EXPECT_EQ(heteroperf({"show", "r"}, folder.path()).exit_code, 0);
 }
 
+TEST(Run, RankLogsAreThereWhenAskedFor) {
+  const ScratchFolder folder;
+  const Words words = tiny("llm", {"--ranks", "2", "--steps", "3"});
+  ASSERT_EQ(heteroperf(joined(words, {"--out", "without"}), folder.path()).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder / "without/rank-0.log"));
+  ASSERT_EQ(heteroperf(joined(words, {"--out", "with", "--rank-logs"}), folder.path()).exit_code,
+            0);
+  for (const char* name : {"with/rank-0.log", "with/rank-1.log"}) {
+    const std::string log = read(folder / name);
+    for (const char* line : {"llm nano", "step 0, loss ", "peak memory ", "  done\n"}) {
+      EXPECT_NE(log.find(line), std::string::npos) << name << log;
+    }
+  }
+  EXPECT_NE(read(folder / "with/rank-0.log").find("phase evaluate"), std::string::npos);
+  EXPECT_EQ(heteroperf({"verify", "with"}, folder.path()).exit_code, 0);
+  const Json record = Json::parse(read(folder / "with/record.json"));
+  EXPECT_EQ(record.at("config").at("rank_logs"), true);
+  EXPECT_EQ(record.at("reproduce").get<std::string>().find("rank_logs"), std::string::npos);
+}
+
 TEST(Run, AFlippedByteFailsVerification) {
   const ScratchFolder folder;
   ASSERT_EQ(heteroperf(tiny("llm", {"--ranks", "1", "--steps", "3", "--out", "r"}), folder.path())
@@ -343,6 +363,42 @@ TEST(RunSignals, ASearchsEvaluationIsInterrupted) {
   EXPECT_EQ(result.exit_code, 130) << result.err;
   EXPECT_EQ(Json::parse(read(folder / "r/record.json")).at("status"), "partial");
   EXPECT_EQ(lines_of_kind(folder / "r", "trial").back().at("state"), "truncated");
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+/// In virtual time a group's answer may wait for another group, which must say that it leaves.
+TEST(RunSignals, ASearchByStepsIsInterruptedInEveryGroup) {
+  const ScratchFolder folder;
+  Command run({heteroperf_path(),
+               "run",
+               "automl-image",
+               "--size",
+               "w16",
+               "--ranks",
+               "3",
+               "--micro-batch",
+               "2",
+               "--steps",
+               "1000000",
+               "--set",
+               "measure.peak_s=0",
+               "--set",
+               "automl.first_rung_steps=3",
+               "--set",
+               "automl.evaluation_samples=4",
+               "-q",
+               "--out",
+               "r"},
+              folder.path());
+  ASSERT_TRUE(run.wait_until(
+      [&] { return count_lines(folder / "r/journal.jsonl", "\"kind\":\"trial\"") > 6; }));
+  kill(run.pid(), SIGINT);
+  const CommandResult result = run.finish(std::chrono::seconds(60));
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  const Json record = Json::parse(read(folder / "r/record.json"));
+  EXPECT_EQ(record.at("status"), "partial");
+  EXPECT_GT(record.at("search").at("master").at("answers").get<int>(), 6);
+  EXPECT_EQ(record.at("search").at("master").at("groups_lost"), 0);
   EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
 }
 

@@ -4,6 +4,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <future>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -71,21 +73,71 @@ class MasterLog {
   void add(std::string line) { lines.push_back(std::move(line)); }
 };
 
-/// Trains nothing, sleeps a random while.
+/// A line to a master in this process.
+class DirectLink : public MasterLink {
+ public:
+  DirectLink(TrialMaster& master, GroupId group) : master_(master), group_(group) {}
+
+  Assignment request_trial() override {
+    return reply_to<Assignment>(
+        [&](auto reply) { master_.request_trial(group_, std::move(reply)); });
+  }
+  Decision report_milestone(const TrialReport& report) override {
+    return reply_to<Decision>(
+        [&](auto reply) { master_.report_milestone(group_, report, std::move(reply)); });
+  }
+  void leave() override { master_.group_left(group_); }
+  void lose(const std::string& reason, std::uint64_t steps_done) noexcept override {
+    master_.group_lost(group_, reason, steps_done);
+  }
+
+ private:
+  /// Waits for a reply; an empty one when the master drops the callback of a lost group.
+  template <class Reply, class Ask>
+  static Reply reply_to(Ask ask) {
+    auto promise = std::make_shared<std::promise<Reply>>();
+    std::future<Reply> reply = promise->get_future();
+    ask([owned = std::move(promise)](Reply value) { owned->set_value(std::move(value)); });
+    try {
+      return reply.get();
+    } catch (const std::future_error&) {
+      return {};
+    }
+  }
+
+  TrialMaster& master_;
+  GroupId group_;
+};
+
+/// Trains nothing, sleeps a random while, survives everything.
 class SleepyRunner : public TrialRunner {
  public:
   explicit SleepyRunner(std::uint64_t seed) : random_(seed) {}
-  void begin(const Trial& trial) override { trial_ = trial; }
+  void begin(const Trial& trial) override {
+    trial_ = trial;
+    steps_ = 0;
+  }
   TrialReport advance(std::uint64_t until_step) override {
     std::this_thread::sleep_for(std::chrono::microseconds(random_.below(300)));
-    return simulated_report(trial_, until_step);
+    const TrialReport report = simulated_report(trial_, until_step);
+    steps_ = report.steps;
+    return report;
   }
-  void end() override {}
+  void end() override { steps_ = 0; }
+  std::uint64_t steps_done() const override { return steps_; }
+  bool survives(const std::exception&) const override { return true; }
+  bool over() const override { return false; }
 
  protected:
   Trial trial_;
+  std::uint64_t steps_ = 0;
   RandomStream random_;
 };
+
+inline void run_trials(TrialMaster& master, GroupId group, TrialRunner& runner) {
+  DirectLink link(master, group);
+  run_trials(link, runner);
+}
 
 /// Runs one thread per group until the master has no more trials.
 inline void run_groups(TrialMaster& master, std::size_t groups, std::uint64_t timing_seed) {

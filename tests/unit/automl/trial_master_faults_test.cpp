@@ -68,6 +68,93 @@ TEST(Faults, AnExceptionOfTheRunnerIsARecordedOutcome) {
   }
 }
 
+TEST(Faults, AFailedTrialKeepsTheStepsItWasTrained) {
+  /// Breaks four steps after its first milestone.
+  class Late : public SleepyRunner {
+   public:
+    using SleepyRunner::SleepyRunner;
+    TrialReport advance(std::uint64_t until_step) override {
+      if (steps_ == 0) return SleepyRunner::advance(until_step);
+      steps_ += 4;
+      throw std::runtime_error("late");
+    }
+  };
+  MasterLog log;
+  TrialMaster master(tiny_search(1), options_for(MasterClock::counted_operations, 1, 600),
+                     log.observer());
+  Late runner(1);
+  run_trials(master, GroupId(0), runner);
+  int late = 0;
+  for (const TrialOutcome& outcome : log.outcomes) {
+    if (outcome.state != TrialState::failed) continue;
+    ++late;
+    EXPECT_EQ(outcome.steps, 14u);
+    EXPECT_EQ(outcome.milestones.size(), 1u);
+    EXPECT_EQ(outcome.reason, "late");
+  }
+  EXPECT_GT(late, 0);
+}
+
+TEST(Faults, AnExceptionThatTheRunnerDoesNotSurviveLosesItsGroupAndTellsHowFarItCame) {
+  class Fatal : public SleepyRunner {
+   public:
+    using SleepyRunner::SleepyRunner;
+    TrialReport advance(std::uint64_t) override {
+      steps_ = 3;
+      throw std::runtime_error("the device is gone");
+    }
+    bool survives(const std::exception&) const override { return false; }
+  };
+  for (MasterClock clock : {MasterClock::wall, MasterClock::counted_operations}) {
+    MasterLog log;
+    TrialMaster master(tiny_search(3), options_for(clock, 2, 60), log.observer());
+    std::thread breaking([&] {
+      Fatal runner(1);
+      EXPECT_THROW(run_trials(master, GroupId(0), runner), std::runtime_error);
+    });
+    SleepyRunner runner(2);
+    run_trials(master, GroupId(1), runner);
+    breaking.join();
+    const auto lost = std::find_if(
+        log.outcomes.begin(), log.outcomes.end(),
+        [](const TrialOutcome& outcome) { return outcome.reason == "the device is gone"; });
+    ASSERT_NE(lost, log.outcomes.end());
+    EXPECT_EQ(lost->state, TrialState::failed);
+    EXPECT_EQ(lost->steps, 3u);
+    EXPECT_NE(lost->ops, Ops());
+    EXPECT_EQ(master.statistics().groups_lost, 1u);
+    EXPECT_GT(log.outcomes.size(), 1u);
+  }
+}
+
+TEST(Faults, AGroupWhoseTimeIsOverLeavesAndTheOthersGoOn) {
+  /// Over after its first trial, as by a signal that only its rank has seen yet.
+  class Hasty : public SleepyRunner {
+   public:
+    using SleepyRunner::SleepyRunner;
+    void end() override { over_ = true; }
+    bool over() const override { return over_; }
+
+   private:
+    bool over_ = false;
+  };
+  MasterLog log;
+  TrialMaster master(tiny_search(4), options_for(MasterClock::counted_operations, 2, 400),
+                     log.observer());
+  std::thread leaving([&] {
+    Hasty runner(1);
+    run_trials(master, GroupId(0), runner);
+  });
+  SleepyRunner runner(2);
+  run_trials(master, GroupId(1), runner);  // in virtual time it needs group 0's word
+  leaving.join();
+  EXPECT_GT(log.outcomes.size(), 5u);
+  EXPECT_EQ(master.statistics().groups_lost, 0u);
+  std::string reason;
+  master.request_trial(GroupId(0), [&](Assignment a) { reason = a.reason; });
+  EXPECT_EQ(reason, "the group is done");
+}
+
 TEST(Faults, ARunWhereEveryTrialFailsEnds) {
   MasterLog log;
   MasterOptions options = options_for(MasterClock::wall, 1, 0);

@@ -138,6 +138,32 @@ TEST(Record, OfASearchStartsWhenEveryGroupIsWarm) {
   EXPECT_EQ(record.at("metrics").at("quality").at("value"), 0.8);
 }
 
+TEST(Record, SaysWhetherTheSearchsMasterHeldTheGroupsUp) {
+  SampleRun run = search_run();
+  const Json master = record_of(run).at("search").at("master");
+  EXPECT_EQ(master.at("proposals"), 3);
+  EXPECT_EQ(master.at("duplicates"), 1);
+  EXPECT_EQ(master.at("answers"), 9);
+  EXPECT_EQ(master.at("groups_lost"), 0);
+  EXPECT_EQ(master.at("proposal_s").at("median"), 0.002);
+  EXPECT_EQ(master.at("proposal_s").at("p99"), 0.004);
+  EXPECT_EQ(master.at("idle_s"), 3.65);
+  // From the first trial's start to the search line: 36 steps of 10 s and two evaluations, by two
+  // groups.
+  EXPECT_NEAR(master.at("idle_fraction").get<double>(), 3.65 / (2 * 361.0), 1e-12);
+  run.erase_all<SearchEvent>();
+  EXPECT_FALSE(record_of(run).at("search").contains("master"));
+}
+
+TEST(Record, QualityNamesTheSamplesItRestsOn) {
+  SampleRun run = search_run();
+  EXPECT_EQ(record_of(run).at("metrics").at("quality").at("samples"), 100);
+  run.erase_all<EvalEvent>();  // what a trial says alone rests on none that is known
+  const Json quality = record_of(run).at("metrics").at("quality");
+  EXPECT_EQ(quality.at("value"), 0.8);
+  EXPECT_FALSE(quality.contains("samples"));
+}
+
 TEST(Record, CountsEvaluationAndGapsInTheWindowButNotTheirOperations) {
   SampleRun run = fixed_run();
   const double before = record_of(run).at("metrics").at("ops_per_second").at("value");

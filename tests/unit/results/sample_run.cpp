@@ -260,6 +260,7 @@ SampleRun search_run() {
     script.add(trial);
   }
   script.add(PhaseEvent{Phase::finish, std::nullopt});
+  script.add(SearchEvent{3, 1, 9, 0, 0.002, 0.004, 3.65});
   script.add_end(group_count);
   return std::move(script.run);
 }

@@ -6,6 +6,7 @@
 
 #include "metrics/error.hpp"
 #include "results/record.hpp"
+#include "results/recover.hpp"
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
 #include "tests/unit/results/sample_run.hpp"
@@ -27,7 +28,8 @@ TEST(Show, TableHoldsWhatTheContractAsksFor) {
   EXPECT_TRUE(has(table, "scale +2 ranks, 2 × cpu with 1 thread, transport threads\n")) << table;
   EXPECT_TRUE(has(table, "throughput +5\\.229 ± [0-9.e-]+ image/s \\(95 % CI ")) << table;
   EXPECT_TRUE(has(table, "OPS +[0-9.]+ ± [0-9.]+ kop/s \\(95 % CI ")) << table;
-  EXPECT_TRUE(has(table, "quality +accuracy 0\\.8000 \\(target 0\\.5: met\\)\n")) << table;
+  EXPECT_TRUE(has(table, "quality +accuracy 0\\.8000 on 100 samples \\(target 0\\.5: met\\)\n"))
+      << table;
   EXPECT_TRUE(has(table, "validity +closed, rankable\n")) << table;
   EXPECT_TRUE(has(table, "record +results/run/record\\.json\n")) << table;
   EXPECT_TRUE(has(table, "reproduce +heteroperf run image --seed 42\n")) << table;
@@ -117,6 +119,39 @@ TEST(Show, NamesWhatIsWrong) {
     }
   }
   EXPECT_THROW(show(folder.path(), ShowFormat::console, Colour::off), UserError);
+}
+
+std::string hint_of(const std::filesystem::path& path) {
+  try {
+    show(path, ShowFormat::console, Colour::off);
+  } catch (const UserError& error) {
+    return error.problems().front().suggestion;
+  }
+  ADD_FAILURE() << "it was shown";
+  return {};
+}
+
+TEST(Show, SaysWhatCanStillBeDoneAboutADamagedFile) {
+  const TemporaryFolder folder;
+  const SuitePlan plan{"id", "2026-01-01T10:15:00Z", {"image"}};
+  const RunFiles suite{folder.path()}, part{folder.path() / "image"};
+  fixed_run().write_finished(part);
+  write_suite_record(folder.path(), plan);
+  for (const std::string& bad :
+       {std::string("{"), std::string("{\"_format\":\"heteroperf-suite\",\"_version\":1}")}) {
+    write_file_atomically(suite.suite(), bad);
+    EXPECT_EQ(hint_of(folder.path()),
+              "Each workload's own folder can still be verified, shown and recovered.");
+    EXPECT_THROW(recover(folder.path()), UserError);
+  }
+  for (const std::string& bad :
+       {std::string("{"), std::string("{\"_format\":\"heteroperf-record\",\"_version\":1,"
+                                      "\"metrics\":{\"ops_per_second\":{}}}")}) {
+    write_file_atomically(part.record(), bad);
+    EXPECT_EQ(hint_of(part.folder), "heteroperf recover rebuilds a record from its journal.");
+    recover(part.folder);
+    EXPECT_NE(show(part.folder, ShowFormat::console, Colour::off), "");
+  }
 }
 
 TEST(ShowFormat, IsParsedOrCorrected) {

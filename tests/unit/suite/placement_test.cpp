@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <mutex>
+
 #include "metrics/error.hpp"
+#include "runners/comm/world.hpp"
+#include "suite/run/host_share.hpp"
 #include "suite/run/placement.hpp"
-#include "suite/run/prepare.hpp"
 
 namespace heteroperf {
 namespace {
@@ -42,7 +45,44 @@ TEST(Placement, BindsNothingWhenRanksOutnumberCores) {
   const Placement placement = choose_placement(config, four_cores(), 0);
   EXPECT_EQ(placement.threads_per_rank, 1);
   EXPECT_TRUE(placement.cpus.empty());
-  EXPECT_NE(placement.binding.find("9 ranks x 1 threads on 4 cores"), std::string::npos);
+  ASSERT_EQ(placement.bindings.size(), 9u);
+  EXPECT_EQ(placement.bindings[8].unbound, "9 ranks x 1 threads on 4 cores");
+  EXPECT_EQ(placement.bindings[8].cpus, four_cores().cpus);
+}
+
+TEST(Placement, NamesTheBindingOfEveryRank) {
+  const Placement placement = choose_placement({}, four_cores(), 0);
+  ASSERT_EQ(placement.bindings.size(), 4u);
+  EXPECT_EQ(placement.bindings[2].cpus, CpuSet{2});
+  EXPECT_EQ(placement.bindings[2].unbound, "");
+  EXPECT_EQ(placement.bindings[2].host, host_name());
+  ScaleConfig config;
+  config.bind = "none";
+  EXPECT_EQ(choose_placement(config, four_cores(), 0).bindings[0].unbound, "scale.bind=none");
+}
+
+TEST(Placement, EveryRankHearsTheBindingOfEveryRank) {
+  std::mutex mutex;
+  std::vector<std::vector<RankBinding>> heard;
+  run_on_threads(3, {}, [&](World& world) {
+    const int rank = world.communicator->rank().value();
+    const std::string number = std::to_string(rank);
+    const RankBinding mine{"node" + std::string(static_cast<std::size_t>(rank), '0') + number,
+                           rank == 1 ? CpuSet{} : CpuSet{rank, rank + 4},
+                           rank == 2 ? "no reason, really" : ""};
+    auto all = gather_bindings(*world.communicator, mine);
+    const std::lock_guard lock(mutex);
+    heard.push_back(std::move(all));
+  });
+  ASSERT_EQ(heard.size(), 3u);
+  for (const auto& all : heard) {
+    ASSERT_EQ(all.size(), 3u);
+    EXPECT_EQ(all[2].host, "node002");
+    EXPECT_EQ(all[0].cpus, (CpuSet{0, 4}));
+    EXPECT_TRUE(all[1].cpus.empty());
+    EXPECT_EQ(all[1].unbound, "");
+    EXPECT_EQ(all[2].unbound, "no reason, really");
+  }
 }
 
 TEST(Placement, RefusesRanksUnlikeTheLaunchersWorld) {
@@ -58,6 +98,8 @@ TEST(Placement, RanksThatShareAMaskShareItsCores) {
   EXPECT_EQ(shared.ranks, 8);
   EXPECT_EQ(shared.threads_per_rank, 2);
   EXPECT_EQ(shared.cpus.front(), (CpuSet{2, 3}));
+  ASSERT_EQ(shared.bindings.size(), 1u);
+  EXPECT_EQ(shared.bindings.front().cpus, (CpuSet{2, 3}));
   const Placement own = choose_launched_placement({}, four_cores(), 8, {2, 1, 0});
   EXPECT_EQ(own.threads_per_rank, 4);
 }

@@ -87,6 +87,50 @@ TEST_F(SearchServiceTest, UsedUpStepsAreAnOrdinaryEnd) {
   EXPECT_EQ(service_->end().kind, SearchEnd::Kind::ordinary);
 }
 
+TEST_F(SearchServiceTest, ALostGroupsTrialFailsAfterItsSteps) {
+  start();
+  const Assignment assignment = ask();
+  ASSERT_TRUE(assignment.trial);
+  service_->answer(to_text(GroupEnd{GroupId(0), "rank 0 broke \xff", 7}), {});
+  EXPECT_FALSE(ask().trial);
+  journal_->flush_now();
+  const Journal journal = read_journal((folder_ / "journal.jsonl").string());
+  const auto* trial = journal.last<TrialEvent>();
+  ASSERT_NE(trial, nullptr);
+  EXPECT_EQ(trial->state, TrialStatus::failed);
+  EXPECT_EQ(trial->steps, 7u);
+  EXPECT_EQ(trial->ops, ops_per_step(*assignment.trial, 1) * 7);
+  EXPECT_EQ(trial->reason.rfind("rank 0 broke ", 0), 0u) << trial->reason;
+}
+
+TEST_F(SearchServiceTest, TheMastersNumbersReachTheJournal) {
+  start();
+  const Assignment assignment = ask();
+  ASSERT_TRUE(assignment.trial);
+  report(*assignment.trial, TrialReport::Health::fine, "");
+  service_->record_statistics();
+  journal_->flush_now();
+  const Journal journal = read_journal((folder_ / "journal.jsonl").string());
+  const auto* search = journal.last<SearchEvent>();
+  ASSERT_NE(search, nullptr);
+  EXPECT_EQ(search->proposals, 1u);
+  EXPECT_EQ(search->answers, 2u);
+  EXPECT_EQ(search->groups_lost, 0u);
+  EXPECT_GT(search->proposal_p50_s, 0);
+  EXPECT_LE(search->proposal_p50_s, search->proposal_p99_s);
+  EXPECT_GE(search->idle_s, search->proposal_p50_s);  // the group waited for its proposal
+}
+
+TEST_F(SearchServiceTest, AGroupThatLeftIsNotLost) {
+  start();
+  service_->answer(to_text(GroupEnd{GroupId(0), "", 0}), {});
+  EXPECT_FALSE(ask().trial);
+  service_->record_statistics();
+  journal_->flush_now();
+  const Journal journal = read_journal((folder_ / "journal.jsonl").string());
+  EXPECT_EQ(journal.last<SearchEvent>()->groups_lost, 0u);
+}
+
 TEST_F(SearchServiceTest, AnInterruptedEvaluationIsATruncatedTrial) {
   start();
   const Assignment assignment = ask();
