@@ -77,7 +77,7 @@ struct Voice {
   bool first() const { return !launched || launched->rank == 0; }
 };
 
-/// `run` goes on with the other ranks and speaks for itself; nothing else may be heard twice.
+/// What one rank alone can answer may not be heard from all of them.
 void keep_silent() {
   const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
   if (nowhere < 0) return;
@@ -166,7 +166,10 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   try {
     voice.launched = detect_launcher();
     const std::string name = argc > 1 && argv[1][0] != '\0' ? argv[1] : "--help";
-    if (!voice.first() && name != "run") keep_silent();
+    const auto verb = std::find_if(verbs.begin(), verbs.end(),
+                                   [&](const auto& one) { return one->name() == name; });
+    const bool on_every_rank = verb != verbs.end() && (*verb)->on_every_rank();
+    if (!voice.first() && !on_every_rank) keep_silent();
     // mpirun gives its first rank a terminal whatever its own output is.
     options.color =
         std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !voice.launched;

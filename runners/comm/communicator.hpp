@@ -1,66 +1,55 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
-#include <type_traits>
 
 #include "metrics/quantity.hpp"
+#include "runners/comm/buffer.hpp"
+#include "runners/comm/buffer_memory.hpp"
 
 namespace heteroperf {
 
-enum class DataType { f32, f64, i32, i64, u8 };
 enum class Reduction { sum, min, max, average };
 
-std::size_t size_of(DataType type);
+/// Elements per rank, in rank order.
+using Counts = std::span<const std::size_t>;
 
-template <class T>
-constexpr DataType data_type_of() {
-  if constexpr (std::is_same_v<T, float>) return DataType::f32;
-  if constexpr (std::is_same_v<T, double>) return DataType::f64;
-  if constexpr (std::is_same_v<T, std::int32_t>) return DataType::i32;
-  if constexpr (std::is_same_v<T, std::int64_t>) return DataType::i64;
-  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::u8;
-}
+/// A send or receive under way; its buffer stays in place until it has ended. It makes progress
+/// whenever any call of its communicator runs, and never needs one particular order of waits.
+/// Destroying one that has not ended takes it back where that is possible (threads) and otherwise
+/// leaves it to the end of the process: only a failing rank does so.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+  /// Whether it has ended. Throws as wait() does.
+  virtual bool test() = 0;
+  /// Throws PeerError, or Error{internal} when count or type of the two sides differ.
+  virtual void wait() = 0;
+};
+using Transfers = std::span<const std::unique_ptr<Transfer>>;
 
-/// Elements to be read. Does not own them.
-struct ConstBuffer {
-  const void* data = nullptr;
-  std::size_t count = 0;
-  DataType type = DataType::u8;
-
-  ConstBuffer() = default;
-  ConstBuffer(const void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
-  template <class T, std::size_t extent>
-  ConstBuffer(std::span<const T, extent> values)
-      : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
-  std::size_t bytes() const { return count * size_of(type); }
+struct Outgoing {
+  ConstBuffer values;
+  RankId to;
+  int tag = 0;
+};
+struct Incoming {
+  MutableBuffer values;
+  RankId from;
+  int tag = 0;
 };
 
-/// Elements to be written. Does not own them.
-struct MutableBuffer {
-  void* data = nullptr;
-  std::size_t count = 0;
-  DataType type = DataType::u8;
-
-  MutableBuffer() = default;
-  MutableBuffer(void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
-  template <class T, std::size_t extent>
-  requires(!std::is_const_v<T>) MutableBuffer(std::span<T, extent> values)
-      : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
-  std::size_t bytes() const { return count * size_of(type); }
-  operator ConstBuffer() const { return {data, count, type}; }
-};
-
-/// Moves tensors between the ranks of one group. Every call blocks until this rank's part is done.
+/// Moves tensors between the ranks of one group. Every call but start_*() blocks until this rank's
+/// part is done.
 ///
-/// Collectives are issued in the same order on every rank of the group, with equal counts and
-/// types. Sums are in an order that depends on the rank count alone, so a repeated run gives the
-/// same bits. Every wait fails with PeerError when a rank it depends on is dead, has aborted, or
-/// showed no progress for the deadline; afterwards the communicator can only be destroyed.
+/// Collectives are issued in the same order on every rank of the group, with agreeing counts and
+/// types. A result may be the input buffer itself (in place); other overlaps are not allowed. Zero
+/// elements are valid. Sums of bf16 and f16 are made in float32 and rounded once; the order of a
+/// sum depends on the algorithm and the rank count alone, so a repeated run gives the same bits.
+/// Every wait fails with PeerError when a rank it depends on is dead, has aborted, or showed no
+/// progress for the deadline; afterwards the communicator can only be destroyed.
 /// One communicator is used by one thread at a time.
 class Communicator {
  public:
@@ -68,24 +57,50 @@ class Communicator {
 
   virtual RankId rank() const = 0;
   virtual int size() const = 0;
-  /// "threads", "mpi", "null".
+  /// "threads", "mpi", "nccl", "hybrid", "null".
   virtual std::string transport() const = 0;
+  /// Where the buffers of its calls must live.
+  virtual BufferMemory& memory() { return host_memory(); }
 
-  /// Element-wise, in place. i32/i64 average rounds towards zero.
-  virtual void all_reduce(MutableBuffer values, Reduction reduction = Reduction::sum) = 0;
+  /// Element-wise. i32/i64 average rounds towards zero.
+  virtual void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) = 0;
+  void all_reduce(MutableBuffer values, Reduction reduction = Reduction::sum) {
+    all_reduce(values, values, reduction);
+  }
+  /// `result` is written on `root` alone; elsewhere it may be empty.
+  virtual void reduce(ConstBuffer mine, MutableBuffer result, RankId root,
+                      Reduction reduction = Reduction::sum) = 0;
   virtual void broadcast(MutableBuffer values, RankId root) = 0;
-  /// `all` holds size() blocks of `mine.count`, in rank order.
-  virtual void all_gather(ConstBuffer mine, MutableBuffer all) = 0;
-  /// `all` holds size() blocks of `mine.count`; rank r receives the reduced block r.
-  virtual void reduce_scatter(ConstBuffer all, MutableBuffer mine,
-                              Reduction reduction = Reduction::sum) = 0;
-  /// Matching is by (peer, tag), in order.
-  virtual void send(ConstBuffer values, RankId to, int tag = 0) = 0;
-  virtual void receive(MutableBuffer values, RankId from, int tag = 0) = 0;
+  /// `all` holds the blocks of all ranks in rank order, block r of counts[r] elements; in place
+  /// when `mine` is its own block in `all`.
+  virtual void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) = 0;
+  /// Blocks of `mine.count` each.
+  void all_gather(ConstBuffer mine, MutableBuffer all);
+  /// Rank r receives the reduced block r, of counts[r] elements.
+  virtual void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                              Reduction reduction) = 0;
+  /// Blocks of `mine.count` each.
+  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction = Reduction::sum);
+  /// Block r of `mine`, of to_each[r] elements, becomes this rank's block in rank r's `theirs`,
+  /// where it has from_each[this rank] elements. Not in place.
+  virtual void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                          Counts from_each) = 0;
+
+  /// Matching is by (peer, tag), in order. Tags are 0 … 4095.
+  virtual std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag = 0) = 0;
+  virtual std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from,
+                                                  int tag = 0) = 0;
+  virtual void send(ConstBuffer values, RankId to, int tag = 0);
+  virtual void receive(MutableBuffer values, RankId from, int tag = 0);
+  /// All of them as one group: no order among them can block another.
+  virtual void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives);
+
   virtual void barrier() = 0;
   /// A group of the ranks that pass the same colour, ordered by (key, rank). Collective.
   virtual std::unique_ptr<Communicator> split(int colour, int key) = 0;
 };
+
+void wait_all(Transfers transfers);
 
 /// A group of one, without any library.
 std::unique_ptr<Communicator> make_null_communicator();

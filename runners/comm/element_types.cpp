@@ -26,21 +26,56 @@ T add(T a, T b) {
 
 template <Reduction reduction, class T>
 T combine(T a, T b) {
-  if constexpr (reduction == Reduction::min) return b < a ? b : a;
-  if constexpr (reduction == Reduction::max) return a < b ? b : a;
-  return add(a, b);
+  if constexpr (reduction == Reduction::sum || reduction == Reduction::average) return add(a, b);
+  bool take = reduction == Reduction::min ? b < a : a < b;
+  // One NaN is enough; a NaN in `a` loses no comparison.
+  if constexpr (std::is_floating_point_v<T>) take = take | (b != b);
+  return take ? b : a;
 }
 
-/// The gradients of two ranks: one pass, no accumulators.
+/// What loops load and store: the bits of halves, since structures do not become vectors.
+template <class T>
+using Stored = std::conditional_t<std::is_class_v<T>, std::uint16_t, T>;
+
+template <class T, class Sum>
+Sum load(Stored<T> stored) {
+  if constexpr (std::is_class_v<T>) {
+    T value;
+    value.bits = stored;
+    return static_cast<Sum>(value);
+  } else {
+    return static_cast<Sum>(stored);
+  }
+}
+
+template <class T, class Sum>
+Stored<T> store(Sum sum) {
+  if constexpr (std::is_class_v<T>) {
+    return T(sum).bits;
+  } else {
+    return static_cast<T>(sum);
+  }
+}
+
+/// The gradients of two ranks: one pass, no accumulators. `second` may be `first`.
 template <class T, class Sum, Reduction reduction>
-void combine_two(const T* a, const T* b, T* first, T* second, std::size_t count) {
+void combine_two(const Stored<T>* a, const Stored<T>* b, Stored<T>* first, Stored<T>* second,
+                 std::size_t count) {
   // A destination is a source itself or does not overlap it.
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
-    Sum value = combine<reduction>(static_cast<Sum>(a[i]), static_cast<Sum>(b[i]));
+    Sum value = combine<reduction>(load<T, Sum>(a[i]), load<T, Sum>(b[i]));
     if constexpr (reduction == Reduction::average) value /= 2;
-    first[i] = static_cast<T>(value);
-    second[i] = static_cast<T>(value);
+    const Stored<T> result = store<T, Sum>(value);
+    first[i] = result;
+    second[i] = result;
+  }
+}
+
+template <class T, class Sum, Reduction reduction>
+void accumulate(const Stored<T>* __restrict next, Sum* __restrict sum, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    sum[i] = combine<reduction>(sum[i], load<T, Sum>(next[i]));
   }
 }
 
@@ -51,40 +86,44 @@ class Reducer {
       : sources_(sources), destinations_(destinations) {}
 
   void run(std::size_t count) {
-    if (sources_.size() == 2 && destinations_.size() == 2) {
-      return combine_two<T, Sum, reduction>(source(0), source(1), destination(0), destination(1),
-                                            count);
+    if (sources_.size() == 2 && destinations_.size() <= 2 && !destinations_.empty()) {
+      return combine_two<T, Sum, reduction>(source(0), source(1), destination(0),
+                                            destination(destinations_.size() - 1), count);
     }
     for (std::size_t begin = 0; begin < count; begin += block_size) {
       const std::size_t n = std::min(block_size, count - begin);
-      accumulate(begin, n);
-      store(begin, n);
+      start(begin, n);
+      for (std::size_t rank = 1; rank < sources_.size(); ++rank) {
+        accumulate<T, Sum, reduction>(source(rank) + begin, sum_.data(), n);
+      }
+      finish(begin, n);
     }
   }
 
  private:
-  const T* source(std::size_t i) const { return static_cast<const T*>(sources_[i]); }
-  T* destination(std::size_t i) const { return static_cast<T*>(destinations_[i]); }
+  using Element = Stored<T>;
 
-  void accumulate(std::size_t begin, std::size_t n) {
-    const T* first = source(0) + begin;
-    for (std::size_t i = 0; i < n; ++i) sum_[i] = static_cast<Sum>(first[i]);
-    for (std::size_t rank = 1; rank < sources_.size(); ++rank) {
-      const T* next = source(rank) + begin;
-      for (std::size_t i = 0; i < n; ++i) {
-        sum_[i] = combine<reduction>(sum_[i], static_cast<Sum>(next[i]));
-      }
-    }
+  const Element* source(std::size_t i) const { return static_cast<const Element*>(sources_[i]); }
+  Element* destination(std::size_t i) const { return static_cast<Element*>(destinations_[i]); }
+
+  void start(std::size_t begin, std::size_t n) {
+    const Element* __restrict first = source(0) + begin;
+    Sum* __restrict sum = sum_.data();
+    for (std::size_t i = 0; i < n; ++i) sum[i] = load<T, Sum>(first[i]);
   }
 
-  void store(std::size_t begin, std::size_t n) {
+  /// Rounds once, then copies.
+  void finish(std::size_t begin, std::size_t n) {
+    Sum* __restrict sum = sum_.data();
     if constexpr (reduction == Reduction::average) {
       const Sum ranks = static_cast<Sum>(sources_.size());
-      for (std::size_t i = 0; i < n; ++i) sum_[i] /= ranks;
+      for (std::size_t i = 0; i < n; ++i) sum[i] /= ranks;
     }
-    for (std::size_t k = 0; k < destinations_.size(); ++k) {
-      T* values = destination(k) + begin;
-      for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(sum_[i]);
+    if (destinations_.empty()) return;
+    Element* __restrict result = destination(0) + begin;
+    for (std::size_t i = 0; i < n; ++i) result[i] = store<T, Sum>(sum[i]);
+    for (std::size_t k = 1; k < destinations_.size(); ++k) {
+      std::memmove(destination(k) + begin, result, n * sizeof(Element));
     }
   }
 
@@ -93,17 +132,29 @@ class Reducer {
   alignas(64) std::array<Sum, block_size> sum_;
 };
 
+struct TypeRow {
+  const char* name;
+  std::size_t bytes;
+};
+
+/// In the order of DataType.
+constexpr TypeRow type_rows[] = {{"f32", 4}, {"f64", 8}, {"bf16", 2}, {"f16", 2},
+                                 {"i32", 4}, {"i64", 8}, {"u8", 1}};
+
+const TypeRow& row(DataType type) { return type_rows[static_cast<std::size_t>(type)]; }
+
 template <class T>
 void reduce_typed(std::span<const void* const> sources, std::span<void* const> destinations,
                   std::size_t count, Reduction reduction) {
-  using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+  using Sum = std::conditional_t<std::is_class_v<T>, float, T>;
+  using Wide = std::conditional_t<std::is_integral_v<T>, std::int64_t, Sum>;
   switch (reduction) {
     case Reduction::sum:
-      return Reducer<T, T, Reduction::sum>(sources, destinations).run(count);
+      return Reducer<T, Sum, Reduction::sum>(sources, destinations).run(count);
     case Reduction::min:
-      return Reducer<T, T, Reduction::min>(sources, destinations).run(count);
+      return Reducer<T, Sum, Reduction::min>(sources, destinations).run(count);
     case Reduction::max:
-      return Reducer<T, T, Reduction::max>(sources, destinations).run(count);
+      return Reducer<T, Sum, Reduction::max>(sources, destinations).run(count);
     case Reduction::average:
       return Reducer<T, Wide, Reduction::average>(sources, destinations).run(count);
   }
@@ -111,37 +162,9 @@ void reduce_typed(std::span<const void* const> sources, std::span<void* const> d
 
 }  // namespace
 
-std::size_t size_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return sizeof(float);
-    case DataType::f64:
-      return sizeof(double);
-    case DataType::i32:
-      return sizeof(std::int32_t);
-    case DataType::i64:
-      return sizeof(std::int64_t);
-    case DataType::u8:
-      return sizeof(std::uint8_t);
-  }
-  return 0;
-}
+std::size_t size_of(DataType type) { return row(type).bytes; }
 
-const char* to_string(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return "f32";
-    case DataType::f64:
-      return "f64";
-    case DataType::i32:
-      return "i32";
-    case DataType::i64:
-      return "i64";
-    case DataType::u8:
-      return "u8";
-  }
-  return "?";
-}
+const char* to_string(DataType type) { return row(type).name; }
 
 std::string describe(const char* operation, ConstBuffer values) {
   return fmt::format("{} of {} {}", operation, values.count, to_string(values.type));
@@ -154,6 +177,10 @@ void reduce_in_order(std::span<const void* const> sources, std::span<void* const
       return reduce_typed<float>(sources, destinations, count, reduction);
     case DataType::f64:
       return reduce_typed<double>(sources, destinations, count, reduction);
+    case DataType::bf16:
+      return reduce_typed<BFloat16>(sources, destinations, count, reduction);
+    case DataType::f16:
+      return reduce_typed<Float16>(sources, destinations, count, reduction);
     case DataType::i32:
       return reduce_typed<std::int32_t>(sources, destinations, count, reduction);
     case DataType::i64:

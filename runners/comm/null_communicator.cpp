@@ -13,16 +13,40 @@ class NullCommunicator final : public Communicator {
   int size() const override { return 1; }
   std::string transport() const override { return "null"; }
 
-  void all_reduce(MutableBuffer, Reduction) override {}
-  void broadcast(MutableBuffer, RankId root) override { HETEROPERF_EXPECT(root == rank()); }
-  void all_gather(ConstBuffer mine, MutableBuffer all) override { copy(mine, all); }
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction) override { copy(all, mine); }
-  void send(ConstBuffer, RankId, int) override { refuse("send"); }
-  void receive(MutableBuffer, RankId, int) override { refuse("receive"); }
+  using Communicator::all_gather;
+  using Communicator::all_reduce;
+  using Communicator::reduce_scatter;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction) override {
+    copy(mine, result);
+  }
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction) override {
+    check_peer(root);
+    copy(mine, result);
+  }
+  void broadcast(MutableBuffer, RankId root) override { check_peer(root); }
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+    HETEROPERF_EXPECT(counts.size() == 1 && counts[0] == mine.count);
+    copy(mine, all);
+  }
+  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts, Reduction) override {
+    HETEROPERF_EXPECT(counts.size() == 1 && counts[0] == mine.count);
+    copy(all, mine);
+  }
+  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                  Counts from_each) override {
+    HETEROPERF_EXPECT(to_each.size() == 1 && to_each[0] == mine.count);
+    HETEROPERF_EXPECT(from_each.size() == 1 && from_each[0] == theirs.count);
+    copy(mine, theirs);
+  }
+  std::unique_ptr<Transfer> start_send(ConstBuffer, RankId, int) override { refuse("send"); }
+  std::unique_ptr<Transfer> start_receive(MutableBuffer, RankId, int) override {
+    refuse("receive");
+  }
   void barrier() override {}
   std::unique_ptr<Communicator> split(int, int) override { return make_null_communicator(); }
 
  private:
+  void check_peer(RankId peer) const { HETEROPERF_EXPECT(peer == rank()); }
   static void copy(ConstBuffer from, MutableBuffer to) {
     HETEROPERF_EXPECT(from.count == to.count && from.type == to.type);
     if (from.bytes() > 0) std::memmove(to.data, from.data, from.bytes());

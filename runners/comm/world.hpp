@@ -10,10 +10,19 @@
 
 namespace heteroperf {
 
+/// How collectives among ranks on one host move data in the mpi transport; where one way is not
+/// open (see PathReport), the one before it is taken.
+enum class HostPath {
+  messages,       ///< MPI messages, as between hosts
+  shared_memory,  ///< through memory that the ranks share
+  single_copy,    ///< and large data straight between the ranks' buffers
+};
+
 /// `comm.*` of the configuration.
 struct CommConfig {
   double timeout_s = 30.0;   ///< a wait fails when its peer shows no progress for this long
   double heartbeat_s = 0.5;  ///< period of the sign of life
+  HostPath host_path = HostPath::single_copy;  ///< the widest allowed
 };
 
 /// One rank's view of all ranks of a run.

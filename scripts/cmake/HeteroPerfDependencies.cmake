@@ -32,6 +32,16 @@ if(NOT HETEROPERF_MPI STREQUAL "OFF")
 endif()
 heteroperf_optional(MPI MPI_CXX_FOUND)
 
+if(NOT HETEROPERF_NCCL STREQUAL "OFF")
+  find_package(CUDAToolkit QUIET)
+  find_package(NCCL)
+endif()
+set(HETEROPERF_NCCL_FOUND FALSE)
+if(CUDAToolkit_FOUND AND NCCL_FOUND)
+  set(HETEROPERF_NCCL_FOUND TRUE)
+endif()
+heteroperf_optional(NCCL HETEROPERF_NCCL_FOUND)
+
 if(NOT HETEROPERF_HDF5 STREQUAL "OFF")
   enable_language(C)
   find_package(HDF5 COMPONENTS C)
@@ -41,6 +51,7 @@ heteroperf_optional(HDF5 HDF5_FOUND)
 function(heteroperf_print_summary)
   message(STATUS "HeteroPerf ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
                  "LibTorch ${HETEROPERF_WITH_TORCH} ${LibTorch_VERSION}, "
-                 "MPI ${HETEROPERF_WITH_MPI}, HDF5 ${HETEROPERF_WITH_HDF5} ${HDF5_VERSION}, "
+                 "MPI ${HETEROPERF_WITH_MPI}, "
+                 "NCCL ${HETEROPERF_WITH_NCCL} ${NCCL_VERSION}, HDF5 ${HETEROPERF_WITH_HDF5} ${HDF5_VERSION}, "
                  "tests ${HETEROPERF_TESTS}, benchmarks ${HETEROPERF_BENCHMARKS}")
 endfunction()

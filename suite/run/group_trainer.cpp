@@ -84,6 +84,7 @@ StepReport GroupTrainer::step() {
     report = session_->step();
   }
   post_step(report);
+  context_.log_step(report.step, report.loss);
   ++steps_done_;
   return report;
 }

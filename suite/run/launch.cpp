@@ -1,7 +1,6 @@
 #include "suite/run/launch.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -12,7 +11,9 @@
 #include "results/suite_record.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/error_report_json.hpp"
+#include "suite/run/host_share.hpp"
 #include "suite/run/prepare.hpp"
+#include "suite/run/rank_session.hpp"
 #include "suite/run/record_glance_json.hpp"
 #include "suite/run/signals.hpp"
 
@@ -203,59 +204,35 @@ ExitCode run_as_threads(const RunConfig& config, const Placement& placement,
   return code;
 }
 
-/// A rank that cannot go on tells the others, keeps what was measured and leaves at once: MPI
-/// cannot be left in order without its peers.
-[[noreturn]] void leave_broken_world(World& world, const Error& error, RunOutput* output,
-                                     const GlobalOptions& options) {
-  const int rank = world.communicator->rank().value();
-  const auto* peer = dynamic_cast<const PeerError*>(&error);
-  if (peer == nullptr) world.control->abort({RankId(rank), error.kind(), error.what()});
-  if (output != nullptr) output->fail(error);
-  const int code = static_cast<int>(exit_code_of(error.kind()));
-  // What every rank finds alike, rank 0 says.
-  if (error.kind() != ErrorKind::usage || rank == 0) {
-    fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());
-  }
-  if (options.json && rank == 0) fmt::print("{}", error_report_text(error));
-  std::fflush(nullptr);
-  report_exit(code, error.what());
-  _exit(code);
-}
-
 ExitCode run_as_launched(const RunConfig& config, const UsableCores& cores,
                          const LaunchedRank& launched, const RunIdentity& identity,
                          const GlobalOptions& options) {
-  die_with_launcher();
-  World world = join_mpi_world(config.comm);
   std::unique_ptr<RunOutput> output;
-  ExitCode code = ExitCode::ok;
-  try {
+  RunConfig effective = config;
+  effective.scale.transport = "mpi";
+  RankWork work;
+  work.body = [&](World& world) {
     const HostShare share = share_of_host(*world.communicator, cores);
-    const Placement placement =
-        choose_launched_placement(config.scale, cores, launched.size, share);
-    RunConfig effective = config;
-    effective.scale.transport = "mpi";
+    Placement placement = choose_launched_placement(config.scale, cores, launched.size, share);
+    placement.bindings = gather_bindings(*world.communicator, placement.bindings.front());
     const auto runs = prepare_runs(effective, placement, share.ranks_on_host);
     const auto engine = load_engine();
     if (launched.rank == 0) {
       output = std::make_unique<RunOutput>(effective, identity, options, runs);
     }
-    code = run_all(runs, world, *engine, output.get(), options);
-  } catch (const Error& error) {
-    leave_broken_world(world, error, output.get(), options);
-  } catch (const std::exception& error) {
-    leave_broken_world(world, SystemError("unexpected failure", error.what()), output.get(),
-                       options);
-  }
-  if (launched.rank == 0 && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
-  leave_mpi_world(std::move(world));
-  return launched.rank == 0 ? code : ExitCode::ok;
+    return run_all(runs, world, *engine, output.get(), options);
+  };
+  work.keep = [&](const Error& error) {
+    if (output) output->fail(error);
+    if (options.json) fmt::print("{}", error_report_text(error));
+  };
+  return run_launched_rank(launched, config.comm, work);
 }
 
 ExitCode run_under_mpirun(const RunConfig& config, const Placement& placement,
                           const UsableCores& cores, const RunIdentity& identity) {
-  // Bad input is reported once, here, not by every rank.
-  prepare_runs(config, placement, placement.ranks);
+  // What is seen without reading data is refused here; the rest, rank 0 refuses.
+  check_runs(config, placement, placement.ranks);
   const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());
   LaunchConfig launch;
   launch.cores = cores.count();

@@ -1,8 +1,10 @@
 #include "suite/run/placement.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 
 #include "metrics/error.hpp"
 
@@ -21,12 +23,13 @@ int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
   return std::max(1, cores / threads);
 }
 
-std::string describe(const std::vector<CpuSet>& cpus) {
-  std::string text;
-  for (std::size_t rank = 0; rank < cpus.size(); ++rank) {
-    text += fmt::format("{}rank {}: cpu {}", rank == 0 ? "" : ", ", rank, to_list(cpus[rank]));
-  }
-  return text;
+/// Why nothing is bound; empty: `cpus` are there.
+std::string reason_unbound(const ScaleConfig& config, const UsableCores& cores,
+                           const Placement& placement) {
+  if (config.bind == "none") return "scale.bind=none";
+  if (!placement.cpus.empty()) return "";
+  return fmt::format("{} ranks x {} threads on {} cores", placement.ranks,
+                     placement.threads_per_rank, cores.count());
 }
 
 }  // namespace
@@ -37,16 +40,21 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
   placement.threads_per_rank = config.threads_per_rank > 0
                                    ? config.threads_per_rank
                                    : std::max(1, cores.count() / placement.ranks);
-  if (config.bind == "none") {
-    placement.binding = "not bound (scale.bind=none)";
-    return placement;
+  if (config.bind != "none") {
+    placement.cpus = place_ranks(cores, placement.ranks, placement.threads_per_rank);
   }
-  placement.cpus = place_ranks(cores, placement.ranks, placement.threads_per_rank);
-  placement.binding = placement.cpus.empty()
-                          ? fmt::format("not bound ({} ranks x {} threads on {} cores)",
-                                        placement.ranks, placement.threads_per_rank, cores.count())
-                          : describe(placement.cpus);
+  const std::string unbound = reason_unbound(config, cores, placement);
+  for (int rank = 0; rank < placement.ranks; ++rank) {
+    placement.bindings.push_back(
+        {host_name(), unbound.empty() ? placement.cpus[static_cast<std::size_t>(rank)] : cores.cpus,
+         unbound});
+  }
   return placement;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
 }
 
 }  // namespace heteroperf

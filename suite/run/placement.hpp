@@ -8,17 +8,27 @@
 
 namespace heteroperf {
 
-/// Who computes where on this host.
+/// Where one rank computes.
+struct RankBinding {
+  std::string host;
+  CpuSet cpus;          ///< that it is bound to, or may use
+  std::string unbound;  ///< why it is not bound; empty: it is
+};
+
+/// Who computes where.
 struct Placement {
   int ranks = 1;  ///< of the whole run
   int threads_per_rank = 1;
-  std::vector<CpuSet> cpus;  ///< per rank of this host; empty: not bound
-  std::string binding;       ///< "rank 0: cpu 0, rank 1: cpu 1" or why nothing is bound
+  std::vector<CpuSet> cpus;           ///< to bind to, per rank of this process; empty: not bound
+  std::vector<RankBinding> bindings;  ///< by rank of the run
 };
 
 /// One rank per usable core and one thread per rank unless the configuration says otherwise: ranks
 /// scale better than threads at the sizes a core can train. `world_ranks` is the launcher's count,
-/// 0 without a launcher; throws UserError when `scale.ranks` asks for another.
+/// 0 without a launcher; throws UserError when `scale.ranks` asks for another. All ranks are taken
+/// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
+
+std::string host_name();
 
 }  // namespace heteroperf

@@ -1,7 +1,6 @@
 #include "suite/run/prepare.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,7 +8,6 @@
 #include <filesystem>
 
 #include "automl/rungs.hpp"
-#include "metrics/random.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"
@@ -171,21 +169,47 @@ PreparedRun prepare_one(const RunConfig& config, const Placement& placement,
   return run;
 }
 
+/// Generated data stands in for what is not read; its kind is the workload's.
+void check_one(const RunConfig& config, const Placement& placement, const CatalogEntry& entry,
+               const ScalingInput& machine) {
+  const std::string generated = DataConfig().source;
+  ProblemList problems;
+  check_schedule(config, entry, problems);
+  collect(problems, [&] {
+    WorkloadRequest request = request_of(config, entry);
+    request.data = generated;
+    const Workload workload = entry.make(request, machine);
+    check_data(config.data.source, workload.data->spec().kind);
+    if (config.data.source == generated) check_memory(workload, machine, problems);
+  });
+  if (entry.program == ProgramKind::search) {
+    collect(problems, [&] { search_groups(config, placement.ranks); });
+    const std::string& history = config.automl.history;
+    if (!history.empty()) collect(problems, [&] { expect_search_history(history); });
+  }
+  problems.throw_if_any();
+}
+
 /// Of a suite, every problem says whose it is.
 std::string named(const std::string& problem, const char* workload) {
   const bool says_so = problem.rfind(workload + std::string(" "), 0) == 0;
   return says_so ? problem : fmt::format("{}: {}", workload, problem);
 }
 
-std::uint64_t hash_text(const std::string& text) {
-  std::uint64_t hash = text.size();
-  for (unsigned char c : text) hash = mix64(hash ^ c);
-  return hash;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+/// Calls `work` for every workload that `config` names; throws the problems of all.
+template <class Work>
+void for_each_workload(const RunConfig& config, Work&& work) {
+  const bool alone = !config.workload.empty();
+  ProblemList all;
+  for (const CatalogEntry& entry : catalog()) {
+    if (alone && config.workload != entry.name) continue;
+    ProblemList problems;
+    collect(problems, [&] { work(entry); });
+    for (const Problem& one : problems.problems()) {
+      all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
+    }
+  }
+  all.throw_if_any();
 }
 
 }  // namespace
@@ -203,48 +227,16 @@ std::vector<PreparedRun> prepare_runs(const RunConfig& config, const Placement& 
                                       int ranks_on_host) {
   const ScalingInput machine = scaling_input(placement, ranks_on_host);
   std::vector<PreparedRun> runs;
-  ProblemList all;
-  for (const CatalogEntry& entry : catalog()) {
-    if (!config.workload.empty() && config.workload != entry.name) continue;
-    ProblemList problems;
-    collect(problems, [&] { runs.push_back(prepare_one(config, placement, entry, machine)); });
-    for (const Problem& one : problems.problems()) {
-      const bool alone = !config.workload.empty();
-      all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
-    }
-  }
-  all.throw_if_any();
+  for_each_workload(config, [&](const CatalogEntry& entry) {
+    runs.push_back(prepare_one(config, placement, entry, machine));
+  });
   return runs;
 }
 
-HostShare share_of_host(Communicator& world, const UsableCores& cores) {
-  const std::array<std::int64_t, 2> mine{static_cast<std::int64_t>(hash_text(host_name())),
-                                         static_cast<std::int64_t>(hash_text(to_list(cores.cpus)))};
-  std::vector<std::int64_t> all(2 * static_cast<std::size_t>(world.size()));
-  world.all_gather(std::span<const std::int64_t>(mine), std::span<std::int64_t>(all));
-  HostShare share{0, 0, 0};
-  for (int rank = 0; rank < world.size(); ++rank) {
-    const std::size_t at = 2 * static_cast<std::size_t>(rank);
-    if (all[at] != mine[0]) continue;
-    ++share.ranks_on_host;
-    if (all[at + 1] != mine[1]) continue;
-    if (rank < world.rank().value()) ++share.index_on_mask;
-    ++share.ranks_on_mask;
-  }
-  return share;
-}
-
-Placement choose_launched_placement(const ScaleConfig& config, const UsableCores& cores,
-                                    int world_ranks, const HostShare& share) {
-  ScaleConfig on_mask = config;
-  on_mask.ranks = share.ranks_on_mask;
-  Placement placement = choose_placement(on_mask, cores, 0);
-  if (!placement.cpus.empty()) {
-    placement.cpus = {placement.cpus[static_cast<std::size_t>(share.index_on_mask)]};
-    placement.binding = fmt::format("rank bound to cpu {}", to_list(placement.cpus.front()));
-  }
-  placement.ranks = world_ranks;
-  return placement;
+void check_runs(const RunConfig& config, const Placement& placement, int ranks_on_host) {
+  const ScalingInput machine = scaling_input(placement, ranks_on_host);
+  for_each_workload(
+      config, [&](const CatalogEntry& entry) { check_one(config, placement, entry, machine); });
 }
 
 }  // namespace heteroperf

@@ -2,7 +2,6 @@
 
 #include <vector>
 
-#include "runners/comm/communicator.hpp"
 #include "suite/run/rank_program.hpp"
 
 namespace heteroperf {
@@ -15,17 +14,8 @@ ScalingInput scaling_input(const Placement& placement, int ranks_on_host);
 std::vector<PreparedRun> prepare_runs(const RunConfig& config, const Placement& placement,
                                       int ranks_on_host);
 
-/// How this host's cores are shared, as seen by a rank of a launcher's world: ranks of one host
-/// with the same affinity mask share it, ranks with masks of their own keep them. Collective.
-struct HostShare {
-  int ranks_on_host = 1;
-  int ranks_on_mask = 1;
-  int index_on_mask = 0;
-};
-HostShare share_of_host(Communicator& world, const UsableCores& cores);
-
-/// The placement of a rank under a launcher, from its share.
-Placement choose_launched_placement(const ScaleConfig& config, const UsableCores& cores,
-                                    int world_ranks, const HostShare& share);
+/// The part of prepare_runs that reads no data, for a process that only launches the ranks: what is
+/// wrong with the configuration, and data and history that are not there.
+void check_runs(const RunConfig& config, const Placement& placement, int ranks_on_host);
 
 }  // namespace heteroperf

@@ -31,7 +31,23 @@ void RankContext::show(const ProgressState& state) {
   progress->update(state);
 }
 
+void RankContext::log(const std::string& text) {
+  if (log_file == nullptr) return;
+  const Stopwatch watch(measuring_s);
+  log_file->write(text);
+}
+
+void RankContext::log_step(std::uint64_t n, double loss) {
+  if (log_file == nullptr) return;
+  const Stopwatch watch(measuring_s);
+  log_file->step(n, loss);
+}
+
 void RankContext::post(const Event& event) {
+  if (log_file != nullptr) {
+    const Stopwatch watch(measuring_s);
+    log_file->note(event);
+  }
   if (journal != nullptr) return journal->append(event);  // which keeps account of itself
   const Stopwatch watch(measuring_s);
   post_event(control(), event);

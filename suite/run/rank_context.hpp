@@ -9,6 +9,7 @@
 #include "runners/engine/engine.hpp"
 #include "suite/run/placement.hpp"
 #include "suite/run/progress.hpp"
+#include "suite/run/rank_log.hpp"
 #include "suite/run/run_config.hpp"
 #include "workloads/workload.hpp"
 
@@ -20,6 +21,7 @@ struct RankContext {
   const Placement& placement;
   World& world;
   Engine& engine;
+  RankLog* log_file = nullptr;       ///< with rank_logs only
   ProgressLine* progress = nullptr;  ///< rank 0 only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get rank 0's
@@ -31,6 +33,9 @@ struct RankContext {
   bool is_first() const { return all_ranks().rank() == RankId(0); }
   /// Appends an event to the run's journal, from any rank.
   void post(const Event& event);
+  /// A line of the rank's own log; nothing without one.
+  void log(const std::string& text);
+  void log_step(std::uint64_t n, double loss);
   /// Shows the progress line; nothing on ranks without one.
   void show(const ProgressState& state);
 };

@@ -55,4 +55,8 @@ std::string ask_master(ControlChannel& control, const std::string& question) {
   return control.call(question_mark + question);
 }
 
+void tell_master(ControlChannel& control, const std::string& news) {
+  control.post(question_mark + news);
+}
+
 }  // namespace heteroperf

@@ -16,7 +16,7 @@ namespace heteroperf {
 /// Rank 0's side.
 struct RankMessageHandlers {
   std::function<void(const Event& event)> on_event;
-  /// A question of a search's group; may be absent.
+  /// A question of a search's group, or news of it (`reply` is empty); may be absent.
   std::function<void(RankId from, std::string question, ControlChannel::Reply reply)> on_question;
 };
 
@@ -31,5 +31,7 @@ void flush_events(ControlChannel& control);
 std::int64_t ask_clock(ControlChannel& control);
 /// Any rank: asks the search's master; the reply may take as long as a trial.
 std::string ask_master(ControlChannel& control, const std::string& question);
+/// Any rank: tells the search's master something that has no answer.
+void tell_master(ControlChannel& control, const std::string& news);
 
 }  // namespace heteroperf

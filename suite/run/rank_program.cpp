@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <optional>
 
 #include "runners/cluster/cpu_set.hpp"
 #include "suite/run/clock.hpp"
+#include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/search_program.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "suite/run/training_program.hpp"
 
 namespace heteroperf {
@@ -94,6 +97,40 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
   return end;
 }
 
+/// This rank's log in the run folder, which rank 0 names; nothing unless asked for.
+std::optional<RankLog> open_log(const PreparedRun& run, Communicator& all, FirstRank first) {
+  if (!run.config.rank_logs) return std::nullopt;
+  std::filesystem::path folder;
+  if (first.recorder != nullptr) folder = std::filesystem::absolute(first.recorder->files().folder);
+  return std::make_optional<RankLog>(share_text(all, folder.string()), all.rank().value());
+}
+
+void log_start(const PreparedRun& run, RankContext& context) {
+  const RankBinding& binding =
+      run.placement.bindings[static_cast<std::size_t>(context.all_ranks().rank().value())];
+  context.log(fmt::format("{} {}, threads {}, cpus {}{}", run.workload.name, run.workload.size,
+                          run.placement.threads_per_rank, to_list(binding.cpus),
+                          binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));
+}
+
+/// From the peak to the last event.
+ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
+  bind(run.placement, context.all_ranks().rank().value());
+  context.all_ranks().barrier();
+  context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(context.control());
+  warn_about_bf16(run, context);
+  measure_peak(run, context);
+  if (run.groups > 0) {
+    run_search(context, run.workload, search);
+  } else {
+    run_training(context, run.workload);
+  }
+  flush_events(context.control());
+  if (search != nullptr) search->record_statistics();
+  post_overhead(context);
+  return agree_on_end(context, search);
+}
+
 }  // namespace
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
@@ -105,20 +142,17 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
     context.journal = &first.recorder->journal();
     context.post(PhaseEvent{Phase::setup, std::nullopt});
   }
-  bind(run.placement, context.all_ranks().rank().value());
-  context.all_ranks().barrier();
-  context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(*world.control);
-  warn_about_bf16(run, context);
-  measure_peak(run, context);
-  SearchService* const search = service ? service->search() : nullptr;
-  if (run.groups > 0) {
-    run_search(context, run.workload, search);
-  } else {
-    run_training(context, run.workload);
+  std::optional<RankLog> log = open_log(run, context.all_ranks(), first);
+  context.log_file = log ? &*log : nullptr;
+  log_start(run, context);
+  try {
+    const ProgramEnd end = work(run, context, service ? service->search() : nullptr);
+    context.log(end.reason.empty() ? "done" : "done: " + end.reason);
+    return end;
+  } catch (const std::exception& error) {
+    context.log(std::string("ended by an error: ") + error.what());
+    throw;
   }
-  flush_events(*world.control);
-  post_overhead(context);
-  return agree_on_end(context, search);
 }
 
 }  // namespace heteroperf

@@ -74,6 +74,7 @@ struct RunConfig {
   bool quick = false;
   std::uint64_t seed = 1;
   std::string out;  ///< empty: results/<UTC>-<workload>-<id>
+  bool rank_logs = false;
   ModelConfig model;
   DataConfig data;
   ScaleConfig scale;

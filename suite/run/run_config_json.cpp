@@ -34,6 +34,7 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"quick", "set by --quick alone"}, c.quick);
   visit({"seed", "weights, order of samples, dropout, search"}, c.seed);
   visit({"out", "run folder, new or empty", "results/<UTC>-<workload>-<id>"}, c.out);
+  visit({"rank_logs", "a log file of every rank in the run folder"}, c.rank_logs);
   visit(
       {"model.size", "llm: a ladder size; automl-image: w16 to w512", nullptr, "automl-image llm"},
       c.model.size);
@@ -272,7 +273,7 @@ std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& 
   copy = config;
   visit_members(copy, [&](const KeyInfo& key, auto& member) {
     const std::string path = key.path;
-    if (path == "workload" || path == "quick" || path == "out") return;
+    if (path == "workload" || path == "quick" || path == "out" || path == "rank_logs") return;
     if (to_value(member) != before[path]) changed.push_back({path, to_words(to_value(member))});
   });
   return changed;

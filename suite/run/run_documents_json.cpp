@@ -19,12 +19,26 @@ Json replica(const Workload& workload, int first_rank, int ranks) {
           {"micro_batches", workload.micro_batches}};
 }
 
+/// One entry per rank of the run.
+Json bindings(const Placement& placement) {
+  Json list = Json::array();
+  for (std::size_t rank = 0; rank < placement.bindings.size(); ++rank) {
+    const RankBinding& binding = placement.bindings[rank];
+    Json& entry = list.emplace_back(Json{{"rank", rank},
+                                         {"host", binding.host},
+                                         {"cpus", to_list(binding.cpus)},
+                                         {"bound", binding.unbound.empty()}});
+    if (!binding.unbound.empty()) entry["reason"] = binding.unbound;
+  }
+  return list;
+}
+
 }  // namespace
 
 std::string system_text(const Placement& placement, const std::string& libtorch_version) {
   Json system = to_json(probe_machine());
   system["process"] = to_json(probe_process());
-  system["binding"] = placement.binding;
+  system["binding"] = bindings(placement);
   system["libtorch"] = libtorch_version;
   return system.dump();
 }

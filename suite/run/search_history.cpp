@@ -30,12 +30,17 @@ auto read_or_refuse(const std::string& folder, Read&& read) {
   }
 }
 
-Journal read_run(const std::string& folder) {
-  const RunFiles files = read_or_refuse(folder, [&] { return open_run_folder(folder); });
+RunFiles find_run(const std::string& folder) {
+  RunFiles files = read_or_refuse(folder, [&] { return open_run_folder(folder); });
   if (!std::filesystem::exists(files.journal()) && std::filesystem::exists(files.suite())) {
     refuse(folder,
            fmt::format("it is a suite; its search is in {}", (files.folder / searching).string()));
   }
+  return files;
+}
+
+Journal read_run(const std::string& folder) {
+  const RunFiles files = find_run(folder);
   return read_or_refuse(folder, [&] { return read_journal(files.journal().string()); });
 }
 
@@ -85,6 +90,8 @@ std::vector<HistoryEntry> read_search_history(const std::string& folder) {
   }
   return history;
 }
+
+void expect_search_history(const std::string& folder) { find_run(folder); }
 
 void check_search_history(const std::vector<HistoryEntry>& history, const Workload& workload,
                           const std::string& folder) {

@@ -64,14 +64,22 @@ std::string to_text(const SearchQuestion& question) {
   if (const auto* request = std::get_if<TrialRequest>(&question)) {
     return Json{{"group", request->group.value()}}.dump();
   }
-  const auto& report = std::get<MilestoneReport>(question);
-  return Json{{"group", report.group.value()}, {"report", trial_report_to_json(report.report)}}
-      .dump();
+  if (const auto* report = std::get_if<MilestoneReport>(&question)) {
+    return Json{{"group", report->group.value()}, {"report", trial_report_to_json(report->report)}}
+        .dump();
+  }
+  const auto& end = std::get<GroupEnd>(question);
+  const Json text{{"lost_reason", end.lost_reason}, {"steps_done", end.steps_done}};
+  return Json{{"group", end.group.value()}, {"end", text}}.dump(-1, ' ', false,
+                                                                Json::error_handler_t::replace);
 }
 
 SearchQuestion search_question_from_text(const std::string& text) {
   const Json json = Json::parse(text);
   const GroupId group(json.at("group").get<std::int32_t>());
+  if (json.contains("end")) {
+    return GroupEnd{group, json.at("end").at("lost_reason"), json.at("end").at("steps_done")};
+  }
   if (!json.contains("report")) return TrialRequest{group};
   return MilestoneReport{group, trial_report_from_json(json.at("report"))};
 }

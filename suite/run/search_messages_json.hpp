@@ -9,7 +9,8 @@
 
 namespace heteroperf {
 
-/// What a group's leader asks the trial master over the control channel.
+/// What a group's leader tells the trial master over the control channel. The first two are
+/// questions, the last one has no answer.
 struct TrialRequest {
   GroupId group;
 };
@@ -17,7 +18,12 @@ struct MilestoneReport {
   GroupId group;
   TrialReport report;
 };
-using SearchQuestion = std::variant<TrialRequest, MilestoneReport>;
+struct GroupEnd {
+  GroupId group;
+  std::string lost_reason;       ///< empty: it leaves in order
+  std::uint64_t steps_done = 0;  ///< of the trial that a lost group trained
+};
+using SearchQuestion = std::variant<TrialRequest, MilestoneReport, GroupEnd>;
 
 std::string to_text(const SearchQuestion& question);
 SearchQuestion search_question_from_text(const std::string& text);

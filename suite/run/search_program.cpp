@@ -10,19 +10,11 @@
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/search_messages_json.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "suite/run/training_program.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// The text of group rank 0, on every rank of the group.
-std::string share(Communicator& group, std::string text) {
-  std::int64_t size = static_cast<std::int64_t>(text.size());
-  group.broadcast(std::span(&size, 1), RankId(0));
-  text.resize(static_cast<std::size_t>(size));
-  group.broadcast(MutableBuffer(text.data(), text.size(), DataType::u8), RankId(0));
-  return text;
-}
 
 /// How far this group is in its warm-up and its share of the time.
 class GroupClock {
@@ -60,6 +52,9 @@ class GroupTrialRunner : public TrialRunner {
 
   void begin(const Trial& trial) override {
     trial_ = trial;
+    context_.log(fmt::format("trial {} of group {}: {} parameters, batch {}, learning rate {:.4g}",
+                             trial.id, number_, trial.graph.parameter_count(), trial.hyper.batch,
+                             trial.hyper.learning_rate));
     trainer_.emplace(context_, group_, number_, trial.id, spec_of(trial));
   }
 
@@ -89,7 +84,15 @@ class GroupTrialRunner : public TrialRunner {
     trainer_.reset();
   }
 
-  bool over() const { return over_; }
+  std::uint64_t steps_done() const override { return trainer_ ? trainer_->steps_done() : 0; }
+  /// A model that the engine refuses fails on every rank of the group alike; so does any error of a
+  /// group of one. After any other, the peers wait inside a collective.
+  bool survives(const std::exception& error) const override {
+    context_.log(fmt::format("trial {}: {}", trial_.id, error.what()));
+    if (dynamic_cast<const PeerError*>(&error) != nullptr) return false;
+    return group_.size() == 1 || dynamic_cast<const UserError*>(&error) != nullptr;
+  }
+  bool over() const override { return over_; }
   bool interrupted() const { return interrupted_; }
   std::uint64_t peak_bytes() const { return peak_bytes_; }
 
@@ -169,45 +172,39 @@ class GroupTrialRunner : public TrialRunner {
   bool over_ = false, interrupted_ = false;
 };
 
-/// The leader asks, everybody hears.
-std::string ask(RankContext& context, Communicator& group, const SearchQuestion& question) {
-  const bool leader = group.rank() == RankId(0);
-  return share(group, leader ? ask_master(context.control(), to_text(question)) : std::string());
-}
+/// The group's leader asks over the control channel, every rank of the group hears the answer.
+class GroupLink : public MasterLink {
+ public:
+  GroupLink(RankContext& context, Communicator& group, GroupId number)
+      : context_(context), group_(group), number_(number) {}
 
-TrialReport failed_report(const Trial& trial, const std::string& reason) {
-  TrialReport report;
-  report.id = trial.id;
-  report.health = TrialReport::Health::failed;
-  report.reason = reason;
-  return report;
-}
-
-/// Trains one trial to its end. A model that the engine refuses fails on every rank of the group
-/// alike; so does any error of a group of one.
-void train_trial(RankContext& context, Communicator& group, GroupTrialRunner& runner,
-                 const Trial& trial, GroupId number) {
-  std::uint64_t until = trial.steps;
-  bool begun = false;
-  for (;;) {
-    TrialReport report;
-    try {
-      if (!begun) runner.begin(trial);
-      begun = true;
-      report = runner.advance(until);
-    } catch (const PeerError&) {
-      throw;
-    } catch (const std::exception& error) {
-      if (group.size() > 1 && dynamic_cast<const UserError*>(&error) == nullptr) throw;
-      report = failed_report(trial, error.what());
-    }
-    const Decision decision =
-        decision_from_text(ask(context, group, MilestoneReport{number, report}));
-    if (!decision.until_step || runner.over()) break;
-    until = *decision.until_step;
+  Assignment request_trial() override { return assignment_from_text(ask(TrialRequest{number_})); }
+  Decision report_milestone(const TrialReport& report) override {
+    return decision_from_text(ask(MilestoneReport{number_, report}));
   }
-  runner.end();
-}
+  void leave() override { tell({number_, "", 0}); }
+  /// A world that is broken already has no use for the news.
+  void lose(const std::string& reason, std::uint64_t steps_done) noexcept override {
+    if (context_.control().failure()) return;
+    try {
+      tell({number_, reason, steps_done});
+    } catch (const std::exception&) {  // the error that lost the group is on its way up
+    }
+  }
+
+ private:
+  bool is_leader() const { return group_.rank() == RankId(0); }
+  std::string ask(const SearchQuestion& question) {
+    return share_text(group_, is_leader() ? ask_master(context_.control(), to_text(question)) : "");
+  }
+  void tell(const GroupEnd& end) {
+    if (is_leader()) tell_master(context_.control(), to_text(end));
+  }
+
+  RankContext& context_;
+  Communicator& group_;
+  GroupId number_;
+};
 
 }  // namespace
 
@@ -225,12 +222,9 @@ ProgramEnd run_search(RankContext& context, const Workload& workload, SearchServ
   const GroupId number(rank / context.config.automl.group_ranks);
   const auto group = context.all_ranks().split(number.value(), rank);
   GroupTrialRunner runner(context, *group, number.value(), workload);
-  while (!runner.over()) {
-    const Assignment assignment = assignment_from_text(ask(context, *group, TrialRequest{number}));
-    if (!assignment.trial) break;  // the service keeps the reason
-    train_trial(context, *group, runner, *assignment.trial, number);
-    if (runner.interrupted() && service != nullptr) service->close("interrupted");
-  }
+  GroupLink master(context, *group, number);
+  run_trials(master, runner);
+  if (runner.interrupted() && service != nullptr) service->close("interrupted");
   context.post(MemoryEvent{rank, runner.peak_bytes()});
   ProgramEnd end;
   end.interrupted = runner.interrupted();

@@ -107,9 +107,13 @@ void SearchService::answer(const std::string& text, ControlChannel::Reply reply)
     });
     return;
   }
-  const auto& milestone = std::get<MilestoneReport>(question);
-  master_->report_milestone(milestone.group, milestone.report,
-                            [reply](Decision decision) { reply(to_text(decision)); });
+  if (const auto* milestone = std::get_if<MilestoneReport>(&question)) {
+    return master_->report_milestone(milestone->group, milestone->report,
+                                     [reply](Decision decision) { reply(to_text(decision)); });
+  }
+  const auto& end = std::get<GroupEnd>(question);
+  if (end.lost_reason.empty()) return master_->group_left(end.group);
+  master_->group_lost(end.group, end.lost_reason, end.steps_done);
 }
 
 void SearchService::count_failure(const TrialOutcome& outcome) {
@@ -132,5 +136,18 @@ SearchEnd SearchService::end() const {
 }
 
 void SearchService::close(const std::string& reason) { master_->close(reason); }
+
+void SearchService::record_statistics() {
+  const MasterStatistics statistics = master_->statistics();
+  SearchEvent event;
+  event.proposals = statistics.search.proposals;
+  event.duplicates = statistics.search.duplicates;
+  event.answers = statistics.answers;
+  event.groups_lost = statistics.groups_lost;
+  event.proposal_p50_s = statistics.proposal_p50.value();
+  event.proposal_p99_s = statistics.proposal_p99.value();
+  event.idle_s = statistics.idle.value();
+  journal_.append(event);
+}
 
 }  // namespace heteroperf

@@ -34,7 +34,8 @@ class SearchService {
   void answer(const std::string& question, ControlChannel::Reply reply);
   /// No more trials from now on.
   void close(const std::string& reason);
-  MasterStatistics statistics() const { return master_->statistics(); }
+  /// Writes the master's own numbers into the journal; once no group asks any more.
+  void record_statistics();
   /// Of the first group that was told; for when no group asks any more.
   SearchEnd end() const;
 

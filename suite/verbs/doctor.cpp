@@ -6,6 +6,7 @@
 
 #include "results/samples_h5.hpp"
 #include "runners/cluster/machine.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/verbs/doctor_report.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -89,7 +90,7 @@ DoctorReport examine() {
   report.checks = {check_engine(), check_cores(machine), check_memory(machine),
                    check_disk(),   check_load(machine),  check_governor(machine)};
   report.backends = {{"mpi", mpi_status()},
-                     {"nccl", not_built("NCCL")},
+                     {"nccl", nccl_status()},
                      {"cuda", not_built("CUDA")},
                      {"hdf5", hdf5_status()}};
   return report;

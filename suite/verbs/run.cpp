@@ -50,11 +50,15 @@ class RunVerb : public Verb {
   }
 
   bool configurable() const override { return true; }
+  bool on_every_rank() const override { return true; }
   void declare(CLI::App& command) override {
     workload_option_ = command.add_option(
         "workload", workload_,
         fmt::format("{} (none: every one of them, as a suite)", fmt::join(workload_names(), ", ")));
     command.add_flag("--quick", quick_, "seconds instead of minutes; never ranked");
+    command.add_flag("--rank-logs", rank_logs_,
+                     "a log of every rank in the run folder, rank-0.log and on: phases, progress, "
+                     "warnings, errors  [rank_logs]");
     const auto& flags = run_flags();
     values_.resize(flags.size());
     for (std::size_t i = 0; i < flags.size(); ++i) {
@@ -85,6 +89,7 @@ class RunVerb : public Verb {
     for (std::size_t i = 0; i < options_.size(); ++i) {
       if (was_given(i)) add_flag(run_flags()[i], values_[i], list, problems);
     }
+    if (rank_logs_) list.push_back({"rank_logs", "true", "--rank-logs"});
     for (const std::string& text : options.sets) add_set(text, list, problems);
     return list;
   }
@@ -112,7 +117,7 @@ class RunVerb : public Verb {
 
   std::string workload_;
   CLI::Option* workload_option_ = nullptr;
-  bool quick_ = false;
+  bool quick_ = false, rank_logs_ = false;
   std::vector<std::string> values_;
   std::vector<CLI::Option*> options_;
 };

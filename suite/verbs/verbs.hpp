@@ -17,6 +17,8 @@ std::unique_ptr<Verb> make_list_verb();
 std::unique_ptr<Verb> make_count_verb();
 std::unique_ptr<Verb> make_schedule_verb();
 std::unique_ptr<Verb> make_simulate_verb();
+std::unique_ptr<Verb> make_comm_verb();
+std::unique_ptr<Verb> make_probe_verb();
 std::unique_ptr<Verb> make_run_verb();
 std::unique_ptr<Verb> make_verify_verb();
 std::unique_ptr<Verb> make_show_verb();

@@ -3,12 +3,27 @@
 #include <cstddef>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/peer_watch.hpp"
+#include "runners/comm/world.hpp"
 
 namespace heteroperf {
+
+struct MpiSettings {
+  /// Of a single MPI message; larger ones are cut. MPI counts elements in an int.
+  std::size_t max_message_bytes = std::size_t{1} << 30;
+  HostPath host_path = HostPath::single_copy;
+};
+
+/// What an MPI group's communicator also is.
+class PathReport {
+ public:
+  virtual ~PathReport() = default;
+  virtual HostPath host_path() const = 0;
+  /// Why this one: "4 ranks on one host", "the ranks are on 2 hosts", …
+  virtual const std::string& path_reason() const = 0;
+};
 
 /// What the MPI module offers to the program. One object per process.
 class MpiBackend {
@@ -27,15 +42,12 @@ class MpiBackend {
   /// Collective: rank 0's text to all.
   virtual void broadcast_text(std::string& text, double deadline_s) = 0;
 
-  /// All ranks. `max_message_bytes` bounds a single MPI message; larger ones are cut.
+  /// All ranks.
   virtual std::unique_ptr<Communicator> make_world(std::shared_ptr<PeerWatch> watch,
-                                                   std::size_t max_message_bytes) = 0;
+                                                   const MpiSettings& settings) = 0;
   /// MPI_Finalize. Throws SystemError{timeout} when it does not return within `deadline_s`.
   virtual void finalise(double deadline_s) = 0;
 };
-
-/// MPI counts elements in an int; this stays far below it.
-constexpr std::size_t default_max_message_bytes = std::size_t{1} << 30;
 
 }  // namespace heteroperf
 

@@ -81,7 +81,7 @@ class Backend final : public MpiBackend {
   }
 
   std::unique_ptr<Communicator> make_world(std::shared_ptr<PeerWatch> watch,
-                                           std::size_t max_message_bytes) override {
+                                           const MpiSettings& settings) override {
     std::vector<RankId> members;
     for (int r = 0; r < size(); ++r) members.emplace_back(r);
     auto copy = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
@@ -92,7 +92,7 @@ class Backend final : public MpiBackend {
             throw PeerError(*failure, "joining the run");
           }
         });
-    return make_mpi_communicator(*copy, std::move(members), std::move(watch), max_message_bytes);
+    return make_mpi_communicator(*copy, std::move(members), std::move(watch), settings);
   }
 
   void finalise(double deadline_s) override {
@@ -102,8 +102,8 @@ class Backend final : public MpiBackend {
 
  private:
   static void broadcast_bytes(void* data, int bytes, double deadline_s) {
-    std::vector<MPI_Request> requests(1);
-    check_mpi(MPI_Ibcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, requests.data()), "MPI_Ibcast");
+    RequestBatch requests;
+    check_mpi(MPI_Ibcast(data, bytes, MPI_BYTE, 0, MPI_COMM_WORLD, requests.add()), "MPI_Ibcast");
     wait_for_requests(requests, deadline_s, "joining the run");
   }
 };

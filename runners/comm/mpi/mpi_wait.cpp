@@ -9,6 +9,8 @@
 #include <memory>
 #include <thread>
 
+#include "runners/comm/element_types.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -20,57 +22,6 @@ constexpr double failure_news_s = 2.0;
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-/// Requests under way and how they ended.
-class Batch {
- public:
-  explicit Batch(std::vector<MPI_Request>& requests)
-      : requests_(requests), statuses_(requests.size()) {}
-
-  /// True when all are done. `code` tells why one cannot be.
-  bool test(int& code) {
-    int done = 0;
-    code =
-        MPI_Testall(static_cast<int>(requests_.size()), requests_.data(), &done, statuses_.data());
-    if (code == MPI_ERR_IN_STATUS) code = first_error();
-    return code == MPI_SUCCESS && done != 0;
-  }
-
-  /// Sends count as nothing.
-  std::size_t bytes_received() const {
-    std::size_t bytes = 0;
-    for (const MPI_Status& status : statuses_) {
-      int n = 0;
-      MPI_Get_count(&status, MPI_BYTE, &n);
-      if (n > 0) bytes += static_cast<std::size_t>(n);
-    }
-    return bytes;
-  }
-
- private:
-  int first_error() const {
-    for (const MPI_Status& status : statuses_) {
-      const int code = status.MPI_ERROR;
-      if (code != MPI_SUCCESS && code != MPI_ERR_PENDING) return code;
-    }
-    return MPI_ERR_IN_STATUS;
-  }
-
-  std::vector<MPI_Request>& requests_;
-  std::vector<MPI_Status> statuses_;
-};
-
-/// MPI reports a broken connection; who broke it is known a moment later.
-[[noreturn]] void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
-                        const std::string& operation) {
-  const double deadline_s = now_s() + failure_news_s;
-  while (now_s() < deadline_s) {
-    if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, operation);
-    std::this_thread::sleep_for(nap);
-  }
-  check_mpi(code, operation);
-  throw SystemError("MPI failed during " + operation);
 }
 
 /// Shared with a thread that may never return.
@@ -92,6 +43,47 @@ void Backoff::pause() {
   }
 }
 
+MPI_Request* RequestBatch::add() {
+  if (++count_ == 1) {
+    request_ = MPI_REQUEST_NULL;
+    return &request_;
+  }
+  if (count_ == 2) requests_.assign(1, request_);
+  requests_.push_back(MPI_REQUEST_NULL);
+  return &requests_.back();
+}
+
+bool RequestBatch::test(int& code) {
+  int done = 0;
+  if (count_ == 1) {
+    code = MPI_Test(&request_, &done, &status_);
+    return code == MPI_SUCCESS && done != 0;
+  }
+  statuses_.resize(count_);
+  code = MPI_Testall(static_cast<int>(count_), requests_.data(), &done, statuses_.data());
+  if (code == MPI_ERR_IN_STATUS) {
+    for (const MPI_Status& status : statuses_) {
+      const int each = status.MPI_ERROR;
+      if (each != MPI_SUCCESS && each != MPI_ERR_PENDING) code = each;
+    }
+  }
+  return code == MPI_SUCCESS && done != 0;
+}
+
+std::size_t RequestBatch::bytes_received() const {
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    int n = 0;
+    MPI_Get_count(statuses() + i, MPI_BYTE, &n);
+    if (n > 0) bytes += static_cast<std::size_t>(n);
+  }
+  return bytes;
+}
+
+std::string WaitedFor::text() const {
+  return values.type == DataType::u8 && values.count == 0 ? operation : describe(operation, values);
+}
+
 void check_mpi(int code, const std::string& operation) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -100,27 +92,50 @@ void check_mpi(int code, const std::string& operation) {
   throw SystemError("MPI failed during " + operation, text, "See the log of the other ranks");
 }
 
-std::size_t wait_for_requests(std::vector<MPI_Request>& requests, const PeerWatch& watch,
-                              std::span<const RankId> awaited, const Describe& describe) {
-  Backoff backoff;
-  Batch batch(requests);
-  int code = MPI_SUCCESS;
-  while (!batch.test(code)) {
-    if (code != MPI_SUCCESS) blame(code, watch, awaited, describe());
-    if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, describe());
-    backoff.pause();
+void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
+                        const WaitedFor& wait) {
+  const double deadline_s = now_s() + failure_news_s;
+  while (now_s() < deadline_s) {
+    if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, wait.text());
+    std::this_thread::sleep_for(nap);
   }
-  requests.clear();
-  return batch.bytes_received();
 }
 
-void wait_for_requests(std::vector<MPI_Request>& requests, double deadline_s,
-                       const std::string& operation) {
+void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
+           const WaitedFor& wait) {
+  int kind = code;
+  MPI_Error_class(code, &kind);
+  if (kind == MPI_ERR_TRUNCATE) {
+    throw Error(ErrorKind::internal, {{"a message is too long for " + wait.text(),
+                                       "both sides need the same count and type",
+                                       "Please report this with the command that caused it."}});
+  }
+  // MPI reports a broken connection; who broke it is known a moment later.
+  await_failure_news(watch, awaited, wait);
+  check_mpi(code, wait.text());
+  throw SystemError("MPI failed during " + wait.text());
+}
+
+std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
+                              std::span<const RankId> awaited, const WaitedFor& wait) {
+  if (requests.empty()) return 0;
   Backoff backoff;
-  Batch batch(requests);
+  int code = MPI_SUCCESS;
+  while (!requests.test(code)) {
+    if (code != MPI_SUCCESS) blame(code, watch, awaited, wait);
+    if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, wait.text());
+    backoff.pause();
+  }
+  const std::size_t received = requests.bytes_received();
+  requests.clear();
+  return received;
+}
+
+void wait_for_requests(RequestBatch& requests, double deadline_s, const std::string& operation) {
+  Backoff backoff;
   int code = MPI_SUCCESS;
   const double end_s = now_s() + deadline_s;
-  while (!batch.test(code)) {
+  while (!requests.test(code)) {
     check_mpi(code, operation);
     if (now_s() > end_s) {
       throw SystemError(operation + " does not end",

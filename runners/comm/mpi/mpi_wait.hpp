@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/comm/buffer.hpp"
 #include "runners/comm/peer_watch.hpp"
 
 namespace heteroperf {
@@ -19,20 +20,54 @@ class Backoff {
   int rounds_ = 0;
 };
 
-/// Names what waits, only when it is asked.
-using Describe = std::function<std::string()>;
+/// MPI requests that end together. Keeps its memory for the next ones; a single one needs none.
+class RequestBatch {
+ public:
+  bool empty() const { return count_ == 0; }
+  /// Where MPI puts the next request; valid until the next call.
+  MPI_Request* add();
+  /// True when all are done. `code` tells why one cannot be.
+  bool test(int& code);
+  /// Once done, where all are receives.
+  std::size_t bytes_received() const;
+  void clear() { count_ = 0; }
+
+ private:
+  const MPI_Status* statuses() const { return count_ == 1 ? &status_ : statuses_.data(); }
+
+  std::size_t count_ = 0;
+  MPI_Request request_ = MPI_REQUEST_NULL;  ///< the first
+  MPI_Status status_{};
+  std::vector<MPI_Request> requests_;  ///< all, where there are several
+  std::vector<MPI_Status> statuses_;
+};
+
+/// What a wait is part of; put into words only when it fails.
+struct WaitedFor {
+  const char* operation;
+  ConstBuffer values;
+  std::string text() const;
+};
 
 /// Throws SystemError{run_failed} with MPI's words unless `code` is success.
 void check_mpi(int code, const std::string& operation);
 
-/// Waits for all requests; returns the bytes received. Throws PeerError when `watch` says the wait
-/// is in vain; the requests then stay open, and the process can only end itself.
-std::size_t wait_for_requests(std::vector<MPI_Request>& requests, const PeerWatch& watch,
-                              std::span<const RankId> awaited, const Describe& describe);
+/// Something broke during a wait: throws PeerError if within a moment it is known which rank did.
+void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
+                        const WaitedFor& wait);
+
+/// MPI failed during a wait: throws PeerError once the rank that broke is known, Error{internal}
+/// when a message is longer than its receiver's buffer, else SystemError with MPI's words.
+[[noreturn]] void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
+                        const WaitedFor& wait);
+
+/// Waits for all requests; they are then cleared. Returns bytes_received(). Throws PeerError when
+/// `watch` says the wait is in vain; the requests then stay open, and the process can only end.
+std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
+                              std::span<const RankId> awaited, const WaitedFor& wait);
 
 /// Same before there is anybody to watch: throws SystemError{timeout} after `deadline_s`.
-void wait_for_requests(std::vector<MPI_Request>& requests, double deadline_s,
-                       const std::string& operation);
+void wait_for_requests(RequestBatch& requests, double deadline_s, const std::string& operation);
 
 /// Runs a call that MPI offers in blocking form only, on a thread of its own; `give_up` throws to
 /// abandon it. The caller makes no MPI call meanwhile. `call` owns all it refers to.

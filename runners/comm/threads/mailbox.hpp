@@ -2,62 +2,72 @@
 
 #include <atomic>
 #include <cstddef>
-#include <list>
-#include <memory>
 #include <mutex>
-#include <vector>
 
-#include "runners/comm/communicator.hpp"
+#include "runners/comm/buffer.hpp"
 
 namespace heteroperf {
 
-/// One message on its way to a receiver. Small ones carry a copy, large ones are read from the
-/// sender's buffer while the sender waits.
-struct Letter {
-  enum class State { posted, claimed, done };
+/// One side of a message. Whoever comes second copies, straight from buffer to buffer, so a
+/// message moves on without either side waiting. The first side owns the object and keeps it and
+/// the buffer in place until `state` is final or the mailbox has given it back.
+struct Message {
+  enum class Side { send, receive };
+  enum class State {
+    posted,   ///< waits for the other side
+    claimed,  ///< the other side is copying
+    done,
+    misfit,  ///< count or type differ; nothing was copied
+  };
 
+  Side side = Side::send;
   int from = 0;
   int tag = 0;
-  ConstBuffer values;
-  std::vector<std::byte> copy;
+  void* data = nullptr;  ///< of a send: read only
+  std::size_t count = 0;
+  DataType type = DataType::u8;
+
+  /// What the other side has; known once the two have met.
+  std::size_t other_count = 0;
+  DataType other_type = DataType::u8;
   std::atomic<State> state{State::posted};
-};
 
-/// The letters for one rank. Thread-safe.
-class Mailbox {
- public:
-  void put(std::shared_ptr<Letter> letter) {
-    std::lock_guard lock(mutex_);
-    letters_.push_back(std::move(letter));
-    posted_.fetch_add(1);
-  }
-
-  /// The oldest letter from that rank with that tag, now claimed by the caller; or none.
-  std::shared_ptr<Letter> take(int from, int tag) {
-    std::lock_guard lock(mutex_);
-    for (auto it = letters_.begin(); it != letters_.end(); ++it) {
-      if ((*it)->from != from || (*it)->tag != tag) continue;
-      std::shared_ptr<Letter> letter = std::move(*it);
-      letters_.erase(it);
-      letter->state = Letter::State::claimed;
-      return letter;
-    }
-    return nullptr;
-  }
-
-  /// Takes a letter back. False when the receiver has claimed it already.
-  bool withdraw(const std::shared_ptr<Letter>& letter) {
-    std::lock_guard lock(mutex_);
-    return letters_.remove(letter) > 0;
-  }
-
-  /// Grows with every letter, so a receiver knows when to look again.
-  std::size_t posted() const { return posted_.load(); }
+  bool ended() const { return state.load() >= State::done; }
 
  private:
+  friend class Mailbox;
+  Message* previous = nullptr;
+  Message* next = nullptr;
+  bool kept = false;  ///< a copy the mailbox made; nobody waits for it
+};
+
+/// Both sides of the messages to one rank that have not met. Thread-safe.
+class Mailbox {
+ public:
+  /// A send up to this size is copied where its receiver has not come, and so ends at once.
+  static constexpr std::size_t eager_bytes = 4096;
+
+  Mailbox() = default;
+  ~Mailbox();
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  enum class Met { here, waiting };
+  /// Meets the oldest other side with the same sender and tag, and copies; both have ended then.
+  /// Otherwise `mine` waits here for it, except for a small send, which has ended too.
+  Met meet(Message& mine);
+  /// Takes back what waits here. False when the other side has come.
+  bool withdraw(Message& mine);
+
+ private:
+  Message* find(const Message& mine) const;
+  void append(Message& message);
+  void remove(Message& message);
+  static void finish(Message& first, Message& second);
+
   std::mutex mutex_;
-  std::list<std::shared_ptr<Letter>> letters_;
-  std::atomic<std::size_t> posted_{0};
+  Message* first_ = nullptr;
+  Message* last_ = nullptr;
 };
 
 }  // namespace heteroperf

@@ -4,161 +4,177 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "runners/comm/element_types.hpp"
-#include "runners/comm/threads/mailbox.hpp"
-#include "runners/comm/threads/meeting.hpp"
-#include "runners/comm/threads/wait_point.hpp"
+#include "runners/comm/threads/thread_group.hpp"
+#include "runners/comm/threads/thread_transfer.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// A send up to this size returns before its receiver has come.
-constexpr std::size_t eager_bytes = 4096;
 /// Slices start at multiples of a cache line, so that no two ranks write one line.
 constexpr std::size_t line_bytes = 64;
 
-class ThreadGroup;
-
-/// What a rank shows the others while they are in a collective together.
-struct Offer {
-  Offer() = default;
-  Offer(const char* name, ConstBuffer buffer) : operation(name), read(buffer) {}
-
-  const char* operation = "";
-  ConstBuffer read;
-  MutableBuffer write;
-  Reduction reduction = Reduction::sum;
-  int root = 0;
-  int colour = 0, key = 0;
-  std::shared_ptr<ThreadGroup> group;  ///< made by the first rank of a colour
-};
-
-/// The part that the members of one group share.
-class ThreadGroup final : public Wakeable {
- public:
-  explicit ThreadGroup(std::vector<RankId> ranks)
-      : members(std::move(ranks)),
-        offers(members.size()),
-        wait_points(members.size()),
-        mailboxes(members.size()),
-        meeting(static_cast<int>(members.size())) {}
-
-  void wake_everyone() override {
-    for (WaitPoint& point : wait_points) point.wake();
-  }
-
-  const std::vector<RankId> members;  ///< ranks of the world
-  std::vector<Offer> offers;
-  std::vector<WaitPoint> wait_points;
-  std::vector<Mailbox> mailboxes;
-  Meeting meeting;
-};
-
+/// Small vectors travel in what the ranks show each other, and one meeting is all they need. For
+/// large ones each rank works on its slice in everybody's buffers, in one pass over memory, and a
+/// second meeting keeps the buffers in place until all are through.
 class ThreadCommunicator final : public Communicator {
  public:
-  ThreadCommunicator(std::shared_ptr<ThreadWorld> world, std::shared_ptr<ThreadGroup> group,
-                     int rank)
-      : world_(std::move(world)),
-        group_(std::move(group)),
-        rank_(static_cast<std::size_t>(rank)),
-        sources_(group_->members.size()),
-        destinations_(group_->members.size()) {}
+  ThreadCommunicator(std::shared_ptr<ThreadGroup> group, std::size_t rank)
+      : group_(std::move(group)),
+        rank_(rank),
+        sources_(group_->size()),
+        destinations_(group_->size()) {}
 
   RankId rank() const override { return RankId(static_cast<std::int32_t>(rank_)); }
-  int size() const override { return static_cast<int>(group_->members.size()); }
+  int size() const override { return static_cast<int>(group_->size()); }
   std::string transport() const override { return "threads"; }
 
-  void all_reduce(MutableBuffer values, Reduction reduction) override;
+  using Communicator::all_gather;
+  using Communicator::all_reduce;
+  using Communicator::reduce_scatter;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
   void broadcast(MutableBuffer values, RankId root) override;
-  void all_gather(ConstBuffer mine, MutableBuffer all) override;
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction) override;
-  void send(ConstBuffer values, RankId to, int tag) override;
-  void receive(MutableBuffer values, RankId from, int tag) override;
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                      Reduction reduction) override;
+  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                  Counts from_each) override;
+  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
+    return std::make_unique<ThreadTransfer>(group_, rank().value(), Outgoing{values, to, tag});
+  }
+  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
+    return std::make_unique<ThreadTransfer>(group_, rank().value(), Incoming{values, from, tag});
+  }
+  void send(ConstBuffer values, RankId to, int tag) override {
+    ThreadTransfer(group_, rank().value(), Outgoing{values, to, tag}).wait();
+  }
+  void receive(MutableBuffer values, RankId from, int tag) override {
+    ThreadTransfer(group_, rank().value(), Incoming{values, from, tag}).wait();
+  }
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
  private:
-  std::size_t members() const { return group_->members.size(); }
+  std::size_t members() const { return group_->size(); }
   std::size_t member(RankId rank) const;
   WaitPoint& here() { return group_->wait_points[rank_]; }
 
-  /// Shows `offer`, runs `work` while every buffer shown stays in place, and waits for all.
-  template <class Work>
-  void together(Offer offer, Work work);
-  void assemble(const Offer& offer);
-  void disperse();
+  /// Begins a collective: what this rank will show.
+  Offer& offer(const CollectiveTerms& terms);
+  const Offer& shown(std::size_t r) const { return group_->offers[turn_][r]; }
+  void show_small(ConstBuffer values);
+  /// Shows it and waits for everybody's. Throws PeerError, or alike on all ranks, when they
+  /// disagree.
+  void agree();
+  void assemble();
   /// All members decide alike, from the same offers.
-  std::optional<Problem> mismatch() const;
-  void await_claim(const std::shared_ptr<Letter>& letter, std::size_t to);
-  std::shared_ptr<Letter> await_letter(std::size_t from, int tag, ConstBuffer values);
+  std::optional<Problem> disagreement() const;
+  /// Runs `work` while every buffer shown stays in place, and waits for all.
+  template <class Work>
+  void together(Work work);
+  void disperse();
+  void check_counts(Counts counts, std::size_t own, std::size_t total) const;
+  /// Elements [begin, begin + count) of what all ranks show, to `destinations_`.
+  void reduce_shown(std::size_t begin, std::size_t count, Reduction reduction);
 
-  std::shared_ptr<ThreadWorld> world_;
   std::shared_ptr<ThreadGroup> group_;
   std::size_t rank_;
+  std::size_t turn_ = 0;
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
 };
 
-std::byte* at(MutableBuffer buffer, std::size_t offset) {
-  return static_cast<std::byte*>(buffer.data) + offset * size_of(buffer.type);
-}
-const std::byte* at(ConstBuffer buffer, std::size_t offset) {
-  return static_cast<const std::byte*>(buffer.data) + offset * size_of(buffer.type);
-}
 void copy(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0 && from != to) std::memmove(to, from, bytes);
 }
 
-/// Where part `index` of `parts` begins.
-std::size_t slice_begin(std::size_t count, DataType type, std::size_t index, std::size_t parts) {
+struct Slice {
+  std::size_t begin, count;
+};
+
+/// Part `index` of `parts`.
+Slice slice_of(std::size_t count, DataType type, std::size_t index, std::size_t parts) {
   const std::size_t unit = line_bytes / size_of(type);
   const std::size_t units = (count + unit - 1) / unit;
-  return std::min(count, units * index / parts * unit);
+  const auto begin = [&](std::size_t i) { return std::min(count, units * i / parts * unit); };
+  return {begin(index), begin(index + 1) - begin(index)};
 }
 
-std::string describe_offer(const Offer& offer) {
-  return offer.read.data == nullptr && offer.read.count == 0
-             ? offer.operation
-             : describe(offer.operation, offer.read);
+std::size_t sum_of(Counts counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
+
+bool is_small(std::size_t bytes) { return bytes <= Offer::small_bytes; }
+
+// ---- meeting
 
 std::size_t ThreadCommunicator::member(RankId rank) const {
   HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < size());
   return static_cast<std::size_t>(rank.value());
 }
 
-template <class Work>
-void ThreadCommunicator::together(Offer offer, Work work) {
-  struct Dispersal {
-    ThreadCommunicator& self;
-    ~Dispersal() { self.disperse(); }
-  };
-  group_->offers[rank_] = offer;
-  assemble(offer);
-  Dispersal even_if_work_throws{*this};
-  if (const auto problem = mismatch()) throw Error(ErrorKind::internal, {*problem});
-  work();
+Offer& ThreadCommunicator::offer(const CollectiveTerms& terms) {
+  turn_ ^= 1;
+  Offer& own = group_->offers[turn_][rank_];
+  own.terms = terms;
+  return own;
 }
 
-void ThreadCommunicator::assemble(const Offer& offer) {
+void ThreadCommunicator::show_small(ConstBuffer values) {
+  Offer& own = group_->offers[turn_][rank_];
+  copy(values.data, own.small.data(), values.bytes());
+  own.read = own.small.data();
+}
+
+void ThreadCommunicator::agree() {
+  assemble();
+  if (const auto problem = disagreement()) throw Error(ErrorKind::internal, {*problem});
+}
+
+void ThreadCommunicator::assemble() {
   std::uint32_t round = 0;
   Meeting& meeting = group_->meeting;
+  ThreadWorld& world = *group_->world;
   Meeting::Outcome outcome = meeting.arrive(round);
   if (outcome == Meeting::Outcome::complete) return group_->wake_everyone();
   if (outcome == Meeting::Outcome::waiting) {
-    here().wait(world_->spins(), [&] {
+    here().wait(world.spins(), [&] {
       outcome = meeting.look(round);
-      return outcome != Meeting::Outcome::waiting || world_->in_vain(group_->members);
+      return outcome != Meeting::Outcome::waiting || world.in_vain(group_->members);
     });
     if (outcome == Meeting::Outcome::waiting) outcome = meeting.leave(round);
     if (outcome == Meeting::Outcome::complete) return;
     group_->wake_everyone();
   }
-  const auto failure = world_->failure_among(group_->members);
+  const auto failure = world.failure_among(group_->members);
   throw PeerError(failure.value_or(RankFailure{group_->members[rank_], ErrorKind::run_failed,
                                                "the group is broken by an earlier failure"}),
-                  describe_offer(offer));
+                  describe(shown(rank_).terms));
+}
+
+std::optional<Problem> ThreadCommunicator::disagreement() const {
+  const CollectiveTerms& own = shown(rank_).terms;
+  const auto differs = [&](const Offer& other) { return !(other.terms == own); };
+  if (std::ranges::none_of(group_->offers[turn_], differs)) return std::nullopt;
+  std::vector<CollectiveTerms> terms;
+  for (const Offer& other : group_->offers[turn_]) terms.push_back(other.terms);
+  return Problem{"the ranks of a group disagree: " + describe_disagreement(terms),
+                 "collectives need the same order, counts, types and root on every rank",
+                 "Please report this with the command that caused it."};
+}
+
+template <class Work>
+void ThreadCommunicator::together(Work work) {
+  struct Dispersal {
+    ThreadCommunicator& self;
+    ~Dispersal() { self.disperse(); }
+  };
+  agree();
+  Dispersal even_if_work_throws{*this};
+  work();
 }
 
 /// Nobody leaves this one early: each member is on its way here and waits for nothing else, and
@@ -167,182 +183,200 @@ void ThreadCommunicator::disperse() {
   std::uint32_t round = 0;
   Meeting& meeting = group_->meeting;
   if (meeting.arrive(round) == Meeting::Outcome::complete) return group_->wake_everyone();
-  here().wait(world_->spins(), [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
+  here().wait(group_->world->spins(),
+              [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
 }
 
-std::optional<Problem> ThreadCommunicator::mismatch() const {
-  const Offer& first = group_->offers[0];
-  for (std::size_t r = 1; r < members(); ++r) {
-    const Offer& other = group_->offers[r];
-    if (std::strcmp(first.operation, other.operation) == 0 &&
-        first.read.count == other.read.count && first.read.type == other.read.type &&
-        first.reduction == other.reduction && first.root == other.root) {
-      continue;
-    }
-    return Problem{fmt::format("the ranks of a group disagree: rank {} is in {}, rank {} in {}",
-                               group_->members[0].value(), describe_offer(first),
-                               group_->members[r].value(), describe_offer(other)),
-                   "collectives need the same order, counts, types and root on every rank",
-                   "Please report this with the command that caused it."};
+void ThreadCommunicator::check_counts(Counts counts, std::size_t own, std::size_t total) const {
+  HETEROPERF_EXPECT(counts.size() == members());
+  HETEROPERF_EXPECT(counts[rank_] == own && sum_of(counts) == total);
+}
+
+// ---- collectives
+
+void ThreadCommunicator::reduce_shown(std::size_t begin, std::size_t count, Reduction reduction) {
+  if (count == 0) return;
+  const DataType type = shown(rank_).terms.type;
+  for (std::size_t r = 0; r < members(); ++r) {
+    sources_[r] = static_cast<const std::byte*>(shown(r).read) + begin * size_of(type);
   }
-  return std::nullopt;
+  reduce_in_order(sources_, destinations_, count, type, reduction);
 }
 
-void ThreadCommunicator::all_reduce(MutableBuffer values, Reduction reduction) {
-  Offer offer("all_reduce", values);
-  offer.write = values;
-  offer.reduction = reduction;
-  together(offer, [&] {
-    const std::size_t begin = slice_begin(values.count, values.type, rank_, members());
-    const std::size_t end = slice_begin(values.count, values.type, rank_ + 1, members());
-    if (members() == 1 || begin == end) return;
-    // Each rank sums its slice from all buffers and writes it to all of them: one pass over
-    // memory, and nobody else touches that slice.
+void ThreadCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
+  HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
+  Offer& own = offer(all_reduce_terms(mine, reduction));
+  if (is_small(mine.bytes())) {
+    show_small(mine);
+    agree();
+    destinations_.assign(1, result.data);
+    return reduce_shown(0, mine.count, reduction);
+  }
+  own.read = mine.data;
+  own.write = result.data;
+  together([&] {
+    const Slice slice = slice_of(mine.count, mine.type, rank_, members());
+    destinations_.resize(members());
     for (std::size_t r = 0; r < members(); ++r) {
-      destinations_[r] = at(group_->offers[r].write, begin);
-      sources_[r] = destinations_[r];
+      destinations_[r] = static_cast<std::byte*>(shown(r).write) + slice.begin * size_of(mine.type);
     }
-    reduce_in_order(sources_, destinations_, end - begin, values.type, reduction);
+    reduce_shown(slice.begin, slice.count, reduction);
+  });
+}
+
+void ThreadCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
+                                Reduction reduction) {
+  const std::size_t target = member(root);
+  const bool here_it_ends = target == rank_;
+  HETEROPERF_EXPECT(!here_it_ends || (mine.count == result.count && mine.type == result.type));
+  Offer& own = offer(reduce_terms(mine, root, reduction));
+  if (is_small(mine.bytes())) {
+    show_small(mine);
+    agree();
+    if (!here_it_ends) return;
+    destinations_.assign(1, result.data);
+    return reduce_shown(0, mine.count, reduction);
+  }
+  own.read = mine.data;
+  own.write = result.data;
+  together([&] {
+    const Slice slice = slice_of(mine.count, mine.type, rank_, members());
+    destinations_.assign(
+        1, static_cast<std::byte*>(shown(target).write) + slice.begin * size_of(mine.type));
+    reduce_shown(slice.begin, slice.count, reduction);
   });
 }
 
 void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
   const std::size_t origin = member(root);
-  Offer offer("broadcast", values);
-  offer.root = root.value();
-  together(offer, [&] { copy(group_->offers[origin].read.data, values.data, values.bytes()); });
+  Offer& own = offer(broadcast_terms(values, root));
+  const auto take = [&] {
+    if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
+  };
+  if (is_small(values.bytes())) {
+    if (origin == rank_) show_small(values);
+    agree();
+    return take();
+  }
+  own.read = values.data;
+  together(take);
 }
 
-void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all) {
-  HETEROPERF_EXPECT(all.count == mine.count * members() && all.type == mine.type);
-  together(Offer("all_gather", mine), [&] {
-    for (std::size_t step = 0; step < members(); ++step) {
-      const std::size_t r = (rank_ + step) % members();
-      copy(group_->offers[r].read.data, at(all, r * mine.count), mine.bytes());
-    }
-  });
-}
-
-void ThreadCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction) {
-  HETEROPERF_EXPECT(all.count == mine.count * members() && all.type == mine.type);
-  Offer offer("reduce_scatter", all);
-  offer.reduction = reduction;
-  together(offer, [&] {
-    if (mine.count == 0) return;
+void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
+  HETEROPERF_EXPECT(all.type == mine.type);
+  check_counts(counts, mine.count, all.count);
+  Offer& own = offer(all_gather_terms(all, counts));
+  const auto take = [&] {
+    std::size_t begin = 0;
     for (std::size_t r = 0; r < members(); ++r) {
-      sources_[r] = at(group_->offers[r].read, rank_ * mine.count);
+      const MutableBuffer block = all.part(begin, counts[r]);
+      copy(r == rank_ ? mine.data : shown(r).read, block.data, block.bytes());
+      begin += counts[r];
     }
-    void* destination = mine.data;
-    reduce_in_order(sources_, {&destination, 1}, mine.count, mine.type, reduction);
+  };
+  if (is_small(*std::max_element(counts.begin(), counts.end()) * size_of(mine.type))) {
+    show_small(mine);
+    agree();
+    return take();
+  }
+  own.read = mine.data;
+  together(take);
+}
+
+void ThreadCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                                        Reduction reduction) {
+  HETEROPERF_EXPECT(all.type == mine.type);
+  check_counts(counts, mine.count, all.count);
+  Offer& own = offer(reduce_scatter_terms(all, counts, reduction));
+  const auto take = [&] {
+    destinations_.assign(1, mine.data);
+    reduce_shown(sum_of(counts.first(rank_)), mine.count, reduction);
+  };
+  if (is_small(all.bytes())) {
+    show_small(all);
+    agree();
+    return take();
+  }
+  own.read = all.data;
+  together(take);
+}
+
+void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                                    Counts from_each) {
+  HETEROPERF_EXPECT(mine.type == theirs.type);
+  HETEROPERF_EXPECT(to_each.size() == members() && sum_of(to_each) == mine.count);
+  HETEROPERF_EXPECT(from_each.size() == members() && sum_of(from_each) == theirs.count);
+  Offer& own = offer(all_to_all_terms(mine));
+  own.read = mine.data;
+  own.to_each = to_each;
+  own.from_each = from_each;
+  together([&] {
+    for (std::size_t to = 0; to < members(); ++to) {
+      for (std::size_t from = 0; from < members(); ++from) {
+        const std::size_t sent = shown(from).to_each[to], awaited = shown(to).from_each[from];
+        if (sent == awaited) continue;
+        throw Error(
+            ErrorKind::internal,
+            {{fmt::format("the ranks of a group disagree in all_to_all: rank {} sends {} {} to "
+                          "rank {}, which awaits {}",
+                          group_->members[from].value(), sent, to_string(mine.type),
+                          group_->members[to].value(), awaited),
+              "both sides need the same count",
+              "Please report this with the command that caused it."}});
+      }
+    }
+    std::size_t begin = 0;
+    for (std::size_t r = 0; r < members(); ++r) {
+      const Offer& other = shown(r);
+      const ConstBuffer block = ConstBuffer(other.read, 0, mine.type)
+                                    .part(sum_of(other.to_each.first(rank_)), from_each[r]);
+      copy(block.data, theirs.part(begin, from_each[r]).data, block.bytes());
+      begin += from_each[r];
+    }
   });
 }
 
 void ThreadCommunicator::barrier() {
-  together(Offer("barrier", {}), [] {});
-}
-
-void ThreadCommunicator::send(ConstBuffer values, RankId to, int tag) {
-  const std::size_t receiver = member(to);
-  auto letter = std::make_shared<Letter>();
-  letter->from = static_cast<int>(rank_);
-  letter->tag = tag;
-  letter->values = values;
-  const bool eager = values.bytes() <= eager_bytes;
-  if (eager && values.bytes() > 0) {
-    const auto* bytes = static_cast<const std::byte*>(values.data);
-    letter->copy.assign(bytes, bytes + values.bytes());
-    letter->values.data = letter->copy.data();
-  }
-  if (const auto failure = world_->failure_among({&group_->members[receiver], 1})) {
-    throw PeerError(*failure, describe("send", values));
-  }
-  group_->mailboxes[receiver].put(letter);
-  group_->wait_points[receiver].wake();
-  if (!eager) await_claim(letter, receiver);
-}
-
-void ThreadCommunicator::await_claim(const std::shared_ptr<Letter>& letter, std::size_t to) {
-  const std::span<const RankId> awaited(&group_->members[to], 1);
-  const auto done = [&] { return letter->state.load() == Letter::State::done; };
-  here().wait(world_->spins(), [&] { return done() || world_->in_vain(awaited); });
-  if (done()) return;
-  if (group_->mailboxes[to].withdraw(letter)) {
-    throw PeerError(*world_->failure_among(awaited), describe("send", letter->values));
-  }
-  // The receiver is copying; the buffer must stay until it is through.
-  here().wait(world_->spins(), done);
-}
-
-void ThreadCommunicator::receive(MutableBuffer values, RankId from, int tag) {
-  const std::size_t sender = member(from);
-  const std::shared_ptr<Letter> letter = await_letter(sender, tag, values);
-  const ConstBuffer sent = letter->values;
-  const bool fits = sent.count == values.count && sent.type == values.type;
-  if (fits) copy(sent.data, values.data, values.bytes());
-  letter->state = Letter::State::done;
-  group_->wait_points[sender].wake();
-  if (fits) return;
-  throw Error(ErrorKind::internal,
-              {{fmt::format("rank {} awaits {} {} with tag {}, rank {} sent {} {}",
-                            group_->members[rank_].value(), values.count, to_string(values.type),
-                            tag, group_->members[sender].value(), sent.count, to_string(sent.type)),
-                "both sides need the same count and type",
-                "Please report this with the command that caused it."}});
-}
-
-std::shared_ptr<Letter> ThreadCommunicator::await_letter(std::size_t from, int tag,
-                                                         ConstBuffer values) {
-  Mailbox& mailbox = group_->mailboxes[rank_];
-  const std::span<const RankId> awaited(&group_->members[from], 1);
-  while (true) {
-    const std::size_t seen = mailbox.posted();
-    // What a peer sent before it finished still arrives: look for trouble first, then for mail.
-    const auto failure = world_->failure_among(awaited);
-    if (auto letter = mailbox.take(static_cast<int>(from), tag)) return letter;
-    if (failure) throw PeerError(*failure, describe("receive", values));
-    here().wait(world_->spins(),
-                [&] { return mailbox.posted() != seen || world_->in_vain(awaited); });
-  }
+  offer(barrier_terms());
+  agree();
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
-  Offer offer("split", {});
-  offer.colour = colour;
-  offer.key = key;
-  std::shared_ptr<ThreadGroup> group;
-  std::size_t position = 0;
+  const CollectiveTerms terms = split_terms();
+  Offer& own = offer(terms);
+  own.colour = colour;
+  own.key = key;
+  agree();
   std::vector<std::size_t> order;
-  together(offer, [&] {
-    for (std::size_t r = 0; r < members(); ++r) {
-      if (group_->offers[r].colour == colour) order.push_back(r);
-    }
-    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
-      return group_->offers[a].key < group_->offers[b].key;
-    });
-    if (order.front() != rank_) return;
+  for (std::size_t r = 0; r < members(); ++r) {
+    if (shown(r).colour == colour) order.push_back(r);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [this](std::size_t a, std::size_t b) { return shown(a).key < shown(b).key; });
+  if (order.front() == rank_) {
     std::vector<RankId> ranks;
     for (std::size_t r : order) ranks.push_back(group_->members[r]);
-    group = std::make_shared<ThreadGroup>(std::move(ranks));
-    world_->add(group);
-  });
-  // A second round hands the group over; the first had to show colours and keys.
-  offer.group = group;
-  together(offer, [&] { group = group_->offers[order.front()].group; });
-  group_->offers[rank_].group.reset();
-  position = static_cast<std::size_t>(std::find(order.begin(), order.end(), rank_) - order.begin());
-  return std::make_unique<ThreadCommunicator>(world_, std::move(group), static_cast<int>(position));
+    group_->children[rank_] = std::make_shared<ThreadGroup>(group_->world, std::move(ranks));
+    group_->world->add(group_->children[rank_]);
+  }
+  offer(terms);
+  std::shared_ptr<ThreadGroup> child;
+  together([&] { child = group_->children[order.front()]; });
+  if (order.front() == rank_) group_->children[rank_].reset();
+  const auto position = std::find(order.begin(), order.end(), rank_) - order.begin();
+  return std::make_unique<ThreadCommunicator>(std::move(child), static_cast<std::size_t>(position));
 }
 
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_thread_communicators(
     const std::shared_ptr<ThreadWorld>& world, std::vector<RankId> members) {
-  const int size = static_cast<int>(members.size());
-  auto group = std::make_shared<ThreadGroup>(std::move(members));
+  const std::size_t size = members.size();
+  auto group = std::make_shared<ThreadGroup>(world, std::move(members));
   world->add(group);
   std::vector<std::unique_ptr<Communicator>> communicators;
-  for (int rank = 0; rank < size; ++rank) {
-    communicators.push_back(std::make_unique<ThreadCommunicator>(world, group, rank));
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    communicators.push_back(std::make_unique<ThreadCommunicator>(group, rank));
   }
   return communicators;
 }

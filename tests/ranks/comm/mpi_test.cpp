@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <vector>
 
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
@@ -19,12 +20,27 @@ class EveryTransport : public testing::TestWithParam<CommunicatorCase> {};
 
 TEST_P(EveryTransport, OnMpi) { run_case(GetParam(), *joined_world); }
 
-/// Messages cut to pieces of a few bytes, as buffers beyond 2 GiB are cut.
-TEST_P(EveryTransport, OnMpiInPieces) {
+/// The world once more, with other settings.
+World another_world(const MpiSettings& settings) {
   const SharedModule module = SharedModule::open("mpi", Visibility::global);
   MpiBackend& backend = *module.symbol<HeteroperfMpiEntry>("heteroperf_mpi_backend")();
   const auto watch = std::dynamic_pointer_cast<PeerWatch>(joined_world->control);
-  World world{backend.make_world(watch, 40000), joined_world->control};
+  return {backend.make_world(watch, settings), joined_world->control};
+}
+
+TEST_P(EveryTransport, OnMpiMessages) {
+  World world = another_world({.host_path = HostPath::messages});
+  run_case(GetParam(), world);
+}
+
+TEST_P(EveryTransport, OnMpiSharedMemory) {
+  World world = another_world({.host_path = HostPath::shared_memory});
+  run_case(GetParam(), world);
+}
+
+/// Messages cut to pieces of a few bytes, as buffers beyond 2 GiB are cut.
+TEST_P(EveryTransport, OnMpiInPieces) {
+  World world = another_world({.max_message_bytes = 40000, .host_path = HostPath::messages});
   run_case(GetParam(), world);
 }
 
@@ -43,6 +59,94 @@ TEST(MpiWorld, KnowsItsPlace) {
   EXPECT_EQ(launched->launcher, "mpirun");
   EXPECT_EQ(launched->rank, joined_world->communicator->rank().value());
   EXPECT_EQ(launched->size, joined_world->communicator->size());
+}
+
+const PathReport& path_of(const World& world) {
+  return dynamic_cast<const PathReport&>(*world.communicator);
+}
+
+TEST(MpiWorld, TheWayIsTheWidestAllowedAndHasAReason) {
+  if (joined_world->communicator->size() == 1) {
+    EXPECT_EQ(path_of(*joined_world).path_reason(), "one rank");
+    return;
+  }
+  EXPECT_GE(path_of(*joined_world).host_path(), HostPath::shared_memory);
+  EXPECT_NE(path_of(*joined_world).path_reason().find("on one host"), std::string::npos);
+  for (HostPath path : {HostPath::messages, HostPath::shared_memory}) {
+    const World world = another_world({.host_path = path});
+    EXPECT_EQ(path_of(world).host_path(), path);
+    EXPECT_NE(path_of(world).path_reason().find("as configured"), std::string::npos);
+    const auto group = world.communicator->split(0, 0);
+    EXPECT_EQ(dynamic_cast<const PathReport&>(*group).host_path(), path);
+  }
+}
+
+/// One rank that allows less decides for all.
+TEST(MpiWorld, RanksAgreeOnTheWay) {
+  const bool last =
+      joined_world->communicator->rank().value() + 1 == joined_world->communicator->size();
+  const World world =
+      another_world({.host_path = last ? HostPath::messages : HostPath::single_copy});
+  EXPECT_EQ(path_of(world).host_path(), HostPath::messages);
+}
+
+/// Small ones of all kinds, so that ranks run ahead of each other as far as they may.
+void many_collectives(Communicator& comm) {
+  const auto ranks = static_cast<std::size_t>(comm.size());
+  const auto self = static_cast<std::size_t>(comm.rank().value());
+  const std::vector<std::size_t> ones(ranks, 1);
+  std::vector<std::int64_t> all(ranks), theirs(ranks);
+  for (std::int64_t n = 0; n < 100; ++n) {
+    const auto root = static_cast<std::size_t>(n) % ranks;
+    std::int64_t value = self == root ? n : -1;
+    comm.broadcast(std::span<std::int64_t>(&value, 1), RankId(static_cast<std::int32_t>(root)));
+    ASSERT_EQ(value, n);
+    std::int64_t sum = 0;
+    const std::int64_t mine = n + static_cast<std::int64_t>(self);
+    comm.reduce(std::span<const std::int64_t>(&mine, 1), std::span<std::int64_t>(&sum, 1),
+                RankId(static_cast<std::int32_t>(root)));
+    const auto p = static_cast<std::int64_t>(ranks);
+    ASSERT_EQ(sum, self == root ? p * n + p * (p - 1) / 2 : 0);
+    for (std::size_t r = 0; r < ranks; ++r) all[r] = mine * 1000 + static_cast<std::int64_t>(r);
+    comm.all_to_all(std::span<const std::int64_t>(all), ones, std::span<std::int64_t>(theirs),
+                    ones);
+    for (std::size_t r = 0; r < ranks; ++r) {
+      ASSERT_EQ(theirs[r], (n + static_cast<std::int64_t>(r)) * 1000 + mine - n);
+    }
+  }
+}
+
+TEST(MpiWorld, RanksMayRunAhead) {
+  for (HostPath path : {HostPath::messages, HostPath::shared_memory, HostPath::single_copy}) {
+    many_collectives(*another_world({.host_path = path}).communicator);
+  }
+}
+
+/// Collectives on memory that ranks share let messages of this rank make progress.
+TEST(MpiWorld, MessagesMoveDuringCollectives) {
+  Communicator& comm = *joined_world->communicator;
+  if (comm.size() == 1) return;
+  const int self = comm.rank().value(), next = (self + 1) % comm.size();
+  const int previous = (self + comm.size() - 1) % comm.size();
+  const std::vector<double> sent(300000, self);
+  std::vector<double> received(sent.size());
+  auto sending = comm.start_send(std::span<const double>(sent), RankId(next), 1);
+  // Even ranks meet first, odd ones take their message first.
+  auto receiving = comm.start_receive(std::span<double>(received), RankId(previous), 1);
+  if (self % 2 == 1) receiving->wait();
+  comm.barrier();
+  receiving->wait();
+  sending->wait();
+  EXPECT_EQ(received, std::vector<double>(sent.size(), previous));
+}
+
+TEST(MpiWorld, RanksThatDisagreeAreTold) {
+  World world = another_world({.host_path = HostPath::single_copy});
+  Communicator& comm = *world.communicator;
+  if (path_of(world).host_path() == HostPath::messages) return;
+  std::vector<float> values(comm.rank() == RankId(0) ? 3 : 4);
+  EXPECT_THROW(comm.all_reduce(std::span<float>(values)), Error);
+  joined_world->communicator->barrier();
 }
 
 TEST(MpiWorld, EverybodyHearsOfAStop) { run_case(communicator_cases().back(), *joined_world); }

@@ -1,9 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <malloc.h>
+
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <stdexcept>
 #include <vector>
 
+#include "metrics/random.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 
@@ -12,23 +17,35 @@ namespace {
 
 // ---- what every transport must do
 
-using CaseAndRanks = std::tuple<CommunicatorCase, int>;
-class EveryTransport : public testing::TestWithParam<CaseAndRanks> {};
+template <class Case>
+std::string name_of(const testing::TestParamInfo<std::tuple<Case, int>>& info) {
+  return std::string(std::get<0>(info.param).name) + "_" + std::to_string(std::get<1>(info.param));
+}
+
+template <class Case>
+auto on_ranks(std::span<const Case> cases) {
+  return testing::Combine(testing::ValuesIn(cases.begin(), cases.end()),
+                          testing::Values(1, 2, 3, 4, 7));
+}
+
+class EveryTransport : public testing::TestWithParam<std::tuple<CommunicatorCase, int>> {};
 
 TEST_P(EveryTransport, OnThreads) {
   const CommunicatorCase& one = std::get<0>(GetParam());
   run_on_threads(std::get<1>(GetParam()), {}, [&](World& world) { run_case(one, world); });
 }
 
-std::string name_of(const testing::TestParamInfo<CaseAndRanks>& info) {
-  return std::string(std::get<0>(info.param).name) + "_" + std::to_string(std::get<1>(info.param));
+INSTANTIATE_TEST_SUITE_P(Threads, EveryTransport, on_ranks(communicator_cases()),
+                         name_of<CommunicatorCase>);
+
+class EveryWorld : public testing::TestWithParam<std::tuple<WorldCase, int>> {};
+
+TEST_P(EveryWorld, OnThreads) {
+  const WorldCase& one = std::get<0>(GetParam());
+  run_on_threads(std::get<1>(GetParam()), {}, [&](World& world) { run_case(one, world); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, EveryTransport,
-                         testing::Combine(testing::ValuesIn(communicator_cases().begin(),
-                                                            communicator_cases().end()),
-                                          testing::Values(1, 2, 3, 4, 7)),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, EveryWorld, on_ranks(world_cases()), name_of<WorldCase>);
 
 // ---- failure
 
@@ -81,6 +98,19 @@ const Wait waits[] = {
        world.communicator->reduce_scatter(std::span<const float>(all),
                                           std::span<float>(all.data(), 1));
      }},
+    {"reduce",
+     [](World& world) {
+       std::vector<float> values(100000);
+       const MutableBuffer all = std::span<float>(values);
+       world.communicator->reduce(all, all, RankId(0));
+     }},
+    {"all_to_all",
+     [](World& world) {
+       const std::vector<std::size_t> each(static_cast<std::size_t>(world.communicator->size()), 1);
+       std::vector<float> mine(each.size()), theirs(each.size());
+       world.communicator->all_to_all(std::span<const float>(mine), each, std::span<float>(theirs),
+                                      each);
+     }},
     {"barrier", [](World& world) { world.communicator->barrier(); }},
     {"split", [](World& world) { world.communicator->split(0, 0); }},
     {"receive",
@@ -92,6 +122,20 @@ const Wait waits[] = {
      [](World& world) {
        std::vector<float> values(100000);
        world.communicator->send(std::span<const float>(values), RankId(1));
+     }},
+    {"receive of 10 f32",
+     [](World& world) {
+       std::vector<float> values(10);
+       auto other = world.communicator->start_receive(std::span<float>(values), RankId(1), 1);
+       auto transfer = world.communicator->start_receive(std::span<float>(values), RankId(1));
+       while (!transfer->test()) {
+       }
+     }},
+    {"send of 100000 f32",
+     [](World& world) {
+       std::vector<float> values(100000);
+       const Outgoing sends[] = {{std::span<const float>(values), RankId(1), 0}};
+       world.communicator->exchange(sends, {});
      }},
 };
 
@@ -131,8 +175,115 @@ TEST_P(EveryWait, EndsWhenAPeerAborts) {
   EXPECT_TRUE(says(texts[0], "loss is NaN")) << texts[0];
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, EveryWait, testing::ValuesIn(waits),
-                         [](const auto& wait) { return std::string(wait.param.name); });
+INSTANTIATE_TEST_SUITE_P(Threads, EveryWait, testing::ValuesIn(waits), [](const auto& wait) {
+  std::string name = wait.param.name;
+  std::ranges::replace(name, ' ', '_');
+  return name;
+});
+
+// ---- transfers
+
+/// Nobody touches the buffers of a transfer that is gone.
+TEST(ThreadTransfers, MayBeDroppedAtAnyMoment) {
+  run_on_threads(2, {}, [](World& world) {
+    Communicator& comm = *world.communicator;
+    const RankId peer(1 - comm.rank().value());
+    for (std::size_t count : {std::size_t{10}, std::size_t{500000}}) {
+      for (int round = 0; round < 20; ++round) {
+        {
+          std::vector<float> values(count, 1.0F), received(count);
+          auto in = comm.start_receive(std::span<float>(received), peer, round % 3);
+          if (round % 4 == 3) comm.barrier();
+          // A small send is on its way for good; only one of the two may be dropped unmet.
+          if (count > 1000 || round % 2 == 0) {
+            auto out = comm.start_send(std::span<const float>(values), peer, round % 3);
+            if (count < 1000) in->wait();
+          }
+        }
+        comm.barrier();
+      }
+    }
+    std::int32_t mine = comm.rank().value(), other = -1;
+    auto in = comm.start_receive(std::span<std::int32_t>(&other, 1), peer, 7);
+    comm.send(std::span<const std::int32_t>(&mine, 1), peer, 7);
+    in->wait();
+    EXPECT_EQ(other, 1 - mine);
+  });
+}
+
+TEST(ThreadTransfers, ToOneselfNeedTheirOtherSideFirst) {
+  const auto body = [](World& world) {
+    std::vector<float> values(5000, 3.0F), copy(5000);
+    auto in = world.communicator->start_receive(std::span<float>(copy), RankId(0));
+    world.communicator->send(std::span<const float>(values), RankId(0));
+    in->wait();
+    EXPECT_EQ(copy, values);
+    EXPECT_THROW(world.communicator->send(std::span<const float>(values), RankId(0)), Error);
+    EXPECT_THROW(world.communicator->receive(std::span<float>(copy), RankId(0)), Error);
+    EXPECT_THROW(world.communicator->start_send(std::span<const float>(values), RankId(0), 4096),
+                 Error);
+  };
+  run_on_threads(1, {}, body);
+}
+
+// ---- numbers
+
+/// The bits of a sum are those of adding rank after rank.
+TEST(ThreadCollectives, SumsFollowTheOrderOfRanks) {
+  run_on_threads(5, {}, [](World& world) {
+    Communicator& comm = *world.communicator;
+    const auto awkward = [](int rank, std::size_t i) {
+      const std::uint64_t bits = random_bits(11, rank, i);
+      return std::ldexp(static_cast<float>(to_unit(bits) - 0.5), static_cast<int>(bits % 24));
+    };
+    for (std::size_t count : {std::size_t{33}, std::size_t{100001}}) {
+      std::vector<float> values(count), expected(count);
+      for (std::size_t i = 0; i < count; ++i) {
+        values[i] = awkward(comm.rank().value(), i);
+        expected[i] = awkward(0, i);
+        for (int r = 1; r < comm.size(); ++r) expected[i] += awkward(r, i);
+      }
+      comm.all_reduce(std::span<float>(values));
+      EXPECT_EQ(values, expected) << count;
+    }
+  });
+}
+
+// ---- memory
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool allocator_tells = false;  // a sanitizer's own
+#else
+constexpr bool allocator_tells = true;
+#endif
+
+std::size_t bytes_in_use() {
+  const auto info = mallinfo2();
+  return info.uordblks + info.hblkhd;
+}
+
+TEST(ThreadCollectives, TenThousandOperationsKeepNoMemory) {
+  if (!allocator_tells) GTEST_SKIP() << "the sanitizer's allocator does not tell what is in use";
+  std::size_t early = 0, late = 0;
+  run_on_threads(3, {}, [&](World& world) {
+    Communicator& comm = *world.communicator;
+    for (std::uint64_t step = 0; step < 10000; ++step) {
+      if (step == 2000) {
+        comm.barrier();
+        if (comm.rank() == RankId(0)) early = bytes_in_use();
+        comm.barrier();
+      }
+      run_random_operation(comm, step);
+    }
+    comm.barrier();
+    if (comm.rank() == RankId(0)) late = bytes_in_use();
+    comm.barrier();
+  });
+  EXPECT_GT(early, 0u);
+  EXPECT_LT(late, early + (1U << 20)) << "from " << early << " to " << late << " bytes";
+}
+
+// ---- ends of a run
 
 TEST(RunOnThreads, RethrowsTheFirstOwnException) {
   const auto body = [](World& world) {

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "metrics/quantity.hpp"
+#include "runners/cluster/device_class.hpp"
+#include "runners/cluster/link_curve.hpp"
+#include "runners/cluster/rank_clusters.hpp"
+
+namespace heteroperf {
+
+/// A network card; ranks that name the same card share its bandwidth.
+struct NetworkCard {
+  std::string name;
+  BytesPerSecond bandwidth{0};  ///< 0: unknown, does not limit
+  friend bool operator==(const NetworkCard&, const NetworkCard&) = default;
+};
+
+/// Where one rank lives.
+struct RankPlace {
+  std::string device_class;        ///< names one of Cluster::classes
+  std::string host;                ///< "" when unknown
+  std::string cluster;             ///< label
+  std::vector<std::string> cards;  ///< names of Cluster::cards, nearest first; may be empty
+  friend bool operator==(const RankPlace&, const RankPlace&) = default;
+};
+
+/// How two ranks, or any two ranks of two clusters, are linked; the same in both directions.
+struct Link {
+  std::string from, to;  ///< cluster labels, equal for links inside; or both empty
+  std::optional<std::pair<RankId, RankId>> ranks;  ///< a pair of its own, first < second
+  LinkCurve curve;
+  std::string source;  ///< "measured", "given", …
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+/// One entry of the efficiency matrix: what a class achieves on one kind of operation.
+struct Efficiency {
+  std::string device_class, operation, shape, precision;  ///< "gemm", "1024x1024x1024", "fp32"
+  OpsPerSecond rate{0};
+  std::string source;  ///< "measured 2026-11-21T…", file, formula
+  friend bool operator==(const Efficiency&, const Efficiency&) = default;
+};
+
+/// The machine as planner, pacing and cost models see it.
+struct Cluster {
+  std::string name;
+  std::vector<DeviceClass> classes;
+  std::vector<NetworkCard> cards;
+  std::vector<RankPlace> ranks;
+  std::vector<Link> links;
+  std::vector<Efficiency> efficiency;
+
+  /// The pair's own curve, else its clusters'. Requires check_cluster().
+  const LinkCurve& link(RankId a, RankId b) const;
+  /// By the ranks' cluster labels; a bridge per distinct card, shares by bandwidth.
+  RankClusters rank_clusters() const;
+};
+
+/// Throws UserError with everything wrong: unknown class, card or label, a pair of ranks without a
+/// link, two curves for one pair, a rate that is not positive.
+void check_cluster(const Cluster& cluster);
+
+}  // namespace heteroperf

@@ -1,0 +1,361 @@
+#include "runners/cluster/cluster_json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+
+#include "metrics/strict_json.hpp"
+#include "runners/cluster/machine_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* format_name = "heteroperf-cluster";
+constexpr int format_version = 1;
+constexpr int most_ranks = 65536;
+
+/// The shortest bandwidth that makes exactly this curve, if the curve is α + n·β.
+std::optional<BytesPerSecond> plain_bandwidth(const LinkCurve& curve) {
+  if (curve.points().size() != 2 || curve.points().front().size != Bytes(0)) return std::nullopt;
+  for (int digits = 1; digits <= 17; ++digits) {
+    const BytesPerSecond rounded(
+        std::stod(fmt::format("{:.{}g}", curve.bandwidth().value(), digits)));
+    if (LinkCurve(curve.latency(), rounded) == curve) return rounded;
+  }
+  return std::nullopt;
+}
+
+void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
+  if (curve.empty()) return;
+  if (const auto bandwidth = plain_bandwidth(curve)) {
+    entry["latency_s"] = curve.latency().value();
+    entry["bandwidth_bytes_per_s"] = bandwidth->value();
+    return;
+  }
+  nlohmann::json points = nlohmann::json::array();
+  for (const LinkCurve::Point& point : curve.points()) {
+    points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
+  }
+  entry["points"] = std::move(points);
+}
+
+nlohmann::json to_json(const NetworkCard& card) {
+  nlohmann::json entry = {{"name", card.name}};
+  if (card.bandwidth != BytesPerSecond(0)) entry["bandwidth_bytes_per_s"] = card.bandwidth.value();
+  return entry;
+}
+
+nlohmann::json to_json(const RankPlace& place) {
+  nlohmann::json entry = {{"class", place.device_class}, {"cluster", place.cluster}};
+  if (!place.host.empty()) entry["host"] = place.host;
+  if (!place.cards.empty()) entry["cards"] = place.cards;
+  return entry;
+}
+
+/// Equal neighbours become one group.
+nlohmann::json to_json(const std::vector<RankPlace>& ranks) {
+  nlohmann::json list = nlohmann::json::array();
+  for (std::size_t begin = 0; begin < ranks.size();) {
+    std::size_t end = begin + 1;
+    while (end < ranks.size() && ranks[end] == ranks[begin]) ++end;
+    nlohmann::json entry = to_json(ranks[begin]);
+    if (end - begin > 1) entry["count"] = end - begin;
+    list.push_back(std::move(entry));
+    begin = end;
+  }
+  return list;
+}
+
+nlohmann::json to_json(const Link& link) {
+  nlohmann::json entry;
+  if (link.ranks) {
+    entry["between"] = {link.ranks->first.value(), link.ranks->second.value()};
+  } else {
+    entry["between"] = {link.from, link.to};
+  }
+  put_curve(link.curve, entry);
+  if (!link.source.empty()) entry["source"] = link.source;
+  return entry;
+}
+
+nlohmann::json to_json(const Efficiency& one) {
+  nlohmann::json entry = {{"class", one.device_class},
+                          {"operation", one.operation},
+                          {"ops_per_second", one.rate.value()}};
+  if (!one.shape.empty()) entry["shape"] = one.shape;
+  if (!one.precision.empty()) entry["precision"] = one.precision;
+  if (!one.source.empty()) entry["source"] = one.source;
+  return entry;
+}
+
+template <class Element>
+nlohmann::json list_of(const std::vector<Element>& elements) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Element& element : elements) list.push_back(to_json(element));
+  return list;
+}
+
+/// Adds what a part of its own found wrong.
+void take_over(const UserError& error, const std::string& where, DocumentProblems& problems) {
+  for (const Problem& p : error.problems()) {
+    problems.add(where.empty() ? p.problem : where + ": " + p.problem, p.why, p.suggestion);
+  }
+}
+
+/// Builds a Cluster from a document.
+class ClusterReader {
+ public:
+  explicit ClusterReader(const std::string& where) : problems_(where) {}
+
+  Cluster read(const Json& document);
+
+ private:
+  void read_class(const Json& entry, const std::string& path);
+  void read_card(const Json& entry, const std::string& path);
+  void read_ranks(const Json& entry, const std::string& path);
+  void read_link(const Json& entry, const std::string& path);
+  bool read_between(const Json* between, const std::string& path, Link& link);
+  LinkCurve read_curve(ObjectReader& reader);
+  LinkCurve read_points(ObjectReader& reader);
+  void add_link(Link link, const Json& between);
+  void read_efficiency(const Json& entry, const std::string& path);
+  void count_devices();
+
+  DocumentProblems problems_;
+  Cluster cluster_;
+  std::vector<std::string> uncounted_;                  ///< classes without a count
+  std::map<std::string, std::size_t> link_directions_;  ///< `between` as written, to the link
+};
+
+Cluster ClusterReader::read(const Json& document) {
+  ObjectReader reader(document, "", problems_);
+  reader.require({"_format", "_version", "classes", "ranks"});
+  reader.expect_format(format_name, format_version);
+  reader.read("name", cluster_.name);
+  const auto each = [&](const char* key, auto method) {
+    reader.for_each(
+        key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
+  };
+  each("classes", &ClusterReader::read_class);
+  each("cards", &ClusterReader::read_card);
+  each("ranks", &ClusterReader::read_ranks);
+  each("links", &ClusterReader::read_link);
+  each("efficiency", &ClusterReader::read_efficiency);
+  reader.finish();
+  count_devices();
+  if (reader.has("classes") && reader.has("ranks")) {
+    try {
+      check_cluster(cluster_);
+    } catch (const UserError& error) {
+      take_over(error, "", problems_);
+    }
+  }
+  problems_.throw_if_any();
+  return std::move(cluster_);
+}
+
+void ClusterReader::read_class(const Json& entry, const std::string& path) {
+  try {
+    cluster_.classes.push_back(device_class_from_json(nlohmann::json(entry), path));
+    if (!entry.contains("count")) uncounted_.push_back(cluster_.classes.back().name);
+  } catch (const UserError& error) {
+    take_over(error, "", problems_);
+    // Its name is known all the same: ranks that use it are not wrong.
+    if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return;
+    DeviceClass broken;
+    broken.name = entry["name"].get<std::string>();
+    if (!broken.name.empty()) cluster_.classes.push_back(std::move(broken));
+  }
+}
+
+void ClusterReader::read_card(const Json& entry, const std::string& path) {
+  ObjectReader reader(entry, path, problems_);
+  NetworkCard card;
+  double bandwidth = 0;
+  reader.require({"name"});
+  reader.read("name", card.name);
+  reader.read("bandwidth_bytes_per_s", bandwidth);
+  reader.finish();
+  card.bandwidth = BytesPerSecond(bandwidth);
+  if (!card.name.empty() || (entry.is_object() && reader.has("name"))) {
+    cluster_.cards.push_back(std::move(card));
+  }
+}
+
+void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
+  ObjectReader reader(entry, path, problems_);
+  RankPlace place;
+  int count = 1;
+  reader.read("count", count, 1, most_ranks);
+  reader.read("class", place.device_class);
+  reader.read("host", place.host);
+  reader.read("cluster", place.cluster);
+  reader.read("cards", place.cards);
+  reader.finish();
+  const std::size_t total = cluster_.ranks.size() + static_cast<std::size_t>(count);
+  if (total > most_ranks) {
+    problems_.add(fmt::format("{} is rank {}", path, total), fmt::format("at most {}", most_ranks));
+    return;
+  }
+  cluster_.ranks.insert(cluster_.ranks.end(), static_cast<std::size_t>(count), place);
+}
+
+bool ClusterReader::read_between(const Json* between, const std::string& path, Link& link) {
+  constexpr const char* expected = "two cluster labels or two ranks";
+  if (between == nullptr) return false;
+  if (!between->is_array() || between->size() != 2) {
+    return note_wrong(*between, path, expected, problems_);
+  }
+  const Json &a = (*between)[0], &b = (*between)[1];
+  if (a.is_string() && b.is_string()) {
+    link.from = a.get<std::string>();
+    link.to = b.get<std::string>();
+    return true;
+  }
+  if (a.is_string() || b.is_string()) return note_wrong(*between, path, expected, problems_);
+  std::array<int, 2> ranks = {0, 0};
+  const bool fits = read_value(a, path + "[0]", ranks[0], problems_, 0, most_ranks - 1) &&
+                    read_value(b, path + "[1]", ranks[1], problems_, 0, most_ranks - 1);
+  if (!fits) return false;
+  link.ranks.emplace(RankId(std::min(ranks[0], ranks[1])), RankId(std::max(ranks[0], ranks[1])));
+  return true;
+}
+
+LinkCurve ClusterReader::read_points(ObjectReader& reader) {
+  std::vector<LinkCurve::Point> points;
+  reader.for_each("points", [&](const Json& entry, const std::string& path) {
+    ObjectReader point(entry, path, problems_);
+    std::uint64_t bytes = 0;
+    double time_s = 0;
+    point.require({"bytes", "time_s"});
+    point.read("bytes", bytes);
+    point.read("time_s", time_s);
+    point.finish();
+    points.push_back({Bytes(bytes), Seconds(time_s)});
+  });
+  return LinkCurve(std::move(points));
+}
+
+/// After a problem any curve will do: it keeps the link from counting as missing.
+LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
+  const std::string path = reader.path_of("points");
+  const bool has_points = reader.has("points");
+  const bool has_latency = reader.has("latency_s"),
+             has_bandwidth = reader.has("bandwidth_bytes_per_s");
+  double latency_s = 0, bandwidth = 1;
+  reader.read("latency_s", latency_s);
+  reader.read("bandwidth_bytes_per_s", bandwidth);
+  try {
+    if (has_points && (has_latency || has_bandwidth)) {
+      throw UserError("points are given, and latency_s or bandwidth_bytes_per_s too", "",
+                      "Give one of the two");
+    }
+    if (has_points) return read_points(reader);
+    if (!has_latency || !has_bandwidth) {
+      throw UserError("latency_s and bandwidth_bytes_per_s, or points, are missing");
+    }
+    return {Seconds(latency_s), BytesPerSecond(bandwidth)};
+  } catch (const UserError& error) {
+    take_over(error, path.substr(0, path.rfind('.')), problems_);
+    return {Seconds(0), BytesPerSecond(1)};
+  }
+}
+
+void ClusterReader::read_link(const Json& entry, const std::string& path) {
+  ObjectReader reader(entry, path, problems_);
+  reader.require({"between"});
+  Link link;
+  const bool fits = read_between(reader.value("between"), path + ".between", link);
+  if (entry.is_object()) link.curve = read_curve(reader);
+  reader.read("source", link.source);
+  reader.finish();
+  if (fits) add_link(std::move(link), entry["between"]);
+}
+
+/// The other direction of a link that is there already, with the same curve, adds nothing.
+void ClusterReader::add_link(Link link, const Json& between) {
+  const auto reverse = link_directions_.find(Json{between[1], between[0]}.dump());
+  const bool is_reverse = between[0] != between[1] && reverse != link_directions_.end();
+  if (is_reverse && cluster_.links[reverse->second].curve == link.curve) return;
+  link_directions_.emplace(between.dump(), cluster_.links.size());
+  cluster_.links.push_back(std::move(link));
+}
+
+void ClusterReader::read_efficiency(const Json& entry, const std::string& path) {
+  ObjectReader reader(entry, path, problems_);
+  Efficiency one;
+  double rate = 0;
+  reader.require({"class", "operation", "ops_per_second"});
+  reader.read("class", one.device_class);
+  reader.read("operation", one.operation);
+  reader.read("shape", one.shape);
+  reader.read("precision", one.precision);
+  reader.read("ops_per_second", rate);
+  reader.read("source", one.source);
+  reader.finish();
+  one.rate = OpsPerSecond(rate);
+  if (entry.is_object() && reader.has("class") && reader.has("operation") &&
+      reader.has("ops_per_second")) {
+    cluster_.efficiency.push_back(std::move(one));
+  }
+}
+
+/// Whoever writes a file by hand need not count twice.
+void ClusterReader::count_devices() {
+  for (DeviceClass& one : cluster_.classes) {
+    if (std::find(uncounted_.begin(), uncounted_.end(), one.name) == uncounted_.end()) continue;
+    const auto ranks =
+        std::count_if(cluster_.ranks.begin(), cluster_.ranks.end(),
+                      [&](const RankPlace& r) { return r.device_class == one.name; });
+    one.count = std::max(1, static_cast<int>(ranks));
+  }
+}
+
+std::string read_text(const std::filesystem::path& file) {
+  const std::string name = file.string();
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error)) {
+    throw UserError(fmt::format("the cluster file {} cannot be read", name), "it is a folder");
+  }
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) {
+    const int code = errno;
+    throw UserError(fmt::format("the cluster file {} cannot be read", name),
+                    code != 0 ? std::strerror(code) : "the system gives no reason",
+                    "`heteroperf probe -o FILE` writes one");
+  }
+  if (text.empty()) throw UserError(fmt::format("the cluster file {} is empty", name));
+  return text;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const Cluster& cluster) {
+  nlohmann::json document = {{"_format", format_name},
+                             {"_version", format_version},
+                             {"classes", list_of(cluster.classes)},
+                             {"ranks", to_json(cluster.ranks)},
+                             {"links", list_of(cluster.links)}};
+  if (!cluster.name.empty()) document["name"] = cluster.name;
+  if (!cluster.cards.empty()) document["cards"] = list_of(cluster.cards);
+  if (!cluster.efficiency.empty()) document["efficiency"] = list_of(cluster.efficiency);
+  return document;
+}
+
+Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) {
+  return ClusterReader(where).read(Json(json));
+}
+
+Cluster read_cluster(const std::filesystem::path& file) {
+  return ClusterReader(file.string()).read(parse_strict_json(read_text(file), file.string()));
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include "runners/comm/half_types.hpp"
+
+namespace heteroperf {
+
+enum class DataType { f32, f64, bf16, f16, i32, i64, u8 };
+
+std::size_t size_of(DataType type);
+
+template <class T>
+constexpr DataType data_type_of() {
+  if constexpr (std::is_same_v<T, float>) return DataType::f32;
+  if constexpr (std::is_same_v<T, double>) return DataType::f64;
+  if constexpr (std::is_same_v<T, BFloat16>) return DataType::bf16;
+  if constexpr (std::is_same_v<T, Float16>) return DataType::f16;
+  if constexpr (std::is_same_v<T, std::int32_t>) return DataType::i32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return DataType::i64;
+  if constexpr (std::is_same_v<T, std::uint8_t>) return DataType::u8;
+}
+
+/// Elements to be read. Does not own them.
+struct ConstBuffer {
+  const void* data = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::u8;
+
+  ConstBuffer() = default;
+  ConstBuffer(const void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
+  template <class T, std::size_t extent>
+  ConstBuffer(std::span<const T, extent> values)
+      : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
+  std::size_t bytes() const { return count * size_of(type); }
+  /// Elements [begin, begin + n).
+  ConstBuffer part(std::size_t begin, std::size_t n) const {
+    return {static_cast<const std::byte*>(data) + begin * size_of(type), n, type};
+  }
+};
+
+/// Elements to be written. Does not own them.
+struct MutableBuffer {
+  void* data = nullptr;
+  std::size_t count = 0;
+  DataType type = DataType::u8;
+
+  MutableBuffer() = default;
+  MutableBuffer(void* d, std::size_t n, DataType t) : data(d), count(n), type(t) {}
+  template <class T, std::size_t extent>
+  requires(!std::is_const_v<T>) MutableBuffer(std::span<T, extent> values)
+      : data(values.data()), count(values.size()), type(data_type_of<T>()) {}
+  std::size_t bytes() const { return count * size_of(type); }
+  /// Elements [begin, begin + n).
+  MutableBuffer part(std::size_t begin, std::size_t n) const {
+    return {static_cast<std::byte*>(data) + begin * size_of(type), n, type};
+  }
+  operator ConstBuffer() const { return {data, count, type}; }
+};
+
+}  // namespace heteroperf

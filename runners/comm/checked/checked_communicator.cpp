@@ -1,0 +1,298 @@
+#include "runners/comm/checked/checked_communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "runners/comm/checked/checked_transfer.hpp"
+#include "runners/comm/checked/checksum.hpp"
+#include "runners/comm/collective_terms.hpp"
+#include "runners/comm/element_types.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// What a rank announces before a collective: always the same size, so that ranks in different
+/// collectives can still hear each other.
+struct Claim {
+  CollectiveTerms terms;
+  std::uint64_t seal = 0;  ///< checksum of the terms
+};
+
+/// What a rank found wrong in a collective; a fixed size for the same reason.
+struct Finding {
+  enum class Kind : std::int64_t { none, changed, not_repeatable, counts_differ };
+  Kind kind = Kind::none;
+  std::int64_t sender = 0;
+  std::uint64_t bytes = 0;  ///< of the damaged message
+  std::uint64_t sent_count = 0, awaited_count = 0;
+};
+
+template <class T>
+ConstBuffer bytes_of(const T& value) {
+  return {&value, sizeof value, DataType::u8};
+}
+template <class T>
+MutableBuffer bytes_of(std::vector<T>& values) {
+  return {values.data(), values.size() * sizeof(T), DataType::u8};
+}
+
+[[noreturn]] void fail(std::vector<Problem> problems) {
+  throw Error(ErrorKind::run_failed, std::move(problems));
+}
+
+class CheckedCommunicator final : public Communicator {
+ public:
+  CheckedCommunicator(std::unique_ptr<Communicator> group, const CheckConfig& config)
+      : group_(std::move(group)),
+        config_(config),
+        members_(static_cast<std::size_t>(group_->size())),
+        claims_(members_),
+        terms_(members_),
+        checksums_(members_),
+        findings_(members_) {}
+
+  RankId rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  std::string transport() const override { return group_->transport(); }
+
+  using Communicator::all_gather;
+  using Communicator::all_reduce;
+  using Communicator::reduce_scatter;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
+  void broadcast(MutableBuffer values, RankId root) override;
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                      Reduction reduction) override;
+  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                  Counts from_each) override;
+  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
+    return start_checked_send(*group_, {values, to, tag}, config_);
+  }
+  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
+    return start_checked_receive(*group_, {values, from, tag}, config_);
+  }
+  void barrier() override {
+    agree(barrier_terms());
+    group_->barrier();
+  }
+  std::unique_ptr<Communicator> split(int colour, int key) override {
+    agree(split_terms());
+    return std::make_unique<CheckedCommunicator>(group_->split(colour, key), config_);
+  }
+
+ private:
+  std::size_t self() const { return static_cast<std::size_t>(rank().value()); }
+  /// Collective. Throws alike on every rank when they disagree.
+  void agree(const CollectiveTerms& terms);
+  /// Collective: the checksums of all ranks' values.
+  void gather_checksums(ConstBuffer values);
+  /// Collective. Throws alike on every rank when any of them found something.
+  void share(const CollectiveTerms& terms, const Finding& finding);
+  Problem explain(const CollectiveTerms& terms, const Finding& finding, std::size_t finder) const;
+  /// The first block that does not have the checksum its sender says.
+  Finding check_blocks(ConstBuffer blocks, Counts counts) const;
+  Finding check_counts(Counts to_each, Counts from_each);
+  MutableBuffer scratch(ConstBuffer like);
+
+  std::unique_ptr<Communicator> group_;
+  CheckConfig config_;
+  std::size_t members_;
+  std::vector<Claim> claims_;
+  std::vector<CollectiveTerms> terms_;
+  std::vector<std::uint64_t> checksums_;
+  std::vector<Finding> findings_;
+  std::vector<std::byte> scratch_;
+};
+
+// ---- what ranks tell each other
+
+void CheckedCommunicator::agree(const CollectiveTerms& terms) {
+  if (!config_.agreement) return;
+  const Claim mine{terms, checksum(&terms, sizeof terms)};
+  group_->all_gather(bytes_of(mine), bytes_of(claims_));
+  for (std::size_t r = 0; r < members_; ++r) {
+    const Claim& claim = claims_[r];
+    terms_[r] = claim.terms;
+    if (claim.seal == checksum(&claim.terms, sizeof claim.terms)) continue;
+    fail({{fmt::format("a message changed on its way: rank {}'s announcement of a collective ({} "
+                       "bytes) came damaged to rank {}, which is in {}",
+                       r, sizeof claim, self(), describe(terms)),
+           "its checksum does not fit", ""}});
+  }
+  const std::string text = describe_disagreement(terms_);
+  if (text.empty()) return;
+  fail({{"the ranks of a group disagree: " + text,
+         "collectives need the same order, counts, types, reduction and root on every rank", ""}});
+}
+
+void CheckedCommunicator::gather_checksums(ConstBuffer values) {
+  const std::uint64_t mine = checksum(values);
+  group_->all_gather(bytes_of(mine), bytes_of(checksums_));
+}
+
+void CheckedCommunicator::share(const CollectiveTerms& terms, const Finding& finding) {
+  group_->all_gather(bytes_of(finding), bytes_of(findings_));
+  std::vector<Problem> problems;
+  for (std::size_t r = 0; r < members_; ++r) {
+    if (findings_[r].kind != Finding::Kind::none)
+      problems.push_back(explain(terms, findings_[r], r));
+  }
+  if (!problems.empty()) fail(std::move(problems));
+}
+
+Problem CheckedCommunicator::explain(const CollectiveTerms& terms, const Finding& finding,
+                                     std::size_t finder) const {
+  switch (finding.kind) {
+    case Finding::Kind::counts_differ:
+      return {fmt::format("the ranks of a group disagree in {}: rank {} sends {} to rank {}, which "
+                          "awaits {}",
+                          describe(terms), finding.sender, finding.sent_count, finder,
+                          finding.awaited_count),
+              "both sides need the same count", ""};
+    case Finding::Kind::not_repeatable:
+      return {fmt::format("data changed on their way: {}, the {} bytes of rank {}'s result",
+                          describe(terms), finding.bytes, finder),
+              "repeating it gave other bits", ""};
+    default:
+      return {fmt::format("a message changed on its way: {}, {} bytes from rank {} to rank {}",
+                          describe(terms), finding.bytes, finding.sender, finder),
+              "its checksum does not fit", ""};
+  }
+}
+
+Finding CheckedCommunicator::check_blocks(ConstBuffer blocks, Counts counts) const {
+  std::size_t begin = 0;
+  for (std::size_t r = 0; r < members_; ++r) {
+    const ConstBuffer block = blocks.part(begin, counts[r]);
+    if (checksum(block) != checksums_[r]) {
+      return {Finding::Kind::changed, static_cast<std::int64_t>(r), block.bytes(), 0, 0};
+    }
+    begin += counts[r];
+  }
+  return {};
+}
+
+MutableBuffer CheckedCommunicator::scratch(ConstBuffer like) {
+  scratch_.resize(std::max(scratch_.size(), like.bytes()));
+  return {scratch_.data(), like.count, like.type};
+}
+
+// ---- collectives
+
+void CheckedCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
+  const CollectiveTerms terms = all_reduce_terms(mine, reduction);
+  agree(terms);
+  group_->all_reduce(mine, result, reduction);
+  if (!config_.payload) return;
+  gather_checksums(result);
+  // Whoever differs from rank 0; of two camps nobody can tell which is right.
+  std::vector<int> same, others;
+  for (std::size_t r = 0; r < members_; ++r) {
+    (checksums_[r] == checksums_[0] ? same : others).push_back(static_cast<int>(r));
+  }
+  if (others.empty()) return;
+  fail({{fmt::format("data changed on their way: {} ({} bytes), {} and {} hold different results",
+                     describe(terms), mine.bytes(), name_ranks(same), name_ranks(others)),
+         "the checksums of the results differ", ""}});
+}
+
+void CheckedCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
+                                 Reduction reduction) {
+  const CollectiveTerms terms = reduce_terms(mine, root, reduction);
+  agree(terms);
+  const bool here = rank() == root;
+  // One rank alone has the result, so it is made twice; first elsewhere, for `result` may be
+  // `mine`.
+  const MutableBuffer first = config_.payload && here ? scratch(mine) : MutableBuffer();
+  if (config_.payload) group_->reduce(mine, first, root, reduction);
+  group_->reduce(mine, result, root, reduction);
+  if (!config_.payload) return;
+  const bool differs = here && checksum(first) != checksum(result);
+  share(terms, {differs ? Finding::Kind::not_repeatable : Finding::Kind::none, 0, mine.bytes()});
+}
+
+void CheckedCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                                         Reduction reduction) {
+  const CollectiveTerms terms = reduce_scatter_terms(all, counts, reduction);
+  agree(terms);
+  const MutableBuffer first = config_.payload ? scratch(mine) : MutableBuffer();
+  if (config_.payload) group_->reduce_scatter(all, first, counts, reduction);
+  group_->reduce_scatter(all, mine, counts, reduction);
+  if (!config_.payload) return;
+  const bool differs = checksum(first) != checksum(mine);
+  share(terms, {differs ? Finding::Kind::not_repeatable : Finding::Kind::none, 0,
+                ConstBuffer(mine).bytes()});
+}
+
+void CheckedCommunicator::broadcast(MutableBuffer values, RankId root) {
+  const CollectiveTerms terms = broadcast_terms(values, root);
+  agree(terms);
+  group_->broadcast(values, root);
+  if (!config_.payload) return;
+  gather_checksums(values);
+  const bool changed = checksums_[self()] != checksums_[static_cast<std::size_t>(root.value())];
+  share(terms, {changed ? Finding::Kind::changed : Finding::Kind::none, root.value(),
+                ConstBuffer(values).bytes()});
+}
+
+void CheckedCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
+  const CollectiveTerms terms = all_gather_terms(all, counts);
+  agree(terms);
+  if (config_.payload) gather_checksums(mine);
+  group_->all_gather(mine, all, counts);
+  if (config_.payload) share(terms, check_blocks(all, counts));
+}
+
+Finding CheckedCommunicator::check_counts(Counts to_each, Counts from_each) {
+  std::vector<std::int64_t> sent(to_each.begin(), to_each.end()), announced(members_);
+  const std::vector<std::size_t> one(members_, 1);
+  group_->all_to_all(std::span<const std::int64_t>(sent), one, std::span<std::int64_t>(announced),
+                     one);
+  for (std::size_t r = 0; r < members_; ++r) {
+    const auto count = static_cast<std::uint64_t>(announced[r]);
+    if (count == from_each[r]) continue;
+    return {Finding::Kind::counts_differ, static_cast<std::int64_t>(r), 0, count, from_each[r]};
+  }
+  return {};
+}
+
+void CheckedCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                                     Counts from_each) {
+  HETEROPERF_EXPECT(to_each.size() == members_ && from_each.size() == members_);
+  const CollectiveTerms terms = all_to_all_terms(mine);
+  agree(terms);
+  if (config_.agreement) share(terms, check_counts(to_each, from_each));
+  if (config_.payload) {
+    std::vector<std::int64_t> sent(members_), announced(members_);
+    const std::vector<std::size_t> one(members_, 1);
+    std::size_t begin = 0;
+    for (std::size_t r = 0; r < members_; begin += to_each[r++]) {
+      sent[r] = static_cast<std::int64_t>(checksum(mine.part(begin, to_each[r])));
+    }
+    group_->all_to_all(std::span<const std::int64_t>(sent), one, std::span<std::int64_t>(announced),
+                       one);
+    checksums_.assign(announced.begin(), announced.end());
+  }
+  group_->all_to_all(mine, to_each, theirs, from_each);
+  if (config_.payload) share(terms, check_blocks(theirs, from_each));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_checked_communicator(std::unique_ptr<Communicator> group,
+                                                        const CheckConfig& config) {
+  if (&group->memory() != &host_memory()) {
+    throw UserError(fmt::format("checks over transport {}", group->transport()),
+                    "its buffers are not in host memory, where checksums are made",
+                    "Leave the checks off, or put them around the host transport");
+  }
+  return std::make_unique<CheckedCommunicator>(std::move(group), config);
+}
+
+}  // namespace heteroperf

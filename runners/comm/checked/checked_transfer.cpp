@@ -1,0 +1,127 @@
+#include "runners/comm/checked/checked_transfer.hpp"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "runners/comm/checked/checksum.hpp"
+#include "runners/comm/element_types.hpp"
+
+namespace heteroperf {
+namespace {
+
+ConstBuffer label_bytes(const MessageLabel& label) { return {&label, sizeof label, DataType::u8}; }
+MutableBuffer label_bytes(MessageLabel& label) { return {&label, sizeof label, DataType::u8}; }
+
+class CheckedSend final : public Transfer {
+ public:
+  CheckedSend(Communicator& group, const Outgoing& out, const CheckConfig& config)
+      : label_(MessageLabel::of(out.values, config)),
+        label_sent_(group.start_send(label_bytes(std::as_const(label_)), out.to, out.tag)),
+        payload_sent_(group.start_send(out.values, out.to, out.tag)) {}
+
+  bool test() override { return label_sent_->test() && payload_sent_->test(); }
+  void wait() override {
+    label_sent_->wait();
+    payload_sent_->wait();
+  }
+
+ private:
+  MessageLabel label_;
+  std::unique_ptr<Transfer> label_sent_, payload_sent_;
+};
+
+/// Both parts are awaited from the start, so that no progress depends on a wait.
+class CheckedReceive final : public Transfer {
+ public:
+  CheckedReceive(Communicator& group, const Incoming& in, const CheckConfig& config)
+      : incoming_(in),
+        self_(group.rank()),
+        checks_payload_(config.payload),
+        label_came_(group.start_receive(label_bytes(label_), in.from, in.tag)),
+        payload_came_(group.start_receive(in.values, in.from, in.tag)) {}
+
+  bool test() override {
+    if (checked_) return true;
+    if (!label_came_->test()) return false;
+    check_label();
+    if (!payload_came_->test()) return false;
+    check_payload();
+    return true;
+  }
+  void wait() override {
+    if (checked_) return;
+    label_came_->wait();
+    check_label();
+    payload_came_->wait();
+    check_payload();
+  }
+
+ private:
+  void check_label() const;
+  void check_payload();
+  [[noreturn]] void fail(const std::string& problem, const char* why) const {
+    throw Error(ErrorKind::run_failed, {{problem, why, ""}});
+  }
+  std::string awaited() const {
+    return fmt::format("rank {} awaits {} {} with tag {} from rank {}", self_.value(),
+                       incoming_.values.count, to_string(incoming_.values.type), incoming_.tag,
+                       incoming_.from.value());
+  }
+
+  Incoming incoming_;
+  RankId self_;
+  bool checks_payload_;
+  bool checked_ = false;
+  MessageLabel label_;
+  std::unique_ptr<Transfer> label_came_, payload_came_;
+};
+
+void CheckedReceive::check_label() const {
+  if (!label_.sealed()) {
+    fail(awaited() + fmt::format(", and the {} bytes that announce it came damaged", sizeof label_),
+         "their checksum does not fit");
+  }
+  const auto type = static_cast<DataType>(label_.type);
+  if (label_.count == incoming_.values.count && type == incoming_.values.type) return;
+  fail(fmt::format("{}, which sent {} {}", awaited(), label_.count, to_string(type)),
+       "both sides need the same count and type");
+}
+
+void CheckedReceive::check_payload() {
+  checked_ = !checks_payload_ || checksum(incoming_.values) == label_.payload;
+  if (checked_) return;
+  fail(fmt::format("a message changed on its way: send/receive of {} {} ({} bytes) with tag {}, "
+                   "from rank {} to rank {}",
+                   incoming_.values.count, to_string(incoming_.values.type),
+                   ConstBuffer(incoming_.values).bytes(), incoming_.tag, incoming_.from.value(),
+                   self_.value()),
+       "its checksum does not fit");
+}
+
+}  // namespace
+
+MessageLabel MessageLabel::of(ConstBuffer values, const CheckConfig& config) {
+  MessageLabel label;
+  label.count = values.count;
+  label.type = static_cast<std::int64_t>(values.type);
+  label.payload = config.payload ? checksum(values) : 0;
+  label.seal = checksum(&label, offsetof(MessageLabel, seal));
+  return label;
+}
+
+bool MessageLabel::sealed() const { return seal == checksum(this, offsetof(MessageLabel, seal)); }
+
+std::unique_ptr<Transfer> start_checked_send(Communicator& group, const Outgoing& outgoing,
+                                             const CheckConfig& config) {
+  return std::make_unique<CheckedSend>(group, outgoing, config);
+}
+
+std::unique_ptr<Transfer> start_checked_receive(Communicator& group, const Incoming& incoming,
+                                                const CheckConfig& config) {
+  return std::make_unique<CheckedReceive>(group, incoming, config);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,192 @@
+#include "runners/comm/collectives/partial_sums.hpp"
+
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+template <class T>
+constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
+
+template <class T>
+struct TypeTag {
+  using Type = T;
+};
+
+template <class Work>
+void with_type(DataType type, Work work) {
+  switch (type) {
+    case DataType::f32:
+      return work(TypeTag<float>());
+    case DataType::f64:
+      return work(TypeTag<double>());
+    case DataType::bf16:
+      return work(TypeTag<BFloat16>());
+    case DataType::f16:
+      return work(TypeTag<Float16>());
+    case DataType::i32:
+      return work(TypeTag<std::int32_t>());
+    case DataType::i64:
+      return work(TypeTag<std::int64_t>());
+    case DataType::u8:
+      return work(TypeTag<std::uint8_t>());
+  }
+}
+
+/// Signed overflow is undefined, so integers add as unsigned and come back.
+template <class T>
+T add(T a, T b) {
+  if constexpr (std::is_integral_v<T>) {
+    using Unsigned = std::make_unsigned_t<T>;
+    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
+  } else {
+    return a + b;
+  }
+}
+
+template <class T, class Operation>
+void combine_each(ConstBuffer first, ConstBuffer second, void* into, Operation operation) {
+  using Wide = std::conditional_t<is_half<T>, float, T>;
+  const T* a = static_cast<const T*>(first.data);
+  const T* b = static_cast<const T*>(second.data);
+  T* c = static_cast<T*>(into);
+  // The destination is a source itself or does not overlap it.
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < first.count; ++i) {
+    c[i] = static_cast<T>(operation(static_cast<Wide>(a[i]), static_cast<Wide>(b[i])));
+  }
+}
+
+template <class T>
+void combine_typed(ConstBuffer first, ConstBuffer second, void* into, Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+    case Reduction::average:
+      return combine_each<T>(first, second, into, [](auto a, auto b) { return add(a, b); });
+    case Reduction::min:
+      return combine_each<T>(first, second, into, [](auto a, auto b) { return b < a ? b : a; });
+    case Reduction::max:
+      return combine_each<T>(first, second, into, [](auto a, auto b) { return a < b ? b : a; });
+  }
+}
+
+template <class From, class To>
+void convert_each(const From* from, To* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
+}
+
+template <class T>
+void divide_each(T* values, std::size_t count, int ranks) {
+  const T divisor = static_cast<T>(ranks);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(values[i] / divisor);
+}
+
+void divide(MutableBuffer values, int ranks) {
+  with_type(values.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    T* data = static_cast<T*>(values.data);
+    if constexpr (is_half<T>) {
+      for (std::size_t i = 0; i < values.count; ++i) {
+        data[i] = static_cast<T>(static_cast<float>(data[i]) / static_cast<float>(ranks));
+      }
+    } else if constexpr (!std::is_same_v<T, std::uint8_t>) {
+      divide_each(data, values.count, ranks);
+    } else {
+      for (std::size_t i = 0; i < values.count; ++i) data[i] = static_cast<T>(data[i] / ranks);
+    }
+  });
+}
+
+/// Divides before it rounds, a piece at a time, so that `partial` stays as it is.
+template <class Partial, class T>
+void divide_and_round(const Partial* partial, T* result, std::size_t count, int ranks) {
+  const Partial divisor = static_cast<Partial>(ranks);
+  for (std::size_t i = 0; i < count; ++i) result[i] = static_cast<T>(partial[i] / divisor);
+}
+
+void divide_and_round(ConstBuffer partial, MutableBuffer result, int ranks) {
+  with_type(result.type, [&](auto tag) {
+    using T = typename decltype(tag)::Type;
+    if constexpr (is_half<T>) {
+      HETEROPERF_EXPECT(partial.type == DataType::f32);
+      divide_and_round(static_cast<const float*>(partial.data), static_cast<T*>(result.data),
+                       result.count, ranks);
+    } else if constexpr (std::is_integral_v<T>) {
+      HETEROPERF_EXPECT(partial.type == DataType::i64);
+      divide_and_round(static_cast<const std::int64_t*>(partial.data), static_cast<T*>(result.data),
+                       result.count, ranks);
+    }
+  });
+}
+
+bool is_half_type(DataType type) { return type == DataType::bf16 || type == DataType::f16; }
+bool is_narrow_integer(DataType type) { return type == DataType::i32 || type == DataType::u8; }
+
+}  // namespace
+
+DataType partial_type(DataType type, Reduction reduction) {
+  const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
+  if (is_half_type(type) && adds) return DataType::f32;
+  if (is_narrow_integer(type) && reduction == Reduction::average) return DataType::i64;
+  return type;
+}
+
+void combine(ConstBuffer first, ConstBuffer second, void* into, Reduction reduction) {
+  HETEROPERF_EXPECT(first.type == second.type && first.count == second.count);
+  with_type(first.type, [&](auto tag) {
+    combine_typed<typename decltype(tag)::Type>(first, second, into, reduction);
+  });
+}
+
+void convert(ConstBuffer from, MutableBuffer to) {
+  HETEROPERF_EXPECT(from.count == to.count);
+  if (from.type == to.type) {
+    if (from.data != to.data && from.count > 0) std::memcpy(to.data, from.data, from.bytes());
+    return;
+  }
+  with_type(from.type, [&](auto from_tag) {
+    with_type(to.type, [&](auto to_tag) {
+      using From = typename decltype(from_tag)::Type;
+      using To = typename decltype(to_tag)::Type;
+      if constexpr (std::is_same_v<From, float> || std::is_same_v<To, float> ||
+                    (std::is_integral_v<From> && std::is_integral_v<To>)) {
+        convert_each(static_cast<const From*>(from.data), static_cast<To*>(to.data), from.count);
+      } else {
+        HETEROPERF_EXPECT(!"types that partial results are of");
+      }
+    });
+  });
+}
+
+void finish(ConstBuffer partial, MutableBuffer result, Reduction reduction, int ranks) {
+  if (reduction == Reduction::average && partial.type != result.type) {
+    return divide_and_round(partial, result, ranks);
+  }
+  convert(partial, result);
+  if (reduction == Reduction::average) divide(result, ranks);
+}
+
+void PartialSums::add_before(const void* theirs, std::size_t begin, std::size_t count) const {
+  combine({theirs, count, partial.type}, mine.part(begin, count), partial.part(begin, count).data,
+          reduction);
+}
+
+void PartialSums::finish_part(std::size_t begin, std::size_t count) const {
+  finish(partial.part(begin, count), result.part(begin, count), reduction, ranks);
+}
+
+PartialSums make_partial_sums(ConstBuffer mine, MutableBuffer result, Reduction reduction,
+                              int ranks, Scratch& scratch, std::size_t slot) {
+  HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
+  const DataType type = partial_type(mine.type, reduction);
+  if (type == mine.type) return {mine, result, result, reduction, ranks};
+  const MutableBuffer wide(scratch.slot(slot, mine.count * size_of(type)), mine.count, type);
+  convert(mine, wide);
+  return {wide, wide, result, reduction, ranks};
+}
+
+}  // namespace heteroperf

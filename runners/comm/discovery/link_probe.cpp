@@ -1,0 +1,157 @@
+#include "runners/comm/discovery/link_probe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <span>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int tag = 4090;
+constexpr double most_repetitions = 100;
+/// On a busy machine any small message can seem slow: none larger is left out because of one up to
+/// here; of one up to `decisive`, only where it takes `hopeless` budgets.
+constexpr Bytes indecisive{1 << 14}, decisive{1 << 20};
+constexpr double hopeless = 20;
+
+/// What `first` tells `second` to echo; no repetitions: nothing more.
+struct Orders {
+  std::int64_t bytes = 0;
+  std::int64_t repetitions = 0;
+};
+
+/// One end of the link.
+class End {
+ public:
+  End(Communicator& world, RankId peer, Bytes largest)
+      : world_(world), peer_(peer), values_(largest.value()) {}
+
+  void send(Bytes size) { world_.send(message(size), peer_, tag); }
+  void receive(Bytes size) { world_.receive(message(size), peer_, tag); }
+  Seconds round_trip(Bytes size) {
+    const auto start = std::chrono::steady_clock::now();
+    send(size);
+    receive(size);
+    return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  }
+  void echo(Bytes size) {
+    receive(size);
+    send(size);
+  }
+  void send(const Orders& orders) {
+    const std::array<std::int64_t, 2> words = {orders.bytes, orders.repetitions};
+    world_.send(std::span(words), peer_, tag);
+  }
+  Orders receive_orders() {
+    std::array<std::int64_t, 2> words = {0, 0};
+    world_.receive(std::span(words), peer_, tag);
+    return {words[0], words[1]};
+  }
+  /// The round trips of one size.
+  void measure(Bytes size, std::int64_t repetitions, std::vector<Seconds>& times) {
+    send(Orders{static_cast<std::int64_t>(size.value()), repetitions});
+    for (std::int64_t i = 0; i < repetitions; ++i) times.push_back(round_trip(size));
+  }
+
+ private:
+  MutableBuffer message(Bytes size) {
+    HETEROPERF_EXPECT(size.value() <= values_.size());
+    return {values_.data(), static_cast<std::size_t>(size.value()), DataType::u8};
+  }
+
+  Communicator& world_;
+  RankId peer_;
+  std::vector<std::uint8_t> values_;
+};
+
+bool is_last(Bytes size, Seconds one_way, Seconds budget) {
+  return size > indecisive && one_way > budget * (size >= decisive ? 1 : hopeless);
+}
+
+std::int64_t repetitions_for(Bytes size, Seconds first, const PingPong& plan) {
+  if (size > indecisive && first / 2 > plan.budget * hopeless) return 1;
+  const double fitting = plan.budget / std::max(first, Seconds(1e-9));
+  const double least = plan.repetition == Repetition::median ? 5 : 2;
+  return static_cast<std::int64_t>(std::clamp(fitting, least, most_repetitions));
+}
+
+/// Half of the round trip that counts; `round_trips` are sorted.
+Seconds one_way(const std::vector<Seconds>& round_trips, Repetition repetition) {
+  const bool is_least = repetition == Repetition::least || round_trips.size() < 3;
+  const Seconds chosen = is_least ? round_trips.front() : round_trips[round_trips.size() / 2];
+  return std::max(chosen / 2, Seconds(1e-9));
+}
+
+std::vector<LinkCurve::Point> lead(End end, const PingPong& plan) {
+  std::vector<LinkCurve::Point> points;
+  for (const Bytes size : plan.sizes) {
+    std::vector<Seconds> round_trips;
+    // The first of a size connects and touches memory; it counts where there is no time for more.
+    end.measure(size, 1, round_trips);
+    const Seconds first = round_trips.front();
+    end.measure(size, repetitions_for(size, first, plan), round_trips);
+    if (round_trips.size() > 2) round_trips.erase(round_trips.begin());
+    std::sort(round_trips.begin(), round_trips.end());
+    points.push_back({size, one_way(round_trips, plan.repetition)});
+    if (is_last(size, round_trips.front() / 2, plan.budget)) break;
+  }
+  end.send(Orders{});
+  return points;
+}
+
+void follow(End end) {
+  for (Orders orders = end.receive_orders(); orders.repetitions > 0;
+       orders = end.receive_orders()) {
+    for (std::int64_t i = 0; i < orders.repetitions; ++i) {
+      end.echo(Bytes(static_cast<std::uint64_t>(orders.bytes)));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<LinkCurve::Point> ping_pong(Communicator& world, const PingPong& plan) {
+  HETEROPERF_EXPECT(!plan.sizes.empty() && plan.first != plan.second && plan.budget > Seconds(0));
+  HETEROPERF_EXPECT(world.rank() == plan.first || world.rank() == plan.second);
+  const Bytes largest = std::max(Bytes(1), plan.sizes.back());
+  if (world.rank() == plan.first) return lead(End(world, plan.second, largest), plan);
+  follow(End(world, plan.first, largest));
+  return {};
+}
+
+LinkCurve curve_of(std::vector<LinkCurve::Point> points) {
+  std::erase_if(points, [](const LinkCurve::Point& p) { return !(p.time > Seconds(0)); });
+  for (std::size_t i = points.size(); i-- > 1;) {
+    points[i - 1].time = std::min(points[i - 1].time, points[i].time);
+  }
+  return LinkCurve(std::move(points));
+}
+
+std::vector<std::vector<std::size_t>> disjoint_rounds(
+    const std::vector<std::set<std::string>>& hosts_of_each) {
+  std::vector<std::vector<std::size_t>> rounds;
+  std::vector<std::set<std::string>> busy;
+  for (std::size_t i = 0; i < hosts_of_each.size(); ++i) {
+    const std::set<std::string>& hosts = hosts_of_each[i];
+    const auto is_free = [&](const std::set<std::string>& taken) {
+      return hosts.count("") + taken.count("") == 0 &&
+             std::none_of(hosts.begin(), hosts.end(),
+                          [&](const std::string& host) { return taken.count(host) != 0; });
+    };
+    const auto free = std::find_if(busy.begin(), busy.end(), is_free);
+    const auto round = static_cast<std::size_t>(free - busy.begin());
+    if (free == busy.end()) {
+      rounds.emplace_back();
+      busy.emplace_back();
+    }
+    rounds[round].push_back(i);
+    busy[round].insert(hosts.begin(), hosts.end());
+  }
+  return rounds;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runners/cluster/rank_clusters.hpp"
+#include "runners/cluster/wire_format.hpp"
+#include "runners/comm/collectives/segment_bridge.hpp"
+#include "runners/comm/communicator.hpp"
+#include "runners/comm/hybrid/routes.hpp"
+#include "runners/comm/selection/selection.hpp"
+
+namespace heteroperf {
+
+struct HybridConfig {
+  RankClusters clusters;
+  WireFormat wire = WireFormat::fp32;
+  std::vector<SelectionRule> rules;  ///< empty: by the model, native without one
+  std::optional<CostModel> model;    ///< equal on all ranks
+  /// On bridges, before encoding; 0: by the model, but at most 48 KiB (96 KiB when encoded).
+  Bytes segment{0};
+  int window = 4;  ///< segments in flight per bridge; more where the model's link holds more
+  InsideStage inside = InsideStage::automatic;
+};
+
+/// A group of several clusters: `inside` (the native library of this rank's cluster) does the
+/// cluster's part, `world` carries what crosses between bridges, in segments of which several are
+/// on their way at once. Rank numbers are the world's; ranks of a cluster need not be contiguous.
+/// With one cluster it is `world` with a choice of algorithms.
+///
+/// Wire formats apply to float32 sums and averages that cross a bridge: one encoding per hop, all
+/// sums in float32. Every rank gets the same bits.
+class HybridCommunicator : public Communicator {
+ public:
+  virtual const RankClusters& clusters() const = 0;
+  /// How an all-reduce of this size is or was carried out.
+  virtual Choice choice(Bytes size, DataType type) const = 0;
+  virtual BridgeTraffic traffic() const = 0;
+};
+
+/// `inside` has the ranks of this rank's cluster in ascending order. Throws UserError when the
+/// clusters do not partition the ranks of `world`. Collective.
+std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
+                                                             std::unique_ptr<Communicator> inside,
+                                                             HybridConfig config);
+/// The same with inside = world.split(cluster).
+std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
+                                                             HybridConfig config);
+
+}  // namespace heteroperf

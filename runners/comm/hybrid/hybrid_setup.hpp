@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+
+#include "runners/comm/hybrid/hybrid_communicator.hpp"
+
+namespace heteroperf {
+
+/// Segments that a window may have at most.
+constexpr std::size_t most_in_flight = 64;
+
+/// Throws UserError with everything wrong: clusters that do not partition the ranks of `world`,
+/// bridges that are not of their cluster or have no share, a window out of range. `inside` may be
+/// null.
+void check_hybrid(const HybridConfig& config, const Communicator& world,
+                  const Communicator* inside);
+
+/// The largest segment that is chosen without being told: 48 KiB on the wire, half of that as int8.
+std::size_t segment_limit_bytes(WireFormat wire);
+
+/// The window, or more where the link between clusters is so long that it holds more.
+std::size_t segments_in_flight(const HybridConfig& config);
+
+/// Never automatic.
+InsideStage inside_stage(const HybridConfig& config, const Communicator* inside);
+
+/// The clusters of a group whose member k was rank old_ranks[k]. A cluster that has lost its
+/// bridges gets its first rank as one.
+RankClusters restrict_to(const RankClusters& clusters, std::span<const std::int32_t> old_ranks);
+
+}  // namespace heteroperf

@@ -1,0 +1,212 @@
+#include "runners/comm/mpi/host_path.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <random>
+#include <set>
+
+namespace heteroperf {
+namespace {
+
+/// A file descriptor that is closed with this object.
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() {
+    if (value_ >= 0) close(value_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int value() const { return value_; }
+
+ private:
+  int value_;
+};
+
+/// What every rank tells the others first.
+struct Card {
+  std::uint64_t host;
+  std::uint64_t token;  ///< random; also at `token_address` of that process
+  const std::uint64_t* token_address;
+  pid_t process;
+  int memory;  ///< its descriptor of the memory; -1: none
+  HostPath widest;
+  cpu_set_t cores;
+};
+
+/// How far a rank got, and why no further.
+struct Attempt {
+  HostPath reached;
+  char why[120];
+};
+
+/// Processes with another host name are on another host, even where the kernel is the same.
+std::uint64_t host_identity() {
+  char name[256] = "";
+  gethostname(name, sizeof name - 1);
+  std::string identity = name;
+  std::ifstream boot("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (boot >> id) identity += id;
+  return std::hash<std::string>{}(identity);
+}
+
+std::uint64_t random_token() {
+  std::random_device device;
+  return (std::uint64_t{device()} << 32 | device()) | 1;
+}
+
+/// The token leads the memory.
+int make_memory(std::size_t bytes, std::uint64_t token) {
+  const int memory = memfd_create("heteroperf", MFD_CLOEXEC);
+  if (memory < 0) return -1;
+  if (ftruncate(memory, static_cast<off_t>(bytes)) == 0 &&
+      pwrite(memory, &token, sizeof token, 0) == static_cast<ssize_t>(sizeof token)) {
+    return memory;
+  }
+  close(memory);
+  return -1;
+}
+
+SharedMemory map_memory(int memory, std::size_t bytes, std::uint64_t token) {
+  std::uint64_t found = 0;
+  struct stat status {};
+  if (fstat(memory, &status) != 0 || status.st_size != static_cast<off_t>(bytes)) return {};
+  if (pread(memory, &found, sizeof found, 0) != static_cast<ssize_t>(sizeof found)) return {};
+  if (found != token) return {};
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  return data == MAP_FAILED ? SharedMemory() : SharedMemory(data, bytes);
+}
+
+Attempt attempt(HostPath reached, const std::string& why) {
+  Attempt result{reached, ""};
+  std::strncpy(result.why, why.c_str(), sizeof result.why - 1);
+  return result;
+}
+
+std::string ptrace_scope() {
+  std::ifstream file("/proc/sys/kernel/yama/ptrace_scope");
+  int scope = 0;
+  return file >> scope ? fmt::format(", kernel.yama.ptrace_scope is {}", scope) : "";
+}
+
+/// Reads every peer's token out of its memory.
+Attempt try_single_copy(const std::vector<Card>& cards) {
+  for (const Card& card : cards) {
+    std::uint64_t found = 0;
+    const iovec here{&found, sizeof found};
+    const iovec there{const_cast<std::uint64_t*>(card.token_address), sizeof found};
+    const ssize_t n = process_vm_readv(card.process, &here, 1, &there, 1, 0);
+    if (n == static_cast<ssize_t>(sizeof found) && found == card.token) continue;
+    return attempt(HostPath::shared_memory,
+                   fmt::format("process_vm_readv: {}{}",
+                               n < 0 ? std::strerror(errno) : "wrong data", ptrace_scope()));
+  }
+  return attempt(HostPath::single_copy, "");
+}
+
+/// `own`: this rank's descriptor when it made the memory.
+Attempt try_host(const std::vector<Card>& cards, std::size_t bytes, int own, HostPath widest,
+                 SharedMemory& memory) {
+  const Card& maker = cards.front();
+  const std::string path = fmt::format("/proc/{}/fd/{}", maker.process, maker.memory);
+  const Descriptor opened(own >= 0 ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const int error = errno;
+  const int descriptor = own >= 0 ? own : opened.value();
+  if (descriptor < 0) {
+    return attempt(HostPath::messages,
+                   fmt::format("cannot open shared memory: {}", std::strerror(error)));
+  }
+  memory = map_memory(descriptor, bytes, maker.token);
+  if (!memory) return attempt(HostPath::messages, "cannot map shared memory");
+  if (widest == HostPath::shared_memory) return attempt(widest, "as configured");
+  return try_single_copy(cards);
+}
+
+/// More ranks on a host than cores that they may use.
+bool is_crowded(const std::vector<Card>& cards, std::uint64_t host) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  int ranks = 0;
+  for (const Card& card : cards) {
+    if (card.host != host) continue;
+    CPU_OR(&cores, &cores, &card.cores);
+    ++ranks;
+  }
+  return ranks > CPU_COUNT(&cores);
+}
+
+std::size_t count_hosts(const std::vector<Card>& cards) {
+  std::set<std::uint64_t> hosts;
+  for (const Card& card : cards) hosts.insert(card.host);
+  return hosts.size();
+}
+
+/// The least that any rank reached.
+void settle(const std::vector<Attempt>& attempts, HostChoice& choice) {
+  const Attempt& least = *std::ranges::min_element(attempts, {}, &Attempt::reached);
+  choice.path = least.reached;
+  choice.reason = fmt::format("{} ranks on one host", attempts.size());
+  if (least.why[0] != '\0') choice.reason += fmt::format("; {}", least.why);
+}
+
+}  // namespace
+
+SharedMemory::~SharedMemory() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t bytes) {
+  bytes += SharedMemory::header_bytes;
+  const WaitedFor joining{"joining a group", {}};
+  const std::uint64_t token = random_token();
+  const bool maker = group.self() == 0 && group.size() > 1 && widest != HostPath::messages;
+  const Descriptor own(maker ? make_memory(bytes, token) : -1);
+  std::vector<Card> cards(group.size());
+  Card& card = cards[group.self()];
+  card = {host_identity(), token, &token, getpid(), own.value(), widest, {}};
+  CPU_ZERO(&card.cores);
+  sched_getaffinity(0, sizeof card.cores, &card.cores);
+  const std::uint64_t host = card.host;
+  group.gather_blocks(cards.data(), sizeof(Card), joining);
+
+  HostChoice choice;
+  choice.crowded = is_crowded(cards, host);
+  for (const Card& each : cards) {
+    widest = std::min(widest, each.widest);
+    choice.members.push_back(each.process);
+  }
+  const std::size_t hosts = count_hosts(cards);
+  if (group.size() == 1) {
+    choice.reason = "one rank";
+  } else if (hosts > 1) {
+    choice.reason = fmt::format("the ranks are on {} hosts", hosts);
+  } else if (widest == HostPath::messages) {
+    choice.reason = "as configured";
+  }
+  if (!choice.reason.empty()) return choice;
+  std::vector<Attempt> attempts(group.size());
+  attempts[group.self()] = try_host(cards, bytes, own.value(), widest, choice.memory);
+  group.gather_blocks(attempts.data(), sizeof(Attempt), joining);
+  settle(attempts, choice);
+  return choice;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,248 @@
+#include "runners/comm/mpi/message_collectives.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "runners/comm/element_types.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Up to here the blocks of all ranks are gathered and every rank reduces them itself.
+constexpr std::size_t gather_limit_bytes = 65536;
+/// What one rank reduces at a time while the next part is on its way.
+constexpr std::size_t max_slice_bytes = 262144;
+constexpr std::size_t min_slice_bytes = 8192;
+/// All peers' slices together.
+constexpr std::size_t slices_bytes = std::size_t{8} << 20;
+
+constexpr int tag = MpiGroup::collective_tag;
+
+/// Which ranks want a reduced vector.
+enum class Audience { root, everybody };
+
+class MessageCollectives final : public MpiCollectives {
+ public:
+  explicit MessageCollectives(const MpiGroup& group) : group_(group) {}
+
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
+    if (mine.bytes() * members() <= gather_limit_bytes)
+      return reduce_small(mine, result, reduction);
+    reduce_large({"all_reduce", mine}, result, 0, Audience::everybody, reduction);
+  }
+  void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+              Reduction reduction) override;
+  void broadcast(MutableBuffer values, std::size_t root) override;
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                      Reduction reduction) override;
+  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                  Counts from_each) override;
+  void barrier() override;
+
+ private:
+  std::size_t members() const { return group_.size(); }
+  std::size_t self() const { return group_.self(); }
+  std::size_t slice_limit(DataType type) const {
+    return std::clamp(slices_bytes / members(), min_slice_bytes, max_slice_bytes) / size_of(type);
+  }
+  void send(ConstBuffer values, std::size_t to, RequestBatch& requests) const {
+    if (values.count > 0) group_.start_send(values.data, values.bytes(), to, tag, requests);
+  }
+  void receive(MutableBuffer values, std::size_t from, RequestBatch& requests) const {
+    if (values.count > 0) group_.start_receive(values.data, values.bytes(), from, tag, requests);
+  }
+  void reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction);
+  void reduce_large(const WaitedFor& waited, MutableBuffer result, std::size_t root,
+                    Audience audience, Reduction reduction);
+  void reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
+                      Reduction reduction);
+
+  /// The peers' parts of this rank's slice, on their way while its slices go to them.
+  struct Exchange {
+    std::vector<std::byte> parts;  ///< one block per peer
+    std::vector<const void*> sources;
+    RequestBatch requests;
+  };
+  template <class SliceOf>
+  void start_exchange(Exchange& exchange, ConstBuffer from, SliceOf slice_for);
+
+  const MpiGroup& group_;
+  std::array<Exchange, 2> exchanges_;
+  std::array<std::vector<std::byte>, 2> reduced_;  ///< where this rank has no result of its own
+  std::array<RequestBatch, 2> results_;
+  RequestBatch requests_;
+};
+
+void MessageCollectives::reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
+  Exchange& exchange = exchanges_[0];
+  const std::size_t bytes = mine.bytes();
+  exchange.parts.resize(std::max(exchange.parts.size(), bytes * members()));
+  std::memcpy(exchange.parts.data() + self() * bytes, mine.data, bytes);
+  group_.gather_blocks(exchange.parts.data(), bytes, {"all_reduce", mine});
+  exchange.sources.clear();
+  for (std::size_t r = 0; r < members(); ++r) {
+    exchange.sources.push_back(exchange.parts.data() + r * bytes);
+  }
+  reduce_in_order(exchange.sources, {&result.data, 1}, mine.count, mine.type, reduction);
+}
+
+void MessageCollectives::reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+                                Reduction reduction) {
+  if (mine.bytes() * members() <= gather_limit_bytes) {
+    return reduce_at_root(mine, result, root, reduction);
+  }
+  reduce_large({"reduce", mine}, result, root, Audience::root, reduction);
+}
+
+void MessageCollectives::reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
+                                        Reduction reduction) {
+  if (self() != root) {
+    send(mine, root, requests_);
+    group_.wait(requests_, {"reduce", mine});
+    return;
+  }
+  start_exchange(exchanges_[0], mine, [&](std::size_t r) {
+    return r == root ? Slice{0, mine.count} : Slice{};
+  });
+  group_.wait(exchanges_[0].requests, {"reduce", mine});
+  reduce_in_order(exchanges_[0].sources, {&result.data, 1}, mine.count, mine.type, reduction);
+}
+
+void MessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer result,
+                                      std::size_t root, Audience audience, Reduction reduction) {
+  const ConstBuffer from = waited.values;
+  const bool wanted = audience == Audience::everybody || self() == root;
+  const std::size_t segment = slice_limit(from.type) * members();
+  const std::size_t segments = (from.count + segment - 1) / segment;
+  const auto slice = [&](std::size_t k, std::size_t r) {
+    const std::size_t begin = k * segment;
+    const Slice part = slice_of(std::min(segment, from.count - begin), r, members());
+    return Slice{begin + part.begin, begin + part.end};
+  };
+  const auto start = [&](std::size_t k) {
+    start_exchange(exchanges_[k % 2], from, [&](std::size_t r) { return slice(k, r); });
+  };
+  start(0);
+  for (std::size_t k = 0; k < segments; ++k) {
+    // The next segment travels while this one is reduced.
+    if (k + 1 < segments) start(k + 1);
+    Exchange& exchange = exchanges_[k % 2];
+    group_.wait(exchange.requests, waited);
+    RequestBatch& results = results_[k % 2];
+    group_.wait(results, waited);
+    const Slice mine = slice(k, self());
+    std::vector<std::byte>& own = reduced_[k % 2];
+    if (!wanted) own.resize(std::max(own.size(), mine.count() * size_of(from.type)));
+    void* reduced = wanted ? result.part(mine.begin, 0).data : own.data();
+    reduce_in_order(exchange.sources, {&reduced, 1}, mine.count(), from.type, reduction);
+    const ConstBuffer share(reduced, mine.count(), from.type);
+    for (std::size_t r = 0; r < members(); ++r) {
+      if (r == self()) continue;
+      const Slice theirs = slice(k, r);
+      if (audience == Audience::everybody || r == root) send(share, r, results);
+      if (wanted) receive(result.part(theirs.begin, theirs.count()), r, results);
+    }
+  }
+  for (RequestBatch& results : results_) group_.wait(results, waited);
+}
+
+template <class SliceOf>
+void MessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from, SliceOf slice_for) {
+  const Slice mine = slice_for(self());
+  const ConstBuffer own = from.part(mine.begin, mine.count());
+  exchange.parts.resize(std::max(exchange.parts.size(), own.bytes() * members()));
+  exchange.sources.assign(members(), own.data);
+  for (std::size_t r = 0; r < members(); ++r) {
+    if (r == self()) continue;
+    std::byte* part = exchange.parts.data() + r * own.bytes();
+    exchange.sources[r] = part;
+    receive({part, own.count, own.type}, r, exchange.requests);
+    const Slice theirs = slice_for(r);
+    send(from.part(theirs.begin, theirs.count()), r, exchange.requests);
+  }
+}
+
+void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                                        Reduction reduction) {
+  const std::size_t limit = slice_limit(mine.type);
+  const std::size_t segments = (*std::ranges::max_element(counts) + limit - 1) / limit;
+  const auto start = [&](std::size_t k) {
+    start_exchange(exchanges_[k % 2], all, [&](std::size_t r) {
+      const Slice block = block_of(counts, r);
+      return Slice{std::min(block.end, block.begin + k * limit),
+                   std::min(block.end, block.begin + (k + 1) * limit)};
+    });
+  };
+  if (segments > 0) start(0);
+  for (std::size_t k = 0; k < segments; ++k) {
+    if (k + 1 < segments) start(k + 1);
+    Exchange& exchange = exchanges_[k % 2];
+    group_.wait(exchange.requests, {"reduce_scatter", all});
+    if (k * limit >= mine.count) continue;
+    void* reduced = mine.part(k * limit, 0).data;
+    reduce_in_order(exchange.sources, {&reduced, 1}, std::min(limit, mine.count - k * limit),
+                    mine.type, reduction);
+  }
+}
+
+void MessageCollectives::broadcast(MutableBuffer values, std::size_t root) {
+  const std::size_t limit = group_.max_message_bytes();
+  for (std::size_t begin = 0; begin < values.bytes(); begin += limit) {
+    const int n = static_cast<int>(std::min(limit, values.bytes() - begin));
+    check_mpi(MPI_Ibcast(static_cast<std::byte*>(values.data) + begin, n, MPI_BYTE,
+                         static_cast<int>(root), group_.handle(), requests_.add()),
+              "MPI_Ibcast");
+  }
+  group_.wait(requests_, {"broadcast", values});
+}
+
+void MessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
+  const Slice own = block_of(counts, self());
+  void* block = all.part(own.begin, 0).data;
+  if (block != mine.data && mine.count > 0) std::memmove(block, mine.data, mine.bytes());
+  const bool equal = std::ranges::all_of(counts, [&](std::size_t n) { return n == mine.count; });
+  if (equal && all.bytes() <= gather_limit_bytes) {
+    return group_.gather_blocks(all.data, mine.bytes(), {"all_gather", mine});
+  }
+  for (std::size_t step = 1; step < members(); ++step) {
+    const std::size_t from = (self() + step) % members();
+    const std::size_t to = (self() + members() - step) % members();
+    const Slice theirs = block_of(counts, from);
+    receive(all.part(theirs.begin, theirs.count()), from, requests_);
+    send({block, mine.count, mine.type}, to, requests_);
+  }
+  group_.wait(requests_, {"all_gather", mine});
+}
+
+void MessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                                    Counts from_each) {
+  for (std::size_t step = 0; step < members(); ++step) {
+    const std::size_t from = (self() + step) % members();
+    const std::size_t to = (self() + members() - step) % members();
+    const Slice in = block_of(from_each, from), out = block_of(to_each, to);
+    const MutableBuffer incoming = theirs.part(in.begin, in.count());
+    const ConstBuffer outgoing = mine.part(out.begin, out.count());
+    if (step > 0) {
+      receive(incoming, from, requests_);
+      send(outgoing, to, requests_);
+    } else if (incoming.count > 0) {
+      std::memcpy(incoming.data, outgoing.data, incoming.bytes());
+    }
+  }
+  group_.wait(requests_, {"all_to_all", mine});
+}
+
+void MessageCollectives::barrier() {
+  check_mpi(MPI_Ibarrier(group_.handle(), requests_.add()), "MPI_Ibarrier");
+  group_.wait(requests_, {"barrier", {}});
+}
+
+}  // namespace
+
+std::unique_ptr<MpiCollectives> make_message_collectives(const MpiGroup& group) {
+  return std::make_unique<MessageCollectives>(group);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+
+#include "runners/comm/communicator.hpp"
+
+namespace heteroperf {
+
+/// How the collectives of one MPI group move data. Arguments are checked, there are at least two
+/// ranks, ranks count within the group, and sums follow the order of ranks: their bits depend on
+/// the number of ranks alone. Throws as Communicator does.
+class MpiCollectives {
+ public:
+  virtual ~MpiCollectives() = default;
+
+  virtual void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) = 0;
+  virtual void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+                      Reduction reduction) = 0;
+  virtual void broadcast(MutableBuffer values, std::size_t root) = 0;
+  virtual void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) = 0;
+  virtual void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                              Reduction reduction) = 0;
+  virtual void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                          Counts from_each) = 0;
+  virtual void barrier() = 0;
+};
+
+/// Elements [begin, end).
+struct Slice {
+  std::size_t begin = 0, end = 0;
+  std::size_t count() const { return end - begin; }
+};
+
+/// Part `index` of `parts` of `count` elements, in steps of 64 elements.
+inline Slice slice_of(std::size_t count, std::size_t index, std::size_t parts) {
+  constexpr std::size_t unit = 64;
+  const std::size_t units = (count + unit - 1) / unit;
+  const auto begin = [&](std::size_t i) {
+    const std::size_t at = units * i / parts * unit;
+    return at < count ? at : count;
+  };
+  return {begin(index), begin(index + 1)};
+}
+
+/// Where block `rank` of blocks of these counts lies.
+inline Slice block_of(Counts counts, std::size_t rank) {
+  std::size_t begin = 0;
+  for (std::size_t r = 0; r < rank; ++r) begin += counts[r];
+  return {begin, begin + counts[rank]};
+}
+
+}  // namespace heteroperf

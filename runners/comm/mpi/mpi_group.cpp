@@ -1,0 +1,57 @@
+#include "runners/comm/mpi/mpi_group.hpp"
+
+#include <algorithm>
+
+namespace heteroperf {
+
+MpiGroup::MpiGroup(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr<PeerWatch> watch,
+                   std::size_t max_message_bytes)
+    : handle_(handle),
+      members_(std::move(members)),
+      watch_(std::move(watch)),
+      max_message_bytes_(max_message_bytes) {
+  check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  int rank = 0;
+  check_mpi(MPI_Comm_rank(handle_, &rank), "MPI_Comm_rank");
+  self_ = static_cast<std::size_t>(rank);
+}
+
+MpiGroup::~MpiGroup() {
+  // After a failure a peer may be gone, and freeing may wait for it.
+  int finalised = 0;
+  MPI_Finalized(&finalised);
+  if (finalised == 0 && !watch_->failure_among({})) MPI_Comm_free(&handle_);
+}
+
+void MpiGroup::start_send(const void* data, std::size_t bytes, std::size_t to, int tag,
+                          RequestBatch& requests) const {
+  std::size_t begin = 0;
+  do {
+    const std::size_t n = std::min(max_message_bytes_, bytes - begin);
+    check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
+                        static_cast<int>(to), tag, handle_, requests.add()),
+              "MPI_Isend");
+    begin += n;
+  } while (begin < bytes);
+}
+
+void MpiGroup::start_receive(void* data, std::size_t bytes, std::size_t from, int tag,
+                             RequestBatch& requests) const {
+  std::size_t begin = 0;
+  do {
+    const std::size_t n = std::min(max_message_bytes_, bytes - begin);
+    check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
+                        static_cast<int>(from), tag, handle_, requests.add()),
+              "MPI_Irecv");
+    begin += n;
+  } while (begin < bytes);
+}
+
+void MpiGroup::gather_blocks(void* all, std::size_t bytes, const WaitedFor& waited) const {
+  const int n = static_cast<int>(bytes);
+  check_mpi(MPI_Iallgather(MPI_IN_PLACE, n, MPI_BYTE, all, n, MPI_BYTE, handle_, gathering_.add()),
+            "MPI_Iallgather");
+  wait(gathering_, waited);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,81 @@
+#include "runners/comm/nccl/nccl_group.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "runners/comm/discovery/rank_descriptor.hpp"
+#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/nccl/nccl_backend.hpp"
+#include "runners/comm/nccl/nccl_communicator.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr bool built = HETEROPERF_WITH_NCCL != 0;
+
+NcclBackend& load_backend() {
+  if constexpr (!built) {
+    throw SystemError("not built with NCCL", "", "Configure with -DHETEROPERF_NCCL=ON.",
+                      ErrorKind::environment);
+  }
+  const SharedModule module = SharedModule::open("nccl", Visibility::global);
+  return *module.symbol<HeteroperfNcclEntry>("heteroperf_nccl_backend")();
+}
+
+/// This rank's place among the ranks of its host.
+struct HostPlace {
+  int index = 0, ranks = 0;
+};
+
+HostPlace place_on_host(Communicator& world) {
+  const std::string host = describe_this_rank(world.transport(), "").host;
+  const auto hosts = gather_texts(world, host);
+  HostPlace place;
+  for (std::size_t r = 0; r < hosts.size(); ++r) {
+    if (hosts[r] != host) continue;
+    if (static_cast<int>(r) < world.rank().value()) ++place.index;
+    ++place.ranks;
+  }
+  return place;
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_group(World& world) {
+  Communicator& ranks = *world.communicator;
+  NcclBackend& backend = load_backend();
+  std::string reason;
+  const int devices = backend.devices(reason);
+  if (devices == 0) {
+    throw SystemError("there is no device for NCCL", reason, "Use --transport threads or mpi.",
+                      ErrorKind::environment);
+  }
+  const HostPlace place = place_on_host(ranks);
+  const int sharing = (place.ranks + devices - 1) / devices;
+  auto library = backend.open(place.index % devices, ranks.rank().value(), sharing);
+  NcclId id{};
+  if (ranks.rank() == RankId(0)) id = library->unique_id();
+  ranks.broadcast(MutableBuffer(id.data(), id.size(), DataType::u8), RankId(0));
+  std::vector<RankId> members;
+  for (int r = 0; r < ranks.size(); ++r) members.emplace_back(r);
+  auto watch = std::dynamic_pointer_cast<PeerWatch>(world.control);
+  HETEROPERF_EXPECT(watch != nullptr);
+  return make_nccl_communicator(std::move(library), id, ranks.rank(), std::move(members),
+                                std::move(watch));
+}
+
+BackendStatus nccl_status() {
+  BackendStatus status;
+  status.built = built;
+  try {
+    NcclBackend& backend = load_backend();
+    status.version = backend.version();
+    status.usable = backend.devices(status.reason) > 0;
+  } catch (const Error& error) {
+    status.reason = error.what();
+  }
+  return status;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+
+#include "runners/comm/buffer_memory.hpp"
+#include "runners/comm/communicator.hpp"
+
+namespace heteroperf {
+
+/// ncclUniqueId.
+using NcclId = std::array<std::byte, 128>;
+
+/// Answer of a call that may go on in the background.
+struct NcclStatus {
+  enum class State { done, in_progress, failed };
+  State state = State::done;
+  std::string text;  ///< the library's words, of a failure
+};
+
+/// The calls of NCCL that the communicator needs, on one device and one stream: a seam, so that the
+/// communicator's logic is tested without a GPU. Handles are ncclComm_t. Nothing blocks: handles
+/// are made with blocking = 0, and operations are enqueued on the stream.
+class NcclLibrary {
+ public:
+  virtual ~NcclLibrary() = default;
+
+  virtual std::string version() const = 0;
+  virtual NcclId unique_id() = 0;
+  /// `handle` stays in its place until status(handle) is done.
+  virtual NcclStatus init(const NcclId& id, int ranks, int rank, void*& handle) = 0;
+  /// The part of the ranks with this colour, ordered by key. `part` stays in its place, and counts
+  /// from when status(handle) is done.
+  virtual NcclStatus split(void* handle, int colour, int key, void*& part) = 0;
+  /// ncclCommGetAsyncError: of what was last asked of the handle.
+  virtual NcclStatus status(void* handle) = 0;
+  /// Gives everything under way up; the handle is gone.
+  virtual void abort(void* handle) noexcept = 0;
+  /// Flushes the handle; `destroy` once status() is done.
+  virtual NcclStatus finalize(void* handle) = 0;
+  virtual void destroy(void* handle) noexcept = 0;
+
+  virtual void group_start() = 0;
+  virtual NcclStatus group_end() = 0;
+  virtual NcclStatus all_reduce(ConstBuffer in, void* out, Reduction reduction, void* handle) = 0;
+  virtual NcclStatus reduce(ConstBuffer in, void* out, Reduction reduction, int root,
+                            void* handle) = 0;
+  virtual NcclStatus broadcast(MutableBuffer values, int root, void* handle) = 0;
+  virtual NcclStatus all_gather(ConstBuffer in, void* out, void* handle) = 0;
+  /// `out` has in.count / ranks elements.
+  virtual NcclStatus reduce_scatter(ConstBuffer in, MutableBuffer out, Reduction reduction,
+                                    void* handle) = 0;
+  virtual NcclStatus send(ConstBuffer values, int to, void* handle) = 0;
+  virtual NcclStatus receive(MutableBuffer values, int from, void* handle) = 0;
+
+  /// cudaStreamQuery: whether everything enqueued has ended.
+  virtual NcclStatus stream_status() = 0;
+  /// A copy within the device, enqueued on the stream.
+  virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
+  virtual BufferMemory& memory() = 0;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,240 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "metrics/error.hpp"
+#include "runners/comm/nccl/nccl_backend.hpp"
+
+namespace heteroperf {
+namespace {
+
+static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
+
+void check_cuda(cudaError_t code, const char* operation) {
+  if (code == cudaSuccess) return;
+  throw SystemError(std::string("CUDA failed during ") + operation, cudaGetErrorString(code),
+                    "nvidia-smi tells what holds the device.", ErrorKind::environment);
+}
+
+NcclStatus status_of(ncclResult_t code, ncclComm_t handle = nullptr) {
+  if (code == ncclSuccess) return {};
+  if (code == ncclInProgress) return {NcclStatus::State::in_progress, {}};
+  const char* last = handle == nullptr ? "" : ncclGetLastError(handle);
+  return {NcclStatus::State::failed,
+          fmt::format("{}{}{}", ncclGetErrorString(code), *last == '\0' ? "" : ": ", last)};
+}
+
+ncclDataType_t type_of(DataType type) {
+  switch (type) {
+    case DataType::f32:
+      return ncclFloat32;
+    case DataType::f64:
+      return ncclFloat64;
+    case DataType::bf16:
+      return ncclBfloat16;
+    case DataType::f16:
+      return ncclFloat16;
+    case DataType::i32:
+      return ncclInt32;
+    case DataType::i64:
+      return ncclInt64;
+    case DataType::u8:
+      return ncclUint8;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t operation_of(Reduction reduction) {
+  switch (reduction) {
+    case Reduction::sum:
+      return ncclSum;
+    case Reduction::min:
+      return ncclMin;
+    case Reduction::max:
+      return ncclMax;
+    case Reduction::average:
+      return ncclAvg;
+  }
+  return ncclSum;
+}
+
+ncclComm_t comm(void* handle) { return static_cast<ncclComm_t>(handle); }
+
+/// NCCL's own thread may store a new handle after the call has returned: straight to its place.
+ncclComm_t* handle_at(void*& place) { return reinterpret_cast<ncclComm_t*>(&place); }
+
+ncclConfig_t non_blocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+class DeviceMemory final : public BufferMemory {
+ public:
+  explicit DeviceMemory(int device) : device_(device) {}
+
+  void* allocate(std::size_t bytes) override {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, bytes > 0 ? bytes : 1), "cudaMalloc");
+    return memory;
+  }
+  void release(void* memory) noexcept override { cudaFree(memory); }
+  void write(void* to, const void* host, std::size_t bytes) override {
+    check_cuda(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+  }
+  void read(void* host, const void* from, std::size_t bytes) override {
+    check_cuda(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");
+  }
+
+ private:
+  int device_;
+};
+
+class Library final : public NcclLibrary {
+ public:
+  explicit Library(int device) : memory_(device) {
+    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
+  }
+  ~Library() override { cudaStreamDestroy(stream_); }
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+
+  std::string version() const override {
+    int code = 0;
+    ncclGetVersion(&code);
+    return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+  }
+  NcclId unique_id() override {
+    ncclUniqueId id{};
+    const ncclResult_t code = ncclGetUniqueId(&id);
+    if (code != ncclSuccess) {
+      throw SystemError("NCCL has no unique id", ncclGetErrorString(code),
+                        "NCCL_SOCKET_IFNAME names the interface to use.", ErrorKind::environment);
+    }
+    NcclId bytes;
+    std::memcpy(bytes.data(), &id, sizeof id);
+    return bytes;
+  }
+  NcclStatus init(const NcclId& bytes, int ranks, int rank, void*& handle) override {
+    ncclUniqueId id{};
+    std::memcpy(&id, bytes.data(), sizeof id);
+    ncclConfig_t config = non_blocking();
+    return status_of(ncclCommInitRankConfig(handle_at(handle), ranks, id, rank, &config));
+  }
+  NcclStatus split(void* handle, int colour, int key, void*& part) override {
+    ncclConfig_t config = non_blocking();
+    return status_of(ncclCommSplit(comm(handle), colour, key, handle_at(part), &config),
+                     comm(handle));
+  }
+  NcclStatus status(void* handle) override {
+    ncclResult_t code = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comm(handle), &code);
+    return status_of(asked == ncclSuccess ? code : asked, comm(handle));
+  }
+  void abort(void* handle) noexcept override { ncclCommAbort(comm(handle)); }
+  NcclStatus finalize(void* handle) override {
+    return status_of(ncclCommFinalize(comm(handle)), comm(handle));
+  }
+  void destroy(void* handle) noexcept override { ncclCommDestroy(comm(handle)); }
+
+  void group_start() override { ncclGroupStart(); }
+  NcclStatus group_end() override { return status_of(ncclGroupEnd()); }
+  NcclStatus all_reduce(ConstBuffer in, void* out, Reduction reduction, void* handle) override {
+    return status_of(ncclAllReduce(in.data, out, in.count, type_of(in.type),
+                                   operation_of(reduction), comm(handle), stream_),
+                     comm(handle));
+  }
+  NcclStatus reduce(ConstBuffer in, void* out, Reduction reduction, int root,
+                    void* handle) override {
+    return status_of(ncclReduce(in.data, out, in.count, type_of(in.type), operation_of(reduction),
+                                root, comm(handle), stream_),
+                     comm(handle));
+  }
+  NcclStatus broadcast(MutableBuffer values, int root, void* handle) override {
+    return status_of(ncclBroadcast(values.data, values.data, values.count, type_of(values.type),
+                                   root, comm(handle), stream_),
+                     comm(handle));
+  }
+  NcclStatus all_gather(ConstBuffer in, void* out, void* handle) override {
+    return status_of(ncclAllGather(in.data, out, in.count, type_of(in.type), comm(handle), stream_),
+                     comm(handle));
+  }
+  NcclStatus reduce_scatter(ConstBuffer in, MutableBuffer out, Reduction reduction,
+                            void* handle) override {
+    return status_of(ncclReduceScatter(in.data, out.data, out.count, type_of(in.type),
+                                       operation_of(reduction), comm(handle), stream_),
+                     comm(handle));
+  }
+  NcclStatus send(ConstBuffer values, int to, void* handle) override {
+    return status_of(
+        ncclSend(values.data, values.count, type_of(values.type), to, comm(handle), stream_),
+        comm(handle));
+  }
+  NcclStatus receive(MutableBuffer values, int from, void* handle) override {
+    return status_of(
+        ncclRecv(values.data, values.count, type_of(values.type), from, comm(handle), stream_),
+        comm(handle));
+  }
+
+  NcclStatus stream_status() override {
+    const cudaError_t code = cudaStreamQuery(stream_);
+    if (code == cudaSuccess) return {};
+    if (code == cudaErrorNotReady) return {NcclStatus::State::in_progress, {}};
+    return {NcclStatus::State::failed, cudaGetErrorString(code)};
+  }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
+               "cudaMemcpyAsync");
+  }
+  BufferMemory& memory() override { return memory_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  DeviceMemory memory_;
+};
+
+/// NCCL takes two ranks of one device for a mistake unless they look like two hosts; what they
+/// share is then the loopback network. Settings that the user made stay.
+void look_like_hosts(int rank) {
+  const std::pair<const char*, std::string> settings[] = {
+      {"NCCL_HOSTID", fmt::format("heteroperf-rank-{}", rank)},
+      {"NCCL_P2P_DISABLE", "1"},
+      {"NCCL_SHM_DISABLE", "1"},
+      {"NCCL_IB_DISABLE", "1"},
+      {"NCCL_SOCKET_IFNAME", "lo"},
+      {"NCCL_MAX_CTAS", "1"}};
+  for (const auto& [name, value] : settings) setenv(name, value.c_str(), 0);
+}
+
+class Backend final : public NcclBackend {
+ public:
+  std::string version() override {
+    int code = 0;
+    ncclGetVersion(&code);
+    return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+  }
+  int devices(std::string& reason) override {
+    int count = 0;
+    const cudaError_t code = cudaGetDeviceCount(&count);
+    if (code == cudaSuccess) return count;
+    reason = cudaGetErrorString(code);
+    return 0;
+  }
+  std::shared_ptr<NcclLibrary> open(int index, int rank, int ranks_on_device) override {
+    if (ranks_on_device > 1) look_like_hosts(rank);
+    return std::make_shared<Library>(index);
+  }
+};
+
+}  // namespace
+}  // namespace heteroperf
+
+extern "C" heteroperf::NcclBackend* heteroperf_nccl_backend() {
+  static heteroperf::Backend backend;
+  return &backend;
+}

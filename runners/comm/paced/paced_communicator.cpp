@@ -1,0 +1,245 @@
+#include "runners/comm/paced/paced_communicator.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "metrics/error.hpp"
+#include "runners/comm/collectives/over_messages.hpp"
+#include "runners/comm/paced/host_clock.hpp"
+#include "runners/comm/paced/pace_state.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// How often a rank that sleeps looks after its other messages.
+constexpr Instant look_after = 200000;
+
+/// Travels before every message.
+struct Note {
+  std::array<std::int64_t, 2> values{};
+  std::int64_t arrives() const { return values[0]; }
+  std::int64_t took() const { return values[1]; }
+};
+
+class PacedTransfer;
+
+/// What a communicator and its transfers share.
+struct PacedGroup {
+  std::unique_ptr<Communicator> inner;
+  std::vector<RankId> members;  ///< ranks of the world
+  std::shared_ptr<PaceState> state;
+  std::vector<PacedTransfer*> open;
+
+  RankId world_rank(RankId rank) const {
+    HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < inner->size());
+    return members[static_cast<std::size_t>(rank.value())];
+  }
+};
+
+/// A note and a message of the transport below, which has ended once both are here and the
+/// modelled time has come.
+class PacedTransfer final : public Transfer {
+ public:
+  PacedTransfer(std::shared_ptr<PacedGroup> group, const Outgoing& message);
+  PacedTransfer(std::shared_ptr<PacedGroup> group, const Incoming& message);
+  ~PacedTransfer() override { close(); }
+  PacedTransfer(const PacedTransfer&) = delete;
+  PacedTransfer& operator=(const PacedTransfer&) = delete;
+
+  bool test() override;
+  void wait() override;
+
+ private:
+  bool moved();
+  void note_is_here();
+  void sleep();
+  void open();
+  void close();
+
+  std::shared_ptr<PacedGroup> group_;
+  Note note_;
+  std::unique_ptr<Transfer> note_transfer_, payload_;  ///< null once over
+  Instant due_ = 0;
+  bool sender_;
+  bool same_clock_ = true;
+  bool over_ = false;
+};
+
+PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Outgoing& message)
+    : group_(std::move(group)), sender_(true) {
+  const Passage passage =
+      group_->state->send(Bytes(message.values.bytes()), group_->world_rank(message.to));
+  note_.values = {passage.arrives, passage.took()};
+  due_ = passage.leaves;
+  const std::span<const std::int64_t> note = note_.values;
+  note_transfer_ = group_->inner->start_send(note, message.to, message.tag);
+  payload_ = group_->inner->start_send(message.values, message.to, message.tag);
+  open();
+}
+
+PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Incoming& message)
+    : group_(std::move(group)), sender_(false) {
+  same_clock_ = group_->state->same_clock(group_->world_rank(message.from));
+  note_transfer_ = group_->inner->start_receive(std::span(note_.values), message.from, message.tag);
+  payload_ = group_->inner->start_receive(message.values, message.from, message.tag);
+  open();
+}
+
+void PacedTransfer::open() { group_->open.push_back(this); }
+
+void PacedTransfer::close() {
+  if (over_) return;
+  over_ = true;
+  std::erase(group_->open, this);
+}
+
+void PacedTransfer::note_is_here() {
+  note_transfer_.reset();
+  if (sender_) return;
+  // Without a shared clock only the time on the way is known.
+  due_ = same_clock_ ? note_.arrives() : host_now() + note_.took();
+}
+
+/// Whether the transport is through with it.
+bool PacedTransfer::moved() {
+  if (note_transfer_ && note_transfer_->test()) note_is_here();
+  if (payload_ && payload_->test()) payload_.reset();
+  return !note_transfer_ && !payload_;
+}
+
+bool PacedTransfer::test() {
+  if (over_) return true;
+  if (!moved() || host_now() < due_) return false;
+  close();
+  return true;
+}
+
+void PacedTransfer::wait() {
+  if (over_) return;
+  const Instant began = group_->state->modelled_now();
+  if (note_transfer_) {
+    note_transfer_->wait();
+    note_is_here();
+  }
+  if (payload_) {
+    payload_->wait();
+    payload_.reset();
+  }
+  sleep();
+  group_->state->waited(began, due_, note_.took());
+  close();
+}
+
+/// The transport below may need calls to make progress with this rank's other messages.
+void PacedTransfer::sleep() {
+  while (group_->open.size() > 1 && due_ - host_now() > look_after) {
+    sleep_until(host_now() + look_after);
+    for (PacedTransfer* other : group_->open) other->moved();
+  }
+  sleep_until(due_);
+}
+
+class PacedCommunicator final : public Communicator {
+ public:
+  explicit PacedCommunicator(std::shared_ptr<PacedGroup> group)
+      : group_(std::move(group)), collectives_(*this) {}
+
+  RankId rank() const override { return group_->inner->rank(); }
+  int size() const override { return group_->inner->size(); }
+  std::string transport() const override { return "paced " + group_->inner->transport(); }
+  PaceReport report() const { return group_->state->report(); }
+
+  using Communicator::all_gather;
+  using Communicator::all_reduce;
+  using Communicator::reduce_scatter;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
+    in_time([&] { collectives_.all_reduce(mine, result, reduction); });
+  }
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
+    in_time([&] { collectives_.reduce(mine, result, root, reduction); });
+  }
+  void broadcast(MutableBuffer values, RankId root) override {
+    in_time([&] { collectives_.broadcast(values, root); });
+  }
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+    in_time([&] { collectives_.all_gather(mine, all, counts); });
+  }
+  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                      Reduction reduction) override {
+    in_time([&] { collectives_.reduce_scatter(all, mine, counts, reduction); });
+  }
+  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                  Counts from_each) override {
+    in_time([&] { collectives_.all_to_all(mine, to_each, theirs, from_each); });
+  }
+  void barrier() override {
+    in_time([&] { collectives_.barrier(); });
+  }
+
+  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override;
+  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override;
+  std::unique_ptr<Communicator> split(int colour, int key) override;
+
+ private:
+  /// What was late before does not make this operation look fast, nor what comes after it.
+  template <class Operation>
+  void in_time(Operation operation) {
+    group_->state->forgive();
+    operation();
+    group_->state->forgive();
+  }
+
+  std::shared_ptr<PacedGroup> group_;
+  MessageCollectives collectives_;
+};
+
+std::unique_ptr<Transfer> PacedCommunicator::start_send(ConstBuffer values, RankId to, int tag) {
+  if (to == rank()) return group_->inner->start_send(values, to, tag);
+  return std::make_unique<PacedTransfer>(group_, Outgoing{values, to, tag});
+}
+
+std::unique_ptr<Transfer> PacedCommunicator::start_receive(MutableBuffer values, RankId from,
+                                                           int tag) {
+  if (from == rank()) return group_->inner->start_receive(values, from, tag);
+  return std::make_unique<PacedTransfer>(group_, Incoming{values, from, tag});
+}
+
+std::unique_ptr<Communicator> PacedCommunicator::split(int colour, int key) {
+  auto part = std::make_shared<PacedGroup>();
+  part->inner = group_->inner->split(colour, key);
+  part->state = group_->state;
+  const std::int32_t self = group_->state->self().value();
+  std::vector<std::int32_t> members(static_cast<std::size_t>(part->inner->size()));
+  part->inner->all_gather(std::span<const std::int32_t>(&self, 1),
+                          std::span<std::int32_t>(members));
+  for (std::int32_t member : members) part->members.emplace_back(member);
+  return std::make_unique<PacedCommunicator>(std::move(part));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_paced_communicator(std::unique_ptr<Communicator> world,
+                                                      Cluster cluster) {
+  check_cluster(cluster);
+  const auto ranks = static_cast<int>(cluster.ranks.size());
+  if (ranks != world->size()) {
+    throw UserError(fmt::format("cluster '{}' has {} ranks, the run has {}", cluster.name, ranks,
+                                world->size()),
+                    "every rank takes one place of the cluster",
+                    fmt::format("Use --ranks {}, or another cluster file", ranks));
+  }
+  auto group = std::make_shared<PacedGroup>();
+  group->state = std::make_shared<PaceState>(*world, std::move(cluster));
+  group->inner = std::move(world);
+  for (int r = 0; r < ranks; ++r) group->members.emplace_back(r);
+  return std::make_unique<PacedCommunicator>(std::move(group));
+}
+
+std::optional<PaceReport> pace_report(const Communicator& communicator) {
+  const auto* paced = dynamic_cast<const PacedCommunicator*>(&communicator);
+  if (!paced) return std::nullopt;
+  return paced->report();
+}
+
+}  // namespace heteroperf

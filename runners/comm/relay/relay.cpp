@@ -1,0 +1,88 @@
+#include "runners/comm/relay/relay.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "metrics/error.hpp"
+#include "runners/comm/relay/relay_receiver.hpp"
+#include "runners/comm/relay/relay_sender.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int least_slots = 3, most_slots = 1024;
+constexpr int most_tag = 4093;  // two more follow
+
+void check(const RelayConfig& config) {
+  ProblemList problems;
+  if (config.slots < least_slots || config.slots > most_slots) {
+    problems.add(fmt::format("a relay of {} slots", config.slots),
+                 "one is filled, one travels, one is emptied",
+                 fmt::format("Use {} to {}", least_slots, most_slots));
+  }
+  if (!(config.timeout_s > 0)) {
+    problems.add(fmt::format("a relay with a deadline of {:g} s", config.timeout_s),
+                 "no copy would ever be in time", "Use a positive number of seconds");
+  }
+  if (config.tag < 0 || config.tag > most_tag) {
+    problems.add(fmt::format("a relay with tag {}", config.tag), "it uses two more after it",
+                 fmt::format("Use 0 to {}", most_tag));
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+/// Kept from call to call.
+struct Relay::Staging {
+  SlotMemory out, in, own;
+
+  template <class... Tasks>
+  void run(Tasks&... tasks) {
+    const std::array<RelayTask*, sizeof...(tasks)> all{&tasks...};
+    try {
+      run_relay(all);
+    } catch (...) {
+      for (SlotMemory* memory : {&out, &in, &own}) memory->abandon();
+      throw;
+    }
+  }
+};
+
+Relay::Relay(Communicator& group, DeviceCopier& copier, const RelayConfig& config)
+    : group_(group), copier_(copier), config_(config), staging_(std::make_unique<Staging>()) {
+  check(config);
+}
+
+Relay::~Relay() = default;
+
+void Relay::send(DeviceBytes values, RankId to) {
+  RelaySender sender({group_, copier_, config_}, values, to, staging_->out);
+  staging_->run(sender);
+  sent_ = sender.statistics();
+}
+
+void Relay::receive(DeviceBytes values, RankId from) {
+  RelayReceiver receiver({group_, copier_, config_}, values, from, staging_->in, staging_->own, {});
+  staging_->run(receiver);
+  received_ = receiver.statistics();
+}
+
+void Relay::receive_add(DeviceBytes values, DataType type, RankId from, Reduction reduction) {
+  HETEROPERF_EXPECT(reduction != Reduction::average && values.bytes % size_of(type) == 0);
+  RelayReceiver receiver({group_, copier_, config_}, values, from, staging_->in, staging_->own,
+                         RelayAddition{type, reduction});
+  staging_->run(receiver);
+  received_ = receiver.statistics();
+}
+
+void Relay::exchange(DeviceBytes out, RankId to, DeviceBytes in, RankId from) {
+  RelaySender sender({group_, copier_, config_}, out, to, staging_->out);
+  RelayReceiver receiver({group_, copier_, config_}, in, from, staging_->in, staging_->own, {});
+  staging_->run(sender, receiver);
+  sent_ = sender.statistics();
+  received_ = receiver.statistics();
+}
+
+}  // namespace heteroperf

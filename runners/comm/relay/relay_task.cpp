@@ -1,0 +1,136 @@
+#include "runners/comm/relay/relay_task.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "metrics/error.hpp"
+#include "runners/comm/paced/host_clock.hpp"
+
+namespace heteroperf {
+namespace {
+
+const char* mode_name(std::int64_t mode) {
+  return mode == static_cast<std::int64_t>(RelayMode::serial) ? "serial" : "pipelined";
+}
+
+std::string describe(const RelayTerms& terms) {
+  return fmt::format("{} bytes, {}", terms.bytes, mode_name(terms.mode));
+}
+
+/// Looks again a few times, then sleeps for a moment: on a busy machine a sleeper is back sooner
+/// than one that gave way.
+class Idle {
+ public:
+  void reset() { rounds_ = 0; }
+  void pause() {
+    if (++rounds_ < 20) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+
+ private:
+  int rounds_ = 0;
+};
+
+}  // namespace
+
+void run_relay(std::span<RelayTask* const> tasks) {
+  const auto finished = [](const RelayTask* task) { return task->finished(); };
+  Idle idle;
+  while (!std::ranges::all_of(tasks, finished)) {
+    bool moved = false;
+    for (RelayTask* task : tasks) moved = task->progress() || moved;
+    if (moved) {
+      idle.reset();
+    } else {
+      idle.pause();
+    }
+  }
+}
+
+std::size_t RelayTerms::chunk_bytes(std::size_t index) const {
+  const std::size_t begin = chunk_begin(index), end = chunk_begin(index + 1);
+  return std::min(end, static_cast<std::size_t>(bytes)) - begin;
+}
+
+RelayTerms terms_of(const RelayConfig& config, std::size_t bytes) {
+  const auto unit = static_cast<std::int64_t>(chunk_unit);
+  auto chunk = static_cast<std::int64_t>(config.chunk.value());
+  if (chunk == 0) chunk = static_cast<std::int64_t>(best_chunk(Bytes(bytes), config.costs).value());
+  const bool serial = config.mode == RelayMode::serial;
+  const auto whole = std::max(static_cast<std::int64_t>(bytes), unit);
+  chunk = serial ? whole : std::min(chunk, whole);
+  chunk = (chunk + unit - 1) / unit * unit;
+  return {static_cast<std::int64_t>(bytes), chunk, serial ? 1 : config.slots,
+          static_cast<std::int64_t>(config.mode)};
+}
+
+Handshake::Handshake(Communicator& group, RankId peer, int tag, const RelayTerms& mine)
+    : mine_(mine),
+      self_(group.rank()),
+      peer_(peer),
+      out_{mine.bytes, mine.chunk, mine.slots, mine.mode} {
+  receiving_ = group.start_receive(std::span<std::int64_t>(in_), peer, tag);
+  sending_ = group.start_send(std::span<const std::int64_t>(out_), peer, tag);
+}
+
+std::optional<RelayTerms> Handshake::agreed(bool i_receive) {
+  const bool heard = receiving_->test(), told = sending_->test();
+  if (!heard || !told) return std::nullopt;
+  const RelayTerms theirs{in_[0], in_[1], in_[2], in_[3]};
+  if (theirs.bytes != mine_.bytes || theirs.mode != mine_.mode) {
+    throw Error(ErrorKind::run_failed,
+                {{fmt::format("the relay's two sides disagree: rank {} {} {}, rank {} {} {}",
+                              self_.value(), i_receive ? "awaits" : "sends", describe(mine_),
+                              peer_.value(), i_receive ? "sends" : "awaits", describe(theirs)),
+                  "both need the same number of bytes and the same mode", ""}});
+  }
+  return RelayTerms{mine_.bytes, std::min(mine_.chunk, theirs.chunk),
+                    i_receive ? mine_.slots : theirs.slots, mine_.mode};
+}
+
+void SlotMemory::reserve(DeviceCopier& copier, std::size_t slots, std::size_t chunk) {
+  slots_ = slots;
+  chunk_ = chunk;
+  if (slots * chunk <= bytes_) return;
+  memory_.reset();
+  bytes_ = slots * chunk;
+  memory_ = copier.host_memory(bytes_);
+}
+
+void SlotMemory::abandon() {
+  static std::mutex mutex;
+  static std::vector<std::shared_ptr<std::byte[]>> kept;
+  std::lock_guard lock(mutex);
+  kept.push_back(std::move(memory_));
+  bytes_ = 0;
+}
+
+WatchedCopier::WatchedCopier(DeviceCopier& copier, double timeout_s)
+    : copier_(copier), timeout_s_(timeout_s) {}
+
+WatchedCopier::Copy WatchedCopier::start_read(const std::byte* device, std::span<std::byte> host) {
+  return {copier_.start_read(device, host), host_now()};
+}
+
+WatchedCopier::Copy WatchedCopier::start_write(std::span<const std::byte> host, std::byte* device) {
+  return {copier_.start_write(host, device), host_now()};
+}
+
+bool WatchedCopier::done(const Copy& copy, const char* what, std::size_t chunk) {
+  const bool ended = copier_.done(copy.ticket);
+  const Instant now = host_now();
+  if (ended) {
+    last_end_ = now;
+  } else if (now - std::max(copy.started, last_end_) > to_duration(Seconds(timeout_s_))) {
+    throw SystemError(fmt::format("{} of chunk {} on {} does not end", what, chunk, copier_.name()),
+                      fmt::format("waited {:g} s for the device", timeout_s_),
+                      "Look at the device and its driver's log", ErrorKind::timeout);
+  }
+  return ended;
+}
+
+}  // namespace heteroperf

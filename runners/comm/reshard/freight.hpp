@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runners/comm/reshard/reshard_plan.hpp"
+
+namespace heteroperf {
+
+/// Clusters and cards of a reshard, by rank.
+class RankPlaces {
+ public:
+  static constexpr std::size_t nowhere = ~std::size_t{0};
+
+  /// Throws UserError as plan_reshard does; `layouts` are those to be planned.
+  RankPlaces(const ReshardConfig& config, std::span<const Layout* const> layouts);
+
+  std::size_t cluster(RankId rank) const { return cluster_[index(rank)]; }
+  std::size_t card(RankId rank) const { return card_[index(rank)]; }
+  /// Of its cluster's bandwidth.
+  double share(RankId rank) const { return share_[index(rank)]; }
+  std::size_t ranks() const { return cluster_.size(); }
+  const std::vector<std::string>& card_names() const { return names_; }
+
+ private:
+  static std::size_t index(RankId rank) { return static_cast<std::size_t>(rank.value()); }
+  void place(const RankCluster& cluster, std::size_t number, const ReshardConfig& config);
+  std::size_t card_number(const std::string& name);
+
+  std::vector<std::size_t> cluster_, card_;
+  std::vector<double> share_;
+  std::vector<std::string> names_;
+};
+
+/// A box on its way, before boxes are merged into messages.
+struct Freight {
+  ReshardStage stage;
+  RankId from, to;
+  Piece piece;
+};
+
+/// The freight of a plan and what it loads on ranks and cards; chooses who is the least loaded.
+class FreightList {
+ public:
+  FreightList(const RankPlaces& places, DataType type);
+
+  void send(ReshardStage stage, RankId from, RankId to, const Piece& piece);
+  /// Who sends next: over a card to another cluster, or inside.
+  RankId lightest_sender(std::span<const RankId> candidates, bool across) const;
+  RankId lightest_receiver(std::span<const RankId> candidates, bool across) const;
+  const std::vector<Freight>& freight() const { return freight_; }
+
+ private:
+  struct Load {
+    std::vector<double> by_card;  ///< bytes per share
+    std::vector<double> by_rank;
+  };
+  RankId lightest(std::span<const RankId> candidates, const Load& load, bool across) const;
+  void add(Load& load, RankId rank, double bytes, bool across);
+
+  const RankPlaces& places_;
+  double element_bytes_;
+  Load sent_, received_;
+  std::vector<Freight> freight_;
+};
+
+/// A box that `sources` have and `targets` are to have.
+struct Parcel {
+  Box box;
+  ReshardPlace from = ReshardPlace::source;
+  std::int32_t from_sum = no_sum;
+  std::vector<RankId> sources, targets;  ///< ascending
+};
+
+/// Cuts a box into at most `slices` along one dimension, none smaller than `smallest` elements
+/// (but for one slice).
+std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest);
+
+/// Stages deliver and forward of all parcels, the heaviest first, those that cross first of all.
+void deliver(const std::vector<Parcel>& parcels, std::int64_t smallest_slice,
+             const RankPlaces& places, FreightList& list);
+
+}  // namespace heteroperf

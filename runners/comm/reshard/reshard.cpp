@@ -1,0 +1,161 @@
+#include "runners/comm/reshard/reshard.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "runners/comm/element_types.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Rounds under way at once.
+constexpr std::size_t window = 4;
+
+/// One stage of one run: rounds start in order, at most `window` of them are under way. Since every
+/// rank finishes them in order, the earliest unfinished round of all can always end.
+class StageRun {
+ public:
+  StageRun(Communicator& group, const RankProgram::Stage& stage, DataType type,
+           const RankProgram::Memories& memories, std::byte* staging, std::size_t slot_bytes,
+           int tag)
+      : group_(group),
+        stage_(stage),
+        type_(type),
+        memories_(memories),
+        staging_(staging),
+        slot_bytes_(slot_bytes),
+        tag_(tag) {}
+
+  void run() {
+    auto receive = stage_.receives.begin();
+    auto send = stage_.sends.begin();
+    while (receive != stage_.receives.end() || send != stage_.sends.end()) {
+      std::int32_t round = receive != stage_.receives.end() ? receive->round : send->round;
+      if (send != stage_.sends.end()) round = std::min(round, send->round);
+      const std::size_t slot = next_++ % window;
+      finish(slot);
+      if (receive != stage_.receives.end() && receive->round == round)
+        start_receive(slot, *receive++);
+      if (send != stage_.sends.end() && send->round == round) start_send(slot, *send++);
+    }
+    for (std::size_t i = 0; i < window; ++i) finish(next_++ % window);
+  }
+
+ private:
+  /// The send and the receive of one round.
+  struct Round {
+    std::unique_ptr<Transfer> send, receive;
+    const RankProgram::Parcel* received = nullptr;
+  };
+
+  std::byte* send_slot(std::size_t slot) { return staging_ + 2 * slot * slot_bytes_; }
+  std::byte* receive_slot(std::size_t slot) { return staging_ + (2 * slot + 1) * slot_bytes_; }
+  std::size_t count(const RankProgram::Parcel& parcel) const {
+    return parcel.bytes / size_of(type_);
+  }
+
+  void start_send(std::size_t slot, const RankProgram::Parcel& parcel) {
+    const std::byte* message = send_slot(slot);
+    if (parcel.in_place)
+      message = RankProgram::outgoing(parcel, memories_);
+    else
+      RankProgram::pack(parcel, memories_, send_slot(slot));
+    rounds_[slot].send = group_.start_send({message, count(parcel), type_}, parcel.peer, tag_);
+  }
+
+  void start_receive(std::size_t slot, const RankProgram::Parcel& parcel) {
+    std::byte* const message =
+        parcel.in_place ? RankProgram::incoming(parcel, memories_) : receive_slot(slot);
+    rounds_[slot].receive =
+        group_.start_receive({message, count(parcel), type_}, parcel.peer, tag_);
+    rounds_[slot].received = &parcel;
+  }
+
+  void finish(std::size_t slot) {
+    Round& round = rounds_[slot];
+    if (round.receive) {
+      round.receive->wait();
+      if (!round.received->in_place)
+        RankProgram::unpack(*round.received, receive_slot(slot), memories_);
+    }
+    if (round.send) round.send->wait();
+    round = {};
+  }
+
+  Communicator& group_;
+  const RankProgram::Stage& stage_;
+  DataType type_;
+  const RankProgram::Memories& memories_;
+  std::byte* staging_;
+  std::size_t slot_bytes_;
+  int tag_;
+  std::array<Round, window> rounds_;
+  std::size_t next_ = 0;
+};
+
+/// Slots begin on cache lines.
+std::size_t slot_bytes(const RankProgram& program) {
+  return (program.largest_message_bytes() + 63) / 64 * 64;
+}
+
+std::unique_ptr<std::byte[]> uninitialised(std::size_t bytes) {
+  return std::make_unique_for_overwrite<std::byte[]>(bytes);
+}
+
+void check_buffer(const char* what, RankId rank, ConstBuffer buffer, std::size_t elements,
+                  DataType type, ProblemList& problems) {
+  if (buffer.count == elements && buffer.type == type) return;
+  problems.add(fmt::format("reshard on rank {}: the {} has {} {}", rank.value(), what, buffer.count,
+                           to_string(buffer.type)),
+               fmt::format("its part of the layout has {} {}", elements, to_string(type)));
+}
+
+}  // namespace
+
+Resharder::Resharder(std::shared_ptr<const ReshardPlan> plan, RankId rank)
+    : plan_(std::move(plan)),
+      rank_(rank),
+      program_(*plan_, rank),
+      staging_(uninitialised(2 * window * slot_bytes(program_))),
+      arena_(uninitialised(program_.arena_bytes())) {
+  for (const Layout* layout : {&plan_->from, &plan_->to})
+    for (const RankId used : layout->ranks()) highest_rank_ = std::max(highest_rank_, used);
+}
+
+void Resharder::check(const Communicator& group, ConstBuffer mine, MutableBuffer result) const {
+  ProblemList problems;
+  if (group.rank() != rank_)
+    problems.add(fmt::format("reshard on rank {}", group.rank().value()),
+                 fmt::format("it was prepared for rank {}", rank_.value()));
+  check_buffer("source", rank_, mine, program_.source_elements(), plan_->config.type, problems);
+  check_buffer("result", rank_, result, program_.result_elements(), plan_->config.type, problems);
+  if (highest_rank_.value() >= group.size())
+    problems.add(fmt::format("a layout names rank {}", highest_rank_.value()),
+                 fmt::format("the group has {} ranks", group.size()));
+  problems.throw_if_any();
+}
+
+void Resharder::run(Communicator& group, ConstBuffer mine, MutableBuffer result, int tag) {
+  check(group, mine, result);
+  const RankProgram::Memories memories{static_cast<const std::byte*>(mine.data),
+                                       static_cast<std::byte*>(result.data), arena_.get()};
+  program_.copy_own(memories);
+  for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
+    StageRun(group, program_.stage(stage), plan_->config.type, memories, staging_.get(),
+             slot_bytes(program_), tag)
+        .run();
+    program_.add_up(stage, memories);
+  }
+}
+
+void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer mine, MutableBuffer result,
+             int tag) {
+  const std::shared_ptr<const ReshardPlan> borrowed(std::shared_ptr<void>(), &plan);
+  Resharder(borrowed, group.rank()).run(group, mine, result, tag);
+}
+
+}  // namespace heteroperf

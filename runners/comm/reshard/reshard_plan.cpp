@@ -1,0 +1,198 @@
+#include "runners/comm/reshard/reshard_plan.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+
+#include "metrics/error.hpp"
+#include "runners/comm/reshard/freight.hpp"
+#include "runners/comm/reshard/message_rounds.hpp"
+#include "runners/comm/reshard/summing.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Overlap of two parts of one dimension.
+struct Overlap {
+  std::size_t from_part, to_part;
+  std::int64_t first, last;
+};
+
+std::vector<Overlap> overlaps(const std::vector<std::int64_t>& from,
+                              const std::vector<std::int64_t>& to) {
+  std::vector<Overlap> found;
+  for (std::size_t i = 0, j = 0; i + 1 < from.size() && j + 1 < to.size();) {
+    const std::int64_t first = std::max(from[i], to[j]), last = std::min(from[i + 1], to[j + 1]);
+    if (first < last) found.push_back({i, j, first, last});
+    if (from[i + 1] <= to[j + 1])
+      ++i;
+    else
+      ++j;
+  }
+  return found;
+}
+
+/// Every non-empty intersection of a tile of `from` with a tile of `to`.
+std::vector<Parcel> intersect(const Layout& from, const Layout& to) {
+  struct Overlapping {
+    Box box;
+    std::size_t from_tile = 0, to_tile = 0;
+  };
+  std::vector<Overlapping> boxes(1);
+  boxes.front().box.dims = from.shape().size();
+  for (std::size_t dim = 0; dim < from.shape().size(); ++dim) {
+    const std::vector<Overlap> along = overlaps(from.boundaries(dim), to.boundaries(dim));
+    std::vector<Overlapping> longer;
+    longer.reserve(boxes.size() * along.size());
+    for (const Overlapping& box : boxes)
+      for (const Overlap& overlap : along) {
+        Overlapping next = box;
+        next.box.first[dim] = overlap.first;
+        next.box.last[dim] = overlap.last;
+        next.from_tile = box.from_tile * (from.boundaries(dim).size() - 1) + overlap.from_part;
+        next.to_tile = box.to_tile * (to.boundaries(dim).size() - 1) + overlap.to_part;
+        longer.push_back(next);
+      }
+    boxes = std::move(longer);
+  }
+  std::vector<Parcel> parcels;
+  parcels.reserve(boxes.size());
+  for (const Overlapping& box : boxes)
+    parcels.push_back({box.box, ReshardPlace::source, no_sum, from.holders(box.from_tile),
+                       to.holders(box.to_tile)});
+  return parcels;
+}
+
+void check_shapes(const Layout& from, const Layout& to) {
+  if (from.shape() == to.shape()) return;
+  throw UserError(fmt::format("cannot reshard {} to {}", fmt::join(from.shape(), "x"),
+                              fmt::join(to.shape(), "x")),
+                  "the shapes differ");
+}
+
+std::vector<LocalCopy> local_copies(const std::vector<Parcel>& parcels) {
+  std::vector<LocalCopy> copies;
+  for (const Parcel& parcel : parcels)
+    for (const RankId rank : parcel.targets)
+      if (parcel.from == ReshardPlace::source &&
+          std::binary_search(parcel.sources.begin(), parcel.sources.end(), rank))
+        copies.push_back({rank, parcel.box});
+  std::stable_sort(copies.begin(), copies.end(),
+                   [](const LocalCopy& a, const LocalCopy& b) { return a.rank < b.rank; });
+  return copies;
+}
+
+/// Orders freight by stage, sender and receiver.
+std::uint64_t message_key(const Freight& freight) {
+  return static_cast<std::uint64_t>(freight.stage) << 62 |
+         static_cast<std::uint64_t>(freight.from.value()) << 31 |
+         static_cast<std::uint64_t>(freight.to.value());
+}
+
+/// One message for all freight of a stage between two ranks.
+void merge(const std::vector<Freight>& freight, ReshardPlan& plan) {
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
+  order.reserve(freight.size());
+  for (const Freight& next : freight)
+    order.emplace_back(message_key(next), static_cast<std::uint32_t>(order.size()));
+  std::sort(order.begin(), order.end());
+
+  plan.pieces.reserve(freight.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const Freight& next = freight[order[i].second];
+    if (i == 0 || order[i].first != order[i - 1].first)
+      plan.messages.push_back({next.stage, 0, next.from, next.to,
+                               static_cast<std::uint32_t>(plan.pieces.size()), 0, Bytes(0)});
+    Message& message = plan.messages.back();
+    ++message.pieces;
+    message.size +=
+        Bytes(static_cast<std::uint64_t>(next.piece.box.count()) * size_of(plan.config.type));
+    plan.pieces.push_back(next.piece);
+  }
+}
+
+void assign_rounds(ReshardPlan& plan) {
+  for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
+    std::vector<Message*> messages;
+    for (Message& message : plan.messages)
+      if (static_cast<std::size_t>(message.stage) == stage) messages.push_back(&message);
+    std::vector<std::pair<RankId, RankId>> ends;
+    for (const Message* message : messages) ends.emplace_back(message->from, message->to);
+    const MessageRounds rounds = message_rounds(ends);
+    plan.rounds[stage] = rounds.count;
+    for (std::size_t i = 0; i < messages.size(); ++i) messages[i]->round = rounds.round[i];
+  }
+  std::stable_sort(
+      plan.messages.begin(), plan.messages.end(), [](const Message& a, const Message& b) {
+        return std::tuple(a.stage, a.round, a.from) < std::tuple(b.stage, b.round, b.from);
+      });
+}
+
+void tally(const RankPlaces& places, ReshardPlan& plan) {
+  for (const std::string& name : places.card_names())
+    plan.cards.push_back({name, Bytes(0), Bytes(0)});
+  std::map<std::pair<std::size_t, std::size_t>, ClusterTraffic> traffic;
+  for (const Message& message : plan.messages) {
+    plan.moved += message.size;
+    const std::size_t from = places.cluster(message.from), to = places.cluster(message.to);
+    if (from == to) continue;
+    plan.crossed += message.size;
+    plan.cards[places.card(message.from)].sent += message.size;
+    plan.cards[places.card(message.to)].received += message.size;
+    ClusterTraffic& pair = traffic[{from, to}];
+    pair.from = from;
+    pair.to = to;
+    pair.size += message.size;
+    ++pair.messages;
+  }
+  for (const auto& [ends, pair] : traffic) plan.clusters.push_back(pair);
+}
+
+std::int64_t smallest_slice(const ReshardConfig& config) {
+  return static_cast<std::int64_t>(config.smallest_slice.value() / size_of(config.type));
+}
+
+ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig& config,
+                      GradientKind sources) {
+  check_shapes(from, to);
+  const std::array<const Layout*, 2> layouts{&from, &to};
+  const RankPlaces places(config, layouts);
+  ReshardPlan plan{from, to, sources, config, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+
+  std::vector<Parcel> parcels = intersect(from, to);
+  FreightList list(places, config.type);
+  if (sources == GradientKind::partial)
+    parcels = add_up(std::move(parcels), smallest_slice(config), places, list, plan.sums);
+  plan.copies = local_copies(parcels);
+  deliver(parcels, smallest_slice(config), places, list);
+
+  merge(list.freight(), plan);
+  assign_rounds(plan);
+  tally(places, plan);
+  return plan;
+}
+
+}  // namespace
+
+const char* to_string(ReshardStage stage) {
+  constexpr std::array names{"sum_inside", "sum_across", "deliver", "forward"};
+  return names[static_cast<std::size_t>(stage)];
+}
+
+ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config) {
+  return make_plan(from, to, config, GradientKind::replicate);
+}
+
+ReshardPlan plan_sum(const Layout& from, const Layout& to, const ReshardConfig& config) {
+  return make_plan(from, to, config, GradientKind::partial);
+}
+
+ReshardPlan adjoint(const ReshardPlan& plan, GradientKind kind) {
+  return make_plan(plan.to, plan.from, plan.config, kind);
+}
+
+}  // namespace heteroperf

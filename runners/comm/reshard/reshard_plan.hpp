@@ -1,0 +1,137 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "metrics/quantity.hpp"
+#include "runners/cluster/layout.hpp"
+#include "runners/cluster/rank_clusters.hpp"
+#include "runners/comm/buffer.hpp"
+
+namespace heteroperf {
+
+/// What the holders of one tile have: equal values, or summands of the value.
+enum class GradientKind { replicate, partial };
+
+struct ReshardConfig {
+  RankClusters clusters;           ///< of all ranks; none: all in one
+  std::vector<std::string> cards;  ///< by rank, what it sends over; none: by the clusters' bridges
+  DataType type = DataType::f32;
+  Bytes smallest_slice{16384};  ///< a box is not cut into slices smaller than this
+  friend bool operator==(const ReshardConfig&, const ReshardConfig&) = default;
+};
+
+/// A plan runs its stages in this order; a rank begins one when its own part of the one before is
+/// done.
+enum class ReshardStage {
+  sum_inside,  ///< partial values meet at one rank of each cluster
+  sum_across,  ///< the clusters' sums meet at one rank
+  deliver,     ///< values reach every cluster that lacks them, once
+  forward,     ///< and inside it those who still lack them
+};
+constexpr std::size_t reshard_stages = 4;
+const char* to_string(ReshardStage stage);
+
+/// Where a rank finds or puts a box: its source tensor, its result, or the block of a Sum.
+enum class ReshardPlace { source, sum, result };
+
+constexpr std::int32_t no_sum = -1;
+
+/// A box within a message.
+struct Piece {
+  Box box;
+  ReshardPlace from = ReshardPlace::source;
+  std::int32_t from_sum = no_sum;  ///< of ReshardPlan::sums, with ReshardPlace::sum
+  std::int32_t into_sum = no_sum;  ///< a summand of that one; none: goes to the result
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+/// All that one rank sends to another in one stage.
+struct Message {
+  ReshardStage stage = ReshardStage::deliver;
+  std::int32_t round = 0;  ///< within its stage no rank sends, nor receives, twice a round
+  RankId from, to;
+  std::uint32_t first_piece = 0, pieces = 0;  ///< of ReshardPlan::pieces
+  Bytes size{0};
+  friend bool operator==(const Message&, const Message&) = default;
+};
+
+/// A box added up at one rank at the end of a stage.
+struct Sum {
+  struct Summand {
+    RankId rank;
+    ReshardPlace from = ReshardPlace::source;
+    std::int32_t from_sum = no_sum;
+    friend bool operator==(const Summand&, const Summand&) = default;
+  };
+  RankId at;
+  ReshardStage stage = ReshardStage::sum_inside;
+  Box box;
+  ReshardPlace into = ReshardPlace::sum;  ///< or result
+  std::vector<Summand> summands;          ///< in the order of adding
+  friend bool operator==(const Sum&, const Sum&) = default;
+};
+
+/// A box that its holder keeps.
+struct LocalCopy {
+  RankId rank;
+  Box box;
+  friend bool operator==(const LocalCopy&, const LocalCopy&) = default;
+};
+
+/// What crosses from one cluster to another, by index into the configured clusters.
+struct ClusterTraffic {
+  std::size_t from = 0, to = 0;
+  Bytes size{0};
+  int messages = 0;
+  friend bool operator==(const ClusterTraffic&, const ClusterTraffic&) = default;
+};
+
+/// What a network card sends to and receives from other clusters.
+struct CardTraffic {
+  std::string card;  ///< its cluster's label where the card is not named
+  Bytes sent{0}, received{0};
+  friend bool operator==(const CardTraffic&, const CardTraffic&) = default;
+};
+
+/// Who sends what to whom so that a tensor spread as `from` becomes spread as `to`. A pure value,
+/// equal on all ranks.
+struct ReshardPlan {
+  Layout from, to;
+  GradientKind sources = GradientKind::replicate;  ///< partial: holders of a source tile are added
+  ReshardConfig config;
+
+  std::vector<LocalCopy> copies;  ///< by rank
+  std::vector<Message> messages;  ///< by stage, round, sender
+  std::vector<Piece> pieces;
+  std::vector<Sum> sums;  ///< after those that they add
+  std::array<int, reshard_stages> rounds{};
+
+  std::vector<ClusterTraffic> clusters;
+  std::vector<CardTraffic> cards;
+  Bytes moved{0};    ///< between ranks
+  Bytes crossed{0};  ///< of these, between clusters
+  friend bool operator==(const ReshardPlan&, const ReshardPlan&) = default;
+};
+
+/// Every rank of `to` gets each element it lacks exactly once; a cluster without the element gets
+/// it exactly once from outside. Among replicas the owner of a box balances first the network
+/// cards, then the ranks. Throws UserError with everything wrong: different shapes, ranks that are
+/// in no cluster, fewer cards than ranks.
+ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config);
+
+/// The same where the holders of a tile of `from` have summands: every rank of `to` gets their
+/// sum, the same bits on all of them. Of P clusters that hold summands and R that want the sum,
+/// an element crosses (P \ r) + (R \ r) times, r one of R, where possible of P too. Summands are
+/// added in rank order inside a cluster, then cluster by cluster.
+ReshardPlan plan_sum(const Layout& from, const Layout& to, const ReshardConfig& config);
+
+/// The way back: the gradient of plan.to becomes that of plan.from, complete on every replica.
+/// `kind` is what the replicas of plan.to hold: with equal gradients one of them is picked, partial
+/// ones are added. So a gather becomes a slice, a slice of replicated data an all-gather, a
+/// broadcast a sum if and only if `kind` is partial.
+ReshardPlan adjoint(const ReshardPlan& plan, GradientKind kind);
+
+}  // namespace heteroperf

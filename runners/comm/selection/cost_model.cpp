@@ -1,0 +1,354 @@
+#include "runners/comm/selection/cost_model.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "metrics/error.hpp"
+#include "runners/comm/wire/wire_codec.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint64_t smallest_segment = 4096;
+constexpr std::uint64_t largest_segment = std::uint64_t{4} << 20;
+constexpr Bytes default_segment{65536};
+
+double time_of(const LinkCurve& curve, double bytes) {
+  if (curve.empty() || bytes <= 0) return 0;
+  return curve.time(Bytes(static_cast<std::uint64_t>(std::ceil(bytes)))).value();
+}
+
+/// Whether the messages of a step also come back.
+enum class Ways { there, both };
+
+/// Times of the parts that algorithms are made of, in seconds; sizes in bytes, as real numbers:
+/// the mean of unequal blocks.
+class Parts {
+ public:
+  Parts(const CostModel& model, const CallShape& call)
+      : model_(model),
+        call_(call),
+        clusters_(model.clusters.clusters.size()),
+        bytes_(static_cast<double>(call.bytes.value())),
+        segment_(std::max(1.0, static_cast<double>(call.segment.value()))) {
+    for (const RankCluster& cluster : model.clusters.clusters) {
+      ranks_ += static_cast<int>(cluster.ranks.size());
+    }
+    cluster_of_.resize(static_cast<std::size_t>(ranks_));
+    for (std::size_t k = 0; k < clusters_; ++k) {
+      for (const RankId rank : model.clusters.clusters[k].ranks) {
+        HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < ranks_);
+        cluster_of_[static_cast<std::size_t>(rank.value())] = k;
+      }
+    }
+  }
+
+  int ranks() const { return ranks_; }
+  std::size_t clusters() const { return clusters_; }
+  double bytes() const { return bytes_; }
+  double segment() const { return segment_; }
+  const CostModel& model() const { return model_; }
+
+  double reduction(double bytes) const { return time_of(model_.reduction, bytes); }
+
+  /// One step of messages of one size, all under way together: rank r sends to partner(r), unless
+  /// that is r itself. Messages that leave or reach a cluster share its cards.
+  template <class Partner>
+  double step(double bytes, Partner partner) const {
+    double slowest = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const int other = partner(rank);
+      if (other == rank || cluster(other) != cluster(rank)) continue;
+      slowest = std::max(slowest, time_of(model_.inside[cluster(rank)], bytes));
+    }
+    if (clusters_ == 1) return slowest;
+    return std::max(slowest, time_of(model_.between, bytes * busiest_card(partner, Ways::there)));
+  }
+  /// One message inside the slowest cluster.
+  double inside(double bytes) const {
+    double slowest = 0;
+    for (const LinkCurve& curve : model_.inside) slowest = std::max(slowest, time_of(curve, bytes));
+    return slowest;
+  }
+  /// One segment from bridge to bridge.
+  double crossing(double bytes) const {
+    const double others = static_cast<double>(clusters_ - 1);
+    if (!scatters()) return time_of(model_.between, others * wire(bytes));
+    return 2 * time_of(model_.between, bytes * others / static_cast<double>(clusters_));
+  }
+  /// What one message more adds while several are in flight.
+  double stream_inside(double bytes) const {
+    if (!model_.inside_stream.empty()) return time_of(model_.inside_stream, bytes);
+    return inside(bytes);
+  }
+  double stream_between(double bytes) const {
+    return time_of(model_.between_stream.empty() ? model_.between : model_.between_stream, bytes);
+  }
+  template <class Partner>
+  double stream_between(double bytes, Partner partner, Ways ways) const {
+    return clusters_ == 1 ? 0 : stream_between(bytes * busiest_card(partner, ways));
+  }
+
+  /// A segment from every bridge to all others, and their part of it back.
+  double across(double bytes) const {
+    const double others = static_cast<double>(clusters_ - 1);
+    return stream_between(scatters() ? 2 * bytes * others / static_cast<double>(clusters_)
+                                     : others * wire(bytes));
+  }
+  /// Summing what came over the bridges.
+  double sum_across(double bytes) const {
+    const double others = static_cast<double>(clusters_ - 1);
+    return others * reduction(scatters() ? bytes / static_cast<double>(clusters_) : bytes);
+  }
+  /// Whether bridges share the sums of a segment among them (segment_bridge.hpp).
+  bool scatters() const { return clusters_ > 2 && call_.wire == WireFormat::fp32; }
+  double codec(double bytes) const {
+    switch (call_.wire) {
+      case WireFormat::fp32:
+        return 0;
+      case WireFormat::bf16:
+        return time_of(model_.bf16_codec, bytes);
+      case WireFormat::int8:
+        return time_of(model_.int8_codec, bytes);
+    }
+    return 0;
+  }
+  double wire(double bytes) const {
+    const auto values = static_cast<std::size_t>(std::ceil(bytes / sizeof(float)));
+    return static_cast<double>(wire_bytes(call_.wire, values));
+  }
+
+ private:
+  std::size_t cluster(int rank) const { return cluster_of_[static_cast<std::size_t>(rank)]; }
+
+  /// Messages over the busiest card when every rank sends to its partner.
+  template <class Partner>
+  double busiest_card(Partner partner, Ways ways) const {
+    std::vector<double> leaving(clusters_, 0), arriving(clusters_, 0);
+    for (int rank = 0; rank < ranks_; ++rank) {
+      const std::size_t from = cluster(rank), to = cluster(partner(rank));
+      if (from == to) continue;
+      leaving[from] += 1;
+      arriving[to] += 1;
+    }
+    double most = 0;
+    for (std::size_t k = 0; k < clusters_; ++k) {
+      const double messages =
+          ways == Ways::both ? leaving[k] + arriving[k] : std::max(leaving[k], arriving[k]);
+      most = std::max(most, over_cards(k, messages));
+    }
+    return most;
+  }
+  double over_cards(std::size_t k, double messages) const {
+    const auto cards = static_cast<double>(model_.clusters.clusters[k].bridges.size());
+    return messages > 0 ? std::max(1.0, messages / cards) : 0;
+  }
+
+  const CostModel& model_;
+  const CallShape& call_;
+  std::size_t clusters_;
+  double bytes_, segment_;
+  int ranks_ = 0;
+  std::vector<std::size_t> cluster_of_;
+};
+
+double native(const Parts& parts) { return time_of(parts.model().native, parts.bytes()); }
+
+int power_below(int ranks) {
+  return static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
+}
+
+/// The p − 2^k ranks too many hand their vector to a neighbour and get the result from it.
+double fold(const Parts& parts) {
+  const int extra = parts.ranks() - power_below(parts.ranks());
+  if (extra == 0) return 0;
+  const double n = parts.bytes();
+  const double there =
+      parts.step(n, [extra](int rank) { return rank < 2 * extra ? rank ^ 1 : rank; });
+  return 2 * there + parts.reduction(n);
+}
+
+/// Rank number among the 2^k that go on.
+int unfolded(int index, int extra) { return index < extra ? 2 * index + 1 : index + extra; }
+
+/// Each of the 2^k ranks with the one at `distance`.
+auto partner_at(int distance, int ranks) {
+  const int extra = ranks - power_below(ranks);
+  return [distance, extra](int rank) {
+    if (rank < 2 * extra && rank % 2 == 0) return rank;
+    const int index = rank < 2 * extra ? rank / 2 : rank - extra;
+    return unfolded(index ^ distance, extra);
+  };
+}
+
+double recursive_doubling(const Parts& parts) {
+  const double n = parts.bytes();
+  double time = fold(parts);
+  for (int distance = 1; distance < power_below(parts.ranks()); distance *= 2) {
+    time += parts.step(n, partner_at(distance, parts.ranks())) + parts.reduction(n);
+  }
+  return time;
+}
+
+/// The first step is with the farthest rank.
+double rabenseifner(const Parts& parts) {
+  double time = fold(parts);
+  double part = parts.bytes();
+  for (int distance = power_below(parts.ranks()) / 2; distance > 0; distance /= 2) {
+    part /= 2;
+    const double step = parts.step(part, partner_at(distance, parts.ranks()));
+    time += 2 * step + parts.reduction(part);
+  }
+  return time;
+}
+
+double ring(const Parts& parts) {
+  const int p = parts.ranks();
+  const double block = parts.bytes() / p;
+  const double step = parts.step(block, [p](int rank) { return (rank + 1) % p; });
+  return (p - 1) * (2 * step + parts.reduction(block));
+}
+
+/// A block goes on as soon as its first segment has come, so a step takes at least a segment's
+/// latency; and it takes what the segments of a block take one after the other.
+double segmented_ring(const Parts& parts) {
+  const int p = parts.ranks();
+  const auto right = [p](int rank) { return (rank + 1) % p; };
+  const double block = parts.bytes() / p;
+  const double piece = std::min(block, parts.segment());
+  if (piece <= 0) return 0;
+  const double pieces = block / piece;
+  const double step = parts.step(piece, right),
+               stream = std::max(parts.stream_inside(piece),
+                                 parts.stream_between(piece, right, Ways::there));
+  const double sum = parts.reduction(piece);
+  return (p - 1) *
+         (std::max(step + sum, pieces * std::max(stream, sum)) + std::max(step, pieces * stream));
+}
+
+/// Rank r of a binary tree has rank (r - 1)/2 above it. Sums go up and results down at once, so a
+/// segment costs a rank one message each way per neighbour, and a sum per child.
+double tree(const Parts& parts) {
+  const int p = parts.ranks();
+  const int depth = std::bit_width(static_cast<unsigned>(p)) - 1;
+  const double piece = std::min(parts.bytes(), parts.segment());
+  if (depth == 0 || piece <= 0) return 0;
+  const auto above = [](int rank) { return rank == 0 ? 0 : (rank - 1) / 2; };
+  const double children = std::min(2, p - 1);
+  const double neighbours = p > 4 ? 3 : children;
+  const double sums = children * parts.reduction(piece);
+  const double interval = std::max(neighbours * parts.stream_inside(piece) + sums,
+                                   parts.stream_between(piece, above, Ways::both));
+  return depth * (2 * parts.step(piece, above) + sums) + (parts.bytes() / piece - 1) * interval;
+}
+
+/// Members of a cluster whose data one rank sums in one pass (hybrid/routes.cpp).
+constexpr int inside_arity = 4;
+
+/// Levels below the top of a tree.
+int inside_depth(std::size_t members) {
+  int depth = 0;
+  for (std::size_t reach = 1; reach < members; reach = reach * inside_arity + 1) ++depth;
+  return depth;
+}
+
+/// Segments go up the clusters' trees, over the bridges and down again, all stages at once. A
+/// bridge carries `share` of them: for those it is the top of its cluster's tree, for others a
+/// child. What a rank does itself adds up; its card works meanwhile.
+double hierarchical(const Parts& parts, double share) {
+  HETEROPERF_EXPECT(parts.clusters() > 1);
+  const double piece = std::min(parts.bytes(), parts.segment());
+  if (piece <= 0) return 0;
+  std::size_t most = 1;
+  for (const RankCluster& cluster : parts.model().clusters.clusters) {
+    most = std::max(most, cluster.ranks.size());
+  }
+  const double children = std::min<double>(inside_arity, static_cast<double>(most - 1));
+  const double message = most > 1 ? parts.stream_inside(piece) : 0;
+  const double at_top =
+      children * (message + parts.reduction(piece)) + parts.codec(piece) + parts.sum_across(piece);
+  const double interval =
+      std::max(share * at_top + (1 - share) * message, share * parts.across(piece));
+  const double climb = most > 1 ? parts.inside(piece) : 0;
+  const double first = 2 * inside_depth(most) * climb + children * parts.reduction(piece) +
+                       parts.crossing(piece) + parts.codec(piece) + parts.sum_across(piece);
+  return first + (parts.bytes() / piece - 1) * interval;
+}
+
+double leader(const Parts& parts) { return hierarchical(parts, 1.0); }
+
+double split_rail(const Parts& parts) {
+  double largest = 0;
+  for (const RankCluster& cluster : parts.model().clusters.clusters) {
+    for (const Bridge& bridge : cluster.bridges) largest = std::max(largest, bridge.share);
+  }
+  return hierarchical(parts, largest);
+}
+
+struct Formula {
+  Algorithm algorithm;
+  double (*seconds)(const Parts&);
+  bool segments;  ///< whether the segment size matters
+};
+
+constexpr Formula formulas[] = {
+    {Algorithm::native, native, false},
+    {Algorithm::recursive_doubling, recursive_doubling, false},
+    {Algorithm::ring, ring, false},
+    {Algorithm::segmented_ring, segmented_ring, true},
+    {Algorithm::rabenseifner, rabenseifner, false},
+    {Algorithm::tree, tree, true},
+    {Algorithm::leader, leader, true},
+    {Algorithm::split_rail, split_rail, true},
+};
+
+const Formula& formula_of(Algorithm algorithm) {
+  const auto* found = std::find_if(std::begin(formulas), std::end(formulas),
+                                   [&](const Formula& f) { return f.algorithm == algorithm; });
+  HETEROPERF_EXPECT(found != std::end(formulas));
+  return *found;
+}
+
+double correction(const CostModel& model, Algorithm algorithm, Bytes size) {
+  const Correction* below = nullptr;
+  for (const Correction& point : model.corrections) {
+    if (point.algorithm != algorithm) continue;
+    if (point.size >= size) {
+      if (below == nullptr || point.size == size) return point.factor;
+      const double low = std::log(static_cast<double>(below->size.value()));
+      const double high = std::log(static_cast<double>(point.size.value()));
+      const double at = (std::log(static_cast<double>(size.value())) - low) / (high - low);
+      return below->factor + at * (point.factor - below->factor);
+    }
+    below = &point;
+  }
+  return below == nullptr ? 1.0 : below->factor;
+}
+
+}  // namespace
+
+Seconds uncorrected_all_reduce(const CostModel& model, Algorithm algorithm, const CallShape& call) {
+  return Seconds(formula_of(algorithm).seconds(Parts(model, call)));
+}
+
+Seconds predict_all_reduce(const CostModel& model, Algorithm algorithm, const CallShape& call) {
+  return uncorrected_all_reduce(model, algorithm, call) * correction(model, algorithm, call.bytes);
+}
+
+Bytes best_segment(const CostModel& model, Algorithm algorithm, const CallShape& call) {
+  if (!formula_of(algorithm).segments) return default_segment;
+  Bytes best{0};
+  Seconds shortest{0};
+  for (std::uint64_t size = smallest_segment; size <= largest_segment; size *= 2) {
+    CallShape shape = call;
+    shape.segment = Bytes(size);
+    const Seconds time = uncorrected_all_reduce(model, algorithm, shape);
+    if (best.value() != 0 && time >= shortest) continue;
+    best = shape.segment;
+    shortest = time;
+  }
+  return best;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,226 @@
+#include "runners/comm/selection/selection.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "metrics/error.hpp"
+#include "metrics/random.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
+constexpr Bytes default_segment{65536};
+constexpr const char* grammar = "Write e.g. recursive_doubling:0-8K;ring:8193-max.";
+
+std::string_view trimmed(std::string_view text) {
+  const auto first = text.find_first_not_of(" \t");
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const auto end = text.find(separator);
+    parts.push_back(trimmed(text.substr(0, end)));
+    if (end == std::string_view::npos) return parts;
+    text.remove_prefix(end + 1);
+  }
+}
+
+/// Binary exponent of K, M, G; nothing for another letter.
+std::optional<int> unit_exponent(char letter) {
+  switch (letter) {
+    case 'k':
+    case 'K':
+      return 10;
+    case 'm':
+    case 'M':
+      return 20;
+    case 'g':
+    case 'G':
+      return 30;
+    default:
+      return std::nullopt;
+  }
+}
+
+/// "8193", "8K", "max"; nothing when it is no size or does not fit 64 bits.
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  if (text == "max") return no_limit;
+  int exponent = 0;
+  if (!text.empty()) {
+    if (const auto unit = unit_exponent(text.back())) {
+      exponent = *unit;
+      text.remove_suffix(1);
+    }
+  }
+  if (text.empty()) return std::nullopt;
+  std::uint64_t value = 0;
+  for (const char c : text) {
+    if (c < '0' || c > '9') return std::nullopt;
+    const auto digit = static_cast<std::uint64_t>(c - '0');
+    if (value > (no_limit - digit) / 10) return std::nullopt;
+    value = 10 * value + digit;
+  }
+  if (value > (no_limit >> exponent)) return std::nullopt;
+  return value << exponent;
+}
+
+std::string size_text(Bytes size) {
+  return size.value() == no_limit ? "max" : fmt::format("{}", size.value());
+}
+
+/// One part of a selection and what it says.
+struct Part {
+  std::string_view text;
+  SelectionRule rule;
+};
+
+std::optional<Algorithm> read_algorithm(std::string_view name, ProblemList& problems) {
+  try {
+    return parse_algorithm(std::string(name));
+  } catch (const UserError& error) {
+    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
+    return std::nullopt;
+  }
+}
+
+/// Fills the range; false when it is none.
+bool read_range(std::string_view text, std::string_view whole, SelectionRule& rule,
+                ProblemList& problems) {
+  const auto ends = split(text, '-');
+  const auto first = parse_size(ends.front());
+  const auto last = parse_size(ends.back());
+  if (ends.size() != 2 || !first || !last) {
+    problems.add(fmt::format("\"{}\" is not a range of sizes in \"{}\"", text, whole),
+                 "a range is FIRST-LAST in bytes, with K, M or G, or max as its end", grammar);
+    return false;
+  }
+  if (*first > *last) {
+    problems.add(fmt::format("the range {} of \"{}\" is empty", text, whole),
+                 fmt::format("{} is more than {}", ends.front(), ends.back()),
+                 fmt::format("Swap its ends: {}-{}.", ends.back(), ends.front()));
+    return false;
+  }
+  rule.first = Bytes(*first);
+  rule.last = Bytes(*last);
+  return true;
+}
+
+void read_part(std::string_view text, std::vector<Part>& parts, ProblemList& problems) {
+  if (text.empty()) {
+    problems.add("the selection has an empty part", "every part is ALGORITHM:FIRST-LAST", grammar);
+    return;
+  }
+  const auto colon = text.find(':');
+  const auto algorithm = read_algorithm(trimmed(text.substr(0, colon)), problems);
+  Part part{text, {}};
+  bool good = algorithm.has_value();
+  if (colon != std::string_view::npos) {
+    good &= read_range(trimmed(text.substr(colon + 1)), text, part.rule, problems);
+  }
+  if (!good) return;
+  part.rule.algorithm = *algorithm;
+  parts.push_back(part);
+}
+
+void find_overlaps(const std::vector<Part>& ascending, ProblemList& problems) {
+  const Part* widest = nullptr;  // reaches furthest of those seen
+  for (const Part& part : ascending) {
+    if (widest != nullptr && part.rule.first <= widest->rule.last) {
+      problems.add(fmt::format("\"{}\" and \"{}\" overlap", widest->text, part.text),
+                   fmt::format("both cover {} to {}", size_text(part.rule.first),
+                               size_text(std::min(part.rule.last, widest->rule.last))),
+                   "Give every size at most one algorithm.");
+    }
+    if (widest == nullptr || part.rule.last > widest->rule.last) widest = &part;
+  }
+}
+
+bool fits(Algorithm algorithm, const CostModel& model) {
+  const bool across = algorithm == Algorithm::leader || algorithm == Algorithm::split_rail;
+  return !across || model.clusters.clusters.size() > 1;
+}
+
+CallShape with_segment(const CostModel& model, Algorithm algorithm, CallShape call) {
+  if (call.segment.value() == 0) call.segment = best_segment(model, algorithm, call);
+  return call;
+}
+
+Choice forced(const SelectionRule& rule, const std::optional<CostModel>& model,
+              const CallShape& call) {
+  Choice choice{rule.algorithm, call.segment, std::nullopt, "forced by rule"};
+  if (model) {
+    if (!fits(rule.algorithm, *model)) {
+      throw UserError(fmt::format("{} cannot run", to_string(rule.algorithm)),
+                      "it needs more than one cluster and there is one",
+                      "Choose another algorithm, or give the ranks cluster labels.");
+    }
+    const CallShape shape = with_segment(*model, rule.algorithm, call);
+    choice.segment = shape.segment;
+    choice.predicted = predict_all_reduce(*model, rule.algorithm, shape);
+  }
+  if (choice.segment.value() == 0) choice.segment = default_segment;
+  return choice;
+}
+
+Choice fastest(const CostModel& model, const CallShape& call) {
+  Choice best;
+  int candidates = 0;
+  for (const Algorithm algorithm : all_algorithms()) {
+    if (!fits(algorithm, model)) continue;
+    ++candidates;
+    const CallShape shape = with_segment(model, algorithm, call);
+    const Seconds predicted = predict_all_reduce(model, algorithm, shape);
+    if (best.predicted && predicted >= *best.predicted) continue;  // the first of equals
+    best.algorithm = algorithm;
+    best.segment = shape.segment;
+    best.predicted = predicted;
+  }
+  best.reason = fmt::format("fastest of {} by the model", candidates);
+  return best;
+}
+
+}  // namespace
+
+std::vector<SelectionRule> parse_selection(const std::string& text) {
+  if (trimmed(text) == "auto") return {};
+  ProblemList problems;
+  std::vector<Part> parts;
+  for (const std::string_view part : split(text, ';')) read_part(part, parts, problems);
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const Part& a, const Part& b) { return a.rule.first < b.rule.first; });
+  find_overlaps(parts, problems);
+  problems.throw_if_any();
+  std::vector<SelectionRule> rules;
+  for (const Part& part : parts) rules.push_back(part.rule);
+  return rules;
+}
+
+Choice select_all_reduce(const std::vector<SelectionRule>& rules,
+                         const std::optional<CostModel>& model, const CallShape& call) {
+  for (const SelectionRule& rule : rules) {
+    if (rule.first <= call.bytes && call.bytes <= rule.last) return forced(rule, model, call);
+  }
+  if (model) return fastest(*model, call);
+  const Bytes segment = call.segment.value() == 0 ? default_segment : call.segment;
+  return {Algorithm::native, segment, std::nullopt, "no rule and no model: native"};
+}
+
+const Choice& Selector::choose(const CallShape& call) {
+  const std::uint64_t hash =
+      random_bits(call.bytes.value(), call.segment.value(), static_cast<int>(call.wire));
+  Kept& kept = kept_[hash % kept_.size()];
+  if (!kept.choice || kept.call != call) {
+    kept.choice = select_all_reduce(rules_, model_, call);
+    kept.call = call;
+  }
+  return *kept.choice;
+}
+
+}  // namespace heteroperf

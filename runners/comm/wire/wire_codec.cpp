@@ -1,0 +1,188 @@
+#include "runners/comm/wire/wire_codec.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "metrics/error.hpp"
+
+// Compiled with -ffp-contract=off: a fused multiply-add would give other bits on some machines.
+// The loops are written so that compilers vectorise them for any instruction set.
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint32_t magnitude_mask = 0x7fffffff;
+constexpr std::uint32_t infinity_bits = 0x7f800000;
+constexpr std::uint32_t quiet_nan_bits = 0x7fc00000;
+
+/// Adding it leaves a number of magnitude below 2^22, rounded to nearest, in the low bits.
+constexpr float rounding_offset = 12582912.0F;  // 1.5 * 2^23
+
+/// Below it a scale would be subnormal and too coarse.
+constexpr float smallest_absmax = 127 * std::numeric_limits<float>::min();
+
+/// absmax/127, or a bit less where 127 times it would be infinite.
+float scale_for(float absmax) {
+  const float scale = absmax / 127;
+  const bool overflows = scale * 127 > std::numeric_limits<float>::max();
+  return overflows ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) - 1) : scale;
+}
+
+/// The bytes of one value; `wire` may have any alignment.
+template <class T>
+T load(const std::byte* wire) {
+  T value;
+  std::memcpy(&value, wire, sizeof value);
+  return value;
+}
+
+void encode_bf16(const float* __restrict values, std::size_t count, std::byte* __restrict wire) {
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
+    const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
+    const bool is_nan = (bits & magnitude_mask) > infinity_bits;
+    const auto half =
+        static_cast<std::uint16_t>((is_nan ? (bits | quiet_nan_bits) : rounded) >> 16);
+    std::memcpy(wire + i * sizeof half, &half, sizeof half);
+  }
+}
+
+float bf16_at(const std::byte* wire, std::size_t i) {
+  return std::bit_cast<float>(std::uint32_t{load<std::uint16_t>(wire + i * sizeof(std::uint16_t))}
+                              << 16);
+}
+
+void decode_bf16(const std::byte* __restrict wire, float* __restrict values, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = bf16_at(wire, i);
+}
+
+void decode_add_bf16(const std::byte* __restrict wire, float* __restrict values,
+                     std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) values[i] += bf16_at(wire, i);
+}
+
+/// Magnitudes compare as integers do, NaN above infinity above numbers.
+std::uint32_t largest_magnitude(const float* values, std::size_t count) {
+  std::int32_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto bits =
+        static_cast<std::int32_t>(std::bit_cast<std::uint32_t>(values[i]) & magnitude_mask);
+    largest = bits > largest ? bits : largest;
+  }
+  return static_cast<std::uint32_t>(largest);
+}
+
+void encode_int8_block(const float* __restrict values, std::size_t count,
+                       std::byte* __restrict wire) {
+  const std::uint32_t largest = largest_magnitude(values, count);
+  const auto absmax = std::bit_cast<float>(largest);
+  const bool finite = largest < infinity_bits;
+  const bool usable = finite && absmax >= smallest_absmax;
+  const float scale =
+      usable ? scale_for(absmax) : (finite ? 0.0F : std::numeric_limits<float>::quiet_NaN());
+  const float inverse = usable ? 127 / absmax : 0.0F;
+  std::memcpy(wire, &scale, sizeof scale);
+  std::byte* __restrict codes = wire + sizeof scale;
+  if (!usable) {
+    std::memset(codes, 0, count);
+    return;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    codes[i] = static_cast<std::byte>(
+        std::bit_cast<std::uint32_t>(values[i] * inverse + rounding_offset) & 0xff);
+  }
+}
+
+float int8_at(const std::byte* codes, std::size_t i, float scale) {
+  return static_cast<float>(static_cast<std::int8_t>(codes[i])) * scale;
+}
+
+void decode_int8_block(const std::byte* __restrict wire, float* __restrict values,
+                       std::size_t count) {
+  const auto scale = load<float>(wire);
+  const std::byte* __restrict codes = wire + sizeof scale;
+  for (std::size_t i = 0; i < count; ++i) values[i] = int8_at(codes, i, scale);
+}
+
+void decode_add_int8_block(const std::byte* __restrict wire, float* __restrict values,
+                           std::size_t count) {
+  const auto scale = load<float>(wire);
+  const std::byte* __restrict codes = wire + sizeof scale;
+  for (std::size_t i = 0; i < count; ++i) values[i] += int8_at(codes, i, scale);
+}
+
+/// Calls work(values, count, wire) for every block.
+template <class Values, class Wire, class Work>
+void for_each_block(Values* values, std::size_t count, Wire* wire, Work work) {
+  for (std::size_t begin = 0; begin < count; begin += wire_block) {
+    const std::size_t n = std::min(wire_block, count - begin);
+    work(values + begin, n, wire);
+    wire += sizeof(float) + n;
+  }
+}
+
+}  // namespace
+
+std::size_t wire_bytes(WireFormat format, std::size_t count) {
+  switch (format) {
+    case WireFormat::fp32:
+      return count * sizeof(float);
+    case WireFormat::bf16:
+      return count * sizeof(std::uint16_t);
+    case WireFormat::int8:
+      return count + (count + wire_block - 1) / wire_block * sizeof(float);
+  }
+  HETEROPERF_EXPECT(!"a known wire format");
+  return 0;
+}
+
+void encode(WireFormat format, std::span<const float> values, std::byte* wire) {
+  if (values.empty()) return;
+  switch (format) {
+    case WireFormat::fp32:
+      std::memcpy(wire, values.data(), values.size_bytes());
+      return;
+    case WireFormat::bf16:
+      return encode_bf16(values.data(), values.size(), wire);
+    case WireFormat::int8:
+      return for_each_block(values.data(), values.size(), wire, encode_int8_block);
+  }
+}
+
+void decode(WireFormat format, const std::byte* wire, std::span<float> values) {
+  if (values.empty()) return;
+  switch (format) {
+    case WireFormat::fp32:
+      std::memcpy(values.data(), wire, values.size_bytes());
+      return;
+    case WireFormat::bf16:
+      return decode_bf16(wire, values.data(), values.size());
+    case WireFormat::int8:
+      return for_each_block(values.data(), values.size(), wire,
+                            [](float* block, std::size_t n, const std::byte* codes) {
+                              decode_int8_block(codes, block, n);
+                            });
+  }
+}
+
+void decode_add(WireFormat format, const std::byte* wire, std::span<float> values) {
+  switch (format) {
+    case WireFormat::fp32:
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] += load<float>(wire + i * sizeof(float));
+      }
+      return;
+    case WireFormat::bf16:
+      return decode_add_bf16(wire, values.data(), values.size());
+    case WireFormat::int8:
+      return for_each_block(values.data(), values.size(), wire,
+                            [](float* block, std::size_t n, const std::byte* codes) {
+                              decode_add_int8_block(codes, block, n);
+                            });
+  }
+}
+
+}  // namespace heteroperf

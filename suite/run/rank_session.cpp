@@ -1,0 +1,114 @@
+#include "suite/run/rank_session.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdio>
+
+#include "runners/cluster/cpu_set.hpp"
+#include "runners/comm/mpi_launch.hpp"
+#include "suite/run/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+int rank_count(const RankSession& session, const UsableCores& cores) {
+  return session.ranks > 0 ? session.ranks : cores.count();
+}
+
+void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
+  const auto cpus = place_ranks(cores, ranks, 1);
+  if (!cpus.empty()) bind_this_thread(cpus[static_cast<std::size_t>(rank) % cpus.size()]);
+}
+
+ExitCode on_threads(const RankSession& session, const RankWork& work, const UsableCores& cores) {
+  const int ranks = rank_count(session, cores);
+  std::atomic<ExitCode> code{ExitCode::ok};
+  try {
+    run_on_threads(ranks, session.comm, [&](World& world) {
+      const int rank = world.communicator->rank().value();
+      bind_if_they_fit(cores, ranks, rank);
+      const ExitCode mine = work.body(world);
+      if (rank == 0) code = mine;
+    });
+  } catch (const Error& error) {
+    work.keep(error);
+    for (const Problem& problem : error.problems()) {
+      fmt::print(stderr, "heteroperf: {}\n", problem.text());
+    }
+    return exit_code_of(error.kind());
+  }
+  return code;
+}
+
+[[noreturn]] void leave_broken_world(World& world, const Error& error, const RankWork& work) {
+  const int rank = world.communicator->rank().value();
+  if (dynamic_cast<const PeerError*>(&error) == nullptr) {
+    world.control->abort({RankId(rank), error.kind(), error.what()});
+  }
+  if (rank == 0) work.keep(error);
+  const int code = static_cast<int>(exit_code_of(error.kind()));
+  if (error.kind() != ErrorKind::usage) {
+    fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());
+  } else if (rank == 0) {  // every rank finds it alike
+    fmt::print(stderr, "heteroperf: {}\n", error.what());
+  }
+  std::fflush(nullptr);
+  report_exit(code, error.what());
+  _exit(code);
+}
+
+}  // namespace
+
+void check_session(const RankSession& session) {
+  ProblemList problems;
+  if (session.transport != "threads" && session.transport != "mpi" && session.transport != "nccl") {
+    problems.add(fmt::format("--transport {} is not known", session.transport), "",
+                 "Use threads, mpi or nccl.");
+  }
+  if (session.ranks < 0) {
+    problems.add(fmt::format("--ranks {} is not usable", session.ranks), "must be positive");
+  }
+  const auto launched = detect_launcher();
+  if (launched && session.ranks > 0 && session.ranks != launched->size) {
+    problems.add(fmt::format("--ranks {} does not fit the launcher's world", session.ranks),
+                 fmt::format("{} started {} processes", launched->launcher, launched->size),
+                 "Leave --ranks out.");
+  }
+  problems.throw_if_any();
+}
+
+ExitCode run_session(const RankSession& session, const RankWork& work) {
+  check_session(session);
+  const UsableCores cores = usable_cores();
+  const auto launched = detect_launcher();
+  const bool in_this_process = launched || session.transport == "threads";
+  if (in_this_process) install_stop_signals([] {});
+  if (launched) return run_launched_rank(*launched, session.comm, work);
+  if (in_this_process) return on_threads(session, work, cores);
+  LaunchConfig launch;
+  launch.cores = cores.count();
+  const std::vector<std::string> arguments(session.argv.begin() + 1, session.argv.end());
+  return static_cast<ExitCode>(launch_under_mpirun(rank_count(session, cores), arguments, launch));
+}
+
+ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
+                           const RankWork& work) {
+  die_with_launcher();
+  World world = join_mpi_world(comm);
+  ExitCode code = ExitCode::ok;
+  try {
+    code = work.body(world);
+  } catch (const Error& error) {
+    leave_broken_world(world, error, work);
+  } catch (const std::exception& error) {
+    leave_broken_world(world, SystemError("unexpected failure", error.what()), work);
+  }
+  const bool first = launched.rank == 0;
+  if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
+  leave_mpi_world(std::move(world));
+  return first ? code : ExitCode::ok;
+}
+
+}  // namespace heteroperf

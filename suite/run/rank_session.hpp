@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runners/comm/world.hpp"
+#include "suite/exit_code.hpp"
+
+namespace heteroperf {
+
+/// Who takes part in a verb that works on several ranks.
+struct RankSession {
+  int ranks = 0;  ///< 0: the launcher's world, or one per usable core
+  std::string transport = "threads";
+  std::vector<std::string> argv;  ///< of this program, to start it again under mpirun
+  CommConfig comm;
+};
+
+/// What each rank does, and what rank 0 does with what it has when the ranks cannot go on: `keep`
+/// writes all that stdout gets; stderr is told here.
+struct RankWork {
+  std::function<ExitCode(World&)> body;
+  std::function<void(const Error&)> keep;
+};
+
+/// Throws UserError for a transport that is not known, a count that is not positive or differs
+/// from the launcher's world; all at once.
+void check_session(const RankSession& session);
+
+/// Runs `work` on every rank: threads of this process, this program again under mpirun, or the
+/// launcher's world. Returns rank 0's exit code, or that of what a rank threw. Throws before the
+/// ranks begin: what check_session() finds, SystemError{environment} without MPI.
+ExitCode run_session(const RankSession& session, const RankWork& work);
+
+/// The same for one rank of a launcher's world. A rank that cannot go on tells the others, runs
+/// `keep` on rank 0 and ends the process at once: MPI cannot be left in order without its peers.
+ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
+                           const RankWork& work);
+
+}  // namespace heteroperf

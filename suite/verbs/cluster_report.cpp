@@ -1,0 +1,47 @@
+#include "suite/verbs/cluster_report.hpp"
+
+#include <fmt/format.h>
+
+namespace heteroperf {
+namespace {
+
+constexpr double gib = 1024.0 * 1024.0 * 1024.0;
+
+std::string rates_text(const DeviceClass& device) {
+  std::vector<std::string> texts;
+  for (const auto& [precision, rate] : device.rates) {
+    texts.push_back(fmt::format("{} {:.1f} GOPS", precision, rate.value() * 1e-9));
+  }
+  return texts.empty() ? "rate not measured" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+std::string ends_text(const Link& link) {
+  if (link.ranks)
+    return fmt::format("rank {} - rank {}", link.ranks->first.value(), link.ranks->second.value());
+  return link.from == link.to ? "inside " + link.from : link.from + " - " + link.to;
+}
+
+}  // namespace
+
+std::string cluster_table(const Cluster& cluster, const std::string& reason) {
+  std::string text = fmt::format("cluster {}: {} ranks\n", cluster.name, cluster.ranks.size());
+  for (const DeviceClass& device : cluster.classes) {
+    text += fmt::format("  class {} x {}: {:.1f} GiB each, {}\n", device.name, device.count,
+                        static_cast<double>(device.memory.value()) / gib, rates_text(device));
+  }
+  const RankClusters clusters = cluster.rank_clusters();
+  text += fmt::format("clusters ({}):\n", reason);
+  for (const RankCluster& one : clusters.clusters) {
+    std::vector<int> ranks;
+    for (const RankId rank : one.ranks) ranks.push_back(rank.value());
+    text += fmt::format("  {}: ranks {}\n", one.label, fmt::join(ranks, " "));
+  }
+  text += fmt::format("{:<24} {:>14} {:>16}\n", "link", "latency", "bandwidth");
+  for (const Link& link : cluster.links) {
+    text += fmt::format("{:<24} {:>11.2f} us {:>11.3f} GB/s\n", ends_text(link),
+                        link.curve.latency().value() * 1e6, link.curve.bandwidth().value() * 1e-9);
+  }
+  return text;
+}
+
+}  // namespace heteroperf

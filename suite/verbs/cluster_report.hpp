@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runners/cluster/cluster.hpp"
+
+namespace heteroperf {
+
+/// The cluster file.
+std::string cluster_json_text(const Cluster& cluster);
+/// Classes, clusters, cards and links as tables.
+std::string cluster_table(const Cluster& cluster, const std::string& reason);
+
+/// One rank's device as it tells the others; `kind` is equal for devices of one class.
+std::string device_reading_text(const std::string& kind, const DeviceClass& device);
+/// Makes a class of every kind among the ranks' readings, rates being the median of its devices',
+/// and the efficiency entries that say when they were measured.
+void fill_classes(const std::vector<std::string>& readings, const std::string& when,
+                  Cluster& cluster);
+
+}  // namespace heteroperf

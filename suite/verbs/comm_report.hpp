@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "runners/comm/benchmark/timing.hpp"
+#include "runners/comm/hybrid/hybrid_communicator.hpp"
+#include "suite/verbs/comm_request.hpp"
+
+namespace heteroperf {
+
+/// One way of calling: out of place or in place.
+struct CommTiming {
+  CallTime time;
+  double algbw = 0, busbw = 0;         ///< GB/s, as nccl-tests
+  std::optional<std::uint64_t> wrong;  ///< elements, over all ranks
+};
+
+/// What was measured at one size.
+struct CommResult {
+  Bytes bytes{0};  ///< S after rounding
+  std::size_t elements = 0;
+  Choice choice;
+  CommTiming timing;
+  std::optional<CommTiming> in_place;
+  /// Between clusters, of one call, all ranks together; absent with one cluster.
+  std::optional<BridgeTraffic> traffic;
+  std::optional<double> link_utilization;  ///< busiest cluster's bytes / time / its bridges' rate
+  std::optional<double> largest_error, rms_error;  ///< of a compressed wire
+};
+
+/// What one `comm` command found out.
+struct CommReport {
+  CommRequest request;
+  int ranks = 0;
+  std::string transport;
+  RankClusters clusters;
+  std::vector<std::string> hosts;  ///< by rank
+  std::vector<CommResult> results;
+  std::optional<Error> failure;
+  std::vector<int> failed_ranks;
+
+  bool emulated() const { return request.pace.has_value(); }
+  double best_busbw() const;
+};
+
+std::string comm_json_text(const CommReport& report);
+/// Lines before the first row, and one row.
+std::string comm_heading(const CommReport& report);
+std::string comm_row(const CommReport& report, const CommResult& result);
+std::string comm_csv_heading();
+std::string comm_csv_row(const CommReport& report, const CommResult& result);
+
+}  // namespace heteroperf

@@ -1,0 +1,213 @@
+#include "suite/verbs/comm_request.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <sstream>
+
+#include "metrics/byte_size.hpp"
+#include "runners/cluster/cluster_json.hpp"
+#include "runners/comm/element_types.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+template <class Value>
+struct Named {
+  const char* name;
+  Value value;
+};
+
+constexpr std::array<Named<DataType>, 7> types{{{"f32", DataType::f32},
+                                                {"f64", DataType::f64},
+                                                {"bf16", DataType::bf16},
+                                                {"f16", DataType::f16},
+                                                {"i32", DataType::i32},
+                                                {"i64", DataType::i64},
+                                                {"u8", DataType::u8}}};
+constexpr std::array<Named<Reduction>, 4> reductions{{{"sum", Reduction::sum},
+                                                      {"min", Reduction::min},
+                                                      {"max", Reduction::max},
+                                                      {"avg", Reduction::average}}};
+
+/// The value of that name; adds a problem naming the others when there is none.
+template <class Value, std::size_t count>
+Value choose(const std::array<Named<Value>, count>& table, const std::string& text,
+             const char* flag, ProblemList& problems) {
+  std::vector<std::string> names;
+  for (const auto& row : table) {
+    if (text == row.name) return row.value;
+    names.emplace_back(row.name);
+  }
+  problems.add(fmt::format("{} {} is not known", flag, text), "",
+               fmt::format("Use one of {}.", fmt::join(names, " ")));
+  return table[0].value;
+}
+
+/// Problems of what throws them become problems of the whole request.
+template <class Work>
+void collect(ProblemList& problems, Work work) {
+  try {
+    work();
+  } catch (const UserError& error) {
+    for (const Problem& one : error.problems()) {
+      problems.add(one.problem, one.why, one.suggestion);
+    }
+  }
+}
+
+Bytes size_of_text(const std::string& text, const char* flag, ProblemList& problems) {
+  const auto size = parse_byte_size(text);
+  if (!size) {
+    problems.add(fmt::format("{} {} is no size", flag, text), "",
+                 "Give bytes, with K, M or G for 1024, 1024^2 or 1024^3.");
+  }
+  return size.value_or(Bytes(0));
+}
+
+std::vector<std::string> split_labels(const std::string& text) {
+  std::vector<std::string> labels;
+  std::istringstream stream(text + ",");
+  for (std::string label; std::getline(stream, label, ',');) labels.push_back(label);
+  return labels;
+}
+
+}  // namespace
+
+const char* reduction_name(Reduction reduction) {
+  for (const auto& row : reductions) {
+    if (row.value == reduction) return row.name;
+  }
+  return "";
+}
+
+void CommFlags::declare(CLI::App& command) {
+  command
+      .add_option("collective", collective_,
+                  "allreduce, reducescatter, allgather, broadcast, reduce, alltoall or sendrecv")
+      ->required();
+  command.add_option("-b,--min-bytes", first_, "smallest size S as nccl-tests has it: 8, 64K, 1M")
+      ->type_name("SIZE");
+  command.add_option("-e,--max-bytes", last_, "largest size")->type_name("SIZE");
+  command.add_option("-f,--factor", factor_, "from one size to the next");
+  command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
+  command.add_option("--transport", transport_, "threads, mpi or nccl")->capture_default_str();
+  command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8")->capture_default_str();
+  command.add_option("--op", reduction_, "sum, min, max or avg")->capture_default_str();
+  command.add_option("--root", root_, "rank of broadcast and reduce")->capture_default_str();
+  command
+      .add_option("--algorithm", algorithm_,
+                  "of allreduce: a name, auto (fastest by the measured model), or ranges: "
+                  "recursive_doubling:0-8K;ring:8193-max")
+      ->capture_default_str();
+  command.add_option("--wire", wire_, "between clusters: fp32, bf16 or int8 (f32 sums only)")
+      ->capture_default_str();
+  command.add_option("--clusters", clusters_, "a label per rank (a,b,b,a), or auto: found out")
+      ->capture_default_str();
+  command.add_option("--pace", pace_, "behave like the links of this cluster file")
+      ->type_name("FILE");
+  command.add_option("--iters", iterations_,
+                     "timed calls per size (default: as fit half a second)");
+  command.add_option("--warmup", warmup_, "calls before them")->capture_default_str();
+  command.add_flag("--check", check_, "verify every element of a call with fresh inputs");
+  command.add_flag("--checksum", checksum_,
+                   "a checksum beside every message, and agreement checks");
+  command.add_option("--min-bw", least_busbw_, "exit 3 unless the best busbw reaches this (GB/s)");
+  command
+      .add_option("--timeout", timeout_s_, "a peer without a sign of life for so long is lost (s)")
+      ->capture_default_str();
+  command.add_flag("--csv", csv_, "one line per size, comma-separated");
+  command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
+      ->type_name("FILE");
+}
+
+CommRequest CommFlags::request() const {
+  ProblemList problems;
+  CommRequest request;
+  collect(problems, [&] { request.shape.collective = parse_collective(collective_); });
+  request.sizes = sizes(problems);
+  set_sum(request, problems);
+  set_way(request, problems);
+  request.session.transport = transport_;
+  request.session.argv = original_argv();
+  request.session.comm.timeout_s = timeout_s_;
+  request.session.comm.heartbeat_s = std::min(request.session.comm.heartbeat_s, timeout_s_ / 4);
+  if (ranks_ && *ranks_ < 1) {
+    problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive");
+  }
+  request.session.ranks = ranks_.value_or(0);
+  collect(problems, [&] { check_session(request.session); });
+  if (iterations_ < 0 || warmup_ < 0) problems.add("--iters and --warmup cannot be negative");
+  request.iterations = iterations_;
+  request.warmup = warmup_;
+  request.check = check_;
+  request.checksum = checksum_;
+  request.least_busbw = least_busbw_;
+  problems.throw_if_any();
+  return request;
+}
+
+std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
+  const Bytes first = size_of_text(first_, "-b", problems);
+  const Bytes last = size_of_text(last_, "-e", problems);
+  if (last < first) problems.add(fmt::format("-e {} is below -b {}", last_, first_));
+  const bool grows = factor_ > 1 && factor_ <= 1e6;
+  if (!grows && first != last) {
+    problems.add(fmt::format("-f {:g} makes no sweep", factor_), "must be above 1");
+  }
+  std::vector<Bytes> sizes{first};
+  double next = static_cast<double>(first.value());
+  while (problems.empty() && grows && first.value() > 0) {
+    next *= factor_;
+    if (next > static_cast<double>(last.value())) break;
+    const Bytes size(static_cast<std::uint64_t>(next));
+    if (size > sizes.back()) sizes.push_back(size);
+  }
+  if (first.value() == 0 && last.value() > 0) {
+    problems.add("-b 0 makes no sweep", "0 times a factor stays 0", "Give -e 0 too, or -b 8.");
+  }
+  return sizes;
+}
+
+void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
+  request.shape.type = choose(types, type_, "--type", problems);
+  request.shape.reduction = choose(reductions, reduction_, "--op", problems);
+  request.shape.root = RankId(root_);
+  if (root_ < 0) problems.add(fmt::format("--root {} is no rank", root_));
+  if (request.shape.type == DataType::u8 && reduces(request.shape.collective)) {
+    problems.add(fmt::format("--type u8 does not go with {}", collective_),
+                 "bytes are moved, not summed", "Use another type.");
+  }
+}
+
+void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
+  const CaseShape& shape = request.shape;
+  collect(problems, [&] { request.wire = parse_wire_format(wire_); });
+  request.algorithm = algorithm_;
+  if (algorithm_ != "auto") {
+    collect(problems, [&] { request.rules = parse_selection(algorithm_); });
+    if (shape.collective != Collective::all_reduce) {
+      problems.add(fmt::format("--algorithm {} does not go with {}", algorithm_, collective_),
+                   "allreduce alone has a choice", "Leave it out.");
+    }
+  }
+  const bool sums = reduces(shape.collective) && shape.type == DataType::f32 &&
+                    (shape.reduction == Reduction::sum || shape.reduction == Reduction::average);
+  if (request.wire != WireFormat::fp32 && !sums) {
+    problems.add(fmt::format("--wire {} does not go with {} {} of {}", wire_, reduction_,
+                             collective_, type_),
+                 "only float32 sums and averages travel compressed", "Leave --wire out.");
+  }
+  const bool own_way =
+      algorithm_ != "auto" || clusters_ != "auto" || wire_ != "fp32" || !pace_.empty() || checksum_;
+  if (transport_ == "nccl" && own_way) {
+    problems.add("--algorithm, --wire, --clusters, --pace and --checksum do not go with nccl",
+                 "there the library does everything itself", "Use --transport mpi.");
+  }
+  if (clusters_ != "auto") request.labels = split_labels(clusters_);
+  if (!pace_.empty()) collect(problems, [&] { request.pace = read_cluster(pace_); });
+  if (least_busbw_ && !(*least_busbw_ >= 0)) problems.add("--min-bw cannot be negative");
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runners/cluster/cluster.hpp"
+#include "runners/cluster/wire_format.hpp"
+#include "runners/comm/benchmark/collective_case.hpp"
+#include "runners/comm/selection/selection.hpp"
+#include "suite/run/rank_session.hpp"
+
+namespace heteroperf {
+
+/// What one `comm` command measures.
+struct CommRequest {
+  CaseShape shape;  ///< `bytes` is each size in turn
+  std::vector<Bytes> sizes;
+  RankSession session;
+  std::string algorithm;             ///< as given
+  std::vector<SelectionRule> rules;  ///< empty: auto
+  WireFormat wire = WireFormat::fp32;
+  std::vector<std::string> labels;  ///< one per rank; empty: found out
+  std::optional<Cluster> pace;
+  int iterations = 0, warmup = 5;
+  bool check = false, checksum = false;
+  std::optional<double> least_busbw;  ///< GB/s
+};
+
+/// "sum", "min", "max", "avg".
+const char* reduction_name(Reduction reduction);
+
+/// The flags of `comm`.
+class CommFlags {
+ public:
+  void declare(CLI::App& command);
+  bool csv() const { return csv_; }
+  const std::string& out() const { return out_; }
+  /// Throws UserError with everything that cannot be.
+  CommRequest request() const;
+
+ private:
+  std::vector<Bytes> sizes(ProblemList& problems) const;
+  void set_sum(CommRequest& request, ProblemList& problems) const;
+  void set_way(CommRequest& request, ProblemList& problems) const;
+
+  std::string collective_, first_ = "8", last_ = "64M", type_ = "f32", reduction_ = "sum";
+  std::string transport_ = "threads", algorithm_ = "auto", wire_ = "fp32", clusters_ = "auto";
+  std::string pace_, out_;
+  double factor_ = 2, timeout_s_ = CommConfig{}.timeout_s;
+  std::optional<double> least_busbw_;
+  std::optional<int> ranks_;
+  int root_ = 0, iterations_ = 0, warmup_ = 5;
+  bool check_ = false, checksum_ = false, csv_ = false;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,168 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <map>
+
+#include "runners/cluster/machine.hpp"
+#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/text_exchange.hpp"
+#include "runners/engine/engine.hpp"
+#include "suite/error_report_json.hpp"
+#include "suite/run/rank_session.hpp"
+#include "suite/verbs/cluster_report.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double peak_s = 0.3;  // per precision
+
+std::string utc_now() {
+  return fmt::format(
+      "{:%Y-%m-%dT%H:%M:%SZ}",
+      fmt::gmtime(std::chrono::system_clock::to_time_t(std::chrono::system_clock::now())));
+}
+
+/// What one rank's device achieves, and what kind of device it is.
+struct DeviceReading {
+  std::string kind;  ///< equal for devices of one class
+  DeviceClass device;
+};
+
+DeviceReading read_device(const RankDescriptor& descriptor, int ranks_on_host, int threads) {
+  DeviceReading reading;
+  reading.device = cpu_device_class(probe_machine(), ranks_on_host, threads);
+  reading.kind = fmt::format("{} {} {} thread{}", descriptor.vendor, descriptor.model, threads,
+                             threads == 1 ? "" : "s");
+  return reading;
+}
+
+/// Every precision on all ranks at once: cores share caches, memory and clock. Empty without the
+/// engine, which `why_not` then explains.
+std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, int threads,
+                                                  std::string& why_not) {
+  std::shared_ptr<Engine> engine;
+  try {
+    engine = load_engine();
+  } catch (const Error& error) {
+    why_not = error.what();
+  }
+  std::int32_t missing = engine ? 0 : 1;
+  world.all_reduce(std::span(&missing, 1), Reduction::max);
+  std::map<std::string, OpsPerSecond> rates;
+  if (missing != 0) return rates;
+  for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
+    world.barrier();
+    const double rate = engine->measure_peak_ops_per_second(precision, threads, peak_s);
+    rates[to_string(precision)] = OpsPerSecond(rate);
+  }
+  return rates;
+}
+
+class ProbeVerb : public Verb {
+ public:
+  const char* name() const override { return "probe"; }
+  const char* summary() const override {
+    return "find clusters, measure every link and device, and write a cluster file";
+  }
+  std::vector<std::string> examples() const override {
+    return {"probe --ranks 4 -o cluster.json", "probe --ranks 2 --transport mpi --json"};
+  }
+  bool on_every_rank() const override { return true; }
+
+  void declare(CLI::App& command) override {
+    command.add_option("-o,--out", out_, "the cluster file to write (default: standard output)")
+        ->type_name("FILE");
+    command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
+    command.add_option("--transport", transport_, "threads, mpi or nccl")->capture_default_str();
+    command.add_option("--threads-per-rank", threads_, "of one device")->capture_default_str();
+    command.add_option("--name", name_, "of the cluster")->capture_default_str();
+    command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
+        ->capture_default_str();
+    command.add_flag("--links-only", links_only_, "leave the devices' rates out");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    ProblemList problems;
+    if (ranks_ && *ranks_ < 1) problems.add(fmt::format("--ranks {} is not usable", *ranks_));
+    if (threads_ < 1) problems.add(fmt::format("--threads-per-rank {} is not usable", threads_));
+    if (!(gap_ > 1)) problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1");
+    problems.throw_if_any();
+    require_writable();
+    RankSession session;
+    session.ranks = ranks_.value_or(0);
+    session.transport = transport_;
+    session.argv = original_argv();
+    RankWork work;
+    work.body = [&](World& world) { return probe(*world.communicator, options); };
+    work.keep = [&](const Error& error) {
+      if (options.json) fmt::print("{}", error_report_text(error));
+    };
+    return run_session(session, work);
+  }
+
+ private:
+  void require_writable() const {
+    if (out_.empty()) return;
+    std::ofstream file(out_, std::ios::binary | std::ios::app);
+    if (!file) throw UserError("cannot write " + out_, "", "Give --out a writable path.");
+  }
+
+  ExitCode probe(Communicator& world, const GlobalOptions& options) {
+    const RankDescriptor mine = describe_this_rank(world.transport(), "");
+    const auto descriptors = gather_descriptors(world, mine);
+    const RankClusters clusters = discover_clusters(world, mine, {gap_});
+    Cluster cluster = measure_links(world, clusters, descriptors);
+    cluster.name = name_;
+    add_classes(world, descriptors, cluster);
+    check_cluster(cluster);
+    if (world.rank() != RankId(0)) return ExitCode::ok;
+    const std::string text = cluster_json_text(cluster);
+    write(text);
+    if (options.json || out_.empty()) {
+      fmt::print("{}", text);
+    } else {
+      fmt::print("{}", cluster_table(cluster, clusters.reason));
+    }
+    return ExitCode::ok;
+  }
+
+  /// A class per kind of device; its rates are the median of its devices'.
+  void add_classes(Communicator& world, const std::vector<RankDescriptor>& descriptors,
+                   Cluster& cluster) {
+    const auto rank = static_cast<std::size_t>(world.rank().value());
+    const auto here = std::count_if(descriptors.begin(), descriptors.end(), [&](const auto& one) {
+      return one.host == descriptors[rank].host;
+    });
+    DeviceReading reading = read_device(descriptors[rank], static_cast<int>(here), threads_);
+    std::string why_not;
+    if (!links_only_) reading.device.rates = measure_rates(world, threads_, why_not);
+    if (!why_not.empty() && rank == 0) {
+      fmt::print(stderr, "heteroperf: warning: no rate was measured ({})\n", why_not);
+    }
+    const auto readings = gather_texts(world, device_reading_text(reading.kind, reading.device));
+    fill_classes(readings, utc_now(), cluster);
+  }
+
+  void write(const std::string& text) const {
+    if (out_.empty()) return;
+    std::ofstream file(out_, std::ios::binary | std::ios::trunc);
+    file << text << std::flush;
+    if (!file) throw UserError("cannot write " + out_, "", "Give --out a writable path.");
+  }
+
+  std::string out_, transport_ = "threads", name_ = "probed";
+  std::optional<int> ranks_;
+  int threads_ = 1;
+  double gap_ = AgglomerationConfig{}.gap;
+  bool links_only_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_probe_verb() { return std::make_unique<ProbeVerb>(); }
+
+}  // namespace heteroperf

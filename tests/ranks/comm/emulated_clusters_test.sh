@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# emulated_clusters_test.sh SCRIPT BED_PROGRAM CONFORMANCE_PROGRAM: the bed of
+# scripts/emulate_clusters.sh, from inside and outside. Ends with 77 (skipped) where root, tools or
+# the kernel do not allow it.
+set -uo pipefail
+SCRIPT="$1" BED_PROGRAM="$2" CONFORMANCE="$3"
+LOG="$(mktemp /tmp/heteroperf-bedtest-XXXXXX)"
+trap 'rm -f "$LOG"' EXIT
+
+fail() {
+  tail -n 30 "$LOG" >&2
+  echo "FAILED: $*" >&2
+  exit 1
+}
+
+# expect CODE ARGUMENT…
+expect() {
+  local expected="$1" status=0
+  shift
+  "$SCRIPT" "$@" >"$LOG" 2>&1 || status=$?
+  [ "$status" = "$expected" ] || fail "$* ended with $status, expected $expected"
+}
+
+# nothing_left PID: of the bed of that process.
+nothing_left() {
+  ! ip netns list | grep -q "hpbed$1-" || fail "namespaces are left: $(ip netns list)"
+  for left in "/tmp/heteroperf-bed-$1-"* "/dev/shm/vader_segment.hpbed$1-"*; do
+    [ ! -e "$left" ] || fail "$left is left"
+  done
+}
+
+# await WHAT COMMAND…: for 20 s at most.
+await() {
+  local what="$1" end=$((SECONDS + 20))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    [ "$SECONDS" -lt "$end" ] || fail "waited in vain for $what"
+    sleep 0.1
+  done
+}
+
+expect 0 --help
+for wrong in "--clusters 2,0" "--clusters 2;2" "--rate fast" "--rate 1gbit,1gbit,1gbit" \
+  "--burst 512kb" "--map-by core" "--timeout soon" "--goodput --clusters 4" "--colour red" ""; do
+  # shellcheck disable=SC2086
+  expect 2 $wrong
+done
+
+"$SCRIPT" --check
+status=$?
+[ "$status" = 0 ] || exit "$status"
+
+expect 0 --timeout 60 --rate 200mbit -- "$BED_PROGRAM" 2 2 25e6
+expect 0 --timeout 60 --clusters 3,1 --rate 400mbit,200mbit -- "$BED_PROGRAM" 3 1 50e6
+# A few of the conformance cases.
+expect 0 --timeout 60 --clusters 2,2 --rate 10gbit -- "$CONFORMANCE" \
+  --gtest_color=no \
+  --gtest_filter='*.OnMpi/interleaved_groups:*.OnMpi/exchanges:*.OnMpi/messages_from_several_ranks'
+grep -q 'PASSED.* [1-9][0-9]* test' "$LOG" || fail "the conformance cases did not run"
+expect 3 --clusters 1,1 -- sh -c 'exit 3'
+expect 124 --clusters 1,1 --timeout 1 -- sleep 30
+
+# Two at once; one is told to end in the middle of its work.
+"$SCRIPT" --clusters 1,1 -- sleep 31 >"$LOG" 2>&1 &
+ENDED=$!
+"$SCRIPT" --clusters 2,1 -- sleep 3 >"$LOG.other" 2>&1 &
+OTHER=$!
+trap 'rm -f "$LOG" "$LOG.other"' EXIT
+await "the bed's program" sh -c "ip netns pids hpbed$ENDED-c1 | grep -q ."
+kill -TERM "$ENDED"
+wait "$ENDED"
+status=$?
+[ "$status" = 143 ] || fail "after SIGTERM it ended with $status, expected 143"
+wait "$OTHER" || fail "the other bed ended with $?: $(cat "$LOG.other")"
+nothing_left "$ENDED"
+nothing_left "$OTHER"
+
+# One is killed outright: the next one clears up.
+"$SCRIPT" --clusters 1,1 -- sleep 32 >"$LOG" 2>&1 &
+KILLED=$!
+await "the bed's program" sh -c "ip netns pids hpbed$KILLED-c1 | grep -q ."
+kill -KILL "$KILLED"
+wait "$KILLED" 2>/dev/null
+expect 0 --check
+nothing_left "$KILLED"
+echo "passed"

@@ -1,0 +1,158 @@
+#include "runners/cluster/layout.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::vector<RankId> ids(const std::vector<int>& values) {
+  std::vector<RankId> ranks;
+  for (const int value : values) ranks.emplace_back(value);
+  return ranks;
+}
+
+std::vector<std::string> problems_of(const std::function<void()>& make) {
+  std::vector<std::string> texts;
+  try {
+    make();
+  } catch (const UserError& error) {
+    for (const Problem& problem : error.problems()) texts.push_back(problem.text());
+  }
+  return texts;
+}
+
+void expect_problems(const std::function<void()>& make, const std::vector<std::string>& parts) {
+  const std::vector<std::string> texts = problems_of(make);
+  EXPECT_EQ(texts.size(), parts.size()) << ::testing::PrintToString(texts);
+  for (std::size_t i = 0; i < std::min(texts.size(), parts.size()); ++i)
+    EXPECT_NE(texts[i].find(parts[i]), std::string::npos) << texts[i];
+}
+
+const Mesh two_by_three{ids({10, 11, 12, 20, 21, 22}), {{"dp", 2}, {"tp", 3}}};
+
+TEST(Layout, AxesWithoutSplitAreReplicas) {
+  const Layout layout = Layout::over({4, 6}, two_by_three, {{1, {"tp"}, {}}});
+  EXPECT_EQ(to_string(layout),
+            "4x6 cut at 0,4 | 0,2,4,6: [0,4)x[0,2) on 10 20, [0,4)x[2,4) on 11 21, "
+            "[0,4)x[4,6) on 12 22");
+  EXPECT_EQ(layout.count(RankId(21)), 8);
+  EXPECT_EQ(layout.count(RankId(7)), 0);
+  EXPECT_EQ(layout.count(), 24);
+  EXPECT_EQ(layout.ranks(), two_by_three.ranks);
+}
+
+TEST(Layout, TwoDimensionsOnTwoAxes) {
+  const Layout layout = Layout::over({4, 6}, two_by_three, {{1, {"tp"}, {}}, {0, {"dp"}, {}}});
+  ASSERT_EQ(layout.tiles(), 6u);
+  EXPECT_EQ(to_string(layout.box(4)), "[2,4)x[2,4)");
+  EXPECT_EQ(layout.holders(4), ids({21}));
+}
+
+TEST(Layout, OneDimensionOnTwoAxesGoesRowMajor) {
+  const Layout layout = Layout::over({12}, two_by_three, {{0, {"tp", "dp"}, {}}});
+  EXPECT_EQ(layout.holders(0), ids({10}));
+  EXPECT_EQ(layout.holders(1), ids({20}));
+  EXPECT_EQ(layout.holders(2), ids({11}));
+}
+
+TEST(Layout, EvenPartsDifferByOneAndUnevenOnesAreAsGiven) {
+  const Mesh mesh{ids({0, 1, 2}), {{"tp", 3}}};
+  EXPECT_EQ(Layout::over({7}, mesh, {{0, {"tp"}, {}}}).boundaries(0),
+            (std::vector<std::int64_t>{0, 2, 4, 7}));
+  EXPECT_EQ(Layout::over({2}, mesh, {{0, {"tp"}, {}}}).boundaries(0),
+            (std::vector<std::int64_t>{0, 0, 1, 2}));
+  const Layout uneven = Layout::over({7}, mesh, {{0, {"tp"}, {5, 0, 2}}});
+  EXPECT_EQ(uneven.boundaries(0), (std::vector<std::int64_t>{0, 5, 5, 7}));
+  EXPECT_EQ(uneven.count(RankId(1)), 0);
+}
+
+TEST(Layout, ARankMayHoldSeveralTiles) {
+  const Layout zigzag({8}, {{0, 2, 4, 6, 8}}, {ids({0}), ids({1}), ids({1}), ids({0})});
+  EXPECT_EQ(zigzag.tiles_of(RankId(0)), (std::vector<std::size_t>{0, 3}));
+  EXPECT_EQ(zigzag.count(RankId(1)), 4);
+}
+
+TEST(Layout, ComparesByValueWhateverTheOrderOfHolders) {
+  const Layout a({4}, {{0, 4}}, {ids({2, 0, 1})});
+  EXPECT_EQ(a, Layout({4}, {{0, 4}}, {ids({0, 1, 2})}));
+  EXPECT_NE(a, Layout({4}, {{0, 4}}, {ids({0, 1})}));
+  EXPECT_NE(a, Layout({4}, {{0, 0, 4}}, {{}, ids({0, 1, 2})}));
+}
+
+TEST(Layout, ScalarsAndEmptyTensors) {
+  EXPECT_EQ(to_string(Layout()), " cut at : scalar on 0");
+  EXPECT_EQ(Layout().count(), 1);
+  EXPECT_EQ(Layout({0, 3}, {{0, 0}, {0, 3}}, {{}}).count(), 0);
+}
+
+TEST(Layout, EveryProblemIsTold) {
+  expect_problems(
+      [] {
+        Layout({4, 6}, {{1, 3, 2}, {0, 6}}, {ids({0})});
+      },
+      {"does not begin at 0", "does not end at its extent 4", "boundaries fall"});
+  expect_problems([] { Layout({4}, {{0}}, {}); }, {"needs at least a begin and an end"});
+  expect_problems(
+      [] {
+        Layout({4}, {{0, 4}, {0, 1}}, {ids({0})});
+      },
+      {"boundaries for 2 dimensions"});
+  expect_problems([] { Layout({4}, {{0, 2, 4}}, {ids({0})}); }, {"holders for 1 tiles"});
+  expect_problems(
+      [] {
+        Layout({4}, {{0, 2, 4}}, {ids({3, 3}), {}});
+      },
+      {"rank 3 holds tile 0 twice", "nobody holds tile 1"});
+  expect_problems([] { Layout({4}, {{0, 4}}, {ids({-1})}); }, {"held by rank -1"});
+  expect_problems([] { Layout({-4}, {{0, -4}}, {ids({0})}); }, {"extent -4", "boundaries fall"});
+  expect_problems([] { Layout(Layout::Shape(7, 1), {7, {0, 1}}, {ids({0})}); }, {"7 dimensions"});
+  expect_problems(
+      [] {
+        const std::int64_t huge = std::int64_t{1} << 40;
+        Layout({huge, huge}, {{0, huge}, {0, huge}}, {ids({0})});
+      },
+      {"too large"});
+}
+
+TEST(Layout, EveryProblemOfAMeshIsTold) {
+  expect_problems(
+      [] {
+        const Mesh mesh{ids({0, 0, 1}), {{"dp", 2}, {"dp", 0}}};
+        Layout::over({4}, mesh, {});
+      },
+      {"mesh axis dp has size 0", "mesh axis dp is there twice", "2 places has 3 ranks",
+       "rank 0 is in the mesh twice"});
+  expect_problems([] { Layout::over({6}, two_by_three, {{0, {"dpp"}, {}}}); }, {"Did you mean"});
+  expect_problems(
+      [] {
+        Layout::over({6, 6}, two_by_three, {{0, {"tp"}, {}}, {1, {"tp"}, {}}});
+      },
+      {"tp cuts twice"});
+  expect_problems(
+      [] {
+        Layout::over({6}, two_by_three, {{0, {"tp"}, {}}, {0, {"dp"}, {}}});
+      },
+      {"dimension 0 is cut twice"});
+  expect_problems(
+      [] {
+        Layout::over({6}, two_by_three, {{1, {"tp"}, {}}});
+      },
+      {"dimension 1 is cut"});
+  expect_problems(
+      [] {
+        Layout::over({6}, two_by_three, {{0, {"tp"}, {1, 2}}});
+      },
+      {"its axes have 3 places", "its extent is 6"});
+  expect_problems(
+      [] {
+        Layout::over({6}, two_by_three, {{0, {"tp"}, {8, -4, 2}}});
+      },
+      {"a size is negative"});
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,497 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "metrics/random.hpp"
+#include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/element_types.hpp"
+#include "runners/comm/hybrid/hybrid_communicator.hpp"
+#include "runners/comm/hybrid/lanes.hpp"
+#include "runners/comm/world.hpp"
+#include "tests/unit/runners/comm/communicator_cases.hpp"
+#include "tests/unit/runners/comm/typed_values.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// One letter per rank, equal letters make a cluster: "aabb". The first rank is its bridge, and
+/// so are those with a capital letter.
+RankClusters clusters_of(const std::string& pattern) {
+  std::vector<std::string> labels;
+  for (char letter : pattern) {
+    labels.emplace_back(1, static_cast<char>(std::tolower(static_cast<unsigned char>(letter))));
+  }
+  RankClusters clusters = clusters_by_label(labels, static_cast<int>(pattern.size()));
+  for (RankCluster& cluster : clusters.clusters) {
+    std::vector<Bridge> bridges;
+    for (RankId rank : cluster.ranks) {
+      if (pattern[static_cast<std::size_t>(rank.value())] < 'a') bridges.push_back({rank, "", 1.0});
+    }
+    if (bridges.empty()) continue;
+    // Uneven shares: 1, 2, 3, … parts.
+    const auto parts = static_cast<double>(bridges.size() * (bridges.size() + 1) / 2);
+    for (std::size_t k = 0; k < bridges.size(); ++k) {
+      bridges[k].share = static_cast<double>(k + 1) / parts;
+      bridges[k].card = "card " + std::to_string(k);
+    }
+    cluster.bridges = bridges;
+  }
+  return clusters;
+}
+
+HybridConfig config_of(const std::string& pattern, Algorithm algorithm,
+                       WireFormat wire = WireFormat::fp32) {
+  HybridConfig config;
+  config.clusters = clusters_of(pattern);
+  config.wire = wire;
+  config.rules = {{algorithm, Bytes(0), Bytes(~std::uint64_t{0})}};
+  config.segment = Bytes(1024);
+  return config;
+}
+
+void run_hybrid(const HybridConfig& config, const std::function<void(HybridCommunicator&)>& body) {
+  run_on_threads(config.clusters.ranks(), {}, [&](World& world) {
+    const auto group = make_hybrid_communicator(std::move(world.communicator), config);
+    body(*group);
+    group->barrier();
+  });
+}
+
+const char* const patterns[] = {
+    "ab",       "aab",      "aabb",     "abab",     "aaab",     "AaBb", "aABBb",
+    "AAbB",     "abc",      "abcabc",   "aaabbc",   "aabcddc",  "abcd", "AabBcdD",
+    "aaaaabbc", "aaaaaaab", "ABABBABA", "AAAbbbcd", "abbbbbbb",
+};
+
+// ---- every operation behaves as on any transport
+
+struct HybridCase {
+  CommunicatorCase tested;
+  std::string pattern;
+  Algorithm algorithm;
+  InsideStage inside;
+};
+
+std::vector<HybridCase> hybrid_cases() {
+  std::vector<HybridCase> cases;
+  for (const CommunicatorCase& one : communicator_cases()) {
+    for (const char* pattern : {"aabb", "abab", "aaab", "AbABcB", "aabcddc"}) {
+      cases.push_back({one, pattern, Algorithm::split_rail, InsideStage::messages});
+    }
+    cases.push_back({one, "abab", Algorithm::leader, InsideStage::collectives});
+    cases.push_back({one, "AAbABcB", Algorithm::split_rail, InsideStage::collectives});
+    cases.push_back({one, "aabb", Algorithm::native, InsideStage::automatic});
+    cases.push_back({one, "aaaa", Algorithm::segmented_ring, InsideStage::automatic});
+    cases.push_back({one, "a", Algorithm::native, InsideStage::automatic});
+  }
+  return cases;
+}
+
+class Hybrid : public testing::TestWithParam<HybridCase> {};
+
+TEST_P(Hybrid, BehavesAsATransport) {
+  const HybridCase& one = GetParam();
+  HybridConfig config = config_of(one.pattern, one.algorithm);
+  config.inside = one.inside;
+  run_hybrid(config, [&](HybridCommunicator& group) { run_case(one.tested, group); });
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, Hybrid, testing::ValuesIn(hybrid_cases()),
+                         [](const auto& instance) {
+                           const HybridCase& one = instance.param;
+                           return std::string(one.tested.name) + "_" + one.pattern + "_" +
+                                  to_string(one.algorithm) +
+                                  (one.inside == InsideStage::collectives ? "_collectives" : "");
+                         });
+
+// ---- all-reduce
+
+class HybridAllReduce : public testing::TestWithParam<std::tuple<const char*, Algorithm>> {
+ protected:
+  HybridConfig config(WireFormat wire = WireFormat::fp32) const {
+    return config_of(std::get<0>(GetParam()), std::get<1>(GetParam()), wire);
+  }
+};
+
+TEST_P(HybridAllReduce, IsExactForEveryTypeAndCount) {
+  for (int window : {1, 4}) {
+    HybridConfig tested = config();
+    tested.window = window;
+    run_hybrid(tested, [&](HybridCommunicator& group) {
+      std::size_t trial = 0;
+      for (DataType type : all_types) {
+        // The window does not depend on the type.
+        if (window == 1 && type != DataType::f32) continue;
+        for (Reduction reduction : all_reductions) {
+          for (std::size_t count : {0, 1, 7, 300, 2059}) {
+            const bool in_place = ++trial % 2 == 0;
+            TypedValues mine = samples(type, group.rank().value(), count), separate(type, count);
+            TypedValues& result = in_place ? mine : separate;
+            group.all_reduce(mine.buffer(), result.buffer(), reduction);
+            const auto expected = [&](std::size_t i) {
+              return reduced(type, group.size(), i, reduction);
+            };
+            EXPECT_EQ(result.wrong(expected, tolerance(type, group.size(), reduction)), 0u)
+                << to_string(type) << " count " << count << " reduction "
+                << static_cast<int>(reduction) << (in_place ? " in place" : "");
+          }
+        }
+      }
+    });
+  }
+}
+
+float part_of(int rank, std::size_t i) {
+  const auto bits = random_bits(23, rank, i);
+  return static_cast<float>((to_unit(bits) - 0.5) * std::exp2(static_cast<double>(bits % 12)));
+}
+
+/// What each cluster contributes, in double precision.
+std::vector<std::vector<double>> cluster_sums(const RankClusters& clusters, std::size_t count) {
+  std::vector<std::vector<double>> sums;
+  for (const RankCluster& cluster : clusters.clusters) {
+    std::vector<double> sum(count, 0.0);
+    for (RankId rank : cluster.ranks) {
+      for (std::size_t i = 0; i < count; ++i) sum[i] += double{part_of(rank.value(), i)};
+    }
+    sums.push_back(std::move(sum));
+  }
+  return sums;
+}
+
+/// Every block of the wire lies inside one of these windows around an element.
+double absmax_near(const std::vector<double>& values, std::size_t i) {
+  const std::size_t begin = i < 256 ? 0 : i - 255;
+  double largest = 0;
+  for (std::size_t k = begin; k < std::min(values.size(), i + 256); ++k) {
+    largest = std::max(largest, std::abs(values[k]));
+  }
+  return largest;
+}
+
+TEST_P(HybridAllReduce, EncodedSumsAreWithinTheBoundAndAlikeOnAllRanks) {
+  for (WireFormat wire : {WireFormat::bf16, WireFormat::int8}) {
+    const HybridConfig tested = config(wire);
+    const std::size_t count = 2777;
+    const auto sums = cluster_sums(tested.clusters, count);
+    run_hybrid(tested, [&](HybridCommunicator& group) {
+      std::vector<float> values(count);
+      for (std::size_t i = 0; i < count; ++i) values[i] = part_of(group.rank().value(), i);
+      group.all_reduce(std::span<float>(values));
+      std::size_t beyond = 0, different = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        double exact = 0, bound = 0;
+        for (const auto& sum : sums) {
+          exact += sum[i];
+          bound += wire == WireFormat::bf16 ? std::abs(sum[i]) * 0x1p-8 : absmax_near(sum, i) / 254;
+        }
+        const double rounding = 1e-2;  // of float32 sums of numbers up to 2^11, in 2^-10
+        beyond += !(std::abs(values[i] - exact) <= bound + rounding);
+        different += values[i] != static_cast<float>(exact);
+      }
+      EXPECT_EQ(beyond, 0u) << to_string(wire);
+      EXPECT_GT(different, count / 4) << "nothing was encoded";
+      auto of_rank_0 = values;
+      group.broadcast(std::span<float>(of_rank_0), RankId(0));
+      EXPECT_EQ(std::memcmp(values.data(), of_rank_0.data(), count * sizeof(float)), 0);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Patterns, HybridAllReduce,
+                         testing::Combine(testing::ValuesIn(patterns),
+                                          testing::Values(Algorithm::leader,
+                                                          Algorithm::split_rail)),
+                         [](const auto& instance) {
+                           return std::string(std::get<0>(instance.param)) + "_" +
+                                  to_string(std::get<1>(instance.param));
+                         });
+
+// ---- what crosses between clusters
+
+/// All ranks' traffic since the last call, in bytes.
+struct Totals {
+  std::uint64_t logical = 0, wire = 0;
+};
+
+template <class Operation>
+Totals crossing(const HybridConfig& config, Operation operation) {
+  std::vector<Totals> sent(static_cast<std::size_t>(config.clusters.ranks()));
+  run_hybrid(config, [&](HybridCommunicator& group) {
+    operation(group);
+    const BridgeTraffic traffic = group.traffic();
+    sent[static_cast<std::size_t>(group.rank().value())] = {traffic.logical.value(),
+                                                            traffic.wire.value()};
+  });
+  Totals total;
+  for (const Totals& one : sent) {
+    total.logical += one.logical;
+    total.wire += one.wire;
+  }
+  return total;
+}
+
+TEST(HybridTraffic, OfAllReducesIsThatOfTheFormulas) {
+  const std::size_t count = 6 * 1024;
+  const auto all_reduce = [&](HybridCommunicator& group) {
+    std::vector<float> values(count, 1.0F);
+    group.all_reduce(std::span<float>(values));
+  };
+  for (Algorithm algorithm : {Algorithm::leader, Algorithm::split_rail}) {
+    for (const std::string pattern : {"aabb", "AaBb", "aabbc", "AAbBcC", "abcd"}) {
+      const std::uint64_t clusters = clusters_of(pattern).clusters.size(), n = count;
+      const auto fp32 = crossing(config_of(pattern, algorithm), all_reduce);
+      EXPECT_EQ(fp32.logical, clusters == 2 ? 2 * 4 * n : 2 * (clusters - 1) * 4 * n) << pattern;
+      EXPECT_EQ(fp32.wire, fp32.logical);
+      const auto bf16 = crossing(config_of(pattern, algorithm, WireFormat::bf16), all_reduce);
+      EXPECT_EQ(bf16.logical, clusters * (clusters - 1) * 4 * n) << pattern;
+      EXPECT_EQ(bf16.wire, bf16.logical / 2);
+      const auto int8 = crossing(config_of(pattern, algorithm, WireFormat::int8), all_reduce);
+      EXPECT_EQ(int8.logical, bf16.logical);
+      EXPECT_EQ(int8.wire, clusters * (clusters - 1) * (n + n / 256 * 4)) << pattern;
+    }
+  }
+}
+
+TEST(HybridTraffic, NoByteCrossesALinkTwice) {
+  for (const std::string pattern : {"aabb", "abab", "aaab", "AbABcB", "aabcddc"}) {
+    const HybridConfig config = config_of(pattern, Algorithm::split_rail);
+    const auto ranks = static_cast<std::size_t>(config.clusters.ranks());
+    const std::uint64_t clusters = config.clusters.clusters.size();
+    const std::size_t count = 1000;
+    std::vector<std::size_t> counts(ranks);
+    for (std::size_t r = 0; r < ranks; ++r) counts[r] = 300 * r + 1;
+    std::uint64_t all = 0;
+    for (std::size_t one : counts) all += 8 * one;
+    std::vector<double> values(count), whole(all / 8);
+
+    const auto last = RankId(static_cast<std::int32_t>(ranks - 1));
+    EXPECT_EQ(crossing(config,
+                       [&](HybridCommunicator& group) {
+                         auto mine = values;
+                         group.broadcast(std::span<double>(mine), last);
+                       })
+                  .wire,
+              (clusters - 1) * 8 * count);
+    EXPECT_EQ(crossing(config,
+                       [&](HybridCommunicator& group) {
+                         auto mine = values;
+                         group.reduce(std::span<const double>(values), std::span<double>(mine),
+                                      last);
+                       })
+                  .wire,
+              (clusters - 1) * 8 * count);
+    EXPECT_EQ(crossing(config,
+                       [&](HybridCommunicator& group) {
+                         auto every = whole;
+                         const std::vector<double> mine(
+                             counts[static_cast<std::size_t>(group.rank().value())]);
+                         static_cast<Communicator&>(group).all_gather(
+                             std::span<const double>(mine), std::span<double>(every), counts);
+                       })
+                  .wire,
+              (clusters - 1) * all);
+    EXPECT_EQ(
+        crossing(config,
+                 [&](HybridCommunicator& group) {
+                   std::vector<double> mine(counts[static_cast<std::size_t>(group.rank().value())]);
+                   static_cast<Communicator&>(group).reduce_scatter(std::span<const double>(whole),
+                                                                    std::span<double>(mine), counts,
+                                                                    Reduction::sum);
+                 })
+            .wire,
+        (clusters - 1) * all);
+  }
+}
+
+TEST(HybridTraffic, OfMessagesIsWhatLeavesTheCluster) {
+  const auto sent = crossing(config_of("aab", Algorithm::native), [](HybridCommunicator& group) {
+    std::vector<float> values(100);
+    const std::size_t self = static_cast<std::size_t>(group.rank().value());
+    if (self == 0) group.send(std::span<const float>(values), RankId(1), 5);
+    if (self == 1) group.receive(std::span<float>(values), RankId(0), 5);
+    if (self == 0) group.start_send(std::span<const float>(values), RankId(2), 6)->wait();
+    if (self == 2) group.start_receive(std::span<float>(values), RankId(0), 6)->wait();
+    const std::size_t to_each[] = {10, 20, 30};
+    const std::size_t from_each[] = {10 + 10 * self, 10 + 10 * self, 10 + 10 * self};
+    std::vector<float> mine(60), theirs(30 + 30 * self);
+    group.all_to_all(std::span<const float>(mine), to_each, std::span<float>(theirs), from_each);
+  });
+  EXPECT_EQ(sent.wire, 400u + 2 * 30 * 4 + (10 + 20) * 4);
+  EXPECT_EQ(sent.logical, sent.wire);
+}
+
+// ---- sums of other operations over encoded bridges
+
+TEST(HybridWire, ReductionsToOneRankAreEncodedOncePerCluster) {
+  const HybridConfig config = config_of("aABBbc", Algorithm::split_rail, WireFormat::bf16);
+  run_hybrid(config, [](HybridCommunicator& group) {
+    const std::size_t count = 1500, ranks = 6;
+    // 1 + 2^-9 is 1 in bf16; sums inside the root's cluster travel encoded, too, as everybody's.
+    std::vector<float> all(count * ranks, 1.0F), mine(count);
+    group.reduce_scatter(std::span<const float>(all), std::span<float>(mine));
+    for (float value : mine) ASSERT_EQ(value, 6.0F);
+    all.assign(count * ranks, 1.0F + 0x1p-9F);
+    group.reduce_scatter(std::span<const float>(all), std::span<float>(mine));
+    for (float value : mine) ASSERT_NEAR(value, 6.0 + 6 * 0x1p-9, 6 * 0x1p-8);
+    std::vector<float> at_root(count);
+    group.reduce(std::span<const float>(all.data(), count), std::span<float>(at_root), RankId(5));
+    if (group.rank() == RankId(5)) {
+      for (float value : at_root) ASSERT_NEAR(value, 6.0 + 6 * 0x1p-9, 6 * 0x1p-8);
+    }
+  });
+}
+
+TEST(HybridWire, TypesThatCannotBeEncodedAreNamed) {
+  run_hybrid(config_of("ab", Algorithm::leader, WireFormat::int8), [](HybridCommunicator& group) {
+    for (DataType type : {DataType::f64, DataType::i32, DataType::i64, DataType::u8}) {
+      TypedValues values = samples(type, 0, 10);
+      try {
+        group.all_reduce(values.buffer());
+        ADD_FAILURE() << to_string(type) << " was taken";
+      } catch (const UserError& error) {
+        EXPECT_NE(std::string(error.what()).find("f32"), std::string::npos) << error.what();
+      }
+      EXPECT_THROW(group.reduce(values.buffer(), values.buffer(), RankId(0)), UserError);
+      group.all_reduce(values.buffer(), Reduction::max);
+    }
+    TypedValues half = samples(DataType::bf16, group.rank().value(), 10);
+    group.all_reduce(half.buffer());
+    EXPECT_EQ(
+        half.wrong([](std::size_t i) { return reduced(DataType::bf16, 2, i, Reduction::sum); }),
+        0u);
+  });
+}
+
+// ---- choice, errors, groups of groups
+
+TEST(HybridChoice, RulesDecideAndWireFormatsNeedBridges) {
+  HybridConfig config = config_of("aabb", Algorithm::leader);
+  config.rules = {{Algorithm::ring, Bytes(0), Bytes(1000)},
+                  {Algorithm::split_rail, Bytes(1001), Bytes(~std::uint64_t{0})}};
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(1000), DataType::f32).algorithm, Algorithm::ring);
+    EXPECT_EQ(group.choice(Bytes(1001), DataType::f32).algorithm, Algorithm::split_rail);
+    EXPECT_EQ(group.choice(Bytes(1001), DataType::f32).segment, Bytes(1024));
+    EXPECT_EQ(group.transport(), "hybrid");
+    EXPECT_EQ(group.clusters().clusters.size(), 2u);
+  });
+  config.rules.clear();
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(1000), DataType::f32).algorithm, Algorithm::native);
+  });
+  config.wire = WireFormat::bf16;
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(1000), DataType::f32).algorithm, Algorithm::leader);
+    EXPECT_EQ(group.choice(Bytes(1000), DataType::f64).algorithm, Algorithm::native);
+  });
+}
+
+TEST(HybridConfig, EveryProblemIsReported) {
+  const auto problems = [](const std::function<void(HybridConfig&)>& spoil) {
+    std::string text;
+    HybridConfig config = config_of("aabb", Algorithm::leader);
+    spoil(config);
+    try {
+      run_on_threads(4, {}, [&](World& world) {
+        make_hybrid_communicator(std::move(world.communicator), config);
+      });
+    } catch (const UserError& error) {
+      text = error.what();
+    }
+    return text;
+  };
+  EXPECT_EQ(problems([](HybridConfig&) {}), "");
+  const std::string missing =
+      problems([](HybridConfig& config) { config.clusters.clusters[1].ranks = {RankId(2)}; });
+  EXPECT_NE(missing.find("rank 3 is in no cluster"), std::string::npos) << missing;
+  const std::string several = problems([](HybridConfig& config) {
+    config.clusters.clusters[1].ranks = {RankId(1), RankId(2), RankId(9)};
+    config.clusters.clusters[0].bridges.clear();
+    config.window = 0;
+  });
+  for (const char* one : {"rank 1 is in two clusters", "names rank 9", "rank 3 is in no cluster",
+                          "cluster a has no bridge", "a window of 0"}) {
+    EXPECT_NE(several.find(one), std::string::npos) << one << " in " << several;
+  }
+  const std::string foreign = problems([](HybridConfig& config) {
+    config.clusters.clusters[0].bridges = {{RankId(3), "", 1}};
+  });
+  EXPECT_NE(foreign.find("rank 3 is a bridge of cluster a"), std::string::npos) << foreign;
+}
+
+TEST(Hybrid, HierarchyInOneClusterIsAUserError) {
+  run_hybrid(config_of("aa", Algorithm::leader), [](HybridCommunicator& group) {
+    std::vector<float> values(3);
+    EXPECT_THROW(group.all_reduce(std::span<float>(values)), UserError);
+  });
+}
+
+TEST(Hybrid, GroupsOfAGroupKeepTheirClusters) {
+  run_hybrid(config_of("aAbBab", Algorithm::leader), [](HybridCommunicator& group) {
+    const int self = group.rank().value();
+    const auto part = group.split(self < 2 ? 0 : 1, -self);
+    auto& hybrid = dynamic_cast<HybridCommunicator&>(*part);
+    const auto& clusters = hybrid.clusters().clusters;
+    if (self < 2) {
+      ASSERT_EQ(clusters.size(), 1u);
+      EXPECT_EQ(clusters[0].bridges[0].rank, RankId(0));  // rank 1 of the world
+    } else {
+      // Ranks 5, 4, 3, 2: b, a, B, b.
+      ASSERT_EQ(clusters.size(), 2u);
+      EXPECT_EQ(clusters[0].label, "b");
+      EXPECT_EQ(clusters[0].ranks, (std::vector<RankId>{RankId(0), RankId(2), RankId(3)}));
+      EXPECT_EQ(clusters[0].bridges[0].rank, RankId(2));
+      EXPECT_EQ(clusters[1].bridges[0].rank, RankId(1));
+    }
+    std::vector<std::int64_t> ones(5000, 1);
+    part->all_reduce(std::span<std::int64_t>(ones));
+    EXPECT_EQ(ones, std::vector<std::int64_t>(5000, part->size()));
+  });
+}
+
+// ---- lanes
+
+TEST(Lanes, BridgesCarryTheirShares) {
+  // Cluster a cuts at 1/3, b at nothing, c at 1/6 and 1/2.
+  const auto lanes = split_rail_lanes(clusters_of("AAbCCC"));
+  ASSERT_EQ(lanes.size(), 4u);
+  const double cuts[] = {0, 1.0 / 6, 1.0 / 3, 0.5, 1};
+  const int of_a[] = {0, 0, 1, 1}, of_c[] = {3, 4, 4, 5};
+  for (std::size_t k = 0; k < lanes.size(); ++k) {
+    EXPECT_NEAR(lanes[k].begin, cuts[k], 1e-12);
+    EXPECT_NEAR(lanes[k].end, cuts[k + 1], 1e-12);
+    EXPECT_EQ(lanes[k].tops, (std::vector<RankId>{RankId(of_a[k]), RankId(2), RankId(of_c[k])}));
+  }
+  EXPECT_EQ(split_rail_lanes(clusters_of("AABB")).size(), 2u);
+  EXPECT_EQ(leader_lanes(clusters_of("AABB")).size(), 1u);
+}
+
+TEST(Lanes, SegmentsCoverEverythingOnceAndProgressTogether) {
+  const auto lanes = split_rail_lanes(clusters_of("AAbCCC"));
+  for (std::size_t count : {0, 1, 2, 5, 100, 4096, 100003}) {
+    std::vector<Stretch> stretches;
+    std::vector<Segment> segments;
+    add_lanes(lanes, {0, count, 0, 0}, stretches);
+    cut_segments(stretches, 256, segments);
+    std::vector<int> covered(count, 0);
+    for (const Segment& one : segments) {
+      EXPECT_GT(one.count, 0u);
+      EXPECT_LE(one.count, 256u);
+      EXPECT_EQ(one.begin, one.result_begin);
+      for (std::size_t i = one.begin; i < one.begin + one.count; ++i) ++covered[i];
+    }
+    EXPECT_EQ(covered, std::vector<int>(count, 1)) << count;
+  }
+  std::vector<Segment> segments;
+  cut_segments({{0, 400, 0, 0}, {400, 200, 400, 1}}, 100, segments);
+  std::string order;
+  for (const Segment& one : segments) order += static_cast<char>('0' + one.role);
+  EXPECT_EQ(order, "010010");
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,420 @@
+#include "runners/comm/paced/paced_communicator.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "metrics/random.hpp"
+#include "runners/comm/paced/card_table.hpp"
+#include "runners/comm/paced/link_clock.hpp"
+#include "runners/comm/world.hpp"
+#include "tests/unit/runners/comm/communicator_cases.hpp"
+
+namespace heteroperf {
+namespace {
+
+// ---- the model, without a clock
+
+constexpr Instant us = 1000;
+
+/// 10 us and 1 byte per nanosecond.
+LinkCurve plain_link() { return {Seconds(10e-6), BytesPerSecond(1e9)}; }
+
+Passage send(Instant posted, std::uint64_t bytes, Bucket& link, const CardUse& card = {}) {
+  return pass(posted, Bytes(bytes), plain_link(), link, card);
+}
+
+TEST(LinkClock, OneMessageTakesLatencyAndBytes) {
+  Bucket link;
+  EXPECT_EQ(send(500, 4000, link), (Passage{500, 4500, 14500}));
+  EXPECT_EQ(link.free_at(), 4500);
+}
+
+TEST(LinkClock, MessagesInARowPayTheLatencyOnce) {
+  Bucket link;
+  for (int i = 1; i <= 5; ++i) {
+    EXPECT_EQ(send(0, 2000, link), (Passage{0, i * 2000, i * 2000 + 10 * us}));
+  }
+  // After a pause the link owes nothing and has saved nothing up.
+  EXPECT_EQ(send(50000, 2000, link), (Passage{50000, 52000, 62000}));
+}
+
+TEST(LinkClock, EmptyMessagesTakeTheLatencyAlone) {
+  Bucket link;
+  EXPECT_EQ(send(7, 0, link), (Passage{7, 7, 7 + 10 * us}));
+  EXPECT_EQ(send(7, 0, link), (Passage{7, 7, 7 + 10 * us}));
+}
+
+TEST(LinkClock, DirectionsDoNotDisturbEachOther) {
+  Bucket there, back;
+  Bucket card_here, card_there;
+  const BytesPerSecond rate(1e9);
+  EXPECT_EQ(send(0, 8000, there, {&card_here, rate}), send(0, 8000, back, {&card_there, rate}));
+}
+
+TEST(LinkClock, RanksOfACardTakeTurns) {
+  Bucket links[2], card;
+  const CardUse use{&card, BytesPerSecond(1e9)};
+  EXPECT_EQ(send(0, 3000, links[0], use), (Passage{0, 3000, 13000}));
+  EXPECT_EQ(send(1000, 5000, links[1], use), (Passage{1000, 8000, 18000}));
+  EXPECT_EQ(send(1000, 1000, links[0], use), (Passage{1000, 9000, 19000}));
+}
+
+TEST(LinkClock, AFastCardCarriesTwoLinksAtOnce) {
+  Bucket links[2], card;
+  const CardUse use{&card, BytesPerSecond(2e9)};
+  EXPECT_EQ(send(0, 4000, links[0], use), (Passage{0, 4000, 14000}));
+  EXPECT_EQ(send(0, 4000, links[1], use), (Passage{0, 6000, 16000}));
+}
+
+TEST(LinkClock, ASlowCardLimitsItsLink) {
+  Bucket link, card;
+  const CardUse use{&card, BytesPerSecond(0.25e9)};
+  EXPECT_EQ(send(0, 1000, link, use), (Passage{0, 4000, 14000}));
+  EXPECT_EQ(card.free_at(), 4000);
+}
+
+TEST(LinkClock, ACardOfUnknownBandwidthDoesNotLimit) {
+  Bucket links[2], card;
+  const CardUse use{&card, BytesPerSecond(0)};
+  EXPECT_EQ(send(0, 1000, links[0], use), (Passage{0, 1000, 11000}));
+  EXPECT_EQ(send(0, 1000, links[1], use), (Passage{0, 1000, 11000}));
+}
+
+TEST(LinkClock, CurvesAreFollowedPointByPoint) {
+  const LinkCurve curve(
+      {{Bytes(100), Seconds(5e-6)}, {Bytes(1000), Seconds(14e-6)}, {Bytes(2000), Seconds(15e-6)}});
+  const auto arrives = [&](std::uint64_t bytes) {
+    Bucket link;
+    return pass(0, Bytes(bytes), curve, link, {}).arrives;
+  };
+  EXPECT_EQ(arrives(100), 5 * us);
+  EXPECT_EQ(arrives(1000), 14 * us);
+  EXPECT_EQ(arrives(1500), 14500);
+  EXPECT_EQ(arrives(2000), 15 * us);
+  EXPECT_EQ(arrives(12000), 25 * us);
+  Bucket link;
+  EXPECT_EQ(pass(0, Bytes(1000), curve, link, {}).leaves, 9 * us);
+}
+
+TEST(LinkClock, DurationsAreBounded) {
+  EXPECT_EQ(to_duration(Seconds(1.5e-6)), 1500);
+  EXPECT_EQ(to_duration(Seconds(-1)), 0);
+  EXPECT_EQ(to_duration(Seconds(1e300)), to_duration(Seconds(1e12)));
+}
+
+TEST(LinkClock, ABucketIsNeverTakenTwice) {
+  Bucket bucket;
+  constexpr int threads = 4, turns = 20000;
+  std::vector<std::vector<Instant>> begins(threads);
+  std::vector<std::thread> takers;
+  for (auto& mine : begins) {
+    takers.emplace_back([&bucket, &mine] {
+      for (int i = 0; i < turns; ++i) mine.push_back(bucket.take(0, 3));
+    });
+  }
+  for (auto& taker : takers) taker.join();
+  std::vector<bool> taken(threads * turns);
+  for (const auto& mine : begins) {
+    for (Instant begin : mine) {
+      ASSERT_EQ(begin % 3, 0);
+      ASSERT_FALSE(taken[static_cast<std::size_t>(begin / 3)]);
+      taken[static_cast<std::size_t>(begin / 3)] = true;
+    }
+  }
+  EXPECT_EQ(bucket.free_at(), 3 * threads * turns);
+}
+
+TEST(RankTimeline, LateWaitsDoNotAddUp) {
+  RankTimeline timeline;
+  // Each message is due 1000 after the last one's end; each wake-up comes 70 late.
+  Instant clock = 5000;
+  for (int i = 1; i <= 10; ++i) {
+    const Instant began = timeline.now(clock), due = began + 1000;
+    EXPECT_EQ(due, 5000 + i * 1000);
+    clock = due + 70;
+    timeline.waited(began, due, clock);
+    EXPECT_EQ(timeline.lag(), 70);
+  }
+  // One is very late; then the clock catches up.
+  Instant began = timeline.now(clock);
+  timeline.waited(began, began + 1000, began + 3500);
+  EXPECT_EQ(timeline.lag(), 2500);
+  clock = began + 3500;
+  began = timeline.now(clock);
+  timeline.waited(began, began + 1000, clock + 20);
+  EXPECT_EQ(timeline.lag(), 1520);
+  timeline.forgive();
+  EXPECT_EQ(timeline.now(clock), clock);
+}
+
+TEST(RankTimeline, WorkBetweenWaitsCounts) {
+  RankTimeline timeline;
+  timeline.waited(0, 100, 130);
+  EXPECT_EQ(timeline.now(130 + 400), 500);
+  // Already here: the wait costs the transport's time only, which is not the model's.
+  timeline.waited(timeline.now(530), 90, 550);
+  EXPECT_EQ(timeline.now(550), 500);
+}
+
+TEST(CardTable, MessagesInsideAHostPassNoCard) {
+  const RankPlace a{"cpu", "h1", "one", {}}, b{"cpu", "h1", "two", {}}, c{"cpu", "h2", "one", {}};
+  const RankPlace unknown{"cpu", "", "one", {}};
+  EXPECT_FALSE(leaves_host(a, b));
+  EXPECT_TRUE(leaves_host(a, c));
+  EXPECT_FALSE(leaves_host(unknown, c));
+  EXPECT_TRUE(leaves_host(unknown, b));
+}
+
+// ---- the communicator
+
+struct Rates {
+  double inside_latency_s = 2e-6, inside = 20e9;
+  double between_latency_s = 5e-6, between = 10e9, card = 10e9;
+};
+
+/// Even ranks in cluster "a", odd ones in "b", one card each.
+Cluster two_clusters(int ranks, const Rates& rates) {
+  Cluster cluster;
+  cluster.name = "pair";
+  DeviceClass cpu;
+  cpu.name = "cpu";
+  cluster.classes = {cpu};
+  cluster.cards = {{"card a", BytesPerSecond(rates.card)}, {"card b", BytesPerSecond(rates.card)}};
+  for (int r = 0; r < ranks; ++r) {
+    const std::string label = r % 2 == 0 ? "a" : "b";
+    cluster.ranks.push_back({"cpu", "host " + label, label, {"card " + label}});
+  }
+  const LinkCurve inside(Seconds(rates.inside_latency_s), BytesPerSecond(rates.inside));
+  cluster.links.push_back({"a", "a", {}, inside, "given"});
+  if (ranks == 1) return cluster;
+  cluster.links.push_back({"b", "b", {}, inside, "given"});
+  const LinkCurve between(Seconds(rates.between_latency_s), BytesPerSecond(rates.between));
+  cluster.links.push_back({"a", "b", {}, between, "given"});
+  return cluster;
+}
+
+void pace(World& world, const Rates& rates) {
+  const int ranks = world.communicator->size();
+  world.communicator =
+      make_paced_communicator(std::move(world.communicator), two_clusters(ranks, rates));
+}
+
+using CaseAndRanks = std::tuple<CommunicatorCase, int>;
+class EveryTransport : public testing::TestWithParam<CaseAndRanks> {};
+
+TEST_P(EveryTransport, Paced) {
+  const CommunicatorCase& one = std::get<0>(GetParam());
+  run_on_threads(std::get<1>(GetParam()), {}, [&](World& world) {
+    pace(world, {});
+    run_case(one, world);
+  });
+}
+
+/// Those that hold for any algorithm.
+std::vector<CommunicatorCase> cases_of_messages() {
+  std::vector<CommunicatorCase> cases;
+  for (const CommunicatorCase& one : communicator_cases()) {
+    if (std::strcmp(one.name, "sums_follow_the_order_of_ranks") != 0) cases.push_back(one);
+  }
+  return cases;
+}
+
+std::string name_of(const testing::TestParamInfo<CaseAndRanks>& info) {
+  return std::string(std::get<0>(info.param).name) + "_" + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Threads, EveryTransport,
+                         testing::Combine(testing::ValuesIn(cases_of_messages()),
+                                          testing::Values(1, 2, 4, 5)),
+                         name_of);
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// However busy the machine is, nothing is early.
+TEST(Paced, MessagesAreNeverEarly) {
+  const Rates rates{.between_latency_s = 2e-3, .between = 100e6, .card = 100e6};
+  run_on_threads(2, {}, [&](World& world) {
+    pace(world, rates);
+    Communicator& comm = *world.communicator;
+    std::vector<std::uint8_t> block(200000);
+    for (int round = 0; round < 3; ++round) {
+      comm.barrier();
+      const auto begin = std::chrono::steady_clock::now();
+      const RankId peer(1 - comm.rank().value());
+      if (comm.rank() == RankId(0)) {
+        comm.send(std::span<const std::uint8_t>(block), peer);
+        EXPECT_GE(seconds_since(begin), 2e-3);  // has left
+        comm.receive(std::span<std::uint8_t>(block), peer);
+        EXPECT_GE(seconds_since(begin), 8e-3);  // there and back
+      } else {
+        comm.receive(std::span<std::uint8_t>(block), peer);
+        comm.send(std::span<const std::uint8_t>(block), peer);
+      }
+    }
+    const auto report = pace_report(comm);
+    ASSERT_TRUE(report);
+    EXPECT_GE(report->waits, 6u);
+    EXPECT_LE(report->late_waits, report->waits);
+    EXPECT_FALSE(report->cards_divided);
+  });
+}
+
+TEST(Paced, TestsAreNotTrueBeforeTheTime) {
+  const Rates rates{.between_latency_s = 3e-3, .between = 1e9, .card = 1e9};
+  run_on_threads(2, {}, [&](World& world) {
+    pace(world, rates);
+    Communicator& comm = *world.communicator;
+    const auto poll = [](Transfer& transfer) {
+      while (!transfer.test()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+    };
+    const auto begin = std::chrono::steady_clock::now();
+    std::int32_t value = 41;
+    const RankId peer(1 - comm.rank().value());
+    if (comm.rank() == RankId(0)) {
+      poll(*comm.start_send(std::span<const std::int32_t>(&value, 1), peer));
+      poll(*comm.start_receive(std::span<std::int32_t>(&value, 1), peer));
+      EXPECT_GE(seconds_since(begin), 6e-3);
+      EXPECT_EQ(value, 42);
+    } else {
+      const auto in = comm.start_receive(std::span<std::int32_t>(&value, 1), peer);
+      poll(*in);
+      in->wait();
+      ++value;
+      comm.send(std::span<const std::int32_t>(&value, 1), peer);
+    }
+  });
+}
+
+/// Ranks 0 and 2 share card a, across threads; each to its own peer.
+TEST(Paced, RanksShareTheirCard) {
+  const Rates rates{.between_latency_s = 0, .between = 100e6, .card = 100e6};
+  std::atomic<int> waited{0};
+  run_on_threads(4, {}, [&](World& world) {
+    pace(world, rates);
+    Communicator& comm = *world.communicator;
+    std::vector<std::uint8_t> block(500000);
+    const auto begin = std::chrono::steady_clock::now();
+    comm.barrier();
+    const int self = comm.rank().value();
+    if (self % 2 == 0) {
+      comm.send(std::span<const std::uint8_t>(block), RankId(self + 1));
+    } else {
+      comm.receive(std::span<std::uint8_t>(block), RankId(self - 1));
+    }
+    // 5 ms each; the second of them waits for the first.
+    if (seconds_since(begin) >= 10e-3) ++waited;
+    comm.barrier();
+  });
+  EXPECT_GE(waited, 2);
+}
+
+TEST(Paced, GroupsOfGroupsKeepTheLinks) {
+  const Rates rates{.between_latency_s = 3e-3, .between = 1e9, .card = 1e9};
+  run_on_threads(4, {}, [&](World& world) {
+    pace(world, rates);
+    // {0, 3} and {1, 2}, the larger first: each pair is of two clusters.
+    const int self = world.communicator->rank().value();
+    const auto pair = world.communicator->split(self == 0 || self == 3, -self);
+    ASSERT_EQ(pair->size(), 2);
+    const auto begin = std::chrono::steady_clock::now();
+    std::int32_t value = self;
+    const RankId peer(1 - pair->rank().value());
+    if (pair->rank() == RankId(0)) {
+      pair->send(std::span<const std::int32_t>(&value, 1), peer);
+      pair->receive(std::span<std::int32_t>(&value, 1), peer);
+      EXPECT_GE(seconds_since(begin), 6e-3);
+      EXPECT_EQ(value, self);
+    } else {
+      pair->receive(std::span<std::int32_t>(&value, 1), peer);
+      EXPECT_EQ(value, 3 - self);
+      pair->send(std::span<const std::int32_t>(&value, 1), peer);
+    }
+    EXPECT_TRUE(pace_report(*pair));
+  });
+}
+
+TEST(Paced, RandomMessagesArriveWhole) {
+  run_on_threads(3, {}, [&](World& world) {
+    pace(world, {.between_latency_s = 20e-6, .between = 1e9, .card = 0.5e9});
+    Communicator& comm = *world.communicator;
+    RandomStream random(77);
+    for (int round = 0; round < 30; ++round) {
+      std::vector<std::vector<std::int32_t>> out, in;
+      std::vector<Outgoing> sends;
+      std::vector<Incoming> receives;
+      for (int from = 0; from < 3; ++from) {
+        for (int to = 0; to < 3; ++to) {
+          const std::size_t count = random.below(40000);
+          if (from == to) continue;
+          if (from == comm.rank().value()) out.emplace_back(count, 100 * from + to);
+          if (to == comm.rank().value()) in.emplace_back(count);
+        }
+      }
+      std::size_t peer = 0;
+      for (int r = 0; r < 3; ++r) {
+        if (r == comm.rank().value()) continue;
+        sends.push_back({std::span<const std::int32_t>(out[peer]), RankId(r), round});
+        receives.push_back({std::span<std::int32_t>(in[peer]), RankId(r), round});
+        ++peer;
+      }
+      comm.exchange(sends, receives);
+      for (std::size_t i = 0; i < receives.size(); ++i) {
+        const int expected = 100 * receives[i].from.value() + comm.rank().value();
+        EXPECT_EQ(in[i], std::vector<std::int32_t>(in[i].size(), expected));
+      }
+    }
+  });
+}
+
+TEST(Paced, APeerThatDiesEndsTheWait) {
+  int peer_errors = 0;
+  EXPECT_THROW(run_on_threads(2, {},
+                              [&](World& world) {
+                                pace(world, {});
+                                Communicator& comm = *world.communicator;
+                                if (comm.rank() == RankId(1)) throw UserError("no more");
+                                std::vector<float> values(100000);
+                                try {
+                                  comm.receive(std::span<float>(values), RankId(1));
+                                } catch (const PeerError&) {
+                                  ++peer_errors;
+                                  throw;
+                                }
+                              }),
+               Error);
+  EXPECT_EQ(peer_errors, 1);
+}
+
+TEST(Paced, RefusesAClusterOfAnotherSize) {
+  run_on_threads(2, {}, [&](World& world) {
+    try {
+      make_paced_communicator(world.communicator->split(0, 0), two_clusters(3, {}));
+      ADD_FAILURE() << "accepted";
+    } catch (const UserError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("'pair' has 3 ranks, the run has 2"), std::string::npos) << text;
+    }
+  });
+}
+
+TEST(Paced, RefusesAMissingLink) {
+  run_on_threads(2, {}, [&](World& world) {
+    Cluster cluster = two_clusters(2, {});
+    cluster.links.pop_back();
+    EXPECT_THROW(make_paced_communicator(world.communicator->split(0, 0), cluster), UserError);
+  });
+}
+
+TEST(Paced, OthersHaveNoReport) {
+  run_on_threads(1, {}, [&](World& world) { EXPECT_FALSE(pace_report(*world.communicator)); });
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,409 @@
+#include "runners/comm/relay/relay.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "metrics/random.hpp"
+#include "runners/comm/paced/paced_communicator.hpp"
+#include "runners/comm/relay/paced_copier.hpp"
+#include "runners/comm/world.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr CopyEngine at_once{Seconds(0), BytesPerSecond(1e13)};
+
+std::vector<std::byte> pattern(int rank, std::size_t bytes) {
+  std::vector<std::byte> values(bytes);
+  for (std::size_t i = 0; i < bytes; ++i) {
+    values[i] = static_cast<std::byte>(random_bits(5, rank, i));
+  }
+  return values;
+}
+
+DeviceBytes device(std::vector<std::byte>& values) { return {values.data(), values.size()}; }
+template <class T>
+DeviceBytes device(std::vector<T>& values) {
+  return {reinterpret_cast<std::byte*>(values.data()), values.size() * sizeof(T)};
+}
+
+RelayConfig in_chunks(std::uint64_t chunk, int slots = 4) {
+  RelayConfig config;
+  config.chunk = Bytes(chunk);
+  config.slots = slots;
+  return config;
+}
+
+// ---- the formula
+
+TEST(RelayChunk, FollowsTheFormula) {
+  // Three stages of 1 ns per byte, 50 us per chunk: sqrt(1e8 * 50e-6 / 2e-9).
+  const BytesPerSecond rate(1e9);
+  const RelayCosts costs{Seconds(50e-6), rate, rate, rate};
+  EXPECT_NEAR(static_cast<double>(best_chunk(Bytes(100000000), costs).value()), 1581139, 8);
+  EXPECT_DOUBLE_EQ(relay_time(Bytes(1000000), Bytes(100000), costs).value(),
+                   2e-4 + 1e-3 + 10 * 50e-6);
+  EXPECT_DOUBLE_EQ(relay_time(Bytes(1000000), Bytes(1000000), costs).value(), 3e-3 + 50e-6);
+  EXPECT_DOUBLE_EQ(relay_time(Bytes(0), Bytes(8), costs).value(), 0);
+  // Only the two faster stages count beside the slowest.
+  const RelayCosts uneven{Seconds(50e-6), rate, BytesPerSecond(0.1e9), BytesPerSecond(0.5e9)};
+  EXPECT_NEAR(static_cast<double>(best_chunk(Bytes(60000000), uneven).value()), 1e6, 8);
+}
+
+TEST(RelayChunk, NoChunkIsBetter) {
+  RandomStream random(3);
+  for (int trial = 0; trial < 200; ++trial) {
+    const auto rate = [&] { return BytesPerSecond(1e8 + 1e10 * random.unit()); };
+    const RelayCosts costs{Seconds(1e-5 + 1e-4 * random.unit()), rate(), rate(), rate()};
+    const Bytes size((1 << 22) + random.below(1 << 26));
+    const Bytes best = best_chunk(size, costs);
+    EXPECT_EQ(best.value() % chunk_unit, 0u);
+    // The formula lets the number of chunks be a fraction, so it may miss by one of them.
+    const double least = relay_time(size, best, costs).value() - costs.per_chunk.value();
+    for (double factor : {0.1, 0.5, 0.8, 1.25, 2.0, 10.0}) {
+      const Bytes other(static_cast<std::uint64_t>(static_cast<double>(best.value()) * factor));
+      EXPECT_GE(relay_time(size, other, costs).value(), least * (1 - 1e-9));
+    }
+  }
+}
+
+TEST(RelayChunk, HasBounds) {
+  const RelayCosts unknown;
+  EXPECT_EQ(best_chunk(Bytes(0), unknown).value(), 8u);
+  EXPECT_EQ(best_chunk(Bytes(100), unknown).value(), 104u);
+  EXPECT_EQ(best_chunk(Bytes(1 << 30), unknown).value(), 256u << 10);
+  const BytesPerSecond slow(1e3);
+  EXPECT_EQ(best_chunk(Bytes(1 << 20), {Seconds(1e-6), slow, slow, slow}).value(), 4096u);
+}
+
+// ---- content
+
+struct Shape {
+  std::size_t bytes;
+  RelayConfig sender, receiver;
+};
+
+void check_relay(const Shape& shape) {
+  run_on_threads(2, {}, [&](World& world) {
+    PacedCopier copier("mock", at_once, at_once);
+    const bool sends = world.communicator->rank() == RankId(1);
+    Relay relay(*world.communicator, copier, sends ? shape.sender : shape.receiver);
+    for (int round = 0; round < 2; ++round) {
+      auto values = pattern(sends ? round : 7, shape.bytes);
+      if (sends) {
+        relay.send(device(values), RankId(0));
+        EXPECT_LE(relay.sent().most_under_way, relay.sent().credits);
+      } else {
+        relay.receive(device(values), RankId(1));
+        EXPECT_EQ(values, pattern(round, shape.bytes));
+        const std::uint64_t chunk = relay.received().chunk.value();
+        EXPECT_EQ(relay.received().chunks, (shape.bytes + chunk - 1) / chunk);
+      }
+    }
+  });
+}
+
+TEST(Relay, CarriesEveryByte) {
+  for (std::size_t bytes : {0, 1, 7, 8, 9, 100, 4096, 100001, 1 << 20}) {
+    for (std::uint64_t chunk : {0, 64, 1000, 4096, 300000, 1 << 22}) {
+      if (chunk > 0 && bytes / chunk > 2000) continue;
+      for (int slots : {3, 4, 16}) {
+        SCOPED_TRACE(testing::Message() << bytes << " in " << chunk << ", slots " << slots);
+        check_relay({bytes, in_chunks(chunk, slots), in_chunks(chunk, slots)});
+      }
+    }
+  }
+}
+
+TEST(Relay, SeriallyToo) {
+  RelayConfig config;
+  config.mode = RelayMode::serial;
+  for (std::size_t bytes : {0, 1, 100001}) check_relay({bytes, config, config});
+}
+
+TEST(Relay, SidesMayDiffer) {
+  RandomStream random(9);
+  for (int trial = 0; trial < 40; ++trial) {
+    const auto config = [&] {
+      return in_chunks(1 + random.below(5000), 3 + static_cast<int>(random.below(9)));
+    };
+    check_relay({random.below(200000), config(), config()});
+  }
+}
+
+TEST(Relay, GoesAroundARing) {
+  run_on_threads(3, {}, [](World& world) {
+    Communicator& comm = *world.communicator;
+    PacedCopier copier("mock", at_once, at_once);
+    Relay relay(comm, copier, in_chunks(1000, 3));
+    const int self = comm.rank().value(), next = (self + 1) % 3, before = (self + 2) % 3;
+    auto out = pattern(self, 50001);
+    std::vector<std::byte> in(out.size());
+    relay.exchange(device(out), RankId(next), device(in), RankId(before));
+    EXPECT_EQ(in, pattern(before, out.size()));
+  });
+}
+
+template <class T>
+void check_addition(Reduction reduction, T (*combine)(T, T)) {
+  run_on_threads(2, {}, [&](World& world) {
+    PacedCopier copier("mock", at_once, at_once);
+    Relay relay(*world.communicator, copier, in_chunks(4096, 3));
+    constexpr std::size_t count = 20003;
+    const auto value = [](int rank, std::size_t i) {
+      return static_cast<T>(static_cast<float>(random_bits(2, rank, i) % 100) - 50.0F);
+    };
+    const int self = world.communicator->rank().value();
+    std::vector<T> values(count), expected(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      values[i] = value(self, i);
+      expected[i] = combine(value(0, i), value(1, i));
+    }
+    if (self == 0) return relay.send(device(values), RankId(1));
+    relay.receive_add(device(values), data_type_of<T>(), RankId(0), reduction);
+    EXPECT_EQ(values, expected);
+  });
+}
+
+TEST(Relay, AddsWhatArrives) {
+  check_addition<float>(Reduction::sum, [](float a, float b) { return a + b; });
+  check_addition<std::int32_t>(Reduction::max, [](int a, int b) { return std::max(a, b); });
+  check_addition<double>(Reduction::min, [](double a, double b) { return std::min(a, b); });
+  check_addition<BFloat16>(Reduction::sum, [](BFloat16 a, BFloat16 b) {
+    return BFloat16(static_cast<float>(a) + static_cast<float>(b));
+  });
+}
+
+// ---- back-pressure
+
+/// Counts what has been read on the one side and written on the other.
+class CountingCopier final : public DeviceCopier {
+ public:
+  CountingCopier(std::atomic<int>& reads, std::atomic<int>& writes, const CopyEngine& write)
+      : reads_(reads), writes_(writes), inner_("counting", at_once, write) {}
+  std::string name() const override { return inner_.name(); }
+  Ticket start_read(const std::byte* from, std::span<std::byte> host) override {
+    most_ahead = std::max(most_ahead, ++reads_ - writes_.load());
+    return inner_.start_read(from, host);
+  }
+  Ticket start_write(std::span<const std::byte> host, std::byte* to) override {
+    return inner_.start_write(host, to);
+  }
+  bool done(Ticket copy) override {
+    // Of a receiver, every copy is a write.
+    const bool ended = inner_.done(copy);
+    if (ended && counts_writes) ++writes_;
+    return ended;
+  }
+
+  int most_ahead = 0;
+  bool counts_writes = false;
+
+ private:
+  std::atomic<int>& reads_;
+  std::atomic<int>& writes_;
+  PacedCopier inner_;
+};
+
+TEST(Relay, ASlowReceiverHoldsTheSenderBack) {
+  std::atomic<int> reads{0}, writes{0};
+  run_on_threads(2, {}, [&](World& world) {
+    const bool sends = world.communicator->rank() == RankId(0);
+    const CopyEngine slow{Seconds(100e-6), BytesPerSecond(1e9)};
+    CountingCopier copier(reads, writes, slow);
+    copier.counts_writes = !sends;
+    constexpr std::uint64_t chunk = 1000;
+    Relay relay(*world.communicator, copier, in_chunks(chunk, sends ? 3 : 5));
+    auto values = pattern(0, 200 * chunk);
+    if (sends) {
+      relay.send(device(values), RankId(1));
+      EXPECT_LE(copier.most_ahead, 3 + 5);
+      EXPECT_GE(copier.most_ahead, 3);
+      EXPECT_LE(relay.sent().most_under_way, 5);
+      EXPECT_EQ(relay.sent().credits, 5);
+      EXPECT_EQ(relay.sent().staging.value(), 3 * chunk);
+    } else {
+      std::vector<std::byte> received(values.size());
+      relay.receive(device(received), RankId(0));
+      EXPECT_EQ(received, values);
+      EXPECT_EQ(relay.received().staging.value(), 5 * chunk);
+    }
+  });
+  EXPECT_EQ(reads, 200);
+  EXPECT_EQ(writes, 200);
+}
+
+/// Throttled copies on both sides, a throttled link between: the bytes are right, and nothing is
+/// earlier than the slowest stage (pipelined) or the sum of the stages (serial) allows.
+TEST(Relay, ThrottledStages) {
+  const BytesPerSecond rate(50e6);
+  Cluster cluster;
+  cluster.classes.emplace_back().name = "mock";
+  cluster.ranks = {{"mock", "a", "a", {}}, {"mock", "b", "b", {}}};
+  const LinkCurve curve(Seconds(20e-6), rate);
+  cluster.links = {{"a", "a", {}, curve, "given"},
+                   {"b", "b", {}, curve, "given"},
+                   {"a", "b", {}, curve, "given"}};
+  for (RelayMode mode : {RelayMode::pipelined, RelayMode::serial}) {
+    run_on_threads(2, {}, [&](World& world) {
+      const auto comm = make_paced_communicator(std::move(world.communicator), cluster);
+      PacedCopier copier("mock", {Seconds(5e-6), rate}, {Seconds(5e-6), rate});
+      RelayConfig config;
+      config.mode = mode;
+      config.costs = {Seconds(50e-6), rate, rate, rate};
+      Relay relay(*comm, copier, config);
+      auto values = pattern(1, 500000);
+      comm->barrier();
+      const auto begin = std::chrono::steady_clock::now();
+      if (comm->rank() == RankId(0)) return relay.send(device(values), RankId(1));
+      std::vector<std::byte> received(values.size());
+      relay.receive(device(received), RankId(0));
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      EXPECT_EQ(received, values);
+      // The sender may have left the barrier a latency earlier.
+      EXPECT_GE(took.count(), (mode == RelayMode::serial ? 3 : 1) * 10e-3 - 1e-3);
+    });
+  }
+}
+
+// ---- failures
+
+/// A device whose copies from some number on never end, or fail.
+class BrokenCopier final : public DeviceCopier {
+ public:
+  BrokenCopier(Ticket first_bad, bool fails) : first_bad_(first_bad), fails_(fails) {}
+  std::string name() const override { return "broken:0"; }
+  Ticket start_read(const std::byte*, std::span<std::byte>) override { return next_++; }
+  Ticket start_write(std::span<const std::byte>, std::byte*) override { return next_++; }
+  bool done(Ticket copy) override {
+    if (copy >= first_bad_ && fails_) throw SystemError("copy refused", "device lost");
+    return copy < first_bad_;
+  }
+
+ private:
+  Ticket first_bad_, next_ = 0;
+  bool fails_;
+};
+
+/// Rank 0 sends to rank 1, and one of them has a broken device. What each of them threw.
+std::vector<std::string> errors_with(RankId broken, bool fails, ErrorKind& kind) {
+  std::vector<std::string> texts(2);
+  EXPECT_THROW(run_on_threads(2, {},
+                              [&](World& world) {
+                                const RankId self = world.communicator->rank();
+                                PacedCopier good("good", at_once, at_once);
+                                BrokenCopier bad(2, fails);
+                                DeviceCopier* copier = &good;
+                                if (self == broken) copier = &bad;
+                                RelayConfig config = in_chunks(64, 3);
+                                config.timeout_s = 0.05;
+                                Relay relay(*world.communicator, *copier, config);
+                                auto values = pattern(0, 64 * 50);
+                                const RankId peer(1 - self.value());
+                                try {
+                                  if (self == RankId(0)) relay.send(device(values), peer);
+                                  if (self == RankId(1)) relay.receive(device(values), peer);
+                                } catch (const Error& error) {
+                                  texts[static_cast<std::size_t>(self.value())] = error.what();
+                                  if (self == broken) kind = error.kind();
+                                  throw;
+                                }
+                              }),
+               Error);
+  return texts;
+}
+
+TEST(Relay, ACopyThatNeverEndsIsNamed) {
+  for (int broken : {0, 1}) {
+    ErrorKind kind = ErrorKind::internal;
+    const auto texts = errors_with(RankId(broken), false, kind);
+    const std::string& text = texts[static_cast<std::size_t>(broken)];
+    EXPECT_EQ(kind, ErrorKind::timeout);
+    EXPECT_NE(text.find(broken == 0 ? "copy to the host of chunk 2 on broken:0 does not end"
+                                    : "copy to the device of chunk 2 on broken:0 does not end"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(texts[static_cast<std::size_t>(1 - broken)], "");
+  }
+}
+
+TEST(Relay, ACopyThatFailsEndsBothSides) {
+  for (int broken : {0, 1}) {
+    ErrorKind kind = ErrorKind::internal;
+    const auto texts = errors_with(RankId(broken), true, kind);
+    EXPECT_NE(texts[static_cast<std::size_t>(broken)].find("device lost"), std::string::npos);
+    EXPECT_NE(texts[static_cast<std::size_t>(1 - broken)], "");
+  }
+}
+
+TEST(Relay, APeerThatDiesEndsTheRelay) {
+  int peer_errors = 0;
+  EXPECT_THROW(run_on_threads(2, {},
+                              [&](World& world) {
+                                if (world.communicator->rank() == RankId(1)) {
+                                  throw UserError("no more");
+                                }
+                                PacedCopier copier("mock", at_once, at_once);
+                                Relay relay(*world.communicator, copier, {});
+                                auto values = pattern(0, 1000);
+                                try {
+                                  relay.send(device(values), RankId(1));
+                                } catch (const PeerError&) {
+                                  ++peer_errors;
+                                  throw;
+                                }
+                              }),
+               Error);
+  EXPECT_EQ(peer_errors, 1);
+}
+
+TEST(Relay, BothSidesFindADifference) {
+  for (const bool in_mode : {false, true}) {
+    std::atomic<int> found{0};
+    run_on_threads(2, {}, [&](World& world) {
+      PacedCopier copier("mock", at_once, at_once);
+      const bool sends = world.communicator->rank() == RankId(0);
+      RelayConfig config;
+      if (in_mode && sends) config.mode = RelayMode::serial;
+      Relay relay(*world.communicator, copier, config);
+      auto values = pattern(0, !in_mode && sends ? 1000 : 1001);
+      try {
+        if (sends) relay.send(device(values), RankId(1));
+        if (!sends) relay.receive(device(values), RankId(0));
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        EXPECT_EQ(error.kind(), ErrorKind::run_failed);
+        EXPECT_NE(text.find(in_mode ? "1001 bytes, serial" : "1000 bytes"), std::string::npos)
+            << text;
+        ++found;
+      }
+    });
+    EXPECT_EQ(found, 2);
+  }
+}
+
+TEST(Relay, RefusesAWrongConfigurationAtOnce) {
+  run_on_threads(1, {}, [](World& world) {
+    PacedCopier copier("mock", at_once, at_once);
+    RelayConfig config;
+    config.slots = 2;
+    config.timeout_s = 0;
+    config.tag = 4095;
+    try {
+      Relay relay(*world.communicator, copier, config);
+      ADD_FAILURE() << "accepted";
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.problems().size(), 3u);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,169 @@
+#include "tests/unit/runners/comm/reshard_cases.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace heteroperf {
+
+std::vector<RankId> rank_range(int first, int count) {
+  std::vector<RankId> ranks;
+  for (int i = 0; i < count; ++i) ranks.emplace_back(first + i);
+  return ranks;
+}
+
+RankClusters lettered_clusters(const std::string& letters) {
+  RankClusters clusters;
+  for (std::size_t i = 0; i < letters.size(); ++i) {
+    const RankId rank(static_cast<int>(i));
+    const std::string label(1, letters[i]);
+    auto found = std::find_if(clusters.clusters.begin(), clusters.clusters.end(),
+                              [&](const RankCluster& known) { return known.label == label; });
+    if (found == clusters.clusters.end())
+      found = clusters.clusters.insert(found, {label, {}, {{rank, "", 1.0}}});
+    found->ranks.push_back(rank);
+  }
+  return clusters;
+}
+
+ReshardConfig fine_config(const std::string& letters) {
+  ReshardConfig config;
+  config.clusters = lettered_clusters(letters);
+  config.smallest_slice = Bytes(4);
+  return config;
+}
+
+Layout even_cut(Layout::Shape shape, std::size_t dim, int first_rank, int ranks) {
+  return Layout::over(shape, {rank_range(first_rank, ranks), {{"x", ranks}}}, {{dim, {"x"}, {}}});
+}
+
+Layout replicated(const Layout::Shape& shape, int first_rank, int ranks) {
+  return Layout::over(shape, {rank_range(first_rank, ranks), {{"x", ranks}}}, {});
+}
+
+int RandomLayouts::number(int least, int most) {
+  return std::uniform_int_distribution<int>(least, most)(engine_);
+}
+
+Layout::Shape RandomLayouts::shape() {
+  Layout::Shape shape(static_cast<std::size_t>(number(0, 4)));
+  for (std::int64_t& extent : shape)
+    extent = number(0, 30) == 0 ? 0 : number(1, shape.size() < 3 ? 17 : 5);
+  return shape;
+}
+
+Layout RandomLayouts::layout(const Layout::Shape& shape, int ranks) {
+  std::vector<std::vector<std::int64_t>> boundaries;
+  std::size_t tiles = 1;
+  for (const std::int64_t extent : shape) {
+    std::vector<std::int64_t> at{0, extent};
+    const int cuts = tiles < 16 ? number(0, 3) : 0;
+    for (int i = 0; i < cuts; ++i) at.push_back(number(0, static_cast<int>(extent)));
+    std::sort(at.begin(), at.end());
+    tiles *= at.size() - 1;
+    boundaries.push_back(std::move(at));
+  }
+  const int first = number(0, ranks - 1), last = number(first, ranks - 1);
+  std::vector<std::vector<RankId>> holders(tiles);
+  for (auto& tile : holders) {
+    std::vector<RankId> pool = rank_range(first, last - first + 1);
+    std::shuffle(pool.begin(), pool.end(), engine_);
+    pool.resize(static_cast<std::size_t>(number(1, static_cast<int>(pool.size()))));
+    tile = std::move(pool);
+  }
+  return Layout(shape, std::move(boundaries), std::move(holders));
+}
+
+std::string RandomLayouts::letters(int ranks) {
+  const int clusters = number(1, 4);
+  std::string letters;
+  for (int i = 0; i < ranks; ++i) letters += static_cast<char>('a' + number(0, clusters - 1));
+  return letters;
+}
+
+std::vector<std::int64_t> elements_of(const Layout& layout, RankId rank) {
+  std::vector<std::int64_t> elements;
+  for (const std::size_t tile : layout.tiles_of(rank)) {
+    const Box box = layout.box(tile);
+    for (std::int64_t i = 0; i < box.count(); ++i) {
+      std::int64_t rest = i, element = 0, step = 1;
+      for (std::size_t dim = box.dims; dim-- > 0;) {
+        element += (box.first[dim] + rest % box.extent(dim)) * step;
+        rest /= box.extent(dim);
+        step *= layout.shape()[dim];
+      }
+      elements.push_back(element);
+    }
+  }
+  return elements;
+}
+
+RankTensors spread(const std::vector<float>& tensor, const Layout& layout, int ranks) {
+  RankTensors tensors(static_cast<std::size_t>(ranks));
+  for (int rank = 0; rank < ranks; ++rank)
+    for (const std::int64_t element : elements_of(layout, RankId(rank)))
+      tensors[static_cast<std::size_t>(rank)].push_back(tensor[static_cast<std::size_t>(element)]);
+  return tensors;
+}
+
+std::vector<float> linear_indices(const Layout& layout) {
+  std::vector<float> tensor(static_cast<std::size_t>(layout.count()));
+  std::iota(tensor.begin(), tensor.end(), 0.0f);
+  return tensor;
+}
+
+namespace {
+
+using Mail = std::map<std::pair<RankId, RankId>, std::vector<std::byte>>;
+
+void post(const RankProgram::Parcel& send, RankId from, const RankProgram::Memories& memories,
+          Mail& mail) {
+  std::vector<std::byte>& message = mail[{from, send.peer}];
+  message.resize(send.bytes);
+  if (send.in_place)
+    std::copy_n(RankProgram::outgoing(send, memories), send.bytes, message.data());
+  else
+    RankProgram::pack(send, memories, message.data());
+}
+
+void fetch(const RankProgram::Parcel& receive, RankId to, const RankProgram::Memories& memories,
+           Mail& mail) {
+  const std::vector<std::byte>& message = mail.at({receive.peer, to});
+  if (receive.in_place)
+    std::copy_n(message.data(), receive.bytes, RankProgram::incoming(receive, memories));
+  else
+    RankProgram::unpack(receive, message.data(), memories);
+}
+
+}  // namespace
+
+RankTensors play(const ReshardPlan& plan, const RankTensors& sources) {
+  std::vector<RankProgram> programs;
+  for (std::size_t rank = 0; rank < sources.size(); ++rank)
+    programs.emplace_back(plan, RankId(static_cast<int>(rank)));
+  RankTensors results(sources.size());
+  std::vector<std::vector<std::byte>> arenas(sources.size());
+  std::vector<RankProgram::Memories> memories(sources.size());
+  for (std::size_t rank = 0; rank < sources.size(); ++rank) {
+    results[rank].assign(programs[rank].result_elements(), -1.0f);
+    arenas[rank].resize(programs[rank].arena_bytes());
+    memories[rank] = {reinterpret_cast<const std::byte*>(sources[rank].data()),
+                      reinterpret_cast<std::byte*>(results[rank].data()), arenas[rank].data()};
+    programs[rank].copy_own(memories[rank]);
+  }
+  for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
+    Mail mail;
+    for (std::size_t rank = 0; rank < sources.size(); ++rank)
+      for (const auto& send : programs[rank].stage(stage).sends)
+        post(send, RankId(static_cast<int>(rank)), memories[rank], mail);
+    for (std::size_t rank = 0; rank < sources.size(); ++rank) {
+      for (const auto& receive : programs[rank].stage(stage).receives)
+        fetch(receive, RankId(static_cast<int>(rank)), memories[rank], mail);
+      programs[rank].add_up(stage, memories[rank]);
+    }
+  }
+  return results;
+}
+
+}  // namespace heteroperf

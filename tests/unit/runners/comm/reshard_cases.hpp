@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "runners/comm/reshard/rank_program.hpp"
+#include "runners/comm/reshard/reshard_plan.hpp"
+
+namespace heteroperf {
+
+/// Values of every rank's tensor, by rank.
+using RankTensors = std::vector<std::vector<float>>;
+
+std::vector<RankId> rank_range(int first, int count);
+/// A cluster per distinct letter: "aabba"; each letter is one rank.
+RankClusters lettered_clusters(const std::string& letters);
+/// Type f32, slices of one element and more.
+ReshardConfig fine_config(const std::string& letters = "");
+/// One dimension cut evenly over ranks.
+Layout even_cut(Layout::Shape shape, std::size_t dim, int first_rank, int ranks);
+/// Everything on each of the ranks.
+Layout replicated(const Layout::Shape& shape, int first_rank, int ranks);
+
+/// Uneven and empty parts, several replicas and several tiles per rank.
+class RandomLayouts {
+ public:
+  explicit RandomLayouts(std::uint32_t seed) : engine_(seed) {}
+
+  int number(int least, int most);
+  Layout::Shape shape();
+  Layout layout(const Layout::Shape& shape, int ranks);
+  /// A letter per rank.
+  std::string letters(int ranks);
+
+ private:
+  std::mt19937 engine_;
+};
+
+/// Row-major indices of the elements of a rank, in the order of its memory.
+std::vector<std::int64_t> elements_of(const Layout& layout, RankId rank);
+/// Each rank's part of a tensor given by linear index.
+RankTensors spread(const std::vector<float>& tensor, const Layout& layout, int ranks);
+std::vector<float> linear_indices(const Layout& layout);
+
+/// All ranks of a plan one after another, without a communicator.
+RankTensors play(const ReshardPlan& plan, const RankTensors& sources);
+
+}  // namespace heteroperf
