@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// The cluster file, see README.md. from(to(x)) == x.
+/// The cluster file, see runners/comm/README.md. from(to(x)) == x.
 nlohmann::json to_json(const Cluster& cluster);
 /// Throws UserError with every unknown key, wrong type and contradiction; `where` names the file.
 Cluster cluster_from_json(const nlohmann::json& json, const std::string& where);

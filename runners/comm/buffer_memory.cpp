@@ -9,6 +9,7 @@ namespace {
 
 class HostMemory final : public BufferMemory {
  public:
+  bool on_host() const override { return true; }
   void* allocate(std::size_t bytes) override {
     // Written to at once: pages that are first touched inside a measured call would be counted.
     void* memory = ::operator new(bytes, alignment);

@@ -8,6 +8,8 @@ namespace heteroperf {
 class BufferMemory {
  public:
   virtual ~BufferMemory() = default;
+  /// Whether ordinary code may read and write it.
+  virtual bool on_host() const = 0;
   /// Throws SystemError when there is none left.
   virtual void* allocate(std::size_t bytes) = 0;
   virtual void release(void* memory) noexcept = 0;

@@ -59,11 +59,16 @@ std::string interval_text(const std::vector<double>& ratios) {
 class Bench {
  public:
   Bench(World& world, const Options& options)
-      : world_(*world.communicator), options_(options), values_(options.bytes / sizeof(float)) {
+      : world_(*world.communicator),
+        options_(options),
+        values_(options.bytes / sizeof(float)),
+        result_(values_.size()) {
+    ExactValues{DataType::f32, world_.size(), 1}.fill(world_.rank(), 0, std::span<float>(values_));
     const RankDescriptor mine = describe_this_rank("mpi", "");
     clusters_ = discover_clusters(world_, mine);
     add("mpi", [this] {
-      MPI_Allreduce(MPI_IN_PLACE, values_.data(), static_cast<int>(values_.size()), MPI_FLOAT,
+      // Not in place: HAN of Open MPI 4.1 reads MPI_IN_PLACE as an address.
+      MPI_Allreduce(values_.data(), result_.data(), static_cast<int>(values_.size()), MPI_FLOAT,
                     MPI_SUM, MPI_COMM_WORLD);
     });
     if (clusters_.clusters.size() < 2) return;
@@ -76,8 +81,6 @@ class Bench {
   void run() {
     for (int round = -1; round < options_.rounds; ++round) {
       for (Way& way : ways_) {
-        ExactValues{DataType::f32, world_.size(), 1}.fill(world_.rank(), 0,
-                                                          std::span<float>(values_));
         world_.barrier();
         const auto start = std::chrono::steady_clock::now();
         way.call();
@@ -97,7 +100,9 @@ class Bench {
   void add_hybrid(std::string name, Algorithm algorithm, WireFormat wire) {
     groups_.push_back(hybrid(world_, clusters_, algorithm, wire));
     HybridCommunicator& group = *groups_.back();
-    add(std::move(name), [this, &group] { group.all_reduce(std::span<float>(values_)); });
+    add(std::move(name), [this, &group] {
+      group.all_reduce(std::span<const float>(values_), std::span<float>(result_), Reduction::sum);
+    });
   }
 
   void print() const {
@@ -129,7 +134,7 @@ class Bench {
 
   Communicator& world_;
   Options options_;
-  std::vector<float> values_;
+  std::vector<float> values_, result_;
   RankClusters clusters_;
   std::vector<std::unique_ptr<HybridCommunicator>> groups_;
   std::vector<Way> ways_;

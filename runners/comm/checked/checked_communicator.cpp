@@ -287,7 +287,7 @@ void CheckedCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBu
 
 std::unique_ptr<Communicator> make_checked_communicator(std::unique_ptr<Communicator> group,
                                                         const CheckConfig& config) {
-  if (&group->memory() != &host_memory()) {
+  if (!group->memory().on_host()) {
     throw UserError(fmt::format("checks over transport {}", group->transport()),
                     "its buffers are not in host memory, where checksums are made",
                     "Leave the checks off, or put them around the host transport");

@@ -17,7 +17,7 @@ struct AllReduceCall {
 };
 
 /// Runs a flat algorithm (not leader or split_rail). Any number of ranks, any count. Averages
-/// divide once, at the end. Formulas of time: runners/README.md.
+/// divide once, at the end. Formulas of time: runners/comm/README.md.
 void all_reduce(const AllReduceCall& call, Algorithm algorithm);
 
 }  // namespace heteroperf

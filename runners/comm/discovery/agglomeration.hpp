@@ -25,7 +25,7 @@ struct AgglomerationConfig {
 /// Ranks by host, vendor, model and library; then groups of one vendor and library merge while the
 /// measured bandwidth between their first ranks is within the gap of that inside them. Explicit
 /// labels win over everything. Any number and size of clusters; the order of ranks does not matter
-/// (rules: runners/README.md). `reason` tells what decided, with the numbers.
+/// (rules: runners/comm/README.md). `reason` tells what decided, with the numbers.
 /// `measure` is called once per pair, for the same pairs in the same order on every rank.
 RankClusters agglomerate(const std::vector<RankDescriptor>& ranks, const MeasureBandwidth& measure,
                          const AgglomerationConfig& config);

@@ -1,42 +1,29 @@
 #include <algorithm>
 #include <array>
-#include <chrono>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <utility>
 
 #include "metrics/error.hpp"
-#include "metrics/statistics.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
-#include "runners/comm/selection/interleaved_timing.hpp"
+#include "runners/comm/selection/size_sweep.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t step_factor = 4;
-/// Measured whatever it takes: without it latency and bandwidth cannot be told apart.
+constexpr int in_flight = 4;
+/// Less would not tell latency and bandwidth apart.
 constexpr Bytes least_span{65536};
 /// Shapers and switches let the first 100 KiB or so pass at any rate.
 constexpr Bytes least_span_between{std::uint64_t{1} << 20};
-constexpr int in_flight = 4;
-constexpr int least_rounds = 2, most_rounds = 11;
-constexpr std::size_t few_rounds = 7;
-/// A task is repeated until one timing is about this long.
-constexpr double least_timing_s = 500e-6;
-constexpr int most_calls = 100;
-/// Shorter calls get an untimed one before.
-constexpr double short_call_s = 5e-3;
 
-/// What the parts of the probe may take, each in seconds.
-struct Budget {
-  double inside = 0.15, between = 0.15, algorithms = 1.0;
-};
+/// What the parts of the probe may take, each.
+constexpr Seconds inside_budget{0.15}, between_budget{0.15}, algorithms_budget{1.0};
 
 /// Messages of one size to and from this rank's neighbours.
 class Neighbours {
@@ -76,154 +63,14 @@ Neighbours bridge_ring(Communicator& world, const RankClusters& clusters) {
   return {world, std::nullopt, std::nullopt};
 }
 
-/// The same tasks at one size, timed several times. The median counts; of few rounds the lower
-/// quartile, as disturbances make a time longer.
-struct SizeTimes {
-  Bytes size;
-  std::vector<TimedTask> tasks;
-  double round_s = 0;  ///< of all tasks together
-  std::vector<Timings> rounds;
-
-  double time_of(std::size_t task) const {
-    return middle_of([task](const Timings& t) { return t.slowest(task).front(); });
-  }
-  double time_of(std::size_t task, std::span<const RankId> ranks) const {
-    return middle_of([&](const Timings& t) { return t.slowest(task, ranks).front(); });
-  }
-
- private:
-  template <class Pick>
-  double middle_of(Pick pick) const {
-    std::vector<double> times;
-    for (const Timings& round : rounds) times.push_back(pick(round));
-    return quantile(times, times.size() < few_rounds ? 0.25 : 0.5);
-  }
-};
-
-/// Time that all ranks agree on: rank 0's.
-class SharedClock {
- public:
-  explicit SharedClock(Communicator& world) : world_(world) {}
-
-  double elapsed_s() {
-    double elapsed = std::chrono::duration<double>(Clock::now() - begin_).count();
-    world_.broadcast(std::span<double>(&elapsed, 1), RankId(0));
-    return elapsed;
-  }
-
- private:
-  using Clock = std::chrono::steady_clock;
-  Communicator& world_;
-  Clock::time_point begin_ = Clock::now();
-};
-
-/// Sizes grow as long as the budget allows, then all of them are timed in turns, so that a
-/// disturbance of the machine spoils one round of each. Every decision rests on times that all
-/// ranks share, so all decide alike.
-class Sweep {
- public:
-  using TasksOf = std::function<std::vector<TimedTask>(Bytes)>;
-
-  Sweep(Communicator& world, double budget_s) : world_(world), clock_(world), budget_s_(budget_s) {}
-
-  std::vector<SizeTimes> run(Bytes first, Bytes span, Bytes largest, const TasksOf& tasks_of) {
-    std::vector<SizeTimes> sizes;
-    for (std::uint64_t n = first.value(); n <= largest.value(); n *= step_factor) {
-      const double expected_s = sizes.empty() ? 0 : sizes.back().round_s * step_factor;
-      if (n > span.value() && expected_s * (least_rounds + 1) > left_s()) break;
-      sizes.push_back({Bytes(n), tasks_of(Bytes(n)), 0, {}});
-      warm_up(sizes.back());
-    }
-    time_in_turns(sizes);
-    return sizes;
-  }
-
- private:
-  double left_s() { return budget_s_ - clock_.elapsed_s(); }
-
-  void warm_up(SizeTimes& size) {
-    // The first call finds no memory warm; at large sizes that matters little and costs much.
-    const bool small = size.size <= Bytes(std::uint64_t{1} << 20);
-    const Timings times = time_interleaved(world_, size.tasks, small ? 2 : 1);
-    for (std::size_t t = 0; t < size.tasks.size(); ++t) {
-      const double call_s = std::max(1e-8, times.slowest(t).back());
-      TimedTask& task = size.tasks[t];
-      task.calls = static_cast<int>(std::clamp<double>(least_timing_s / call_s, 1, most_calls));
-      task.untimed = call_s < short_call_s ? 1 : 0;
-      size.round_s += (task.calls + task.untimed) * call_s;
-    }
-  }
-
-  /// Half of what is left for the largest size, a quarter for the next, …
-  void time_in_turns(std::vector<SizeTimes>& sizes) {
-    std::vector<int> rounds(sizes.size());
-    double share_s = left_s() / 2;
-    for (std::size_t i = sizes.size(); i-- > 0; share_s /= 2) {
-      rounds[i] = static_cast<int>(
-          std::clamp<double>(share_s / sizes[i].round_s, least_rounds, most_rounds));
-    }
-    for (int round = 0; round < most_rounds; ++round) {
-      // A busy machine takes longer than the warm-up told.
-      if (round > 0 && left_s() < 0) return;
-      for (std::size_t i = 0; i < sizes.size(); ++i) {
-        if (round >= rounds[i]) continue;
-        sizes[i].rounds.push_back(time_interleaved(world_, sizes[i].tasks, 1));
-      }
-    }
-  }
-
-  Communicator& world_;
-  SharedClock clock_;
-  double budget_s_;
-};
-
-using Points = std::vector<LinkCurve::Point>;
-
-/// Disturbances only make a time longer: one that exceeds that of a larger message is cut to it.
-void cut_to_larger(Points& points) {
-  for (std::size_t i = points.size(); i-- > 1;) {
-    points[i - 1].time = std::min(points[i - 1].time, points[i].time);
-  }
-}
-
-/// The last step tells what lies beyond. A disturbed time before it must not flatten it, so it is
-/// at least as steep as from any smaller size.
-void straighten_end(Points& points) {
-  if (points.size() < 3) return;
-  const LinkCurve::Point& last = points.back();
-  LinkCurve::Point& before = points[points.size() - 2];
-  for (std::size_t i = 0; i + 2 < points.size(); ++i) {
-    const double part = (before.size - points[i].size) / (last.size - points[i].size);
-    before.time = std::min(before.time, points[i].time + (last.time - points[i].time) * part);
-  }
-  cut_to_larger(points);
-}
-
-template <class TimeOf>
-Points points_by(const std::vector<SizeTimes>& measured, TimeOf time_of) {
-  Points points;
-  for (const SizeTimes& m : measured) {
-    points.push_back({m.size, Seconds(std::max(time_of(m), 1e-9))});
-  }
-  cut_to_larger(points);
-  return points;
-}
-
-template <class TimeOf>
-LinkCurve curve_by(const std::vector<SizeTimes>& measured, TimeOf time_of) {
-  Points points = points_by(measured, time_of);
-  straighten_end(points);
-  return points.empty() ? LinkCurve() : LinkCurve(std::move(points));
-}
-
 LinkCurve curve_of(const std::vector<SizeTimes>& measured, std::size_t task, double messages = 1) {
-  return curve_by(measured, [&](const SizeTimes& m) { return m.time_of(task) / messages; });
+  return measured_curve(measured, [&](const SizeTimes& m) { return m.time_of(task) / messages; });
 }
 
 /// Many small messages carry no more than a large one does: what a shaper lets pass at first is
 /// not a rate to count on.
 LinkCurve sustained(const LinkCurve& curve) {
-  Points points = curve.points();
+  std::vector<LinkCurve::Point> points = curve.points();
   for (LinkCurve::Point& point : points) {
     const double bytes = static_cast<double>(point.size.value());
     point.time = std::max(point.time, Seconds(bytes / curve.bandwidth().value()));
@@ -306,7 +153,7 @@ class CostProbe {
 void CostProbe::measure_inside() {
   enum Task : std::size_t { alone, stream, add, all_reduce };
   const auto measured =
-      Sweep(world_, Budget().inside).run(Bytes(256), least_span, largest_, [&](Bytes size) {
+      SizeSweep(world_, inside_budget).run(Bytes(256), least_span, largest_, [&](Bytes size) {
         reserve(size);
         std::vector<TimedTask> tasks{exchange(in_ring_, size, 1),
                                      exchange(in_ring_, size, in_flight), sum(size)};
@@ -315,10 +162,10 @@ void CostProbe::measure_inside() {
         return tasks;
       });
   for (const RankCluster& cluster : model_.clusters.clusters) {
-    model_.inside.push_back(cluster.ranks.size() == 1 ? LinkCurve()
-                                                      : curve_by(measured, [&](const SizeTimes& m) {
-                                                          return m.time_of(alone, cluster.ranks);
-                                                        }));
+    model_.inside.push_back(
+        cluster.ranks.size() == 1 ? LinkCurve() : measured_curve(measured, [&](const SizeTimes& m) {
+          return m.time_of(alone, cluster.ranks);
+        }));
   }
   model_.inside_stream = curve_of(measured, stream, in_flight);
   model_.reduction = curve_of(measured, add);
@@ -328,7 +175,7 @@ void CostProbe::measure_inside() {
 
 void CostProbe::measure_between() {
   enum Task : std::size_t { alone, stream, bf16, int8 };
-  const auto measured = Sweep(world_, Budget().between)
+  const auto measured = SizeSweep(world_, between_budget)
                             .run(Bytes(256), least_span_between, largest_, [&](Bytes size) {
                               reserve(size);
                               return std::vector<TimedTask>{
@@ -374,7 +221,7 @@ void CostProbe::measure_algorithms() {
     hybrids_.push_back(across ? forced(algorithm) : nullptr);
   }
   take_algorithms(
-      Sweep(world_, Budget().algorithms).run(Bytes(1024), least_span, largest_, [&](Bytes size) {
+      SizeSweep(world_, algorithms_budget).run(Bytes(1024), least_span, largest_, [&](Bytes size) {
         reserve(size);
         std::vector<TimedTask> tasks;
         for (const Algorithm algorithm : algorithms_) {
@@ -391,7 +238,7 @@ void CostProbe::take_algorithms(const std::vector<SizeTimes>& measured) {
       continue;
     }
     for (const auto& [size, time] :
-         points_by(measured, [a](const SizeTimes& m) { return m.time_of(a); })) {
+         rising_times(measured, [a](const SizeTimes& m) { return m.time_of(a); })) {
       CallShape call{size, WireFormat::fp32, Bytes(0)};
       call.segment = best_segment(model_, algorithms_[a], call);
       const Seconds formula = uncorrected_all_reduce(model_, algorithms_[a], call);

@@ -76,6 +76,8 @@ class HybridGroup final : public HybridCommunicator {
   void count_sent(RankId to, std::size_t bytes);
   /// How values are sent over bridges. Throws UserError for types that cannot be encoded.
   WireFormat wire_for(DataType type, Reduction reduction) const;
+  /// Valid until the next call.
+  const Choice& choose(Bytes size, DataType type) const;
   std::size_t segment_elements(std::size_t bytes, DataType type, WireFormat wire) const;
   PipelineCall call_over(const Plan& plan);
   const Plan& all_reduce_plan(Algorithm algorithm) const {
@@ -89,6 +91,8 @@ class HybridGroup final : public HybridCommunicator {
 
   std::unique_ptr<Communicator> world_, inside_;
   HybridConfig config_;
+  mutable Selector selector_;
+  mutable Choice bridged_;
   std::vector<std::size_t> cluster_of_;  ///< by rank
   std::size_t in_flight_;                ///< segments per bridge
   std::optional<Routes> routes_;
@@ -105,6 +109,7 @@ HybridGroup::HybridGroup(std::unique_ptr<Communicator> world, std::unique_ptr<Co
     : world_(std::move(world)),
       inside_(std::move(inside)),
       config_(std::move(config)),
+      selector_(config_.rules, config_.model),
       cluster_of_(static_cast<std::size_t>(world_->size())),
       in_flight_(segments_in_flight(config_)) {
   for (std::size_t c = 0; c < cluster_count(); ++c) {
@@ -113,7 +118,7 @@ HybridGroup::HybridGroup(std::unique_ptr<Communicator> world, std::unique_ptr<Co
     }
   }
   if (cluster_count() == 1) return;
-  routes_.emplace(config_.clusters, rank(), inside_stage(config_, inside_.get()));
+  routes_.emplace(config_.clusters, rank(), inside_stage(config_));
   leader_.lanes = leader_lanes(config_.clusters);
   split_rail_.lanes = split_rail_lanes(config_.clusters);
   for (Plan* plan : {&leader_, &split_rail_}) {
@@ -146,23 +151,21 @@ WireFormat HybridGroup::wire_for(DataType type, Reduction reduction) const {
   }
 }
 
-Choice HybridGroup::choice(Bytes size, DataType type) const {
+Choice HybridGroup::choice(Bytes size, DataType type) const { return choose(size, type); }
+
+const Choice& HybridGroup::choose(Bytes size, DataType type) const {
   const WireFormat wire = type == DataType::f32 ? config_.wire : WireFormat::fp32;
-  const bool given = config_.segment > Bytes(0);
-  const Bytes limit(segment_limit_bytes(wire));
-  const Bytes segment = given ? config_.segment : limit;
-  Choice chosen = select_all_reduce(config_.rules, config_.model, {size, wire, segment});
-  if (wire != WireFormat::fp32 && cluster_count() > 1 && config_.rules.empty() && !config_.model) {
-    const bool one_lane = split_rail_.lanes.size() == 1;
-    chosen.algorithm = one_lane ? Algorithm::leader : Algorithm::split_rail;
-    chosen.reason = "wire formats need bridges";
-  }
-  if (given) {
-    chosen.segment = config_.segment;
-  } else if (cluster_count() > 1) {
-    chosen.segment = std::min(chosen.segment, limit);
-  }
-  return chosen;
+  const bool by_model = config_.segment == Bytes(0) && config_.model.has_value();
+  const Bytes without_model =
+      config_.segment > Bytes(0) ? config_.segment : longest_bridge_segment(wire);
+  const Choice& chosen = selector_.choose({size, wire, by_model ? Bytes(0) : without_model});
+  const bool only_bridges_encode =
+      wire != WireFormat::fp32 && cluster_count() > 1 && config_.rules.empty() && !config_.model;
+  if (!only_bridges_encode) return chosen;
+  bridged_ = chosen;
+  bridged_.algorithm = split_rail_.lanes.size() == 1 ? Algorithm::leader : Algorithm::split_rail;
+  bridged_.reason = "wire formats need bridges";
+  return bridged_;
 }
 
 std::size_t HybridGroup::segment_elements(std::size_t bytes, DataType type, WireFormat wire) const {
@@ -187,7 +190,7 @@ void HybridGroup::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction r
   const WireFormat wire = wire_for(mine.type, reduction);
   if (mine.count == 0) return;
   if (ranks() == 1) return convert(mine, result);
-  const Choice chosen = choice(Bytes(mine.bytes()), mine.type);
+  const Choice& chosen = choose(Bytes(mine.bytes()), mine.type);
   if (chosen.algorithm == Algorithm::native) return world_->all_reduce(mine, result, reduction);
   if (!hierarchical(chosen.algorithm)) {
     // Over this group, so that what crosses between clusters is counted.
@@ -259,10 +262,10 @@ void HybridGroup::broadcast(MutableBuffer values, RankId root) {
   const auto origin = static_cast<std::size_t>(root.value());
   stretches_.clear();
   add_lanes(plan.lanes, {0, values.count, 0, origin * plan.lanes.size()}, stretches_);
-  cut_segments(
-      stretches_,
-      segment_elements(segment_limit_bytes(WireFormat::fp32), values.type, WireFormat::fp32),
-      segments_);
+  cut_segments(stretches_,
+               segment_elements(longest_bridge_segment(WireFormat::fp32).value(), values.type,
+                                WireFormat::fp32),
+               segments_);
   PipelineCall call = call_over(plan);
   call.result = values;
   run_pipeline(call, scratch_, traffic_);
@@ -289,7 +292,8 @@ void HybridGroup::reduce(ConstBuffer mine, MutableBuffer result, RankId root, Re
   const auto origin = static_cast<std::size_t>(root.value());
   stretches_.clear();
   add_lanes(plan.lanes, {0, mine.count, 0, origin * plan.lanes.size()}, stretches_);
-  cut_segments(stretches_, segment_elements(segment_limit_bytes(wire), mine.type, wire), segments_);
+  cut_segments(stretches_, segment_elements(longest_bridge_segment(wire).value(), mine.type, wire),
+               segments_);
   PipelineCall call = call_over(plan);
   call.mine = mine;
   call.result = is_root ? result : MutableBuffer(nullptr, 0, mine.type);
@@ -317,7 +321,8 @@ void HybridGroup::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts)
   convert(mine, all.part(block_begin(counts, self()), mine.count));
   const Plan& plan = broadcasts();
   add_blocks(plan, counts,
-             segment_elements(segment_limit_bytes(WireFormat::fp32), all.type, WireFormat::fp32));
+             segment_elements(longest_bridge_segment(WireFormat::fp32).value(), all.type,
+                              WireFormat::fp32));
   PipelineCall call = call_over(plan);
   call.result = all;
   // Segments of all clusters alternate.
@@ -344,7 +349,7 @@ void HybridGroup::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts cou
     return finish(reduced, mine, reduction, size());
   }
   const Plan& plan = reductions();
-  add_blocks(plan, counts, segment_elements(segment_limit_bytes(wire), all.type, wire));
+  add_blocks(plan, counts, segment_elements(longest_bridge_segment(wire).value(), all.type, wire));
   const std::size_t own = block_begin(counts, self());
   for (Segment& segment : segments_) {
     const bool kept = segment.role / plan.lanes.size() == self();

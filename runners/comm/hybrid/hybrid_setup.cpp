@@ -13,7 +13,6 @@ namespace {
 /// What a message between clusters has at most where nothing else is said. MPI libraries send up
 /// to 64 KiB over TCP at once; above, sender and receiver first agree, and on a busy link that
 /// answer waits behind the data: segments of 64 KiB take 1.6 times the time of 48 KiB.
-constexpr std::size_t message_limit_bytes = 49152;
 
 void check_ranks(const RankClusters& clusters, int ranks, ProblemList& problems) {
   std::vector<int> seen(static_cast<std::size_t>(ranks), 0);
@@ -84,8 +83,7 @@ RankCluster restrict_to(const RankCluster& cluster, std::span<const std::int32_t
 
 }  // namespace
 
-void check_hybrid(const HybridConfig& config, const Communicator& world,
-                  const Communicator* inside) {
+void check_hybrid(const HybridConfig& config, Communicator& world, Communicator* inside) {
   ProblemList problems;
   const RankClusters& clusters = config.clusters;
   if (clusters.clusters.empty()) problems.add("there are no clusters");
@@ -94,6 +92,13 @@ void check_hybrid(const HybridConfig& config, const Communicator& world,
   if (config.window < 1 || config.window > static_cast<int>(most_in_flight)) {
     problems.add(fmt::format("a window of {} segments", config.window), "it is 1 to 64");
   }
+  const bool on_device = !world.memory().on_host();
+  const bool inside_on_device = inside != nullptr && !inside->memory().on_host();
+  if (on_device || (inside_on_device && config.inside == InsideStage::collectives)) {
+    problems.add("clusters over a transport with buffers in device memory",
+                 "sums between clusters are made by the host",
+                 "Give the host's transport as world, and messages as the inside stage");
+  }
   problems.throw_if_any();
   if (inside == nullptr) return;
   const RankCluster& own = clusters.clusters[clusters.cluster_of(world.rank())];
@@ -101,25 +106,20 @@ void check_hybrid(const HybridConfig& config, const Communicator& world,
   HETEROPERF_EXPECT(own.ranks[static_cast<std::size_t>(inside->rank().value())] == world.rank());
 }
 
-std::size_t segment_limit_bytes(WireFormat wire) {
-  return wire == WireFormat::fp32 ? message_limit_bytes : 2 * message_limit_bytes;
-}
-
 std::size_t segments_in_flight(const HybridConfig& config) {
   const auto window = static_cast<std::size_t>(config.window);
   if (!config.model || config.model->between.empty()) return window;
   const LinkCurve& link = config.model->between;
-  const double segment = config.segment > Bytes(0) ? static_cast<double>(config.segment.value())
-                                                   : static_cast<double>(message_limit_bytes);
+  const Bytes segment_bytes =
+      config.segment > Bytes(0) ? config.segment : longest_bridge_segment(WireFormat::fp32);
+  const auto segment = static_cast<double>(segment_bytes.value());
   const double on_the_way = 2 * link.latency().value() * link.bandwidth().value() / segment;
   const double wanted = std::min(std::ceil(on_the_way) + 2, static_cast<double>(most_in_flight));
   return std::max(window, static_cast<std::size_t>(wanted));
 }
 
-InsideStage inside_stage(const HybridConfig& config, const Communicator* inside) {
-  if (config.inside != InsideStage::automatic) return config.inside;
-  const bool device_library = inside != nullptr && inside->transport() == "nccl";
-  return device_library ? InsideStage::collectives : InsideStage::messages;
+InsideStage inside_stage(const HybridConfig& config) {
+  return config.inside == InsideStage::automatic ? InsideStage::messages : config.inside;
 }
 
 RankClusters restrict_to(const RankClusters& clusters, std::span<const std::int32_t> old_ranks) {

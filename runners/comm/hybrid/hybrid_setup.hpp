@@ -10,19 +10,15 @@ namespace heteroperf {
 constexpr std::size_t most_in_flight = 64;
 
 /// Throws UserError with everything wrong: clusters that do not partition the ranks of `world`,
-/// bridges that are not of their cluster or have no share, a window out of range. `inside` may be
-/// null.
-void check_hybrid(const HybridConfig& config, const Communicator& world,
-                  const Communicator* inside);
-
-/// The largest segment that is chosen without being told: 48 KiB on the wire, half of that as int8.
-std::size_t segment_limit_bytes(WireFormat wire);
+/// bridges that are not of their cluster or have no share, a window out of range, device memory.
+/// `inside` may be null.
+void check_hybrid(const HybridConfig& config, Communicator& world, Communicator* inside);
 
 /// The window, or more where the link between clusters is so long that it holds more.
 std::size_t segments_in_flight(const HybridConfig& config);
 
 /// Never automatic.
-InsideStage inside_stage(const HybridConfig& config, const Communicator* inside);
+InsideStage inside_stage(const HybridConfig& config);
 
 /// The clusters of a group whose member k was rank old_ranks[k]. A cluster that has lost its
 /// bridges gets its first rank as one.

@@ -8,7 +8,7 @@ namespace heteroperf {
 
 /// How the part of a cluster's work that stays inside it is done.
 enum class InsideStage {
-  automatic,    ///< collectives where the inside library is made for a device (NCCL), else messages
+  automatic,    ///< messages
   messages,     ///< as part of the pipeline, over the world's messages: never waits as a whole
   collectives,  ///< by the inside communicator's reduce and broadcast, one call per segment
 };

@@ -75,6 +75,7 @@ ncclConfig_t non_blocking() {
 class DeviceMemory final : public BufferMemory {
  public:
   explicit DeviceMemory(int device) : device_(device) {}
+  bool on_host() const override { return false; }
 
   void* allocate(std::size_t bytes) override {
     check_cuda(cudaSetDevice(device_), "cudaSetDevice");

@@ -10,9 +10,10 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t smallest_segment = 4096;
-constexpr std::uint64_t largest_segment = std::uint64_t{4} << 20;
+constexpr std::uint64_t smallest_segment = 16384;
+constexpr std::uint64_t largest_segment = std::uint64_t{512} << 10;
 constexpr Bytes default_segment{65536};
+constexpr Bytes bridge_message{49152};
 
 double time_of(const LinkCurve& curve, double bytes) {
   if (curve.empty() || bytes <= 0) return 0;
@@ -336,13 +337,19 @@ Seconds predict_all_reduce(const CostModel& model, Algorithm algorithm, const Ca
   return uncorrected_all_reduce(model, algorithm, call) * correction(model, algorithm, call.bytes);
 }
 
+Bytes longest_bridge_segment(WireFormat wire) {
+  return wire == WireFormat::fp32 ? bridge_message : 2 * bridge_message;
+}
+
 Bytes best_segment(const CostModel& model, Algorithm algorithm, const CallShape& call) {
   if (!formula_of(algorithm).segments) return default_segment;
+  const bool crosses = model.clusters.clusters.size() > 1;
+  const std::uint64_t limit = crosses ? longest_bridge_segment(call.wire).value() : largest_segment;
   Bytes best{0};
   Seconds shortest{0};
-  for (std::uint64_t size = smallest_segment; size <= largest_segment; size *= 2) {
+  for (std::uint64_t size = smallest_segment; size < 2 * limit; size *= 2) {
     CallShape shape = call;
-    shape.segment = Bytes(size);
+    shape.segment = Bytes(std::min(size, limit));
     const Seconds time = uncorrected_all_reduce(model, algorithm, shape);
     if (best.value() != 0 && time >= shortest) continue;
     best = shape.segment;

@@ -50,15 +50,21 @@ struct CallShape {
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
-/// The formula alone: runners/README.md, after Thakur, Rabenseifner and Gropp 2005 for the flat
-/// ones. leader and split_rail need more than one cluster.
+/// The formula alone: runners/comm/README.md, after Thakur, Rabenseifner and Gropp 2005 for the
+/// flat ones. leader and split_rail need more than one cluster.
 Seconds uncorrected_all_reduce(const CostModel& model, Algorithm algorithm, const CallShape& call);
 
 /// The formula times its correction at this size.
 Seconds predict_all_reduce(const CostModel& model, Algorithm algorithm, const CallShape& call);
 
-/// The segment size that predict_all_reduce finds fastest: a power of two from 4 KiB to 4 MiB, the
-/// smallest of equals. 64 KiB for algorithms without segments.
+/// The largest segment that is chosen between clusters without being told: 48 KiB on the wire as
+/// float32 or bf16, 24 KiB as int8. From 64 KiB on Open MPI asks the receiver first over TCP, which
+/// costs 1.6 times and more where both directions are busy.
+Bytes longest_bridge_segment(WireFormat wire);
+
+/// The segment size that predict_all_reduce finds fastest, the smallest of equals: inside one
+/// cluster a power of two from 16 KiB to 512 KiB, between clusters up to longest_bridge_segment.
+/// 64 KiB for algorithms without segments.
 Bytes best_segment(const CostModel& model, Algorithm algorithm, const CallShape& call);
 
 }  // namespace heteroperf

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string_view>
 
+#include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
 #include "metrics/random.hpp"
 
@@ -32,43 +33,9 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// Binary exponent of K, M, G; nothing for another letter.
-std::optional<int> unit_exponent(char letter) {
-  switch (letter) {
-    case 'k':
-    case 'K':
-      return 10;
-    case 'm':
-    case 'M':
-      return 20;
-    case 'g':
-    case 'G':
-      return 30;
-    default:
-      return std::nullopt;
-  }
-}
-
-/// "8193", "8K", "max"; nothing when it is no size or does not fit 64 bits.
-std::optional<std::uint64_t> parse_size(std::string_view text) {
-  if (text == "max") return no_limit;
-  int exponent = 0;
-  if (!text.empty()) {
-    if (const auto unit = unit_exponent(text.back())) {
-      exponent = *unit;
-      text.remove_suffix(1);
-    }
-  }
-  if (text.empty()) return std::nullopt;
-  std::uint64_t value = 0;
-  for (const char c : text) {
-    if (c < '0' || c > '9') return std::nullopt;
-    const auto digit = static_cast<std::uint64_t>(c - '0');
-    if (value > (no_limit - digit) / 10) return std::nullopt;
-    value = 10 * value + digit;
-  }
-  if (value > (no_limit >> exponent)) return std::nullopt;
-  return value << exponent;
+/// "8193", "8K", "max"; nothing when it is no size.
+std::optional<Bytes> parse_end(std::string_view text) {
+  return text == "max" ? Bytes(no_limit) : parse_byte_size(text);
 }
 
 std::string size_text(Bytes size) {
@@ -94,8 +61,8 @@ std::optional<Algorithm> read_algorithm(std::string_view name, ProblemList& prob
 bool read_range(std::string_view text, std::string_view whole, SelectionRule& rule,
                 ProblemList& problems) {
   const auto ends = split(text, '-');
-  const auto first = parse_size(ends.front());
-  const auto last = parse_size(ends.back());
+  const auto first = parse_end(ends.front());
+  const auto last = parse_end(ends.back());
   if (ends.size() != 2 || !first || !last) {
     problems.add(fmt::format("\"{}\" is not a range of sizes in \"{}\"", text, whole),
                  "a range is FIRST-LAST in bytes, with K, M or G, or max as its end", grammar);
@@ -107,8 +74,8 @@ bool read_range(std::string_view text, std::string_view whole, SelectionRule& ru
                  fmt::format("Swap its ends: {}-{}.", ends.back(), ends.front()));
     return false;
   }
-  rule.first = Bytes(*first);
-  rule.last = Bytes(*last);
+  rule.first = *first;
+  rule.last = *last;
   return true;
 }
 

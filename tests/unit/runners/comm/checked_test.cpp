@@ -359,6 +359,7 @@ TEST(Checked, MessagesThatDoNotFitAreNamed) {
 /// Checksums are made by this process, so buffers on a device are refused.
 TEST(Checked, RefusesBuffersElsewhere) {
   struct Elsewhere final : BufferMemory {
+    bool on_host() const override { return false; }
     void* allocate(std::size_t) override { return nullptr; }
     void release(void*) noexcept override {}
     void write(void*, const void*, std::size_t) override {}

@@ -152,8 +152,8 @@ std::string complaint_about(const std::string& text, std::int64_t claimed) {
 
 TEST(GatherDescriptors, NamesTheRankThatMakesNoSense) {
   EXPECT_TRUE(says(complaint_about("{\"vendor\":", 10), "rank 1")) << complaint_about("{", 1);
-  EXPECT_TRUE(says(complaint_about("", std::int64_t{1} << 40), "rank 1 describes itself in 1099"));
-  EXPECT_TRUE(says(complaint_about("x", -1), "in -1 bytes"));
+  EXPECT_TRUE(says(complaint_about("", std::int64_t{1} << 40), "rank 1 sends a text of 1099"));
+  EXPECT_TRUE(says(complaint_about("x", -1), "of -1 bytes"));
 }
 
 TEST(DiscoverClusters, FindsTheSameOnAllRanks) {

@@ -12,7 +12,7 @@
 #include "metrics/random.hpp"
 #include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
-#include "runners/comm/selection/interleaved_timing.hpp"
+#include "runners/comm/selection/size_sweep.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {
@@ -55,7 +55,7 @@ TEST(ParseSelection, NamesEveryProblem) {
       {"ring:8", {"not a range"}},
       {"ring:0-8-9", {"not a range"}},
       {"ring:-8", {"not a range"}},
-      {"ring:0-8T", {"not a range"}},
+      {"ring:0-8X", {"not a range"}},
       {"ring:K-8K", {"not a range"}},
       {"ring:0-18446744073709551616", {"not a range"}},
       {"ring:0-18446744073709551615K", {"not a range"}},
@@ -253,9 +253,14 @@ TEST(CostModel, TheBestSegmentIsThatOfTryingAll) {
       if (!runs_on(algorithm, model)) continue;
       const Bytes best = best_segment(model, algorithm, {bytes, WireFormat::fp32, Bytes(0)});
       const double shortest = seconds_of(model, algorithm, bytes.value(), best.value());
-      for (std::uint64_t size = 4096; size <= std::uint64_t{4} << 20; size *= 2) {
+      const bool crosses = model.clusters.clusters.size() > 1;
+      const std::uint64_t limit =
+          crosses ? longest_bridge_segment(WireFormat::fp32).value() : std::uint64_t{512} << 10;
+      EXPECT_LE(best.value(), limit);
+      for (std::uint64_t size = 16384; size <= limit; size *= 2) {
         EXPECT_LE(shortest, seconds_of(model, algorithm, bytes.value(), size));
       }
+      EXPECT_LE(shortest, seconds_of(model, algorithm, bytes.value(), limit));
     }
   }
 }
@@ -367,13 +372,62 @@ TEST(SelectAllReduce, OneClusterHasNoLeader) {
   }
 }
 
+TEST(Selector, RemembersWhatSelectAllReduceSays) {
+  RandomStream random(17);
+  const auto rules = parse_selection("tree:0-100");
+  const CostModel model = random_model(random);
+  Selector selector(rules, model);
+  for (int round = 0; round < 2000; ++round) {
+    const CallShape call{Bytes(random.below(200)),
+                         random.below(2) == 0 ? WireFormat::fp32 : WireFormat::bf16,
+                         Bytes(random.below(2) * 65536)};
+    const Choice fresh = select_all_reduce(rules, model, call);
+    const Choice& kept = selector.choose(call);
+    ASSERT_EQ(kept.algorithm, fresh.algorithm);
+    ASSERT_EQ(kept.segment, fresh.segment);
+    ASSERT_EQ(kept.predicted, fresh.predicted);
+    ASSERT_EQ(kept.reason, fresh.reason);
+  }
+}
+
+/// One task, one rank, by size from 1 KiB on.
+std::vector<SizeTimes> sweep_of(const std::vector<std::vector<double>>& times) {
+  std::vector<SizeTimes> result;
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    SizeTimes size{Bytes(std::uint64_t{1024} << (2 * i)), {}, 0, {}};
+    for (const double time : times[i]) size.rounds.emplace_back(1, 1, 1, std::vector{time});
+    result.push_back(size);
+  }
+  return result;
+}
+
+TEST(SizeSweep, CurvesRiseAndKeepTheirSlope) {
+  const auto time_of = [](const SizeTimes& size) { return size.time_of(0); };
+  EXPECT_TRUE(measured_curve({}, time_of).empty());
+  // 1 KiB was disturbed, and so was 16 KiB, which would flatten the end.
+  const auto sweep = sweep_of({{5}, {2}, {9}, {10}});
+  const auto rising = rising_times(sweep, time_of);
+  EXPECT_EQ(rising.front().time, Seconds(2));
+  EXPECT_EQ(rising[2].time, Seconds(9));
+  const LinkCurve curve = measured_curve(sweep, time_of);
+  EXPECT_EQ(curve.points().back().time, Seconds(10));
+  const double per_byte = (10.0 - 2) / (65536 - 4096);
+  EXPECT_NEAR(1 / curve.bandwidth().value(), per_byte, 1e-12);
+}
+
+TEST(SizeSweep, MedianOfManyAndLowerQuartileOfFew) {
+  const auto sweep = sweep_of({{1, 2, 9, 9, 9}, {9, 1, 9, 3, 4, 5, 6, 9, 2}});
+  EXPECT_EQ(sweep[0].time_of(0), 2);
+  EXPECT_EQ(sweep[1].time_of(0), 5);
+}
+
 TEST(InterleavedTiming, EveryRankSeesTheSlowest) {
   run_on_threads(3, {}, [](World& world) {
     Communicator& group = *world.communicator;
     int calls = 0;
-    const std::vector<TimedTask> tasks{{[&] { ++calls; }, 2}, {[&] { group.barrier(); }}};
+    const std::vector<TimedTask> tasks{{[&] { ++calls; }, 2, 1}, {[&] { group.barrier(); }}};
     const Timings timings = time_interleaved(group, tasks, 5);
-    EXPECT_EQ(calls, 10);
+    EXPECT_EQ(calls, 15);
     EXPECT_EQ(timings.rounds(), 5U);
     for (std::size_t task = 0; task < 2; ++task) {
       const auto all = timings.slowest(task);
