@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "automl/trial_runner.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/search_messages_json.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "suite/run/training_program.hpp"
 
 namespace heteroperf {
