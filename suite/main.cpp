@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -141,6 +142,16 @@ ExitCode run_verb(Verb& verb, const GlobalOptions& options, const Voice& voice) 
   return code;
 }
 
+/// What was printed may still be in a buffer, and the disk full.
+bool output_arrived() {
+  std::cout.flush();
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout) return true;
+  fmt::print(stderr, "heteroperf: cannot write to standard output ({})\n",
+             errno == 0 ? "an earlier write failed" : std::strerror(errno));
+  return false;
+}
+
 int parse_and_run(int argc, char** argv, Voice& voice) {
   CLI::App app{"HeteroPerf: how many useful AI operations per second does this machine deliver?"};
   app.name("heteroperf");
@@ -210,5 +221,5 @@ int main(int argc, char** argv) {
   heteroperf::Voice voice;
   const int code = heteroperf::parse_and_run(argc, argv, voice);
   if (code != 0) heteroperf::let_first_rank_speak(voice);
-  return code;
+  return code == 0 && !heteroperf::output_arrived() ? 5 : code;
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
@@ -31,6 +32,10 @@ std::optional<BytesPerSecond> plain_bandwidth(const LinkCurve& curve) {
   return std::nullopt;
 }
 
+bool near(double a, double b) {
+  return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b));
+}
+
 void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
   if (curve.empty()) return;
   if (const auto bandwidth = plain_bandwidth(curve)) {
@@ -43,6 +48,9 @@ void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
     points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
   }
   entry["points"] = std::move(points);
+  // For who reads a file without computing.
+  entry["latency_s"] = curve.latency().value();
+  entry["bandwidth_bytes_per_s"] = curve.bandwidth().value();
 }
 
 nlohmann::json to_json(const NetworkCard& card) {
@@ -252,11 +260,17 @@ LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
   reader.read("latency_s", latency_s);
   reader.read("bandwidth_bytes_per_s", bandwidth);
   try {
-    if (has_points && (has_latency || has_bandwidth)) {
-      throw UserError("points are given, and latency_s or bandwidth_bytes_per_s too", "",
-                      "Give one of the two");
+    if (has_points) {
+      const LinkCurve curve = read_points(reader);
+      if ((has_latency && !near(latency_s, curve.latency().value())) ||
+          (has_bandwidth && !near(bandwidth, curve.bandwidth().value()))) {
+        throw UserError("latency_s or bandwidth_bytes_per_s is not that of the points",
+                        fmt::format("they give {:g} s and {:g} B/s", curve.latency().value(),
+                                    curve.bandwidth().value()),
+                        "Leave them out: the points say it all");
+      }
+      return curve;
     }
-    if (has_points) return read_points(reader);
     if (!has_latency || !has_bandwidth) {
       throw UserError("latency_s and bandwidth_bytes_per_s, or points, are missing");
     }

@@ -12,11 +12,13 @@
 namespace heteroperf {
 namespace {
 
-/// In the order of Collective and Reduction.
+/// In the order of CollectiveKind and Reduction.
 constexpr const char* collective_names[] = {"all_reduce", "reduce",         "broadcast",
                                             "all_gather", "reduce_scatter", "all_to_all",
                                             "barrier",    "split"};
 constexpr const char* reduction_names[] = {"sum", "min", "max", "average"};
+
+constexpr const char* remedy = "Call the same collectives with the same counts on every rank.";
 
 std::uint64_t hash_counts(Counts counts) {
   std::uint64_t hash = 0;
@@ -28,16 +30,16 @@ std::uint64_t hash_counts(Counts counts) {
 std::string describe_fully(const CollectiveTerms& terms) {
   const char* reduction = reduction_names[static_cast<std::size_t>(terms.reduction)];
   const std::string text = describe(terms);
-  switch (terms.collective) {
-    case Collective::all_reduce:
+  switch (terms.kind) {
+    case CollectiveKind::all_reduce:
       return fmt::format("{} ({})", text, reduction);
-    case Collective::reduce:
+    case CollectiveKind::reduce:
       return fmt::format("{} ({}, root {})", text, reduction, terms.root);
-    case Collective::broadcast:
+    case CollectiveKind::broadcast:
       return fmt::format("{} (root {})", text, terms.root);
-    case Collective::all_gather:
+    case CollectiveKind::all_gather:
       return fmt::format("{} (block sizes #{:04x})", text, terms.counts_hash >> 48);
-    case Collective::reduce_scatter:
+    case CollectiveKind::reduce_scatter:
       return fmt::format("{} ({}, block sizes #{:04x})", text, reduction, terms.counts_hash >> 48);
     default:
       return text;
@@ -47,52 +49,70 @@ std::string describe_fully(const CollectiveTerms& terms) {
 }  // namespace
 
 CollectiveTerms all_reduce_terms(ConstBuffer mine, Reduction reduction) {
-  return {Collective::all_reduce, mine.type, reduction, 0, mine.count, 0};
+  return {CollectiveKind::all_reduce, mine.type, reduction, 0, mine.count, 0};
 }
 CollectiveTerms reduce_terms(ConstBuffer mine, RankId root, Reduction reduction) {
-  return {Collective::reduce, mine.type, reduction, root.value(), mine.count, 0};
+  return {CollectiveKind::reduce, mine.type, reduction, root.value(), mine.count, 0};
 }
 CollectiveTerms broadcast_terms(ConstBuffer values, RankId root) {
-  return {Collective::broadcast, values.type, Reduction::sum, root.value(), values.count, 0};
+  return {CollectiveKind::broadcast, values.type, Reduction::sum, root.value(), values.count, 0};
 }
 CollectiveTerms all_gather_terms(ConstBuffer all, Counts counts) {
-  return {Collective::all_gather, all.type, Reduction::sum, 0, all.count, hash_counts(counts)};
+  return {CollectiveKind::all_gather, all.type, Reduction::sum, 0, all.count, hash_counts(counts)};
 }
 CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction reduction) {
-  return {Collective::reduce_scatter, all.type, reduction, 0, all.count, hash_counts(counts)};
+  return {CollectiveKind::reduce_scatter, all.type, reduction, 0, all.count, hash_counts(counts)};
 }
 CollectiveTerms all_to_all_terms(ConstBuffer mine) {
-  return {Collective::all_to_all, mine.type, Reduction::sum, 0, 0, 0};
+  return {CollectiveKind::all_to_all, mine.type, Reduction::sum, 0, 0, 0};
 }
 CollectiveTerms barrier_terms() {
-  return {Collective::barrier, DataType::u8, Reduction::sum, 0, 0, 0};
+  return {CollectiveKind::barrier, DataType::u8, Reduction::sum, 0, 0, 0};
 }
-CollectiveTerms split_terms() { return {Collective::split, DataType::u8, Reduction::sum, 0, 0, 0}; }
+CollectiveTerms split_terms() {
+  return {CollectiveKind::split, DataType::u8, Reduction::sum, 0, 0, 0};
+}
 
 std::string describe(const CollectiveTerms& terms) {
-  const char* name = collective_names[static_cast<std::size_t>(terms.collective)];
-  if (terms.collective == Collective::barrier || terms.collective == Collective::split) return name;
-  if (terms.collective == Collective::all_to_all) {
+  const char* name = collective_names[static_cast<std::size_t>(terms.kind)];
+  if (terms.kind == CollectiveKind::barrier || terms.kind == CollectiveKind::split) return name;
+  if (terms.kind == CollectiveKind::all_to_all) {
     return fmt::format("{} of {}", name, to_string(terms.type));
   }
   return describe(name, ConstBuffer(nullptr, terms.count, terms.type));
 }
 
-std::string describe_disagreement(std::span<const CollectiveTerms> terms) {
+std::string describe_disagreement(std::span<const CollectiveTerms> terms,
+                                  std::span<const RankId> ranks) {
+  HETEROPERF_EXPECT(ranks.empty() || ranks.size() == terms.size());
   std::vector<std::pair<CollectiveTerms, std::vector<int>>> camps;
   for (std::size_t r = 0; r < terms.size(); ++r) {
     auto camp = std::ranges::find(camps, terms[r], [](const auto& one) { return one.first; });
     if (camp == camps.end()) camp = camps.insert(camp, {terms[r], {}});
-    camp->second.push_back(static_cast<int>(r));
+    camp->second.push_back(ranks.empty() ? static_cast<int>(r) : ranks[r].value());
   }
   if (camps.size() < 2) return {};
   std::string text;
-  for (const auto& [what, ranks] : camps) {
-    const char* verb = !text.empty() ? "" : ranks.size() == 1 ? "is " : "are ";
-    text += fmt::format("{}{} {}in {}", text.empty() ? "" : ", ", name_ranks(ranks), verb,
+  for (const auto& [what, members] : camps) {
+    const char* verb = !text.empty() ? "" : members.size() == 1 ? "is " : "are ";
+    text += fmt::format("{}{} {}in {}", text.empty() ? "" : ", ", name_ranks(members), verb,
                         describe_fully(what));
   }
   return text;
+}
+
+Problem disagreement(std::span<const CollectiveTerms> terms, std::span<const RankId> ranks) {
+  return {"the ranks of a group disagree: " + describe_disagreement(terms, ranks),
+          "collectives need the same order, counts, types, reduction and root on every rank",
+          remedy};
+}
+
+Problem counts_disagreement(DataType type, RankId from, std::size_t sent, RankId to,
+                            std::size_t awaited) {
+  return {fmt::format("the ranks of a group disagree in all_to_all of {}: rank {} sends {} to rank "
+                      "{}, which awaits {}",
+                      to_string(type), from.value(), sent, to.value(), awaited),
+          "both sides need the same count", remedy};
 }
 
 std::string name_ranks(std::span<const int> ranks) {

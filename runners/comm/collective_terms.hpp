@@ -5,11 +5,12 @@
 #include <span>
 #include <string>
 
+#include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 
-enum class Collective : std::int32_t {
+enum class CollectiveKind : std::int32_t {
   all_reduce,
   reduce,
   broadcast,
@@ -22,7 +23,7 @@ enum class Collective : std::int32_t {
 
 /// What the ranks of one collective must agree about. Plain bytes without gaps.
 struct CollectiveTerms {
-  Collective collective = Collective::barrier;
+  CollectiveKind kind = CollectiveKind::barrier;
   DataType type = DataType::u8;
   Reduction reduction = Reduction::sum;
   std::int32_t root = 0;
@@ -41,12 +42,24 @@ CollectiveTerms all_to_all_terms(ConstBuffer mine);
 CollectiveTerms barrier_terms();
 CollectiveTerms split_terms();
 
+/// What to do about a message whose two sides differ.
+inline constexpr const char* remedy_of_misfit =
+    "Send and receive the same count and type on both sides.";
+
 /// "all_reduce of 8 f32", "barrier".
 std::string describe(const CollectiveTerms& terms);
 
 /// Who is in which collective, every rank named: "ranks 0 and 2 are in all_reduce of 8 f32 (sum),
-/// rank 1 in barrier". Empty when all agree.
-std::string describe_disagreement(std::span<const CollectiveTerms> terms);
+/// rank 1 in barrier". Empty when all agree. `ranks`: whose terms; empty: 0, 1, 2, …
+std::string describe_disagreement(std::span<const CollectiveTerms> terms,
+                                  std::span<const RankId> ranks = {});
+
+/// For an Error{run_failed} when describe_disagreement() is not empty.
+Problem disagreement(std::span<const CollectiveTerms> terms, std::span<const RankId> ranks = {});
+
+/// For an Error{run_failed}: two ranks of an all_to_all have other counts for each other.
+Problem counts_disagreement(DataType type, RankId from, std::size_t sent, RankId to,
+                            std::size_t awaited);
 
 /// "rank 1", "ranks 0, 2 and 5".
 std::string name_ranks(std::span<const int> ranks);

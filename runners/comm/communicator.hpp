@@ -59,6 +59,8 @@ class Communicator {
   virtual int size() const = 0;
   /// "threads", "mpi", "nccl", "hybrid", "null".
   virtual std::string transport() const = 0;
+  /// How its bytes move and why so, for reports: "single_copy (2 ranks on one host)".
+  virtual std::string path() const { return transport(); }
   /// Where the buffers of its calls must live.
   virtual BufferMemory& memory() { return host_memory(); }
 
@@ -86,7 +88,7 @@ class Communicator {
   virtual void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                           Counts from_each) = 0;
 
-  /// Matching is by (peer, tag), in order. Tags are 0 … 4095.
+  /// Matching is by (peer, tag), in order. Tags are 0 … 3071; those above belong to collectives.
   virtual std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag = 0) = 0;
   virtual std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from,
                                                   int tag = 0) = 0;

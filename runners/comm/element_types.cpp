@@ -57,16 +57,28 @@ Stored<T> store(Sum sum) {
   }
 }
 
-/// The gradients of two ranks: one pass, no accumulators. `second` may be `first`.
+template <class T, class Sum, Reduction reduction>
+Stored<T> combined(Stored<T> a, Stored<T> b) {
+  Sum value = combine<reduction>(load<T, Sum>(a), load<T, Sum>(b));
+  if constexpr (reduction == Reduction::average) value /= 2;
+  return store<T, Sum>(value);
+}
+
+template <class T, class Sum, Reduction reduction>
+void combine_into(const Stored<T>* a, const Stored<T>* b, Stored<T>* into, std::size_t count) {
+  // The destination is a source itself or does not overlap it.
+#pragma GCC ivdep
+  for (std::size_t i = 0; i < count; ++i) into[i] = combined<T, Sum, reduction>(a[i], b[i]);
+}
+
+/// The gradients of two ranks: one pass, no accumulators.
 template <class T, class Sum, Reduction reduction>
 void combine_two(const Stored<T>* a, const Stored<T>* b, Stored<T>* first, Stored<T>* second,
                  std::size_t count) {
   // A destination is a source itself or does not overlap it.
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
-    Sum value = combine<reduction>(load<T, Sum>(a[i]), load<T, Sum>(b[i]));
-    if constexpr (reduction == Reduction::average) value /= 2;
-    const Stored<T> result = store<T, Sum>(value);
+    const Stored<T> result = combined<T, Sum, reduction>(a[i], b[i]);
     first[i] = result;
     second[i] = result;
   }
@@ -86,9 +98,12 @@ class Reducer {
       : sources_(sources), destinations_(destinations) {}
 
   void run(std::size_t count) {
-    if (sources_.size() == 2 && destinations_.size() <= 2 && !destinations_.empty()) {
-      return combine_two<T, Sum, reduction>(source(0), source(1), destination(0),
-                                            destination(destinations_.size() - 1), count);
+    if (sources_.size() == 2 && destinations_.size() == 1) {
+      return combine_into<T, Sum, reduction>(source(0), source(1), destination(0), count);
+    }
+    if (sources_.size() == 2 && destinations_.size() == 2) {
+      return combine_two<T, Sum, reduction>(source(0), source(1), destination(0), destination(1),
+                                            count);
     }
     for (std::size_t begin = 0; begin < count; begin += block_size) {
       const std::size_t n = std::min(block_size, count - begin);

@@ -18,11 +18,16 @@ enum class HostPath {
   single_copy,    ///< and large data straight between the ranks' buffers
 };
 
+/// "messages", "shared_memory", "single_copy".
+const char* to_string(HostPath path);
+/// Throws UserError naming them.
+HostPath parse_host_path(const std::string& text);
+
 /// `comm.*` of the configuration.
 struct CommConfig {
   double timeout_s = 30.0;   ///< a wait fails when its peer shows no progress for this long
   double heartbeat_s = 0.5;  ///< period of the sign of life
-  HostPath host_path = HostPath::single_copy;  ///< the widest allowed
+  std::string host_path = "single_copy";  ///< the widest HostPath allowed
 };
 
 /// One rank's view of all ranks of a run.

@@ -6,11 +6,11 @@
 #include <optional>
 
 #include "runners/cluster/cpu_set.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/search_program.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "suite/run/training_program.hpp"
 
 namespace heteroperf {

@@ -3,15 +3,35 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/mpi_launch.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "suite/run/signals.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// More threads than that only wait for each other.
+int most_threads(const UsableCores& cores) { return std::max(128, 32 * cores.count()); }
+
+/// A launcher can start ranks with different arguments.
+void check_same_command(Communicator& world, const std::vector<std::string>& argv) {
+  std::string mine;
+  for (std::size_t i = 1; i < argv.size(); ++i) mine += (i > 1 ? " " : "") + argv[i];
+  const auto commands = gather_texts(world, mine);
+  ProblemList problems;
+  for (std::size_t r = 1; r < commands.size(); ++r) {
+    if (commands[r] == commands[0]) continue;
+    problems.add(fmt::format("rank {} was started with '{}'", r, commands[r]),
+                 fmt::format("rank 0 with '{}'", commands[0]),
+                 "Start every rank with the same arguments.");
+  }
+  problems.throw_if_any();
+}
 
 int rank_count(const RankSession& session, const UsableCores& cores) {
   return session.ranks > 0 ? session.ranks : cores.count();
@@ -20,6 +40,15 @@ int rank_count(const RankSession& session, const UsableCores& cores) {
 void bind_if_they_fit(const UsableCores& cores, int ranks, int rank) {
   const auto cpus = place_ranks(cores, ranks, 1);
   if (!cpus.empty()) bind_this_thread(cpus[static_cast<std::size_t>(rank) % cpus.size()]);
+}
+
+/// Threads of this process that could not go on.
+ExitCode failed(const Error& error, const RankWork& work) {
+  work.keep(error);
+  for (const Problem& problem : error.problems()) {
+    fmt::print(stderr, "heteroperf: {}\n", problem.text());
+  }
+  return exit_code_of(error.kind());
 }
 
 ExitCode on_threads(const RankSession& session, const RankWork& work, const UsableCores& cores) {
@@ -33,11 +62,9 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
       if (rank == 0) code = mine;
     });
   } catch (const Error& error) {
-    work.keep(error);
-    for (const Problem& problem : error.problems()) {
-      fmt::print(stderr, "heteroperf: {}\n", problem.text());
-    }
-    return exit_code_of(error.kind());
+    return failed(error, work);
+  } catch (const std::exception& error) {
+    return failed(SystemError("unexpected failure", error.what()), work);
   }
   return code;
 }
@@ -63,7 +90,8 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
 
 void check_session(const RankSession& session) {
   ProblemList problems;
-  if (session.transport != "threads" && session.transport != "mpi" && session.transport != "nccl") {
+  const std::string& transport = session.transport;
+  if (!transport.empty() && transport != "threads" && transport != "mpi" && transport != "nccl") {
     problems.add(fmt::format("--transport {} is not known", session.transport), "",
                  "Use threads, mpi or nccl.");
   }
@@ -76,16 +104,44 @@ void check_session(const RankSession& session) {
                  fmt::format("{} started {} processes", launched->launcher, launched->size),
                  "Leave --ranks out.");
   }
+  const int most = most_threads(usable_cores());
+  if (!launched && session.ranks > most && (transport.empty() || transport == "threads")) {
+    problems.add(fmt::format("--ranks {} does not fit this machine", session.ranks),
+                 fmt::format("{} threads for its cores at most", most),
+                 "Give fewer, or start ranks on more hosts with mpirun.");
+  }
+  if (launched && transport == "threads") {
+    problems.add("--transport threads does not fit the launcher's world",
+                 fmt::format("{} started {} processes", launched->launcher, launched->size),
+                 "Leave it out, or start heteroperf without a launcher.");
+  }
   problems.throw_if_any();
+}
+
+RankDescriptor describe_rank(const Communicator& world) {
+  std::string library = world.transport();
+  if (library == "mpi") {
+    const std::string version = mpi_status().version;  // "Open MPI v4.1.4"
+    library = version.substr(0, version.find('.'));
+  }
+  return describe_this_rank(library, "");
 }
 
 ExitCode run_session(const RankSession& session, const RankWork& work) {
   check_session(session);
   const UsableCores cores = usable_cores();
   const auto launched = detect_launcher();
-  const bool in_this_process = launched || session.transport == "threads";
+  const bool in_this_process =
+      launched || session.transport.empty() || session.transport == "threads";
   if (in_this_process) install_stop_signals([] {});
-  if (launched) return run_launched_rank(*launched, session.comm, work);
+  if (launched) {
+    RankWork checked = work;
+    checked.body = [&](World& world) {
+      check_same_command(*world.communicator, session.argv);
+      return work.body(world);
+    };
+    return run_launched_rank(*launched, session.comm, checked);
+  }
   if (in_this_process) return on_threads(session, work, cores);
   LaunchConfig launch;
   launch.cores = cores.count();

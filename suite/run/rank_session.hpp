@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/comm/discovery/rank_descriptor.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/exit_code.hpp"
 
@@ -11,8 +12,8 @@ namespace heteroperf {
 
 /// Who takes part in a verb that works on several ranks.
 struct RankSession {
-  int ranks = 0;  ///< 0: the launcher's world, or one per usable core
-  std::string transport = "threads";
+  int ranks = 0;                  ///< 0: the launcher's world, or one per usable core
+  std::string transport;          ///< "threads", "mpi", "nccl"; "": the launcher's, else threads
   std::vector<std::string> argv;  ///< of this program, to start it again under mpirun
   CommConfig comm;
 };
@@ -23,6 +24,9 @@ struct RankWork {
   std::function<ExitCode(World&)> body;
   std::function<void(const Error&)> keep;
 };
+
+/// What this rank tells the others about itself, its library with the major version.
+RankDescriptor describe_rank(const Communicator& world);
 
 /// Throws UserError for a transport that is not known, a count that is not positive or differs
 /// from the launcher's world; all at once.

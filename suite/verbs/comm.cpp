@@ -1,9 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
 
 #include "suite/verbs/comm_session.hpp"
+#include "suite/verbs/output_file.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -12,19 +13,23 @@ namespace {
 /// Rank 0's output: rows as they come, or one document.
 class CommOutput {
  public:
-  CommOutput(const CommFlags& flags, bool json) : flags_(flags), json_(json) {}
+  CommOutput(const CommRequest& request, OutputFile file, bool csv, bool json)
+      : file_(std::move(file)), csv_(csv), json_(json) {
+    report_.request = request;
+  }
 
   void begin(CommReport report) {
     report_ = std::move(report);
     if (json_) return;
-    show(flags_.csv() ? comm_csv_heading() : comm_heading(report_));
+    show(csv_ ? comm_csv_heading() : comm_heading(report_));
   }
   void add(CommResult result) {
     report_.results.push_back(std::move(result));
     const CommResult& last = report_.results.back();
-    if (!json_) show(flags_.csv() ? comm_csv_row(report_, last) : comm_row(report_, last));
+    if (!json_) show(csv_ ? comm_csv_row(report_, last) : comm_row(report_, last));
     write_file();
   }
+  void add(const PaceSummary& pace) { report_.pace = pace; }
   void fail(const Error& error) {
     report_.failure = error;
     if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
@@ -32,9 +37,14 @@ class CommOutput {
     }
     end();
   }
-  void end() {
-    if (json_) show(comm_json_text(report_));
-    write_file();
+  /// Throws SystemError when the file could not be written.
+  void complete() {
+    report_.ended = true;
+    end();
+    if (!file_written_) {
+      throw SystemError("cannot write " + file_.path(), "the disk may be full",
+                        "Give --out another place.");
+    }
   }
   const CommReport& report() const { return report_; }
 
@@ -43,14 +53,17 @@ class CommOutput {
     fmt::print("{}", text);
     std::fflush(stdout);
   }
-  void write_file() const {
-    if (flags_.out().empty()) return;
-    std::ofstream file(flags_.out(), std::ios::binary | std::ios::trunc);
-    file << comm_json_text(report_) << std::flush;
-    if (!file) fmt::print(stderr, "heteroperf: warning: cannot write {}\n", flags_.out());
+  void write_file() {
+    if (file_.given()) file_written_ = file_.write(comm_json_text(report_));
+  }
+  void end() {
+    if (json_) show(comm_json_text(report_));
+    write_file();
   }
 
-  const CommFlags& flags_;
+  OutputFile file_;
+  bool file_written_ = true;
+  bool csv_;
   bool json_;
   CommReport report_;
 };
@@ -70,8 +83,7 @@ class CommVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     const CommRequest request = flags_.request();
-    require_writable();
-    CommOutput output(flags_, options.json);
+    CommOutput output(request, OutputFile(flags_.out()), flags_.csv(), options.json);
     RankWork work;
     work.body = [&](World& world) { return measure(request, world, output); };
     work.keep = [&](const Error& error) { output.fail(error); };
@@ -79,14 +91,6 @@ class CommVerb : public Verb {
   }
 
  private:
-  void require_writable() const {
-    if (flags_.out().empty()) return;
-    std::ofstream file(flags_.out(), std::ios::binary | std::ios::app);
-    if (!file) {
-      throw UserError("cannot write " + flags_.out(), "", "Give --out a writable path.");
-    }
-  }
-
   static ExitCode measure(const CommRequest& request, World& world, CommOutput& output) {
     const bool first = world.communicator->rank() == RankId(0);
     CommSession session(request, world);
@@ -96,9 +100,32 @@ class CommVerb : public Verb {
       CommResult result = session.measure(size);
       if (first) output.add(std::move(result));
     }
+    const auto pace = session.pace();
     if (!first) return ExitCode::ok;
-    output.end();
+    if (pace) output.add(*pace);
+    output.complete();
+    warn(output.report());
     return verdict(request, output.report());
+  }
+
+  /// What a reader of the numbers should know.
+  static void warn(const CommReport& report) {
+    if (report.pace && report.pace->late_fraction() > 0.01) {
+      fmt::print(stderr,
+                 "heteroperf: warning: {:.0f} % of the waits ended later than modelled, by up to "
+                 "{:.3g} ms: the machine is too slow for these links\n",
+                 report.pace->late_fraction() * 100, report.pace->greatest_lag.value() * 1e3);
+    }
+    const bool compressed = report.request.wire != WireFormat::fp32;
+    const auto plain =
+        std::count_if(report.results.begin(), report.results.end(),
+                      [](const CommResult& result) { return result.wire == WireFormat::fp32; });
+    if (compressed && plain > 0) {
+      fmt::print(stderr,
+                 "heteroperf: warning: at {} of {} sizes nothing travels as {}: there is one "
+                 "cluster, or an algorithm without bridges is taken\n",
+                 plain, report.results.size(), to_string(report.request.wire));
+    }
   }
 
   static ExitCode verdict(const CommRequest& request, const CommReport& report) {

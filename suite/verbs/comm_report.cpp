@@ -76,6 +76,11 @@ const std::array<Column, 14> columns{{
 
 }  // namespace
 
+const char* CommReport::status() const {
+  if (failure && failure->kind() != ErrorKind::interrupted) return "failed";
+  return ended && !failure ? "complete" : "partial";
+}
+
 double CommReport::best_busbw() const {
   double best = 0;
   for (const CommResult& result : results) {
@@ -87,13 +92,13 @@ double CommReport::best_busbw() const {
 std::string comm_heading(const CommReport& report) {
   const CaseShape& shape = report.request.shape;
   std::string text = fmt::format(
-      "{} of {}{}, {} ranks over {}{}, wire {}\nclusters: {}\n"
+      "{} of {}{}, {} ranks over {}{}, wire {}\npath: {}\nclusters: {}\n"
       "times in microseconds, bandwidths in GB/s (1e9 bytes); a call takes what its slowest rank "
       "takes\n",
       to_string(shape.collective), to_string(shape.type),
       reduces(shape.collective) ? fmt::format(" ({})", reduction_name(shape.reduction)) : "",
       report.ranks, report.transport, report.emulated() ? " (paced: emulated links)" : "",
-      to_string(report.request.wire), clusters_text(report.clusters));
+      to_string(report.request.wire), report.path, clusters_text(report.clusters));
   for (const Column& column : columns) text += fmt::format("{:>{}} ", column.title, column.width);
   text.back() = '\n';
   return text;
@@ -114,11 +119,11 @@ std::string comm_csv_heading() {
          "predicted_s,link_utilization\n";
 }
 
-std::string comm_csv_row(const CommReport& report, const CommResult& result) {
+std::string comm_csv_row(const CommReport&, const CommResult& result) {
   const CallTime& time = result.timing.time;
   std::string text = fmt::format(
       "{},{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.6g},{:.6g},{}", result.bytes.value(),
-      result.elements, to_string(result.choice.algorithm), to_string(report.request.wire),
+      result.elements, to_string(result.choice.algorithm), to_string(result.wire),
       time.median.value(), time.fastest.value(), time.p95.value(), time.ci95.low, time.ci95.high,
       result.timing.algbw, result.timing.busbw,
       result.timing.wrong ? std::to_string(*result.timing.wrong) : "");

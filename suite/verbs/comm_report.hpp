@@ -23,6 +23,7 @@ struct CommResult {
   Bytes bytes{0};  ///< S after rounding
   std::size_t elements = 0;
   Choice choice;
+  WireFormat wire = WireFormat::fp32;  ///< what really travels between clusters
   CommTiming timing;
   std::optional<CommTiming> in_place;
   /// Between clusters, of one call, all ranks together; absent with one cluster.
@@ -31,17 +32,33 @@ struct CommResult {
   std::optional<double> largest_error, rms_error;  ///< of a compressed wire
 };
 
+/// How well the ranks kept to modelled links, all of them together.
+struct PaceSummary {
+  std::uint64_t waits = 0, late_waits = 0;
+  Seconds greatest_lag{0};
+  bool cards_divided = false;
+
+  double late_fraction() const {
+    return waits == 0 ? 0 : static_cast<double>(late_waits) / static_cast<double>(waits);
+  }
+};
+
 /// What one `comm` command found out.
 struct CommReport {
   CommRequest request;
   int ranks = 0;
   std::string transport;
+  std::string path;  ///< Communicator::path()
   RankClusters clusters;
   std::vector<std::string> hosts;  ///< by rank
   std::vector<CommResult> results;
+  std::optional<PaceSummary> pace;
+  bool ended = false;  ///< every size was measured
   std::optional<Error> failure;
   std::vector<int> failed_ranks;
 
+  /// "complete", "partial" (under way, or stopped by the user), "failed".
+  const char* status() const;
   bool emulated() const { return request.pace.has_value(); }
   double best_busbw() const;
 };

@@ -26,12 +26,12 @@ void put_timing(Json& json, const CommTiming& timing) {
   if (timing.wrong) json["wrong"] = whole_number_json(*timing.wrong);
 }
 
-Json result_json(const CommReport& report, const CommResult& result) {
+Json result_json(const CommResult& result) {
   Json json{{"bytes", whole_number_json(result.bytes.value())},
             {"elements", whole_number_json(result.elements)},
             {"algorithm", to_string(result.choice.algorithm)},
             {"reason", result.choice.reason},
-            {"wire", to_string(report.request.wire)}};
+            {"wire", to_string(result.wire)}};
   put_timing(json, result.timing);
   if (result.in_place) {
     json["in_place"] = Json::object();
@@ -69,7 +69,10 @@ Json topology_json(const CommReport& report) {
                         {"ranks", ranks_json(cluster.ranks)},
                         {"bridges", std::move(bridges)}});
   }
-  return {{"reason", report.clusters.reason}, {"hosts", report.hosts}, {"clusters", clusters}};
+  return {{"reason", report.clusters.reason},
+          {"path", report.path},
+          {"hosts", report.hosts},
+          {"clusters", clusters}};
 }
 
 }  // namespace
@@ -78,23 +81,31 @@ std::string comm_json_text(const CommReport& report) {
   const CaseShape& shape = report.request.shape;
   Json json{{"_format", "heteroperf-comm"},
             {"_version", 1},
-            {"status", report.failure ? "failed" : "complete"},
+            {"status", report.status()},
             {"collective", to_string(shape.collective)},
             {"type", to_string(shape.type)}};
   if (reduces(shape.collective)) json["reduction"] = reduction_name(shape.reduction);
-  json.update({{"ranks", report.ranks},
-               {"transport", report.transport},
-               {"emulated", report.emulated()},
+  if (report.ranks > 0) json.update({{"ranks", report.ranks}, {"transport", report.transport}});
+  json.update({{"emulated", report.emulated()},
+               {"checksums", report.request.checksum},
                {"units", {{"algbw", "GB/s"}, {"busbw", "GB/s"}}}});
   json["results"] = Json::array();
   for (const CommResult& result : report.results) {
-    json["results"].push_back(result_json(report, result));
+    json["results"].push_back(result_json(result));
   }
-  json["clusters"] = Json::array();
-  for (const RankCluster& cluster : report.clusters.clusters) {
-    json["clusters"].push_back(ranks_json(cluster.ranks));
+  if (!report.clusters.clusters.empty()) {
+    json["clusters"] = Json::array();
+    for (const RankCluster& cluster : report.clusters.clusters) {
+      json["clusters"].push_back(ranks_json(cluster.ranks));
+    }
+    json["topology"] = topology_json(report);
   }
-  json["topology"] = topology_json(report);
+  if (report.pace) {
+    json["pace"] = {{"waits", whole_number_json(report.pace->waits)},
+                    {"late_waits", whole_number_json(report.pace->late_waits)},
+                    {"greatest_lag_s", report.pace->greatest_lag.value()},
+                    {"cards_divided", report.pace->cards_divided}};
+  }
   if (report.failure) {
     json["failed_ranks"] = report.failed_ranks;
     json.update(Json::parse(error_report_text(*report.failure)));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <sstream>
 
@@ -30,6 +31,10 @@ constexpr std::array<Named<Reduction>, 4> reductions{{{"sum", Reduction::sum},
                                                       {"min", Reduction::min},
                                                       {"max", Reduction::max},
                                                       {"avg", Reduction::average}}};
+
+/// Finer sweeps take longer than anybody waits.
+constexpr double least_factor = 1.01;
+constexpr Bytes most_bytes{std::uint64_t{1} << 50};
 
 /// The value of that name; adds a problem naming the others when there is none.
 template <class Value, std::size_t count>
@@ -92,7 +97,12 @@ void CommFlags::declare(CLI::App& command) {
   command.add_option("-e,--max-bytes", last_, "largest size")->type_name("SIZE");
   command.add_option("-f,--factor", factor_, "from one size to the next");
   command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
-  command.add_option("--transport", transport_, "threads, mpi or nccl")->capture_default_str();
+  command.add_option("--transport", transport_,
+                     "threads, mpi or nccl (default: the launcher's, else threads)");
+  command
+      .add_option("--host-path", host_path_,
+                  "inside a host over mpi, at most: messages, shared_memory or single_copy")
+      ->capture_default_str();
   command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8")->capture_default_str();
   command.add_option("--op", reduction_, "sum, min, max or avg")->capture_default_str();
   command.add_option("--root", root_, "rank of broadcast and reduce")->capture_default_str();
@@ -129,16 +139,25 @@ CommRequest CommFlags::request() const {
   request.sizes = sizes(problems);
   set_sum(request, problems);
   set_way(request, problems);
+  if (!(timeout_s_ >= 0.5 && timeout_s_ <= 86400)) {
+    problems.add(fmt::format("--timeout {:g} is not usable", timeout_s_), "0.5 to 86400 seconds",
+                 "Leave it out for 30.");
+  }
   request.session.transport = transport_;
   request.session.argv = original_argv();
   request.session.comm.timeout_s = timeout_s_;
+  collect(problems, [&] { parse_host_path(host_path_); });
+  request.session.comm.host_path = host_path_;
   request.session.comm.heartbeat_s = std::min(request.session.comm.heartbeat_s, timeout_s_ / 4);
   if (ranks_ && *ranks_ < 1) {
-    problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive");
+    problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
+                 "Leave it out for one per core.");
   }
   request.session.ranks = ranks_.value_or(0);
   collect(problems, [&] { check_session(request.session); });
-  if (iterations_ < 0 || warmup_ < 0) problems.add("--iters and --warmup cannot be negative");
+  if (iterations_ < 0 || warmup_ < 0) {
+    problems.add("--iters and --warmup cannot be negative", "", "Leave them out.");
+  }
   request.iterations = iterations_;
   request.warmup = warmup_;
   request.check = check_;
@@ -151,10 +170,17 @@ CommRequest CommFlags::request() const {
 std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
   const Bytes first = size_of_text(first_, "-b", problems);
   const Bytes last = size_of_text(last_, "-e", problems);
-  if (last < first) problems.add(fmt::format("-e {} is below -b {}", last_, first_));
-  const bool grows = factor_ > 1 && factor_ <= 1e6;
+  if (last < first) {
+    problems.add(fmt::format("-e {} is below -b {}", last_, first_), "", "Swap them.");
+  }
+  const bool grows = factor_ >= least_factor && factor_ <= 1e6;
   if (!grows && first != last) {
-    problems.add(fmt::format("-f {:g} makes no sweep", factor_), "must be above 1");
+    problems.add(fmt::format("-f {:g} makes no sweep", factor_),
+                 fmt::format("must be {} or more", least_factor), "Give -f 2.");
+  }
+  if (last > most_bytes) {
+    problems.add(fmt::format("-e {} is too large", last_), "no machine has that much memory",
+                 "Give a smaller -e.");
   }
   std::vector<Bytes> sizes{first};
   double next = static_cast<double>(first.value());
@@ -164,7 +190,7 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
     const Bytes size(static_cast<std::uint64_t>(next));
     if (size > sizes.back()) sizes.push_back(size);
   }
-  if (first.value() == 0 && last.value() > 0) {
+  if (problems.empty() && first.value() == 0 && last.value() > 0) {
     problems.add("-b 0 makes no sweep", "0 times a factor stays 0", "Give -e 0 too, or -b 8.");
   }
   return sizes;
@@ -174,7 +200,10 @@ void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
   request.shape.type = choose(types, type_, "--type", problems);
   request.shape.reduction = choose(reductions, reduction_, "--op", problems);
   request.shape.root = RankId(root_);
-  if (root_ < 0) problems.add(fmt::format("--root {} is no rank", root_));
+  if (root_ < 0) {
+    problems.add(fmt::format("--root {} is no rank", root_), "ranks count from 0",
+                 "Give 0 or more.");
+  }
   if (request.shape.type == DataType::u8 && reduces(request.shape.collective)) {
     problems.add(fmt::format("--type u8 does not go with {}", collective_),
                  "bytes are moved, not summed", "Use another type.");
@@ -205,9 +234,16 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
     problems.add("--algorithm, --wire, --clusters, --pace and --checksum do not go with nccl",
                  "there the library does everything itself", "Use --transport mpi.");
   }
-  if (clusters_ != "auto") request.labels = split_labels(clusters_);
+  if (clusters_ != "auto") {
+    request.labels = split_labels(clusters_);
+    if (std::count(request.labels.begin(), request.labels.end(), "") > 0) {
+      problems.add(fmt::format("--clusters {} has an empty label", clusters_), "",
+                   "Give one label per rank, as in a,b,b,a.");
+    }
+  }
   if (!pace_.empty()) collect(problems, [&] { request.pace = read_cluster(pace_); });
-  if (least_busbw_ && !(*least_busbw_ >= 0)) problems.add("--min-bw cannot be negative");
+  if (least_busbw_ && !(*least_busbw_ >= 0))
+    problems.add("--min-bw cannot be negative", "", "Give GB/s.");
 }
 
 }  // namespace heteroperf

@@ -47,7 +47,8 @@ class CommFlags {
   void set_way(CommRequest& request, ProblemList& problems) const;
 
   std::string collective_, first_ = "8", last_ = "64M", type_ = "f32", reduction_ = "sum";
-  std::string transport_ = "threads", algorithm_ = "auto", wire_ = "fp32", clusters_ = "auto";
+  std::string transport_, host_path_ = "single_copy", algorithm_ = "auto", wire_ = "fp32",
+                          clusters_ = "auto";
   std::string pace_, out_;
   double factor_ = 2, timeout_s_ = CommConfig{}.timeout_s;
   std::optional<double> least_busbw_;

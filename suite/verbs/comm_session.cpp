@@ -28,6 +28,9 @@ std::uint64_t total(Communicator& group, std::uint64_t mine) {
   return static_cast<std::uint64_t>(value);
 }
 
+/// Time of an unknown operation that is still worth waiting for, over 20: 100 Mbit/s.
+Seconds slowest(Bytes bytes) { return Seconds(static_cast<double>(bytes.value()) / 12.5e6 / 20); }
+
 bool has_in_place_form(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
          collective == Collective::all_gather || collective == Collective::reduce;
@@ -36,10 +39,14 @@ bool has_in_place_form(Collective collective) {
 }  // namespace
 
 CommSession::CommSession(const CommRequest& request, World& world)
-    : request_(request), world_(world), deadline_(*world.control, world.communicator->rank()) {
+    : request_(request),
+      world_(world),
+      deadline_(*world.control, world.communicator->rank(), world.communicator->size(),
+                [] { return stop_signal() != nullptr; }) {
   check_fit();
-  build();
+  descriptors_ = gather_descriptors(harness(), describe_rank(harness()));
   check_memory();
+  build();
 }
 
 void CommSession::check_fit() const {
@@ -51,6 +58,10 @@ void CommSession::check_fit() const {
   }
   if (request_.shape.collective == Collective::send_receive && ranks < 2) {
     problems.add("sendrecv needs two ranks", "", "Give --ranks 2 or more.");
+  }
+  if (request_.least_busbw && bus_factor(request_.shape.collective, ranks) == 0) {
+    problems.add("--min-bw needs two ranks", "the busbw of one rank is 0",
+                 "Give --ranks 2 or more.");
   }
   if (!request_.labels.empty() && request_.labels.size() != static_cast<std::size_t>(ranks)) {
     problems.add(fmt::format("--clusters gives {} labels", request_.labels.size()),
@@ -64,23 +75,24 @@ void CommSession::check_fit() const {
 }
 
 void CommSession::build() {
-  const RankDescriptor mine = describe_this_rank(harness().transport(), "");
-  for (const RankDescriptor& one : gather_descriptors(harness(), mine)) hosts_.push_back(one.host);
-  if (request_.session.transport != "nccl") return build_hybrid(mine);
+  if (request_.session.transport != "nccl") return build_hybrid();
   group_ = make_nccl_group(world_);
   clusters_ = one_cluster(harness().size());
 }
 
-void CommSession::build_hybrid(const RankDescriptor& mine) {
+void CommSession::build_hybrid() {
   auto base = harness().split(0, harness().rank().value());
-  if (request_.pace) base = make_paced_communicator(std::move(base), *request_.pace);
+  if (request_.pace) {
+    base = make_paced_communicator(std::move(base), *request_.pace);
+    paced_ = base.get();
+  }
   if (request_.checksum) base = make_checked_communicator(std::move(base), {true, true});
   if (!request_.labels.empty()) {
     clusters_ = clusters_by_label(request_.labels, harness().size());
   } else if (request_.pace) {
     clusters_ = request_.pace->rank_clusters();
   } else {
-    clusters_ = discover_clusters(*base, mine);
+    clusters_ = discover_clusters(*base, descriptors_);
   }
   auto inside =
       base->split(static_cast<int>(clusters_.cluster_of(base->rank())), base->rank().value());
@@ -101,8 +113,10 @@ void CommSession::build_hybrid(const RankDescriptor& mine) {
 void CommSession::check_memory() const {
   CaseShape shape = request_.shape;
   shape.bytes = request_.sizes.back();
-  const std::string& host = hosts_[static_cast<std::size_t>(harness().rank().value())];
-  const auto here = static_cast<std::uint64_t>(std::count(hosts_.begin(), hosts_.end(), host));
+  const std::string& host = descriptors_[static_cast<std::size_t>(harness().rank().value())].host;
+  const auto here = static_cast<std::uint64_t>(
+      std::count_if(descriptors_.begin(), descriptors_.end(),
+                    [&](const RankDescriptor& one) { return one.host == host; }));
   const std::uint64_t need = memory_of(shape, harness().size()).value() * here;
   const Machine machine = probe_machine();
   const Bytes available = machine.memory_available.value.value_or(Bytes(~std::uint64_t{0}));
@@ -122,8 +136,9 @@ CommReport CommSession::heading() const {
   report.request = request_;
   report.ranks = harness().size();
   report.transport = hybrid_ != nullptr ? harness().transport() : group_->transport();
+  report.path = hybrid_ != nullptr ? harness().path() : group_->path();
   report.clusters = clusters_;
-  report.hosts = hosts_;
+  for (const RankDescriptor& one : descriptors_) report.hosts.push_back(one.host);
   return report;
 }
 
@@ -135,17 +150,18 @@ CommResult CommSession::measure(Bytes size) {
   result.bytes = Bytes(result.elements * size_of(shape.type));
   result.choice.reason = "the transport's own";
   if (hybrid_ != nullptr && shape.collective == Collective::all_reduce) {
-    result.choice = hybrid_->choice(result.bytes, shape.type);
+    result.choice = hybrid_->choice(result.bytes, shape.type, shape.reduction);
   }
-  result.timing = time(shape, result.choice);
-  if (request_.check && request_.wire != WireFormat::fp32) {
+  result.wire = wire_of(shape, result.choice);
+  result.timing = time(shape, result);
+  if (request_.check && result.wire != WireFormat::fp32) {
     result.largest_error = deviation_.largest;
     const auto elements = static_cast<double>(result.elements) * harness().size();
     result.rms_error = std::sqrt(deviation_.sum_of_squares / std::max(elements, 1.0));
   }
   if (has_in_place_form(shape.collective)) {
     shape.in_place = true;
-    result.in_place = time(shape, result.choice);
+    result.in_place = time(shape, result);
   }
   if (clusters_.clusters.size() > 1) {
     CollectiveCase one(*group_, shape);
@@ -155,26 +171,31 @@ CommResult CommSession::measure(Bytes size) {
   return result;
 }
 
-CommTiming CommSession::time(const CaseShape& shape, const Choice& choice) {
+WireFormat CommSession::wire_of(const CaseShape& shape, const Choice& choice) const {
+  if (clusters_.clusters.size() < 2) return WireFormat::fp32;
+  return shape.collective == Collective::all_reduce ? choice.wire : request_.wire;
+}
+
+CommTiming CommSession::time(const CaseShape& shape, const CommResult& result) {
   CollectiveCase one(*group_, shape);
   CommTiming timing;
-  const Seconds predicted = choice.predicted.value_or(Seconds(0));
+  const auto& predicted = result.choice.predicted;
   const std::string operation =
       fmt::format("{} of {} bytes", to_string(shape.collective), one.bytes().value());
+  const auto call = [&] {
+    deadline_.begin();
+    one.run();
+  };
   one.fill(++seed_);
+  deadline_.expect(operation, strict_limit(predicted.value_or(slowest(one.bytes()))));
   // Without a prediction a first call tells what to expect of the others.
-  const CallTime first = time_calls(harness(), [&] { one.run(); }, {1, 1, Seconds(0)});
-  deadline_.expect(operation, strict_limit(std::max(predicted, first.median)));
-  timing.time = time_calls(harness(),
-                           [&] {
-                             deadline_.begin();
-                             one.run();
-                           },
-                           {request_.warmup, request_.iterations, Seconds(0.5)});
+  const CallTime first = time_calls(harness(), call, {1, 1, Seconds(0)});
+  deadline_.expect(operation, strict_limit(predicted.value_or(first.median)));
+  timing.time = time_calls(harness(), call, {request_.warmup, request_.iterations, Seconds(0.5)});
   deadline_.end();
   timing.algbw = static_cast<double>(one.bytes().value()) / timing.time.median.value() / giga;
   timing.busbw = timing.algbw * bus_factor(shape.collective, harness().size());
-  if (request_.check) timing.wrong = wrong_elements(one, tolerance());
+  if (request_.check) timing.wrong = wrong_elements(one, tolerance(result.wire));
   return timing;
 }
 
@@ -194,21 +215,23 @@ std::uint64_t CommSession::wrong_elements(CollectiveCase& one, const Tolerance& 
 
 /// Sums are exact; averages round once; a compressed wire rounds every cluster's contribution and
 /// the sum that is handed on.
-Tolerance CommSession::tolerance() const {
+Tolerance CommSession::tolerance(WireFormat wire) const {
   Tolerance tolerance;
   const bool average = request_.shape.reduction == Reduction::average;
   if (average) tolerance.ulps = average_ulps;
-  if (clusters_.clusters.size() < 2 || request_.wire == WireFormat::fp32) return tolerance;
+  if (wire == WireFormat::fp32) return tolerance;
   const ExactValues values{request_.shape.type, harness().size(), 1};
   const double sum = values.largest() * (average ? 1 : harness().size());
-  const double step = request_.wire == WireFormat::bf16 ? 0x1.0p-8 : 1.0 / 254;
+  const double step = wire == WireFormat::bf16 ? 0x1.0p-8 : 1.0 / 254;
   tolerance.absolute = sum * step;
   return tolerance;
 }
 
 void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
   const BridgeTraffic before = hybrid_->traffic();
+  deadline_.begin();
   one.run();
+  deadline_.end();
   const BridgeTraffic after = hybrid_->traffic();
   std::vector<std::int64_t> sent(static_cast<std::size_t>(harness().size()));
   const auto mine = static_cast<std::int64_t>(after.wire.value() - before.wire.value());
@@ -227,8 +250,23 @@ void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
         model_->between.bandwidth().value() * static_cast<double>(cluster.bridges.size());
     busiest = std::max(busiest, static_cast<double>(bytes) / rate);
   }
+  // The transport's own collectives do not tell what they send.
+  if (traffic.logical == Bytes(0)) return;
   result.traffic = traffic;
   if (busiest > 0) result.link_utilization = busiest / result.timing.time.median.value();
+}
+
+std::optional<PaceSummary> CommSession::pace() const {
+  if (paced_ == nullptr) return std::nullopt;
+  const PaceReport mine = pace_report(*paced_).value();
+  PaceSummary all;
+  all.waits = total(harness(), mine.waits);
+  all.late_waits = total(harness(), mine.late_waits);
+  double lag_s = mine.greatest_lag.value();
+  harness().all_reduce(std::span(&lag_s, 1), Reduction::max);
+  all.greatest_lag = Seconds(lag_s);
+  all.cards_divided = total(harness(), mine.cards_divided ? 1 : 0) > 0;
+  return all;
 }
 
 void CommSession::stop_if_asked() {

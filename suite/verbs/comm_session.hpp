@@ -23,6 +23,8 @@ class CommSession {
   CommReport heading() const;
   /// Collective.
   CommResult measure(Bytes size);
+  /// Collective. Nothing when links are not paced.
+  std::optional<PaceSummary> pace() const;
   /// Collective: throws Error{interrupted} when a rank got a signal.
   void stop_if_asked();
 
@@ -31,18 +33,21 @@ class CommSession {
   void check_fit() const;
   void check_memory() const;
   void build();
-  void build_hybrid(const RankDescriptor& mine);
-  CommTiming time(const CaseShape& shape, const Choice& choice);
+  void build_hybrid();
+  CommTiming time(const CaseShape& shape, const CommResult& result);
   std::uint64_t wrong_elements(CollectiveCase& one, const Tolerance& tolerance);
-  Tolerance tolerance() const;
+  Tolerance tolerance(WireFormat wire) const;
+  /// What travels between clusters when that case is called.
+  WireFormat wire_of(const CaseShape& shape, const Choice& choice) const;
   void measure_traffic(CollectiveCase& one, CommResult& result);
 
   const CommRequest& request_;
   World& world_;
   RankClusters clusters_;
-  std::vector<std::string> hosts_;
+  std::vector<RankDescriptor> descriptors_;
   std::optional<CostModel> model_;
   std::unique_ptr<Communicator> group_;
+  const Communicator* paced_ = nullptr;   ///< inside group_
   HybridCommunicator* hybrid_ = nullptr;  ///< group_, unless NCCL does everything itself
   OperationDeadline deadline_;
   Deviation deviation_;  ///< of the last check, all ranks together

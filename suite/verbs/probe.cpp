@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <fstream>
 #include <map>
 
 #include "runners/cluster/machine.hpp"
@@ -13,6 +12,7 @@
 #include "suite/error_report_json.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/verbs/cluster_report.hpp"
+#include "suite/verbs/output_file.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -77,7 +77,8 @@ class ProbeVerb : public Verb {
     command.add_option("-o,--out", out_, "the cluster file to write (default: standard output)")
         ->type_name("FILE");
     command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
-    command.add_option("--transport", transport_, "threads, mpi or nccl")->capture_default_str();
+    command.add_option("--transport", transport_,
+                       "threads or mpi (default: the launcher's, else threads)");
     command.add_option("--threads-per-rank", threads_, "of one device")->capture_default_str();
     command.add_option("--name", name_, "of the cluster")->capture_default_str();
     command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
@@ -87,11 +88,22 @@ class ProbeVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
-    if (ranks_ && *ranks_ < 1) problems.add(fmt::format("--ranks {} is not usable", *ranks_));
-    if (threads_ < 1) problems.add(fmt::format("--threads-per-rank {} is not usable", threads_));
-    if (!(gap_ > 1)) problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1");
+    if (ranks_ && *ranks_ < 1) {
+      problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
+                   "Leave it out for one per core.");
+    }
+    if (threads_ < 1) {
+      problems.add(fmt::format("--threads-per-rank {} is not usable", threads_), "must be positive",
+                   "Leave it out for one.");
+    }
+    if (!(gap_ > 1))
+      problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1", "Give 2.");
+    if (transport_ == "nccl") {
+      problems.add("--transport nccl cannot be probed",
+                   "devices are described by their host's CPUs", "Use --transport mpi.");
+    }
     problems.throw_if_any();
-    require_writable();
+    file_ = OutputFile(out_);
     RankSession session;
     session.ranks = ranks_.value_or(0);
     session.transport = transport_;
@@ -105,23 +117,18 @@ class ProbeVerb : public Verb {
   }
 
  private:
-  void require_writable() const {
-    if (out_.empty()) return;
-    std::ofstream file(out_, std::ios::binary | std::ios::app);
-    if (!file) throw UserError("cannot write " + out_, "", "Give --out a writable path.");
-  }
-
   ExitCode probe(Communicator& world, const GlobalOptions& options) {
-    const RankDescriptor mine = describe_this_rank(world.transport(), "");
-    const auto descriptors = gather_descriptors(world, mine);
-    const RankClusters clusters = discover_clusters(world, mine, {gap_});
+    const auto descriptors = gather_descriptors(world, describe_rank(world));
+    AgglomerationConfig config;
+    config.gap = gap_;
+    const RankClusters clusters = discover_clusters(world, descriptors, config);
     Cluster cluster = measure_links(world, clusters, descriptors);
     cluster.name = name_;
     add_classes(world, descriptors, cluster);
     check_cluster(cluster);
     if (world.rank() != RankId(0)) return ExitCode::ok;
     const std::string text = cluster_json_text(cluster);
-    write(text);
+    if (!file_.write(text)) throw UserError("cannot write " + out_, "", "Is the disk full?");
     if (options.json || out_.empty()) {
       fmt::print("{}", text);
     } else {
@@ -147,14 +154,8 @@ class ProbeVerb : public Verb {
     fill_classes(readings, utc_now(), cluster);
   }
 
-  void write(const std::string& text) const {
-    if (out_.empty()) return;
-    std::ofstream file(out_, std::ios::binary | std::ios::trunc);
-    file << text << std::flush;
-    if (!file) throw UserError("cannot write " + out_, "", "Give --out a writable path.");
-  }
-
-  std::string out_, transport_ = "threads", name_ = "probed";
+  OutputFile file_;
+  std::string out_, transport_, name_ = "probed";
   std::optional<int> ranks_;
   int threads_ = 1;
   double gap_ = AgglomerationConfig{}.gap;

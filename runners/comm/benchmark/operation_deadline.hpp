@@ -3,9 +3,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "metrics/quantity.hpp"
 #include "runners/comm/control_channel.hpp"
@@ -13,11 +16,17 @@
 namespace heteroperf {
 
 /// The strict deadline of benchmarks: an operation that takes longer breaks the run although its
-/// peers show signs of life. A thread of its own watches; it tells every rank, whose waits then
-/// throw PeerError{timeout} that names this rank and the operation.
+/// peers show signs of life. A thread of its own watches on every rank and tells rank 0 when its
+/// rank is late. A second after the first such news rank 0 breaks the run, and names a rank that is
+/// not late with the others: it has not taken part. Every wait then throws PeerError{timeout}.
+///
+/// Every rank has one; rank 0's serves the control channel as long as it lives.
 class OperationDeadline {
  public:
-  OperationDeadline(ControlChannel& control, RankId rank);
+  /// `stop` tells that the user wants this rank to end; where the work does not do so by itself
+  /// within two seconds, the run is broken with ErrorKind::interrupted.
+  OperationDeadline(ControlChannel& control, RankId rank, int ranks,
+                    std::function<bool()> stop = nullptr);
   ~OperationDeadline();
   OperationDeadline(const OperationDeadline&) = delete;
   OperationDeadline& operator=(const OperationDeadline&) = delete;
@@ -32,15 +41,25 @@ class OperationDeadline {
  private:
   static constexpr std::int64_t never = INT64_MAX;
   void watch();
+  void note_late(RankId rank, std::string message);
+  /// What broke the run, once it is time to say so. Rank 0.
+  std::optional<RankFailure> verdict() const;
+  std::optional<RankFailure> interruption();
 
   ControlChannel& control_;
   RankId rank_;
   std::atomic<std::int64_t> due_ns_{never};
   std::atomic<std::int64_t> limit_ns_{never};
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
   std::string operation_;
+  std::vector<bool> late_;  ///< by rank; rank 0
+  std::string first_message_;
+  std::int64_t first_late_ns_ = never;
+  std::function<bool()> stop_;
+  std::int64_t stop_due_ns_ = never;
   bool ended_ = false;
+  std::optional<ServiceScope> service_;
   std::thread thread_;
 };
 

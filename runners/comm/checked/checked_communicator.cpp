@@ -125,10 +125,7 @@ void CheckedCommunicator::agree(const CollectiveTerms& terms) {
                        r, sizeof claim, self(), describe(terms)),
            "its checksum does not fit", ""}});
   }
-  const std::string text = describe_disagreement(terms_);
-  if (text.empty()) return;
-  fail({{"the ranks of a group disagree: " + text,
-         "collectives need the same order, counts, types, reduction and root on every rank", ""}});
+  if (!describe_disagreement(terms_).empty()) fail({disagreement(terms_)});
 }
 
 void CheckedCommunicator::gather_checksums(ConstBuffer values) {
@@ -150,11 +147,9 @@ Problem CheckedCommunicator::explain(const CollectiveTerms& terms, const Finding
                                      std::size_t finder) const {
   switch (finding.kind) {
     case Finding::Kind::counts_differ:
-      return {fmt::format("the ranks of a group disagree in {}: rank {} sends {} to rank {}, which "
-                          "awaits {}",
-                          describe(terms), finding.sender, finding.sent_count, finder,
-                          finding.awaited_count),
-              "both sides need the same count", ""};
+      return counts_disagreement(terms.type, RankId(static_cast<std::int32_t>(finding.sender)),
+                                 finding.sent_count, RankId(static_cast<std::int32_t>(finder)),
+                                 finding.awaited_count);
     case Finding::Kind::not_repeatable:
       return {fmt::format("data changed on their way: {}, the {} bytes of rank {}'s result",
                           describe(terms), finding.bytes, finder),

@@ -7,6 +7,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/comm/checked/checksum.hpp"
+#include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
@@ -62,8 +63,9 @@ class CheckedReceive final : public Transfer {
  private:
   void check_label() const;
   void check_payload();
-  [[noreturn]] void fail(const std::string& problem, const char* why) const {
-    throw Error(ErrorKind::run_failed, {{problem, why, ""}});
+  [[noreturn]] void fail(const std::string& problem, const char* why,
+                         const char* suggestion = "") const {
+    throw Error(ErrorKind::run_failed, {{problem, why, suggestion}});
   }
   std::string awaited() const {
     return fmt::format("rank {} awaits {} {} with tag {} from rank {}", self_.value(),
@@ -87,7 +89,7 @@ void CheckedReceive::check_label() const {
   const auto type = static_cast<DataType>(label_.type);
   if (label_.count == incoming_.values.count && type == incoming_.values.type) return;
   fail(fmt::format("{}, which sent {} {}", awaited(), label_.count, to_string(type)),
-       "both sides need the same count and type");
+       "both sides need the same count and type", remedy_of_misfit);
 }
 
 void CheckedReceive::check_payload() {

@@ -1,10 +1,11 @@
 #include "runners/comm/collectives/partial_sums.hpp"
 
+#include <array>
 #include <cstring>
 #include <type_traits>
-#include <utility>
 
 #include "metrics/error.hpp"
+#include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
 namespace {
@@ -34,43 +35,6 @@ void with_type(DataType type, Work work) {
       return work(TypeTag<std::int64_t>());
     case DataType::u8:
       return work(TypeTag<std::uint8_t>());
-  }
-}
-
-/// Signed overflow is undefined, so integers add as unsigned and come back.
-template <class T>
-T add(T a, T b) {
-  if constexpr (std::is_integral_v<T>) {
-    using Unsigned = std::make_unsigned_t<T>;
-    return static_cast<T>(static_cast<Unsigned>(a) + static_cast<Unsigned>(b));
-  } else {
-    return a + b;
-  }
-}
-
-template <class T, class Operation>
-void combine_each(ConstBuffer first, ConstBuffer second, void* into, Operation operation) {
-  using Wide = std::conditional_t<is_half<T>, float, T>;
-  const T* a = static_cast<const T*>(first.data);
-  const T* b = static_cast<const T*>(second.data);
-  T* c = static_cast<T*>(into);
-  // The destination is a source itself or does not overlap it.
-#pragma GCC ivdep
-  for (std::size_t i = 0; i < first.count; ++i) {
-    c[i] = static_cast<T>(operation(static_cast<Wide>(a[i]), static_cast<Wide>(b[i])));
-  }
-}
-
-template <class T>
-void combine_typed(ConstBuffer first, ConstBuffer second, void* into, Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum:
-    case Reduction::average:
-      return combine_each<T>(first, second, into, [](auto a, auto b) { return add(a, b); });
-    case Reduction::min:
-      return combine_each<T>(first, second, into, [](auto a, auto b) { return b < a ? b : a; });
-    case Reduction::max:
-      return combine_each<T>(first, second, into, [](auto a, auto b) { return a < b ? b : a; });
   }
 }
 
@@ -137,9 +101,9 @@ DataType partial_type(DataType type, Reduction reduction) {
 
 void combine(ConstBuffer first, ConstBuffer second, void* into, Reduction reduction) {
   HETEROPERF_EXPECT(first.type == second.type && first.count == second.count);
-  with_type(first.type, [&](auto tag) {
-    combine_typed<typename decltype(tag)::Type>(first, second, into, reduction);
-  });
+  const Reduction undivided = reduction == Reduction::average ? Reduction::sum : reduction;
+  const std::array<const void*, 2> sources{first.data, second.data};
+  reduce_in_order(sources, {&into, 1}, first.count, first.type, undivided);
 }
 
 void convert(ConstBuffer from, MutableBuffer to) {

@@ -10,7 +10,8 @@ namespace heteroperf {
 DataType partial_type(DataType type, Reduction reduction);
 
 /// into = first and second, combined element by element; an average is summed. `into` may be
-/// either of them. The order matters: of +0 and -0, or with NaN, `first` is asked first.
+/// either of them. The order matters: of +0 and -0, min and max take `first`. One NaN is enough for
+/// NaN.
 void combine(ConstBuffer first, ConstBuffer second, void* into, Reduction reduction);
 
 /// Copies or converts element by element. The same memory is allowed when the types are equal.

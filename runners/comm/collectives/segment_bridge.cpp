@@ -68,7 +68,7 @@ void SegmentBridge::expect(const BridgeRole& role, std::size_t count) {
   }
 }
 
-void* SegmentBridge::place(std::size_t) {
+void* SegmentBridge::place() {
   const std::size_t ordinal = contributed_;
   if (ordinal >= slots_) {
     for (std::size_t top = 0; top < config_.tops; ++top) {
@@ -158,7 +158,7 @@ bool SegmentBridge::combine(const BridgeRole& role, MutableBuffer result) {
   return true;
 }
 
-void SegmentBridge::collect(const BridgeRole& role, MutableBuffer) {
+void SegmentBridge::collect(const BridgeRole& role) {
   if (!scatters(role)) return;
   const std::size_t ordinal = collected_++;
   for (std::size_t top = 0; top < config_.tops; ++top) {

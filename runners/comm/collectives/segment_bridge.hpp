@@ -59,12 +59,12 @@ class SegmentBridge {
   /// Posts the receives of the next segment. At most in_flight + 1 ahead of combine().
   void expect(const BridgeRole& role, std::size_t count);
   /// Where to write this cluster's sum before contribute().
-  void* place(std::size_t count);
+  void* place();
   void contribute(const BridgeRole& role, std::size_t count);
   /// Sums what has arrived into `result`; false when this rank gets no sum. With `scatter` only
   /// this rank's part is there until collect().
   bool combine(const BridgeRole& role, MutableBuffer result);
-  void collect(const BridgeRole& role, MutableBuffer result);
+  void collect(const BridgeRole& role);
   void finish();
 
  private:

@@ -20,9 +20,9 @@ std::size_t largest_of(std::span<const SegmentRole> roles, Measure measure) {
   return largest;
 }
 
-std::size_t largest_segment(std::span<const Segment> segments) {
+std::size_t largest_segment(std::span<const VectorSegment> segments) {
   std::size_t largest = 1;
-  for (const Segment& one : segments) largest = std::max(largest, one.count);
+  for (const VectorSegment& one : segments) largest = std::max(largest, one.count);
   return largest;
 }
 
@@ -39,7 +39,7 @@ class Pipeline {
 
  private:
   std::size_t count() const { return call_.segments.size(); }
-  const Segment& segment(std::size_t g) const { return call_.segments[g]; }
+  const VectorSegment& segment(std::size_t g) const { return call_.segments[g]; }
   const SegmentRole& role(std::size_t g) const { return call_.roles[segment(g).role]; }
   ConstBuffer mine(std::size_t g) const {
     return call_.mine.part(segment(g).begin, segment(g).count);
@@ -192,7 +192,7 @@ void Pipeline::pass_up(std::size_t g) {
 void Pipeline::sum_at_top(std::size_t g) {
   const SegmentRole& part = role(g);
   if (part.bridge.active()) {
-    sum_inside(g, bridge_->place(segment(g).count));
+    sum_inside(g, bridge_->place());
     return bridge_->contribute(part.bridge, segment(g).count);
   }
   const MutableBuffer done = result(g);
@@ -207,8 +207,8 @@ void Pipeline::sum_by_collective(std::size_t g) {
   const bool top = *part.inside_up == call_.inside->rank();
   MutableBuffer into(nullptr, 0, call_.mine.type);
   if (top) {
-    into = {part.bridge.active() ? bridge_->place(segment(g).count) : result(g).data,
-            segment(g).count, call_.mine.type};
+    into = {part.bridge.active() ? bridge_->place() : result(g).data, segment(g).count,
+            call_.mine.type};
   }
   call_.inside->reduce(mine(g), into, *part.inside_up, reduction_);
   if (!top) return;
@@ -238,7 +238,7 @@ void Pipeline::combine(std::size_t g) {
 void Pipeline::collect(std::size_t g) {
   const SegmentRole& part = role(g);
   if (!part.bridge.active() || part.keeps == SegmentRole::Keeps::nothing) return;
-  bridge_->collect(part.bridge, result(g));
+  bridge_->collect(part.bridge);
   send_result(g, result(g));
 }
 

@@ -27,7 +27,7 @@ struct SegmentRole {
 };
 
 /// A part of the vector that travels as one message.
-struct Segment {
+struct VectorSegment {
   std::size_t begin = 0, count = 0;  ///< elements of `mine`
   std::size_t result_begin = 0;      ///< where it begins in `result`
   std::size_t role = 0;              ///< index into the roles
@@ -42,9 +42,9 @@ struct PipelineCall {
   WireFormat wire = WireFormat::fp32;
   BridgeScheme scheme = BridgeScheme::everybody;
   std::size_t clusters = 1;
-  std::size_t window = 4;                  ///< segments in flight on every bridge
-  std::size_t lanes = 1;                   ///< bridges of one cluster at work at once
-  std::span<const Segment> segments = {};  ///< in the same order on every rank
+  std::size_t window = 4;                        ///< segments in flight on every bridge
+  std::size_t lanes = 1;                         ///< bridges of one cluster at work at once
+  std::span<const VectorSegment> segments = {};  ///< in the same order on every rank
   std::span<const SegmentRole> roles = {};
 };
 
@@ -66,6 +66,10 @@ struct TreePlace {
   std::optional<RankId> parent;
   std::vector<RankId> children;
 };
+/// Of the trees inside clusters: up to arity + 1 ranks a cluster is a star, whose top sums all in
+/// one pass.
+constexpr std::size_t inside_arity = 4;
+
 TreePlace tree_place(std::span<const RankId> members, RankId self, RankId top, std::size_t arity);
 
 }  // namespace heteroperf

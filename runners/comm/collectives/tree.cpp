@@ -7,8 +7,8 @@ namespace heteroperf {
 
 namespace {
 
-std::vector<Segment> cut(std::size_t count, std::size_t segment) {
-  std::vector<Segment> segments;
+std::vector<VectorSegment> cut(std::size_t count, std::size_t segment) {
+  std::vector<VectorSegment> segments;
   segments.reserve((count + segment - 1) / segment);
   for (std::size_t begin = 0; begin < count; begin += segment) {
     segments.push_back({begin, std::min(segment, count - begin), begin, 0});
@@ -47,7 +47,7 @@ struct TreeCall {
 };
 
 void run_tree(const TreeCall& tree, const SegmentRole& role, std::size_t count) {
-  const std::vector<Segment> segments = cut(count, tree.segment);
+  const std::vector<VectorSegment> segments = cut(count, tree.segment);
   PipelineCall call{tree.group};
   call.mine = tree.mine;
   call.result = tree.result;

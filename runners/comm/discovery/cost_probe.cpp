@@ -151,15 +151,12 @@ class CostProbe {
 };
 
 void CostProbe::measure_inside() {
-  enum Task : std::size_t { alone, stream, add, all_reduce };
+  enum Task : std::size_t { alone, stream, add };
   const auto measured =
       SizeSweep(world_, inside_budget).run(Bytes(256), least_span, largest_, [&](Bytes size) {
         reserve(size);
-        std::vector<TimedTask> tasks{exchange(in_ring_, size, 1),
-                                     exchange(in_ring_, size, in_flight), sum(size)};
-        if (!several_clusters()) return tasks;
-        tasks.push_back({[this, size] { inside_.all_reduce(first(size), Reduction::sum); }});
-        return tasks;
+        return std::vector<TimedTask>{exchange(in_ring_, size, 1),
+                                      exchange(in_ring_, size, in_flight), sum(size)};
       });
   for (const RankCluster& cluster : model_.clusters.clusters) {
     model_.inside.push_back(
@@ -169,8 +166,6 @@ void CostProbe::measure_inside() {
   }
   model_.inside_stream = curve_of(measured, stream, in_flight);
   model_.reduction = curve_of(measured, add);
-  if (!several_clusters()) return;
-  model_.native_inside = curve_of(measured, all_reduce);
 }
 
 void CostProbe::measure_between() {
@@ -215,7 +210,7 @@ TimedTask CostProbe::all_reduce_task(Algorithm algorithm, Bytes size) {
 
 void CostProbe::measure_algorithms() {
   for (const Algorithm algorithm : all_algorithms()) {
-    const bool across = algorithm == Algorithm::leader || algorithm == Algorithm::split_rail;
+    const bool across = uses_bridges(algorithm);
     if (across && !several_clusters()) continue;
     algorithms_.push_back(algorithm);
     hybrids_.push_back(across ? forced(algorithm) : nullptr);

@@ -193,9 +193,13 @@ std::vector<RankDescriptor> gather_descriptors(Communicator& world, const RankDe
 
 RankClusters discover_clusters(Communicator& world, const RankDescriptor& mine,
                                const AgglomerationConfig& config) {
+  return discover_clusters(world, gather_descriptors(world, mine), config);
+}
+
+RankClusters discover_clusters(Communicator& world, const std::vector<RankDescriptor>& descriptors,
+                               const AgglomerationConfig& config) {
   return agglomerate(
-      gather_descriptors(world, mine),
-      [&](RankId a, RankId b) { return shared_bandwidth(world, a, b); }, config);
+      descriptors, [&](RankId a, RankId b) { return shared_bandwidth(world, a, b); }, config);
 }
 
 Cluster measure_links(Communicator& world, const RankClusters& clusters,

@@ -15,6 +15,9 @@ std::vector<RankDescriptor> gather_descriptors(Communicator& world, const RankDe
 /// (64 B to 1 MiB). Collective; the same result on all ranks.
 RankClusters discover_clusters(Communicator& world, const RankDescriptor& mine,
                                const AgglomerationConfig& config = {});
+/// The same where the descriptors are known already.
+RankClusters discover_clusters(Communicator& world, const std::vector<RankDescriptor>& descriptors,
+                               const AgglomerationConfig& config = {});
 
 struct LinkSweep {
   std::vector<Bytes> sizes;  ///< growing strictly; empty: 64 B … 16 MiB by factors of 4

@@ -7,11 +7,12 @@
 #include <span>
 
 #include "metrics/error.hpp"
+#include "runners/comm/collectives/message_tags.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr int tag = 4090;
+constexpr int tag = message_tags::link_probe;
 constexpr double most_repetitions = 100;
 /// On a busy machine any small message can seem slow: none larger is left out because of one up to
 /// here; of one up to `decisive`, only where it takes `hopeless` budgets.

@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
+#include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_setup.hpp"
 
@@ -24,9 +25,9 @@ bool adds(Reduction reduction) {
   return reduction == Reduction::sum || reduction == Reduction::average;
 }
 
-bool hierarchical(Algorithm algorithm) {
-  return algorithm == Algorithm::leader || algorithm == Algorithm::split_rail;
-}
+/// Up to here the number of steps counts, not the bytes that cross: a transport takes lg p steps,
+/// a hierarchy one up, one across and one down at least.
+constexpr Bytes few_bytes{8192};
 
 /// A group that uses lanes in one way, with the roles of this rank.
 struct Plan {
@@ -63,7 +64,7 @@ class HybridGroup final : public HybridCommunicator {
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
   const RankClusters& clusters() const override { return config_.clusters; }
-  Choice choice(Bytes size, DataType type) const override;
+  Choice choice(Bytes size, DataType type, Reduction reduction) const override;
   BridgeTraffic traffic() const override { return traffic_; }
 
  private:
@@ -74,10 +75,18 @@ class HybridGroup final : public HybridCommunicator {
     return cluster_of_[static_cast<std::size_t>(peer.value())] != cluster_of_[self()];
   }
   void count_sent(RankId to, std::size_t bytes);
+  void check_tag(int tag) const {
+    if (!in_collective_) check_users_tag(tag, message_tags::first_reserved);
+  }
+  bool encodes(Reduction reduction) const {
+    return config_.wire != WireFormat::fp32 && cluster_count() > 1 && adds(reduction);
+  }
   /// How values are sent over bridges. Throws UserError for types that cannot be encoded.
   WireFormat wire_for(DataType type, Reduction reduction) const;
   /// Valid until the next call.
-  const Choice& choose(Bytes size, DataType type) const;
+  const Choice& choose(Bytes size, WireFormat wire) const;
+  /// Whether neither rule nor model says anything about this size.
+  bool undecided(Bytes size) const;
   std::size_t segment_elements(std::size_t bytes, DataType type, WireFormat wire) const;
   PipelineCall call_over(const Plan& plan);
   const Plan& all_reduce_plan(Algorithm algorithm) const {
@@ -99,9 +108,10 @@ class HybridGroup final : public HybridCommunicator {
   Plan leader_, split_rail_;
   Plan broadcasts_, reductions_;  ///< roles by root, then lane; made on first use
   std::vector<Stretch> stretches_;
-  std::vector<Segment> segments_;
+  std::vector<VectorSegment> segments_;
   Scratch scratch_;
   BridgeTraffic traffic_;
+  bool in_collective_ = false;  ///< a flat algorithm runs over this group's messages
 };
 
 HybridGroup::HybridGroup(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
@@ -133,9 +143,7 @@ void HybridGroup::count_sent(RankId to, std::size_t bytes) {
 }
 
 WireFormat HybridGroup::wire_for(DataType type, Reduction reduction) const {
-  if (config_.wire == WireFormat::fp32 || cluster_count() == 1 || !adds(reduction)) {
-    return WireFormat::fp32;
-  }
+  if (!encodes(reduction)) return WireFormat::fp32;
   switch (type) {
     case DataType::f32:
       return config_.wire;
@@ -151,20 +159,29 @@ WireFormat HybridGroup::wire_for(DataType type, Reduction reduction) const {
   }
 }
 
-Choice HybridGroup::choice(Bytes size, DataType type) const { return choose(size, type); }
+Choice HybridGroup::choice(Bytes size, DataType type, Reduction reduction) const {
+  return choose(size,
+                type == DataType::f32 && encodes(reduction) ? config_.wire : WireFormat::fp32);
+}
 
-const Choice& HybridGroup::choose(Bytes size, DataType type) const {
-  const WireFormat wire = type == DataType::f32 ? config_.wire : WireFormat::fp32;
+bool HybridGroup::undecided(Bytes size) const {
+  return !config_.model &&
+         std::none_of(config_.rules.begin(), config_.rules.end(),
+                      [&](const SelectionRule& rule) { return rule.covers(size); });
+}
+
+const Choice& HybridGroup::choose(Bytes size, WireFormat wire) const {
   const bool by_model = config_.segment == Bytes(0) && config_.model.has_value();
   const Bytes without_model =
       config_.segment > Bytes(0) ? config_.segment : longest_bridge_segment(wire);
   const Choice& chosen = selector_.choose({size, wire, by_model ? Bytes(0) : without_model});
-  const bool only_bridges_encode =
-      wire != WireFormat::fp32 && cluster_count() > 1 && config_.rules.empty() && !config_.model;
-  if (!only_bridges_encode) return chosen;
-  bridged_ = chosen;
+  if (cluster_count() == 1 || !undecided(size)) return chosen;
+  if (wire == WireFormat::fp32 && size <= few_bytes) return chosen;
   bridged_.algorithm = split_rail_.lanes.size() == 1 ? Algorithm::leader : Algorithm::split_rail;
-  bridged_.reason = "wire formats need bridges";
+  bridged_.segment = chosen.segment;
+  bridged_.wire = wire;
+  bridged_.reason = wire == WireFormat::fp32 ? "several clusters, no rule and no model: bridges"
+                                             : "wire formats need bridges";
   return bridged_;
 }
 
@@ -190,10 +207,11 @@ void HybridGroup::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction r
   const WireFormat wire = wire_for(mine.type, reduction);
   if (mine.count == 0) return;
   if (ranks() == 1) return convert(mine, result);
-  const Choice& chosen = choose(Bytes(mine.bytes()), mine.type);
+  const Choice& chosen = choose(Bytes(mine.bytes()), wire);
   if (chosen.algorithm == Algorithm::native) return world_->all_reduce(mine, result, reduction);
-  if (!hierarchical(chosen.algorithm)) {
+  if (!uses_bridges(chosen.algorithm)) {
     // Over this group, so that what crosses between clusters is counted.
+    const InCollective inside(in_collective_);
     return heteroperf::all_reduce(
         {*this, mine, result, reduction, scratch_, chosen.segment.value()}, chosen.algorithm);
   }
@@ -202,7 +220,6 @@ void HybridGroup::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction r
         fmt::format("algorithm {} in a group of one cluster", to_string(chosen.algorithm)),
         "it needs several clusters", "Choose a flat one, such as segmented_ring");
   }
-  static_cast<void>(wire);
   reduce_by_clusters(mine, result, reduction, chosen);
 }
 
@@ -216,16 +233,16 @@ void HybridGroup::reduce_by_clusters(ConstBuffer mine, MutableBuffer result, Red
     return sums.finish_part(0, mine.count);
   }
   const Plan& plan = all_reduce_plan(chosen.algorithm);
-  const WireFormat wire = wire_for(mine.type, reduction);
   stretches_.clear();
   add_lanes(plan.lanes, {0, mine.count, 0, 0}, stretches_);
-  cut_segments(stretches_, segment_elements(chosen.segment.value(), mine.type, wire), segments_);
+  cut_segments(stretches_, segment_elements(chosen.segment.value(), mine.type, chosen.wire),
+               segments_);
   PipelineCall call = call_over(plan);
   call.mine = mine;
   call.result = result;
   call.reduction = reduction;
-  call.wire = wire;
-  call.scheme = bridge_scheme(cluster_count(), wire);
+  call.wire = chosen.wire;
+  call.scheme = bridge_scheme(cluster_count(), chosen.wire);
   run_pipeline(call, scratch_, traffic_);
 }
 
@@ -351,7 +368,7 @@ void HybridGroup::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts cou
   const Plan& plan = reductions();
   add_blocks(plan, counts, segment_elements(longest_bridge_segment(wire).value(), all.type, wire));
   const std::size_t own = block_begin(counts, self());
-  for (Segment& segment : segments_) {
+  for (VectorSegment& segment : segments_) {
     const bool kept = segment.role / plan.lanes.size() == self();
     segment.result_begin = kept ? segment.begin - own : 0;
   }
@@ -372,25 +389,31 @@ void HybridGroup::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer the
 }
 
 std::unique_ptr<Transfer> HybridGroup::start_send(ConstBuffer values, RankId to, int tag) {
+  check_tag(tag);
   auto transfer = world_->start_send(values, to, tag);
   count_sent(to, values.bytes());
   return transfer;
 }
 
 std::unique_ptr<Transfer> HybridGroup::start_receive(MutableBuffer values, RankId from, int tag) {
+  check_tag(tag);
   return world_->start_receive(values, from, tag);
 }
 
 void HybridGroup::send(ConstBuffer values, RankId to, int tag) {
+  check_tag(tag);
   world_->send(values, to, tag);
   count_sent(to, values.bytes());
 }
 
 void HybridGroup::receive(MutableBuffer values, RankId from, int tag) {
+  check_tag(tag);
   world_->receive(values, from, tag);
 }
 
 void HybridGroup::exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) {
+  for (const Outgoing& out : sends) check_tag(out.tag);
+  for (const Incoming& in : receives) check_tag(in.tag);
   world_->exchange(sends, receives);
   for (const Outgoing& out : sends) count_sent(out.to, out.values.bytes());
 }
@@ -405,7 +428,7 @@ std::unique_ptr<Communicator> HybridGroup::split(int colour, int key) {
   config.clusters = restrict_to(config_.clusters, old_ranks);
   if (config.clusters.clusters.size() == 1) {
     std::erase_if(config.rules,
-                  [](const SelectionRule& rule) { return hierarchical(rule.algorithm); });
+                  [](const SelectionRule& rule) { return uses_bridges(rule.algorithm); });
   }
   return make_hybrid_communicator(std::move(group), std::move(config));
 }

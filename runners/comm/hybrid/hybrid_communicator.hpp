@@ -16,8 +16,10 @@ namespace heteroperf {
 struct HybridConfig {
   RankClusters clusters;
   WireFormat wire = WireFormat::fp32;
-  std::vector<SelectionRule> rules;  ///< empty: by the model, native without one
-  std::optional<CostModel> model;    ///< equal on all ranks
+  /// Sizes without a rule go by the model. Without one, too, a group of several clusters uses its
+  /// bridges above 8 KiB, and always where a wire format asks for them; others are native.
+  std::vector<SelectionRule> rules;
+  std::optional<CostModel> model;  ///< equal on all ranks
   /// On bridges, before encoding; 0: by the model, but at most 48 KiB (96 KiB when encoded).
   Bytes segment{0};
   int window = 4;  ///< segments in flight per bridge; more where the model's link holds more
@@ -34,8 +36,8 @@ struct HybridConfig {
 class HybridCommunicator : public Communicator {
  public:
   virtual const RankClusters& clusters() const = 0;
-  /// How an all-reduce of this size is or was carried out.
-  virtual Choice choice(Bytes size, DataType type) const = 0;
+  /// How an all-reduce of this size is or was carried out; its wire is what really travels.
+  virtual Choice choice(Bytes size, DataType type, Reduction reduction = Reduction::sum) const = 0;
   virtual BridgeTraffic traffic() const = 0;
 };
 

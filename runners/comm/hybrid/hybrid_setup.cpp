@@ -10,10 +10,6 @@
 namespace heteroperf {
 namespace {
 
-/// What a message between clusters has at most where nothing else is said. MPI libraries send up
-/// to 64 KiB over TCP at once; above, sender and receiver first agree, and on a busy link that
-/// answer waits behind the data: segments of 64 KiB take 1.6 times the time of 48 KiB.
-
 void check_ranks(const RankClusters& clusters, int ranks, ProblemList& problems) {
   std::vector<int> seen(static_cast<std::size_t>(ranks), 0);
   for (const RankCluster& cluster : clusters.clusters) {

@@ -86,10 +86,10 @@ void add_lanes(const std::vector<Lane>& lanes, Stretch whole, std::vector<Stretc
 }
 
 void cut_segments(const std::vector<Stretch>& stretches, std::size_t segment,
-                  std::vector<Segment>& segments) {
+                  std::vector<VectorSegment>& segments) {
   struct Placed {
     double at;
-    Segment segment;
+    VectorSegment segment;
   };
   std::vector<Placed> placed;
   for (const Stretch& one : stretches) {

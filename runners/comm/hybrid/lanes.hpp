@@ -29,9 +29,9 @@ struct Stretch {
 /// Cuts each stretch every `segment` elements and mixes them so that all progress alike: a
 /// stretch of twice the length has two segments where another has one.
 void cut_segments(const std::vector<Stretch>& stretches, std::size_t segment,
-                  std::vector<Segment>& segments);
+                  std::vector<VectorSegment>& segments);
 
-/// Adds `count` elements from `begin` on, cut by the lanes; lane l has role first_role + l.
+/// Adds `whole`, cut by the lanes; the part of lane l has role whole.role + l.
 void add_lanes(const std::vector<Lane>& lanes, Stretch whole, std::vector<Stretch>& stretches);
 
 }  // namespace heteroperf

@@ -5,12 +5,6 @@
 #include "metrics/error.hpp"
 
 namespace heteroperf {
-namespace {
-
-/// Members whose data one rank sums in one pass. Up to arity + 1 ranks a cluster is a star.
-constexpr std::size_t inside_arity = 4;
-
-}  // namespace
 
 Routes::Routes(const RankClusters& clusters, RankId self, InsideStage stage)
     : clusters_(clusters), self_(self), stage_(stage), own_(clusters.cluster_of(self)) {

@@ -26,7 +26,6 @@ class Routes {
   SegmentRole reduce(const Lane& lane, RankId root) const;
 
  private:
-  std::size_t own_cluster() const { return own_; }
   const std::vector<RankId>& members() const { return clusters_.clusters[own_].ranks; }
   /// Rank in the inside communicator.
   RankId inside_rank(RankId rank) const;

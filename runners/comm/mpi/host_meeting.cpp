@@ -1,6 +1,5 @@
 #include "runners/comm/mpi/host_meeting.hpp"
 
-#include <fmt/format.h>
 #include <sched.h>
 
 #include <chrono>
@@ -11,10 +10,13 @@ namespace {
 
 /// A few µs: longer than a cache line takes between cores, shorter than another program's turn.
 constexpr int spins_with_free_cores = 60;
-constexpr int yields = 20000;
+constexpr std::uint64_t yields = 20000;
 constexpr auto nap = std::chrono::microseconds(50);
 /// Between looks at the peers' health and at MPI's own messages.
-constexpr int rounds_per_look = 8;
+constexpr std::uint64_t rounds_per_look = 8;
+
+/// For all ranks to arrive once two of them are known to disagree.
+constexpr auto patience = std::chrono::seconds(1);
 
 void pause_core() {
 #if defined(__x86_64__)
@@ -33,11 +35,12 @@ void progress_mpi() {
 HostMeeting::HostMeeting(const MpiGroup& group, std::span<HostLine> lines, bool crowded)
     : group_(group), lines_(lines), spins_(crowded ? 0 : spins_with_free_cores) {}
 
-void HostMeeting::arrive(const Agreement& agreement) {
+void HostMeeting::arrive(const CollectiveTerms& terms) {
+  HostLine& own = next();
+  own.terms = terms;
   ++step_;
   everybody_seen_ = false;
-  own().agreements[step_ % 2] = agreement;
-  own().step.store(step_, std::memory_order_release);
+  own.step.store(step_, std::memory_order_release);
 }
 
 void HostMeeting::await(std::size_t rank, const WaitedFor& waited) {
@@ -48,18 +51,18 @@ void HostMeeting::await(std::size_t rank, const WaitedFor& waited) {
     }
     pause_core();
   }
-  if (lines_[rank].agreements[step_ % 2] != own().agreements[step_ % 2]) refuse(rank, waited);
+  if (line(rank).terms != line(group_.self()).terms) refuse();
 }
 
 void HostMeeting::await_everybody(const WaitedFor& waited) {
-  for (std::size_t r = 0; r < lines_.size(); ++r) {
+  for (std::size_t r = 0; r < group_.size(); ++r) {
     if (r != group_.self()) await(r, waited);
   }
   everybody_seen_ = true;
 }
 
 void HostMeeting::wait_long(std::size_t rank, const WaitedFor& waited) const {
-  for (int round = 0; !arrived(rank); ++round) {
+  for (std::uint64_t round = 0; !arrived(rank); ++round) {
     if (round % rounds_per_look == 0) {
       progress_mpi();
       const auto failure = group_.watch()->failure_among(group_.members());
@@ -74,17 +77,21 @@ void HostMeeting::wait_long(std::size_t rank, const WaitedFor& waited) const {
   }
 }
 
-void HostMeeting::refuse(std::size_t rank, const WaitedFor& waited) const {
-  const Agreement& own = lines_[group_.self()].agreements[step_ % 2];
-  const Agreement& other = lines_[rank].agreements[step_ % 2];
-  throw Error(
-      ErrorKind::internal,
-      {{fmt::format("the ranks of a group disagree: rank {} is in {} (kind {:#x}, root {}), rank "
-                    "{} is in an operation of {} elements (kind {:#x}, root {})",
-                    group_.members()[group_.self()].value(), waited.text(), own.operation, own.root,
-                    group_.members()[rank].value(), other.count, other.operation, other.root),
-        "collectives need the same order, counts, types and root on every rank",
-        "Please report this with the command that caused it."}});
+/// Names all that have come to this step. Others are on their way, unless they wait elsewhere.
+void HostMeeting::refuse() const {
+  const auto end = std::chrono::steady_clock::now() + patience;
+  std::vector<CollectiveTerms> terms;
+  std::vector<RankId> ranks;
+  for (std::size_t r = 0; r < group_.size(); ++r) {
+    while (!arrived(r) && std::chrono::steady_clock::now() < end) {
+      progress_mpi();
+      std::this_thread::sleep_for(nap);
+    }
+    if (!arrived(r)) continue;
+    terms.push_back(line(r).terms);
+    ranks.push_back(group_.members()[r]);
+  }
+  throw Error(ErrorKind::run_failed, {disagreement(terms, ranks)});
 }
 
 }  // namespace heteroperf

@@ -16,6 +16,8 @@
 #include <random>
 #include <set>
 
+#include "runners/comm/discovery/rank_descriptor.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -36,7 +38,7 @@ class Descriptor {
 
 /// What every rank tells the others first.
 struct Card {
-  std::uint64_t host;
+  std::uint64_t host;   ///< hash of host_id()
   std::uint64_t token;  ///< random; also at `token_address` of that process
   const std::uint64_t* token_address;
   pid_t process;
@@ -50,17 +52,6 @@ struct Attempt {
   HostPath reached;
   char why[120];
 };
-
-/// Processes with another host name are on another host, even where the kernel is the same.
-std::uint64_t host_identity() {
-  char name[256] = "";
-  gethostname(name, sizeof name - 1);
-  std::string identity = name;
-  std::ifstream boot("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  if (boot >> id) identity += id;
-  return std::hash<std::string>{}(identity);
-}
 
 std::uint64_t random_token() {
   std::random_device device;
@@ -181,7 +172,7 @@ HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t 
   const Descriptor own(maker ? make_memory(bytes, token) : -1);
   std::vector<Card> cards(group.size());
   Card& card = cards[group.self()];
-  card = {host_identity(), token, &token, getpid(), own.value(), widest, {}};
+  card = {std::hash<std::string>{}(host_id()), token, &token, getpid(), own.value(), widest, {}};
   CPU_ZERO(&card.cores);
   sched_getaffinity(0, sizeof card.cores, &card.cores);
   const std::uint64_t host = card.host;

@@ -9,8 +9,8 @@
 
 namespace heteroperf {
 
-/// How the memory that the ranks of a host share is divided. Per rank a line to meet at, and two of
-/// each (for use by turns): a row of counts, a slot for what it gives, a slot for what it made.
+/// How the memory that the ranks of a host share is divided. Per rank two of each, for use by
+/// turns: a line to meet at, two rows of counts, a slot for what it gives, a slot for what it made.
 class HostRoom {
  public:
   explicit HostRoom(std::size_t ranks, std::byte* memory = nullptr)
@@ -25,12 +25,14 @@ class HostRoom {
   std::size_t bytes() const { return made_begin() + ranks_ * 2 * made_bytes(); }
 
   std::span<HostLine> lines() const {
-    return {reinterpret_cast<HostLine*>(memory_), ranks_};  // zeros are valid lines
+    return {reinterpret_cast<HostLine*>(memory_), 2 * ranks_};  // zeros are valid lines
   }
-  /// Elements that `rank` has for each rank.
-  std::span<std::uint64_t> row(std::size_t rank, std::size_t turn) const {
-    auto* rows = reinterpret_cast<std::uint64_t*>(memory_ + rows_begin());
-    return {rows + (rank * 2 + turn) * ranks_, ranks_};
+  /// Elements that `rank` sends to each rank, and that it awaits from each.
+  std::span<std::uint64_t> sent(std::size_t rank, std::size_t turn) const {
+    return row(rank, turn, 0);
+  }
+  std::span<std::uint64_t> awaited(std::size_t rank, std::size_t turn) const {
+    return row(rank, turn, 1);
   }
   std::byte* given(std::size_t rank, std::size_t turn) const {
     return memory_ + given_begin() + (rank * 2 + turn) * slot_bytes();
@@ -45,9 +47,13 @@ class HostRoom {
   static constexpr std::size_t max_slot_bytes = 262144;
   static constexpr std::size_t page_bytes = 4096;
 
-  std::size_t rows_begin() const { return ranks_ * sizeof(HostLine); }
+  std::span<std::uint64_t> row(std::size_t rank, std::size_t turn, std::size_t which) const {
+    auto* rows = reinterpret_cast<std::uint64_t*>(memory_ + rows_begin());
+    return {rows + ((rank * 2 + turn) * 2 + which) * ranks_, ranks_};
+  }
+  std::size_t rows_begin() const { return 2 * ranks_ * sizeof(HostLine); }
   std::size_t given_begin() const {
-    const std::size_t end = rows_begin() + ranks_ * ranks_ * 2 * sizeof(std::uint64_t);
+    const std::size_t end = rows_begin() + ranks_ * ranks_ * 4 * sizeof(std::uint64_t);
     return (end + page_bytes - 1) / page_bytes * page_bytes;
   }
   std::size_t made_begin() const { return given_begin() + ranks_ * 2 * slot_bytes(); }

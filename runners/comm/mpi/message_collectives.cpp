@@ -40,6 +40,7 @@ class MessageCollectives final : public MpiCollectives {
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override;
   void barrier() override;
+  void agree(const CollectiveTerms&, const WaitedFor&) override {}
 
  private:
   std::size_t members() const { return group_.size(); }

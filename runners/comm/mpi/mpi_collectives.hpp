@@ -2,13 +2,15 @@
 
 #include <cstddef>
 
-#include "runners/comm/communicator.hpp"
+#include "runners/comm/collective_terms.hpp"
+#include "runners/comm/mpi/mpi_wait.hpp"
 
 namespace heteroperf {
 
 /// How the collectives of one MPI group move data. Arguments are checked, there are at least two
 /// ranks, ranks count within the group, and sums follow the order of ranks: their bits depend on
-/// the number of ranks alone. Throws as Communicator does.
+/// the number of ranks alone. Throws as Communicator does, and on one host Error{run_failed} when
+/// the ranks disagree.
 class MpiCollectives {
  public:
   virtual ~MpiCollectives() = default;
@@ -23,6 +25,9 @@ class MpiCollectives {
   virtual void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                           Counts from_each) = 0;
   virtual void barrier() = 0;
+  /// Moves no data. On one host, meets the other ranks and throws when they disagree; between
+  /// hosts it does nothing.
+  virtual void agree(const CollectiveTerms& terms, const WaitedFor& waited) = 0;
 };
 
 /// Elements [begin, end).

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "runners/comm/collective_terms.hpp"
 #include "runners/comm/mpi/message_collectives.hpp"
 #include "runners/comm/mpi/mpi_group.hpp"
 #include "runners/comm/mpi/shared_collectives.hpp"
@@ -25,11 +26,10 @@ void copy(ConstBuffer from, MutableBuffer to) {
 }
 
 [[noreturn]] void refuse_count(const WaitedFor& waited, RankId self, std::size_t received) {
-  throw Error(ErrorKind::internal,
+  throw Error(ErrorKind::run_failed,
               {{fmt::format("rank {} awaits {} bytes in {}, {} came", self.value(),
                             waited.values.bytes(), waited.text(), received),
-                "both sides need the same count and type",
-                "Please report this with the command that caused it."}});
+                "both sides need the same count and type", remedy_of_misfit}});
 }
 
 class MpiTransfer final : public Transfer {
@@ -89,6 +89,9 @@ class MpiCommunicator final : public Communicator, public PathReport {
   std::string transport() const override { return "mpi"; }
   HostPath host_path() const override { return path_; }
   const std::string& path_reason() const override { return path_reason_; }
+  std::string path() const override {
+    return std::string(to_string(path_)) + " (" + path_reason_ + ")";
+  }
 
   void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
   void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
@@ -112,6 +115,10 @@ class MpiCommunicator final : public Communicator, public PathReport {
   std::size_t member(RankId rank) const {
     HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < size());
     return static_cast<std::size_t>(rank.value());
+  }
+  /// Without data to move, ranks on one host still find out whether all of them are here.
+  void agree(const CollectiveTerms& terms, const WaitedFor& waited) {
+    collectives_->agree(terms, waited);
   }
   static int checked(int tag) {
     HETEROPERF_EXPECT(tag >= 0 && tag <= MpiGroup::max_user_tag);
@@ -146,7 +153,8 @@ MpiCommunicator::MpiCommunicator(MPI_Comm handle, std::vector<RankId> members,
 void MpiCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
   HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
   if (alone()) return copy(mine, result);
-  if (mine.count > 0) collectives_->all_reduce(mine, result, reduction);
+  if (mine.count == 0) return agree(all_reduce_terms(mine, reduction), {"all_reduce", mine});
+  collectives_->all_reduce(mine, result, reduction);
 }
 
 void MpiCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
@@ -155,19 +163,23 @@ void MpiCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root
   HETEROPERF_EXPECT(receiver != group_.self() ||
                     (mine.count == result.count && mine.type == result.type));
   if (alone()) return copy(mine, result);
-  if (mine.count > 0) collectives_->reduce(mine, result, receiver, reduction);
+  if (mine.count == 0) return agree(reduce_terms(mine, root, reduction), {"reduce", mine});
+  collectives_->reduce(mine, result, receiver, reduction);
 }
 
 void MpiCommunicator::broadcast(MutableBuffer values, RankId root) {
   const std::size_t origin = member(root);
-  if (!alone() && values.count > 0) collectives_->broadcast(values, origin);
+  if (alone()) return;
+  if (values.count == 0) return agree(broadcast_terms(values, root), {"broadcast", values});
+  collectives_->broadcast(values, origin);
 }
 
 void MpiCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
   HETEROPERF_EXPECT(counts.size() == members() && all.count == total(counts) &&
                     mine.count == counts[group_.self()] && mine.type == all.type);
   if (alone()) return copy(mine, all);
-  if (all.count > 0) collectives_->all_gather(mine, all, counts);
+  if (all.count == 0) return agree(all_gather_terms(all, counts), {"all_gather", all});
+  collectives_->all_gather(mine, all, counts);
 }
 
 void MpiCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
@@ -175,7 +187,10 @@ void MpiCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts
   HETEROPERF_EXPECT(counts.size() == members() && all.count == total(counts) &&
                     mine.count == counts[group_.self()] && mine.type == all.type);
   if (alone()) return copy(all, mine);
-  if (all.count > 0) collectives_->reduce_scatter(all, mine, counts, reduction);
+  if (all.count == 0) {
+    return agree(reduce_scatter_terms(all, counts, reduction), {"reduce_scatter", all});
+  }
+  collectives_->reduce_scatter(all, mine, counts, reduction);
 }
 
 void MpiCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
@@ -250,9 +265,11 @@ std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
   struct Wish {
     int colour, key;
   };
+  const WaitedFor waited{"split", {}};
+  if (!alone()) agree(split_terms(), waited);
   std::vector<Wish> wishes(members());
   wishes[group_.self()] = {colour, key};
-  group_.gather_blocks(wishes.data(), sizeof(Wish), {"split", {}});
+  group_.gather_blocks(wishes.data(), sizeof(Wish), waited);
   std::vector<std::size_t> order;
   for (std::size_t r = 0; r < members(); ++r) {
     if (wishes[r].colour == colour) order.push_back(r);

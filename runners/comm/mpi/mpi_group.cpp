@@ -17,10 +17,20 @@ MpiGroup::MpiGroup(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr
 }
 
 MpiGroup::~MpiGroup() {
-  // After a failure a peer may be gone, and freeing may wait for it.
   int finalised = 0;
   MPI_Finalized(&finalised);
-  if (finalised == 0 && !watch_->failure_among({})) MPI_Comm_free(&handle_);
+  // After a failure a peer may be gone, and freeing may wait for it.
+  if (finalised != 0 || watch_->failure_among({})) return;
+  try {
+    run_blocking_call([handle = handle_]() mutable { MPI_Comm_free(&handle); },
+                      [this] {
+                        if (const auto failure = watch_->failure_among({})) {
+                          throw PeerError(*failure, "freeing a group");
+                        }
+                      });
+  } catch (const std::exception&) {
+    // What is not freed now ends with the process; the failure reaches everybody's next wait.
+  }
 }
 
 void MpiGroup::start_send(const void* data, std::size_t bytes, std::size_t to, int tag,

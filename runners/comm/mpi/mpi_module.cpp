@@ -59,18 +59,18 @@ class Backend final : public MpiBackend {
   }
 
   bool on_one_host(double deadline_s) override {
-    auto shared = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+    auto here = std::make_shared<int>(0);
     run_blocking_call(
-        [shared] {
-          check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL,
-                                        shared.get()),
-                    "MPI_Comm_split_type");
+        [here] {
+          MPI_Comm shared = MPI_COMM_NULL;
+          check_mpi(
+              MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &shared),
+              "MPI_Comm_split_type");
+          MPI_Comm_size(shared, here.get());
+          MPI_Comm_free(&shared);
         },
         time_limit("MPI_Comm_split_type", deadline_s));
-    int here = 0;
-    MPI_Comm_size(*shared, &here);
-    MPI_Comm_free(shared.get());
-    return here == size();
+    return *here == size();
   }
 
   void broadcast_text(std::string& text, double deadline_s) override {

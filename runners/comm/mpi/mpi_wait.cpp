@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
@@ -34,7 +35,8 @@ struct BlockingCall {
 }  // namespace
 
 void Backoff::pause() {
-  ++rounds_;
+  // Counts no further than it matters: a wait may last for days.
+  if (rounds_ < yield_rounds) ++rounds_;
   if (rounds_ < poll_rounds) return;
   if (rounds_ < yield_rounds) {
     sched_yield();
@@ -106,9 +108,9 @@ void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
   int kind = code;
   MPI_Error_class(code, &kind);
   if (kind == MPI_ERR_TRUNCATE) {
-    throw Error(ErrorKind::internal, {{"a message is too long for " + wait.text(),
-                                       "both sides need the same count and type",
-                                       "Please report this with the command that caused it."}});
+    throw Error(ErrorKind::run_failed,
+                {{"a message is too long for " + wait.text(),
+                  "both sides need the same count and type", remedy_of_misfit}});
   }
   // MPI reports a broken connection; who broke it is known a moment later.
   await_failure_news(watch, awaited, wait);

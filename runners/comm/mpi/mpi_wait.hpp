@@ -56,8 +56,9 @@ void check_mpi(int code, const std::string& operation);
 void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
                         const WaitedFor& wait);
 
-/// MPI failed during a wait: throws PeerError once the rank that broke is known, Error{internal}
-/// when a message is longer than its receiver's buffer, else SystemError with MPI's words.
+/// MPI failed during a wait: throws PeerError once the rank that broke is known,
+/// Error{run_failed} when a message is longer than its receiver's buffer, else SystemError with
+/// MPI's words.
 [[noreturn]] void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
                         const WaitedFor& wait);
 

@@ -82,6 +82,7 @@ void NcclGroup::poll(NcclStatus status, const std::string& operation, Ask ask) {
 }
 
 void NcclGroup::await_handle(const NcclStatus& first, const std::string& operation) {
+  if (first.state == NcclStatus::State::failed) fail(first.text, operation);
   if (handle_ == nullptr) fail("the group is broken by an earlier failure", operation);
   poll(first, operation, [this] { return library_->status(handle_); });
 }
@@ -109,8 +110,8 @@ void NcclGroup::abort() noexcept {
 }
 
 void NcclGroup::flush(const std::string& operation) {
-  if (queued_.empty()) return;
   if (handle_ == nullptr) fail("the group is broken by an earlier failure", operation);
+  if (queued_.empty()) return;
   const auto messages = std::move(queued_);
   queued_.clear();
   library_->group_start();

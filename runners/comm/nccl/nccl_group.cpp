@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "metrics/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "runners/comm/nccl/nccl_backend.hpp"
 #include "runners/comm/nccl/nccl_communicator.hpp"
+#include "runners/comm/text_exchange.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr bool built = HETEROPERF_WITH_NCCL != 0;
+constexpr const char* driver = "/dev/nvidiactl";
 
 NcclBackend& load_backend() {
   if constexpr (!built) {
@@ -68,6 +71,12 @@ std::unique_ptr<Communicator> make_nccl_group(World& world) {
 BackendStatus nccl_status() {
   BackendStatus status;
   status.built = built;
+  status.version = HETEROPERF_NCCL_VERSION;
+  // Loading the library takes longer than everything else that is asked of a machine.
+  if (built && !std::filesystem::exists(driver)) {
+    status.reason = std::string("no NVIDIA driver is loaded (") + driver + " is missing)";
+    return status;
+  }
   try {
     NcclBackend& backend = load_backend();
     status.version = backend.version();

@@ -5,6 +5,7 @@
 #include <array>
 
 #include "metrics/error.hpp"
+#include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/over_messages.hpp"
 #include "runners/comm/paced/host_clock.hpp"
 #include "runners/comm/paced/pace_state.hpp"
@@ -186,21 +187,34 @@ class PacedCommunicator final : public Communicator {
   template <class Operation>
   void in_time(Operation operation) {
     group_->state->forgive();
-    operation();
+    {
+      const InCollective inside(in_collective_);
+      operation();
+    }
     group_->state->forgive();
+  }
+  /// Messages of its own collectives have tags of their own: this group also carries those of a
+  /// group on top of it.
+  int transport_tag(int tag) const {
+    if (in_collective_) return tag + message_tags::inside_transport;
+    check_users_tag(tag, message_tags::first_inside_transport);
+    return tag;
   }
 
   std::shared_ptr<PacedGroup> group_;
   MessageCollectives collectives_;
+  bool in_collective_ = false;
 };
 
 std::unique_ptr<Transfer> PacedCommunicator::start_send(ConstBuffer values, RankId to, int tag) {
+  tag = transport_tag(tag);
   if (to == rank()) return group_->inner->start_send(values, to, tag);
   return std::make_unique<PacedTransfer>(group_, Outgoing{values, to, tag});
 }
 
 std::unique_ptr<Transfer> PacedCommunicator::start_receive(MutableBuffer values, RankId from,
                                                            int tag) {
+  tag = transport_tag(tag);
   if (from == rank()) return group_->inner->start_receive(values, from, tag);
   return std::make_unique<PacedTransfer>(group_, Incoming{values, from, tag});
 }

@@ -12,7 +12,7 @@ namespace heteroperf {
 namespace {
 
 constexpr int least_slots = 3, most_slots = 1024;
-constexpr int most_tag = 4093;  // two more follow
+constexpr int most_tag = message_tags::first_reserved - 3;  // two more follow
 
 void check(const RelayConfig& config) {
   ProblemList problems;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/relay/device_copier.hpp"
 #include "runners/comm/relay/relay_chunk.hpp"
@@ -19,8 +20,8 @@ struct RelayConfig {
   int slots = 4;     ///< staging slots of each side, at least 3; the receiver's are the credits
   Bytes chunk{0};    ///< 0: best_chunk(); the smaller one of the two sides holds
   RelayCosts costs;  ///< for best_chunk()
-  double timeout_s = 30;  ///< a device copy that takes longer is an error
-  int tag = 3060;         ///< and the two after it
+  double timeout_s = 30;          ///< a device copy that takes longer is an error
+  int tag = message_tags::relay;  ///< and the two after it
 };
 
 /// Device memory; its address means something to the DeviceCopier alone.

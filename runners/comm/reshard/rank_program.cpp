@@ -142,7 +142,7 @@ class RankProgram::Compiler {
                                              copy.box, element_bytes_));
     for (std::size_t i = 0; i < plan_.sums.size(); ++i)
       if (plan_.sums[i].at == rank_) add_sum(static_cast<std::int32_t>(i));
-    for (const Message& message : plan_.messages) {
+    for (const ReshardMessage& message : plan_.messages) {
       if (message.from == rank_) stage_of(message).sends.push_back(send(message));
       if (message.to == rank_) stage_of(message).receives.push_back(receive(message));
     }
@@ -150,7 +150,7 @@ class RankProgram::Compiler {
   }
 
  private:
-  Stage& stage_of(const Message& message) {
+  Stage& stage_of(const ReshardMessage& message) {
     return program_.stages_[static_cast<std::size_t>(message.stage)];
   }
 
@@ -199,11 +199,11 @@ class RankProgram::Compiler {
     return {ReshardPlace::sum, {piece.box, summand_block_.at({piece.into_sum, from})}};
   }
 
-  std::span<const Piece> pieces_of(const Message& message) const {
+  std::span<const Piece> pieces_of(const ReshardMessage& message) const {
     return std::span(plan_.pieces).subspan(message.first_piece, message.pieces);
   }
 
-  Parcel send(const Message& message) {
+  Parcel send(const ReshardMessage& message) {
     Parcel parcel{message.to, message.round, message.size.value(), {}};
     std::size_t at = 0;
     for (const Piece& piece : pieces_of(message)) {
@@ -214,7 +214,7 @@ class RankProgram::Compiler {
     return finish(std::move(parcel));
   }
 
-  Parcel receive(const Message& message) {
+  Parcel receive(const ReshardMessage& message) {
     Parcel parcel{message.from, message.round, message.size.value(), {}};
     std::size_t at = 0;
     for (const Piece& piece : pieces_of(message)) {

@@ -107,7 +107,7 @@ void merge(const std::vector<Freight>& freight, ReshardPlan& plan) {
     if (i == 0 || order[i].first != order[i - 1].first)
       plan.messages.push_back({next.stage, 0, next.from, next.to,
                                static_cast<std::uint32_t>(plan.pieces.size()), 0, Bytes(0)});
-    Message& message = plan.messages.back();
+    ReshardMessage& message = plan.messages.back();
     ++message.pieces;
     message.size +=
         Bytes(static_cast<std::uint64_t>(next.piece.box.count()) * size_of(plan.config.type));
@@ -117,26 +117,27 @@ void merge(const std::vector<Freight>& freight, ReshardPlan& plan) {
 
 void assign_rounds(ReshardPlan& plan) {
   for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
-    std::vector<Message*> messages;
-    for (Message& message : plan.messages)
+    std::vector<ReshardMessage*> messages;
+    for (ReshardMessage& message : plan.messages)
       if (static_cast<std::size_t>(message.stage) == stage) messages.push_back(&message);
     std::vector<std::pair<RankId, RankId>> ends;
-    for (const Message* message : messages) ends.emplace_back(message->from, message->to);
+    for (const ReshardMessage* message : messages) ends.emplace_back(message->from, message->to);
     const MessageRounds rounds = message_rounds(ends);
     plan.rounds[stage] = rounds.count;
     for (std::size_t i = 0; i < messages.size(); ++i) messages[i]->round = rounds.round[i];
   }
-  std::stable_sort(
-      plan.messages.begin(), plan.messages.end(), [](const Message& a, const Message& b) {
-        return std::tuple(a.stage, a.round, a.from) < std::tuple(b.stage, b.round, b.from);
-      });
+  std::stable_sort(plan.messages.begin(), plan.messages.end(),
+                   [](const ReshardMessage& a, const ReshardMessage& b) {
+                     return std::tuple(a.stage, a.round, a.from) <
+                            std::tuple(b.stage, b.round, b.from);
+                   });
 }
 
 void tally(const RankPlaces& places, ReshardPlan& plan) {
   for (const std::string& name : places.card_names())
     plan.cards.push_back({name, Bytes(0), Bytes(0)});
   std::map<std::pair<std::size_t, std::size_t>, ClusterTraffic> traffic;
-  for (const Message& message : plan.messages) {
+  for (const ReshardMessage& message : plan.messages) {
     plan.moved += message.size;
     const std::size_t from = places.cluster(message.from), to = places.cluster(message.to);
     if (from == to) continue;

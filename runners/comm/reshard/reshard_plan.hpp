@@ -49,13 +49,13 @@ struct Piece {
 };
 
 /// All that one rank sends to another in one stage.
-struct Message {
+struct ReshardMessage {
   ReshardStage stage = ReshardStage::deliver;
   std::int32_t round = 0;  ///< within its stage no rank sends, nor receives, twice a round
   RankId from, to;
   std::uint32_t first_piece = 0, pieces = 0;  ///< of ReshardPlan::pieces
   Bytes size{0};
-  friend bool operator==(const Message&, const Message&) = default;
+  friend bool operator==(const ReshardMessage&, const ReshardMessage&) = default;
 };
 
 /// A box added up at one rank at the end of a stage.
@@ -103,8 +103,8 @@ struct ReshardPlan {
   GradientKind sources = GradientKind::replicate;  ///< partial: holders of a source tile are added
   ReshardConfig config;
 
-  std::vector<LocalCopy> copies;  ///< by rank
-  std::vector<Message> messages;  ///< by stage, round, sender
+  std::vector<LocalCopy> copies;         ///< by rank
+  std::vector<ReshardMessage> messages;  ///< by stage, round, sender
   std::vector<Piece> pieces;
   std::vector<Sum> sums;  ///< after those that they add
   std::array<int, reshard_stages> rounds{};

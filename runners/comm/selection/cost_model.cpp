@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "metrics/error.hpp"
+#include "runners/comm/collectives/segment_pipeline.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 
 namespace heteroperf {
@@ -12,7 +13,6 @@ namespace {
 
 constexpr std::uint64_t smallest_segment = 16384;
 constexpr std::uint64_t largest_segment = std::uint64_t{512} << 10;
-constexpr Bytes default_segment{65536};
 constexpr Bytes bridge_message{49152};
 
 double time_of(const LinkCurve& curve, double bytes) {
@@ -192,11 +192,12 @@ double recursive_doubling(const Parts& parts) {
   return time;
 }
 
-/// The first step is with the farthest rank.
+/// The first and largest step is with the nearest rank (collectives/halving.cpp); the way back has
+/// the same steps.
 double rabenseifner(const Parts& parts) {
   double time = fold(parts);
   double part = parts.bytes();
-  for (int distance = power_below(parts.ranks()) / 2; distance > 0; distance /= 2) {
+  for (int distance = 1; distance < power_below(parts.ranks()); distance *= 2) {
     part /= 2;
     const double step = parts.step(part, partner_at(distance, parts.ranks()));
     time += 2 * step + parts.reduction(part);
@@ -244,9 +245,6 @@ double tree(const Parts& parts) {
   return depth * (2 * parts.step(piece, above) + sums) + (parts.bytes() / piece - 1) * interval;
 }
 
-/// Members of a cluster whose data one rank sums in one pass (hybrid/routes.cpp).
-constexpr int inside_arity = 4;
-
 /// Levels below the top of a tree.
 int inside_depth(std::size_t members) {
   int depth = 0;
@@ -265,7 +263,7 @@ double hierarchical(const Parts& parts, double share) {
   for (const RankCluster& cluster : parts.model().clusters.clusters) {
     most = std::max(most, cluster.ranks.size());
   }
-  const double children = std::min<double>(inside_arity, static_cast<double>(most - 1));
+  const double children = static_cast<double>(std::min(inside_arity, most - 1));
   const double message = most > 1 ? parts.stream_inside(piece) : 0;
   const double at_top =
       children * (message + parts.reduction(piece)) + parts.codec(piece) + parts.sum_across(piece);

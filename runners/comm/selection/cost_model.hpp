@@ -29,9 +29,8 @@ struct CostModel {
   LinkCurve between;
   /// Summing two blocks of a size, all ranks at once.
   LinkCurve reduction;
-  /// The transport's own all-reduce over the whole group, and inside the slowest cluster; the
-  /// latter is not part of a formula.
-  LinkCurve native, native_inside;
+  /// The transport's own all-reduce over the whole group.
+  LinkCurve native;
   /// Encoding and decoding of one float32 block, by format (bf16, int8).
   LinkCurve bf16_codec, int8_codec;
   /// As inside (of the slowest cluster) and between, but per message of several in flight; as
@@ -42,11 +41,14 @@ struct CostModel {
   std::vector<Correction> corrections;
 };
 
+/// Of algorithms without segments, and where nothing is known.
+constexpr Bytes default_segment{65536};
+
 /// How a call is made.
 struct CallShape {
   Bytes bytes{0};
   WireFormat wire = WireFormat::fp32;
-  Bytes segment{65536};
+  Bytes segment = default_segment;
   friend bool operator==(const CallShape&, const CallShape&) = default;
 };
 
@@ -64,7 +66,7 @@ Bytes longest_bridge_segment(WireFormat wire);
 
 /// The segment size that predict_all_reduce finds fastest, the smallest of equals: inside one
 /// cluster a power of two from 16 KiB to 512 KiB, between clusters up to longest_bridge_segment.
-/// 64 KiB for algorithms without segments.
+/// default_segment for algorithms without segments.
 Bytes best_segment(const CostModel& model, Algorithm algorithm, const CallShape& call);
 
 }  // namespace heteroperf

@@ -14,7 +14,6 @@ namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
-constexpr Bytes default_segment{65536};
 constexpr const char* grammar = "Write e.g. recursive_doubling:0-8K;ring:8193-max.";
 
 std::string_view trimmed(std::string_view text) {
@@ -110,8 +109,7 @@ void find_overlaps(const std::vector<Part>& ascending, ProblemList& problems) {
 }
 
 bool fits(Algorithm algorithm, const CostModel& model) {
-  const bool across = algorithm == Algorithm::leader || algorithm == Algorithm::split_rail;
-  return !across || model.clusters.clusters.size() > 1;
+  return !uses_bridges(algorithm) || model.clusters.clusters.size() > 1;
 }
 
 CallShape with_segment(const CostModel& model, Algorithm algorithm, CallShape call) {
@@ -121,7 +119,7 @@ CallShape with_segment(const CostModel& model, Algorithm algorithm, CallShape ca
 
 Choice forced(const SelectionRule& rule, const std::optional<CostModel>& model,
               const CallShape& call) {
-  Choice choice{rule.algorithm, call.segment, std::nullopt, "forced by rule"};
+  Choice choice{rule.algorithm, call.segment, std::nullopt, "forced by rule", {}};
   if (model) {
     if (!fits(rule.algorithm, *model)) {
       throw UserError(fmt::format("{} cannot run", to_string(rule.algorithm)),
@@ -153,7 +151,24 @@ Choice fastest(const CostModel& model, const CallShape& call) {
   return best;
 }
 
+/// What is chosen, whatever its wire.
+Choice choose(const std::vector<SelectionRule>& rules, const std::optional<CostModel>& model,
+              const CallShape& call) {
+  for (const SelectionRule& rule : rules) {
+    if (rule.covers(call.bytes)) return forced(rule, model, call);
+  }
+  if (model) return fastest(*model, call);
+  Choice choice;
+  if (call.segment.value() > 0) choice.segment = call.segment;
+  choice.reason = "no rule and no model: native";
+  return choice;
+}
+
 }  // namespace
+
+bool uses_bridges(Algorithm algorithm) {
+  return algorithm == Algorithm::leader || algorithm == Algorithm::split_rail;
+}
 
 std::vector<SelectionRule> parse_selection(const std::string& text) {
   if (trimmed(text) == "auto") return {};
@@ -171,12 +186,9 @@ std::vector<SelectionRule> parse_selection(const std::string& text) {
 
 Choice select_all_reduce(const std::vector<SelectionRule>& rules,
                          const std::optional<CostModel>& model, const CallShape& call) {
-  for (const SelectionRule& rule : rules) {
-    if (rule.first <= call.bytes && call.bytes <= rule.last) return forced(rule, model, call);
-  }
-  if (model) return fastest(*model, call);
-  const Bytes segment = call.segment.value() == 0 ? default_segment : call.segment;
-  return {Algorithm::native, segment, std::nullopt, "no rule and no model: native"};
+  Choice choice = choose(rules, model, call);
+  if (uses_bridges(choice.algorithm)) choice.wire = call.wire;
+  return choice;
 }
 
 const Choice& Selector::choose(const CallShape& call) {

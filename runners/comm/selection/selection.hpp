@@ -14,6 +14,7 @@ namespace heteroperf {
 struct SelectionRule {
   Algorithm algorithm = Algorithm::native;
   Bytes first{0}, last{~std::uint64_t{0}};
+  bool covers(Bytes size) const { return first <= size && size <= last; }
   friend bool operator==(const SelectionRule&, const SelectionRule&) = default;
 };
 
@@ -24,15 +25,20 @@ std::vector<SelectionRule> parse_selection(const std::string& text);
 
 struct Choice {
   Algorithm algorithm = Algorithm::native;
-  Bytes segment{65536};
+  Bytes segment = default_segment;
   std::optional<Seconds> predicted;
   std::string reason;  ///< "forced by rule", "fastest of 7 by the model"
+  /// What float32 values are between clusters: flat algorithms do not encode.
+  WireFormat wire = WireFormat::fp32;
 };
+
+/// leader and split_rail: the algorithms with bridges.
+bool uses_bridges(Algorithm algorithm);
 
 /// The rule that covers the size, else the fastest by the model, else native. Equal on all ranks
 /// when rules and model are. leader and split_rail need more than one cluster: the model is not
 /// asked about them with one, and a rule that demands them throws UserError. A call with segment 0
-/// gets the model's best, 64 KiB without a model.
+/// gets the model's best, default_segment without a model.
 Choice select_all_reduce(const std::vector<SelectionRule>& rules,
                          const std::optional<CostModel>& model, const CallShape& call);
 
@@ -43,8 +49,6 @@ class Selector {
   Selector(std::vector<SelectionRule> rules, std::optional<CostModel> model)
       : rules_(std::move(rules)), model_(std::move(model)) {}
 
-  const std::vector<SelectionRule>& rules() const { return rules_; }
-  const std::optional<CostModel>& model() const { return model_; }
   /// Valid until the next call.
   const Choice& choose(const CallShape& call);
 

@@ -8,11 +8,11 @@ namespace heteroperf {
 namespace {
 
 /// A small send whose sender has gone on.
-struct Letter : Message {
+struct Letter : MailboxMessage {
   alignas(64) std::array<std::byte, Mailbox::eager_bytes> copy;
 };
 
-void describe_as(Message& message, const Message& other) {
+void describe_as(MailboxMessage& message, const MailboxMessage& other) {
   message.side = other.side;
   message.from = other.from;
   message.tag = other.tag;
@@ -21,29 +21,31 @@ void describe_as(Message& message, const Message& other) {
   message.type = other.type;
 }
 
-std::size_t bytes_of(const Message& message) { return message.count * size_of(message.type); }
+std::size_t bytes_of(const MailboxMessage& message) {
+  return message.count * size_of(message.type);
+}
 
 }  // namespace
 
 Mailbox::~Mailbox() {
   while (first_ != nullptr) {
-    Message* message = first_;
+    MailboxMessage* message = first_;
     remove(*message);
     // Others belong to their senders, who withdraw them before their group goes.
     if (message->kept) delete static_cast<Letter*>(message);
   }
 }
 
-Mailbox::Met Mailbox::meet(Message& mine) {
+Mailbox::Met Mailbox::meet(MailboxMessage& mine) {
   std::unique_lock lock(mutex_);
-  if (Message* other = find(mine)) {
+  if (MailboxMessage* other = find(mine)) {
     remove(*other);
-    other->state = Message::State::claimed;
+    other->state = MailboxMessage::State::claimed;
     lock.unlock();
     finish(*other, mine);
     return Met::here;
   }
-  if (mine.side == Message::Side::receive || bytes_of(mine) > eager_bytes) {
+  if (mine.side == MailboxMessage::Side::receive || bytes_of(mine) > eager_bytes) {
     append(mine);
     return Met::waiting;
   }
@@ -53,47 +55,48 @@ Mailbox::Met Mailbox::meet(Message& mine) {
   letter->data = letter->copy.data();
   letter->kept = true;
   append(*letter.release());
-  mine.state = Message::State::done;
+  mine.state = MailboxMessage::State::done;
   return Met::waiting;
 }
 
-bool Mailbox::withdraw(Message& mine) {
+bool Mailbox::withdraw(MailboxMessage& mine) {
   std::lock_guard lock(mutex_);
-  if (mine.state.load() != Message::State::posted) return false;
+  if (mine.state.load() != MailboxMessage::State::posted) return false;
   remove(mine);
   return true;
 }
 
 /// Of one sender and tag, only one side can be waiting here.
-Message* Mailbox::find(const Message& mine) const {
-  for (Message* message = first_; message != nullptr; message = message->next) {
+MailboxMessage* Mailbox::find(const MailboxMessage& mine) const {
+  for (MailboxMessage* message = first_; message != nullptr; message = message->next) {
     if (message->from != mine.from || message->tag != mine.tag) continue;
     return message->side == mine.side ? nullptr : message;
   }
   return nullptr;
 }
 
-void Mailbox::append(Message& message) {
+void Mailbox::append(MailboxMessage& message) {
   message.previous = last_;
   message.next = nullptr;
   (last_ == nullptr ? first_ : last_->next) = &message;
   last_ = &message;
 }
 
-void Mailbox::remove(Message& message) {
+void Mailbox::remove(MailboxMessage& message) {
   (message.previous == nullptr ? first_ : message.previous->next) = message.next;
   (message.next == nullptr ? last_ : message.next->previous) = message.previous;
 }
 
 /// `first` may be gone as soon as its state is final.
-void Mailbox::finish(Message& first, Message& second) {
+void Mailbox::finish(MailboxMessage& first, MailboxMessage& second) {
   const bool fits = first.count == second.count && first.type == second.type;
-  const bool receives = second.side == Message::Side::receive;
+  const bool receives = second.side == MailboxMessage::Side::receive;
   if (fits && second.count > 0) {
     std::memmove(receives ? second.data : first.data, receives ? first.data : second.data,
                  bytes_of(second));
   }
-  const Message::State end = fits ? Message::State::done : Message::State::misfit;
+  const MailboxMessage::State end =
+      fits ? MailboxMessage::State::done : MailboxMessage::State::misfit;
   second.other_count = first.count;
   second.other_type = first.type;
   first.other_count = second.count;

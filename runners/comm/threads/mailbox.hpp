@@ -11,7 +11,7 @@ namespace heteroperf {
 /// One side of a message. Whoever comes second copies, straight from buffer to buffer, so a
 /// message moves on without either side waiting. The first side owns the object and keeps it and
 /// the buffer in place until `state` is final or the mailbox has given it back.
-struct Message {
+struct MailboxMessage {
   enum class Side { send, receive };
   enum class State {
     posted,   ///< waits for the other side
@@ -36,8 +36,8 @@ struct Message {
 
  private:
   friend class Mailbox;
-  Message* previous = nullptr;
-  Message* next = nullptr;
+  MailboxMessage* previous = nullptr;
+  MailboxMessage* next = nullptr;
   bool kept = false;  ///< a copy the mailbox made; nobody waits for it
 };
 
@@ -55,19 +55,19 @@ class Mailbox {
   enum class Met { here, waiting };
   /// Meets the oldest other side with the same sender and tag, and copies; both have ended then.
   /// Otherwise `mine` waits here for it, except for a small send, which has ended too.
-  Met meet(Message& mine);
+  Met meet(MailboxMessage& mine);
   /// Takes back what waits here. False when the other side has come.
-  bool withdraw(Message& mine);
+  bool withdraw(MailboxMessage& mine);
 
  private:
-  Message* find(const Message& mine) const;
-  void append(Message& message);
-  void remove(Message& message);
-  static void finish(Message& first, Message& second);
+  MailboxMessage* find(const MailboxMessage& mine) const;
+  void append(MailboxMessage& message);
+  void remove(MailboxMessage& message);
+  static void finish(MailboxMessage& first, MailboxMessage& second);
 
   std::mutex mutex_;
-  Message* first_ = nullptr;
-  Message* last_ = nullptr;
+  MailboxMessage* first_ = nullptr;
+  MailboxMessage* last_ = nullptr;
 };
 
 }  // namespace heteroperf

@@ -1,7 +1,5 @@
 #include "runners/comm/threads/thread_communicator.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -131,7 +129,7 @@ void ThreadCommunicator::show_small(ConstBuffer values) {
 
 void ThreadCommunicator::agree() {
   assemble();
-  if (const auto problem = disagreement()) throw Error(ErrorKind::internal, {*problem});
+  if (const auto problem = disagreement()) throw Error(ErrorKind::run_failed, {*problem});
 }
 
 void ThreadCommunicator::assemble() {
@@ -161,9 +159,7 @@ std::optional<Problem> ThreadCommunicator::disagreement() const {
   if (std::ranges::none_of(group_->offers[turn_], differs)) return std::nullopt;
   std::vector<CollectiveTerms> terms;
   for (const Offer& other : group_->offers[turn_]) terms.push_back(other.terms);
-  return Problem{"the ranks of a group disagree: " + describe_disagreement(terms),
-                 "collectives need the same order, counts, types and root on every rank",
-                 "Please report this with the command that caused it."};
+  return heteroperf::disagreement(terms, group_->members);
 }
 
 template <class Work>
@@ -315,14 +311,9 @@ void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
       for (std::size_t from = 0; from < members(); ++from) {
         const std::size_t sent = shown(from).to_each[to], awaited = shown(to).from_each[from];
         if (sent == awaited) continue;
-        throw Error(
-            ErrorKind::internal,
-            {{fmt::format("the ranks of a group disagree in all_to_all: rank {} sends {} {} to "
-                          "rank {}, which awaits {}",
-                          group_->members[from].value(), sent, to_string(mine.type),
-                          group_->members[to].value(), awaited),
-              "both sides need the same count",
-              "Please report this with the command that caused it."}});
+        throw Error(ErrorKind::run_failed,
+                    {counts_disagreement(mine.type, group_->members[from], sent,
+                                         group_->members[to], awaited)});
       }
     }
     std::size_t begin = 0;

@@ -14,7 +14,7 @@ constexpr int max_tag = 4095;
 
 ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, int self, Outgoing outgoing)
     : group_(std::move(group)), self_(self), peer_(outgoing.to.value()) {
-  message_.side = Message::Side::send;
+  message_.side = MailboxMessage::Side::send;
   message_.from = self;
   message_.tag = outgoing.tag;
   // Sends are only read.
@@ -26,7 +26,7 @@ ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, int self, Out
 
 ThreadTransfer::ThreadTransfer(std::shared_ptr<ThreadGroup> group, int self, Incoming incoming)
     : group_(std::move(group)), self_(self), peer_(incoming.from.value()) {
-  message_.side = Message::Side::receive;
+  message_.side = MailboxMessage::Side::receive;
   message_.from = peer_;
   message_.tag = incoming.tag;
   message_.data = incoming.values.data;
@@ -43,8 +43,8 @@ void ThreadTransfer::post(std::size_t receiver) {
   HETEROPERF_EXPECT(peer_ >= 0 && static_cast<std::size_t>(peer_) < group_->size());
   HETEROPERF_EXPECT(message_.tag >= 0 && message_.tag <= max_tag);
   // A small send would end although nobody can receive it.
-  if (message_.side == Message::Side::send && in_vain()) {
-    message_.state = Message::State::misfit;
+  if (message_.side == MailboxMessage::Side::send && in_vain()) {
+    message_.state = MailboxMessage::State::misfit;
     give_up();
   }
   if (group_->mailboxes[receiver].meet(message_) == Mailbox::Met::here) {
@@ -69,8 +69,9 @@ bool ThreadTransfer::test() {
 void ThreadTransfer::wait() {
   WaitPoint& here = group_->wait_points[static_cast<std::size_t>(self_)];
   if (!message_.ended() && peer_ == self_ && take_back()) {
-    throw Error(ErrorKind::internal, {{text() + " from a rank to itself would wait for ever",
-                                       "its other side was not started before", ""}});
+    throw Error(ErrorKind::run_failed,
+                {{text() + " from a rank to itself would wait for ever",
+                  "its other side was not started before", "Start the other side first."}});
   }
   here.wait(group_->world->spins(), [&] { return message_.ended() || in_vain(); });
   if (!message_.ended() && take_back()) give_up();
@@ -79,10 +80,10 @@ void ThreadTransfer::wait() {
 
 /// False when the other side has come first; its copy is through then.
 bool ThreadTransfer::take_back() {
-  const bool sends = message_.side == Message::Side::send;
+  const bool sends = message_.side == MailboxMessage::Side::send;
   const auto receiver = static_cast<std::size_t>(sends ? peer_ : self_);
   if (group_->mailboxes[receiver].withdraw(message_)) {
-    message_.state = Message::State::misfit;
+    message_.state = MailboxMessage::State::misfit;
     return true;
   }
   // The other side is copying and waits for nobody.
@@ -99,19 +100,18 @@ void ThreadTransfer::give_up() {
 
 /// The sender of a small message has gone on, so the receiver alone is told.
 void ThreadTransfer::check_fit() const {
-  if (message_.state.load() != Message::State::misfit) return;
-  if (message_.side == Message::Side::send) return;
+  if (message_.state.load() != MailboxMessage::State::misfit) return;
+  if (message_.side == MailboxMessage::Side::send) return;
   throw Error(
-      ErrorKind::internal,
+      ErrorKind::run_failed,
       {{fmt::format("rank {} awaits {} {} with tag {}, rank {} sent {} {}", world_rank(self_),
                     message_.count, to_string(message_.type), message_.tag, world_rank(peer_),
                     message_.other_count, to_string(message_.other_type)),
-        "both sides need the same count and type",
-        "Please report this with the command that caused it."}});
+        "both sides need the same count and type", remedy_of_misfit}});
 }
 
 std::string ThreadTransfer::text() const {
-  return describe(message_.side == Message::Side::send ? "send" : "receive",
+  return describe(message_.side == MailboxMessage::Side::send ? "send" : "receive",
                   {nullptr, message_.count, message_.type});
 }
 

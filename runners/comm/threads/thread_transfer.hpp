@@ -31,7 +31,7 @@ class ThreadTransfer final : public Transfer {
   int world_rank(int member) const;
 
   std::shared_ptr<ThreadGroup> group_;
-  Message message_;
+  MailboxMessage message_;
   int self_, peer_;
 };
 

@@ -1,5 +1,6 @@
 // Started by scripts/emulate_clusters.sh: emulated_clusters RANKS_PER_CLUSTER… BYTES_PER_S. Looks
 // at the bed from inside: as many hosts as clusters, right sums, and a shaped link between them.
+// emulated_clusters for-ever sums until it cannot go on.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -95,14 +96,28 @@ int look_at_bed(const std::vector<int>& clusters, double bytes_per_s) {
   return wrong.empty() ? 0 : 1;
 }
 
+/// Sums until the link is cut. Every survivor says why it cannot go on.
+[[noreturn]] void sum_for_ever() {
+  CommConfig config;
+  config.timeout_s = 3;
+  World world = join_mpi_world(config);
+  std::vector<float> values(100000, 1.0F);
+  for (std::uint64_t n = 0;; ++n) {
+    world.communicator->all_reduce(std::span<float>(values), Reduction::average);
+    if (n == 3 && world.communicator->rank() == RankId(0)) std::fprintf(stderr, "summing\n");
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf
 
 int main(int argc, char** argv) {
+  const bool for_ever = argc == 2 && std::string(argv[1]) == "for-ever";
   std::vector<int> clusters;
   for (int i = 1; i + 1 < argc; ++i) clusters.push_back(std::atoi(argv[i]));
-  if (clusters.empty()) return 2;
+  if (clusters.empty() && !for_ever) return 2;
   try {
+    if (for_ever) heteroperf::sum_for_ever();
     return heteroperf::look_at_bed(clusters, std::atof(argv[argc - 1]));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());

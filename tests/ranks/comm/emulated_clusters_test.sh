@@ -60,6 +60,24 @@ grep -q 'PASSED.* [1-9][0-9]* test' "$LOG" || fail "the conformance cases did no
 expect 3 --clusters 1,1 -- sh -c 'exit 3'
 expect 124 --clusters 1,1 --timeout 1 -- sleep 30
 
+# The link is cut in the middle: the ranks of both sides notice by themselves and say what they miss.
+# Open MPI's own daemons do not, so the bed is then told to end.
+"$SCRIPT" --clusters 2,2 -- "$BED_PROGRAM" for-ever >"$LOG" 2>&1 &
+CUT=$!
+ranks_are_gone() {
+  local pid
+  for pid in $(ip netns pids "hpbed$CUT-c0") $(ip netns pids "hpbed$CUT-c1"); do
+    ! grep -q emulated_clust "/proc/$pid/comm" 2>/dev/null || return 1
+  done
+}
+await "the first sums" grep -q summing "$LOG"
+ip -n "hpbed$CUT-c1" link set card0 down
+await "the end of all ranks" ranks_are_gone
+kill -TERM "$CUT"
+wait "$CUT"
+grep -q "no sign of life for 3 s" "$LOG" || fail "nobody says that a rank is silent"
+nothing_left "$CUT"
+
 # Two at once; one is told to end in the middle of its work.
 "$SCRIPT" --clusters 1,1 -- sleep 31 >"$LOG" 2>&1 &
 ENDED=$!

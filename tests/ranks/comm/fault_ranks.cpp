@@ -1,7 +1,9 @@
-// One rank of a run in which something goes wrong: fault_ranks FAULT RANK TIMEOUT_S
+// One rank of a run in which something goes wrong: fault_ranks FAULT[@WAY] RANK TIMEOUT_S. The ways
+// to sum: the world's own (default), hybrid (two clusters, interleaved), checked.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +12,8 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "runners/comm/checked/checked_communicator.hpp"
+#include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/world.hpp"
 
@@ -38,20 +42,34 @@ void fail(const std::string& fault) {
   if (fault == "sleep") std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-void step(World& world, std::vector<float>& values) {
-  world.communicator->all_reduce(std::span<float>(values), Reduction::average);
+std::unique_ptr<Communicator> group_of(World& world, const std::string& way) {
+  auto group = world.communicator->split(0, world.communicator->rank().value());
+  if (way == "checked") return make_checked_communicator(std::move(group), {true, true});
+  if (way != "hybrid") return group;
+  HybridConfig config;
+  std::vector<std::string> labels;
+  for (int r = 0; r < group->size(); ++r) labels.emplace_back(r % 2 == 0 ? "even" : "odd");
+  config.clusters = clusters_by_label(labels, group->size());
+  config.rules = {{Algorithm::leader}};
+  return make_hybrid_communicator(std::move(group), std::move(config));
+}
+
+void step(World& world, Communicator& group, std::vector<float>& values) {
+  group.all_reduce(std::span<float>(values), Reduction::average);
   if (asked_to_stop != 0) world.control->request_stop("interrupted");
   std::int32_t stop = world.control->stop_requested() ? 1 : 0;
   world.communicator->all_reduce(std::span<std::int32_t>(&stop, 1), Reduction::max);
   if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by the user", "", ""}});
 }
 
-void work(World& world, const std::string& fault, int culprit) {
+void work(World& world, const std::string& fault, const std::string& way, int culprit) {
+  const auto group = group_of(world, way);
   std::vector<float> values(200000, 1.0F);
   const bool guilty = world.communicator->rank() == RankId(culprit);
   for (int n = 0; fault == "interrupt" || n < healthy_steps; ++n) {
     if (guilty && n == healthy_steps / 2) fail(fault);
-    step(world, values);
+    if (guilty && n == healthy_steps / 2 && fault == "mismatch") values.pop_back();
+    step(world, *group, values);
     if (n == 0 && guilty) std::fprintf(stderr, "stepping\n");
   }
   if (guilty && fault == "desert") return;
@@ -74,7 +92,10 @@ int main(int argc, char** argv) {
   World world;
   try {
     world = join_mpi_world({.timeout_s = std::atof(argv[3]), .heartbeat_s = 0.2});
-    work(world, argv[1], std::atoi(argv[2]));
+    const std::string fault = argv[1];
+    const std::size_t at = std::min(fault.find('@'), fault.size());
+    work(world, fault.substr(0, at), fault.substr(std::min(at + 1, fault.size())),
+         std::atoi(argv[2]));
     leave_mpi_world(std::move(world));
     return 0;
   } catch (const PeerError& error) {

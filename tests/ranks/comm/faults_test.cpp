@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -78,12 +79,26 @@ TEST_P(EveryFault, EndsInTimeWithItsCode) {
 }
 
 const Fault faults[] = {
-    {"kill", 1, "30", 6, 2},  {"kill", 0, "30", 6, 2},  {"stop", 1, "2", 7, 3},
-    {"stop", 0, "2", 7, 3},   {"throw", 1, "30", 6, 2}, {"throw", 0, "30", 6, 2},
-    {"usage", 2, "30", 2, 2}, {"exit", 1, "30", 6, 2},  {"desert", 1, "30", 6, 4},
+    {"kill", 1, "30", 6, 2},
+    {"kill", 0, "30", 6, 2},
+    {"stop", 1, "2", 7, 3},
+    {"stop", 0, "2", 7, 3},
+    {"throw", 1, "30", 6, 2},
+    {"throw", 0, "30", 6, 2},
+    {"usage", 2, "30", 2, 2},
+    {"exit", 1, "30", 6, 2},
+    {"desert", 1, "30", 6, 4},
+    {"kill@hybrid", 0, "30", 6, 2},
+    {"kill@hybrid", 2, "30", 6, 2},
+    {"stop@hybrid", 1, "2", 7, 3},
+    {"exit@hybrid", 1, "30", 6, 2},
+    {"kill@checked", 1, "30", 6, 2},
+    {"mismatch@checked", 1, "30", 6, 2},
 };
 INSTANTIATE_TEST_SUITE_P(Mpi, EveryFault, testing::ValuesIn(faults), [](const auto& fault) {
-  return std::string(fault.param.name) + "_" + std::to_string(fault.param.culprit);
+  std::string name = fault.param.name;
+  std::replace(name.begin(), name.end(), '@', '_');
+  return name + "_" + std::to_string(fault.param.culprit);
 });
 
 /// Runs a launch in a child; what it returned is the child's exit code.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <vector>
 
 #include "runners/cluster/shared_module.hpp"
@@ -10,6 +11,7 @@
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
+#include "tests/unit/runners/comm/disagreement_cases.hpp"
 
 namespace heteroperf {
 namespace {
@@ -140,13 +142,51 @@ TEST(MpiWorld, MessagesMoveDuringCollectives) {
   EXPECT_EQ(received, std::vector<double>(sent.size(), previous));
 }
 
-TEST(MpiWorld, RanksThatDisagreeAreTold) {
-  World world = another_world({.host_path = HostPath::single_copy});
-  Communicator& comm = *world.communicator;
-  if (path_of(world).host_path() == HostPath::messages) return;
-  std::vector<float> values(comm.rank() == RankId(0) ? 3 : 4);
-  EXPECT_THROW(comm.all_reduce(std::span<float>(values)), Error);
-  joined_world->communicator->barrier();
+class Disagreement : public testing::TestWithParam<DisagreementCase> {};
+
+/// Small data, and such as go straight from buffer to buffer.
+TEST_P(Disagreement, IsNamedOnEveryRankOfAHost) {
+  if (joined_world->communicator->size() == 1) GTEST_SKIP() << "nobody to disagree with";
+  for (HostPath path : {HostPath::shared_memory, HostPath::single_copy}) {
+    for (std::size_t n : {std::size_t{4}, std::size_t{20000}}) {
+      World world = another_world({.host_path = path});
+      ASSERT_NE(path_of(world).host_path(), HostPath::messages) << path_of(world).path_reason();
+      run_case(GetParam(), *world.communicator, n);
+      joined_world->communicator->barrier();
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Mpi, Disagreement, testing::ValuesIn(disagreement_cases()),
+                         [](const auto& one) { return std::string(one.param.name); });
+
+/// HETEROPERF_HOST_ID makes hosts of processes, for transports as for clusters.
+TEST(MpiWorld, TheWayFollowsTheHostIds) {
+  const int self = joined_world->communicator->rank().value();
+  if (joined_world->communicator->size() == 1) GTEST_SKIP() << "one rank is on one host";
+  setenv("HETEROPERF_HOST_ID", self == 0 ? "rack1" : "rack2", 1);
+  const World world = another_world({.host_path = HostPath::single_copy});
+  unsetenv("HETEROPERF_HOST_ID");
+  EXPECT_EQ(path_of(world).host_path(), HostPath::messages);
+  EXPECT_EQ(path_of(world).path_reason(), "the ranks are on 2 hosts");
+}
+
+/// A message of another size than its receiver awaits.
+TEST(MpiWorld, MessagesThatDoNotFitAreTold) {
+  Communicator& comm = *joined_world->communicator;
+  if (comm.size() == 1) GTEST_SKIP() << "nobody to send to";
+  std::vector<float> values(6);
+  if (comm.rank() == RankId(0)) comm.send(std::span<const float>(values.data(), 4), RankId(1));
+  if (comm.rank() != RankId(1)) return;
+  try {
+    comm.receive(std::span<float>(values), RankId(0));
+    ADD_FAILURE() << "took 4 for 6";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::run_failed);
+    const std::string text = error.what();
+    EXPECT_NE(text.find("rank 1 awaits 24 bytes in receive of 6 f32, 16 came"), std::string::npos)
+        << text;
+  }
 }
 
 TEST(MpiWorld, EverybodyHearsOfAStop) { run_case(communicator_cases().back(), *joined_world); }

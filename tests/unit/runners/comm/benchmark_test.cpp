@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <thread>
 
 #include "metrics/random.hpp"
@@ -226,34 +227,46 @@ TEST(TimeCalls, CountsCallsAndAgreesOnTheSlowest) {
   });
 }
 
-TEST(OperationDeadlines, ALateOperationBreaksTheRunAndIsNamed) {
-  std::vector<std::string> said(2);
-  EXPECT_THROW(run_on_threads(2, {},
+/// Two ranks begin a barrier that rank 1 joins or not. What rank 0 is told.
+PeerError late_barrier(bool rank_1_begins) {
+  std::optional<PeerError> said;
+  EXPECT_THROW(run_on_threads(3, {},
                               [&](World& world) {
-                                const auto rank =
-                                    static_cast<std::size_t>(world.communicator->rank().value());
-                                OperationDeadline deadline(*world.control, RankId(0));
-                                if (rank == 1) {
+                                const RankId rank = world.communicator->rank();
+                                OperationDeadline deadline(*world.control, rank, 3);
+                                deadline.expect("all_reduce of 8 bytes", Seconds(0.2));
+                                if (rank != RankId(1) || rank_1_begins) deadline.begin();
+                                if (rank == RankId(1)) {
                                   while (!world.control->failure()) std::this_thread::yield();
                                   return;
                                 }
-                                deadline.expect("all_reduce of 8 bytes", Seconds(0.2));
-                                deadline.begin();
                                 try {
                                   world.communicator->barrier();
                                 } catch (const PeerError& error) {
-                                  said[rank] = error.what();
-                                  EXPECT_EQ(error.kind(), ErrorKind::timeout);
+                                  if (rank == RankId(0)) said = error;
                                   throw;
                                 }
                               }),
                PeerError);
-  EXPECT_NE(said[0].find("all_reduce of 8 bytes took longer"), std::string::npos) << said[0];
+  return said.value();
+}
+
+TEST(OperationDeadlines, ARankThatTakesNoPartIsNamed) {
+  const PeerError error = late_barrier(false);
+  EXPECT_EQ(error.kind(), ErrorKind::timeout);
+  EXPECT_EQ(error.failure().rank, RankId(1));
+  EXPECT_NE(std::string(error.what()).find("all_reduce of 8 bytes took longer"), std::string::npos)
+      << error.what();
+}
+
+TEST(OperationDeadlines, RanksThatAllHangAreToldApart) {
+  EXPECT_NE(std::string(late_barrier(true).what()).find("every rank takes part"),
+            std::string::npos);
 }
 
 TEST(OperationDeadlines, OneThatEndsInTimeIsForgotten) {
   run_on_threads(1, {}, [](World& world) {
-    OperationDeadline deadline(*world.control, RankId(0));
+    OperationDeadline deadline(*world.control, RankId(0), 1);
     deadline.expect("barrier", Seconds(0.05));
     deadline.begin();
     deadline.end();

@@ -113,6 +113,33 @@ TEST_P(FlatAllReduce, EveryRankGetsTheSameBits) {
   });
 }
 
+/// Element i is NaN on rank i % (p + 1) alone; on none where that is p.
+TEST_P(FlatAllReduce, OneNaNOfAnyRankMakesMinAndMaxNaN) {
+  run_on_threads(ranks(), {}, [&](World& world) {
+    Communicator& group = *world.communicator;
+    const auto nan_rank = [&](std::size_t i) {
+      return static_cast<int>(i % static_cast<std::size_t>(ranks() + 1));
+    };
+    Scratch scratch;
+    for (Reduction reduction : {Reduction::min, Reduction::max}) {
+      std::vector<float> values(1000);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = nan_rank(i) == group.rank().value() ? std::numeric_limits<float>::quiet_NaN()
+                                                        : static_cast<float>(group.rank().value());
+      }
+      const std::span<float> all(values);
+      all_reduce({group, MutableBuffer(all), MutableBuffer(all), reduction, scratch, 512},
+                 algorithm());
+      const auto expected = static_cast<float>(reduction == Reduction::min ? 0 : ranks() - 1);
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        wrong += nan_rank(i) < ranks() ? !std::isnan(values[i]) : values[i] != expected;
+      }
+      EXPECT_EQ(wrong, 0u) << static_cast<int>(reduction);
+    }
+  });
+}
+
 TEST_P(FlatAllReduce, HalfTypesAreRoundedOnce) {
   run_on_threads(ranks(), {}, [&](World& world) {
     Communicator& group = *world.communicator;
@@ -251,6 +278,17 @@ TEST(PartialSums, OneElementAtATimeInTheGivenOrder) {
   EXPECT_FALSE(std::signbit(smallest[0]));
   EXPECT_TRUE(std::signbit(smallest[1]));
   EXPECT_EQ(smallest[2], 1.0F);
+}
+
+TEST(PartialSums, OneNaNIsEnough) {
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> a{nan, 1.0F, nan, 1.0F}, b{1.0F, nan, nan, 2.0F};
+  for (Reduction reduction : {Reduction::min, Reduction::max, Reduction::sum}) {
+    std::vector<float> into(4);
+    combine(std::span<const float>(a), std::span<const float>(b), into.data(), reduction);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_TRUE(std::isnan(into[i])) << i;
+    EXPECT_FALSE(std::isnan(into[3]));
+  }
 }
 
 TEST(TreePlace, EveryRankIsTheChildOfOne) {

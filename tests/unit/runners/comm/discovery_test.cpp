@@ -170,7 +170,7 @@ TEST(DiscoverClusters, FindsTheSameOnAllRanks) {
 TEST(DiscoverClusters, FindsThinLinksInsideAHost) {
   const auto found = on_ranks<RankClusters>(4, [](Communicator& world) {
     SlowLinks slow(world, [](int a, int b) { return a == 2 || b == 2 ? thin_rate : 0; });
-    return discover_clusters(slow, descriptor("one"));
+    return discover_clusters(slow, std::vector(4, descriptor("one")));
   });
   ASSERT_EQ(found[0].clusters.size(), 2u) << found[0].reason;
   EXPECT_EQ(found[0].clusters[1].ranks, (std::vector{RankId(2)}));

@@ -144,6 +144,29 @@ TEST_P(HybridAllReduce, IsExactForEveryTypeAndCount) {
   }
 }
 
+/// Element i is NaN on rank i % (p + 1) alone; on none where that is p.
+TEST_P(HybridAllReduce, OneNaNOfAnyRankMakesMinAndMaxNaN) {
+  run_hybrid(config(), [](HybridCommunicator& group) {
+    const int ranks = group.size();
+    const auto nan_rank = [ranks](std::size_t i) {
+      return static_cast<int>(i % static_cast<std::size_t>(ranks + 1));
+    };
+    for (Reduction reduction : {Reduction::min, Reduction::max}) {
+      std::vector<double> values(1000);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        values[i] = nan_rank(i) == group.rank().value() ? std::nan("") : group.rank().value();
+      }
+      group.all_reduce(std::span<double>(values), reduction);
+      const double expected = reduction == Reduction::min ? 0 : ranks - 1;
+      std::size_t wrong = 0;
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        wrong += nan_rank(i) < ranks ? !std::isnan(values[i]) : values[i] != expected;
+      }
+      EXPECT_EQ(wrong, 0u) << static_cast<int>(reduction);
+    }
+  });
+}
+
 float part_of(int rank, std::size_t i) {
   const auto bits = random_bits(23, rank, i);
   return static_cast<float>((to_unit(bits) - 0.5) * std::exp2(static_cast<double>(bits % 12)));
@@ -390,6 +413,99 @@ TEST(HybridChoice, RulesDecideAndWireFormatsNeedBridges) {
   });
 }
 
+TEST(HybridChoice, WithoutRuleAndModelLargeOnesGoOverBridges) {
+  HybridConfig config = config_of("aabb", Algorithm::leader);
+  config.rules.clear();
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(8192), DataType::f64).algorithm, Algorithm::native);
+    const Choice choice = group.choice(Bytes(8193), DataType::f64);
+    EXPECT_EQ(choice.algorithm, Algorithm::leader);
+    EXPECT_NE(choice.reason.find("several clusters"), std::string::npos) << choice.reason;
+    EXPECT_FALSE(choice.predicted.has_value());
+  });
+  config.rules = {{Algorithm::ring, Bytes(0), Bytes(10000)}};
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(10000), DataType::f32).algorithm, Algorithm::ring);
+    EXPECT_EQ(group.choice(Bytes(10001), DataType::f32).algorithm, Algorithm::leader);
+  });
+  config.rules.clear();
+  config.clusters = clusters_of("AABB");
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(1 << 20), DataType::f32).algorithm, Algorithm::split_rail);
+  });
+  config.clusters = clusters_of("aaaa");
+  run_hybrid(config, [](HybridCommunicator& group) {
+    EXPECT_EQ(group.choice(Bytes(1 << 20), DataType::f32).algorithm, Algorithm::native);
+  });
+}
+
+/// A model is not split: it was measured with all ranks at work.
+TEST(HybridChoice, AGroupAcrossClustersKeepsItsBridges) {
+  HybridConfig config = config_of("aabb", Algorithm::leader);
+  config.rules.clear();
+  config.model.emplace();
+  config.model->clusters = config.clusters;
+  const LinkCurve link(Seconds(1e-5), BytesPerSecond(1e9));
+  config.model->inside = {link, link};
+  config.model->between = config.model->native = link;
+  run_hybrid(config, [](HybridCommunicator& group) {
+    const auto part = group.split(group.rank().value() % 2, 0);
+    const auto& hybrid = dynamic_cast<HybridCommunicator&>(*part);
+    ASSERT_EQ(hybrid.clusters().clusters.size(), 2u);
+    EXPECT_EQ(hybrid.choice(Bytes(1 << 20), DataType::f32).algorithm, Algorithm::leader);
+    std::vector<std::int64_t> ones(5000, 1);
+    part->all_reduce(std::span<std::int64_t>(ones));
+    EXPECT_EQ(ones, std::vector<std::int64_t>(5000, 2));
+    EXPECT_GT(hybrid.traffic().wire.value(), 0u);
+  });
+}
+
+TEST(HybridChoice, TellsTheWireThatTravels) {
+  HybridConfig config = config_of("aabb", Algorithm::leader, WireFormat::int8);
+  config.rules = {{Algorithm::ring, Bytes(0), Bytes(1000)},
+                  {Algorithm::native, Bytes(1001), Bytes(2000)},
+                  {Algorithm::leader, Bytes(2001), Bytes(3000)},
+                  {Algorithm::split_rail, Bytes(3001), Bytes(4000)}};
+  const auto wire = [](HybridCommunicator& group, std::uint64_t bytes, DataType type,
+                       Reduction reduction = Reduction::sum) {
+    return group.choice(Bytes(bytes), type, reduction).wire;
+  };
+  run_hybrid(config, [&](HybridCommunicator& group) {
+    EXPECT_EQ(wire(group, 1000, DataType::f32), WireFormat::fp32);
+    EXPECT_EQ(wire(group, 2000, DataType::f32), WireFormat::fp32);
+    EXPECT_EQ(wire(group, 3000, DataType::f32), WireFormat::int8);
+    EXPECT_EQ(wire(group, 4000, DataType::f32, Reduction::average), WireFormat::int8);
+    EXPECT_EQ(wire(group, 5000, DataType::f32), WireFormat::int8);
+    EXPECT_EQ(wire(group, 3000, DataType::f32, Reduction::max), WireFormat::fp32);
+    EXPECT_EQ(wire(group, 3000, DataType::bf16), WireFormat::fp32);
+  });
+  config.clusters = clusters_of("aaaa");
+  config.rules.clear();
+  run_hybrid(config, [&](HybridCommunicator& group) {
+    EXPECT_EQ(wire(group, 3000, DataType::f32), WireFormat::fp32);
+  });
+}
+
+TEST(HybridTags, ThoseOfCollectivesAreRefused) {
+  run_hybrid(config_of("ab", Algorithm::ring), [](HybridCommunicator& group) {
+    std::vector<float> values(10, 1.0F);
+    const std::span<float> all(values);
+    const ConstBuffer mine(values.data(), values.size(), DataType::f32);
+    const RankId other(1 - group.rank().value());
+    EXPECT_THROW(group.start_send(mine, other, message_tags::first_reserved), UserError);
+    EXPECT_THROW(group.start_receive(all, other, 4095), UserError);
+    EXPECT_THROW(group.send(mine, other, message_tags::ring), UserError);
+    EXPECT_THROW(group.receive(all, other, message_tags::ring), UserError);
+    const Outgoing out{mine, other, message_tags::ring};
+    EXPECT_THROW(group.exchange({&out, 1}, {}), UserError);
+    const Incoming in{all, other, message_tags::ring};
+    EXPECT_THROW(group.exchange({}, {&in, 1}), UserError);
+    group.all_reduce(all);  // a flat algorithm over this group's messages
+    EXPECT_THROW(group.send(mine, other, message_tags::ring), UserError);
+    EXPECT_EQ(values, std::vector<float>(10, 2.0F));
+  });
+}
+
 TEST(HybridConfig, EveryProblemIsReported) {
   const auto problems = [](const std::function<void(HybridConfig&)>& spoil) {
     std::string text;
@@ -474,11 +590,11 @@ TEST(Lanes, SegmentsCoverEverythingOnceAndProgressTogether) {
   const auto lanes = split_rail_lanes(clusters_of("AAbCCC"));
   for (std::size_t count : {0, 1, 2, 5, 100, 4096, 100003}) {
     std::vector<Stretch> stretches;
-    std::vector<Segment> segments;
+    std::vector<VectorSegment> segments;
     add_lanes(lanes, {0, count, 0, 0}, stretches);
     cut_segments(stretches, 256, segments);
     std::vector<int> covered(count, 0);
-    for (const Segment& one : segments) {
+    for (const VectorSegment& one : segments) {
       EXPECT_GT(one.count, 0u);
       EXPECT_LE(one.count, 256u);
       EXPECT_EQ(one.begin, one.result_begin);
@@ -486,10 +602,10 @@ TEST(Lanes, SegmentsCoverEverythingOnceAndProgressTogether) {
     }
     EXPECT_EQ(covered, std::vector<int>(count, 1)) << count;
   }
-  std::vector<Segment> segments;
+  std::vector<VectorSegment> segments;
   cut_segments({{0, 400, 0, 0}, {400, 200, 400, 1}}, 100, segments);
   std::string order;
-  for (const Segment& one : segments) order += static_cast<char>('0' + one.role);
+  for (const VectorSegment& one : segments) order += static_cast<char>('0' + one.role);
   EXPECT_EQ(order, "010010");
 }
 

@@ -9,6 +9,8 @@
 
 #include "metrics/error.hpp"
 #include "metrics/random.hpp"
+#include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/paced/card_table.hpp"
 #include "runners/comm/paced/link_clock.hpp"
 #include "runners/comm/world.hpp"
@@ -337,6 +339,43 @@ TEST(Paced, GroupsOfGroupsKeepTheLinks) {
       pair->send(std::span<const std::int32_t>(&value, 1), peer);
     }
     EXPECT_TRUE(pace_report(*pair));
+  });
+}
+
+TEST(Paced, ItsCollectivesHaveTheirOwnTags) {
+  run_on_threads(2, {}, [&](World& world) {
+    pace(world, {});
+    Communicator& comm = *world.communicator;
+    const RankId peer(1 - comm.rank().value());
+    std::vector<float> ones(10, 1.0F), message(3, 7.0F), received(3);
+    for (int tag : {message_tags::first_inside_transport, 4095}) {
+      EXPECT_THROW(comm.send(std::span<const float>(message), peer, tag), UserError);
+      EXPECT_THROW(comm.receive(std::span<float>(received), peer, tag), UserError);
+    }
+    // As a group on top of it sends them.
+    const auto sent =
+        comm.start_send(std::span<const float>(message), peer, message_tags::doubling);
+    comm.all_reduce(std::span<float>(ones));
+    comm.receive(std::span<float>(received), peer, message_tags::doubling);
+    sent->wait();
+    EXPECT_EQ(ones, std::vector<float>(10, 2.0F));
+    EXPECT_EQ(received, message);
+  });
+}
+
+TEST(Paced, CarriesTheCollectivesOfClusters) {
+  run_on_threads(4, {}, [&](World& world) {
+    pace(world, {});
+    HybridConfig config;
+    config.clusters = clusters_by_label({"a", "a", "b", "b"}, 4);
+    config.rules = {{Algorithm::ring, Bytes(0), Bytes(1000)},
+                    {Algorithm::leader, Bytes(1001), Bytes(100000)}};
+    const auto group = make_hybrid_communicator(std::move(world.communicator), std::move(config));
+    for (std::size_t count : {100, 1000, 100000}) {
+      std::vector<float> ones(count, 1.0F);
+      group->all_reduce(std::span<float>(ones));
+      EXPECT_EQ(ones, std::vector<float>(count, 4.0F));
+    }
   });
 }
 

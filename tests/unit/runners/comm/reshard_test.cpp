@@ -76,7 +76,7 @@ void expect_rounds_without_conflict(const ReshardPlan& plan) {
   std::set<std::tuple<ReshardStage, int, RankId>> senders, receivers;
   std::map<std::pair<ReshardStage, RankId>, int> sends, receives;
   std::array<int, reshard_stages> degree{};
-  for (const Message& message : plan.messages) {
+  for (const ReshardMessage& message : plan.messages) {
     const auto stage = static_cast<std::size_t>(message.stage);
     EXPECT_TRUE(senders.emplace(message.stage, message.round, message.from).second);
     EXPECT_TRUE(receivers.emplace(message.stage, message.round, message.to).second);
@@ -91,7 +91,7 @@ void expect_rounds_without_conflict(const ReshardPlan& plan) {
 
 void expect_pairs_merged(const ReshardPlan& plan) {
   std::set<std::tuple<ReshardStage, RankId, RankId>> pairs;
-  for (const Message& message : plan.messages)
+  for (const ReshardMessage& message : plan.messages)
     EXPECT_TRUE(pairs.emplace(message.stage, message.from, message.to).second);
 }
 
@@ -104,7 +104,7 @@ void expect_tallies(const ReshardPlan& plan) {
   }
   for (const Piece& piece : plan.pieces)
     pieces += Bytes(static_cast<std::uint64_t>(piece.box.count()) * 4);
-  for (const Message& message : plan.messages) moved += message.size;
+  for (const ReshardMessage& message : plan.messages) moved += message.size;
   EXPECT_EQ(by_clusters, plan.crossed);
   EXPECT_EQ(sent, plan.crossed);
   EXPECT_EQ(received, plan.crossed);
@@ -162,7 +162,7 @@ TEST(Reshard, ReplicasCrossOnceAndAreForwarded) {
   EXPECT_GT(plan.rounds[static_cast<std::size_t>(ReshardStage::forward)], 0);
   // Every replica brings in its quarter.
   std::map<RankId, std::uint64_t> brought;
-  for (const Message& message : plan.messages)
+  for (const ReshardMessage& message : plan.messages)
     if (message.stage == ReshardStage::deliver) brought[message.to] += message.size.value();
   EXPECT_EQ(brought, (std::map<RankId, std::uint64_t>{
                          {RankId(2), 64}, {RankId(3), 64}, {RankId(4), 64}, {RankId(5), 64}}));
@@ -182,7 +182,7 @@ TEST(Reshard, ReplicatedSourcesShareTheWork) {
   const ReshardPlan plan =
       plan_reshard(replicated({120}, 0, 3), even_cut({120}, 0, 3, 6), fine_config("aaabbbbbb"));
   std::map<RankId, std::uint64_t> sent;
-  for (const Message& message : plan.messages) sent[message.from] += message.size.value();
+  for (const ReshardMessage& message : plan.messages) sent[message.from] += message.size.value();
   EXPECT_EQ(sent, (std::map<RankId, std::uint64_t>{
                       {RankId(0), 160}, {RankId(1), 160}, {RankId(2), 160}}));
 }
@@ -403,7 +403,7 @@ TEST(ReshardAdjoint, ColocatedReplicasReduceScatterAndAllGather) {
   const ReshardPlan plan = plan_sum(all, all, fine_config());
   EXPECT_EQ(plan.moved.value(), 2u * 3 * 40 * 4);
   std::map<RankId, std::uint64_t> sent;
-  for (const Message& message : plan.messages) sent[message.from] += message.size.value();
+  for (const ReshardMessage& message : plan.messages) sent[message.from] += message.size.value();
   for (const auto& [rank, bytes] : sent) EXPECT_EQ(bytes, 240u);
 }
 

@@ -102,7 +102,6 @@ CostModel constant_model(const std::vector<int>& sizes) {
   model.native = line(5 * alpha, 5 * beta);
   if (sizes.size() == 1) return model;
   model.between = line(10 * alpha, 8 * beta);
-  model.native_inside = line(2 * alpha, 2 * beta);
   model.bf16_codec = line(0, beta / 10);
   model.int8_codec = line(0, beta / 5);
   return model;
@@ -156,6 +155,10 @@ TEST(CostModel, MessagesThatCrossShareTheCard) {
   // The ring leaves each cluster once.
   const double block = n / 4, across = 10 * alpha + block * 8 * beta;
   expect_near(seconds_of(model, Algorithm::ring, 1 << 20), 6 * across + 3 * block * gamma_s);
+  // Half of the vector to the nearest rank, a quarter over the card from both, and back.
+  expect_near(seconds_of(model, Algorithm::rabenseifner, 1 << 20),
+              2 * (alpha + n / 2 * beta) + 2 * (10 * alpha + 2 * n / 4 * 8 * beta) +
+                  (n / 2 + n / 4) * gamma_s);
   CostModel interleaved = model;
   interleaved.clusters = clusters_by_label({"a", "b", "a", "b"}, 4);
   expect_near(seconds_of(interleaved, Algorithm::ring, 1 << 20),
@@ -212,9 +215,8 @@ CostModel random_model(RandomStream& random) {
     sizes.push_back(1 + static_cast<int>(random.below(4)));
   CostModel model = constant_model(sizes);
   for (LinkCurve& curve : model.inside) curve = random_curve(random);
-  for (LinkCurve* curve :
-       {&model.between, &model.reduction, &model.native, &model.native_inside, &model.bf16_codec,
-        &model.int8_codec, &model.inside_stream, &model.between_stream}) {
+  for (LinkCurve* curve : {&model.between, &model.reduction, &model.native, &model.bf16_codec,
+                           &model.int8_codec, &model.inside_stream, &model.between_stream}) {
     *curve = random_curve(random);
   }
   return model;
@@ -365,6 +367,16 @@ TEST(SelectAllReduce, NativeWithoutRuleAndModel) {
   EXPECT_FALSE(choice.predicted.has_value());
 }
 
+TEST(SelectAllReduce, OnlyBridgesEncode) {
+  const CostModel model = constant_model({2, 2});
+  for (const Algorithm algorithm : all_algorithms()) {
+    const auto rules = parse_selection(to_string(algorithm));
+    const Choice choice = select_all_reduce(rules, model, {Bytes(1 << 20), WireFormat::int8});
+    EXPECT_EQ(choice.wire, uses_bridges(algorithm) ? WireFormat::int8 : WireFormat::fp32)
+        << to_string(algorithm);
+  }
+}
+
 TEST(SelectAllReduce, OneClusterHasNoLeader) {
   const CostModel model = constant_model({4});
   for (const char* text : {"leader", "split_rail"}) {
@@ -387,6 +399,7 @@ TEST(Selector, RemembersWhatSelectAllReduceSays) {
     ASSERT_EQ(kept.segment, fresh.segment);
     ASSERT_EQ(kept.predicted, fresh.predicted);
     ASSERT_EQ(kept.reason, fresh.reason);
+    ASSERT_EQ(kept.wire, fresh.wire);
   }
 }
 

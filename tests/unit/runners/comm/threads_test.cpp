@@ -3,7 +3,6 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <stdexcept>
 #include <vector>
@@ -11,6 +10,7 @@
 #include "metrics/random.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
+#include "tests/unit/runners/comm/disagreement_cases.hpp"
 
 namespace heteroperf {
 namespace {
@@ -335,22 +335,26 @@ TEST(RunOnThreads, RanksMayFailAtAnyMoment) {
   }
 }
 
-TEST(RunOnThreads, DisagreeingRanksAreToldHow) {
-  std::atomic<int> told{0};
-  const auto body = [&](World& world) {
-    std::vector<float> values(8);
-    const bool first = world.communicator->rank() == RankId(0);
-    try {
-      world.communicator->all_reduce(std::span<float>(values.data(), first ? 8 : 4));
-    } catch (const Error& error) {
-      told +=
-          says(error.what(), "all_reduce of 8 f32") && says(error.what(), "all_reduce of 4 f32");
-      throw;
-    }
-  };
-  EXPECT_THROW(run_on_threads(2, {}, body), Error);
-  EXPECT_EQ(told, 2);
+class EveryDisagreement
+    : public testing::TestWithParam<std::tuple<DisagreementCase, int, std::size_t>> {};
+
+/// Vectors that travel in what the ranks show each other, and larger ones.
+TEST_P(EveryDisagreement, IsNamedOnEveryRank) {
+  const DisagreementCase& one = std::get<0>(GetParam());
+  const std::size_t n = std::get<2>(GetParam());
+  run_on_threads(std::get<1>(GetParam()), {},
+                 [&](World& world) { run_case(one, *world.communicator, n); });
 }
+
+INSTANTIATE_TEST_SUITE_P(Threads, EveryDisagreement,
+                         testing::Combine(testing::ValuesIn(disagreement_cases()),
+                                          testing::Values(2, 3),
+                                          testing::Values(std::size_t{4}, std::size_t{20000})),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param).name) + "_" +
+                                  std::to_string(std::get<1>(test.param)) + "_" +
+                                  std::to_string(std::get<2>(test.param));
+                         });
 
 TEST(RunOnThreads, AHandlersExceptionEndsTheRun) {
   const auto body = [](World& world) {

@@ -38,8 +38,8 @@ void ring_of_messages(Communicator& comm) {
 
 void messages_match_by_tag_in_order(Communicator& comm) {
   if (comm.size() == 1) return;
-  const std::pair<int, std::int32_t> sent[] = {{5, 50}, {4095, 60}, {5, 51}, {4095, 61}, {0, 1}};
-  const std::pair<int, std::int32_t> awaited[] = {{0, 1}, {4095, 60}, {4095, 61}, {5, 50}, {5, 51}};
+  const std::pair<int, std::int32_t> sent[] = {{5, 50}, {3071, 60}, {5, 51}, {3071, 61}, {0, 1}};
+  const std::pair<int, std::int32_t> awaited[] = {{0, 1}, {3071, 60}, {3071, 61}, {5, 50}, {5, 51}};
   if (comm.rank() == RankId(0)) {
     for (int to = 1; to < comm.size(); ++to) {
       TransferList transfers;
@@ -195,7 +195,7 @@ void collectives_between_start_and_wait(Communicator& comm) {
 /// A tag that nobody else uses: what is left of the message disturbs no later one.
 void a_wrong_count_is_found(Communicator& comm) {
   if (comm.size() == 1) return;
-  constexpr int tag = 4001;
+  constexpr int tag = 3001;
   std::vector<float> values(4);
   if (comm.rank() == RankId(1)) comm.send(std::span<const float>(values.data(), 3), RankId(0), tag);
   if (comm.rank() == RankId(0)) {

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+
+namespace heteroperf {
+
+/// The file that `--out` names; "" for none.
+class OutputFile {
+ public:
+  OutputFile() = default;
+  /// Throws UserError unless the file can be written; creates it.
+  explicit OutputFile(std::string path);
+
+  bool given() const { return !path_.empty(); }
+  /// Replaces what it holds. False when that failed.
+  bool write(const std::string& text) const;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace heteroperf
