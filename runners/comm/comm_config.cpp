@@ -32,6 +32,9 @@ void check_comm_config(const CommConfig& config) {
   if (!(config.heartbeat_s > 0)) {
     problems.add(fmt::format("comm.heartbeat_s={}", config.heartbeat_s), "must be positive");
   }
+  if (!(config.join_timeout_s > 0)) {
+    problems.add(fmt::format("comm.join_timeout_s={}", config.join_timeout_s), "must be positive");
+  }
   if (config.timeout_s > 0 && config.heartbeat_s > config.timeout_s / 2) {
     problems.add(fmt::format("comm.heartbeat_s={}", config.heartbeat_s),
                  fmt::format("a deadline of comm.timeout_s={} needs two signs of life or more",

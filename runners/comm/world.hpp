@@ -27,6 +27,8 @@ HostPath parse_host_path(const std::string& text);
 struct CommConfig {
   double timeout_s = 30.0;   ///< a wait fails when its peer shows no progress for this long
   double heartbeat_s = 0.5;  ///< period of the sign of life
+  /// Until all ranks of the launcher have come: those of a large job start minutes apart.
+  double join_timeout_s = 300.0;
   std::string host_path = "single_copy";  ///< the widest HostPath allowed
 };
 

@@ -69,12 +69,18 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
   return code;
 }
 
+/// Rank 0 speaks for all; when it is the one that is lost, the next.
+int speaker_after(const Error& error) {
+  const auto* peer = dynamic_cast<const PeerError*>(&error);
+  return peer != nullptr && peer->failure().rank == RankId(0) ? 1 : 0;
+}
+
 [[noreturn]] void leave_broken_world(World& world, const Error& error, const RankWork& work) {
   const int rank = world.communicator->rank().value();
   if (dynamic_cast<const PeerError*>(&error) == nullptr) {
     world.control->abort({RankId(rank), error.kind(), error.what()});
   }
-  if (rank == 0) work.keep(error);
+  if (rank == speaker_after(error)) work.keep(error);
   const int code = static_cast<int>(exit_code_of(error.kind()));
   if (error.kind() != ErrorKind::usage) {
     fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());

@@ -95,6 +95,7 @@ void check_lengths(const RunConfig& c, Validation& check) {
 void check_comm(const CommConfig& c, Validation& check, ProblemList& problems) {
   check.range("comm.timeout_s", c.timeout_s, 1, 86400);
   check.range("comm.heartbeat_s", c.heartbeat_s, 0.01, 60);
+  check.range("comm.join_timeout_s", c.join_timeout_s, 1, 86400);
   check.choice("comm.host_path", c.host_path, {"messages", "shared_memory", "single_copy"});
   if (c.heartbeat_s * 3 <= c.timeout_s) return;
   problems.add(fmt::format("comm.heartbeat_s = {} is too long for comm.timeout_s = {}",

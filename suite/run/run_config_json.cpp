@@ -81,6 +81,8 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"comm.timeout_s", "a wait fails when its peer shows no sign of life so long"},
         c.comm.timeout_s);
   visit({"comm.heartbeat_s", "between two signs of life"}, c.comm.heartbeat_s);
+  visit({"comm.join_timeout_s", "until all ranks of the launcher have come"},
+        c.comm.join_timeout_s);
   visit({"comm.host_path", "messages, shared_memory or single_copy: MPI inside one host"},
         c.comm.host_path);
 }

@@ -10,7 +10,8 @@
 namespace heteroperf {
 namespace {
 
-/// Rank 0's output: rows as they come, or one document.
+/// The output of one process: rows as they come, or one document. Rank 0 speaks; every process
+/// holds the results, for rank 0 may be the one that dies.
 class CommOutput {
  public:
   CommOutput(const CommRequest& request, OutputFile file, bool csv, bool json)
@@ -18,13 +19,15 @@ class CommOutput {
     report_.request = request;
   }
 
-  void begin(CommReport report) {
+  void begin(CommReport report, bool speaks) {
     report_ = std::move(report);
-    if (json_) return;
+    speaks_ = speaks;
+    if (json_ || !speaks_) return;
     show(csv_ ? comm_csv_heading() : comm_heading(report_));
   }
   void add(CommResult result) {
     report_.results.push_back(std::move(result));
+    if (!speaks_) return;
     const CommResult& last = report_.results.back();
     if (!json_) show(csv_ ? comm_csv_row(report_, last) : comm_row(report_, last));
     write_file();
@@ -62,7 +65,7 @@ class CommOutput {
   }
 
   OutputFile file_;
-  bool file_written_ = true;
+  bool file_written_ = true, speaks_ = true;
   bool csv_;
   bool json_;
   CommReport report_;
@@ -93,12 +96,14 @@ class CommVerb : public Verb {
  private:
   static ExitCode measure(const CommRequest& request, World& world, CommOutput& output) {
     const bool first = world.communicator->rank() == RankId(0);
+    // Threads share the output.
+    const bool holds_results = first || world.communicator->transport() != "threads";
     CommSession session(request, world);
-    if (first) output.begin(session.heading());
+    if (holds_results) output.begin(session.heading(), first);
     for (const Bytes size : request.sizes) {
       session.stop_if_asked();
       CommResult result = session.measure(size);
-      if (first) output.add(std::move(result));
+      if (holds_results) output.add(std::move(result));
     }
     const auto pace = session.pace();
     if (!first) return ExitCode::ok;

@@ -127,6 +127,10 @@ void CommFlags::declare(CLI::App& command) {
   command
       .add_option("--timeout", timeout_s_, "a peer without a sign of life for so long is lost (s)")
       ->capture_default_str();
+  command
+      .add_option("--join-timeout", join_timeout_s_,
+                  "until all ranks of the launcher have come (s)")
+      ->capture_default_str();
   command.add_flag("--csv", csv_, "one line per size, comma-separated");
   command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
       ->type_name("FILE");
@@ -143,6 +147,11 @@ CommRequest CommFlags::request() const {
     problems.add(fmt::format("--timeout {:g} is not usable", timeout_s_), "0.5 to 86400 seconds",
                  "Leave it out for 30.");
   }
+  if (!(join_timeout_s_ >= 1 && join_timeout_s_ <= 86400)) {
+    problems.add(fmt::format("--join-timeout {:g} is not usable", join_timeout_s_),
+                 "1 to 86400 seconds", "Leave it out for 300.");
+  }
+  request.session.comm.join_timeout_s = join_timeout_s_;
   request.session.transport = transport_;
   request.session.argv = original_argv();
   request.session.comm.timeout_s = timeout_s_;

@@ -51,6 +51,7 @@ class CommFlags {
                           clusters_ = "auto";
   std::string pace_, out_;
   double factor_ = 2, timeout_s_ = CommConfig{}.timeout_s;
+  double join_timeout_s_ = CommConfig{}.join_timeout_s;
   std::optional<double> least_busbw_;
   std::optional<int> ranks_;
   int root_ = 0, iterations_ = 0, warmup_ = 5;

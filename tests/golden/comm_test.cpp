@@ -230,9 +230,14 @@ Words long_sweep() {
           "rows.json"};
 }
 
-std::size_t rows_in(const std::string& path) {
+/// Discarded while it is being written.
+Json document_in(const std::string& path) {
   std::ifstream file(path);
-  const Json json = Json::parse(file, nullptr, false);
+  return Json::parse(file, nullptr, false);
+}
+
+std::size_t rows_in(const std::string& path) {
+  const Json json = document_in(path);
   return json.is_discarded() ? 0 : json.at("results").size();
 }
 
@@ -264,6 +269,58 @@ TEST(CommUnderMpi, ALostRankEndsTheSweepAndRowsAreKept) {
     EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
     EXPECT_EQ(environment_of(victim, "OMPI_COMM_WORLD_RANK"), "") << "an orphan is left";
   }
+}
+
+TEST(CommUnderMpi, WithoutRankZeroTheNextOneTellsWhatWasMeasured) {
+  const ScratchFolder folder;
+  Command command(long_sweep(), folder.path());
+  ASSERT_TRUE(command.wait_until([&] { return rows_in(folder / "rows.json") >= 3; }));
+  EXPECT_EQ(document_in(folder / "rows.json").at("status"), "partial");
+  kill(rank_process(command.pid(), "0"), SIGKILL);
+  const CommandResult result = command.finish();
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json.at("status"), "failed");
+  EXPECT_EQ(json.at("failed_ranks"), Json::parse("[0]"));
+  EXPECT_GE(json.at("results").size(), 3U);
+  EXPECT_EQ(document_in(folder / "rows.json").at("status"), "failed");
+}
+
+TEST(CommUnderMpi, RanksStartedWithOtherArgumentsAreNamed) {
+  Words words{HETEROPERF_MPIRUN, "--oversubscribe"};
+  for (const char* collective : {"allreduce", "broadcast"}) {
+    const Words part{"-n", "1", heteroperf_path(), "comm", collective, "-b", "8",
+                     "-e", "8", "--iters",         "2",    ":"};
+    words.insert(words.end(), part.begin(), part.end());
+  }
+  words.pop_back();
+  Command command(words, ".", {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  const CommandResult result = command.finish();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_NE(result.err.find("rank 1 was started with 'comm broadcast"), std::string::npos)
+      << result.err;
+}
+
+TEST(CommUnderMpi, ALateRankIsWaitedForAsLongAsAsked) {
+  Words words{HETEROPERF_MPIRUN,
+              "--oversubscribe",
+              "-n",
+              "1",
+              heteroperf_path(),
+              "comm",
+              "allreduce",
+              "--join-timeout",
+              "2",
+              ":",
+              "-n",
+              "1",
+              "sleep",
+              "20"};
+  Command command(words, ".", {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"});
+  const CommandResult result = command.finish();
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_LT(result.seconds, 15);
+  EXPECT_NE(result.err.find("waited 2 s for the other ranks"), std::string::npos) << result.err;
 }
 
 TEST(CommUnderMpi, SweepsChecksAndFindsClusters) {

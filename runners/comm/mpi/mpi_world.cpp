@@ -12,8 +12,6 @@
 namespace heteroperf {
 namespace {
 
-/// Ranks of a large job start minutes apart.
-constexpr double join_deadline_s = 300.0;
 /// After everybody has said goodbye.
 constexpr double least_finalise_deadline_s = 30.0;
 
@@ -49,15 +47,16 @@ World join_mpi_world(const CommConfig& config) {
   check_comm_config(config);
   die_with_launcher();
   MpiBackend& backend = load_backend();
-  backend.initialise(join_deadline_s);
+  backend.initialise(config.join_timeout_s);
   const int size = backend.size();
   const RankId rank(backend.rank());
   check_world_size(size);
 
-  const Reach reach = backend.on_one_host(join_deadline_s) ? Reach::this_host : Reach::other_hosts;
+  const Reach reach =
+      backend.on_one_host(config.join_timeout_s) ? Reach::this_host : Reach::other_hosts;
   ControlHub hub;
   if (rank == RankId(0)) hub = open_control_hub(size, config, reach);
-  backend.broadcast_text(hub.address, join_deadline_s);
+  backend.broadcast_text(hub.address, config.join_timeout_s);
   std::shared_ptr<TcpControl> control = hub.control;
   if (control) {
     await_control_spokes(*control);
