@@ -126,6 +126,11 @@ void NcclGroup::flush(const std::string& operation) {
   flushed_ += messages.size();
 }
 
+bool all_equal(Counts counts) {
+  return std::all_of(counts.begin(), counts.end(),
+                     [&](std::size_t count) { return count == counts[0]; });
+}
+
 class NcclTransfer final : public Transfer {
  public:
   NcclTransfer(std::shared_ptr<NcclGroup> group, std::string operation)
@@ -234,9 +239,7 @@ void NcclCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts co
   const auto self = static_cast<std::size_t>(rank_.value());
   HETEROPERF_EXPECT(mine.count == counts[self] && mine.type == all.type);
   const std::string operation = describe("all_gather", mine);
-  const bool even = std::all_of(counts.begin(), counts.end(),
-                                [&](std::size_t count) { return count == counts[0]; });
-  if (even) {
+  if (all_equal(counts)) {
     if (mine.count == 0) return;
     group_->await_handle({}, operation);
     return group_->settle(library().all_gather(mine, all.data, handle()), operation);
@@ -261,9 +264,7 @@ void NcclCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Count
   const auto self = static_cast<std::size_t>(rank_.value());
   HETEROPERF_EXPECT(mine.count == counts[self] && mine.type == all.type);
   const std::string operation = describe("reduce_scatter", all);
-  const bool even = std::all_of(counts.begin(), counts.end(),
-                                [&](std::size_t count) { return count == counts[0]; });
-  if (even) {
+  if (all_equal(counts)) {
     if (mine.count == 0) return;
     group_->await_handle({}, operation);
     return group_->settle(library().reduce_scatter(all, mine, reduction, handle()), operation);

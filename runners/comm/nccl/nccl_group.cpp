@@ -32,7 +32,7 @@ struct HostPlace {
 };
 
 HostPlace place_on_host(Communicator& world) {
-  const std::string host = describe_this_rank(world.transport(), "").host;
+  const std::string host = host_id();
   const auto hosts = gather_texts(world, host);
   HostPlace place;
   for (std::size_t r = 0; r < hosts.size(); ++r) {

@@ -27,6 +27,12 @@ NcclStatus status_of(ncclResult_t code, ncclComm_t handle = nullptr) {
           fmt::format("{}{}{}", ncclGetErrorString(code), *last == '\0' ? "" : ": ", last)};
 }
 
+std::string library_version() {
+  int code = 0;
+  ncclGetVersion(&code);
+  return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
 ncclDataType_t type_of(DataType type) {
   switch (type) {
     case DataType::f32:
@@ -105,11 +111,7 @@ class Library final : public NcclLibrary {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  std::string version() const override {
-    int code = 0;
-    ncclGetVersion(&code);
-    return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
-  }
+  std::string version() const override { return library_version(); }
   NcclId unique_id() override {
     ncclUniqueId id{};
     const ncclResult_t code = ncclGetUniqueId(&id);
@@ -214,11 +216,7 @@ void look_like_hosts(int rank) {
 
 class Backend final : public NcclBackend {
  public:
-  std::string version() override {
-    int code = 0;
-    ncclGetVersion(&code);
-    return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
-  }
+  std::string version() override { return library_version(); }
   int devices(std::string& reason) override {
     int count = 0;
     const cudaError_t code = cudaGetDeviceCount(&count);
