@@ -1,16 +1,12 @@
 #include "metrics/convention.hpp"
 
-#include <fmt/format.h>
-
-#include <vector>
-
-#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 
 namespace heteroperf {
 namespace {
 
 struct Row {
-  Convention convention;
+  Convention value;
   const char* name;
   const char* description;
 };
@@ -30,29 +26,13 @@ constexpr Row table[] = {
      "Megatron-LM since March 2025: 3 x forward matmuls, half attention; language models"},
 };
 
-const Row& row(Convention convention) {
-  for (const Row& entry : table) {
-    if (entry.convention == convention) return entry;
-  }
-  HETEROPERF_EXPECT(!"a convention without a row");
-  return table[0];
-}
-
 }  // namespace
 
-const char* to_string(Convention convention) { return row(convention).name; }
-const char* description(Convention convention) { return row(convention).description; }
+const char* to_string(Convention convention) { return name_of(table, convention); }
+const char* description(Convention convention) { return row_of(table, convention).description; }
 
 Convention parse_convention(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Row& entry : table) {
-    if (name == entry.name) return entry.convention;
-    names.emplace_back(entry.name);
-  }
-  const std::string near = nearest_name(name, names);
-  throw UserError(fmt::format("there is no counting convention '{}'", name),
-                  "strict, aiperf, mac, palm, megatron-full, megatron-causal",
-                  near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
+  return parse_name(table, "counting convention", name);
 }
 
 }  // namespace heteroperf

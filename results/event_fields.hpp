@@ -22,6 +22,7 @@ struct Fields<StartEvent> {
     v("build_type", e.build_type);
     v("binary_sha256", e.binary_sha256);
     v("parent", e.parent);
+    v("parent_step", e.parent_step);
   }
 };
 
@@ -37,7 +38,10 @@ struct Fields<SystemEvent> {
 
 template <>
 struct Fields<PlanEvent> {
-  static void visit(auto& e, auto&& v) { v("plan", e.plan); }
+  static void visit(auto& e, auto&& v) {
+    v("plan", e.plan);
+    v("summary", e.summary);
+  }
 };
 
 template <>
@@ -97,6 +101,7 @@ struct Fields<StepSplit> {
   static void visit(auto& e, auto&& v) {
     v("compute_s", e.compute_s);
     v("communication_s", e.communication_s);
+    v("bubble_s", e.bubble_s);
     v("data_s", e.data_s);
     v("other_s", e.other_s);
   }
@@ -180,7 +185,73 @@ struct Fields<ChecksumEvent> {
     v("group", e.group);
     v("trial", e.trial);
     v("n", e.n);
+    v("share", e.share);
     v("fingerprint", e.fingerprint);
+  }
+};
+
+template <>
+struct Fields<RankPlanEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("position", e.position);
+    v("stages", e.stages);
+    v("tensor_index", e.tensor_index);
+    v("tensor_degree", e.tensor_degree);
+    v("device_class", e.device_class);
+    v("weights_bytes", e.weights_bytes);
+    v("gradients_bytes", e.gradients_bytes);
+    v("optimizer_bytes", e.optimizer_bytes);
+    v("activations_bytes", e.activations_bytes);
+    v("buffers_bytes", e.buffers_bytes);
+    v("limit_bytes", e.limit_bytes);
+    v("busy_s", e.busy_s);
+  }
+};
+
+template <>
+struct Fields<PredictionEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("step_time_s", e.step_time_s);
+    v("samples_per_s", e.samples_per_s);
+    v("bubble_rate", e.bubble_rate);
+    v("pipeline_bubble_rate", e.pipeline_bubble_rate);
+  }
+};
+
+template <>
+struct Fields<RankTimeEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("group", e.group);
+    v("first_step", e.first_step);
+    v("steps", e.steps);
+    v("wall_s", e.wall_s);
+    v("split", e.split);
+    v("strict", e.strict);
+    v("recompute", e.recompute);
+  }
+};
+
+template <>
+struct Fields<PacingEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("dilation", e.dilation);
+    v("operations", e.operations);
+    v("late", e.late);
+    v("worst_lateness_s", e.worst_lateness_s);
+  }
+};
+
+template <>
+struct Fields<BaselineEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("device_class", e.device_class);
+    v("count", e.count);
+    v("plan", e.plan);
+    v("planned_samples_per_s", e.planned_samples_per_s);
+    v("samples_per_s", e.samples_per_s);
+    v("folder", e.folder);
+    v("record_sha256", e.record_sha256);
+    v("reason", e.reason);
   }
 };
 
@@ -216,6 +287,15 @@ struct Fields<SearchEvent> {
     v("proposal_p50_s", e.proposal_p50_s);
     v("proposal_p99_s", e.proposal_p99_s);
     v("idle_s", e.idle_s);
+  }
+};
+
+template <>
+struct Fields<CheckpointEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("n", e.n);
+    v("bytes", e.bytes);
+    v("seconds", e.seconds);
   }
 };
 

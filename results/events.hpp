@@ -30,7 +30,8 @@ struct StartEvent {
   std::string reproduce;  ///< the exact command line that repeats the run
   bool quick = false;     ///< a quick run can never be ranked
   std::string program_version, git_commit, build_type, binary_sha256;
-  std::string parent;  ///< run_id this one continues; may be empty
+  std::string parent;                        ///< run_id this one continues; may be empty
+  std::optional<std::uint64_t> parent_step;  ///< steps done in the checkpoint it goes on from
 };
 
 struct ConfigEvent {
@@ -41,6 +42,7 @@ struct SystemEvent {
 };
 struct PlanEvent {
   JsonText plan;
+  std::string summary;  ///< "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; empty for a search
 };
 
 /// A class of devices as the run uses it.
@@ -89,7 +91,7 @@ struct PhaseEvent {
 
 /// Where the wall time of a step went, mean over the ranks of the group.
 struct StepSplit {
-  double compute_s = 0, communication_s = 0, data_s = 0, other_s = 0;
+  double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, other_s = 0;
 };
 
 /// One optimizer step of one group, training only; in order per group.
@@ -151,11 +153,62 @@ struct MemoryEvent {
   std::uint64_t peak_bytes = 0;
 };
 
-/// Fingerprint of a rank's parameters; equal on all ranks of a group at the same step.
+/// Place of a rank in the plan of a fixed model, and what the plan says that it holds.
+struct RankPlanEvent {
+  std::int32_t rank = 0;
+  std::int32_t position = 0;         ///< of the pipeline
+  std::vector<std::int32_t> stages;  ///< in the order of the schedule's segments
+  std::int32_t tensor_index = 0, tensor_degree = 1;
+  std::string device_class;
+  std::uint64_t weights_bytes = 0, gradients_bytes = 0, optimizer_bytes = 0, activations_bytes = 0,
+                buffers_bytes = 0;
+  std::optional<std::uint64_t> limit_bytes;  ///< memory of its device class
+  std::optional<double> busy_s;              ///< predicted computing of one step, modelled
+};
+
+/// What the simulator says of the plan, on the modelled time of emulated devices.
+struct PredictionEvent {
+  double step_time_s = 0;
+  double samples_per_s = 0;
+  double bubble_rate = 0;           ///< 1 − Σ busy / (ranks · step_time_s)
+  double pipeline_bubble_rate = 0;  ///< of the schedule alone, over its makespan
+};
+
+/// Where the wall time of one rank went, over its steps of the measured phase.
+struct RankTimeEvent {
+  std::int32_t rank = 0, group = 0;
+  std::uint64_t first_step = 0, steps = 0;
+  double wall_s = 0;  ///< first start to last end; what lies between steps is `other_s`
+  StepSplit split;    ///< sums
+  Ops strict, recompute;
+};
+
+/// How an emulated rank kept to its modelled timeline, since the start.
+struct PacingEvent {
+  std::int32_t rank = 0;
+  double dilation = 1;  ///< real seconds per modelled second
+  std::uint64_t operations = 0, late = 0;
+  double worst_lateness_s = 0;
+};
+
+/// A class of a mixed cluster alone: what its own best plan was predicted to do, and did where it
+/// ran. Throughput in samples, on modelled time where the devices are emulated.
+struct BaselineEvent {
+  std::string device_class;
+  std::uint32_t count = 0;
+  std::string plan;  ///< "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4"
+  std::optional<double> planned_samples_per_s, samples_per_s;
+  std::string folder, record_sha256;  ///< of its own run, below this one's folder
+  std::string reason;                 ///< why a number is missing
+};
+
+/// Fingerprint of a rank's parameters; equal on all ranks of a group that hold the same share at
+/// the same step.
 struct ChecksumEvent {
   std::int32_t rank = 0, group = 0;
   std::optional<std::uint64_t> trial;
   std::uint64_t n = 0;  ///< steps done
+  std::string share;    ///< "stages 0,2; tensor 1 of 2"; empty: the whole model
   std::string fingerprint;
 };
 
@@ -186,6 +239,13 @@ struct SearchEvent {
   double idle_s = 0;  ///< groups' waiting at the master, arrival to answer, summed
 };
 
+/// A checkpoint is whole and on disk.
+struct CheckpointEvent {
+  std::uint64_t n = 0;      ///< steps done; its folder is checkpoints/step-<n>
+  std::uint64_t bytes = 0;  ///< of all its files
+  double seconds = 0;       ///< that the ranks did not train, on rank 0
+};
+
 /// Last line of every journal that ended in order.
 enum class RunStatus { complete, partial, failed };
 struct StopEvent {
@@ -197,7 +257,9 @@ struct StopEvent {
 using Event =
     std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
                  PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
-                 ChecksumEvent, OverheadEvent, WarningEvent, PeakEvent, SearchEvent, StopEvent>;
+                 ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, PacingEvent,
+                 BaselineEvent, OverheadEvent, WarningEvent, PeakEvent, SearchEvent,
+                 CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

@@ -74,6 +74,9 @@ class FieldWriter {
   void operator()(const char* name, const std::vector<std::string>& values) {
     list(name, values, [](const std::string& value) { return json_quoted(value); });
   }
+  void operator()(const char* name, const std::vector<std::int32_t>& values) {
+    list(name, values, [](std::int32_t value) { return json_integer(std::int64_t{value}); });
+  }
   void operator()(const char* name, const std::vector<DeviceCount>& values) {
     list(name, values, [](const DeviceCount& value) { return object(value); });
   }
@@ -163,6 +166,9 @@ class FieldReader {
   }
   void operator()(const char* name, std::vector<std::string>& values) {
     for (const Json& item : list(name)) values.push_back(text(name, item));
+  }
+  void operator()(const char* name, std::vector<std::int32_t>& values) {
+    for (const Json& item : list(name)) values.push_back(integer<std::int32_t>(name, item));
   }
   void operator()(const char* name, std::vector<DeviceCount>& values) {
     for (const Json& item : list(name)) read_object(item, values.emplace_back());

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"
+#include "results/plan_sections_json.hpp"
 #include "results/record.hpp"
 #include "results/sha256.hpp"
 
@@ -164,6 +165,10 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
     json["peak_memory_bytes"] = {
         {"max", *std::max_element(summary.peak_bytes.begin(), summary.peak_bytes.end())},
         {"per_rank", summary.peak_bytes}};
+    put_planned_memory(json["peak_memory_bytes"], summary);
+  }
+  if (scored && summary.plan.hetero) {
+    json["hetero"] = hetero_section(journal, *summary.plan.hetero);
   }
   return json;
 }
@@ -215,12 +220,31 @@ Json search_section(const Journal& journal, const SearchSummary& search) {
   return json;
 }
 
-Json time_section(const TimeShares& time) {
-  return {{"compute", time.compute_s},
-          {"communication_exposed", time.communication_s},
-          {"data", time.data_s},
-          {"evaluation", time.evaluation_s},
-          {"other", time.other_s}};
+Json time_section(const TimeShares& time, const PlanSummary& plan) {
+  Json json{{"compute", time.compute_s},       {"communication_exposed", time.communication_s},
+            {"bubble", time.bubble_s},         {"data", time.data_s},
+            {"evaluation", time.evaluation_s}, {"other", time.other_s}};
+  put_rank_times(json, plan);
+  return json;
+}
+
+/// The run whose checkpoint this one goes on from.
+Json parent_section(const StartEvent& start) {
+  Json json;
+  put(json, "run_id", start.parent);
+  put(json, "step", start.parent_step);
+  return json;
+}
+
+Json checkpoints_section(const Journal& journal) {
+  const auto saved = journal.all<CheckpointEvent>();
+  if (saved.empty()) return {};
+  double seconds = 0;
+  for (const CheckpointEvent* one : saved) seconds += one->seconds;
+  return {{"count", saved.size()},
+          {"last_step", saved.back()->n},
+          {"last_bytes", saved.back()->bytes},
+          {"seconds", seconds}};
 }
 
 Json seeds_section(const Journal& journal) {
@@ -290,6 +314,7 @@ void put_environment(Json& json, const Journal& journal) {
   const auto* system = journal.last<SystemEvent>();
   const auto* plan = journal.last<PlanEvent>();
   put_section(json, "system", parsed(system == nullptr ? nullptr : &system->system));
+  if (plan != nullptr) put(json, "plan_summary", plan->summary);
   put_section(json, "plan", parsed(plan == nullptr ? nullptr : &plan->plan));
   put_section(json, "config", parsed(config_text(journal)));
 }
@@ -309,7 +334,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   const auto* scale = journal.last<ScaleEvent>();
   Json json{{"_format", "heteroperf-record"}, {"_version", 1}};
   put(json, "run_id", start->run_id);
-  put(json, "parent", start->parent);
+  put_section(json, "parent", parent_section(*start));
   put(json, "created_utc", start->created_utc);
   put_status(json, journal, summary);
   json["validity"] = validity_section(validity);
@@ -318,7 +343,10 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   json["metrics"] = metrics_section(journal, summary, validity);
   json["operations"] = operations_section(summary.operations);
   if (summary.search) json["search"] = search_section(journal, *summary.search);
-  if (summary.time) json["time_split_s"] = time_section(*summary.time);
+  put_section(json, "checkpoints", checkpoints_section(journal));
+  if (summary.time) json["time_split_s"] = time_section(*summary.time, summary.plan);
+  put_section(json, "prediction", prediction_section(summary.plan));
+  put_section(json, "pacing", pacing_section(summary.plan));
   put_section(json, "seeds", seeds_section(journal));
   put_section(json, "program", program_section(*start));
   put_environment(json, journal);

@@ -17,6 +17,8 @@ constexpr std::uint64_t fewest_steps = 20;
 constexpr double steady_share = 0.5;  // of the measured phase
 constexpr double peak_tolerance = 1.05;
 constexpr double largest_overhead = 0.01;
+constexpr double split_tolerance = 0.01;  // of a rank's wall time
+constexpr double largest_late_share = 0.01;
 constexpr double floor_tolerance = 0.02;     // of a known floor
 constexpr double floor_standard_errors = 4;  // the best of many trials lies some below the mean
 
@@ -59,15 +61,21 @@ Verdict clock_backwards(const Journal& journal, const RunSummary&) {
   return {};
 }
 
+/// A run of one model counts on from the checkpoint that it goes on from.
+std::uint64_t first_step_of(const Journal& journal, const StepEvent& step) {
+  if (step.trial) return step.n;
+  const auto* start = journal.first<StartEvent>();
+  return start == nullptr ? 0 : start->parent_step.value_or(0);
+}
+
 Verdict step_order(const Journal& journal, const RunSummary&) {
   std::map<TrainingKey, std::uint64_t> next;
   for (const JournalLine& line : journal.lines) {
     const auto* step = std::get_if<StepEvent>(&line.event);
     if (step == nullptr) continue;
-    // A trial may move to another group with a later rung; a run without trials may be a resumed
-    // one.
+    // A trial may move to another group with a later rung.
     const TrainingKey key{step->trial ? 0 : step->group, step->trial};
-    const auto entry = next.try_emplace(key, step->n).first;
+    const auto entry = next.try_emplace(key, first_step_of(journal, *step)).first;
     if (step->n != entry->second || step->samples == 0) {
       return Finding{fmt::format("{} goes on with step {} and samples",
                                  name_of(step->group, step->trial), entry->second),
@@ -172,16 +180,18 @@ Verdict unknown_operators(const Journal& journal, const RunSummary&) {
 }
 
 Verdict checksums(const Journal& journal, const RunSummary&) {
-  using Key = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t>;
+  using Key = std::tuple<std::int32_t, std::optional<std::uint64_t>, std::uint64_t, std::string>;
   std::map<Key, const ChecksumEvent*> first;
   for (const JournalLine& line : journal.lines) {
     const auto* event = std::get_if<ChecksumEvent>(&line.event);
     if (event == nullptr) continue;
     const ChecksumEvent* one =
-        first.try_emplace({event->group, event->trial, event->n}, event).first->second;
+        first.try_emplace({event->group, event->trial, event->n, event->share}, event)
+            .first->second;
     if (one->fingerprint == event->fingerprint) continue;
-    return Finding{fmt::format("{} on rank {} of {} after {} steps", one->fingerprint, one->rank,
-                               name_of(event->group, event->trial), event->n),
+    return Finding{fmt::format("{} on rank {} of {}{}{} after {} steps", one->fingerprint,
+                               one->rank, name_of(event->group, event->trial),
+                               event->share.empty() ? "" : ", ", event->share, event->n),
                    fmt::format("{} on rank {}", event->fingerprint, event->rank)};
   }
   return {};
@@ -199,6 +209,42 @@ Verdict peak_not_measured(const Journal& journal, const RunSummary&) {
   if (peak != nullptr && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0) return {};
   return Finding{"a measured peak to compare with",
                  peak == nullptr ? "none" : fmt::format("{:.4g}", peak->ops_per_second)};
+}
+
+Verdict time_split(const Journal&, const RunSummary& summary) {
+  for (const RankUse& use : summary.plan.ranks) {
+    if (!use.time) continue;
+    const StepSplit& split = use.time->split;
+    const double parts_s =
+        split.compute_s + split.communication_s + split.bubble_s + split.data_s + split.other_s;
+    if (std::fabs(parts_s - use.time->wall_s) <= split_tolerance * use.time->wall_s) continue;
+    return Finding{fmt::format("the parts of rank {}'s time add up to its {:.6g} s within {:.0f} %",
+                               use.rank, use.time->wall_s, 100 * split_tolerance),
+                   fmt::format("{:.6g} s", parts_s)};
+  }
+  return {};
+}
+
+Verdict late(const Journal&, const RunSummary& summary) {
+  const auto& pacing = summary.plan.pacing;
+  if (!pacing || pacing->late_fraction() <= largest_late_share) return {};
+  return Finding{fmt::format("at most {:.0f} % of the emulated operations late by more than 1 % of "
+                             "a step",
+                             100 * largest_late_share),
+                 fmt::format("{:.2f} % of {}, the worst by {:.4g} s", 100 * pacing->late_fraction(),
+                             pacing->operations, pacing->worst_lateness_s)};
+}
+
+Verdict above_memory(const Journal&, const RunSummary& summary) {
+  for (const RankUse& use : summary.plan.ranks) {
+    const auto rank = static_cast<std::size_t>(use.rank);
+    if (!use.plan || !use.plan->limit_bytes || rank >= summary.peak_bytes.size()) continue;
+    if (summary.peak_bytes[rank] <= *use.plan->limit_bytes) continue;
+    return Finding{fmt::format("at most {} bytes on rank {}, {}", *use.plan->limit_bytes, use.rank,
+                               use.plan->device_class),
+                   std::to_string(summary.peak_bytes[rank])};
+  }
+  return {};
 }
 
 Verdict duration(const Journal&, const RunSummary& summary) {
@@ -304,6 +350,12 @@ constexpr std::array rule_table{
          "Give the operator a formula."},
     Rule{"checksums", invalid, never, "parameters", checksums,
          "Ranks of one group trained different models: look for faulty memory or network."},
+    Rule{"time_split", invalid, never, "time_split_s", time_split,
+         "Some of a rank's time is not accounted for."},
+    Rule{"late", invalid, never, "pacing", late,
+         "The host cannot keep the modelled times: leave pace.dilation at 0, or use fewer ranks."},
+    Rule{"above_memory", invalid, never, "peak_memory_bytes", above_memory,
+         "The device class could not have held it: use a smaller micro-batch or more stages."},
     Rule{"above_peak", invalid, never, "ops_per_second", above_peak,
          "Measure the peak again on an idle machine."},
     Rule{"peak_not_measured", open, never, "utilization", peak_not_measured,

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <array>
@@ -15,6 +14,7 @@
 #include <system_error>
 
 #include "metrics/error.hpp"
+#include "metrics/unpredictable_bits.hpp"
 #include "results/canonical_json.hpp"
 #include "results/record.hpp"
 #include "results/samples_h5.hpp"
@@ -69,11 +69,7 @@ class TemporaryFile {
 };
 
 std::string random_id() {
-  std::uint32_t bits = 0;
-  if (::getrandom(&bits, sizeof bits, 0) != static_cast<ssize_t>(sizeof bits)) {
-    throw SystemError("no random bits for a run's name", std::strerror(errno));
-  }
-  return fmt::format("{:08x}", bits);
+  return fmt::format("{:08x}", static_cast<std::uint32_t>(unpredictable_bits()));
 }
 
 void check_writable(const fs::path& folder) {

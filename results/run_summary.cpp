@@ -192,12 +192,14 @@ void split_time(const Journal& journal, const Steps& steps, RunSummary& summary)
         seconds_inside(*summary.window, step->t_start_ns, step->t_end_ns) / length_s / groups;
     sum.compute_s += share * step->split.compute_s;
     sum.communication_s += share * step->split.communication_s;
+    sum.bubble_s += share * step->split.bubble_s;
     sum.data_s += share * step->split.data_s;
   }
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
     sum.evaluation_s += seconds_inside(*summary.window, eval->t_start_ns, eval->t_end_ns) / groups;
   }
-  const double named = sum.compute_s + sum.communication_s + sum.data_s + sum.evaluation_s;
+  const double named =
+      sum.compute_s + sum.communication_s + sum.bubble_s + sum.data_s + sum.evaluation_s;
   sum.other_s = std::max(0.0, summary.window->seconds() - named);
   summary.time = sum;
 }
@@ -346,6 +348,19 @@ void find_status(const Journal& journal, RunSummary& summary) {
       static_cast<double>(journal.lines.back().t_ns - journal.lines.front().t_ns) * nanosecond;
 }
 
+/// What is said of the plan, in samples whatever the throughput counts.
+void find_plan(const Journal& journal, RunSummary& summary) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  std::optional<double> median_s, samples_per_s;
+  if (summary.step_time) median_s = summary.step_time->median_s;
+  if (summary.throughput && workload != nullptr) {
+    const bool tokens = workload->unit == "token" && workload->units_per_sample > 0;
+    const auto units = static_cast<double>(tokens ? workload->units_per_sample : 1);
+    samples_per_s = summary.throughput->value / units;
+  }
+  summary.plan = summarize_plan(journal, median_s, samples_per_s);
+}
+
 void find_fractions(const Journal& journal, RunSummary& summary) {
   const auto* overhead = journal.last<OverheadEvent>();
   if (overhead != nullptr && summary.wall_s > 0) {
@@ -374,6 +389,7 @@ RunSummary summarize(const Journal& journal) {
   collect_memory(journal, summary);
   summarize_search(journal, summary);
   find_fractions(journal, summary);
+  find_plan(journal, summary);
   return summary;
 }
 

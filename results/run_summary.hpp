@@ -10,6 +10,7 @@
 #include "metrics/rate.hpp"
 #include "metrics/steady_window.hpp"
 #include "results/journal.hpp"
+#include "results/plan_summary.hpp"
 
 namespace heteroperf {
 
@@ -46,7 +47,8 @@ struct OperationTotals {
 
 /// The steady window's length by use, mean over groups; the parts add up to the window.
 struct TimeShares {
-  double compute_s = 0, communication_s = 0, data_s = 0, evaluation_s = 0, other_s = 0;
+  double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, evaluation_s = 0,
+         other_s = 0;
 };
 
 struct SearchSummary {
@@ -76,6 +78,7 @@ struct RunSummary {
   std::optional<TimeShares> time;
   std::vector<std::uint64_t> peak_bytes;  ///< by rank; empty unless every rank reported
   std::optional<SearchSummary> search;
+  PlanSummary plan;
 };
 
 RunSummary summarize(const Journal& journal);

@@ -88,6 +88,8 @@ SampleTable steps(const Journal& journal) {
             [](const E& e) { return e.split.compute_s; }),
        real(rows, "communication_s", "exposed communication, mean over ranks", seconds_unit,
             [](const E& e) { return e.split.communication_s; }),
+       real(rows, "bubble_s", "waiting for other stages, mean over ranks", seconds_unit,
+            [](const E& e) { return e.split.bubble_s; }),
        real(rows, "data_s", "waiting for data, mean over ranks", seconds_unit,
             [](const E& e) { return e.split.data_s; }),
        real(rows, "other_s", "anything else, mean over ranks", seconds_unit,

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "results/plan_rows_json.hpp"
 #include "results/run_folder.hpp"
 #include "results/show.hpp"
 #include "results/stored_document_json.hpp"
@@ -180,7 +181,12 @@ std::string master(const Json& r) {
 
 std::string memory(const Json& r) {
   const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
-  return peak.is_null() ? "" : bytes_text(peak) + " at most per rank";
+  if (peak.is_null()) return {};
+  const Json error = value_at(r, "/metrics/peak_memory_bytes/worst_error_fraction");
+  return bytes_text(peak) + " at most per rank" +
+         (error.is_null() ? ""
+                          : fmt::format(" ({:+.1f} % against the plan where that is worst)",
+                                        100 * error.get<double>()));
 }
 
 std::string overhead(const Json& r) {
@@ -206,6 +212,7 @@ struct RowRule {
 };
 constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"scale", scale},
+                                  RowRule{"plan", plan_row},
                                   RowRule{"status", status},
                                   RowRule{"throughput", throughput},
                                   RowRule{"OPS", ops},
@@ -213,6 +220,10 @@ constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"quality", quality},
                                   RowRule{"regulated score", regulated},
                                   RowRule{"steps", steps},
+                                  RowRule{"prediction", prediction_row},
+                                  RowRule{"bubble", bubble_row},
+                                  RowRule{"mixed classes", hetero_row},
+                                  RowRule{"pacing", pacing_row},
                                   RowRule{"search", search},
                                   RowRule{"search master", master},
                                   RowRule{"peak memory", memory},

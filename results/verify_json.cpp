@@ -199,6 +199,8 @@ void check_samples(const RunFiles& files, const Journal& journal, const std::str
       {"samples_h5", difference.empty(), agrees, difference.empty() ? agrees : difference});
 }
 
+void check_run(const RunFiles& files, Checks& checks);
+
 std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
   constexpr const char* whole_chain = "an unbroken chain of lines";
   try {
@@ -211,12 +213,29 @@ std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
   }
 }
 
+/// Records of the classes alone that the run's journal has numbers of.
+void check_baselines(const RunFiles& files, const Journal& journal, Checks& checks) {
+  for (const BaselineEvent* baseline : journal.all<BaselineEvent>()) {
+    if (baseline->record_sha256.empty()) continue;
+    const RunFiles own{files.folder / baseline->folder};
+    checks.push_back(equal_check(baseline->folder + "/record", baseline->record_sha256,
+                                 file_hash(own.record())));
+    Checks inner;
+    check_run(own, inner);
+    for (VerifyCheck& check : inner) {
+      check.name = baseline->folder + "/" + check.name;
+      checks.push_back(std::move(check));
+    }
+  }
+}
+
 void check_content(const RunFiles& files, const Journal& journal, Checks& checks) {
   GraphBook graphs(journal);
   check_graphs(graphs, checks);
   check_operations(journal, graphs, checks);
   check_trials(journal, checks);
   check_companions(files, journal, checks);
+  check_baselines(files, journal, checks);
   const std::string rebuilt = build_record(journal);
   const auto stored = stored_text(files.record(), "record_bytes", checks);
   if (!stored) return;

@@ -35,12 +35,15 @@ struct GlobalFlags {
   bool colour = false, plain = false, quiet = false, verbose = false;
 };
 
-void declare_global(CLI::App& command, GlobalOptions& options, GlobalFlags& flags) {
+void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
+                    GlobalFlags& flags) {
   command.add_flag("--json", options.json, "one JSON document on stdout, nothing else");
-  command.add_option("--set", options.sets, "change one configuration key: path.to.key=value")
-      ->type_name("KEY=VALUE")
-      ->take_all()
-      ->allow_extra_args(false);
+  CLI::Option* const set =
+      command.add_option("--set", options.sets, "change one configuration key: path.to.key=value")
+          ->type_name("KEY=VALUE")
+          ->take_all()
+          ->allow_extra_args(false);
+  if (!verb.configurable()) set->group("");  // not in --help; refused with its reason
   command.add_flag("--no-color", flags.plain, "plain text, as with NO_COLOR");
   command.add_flag("--color", flags.colour, "coloured text even without a terminal");
   command.add_flag("-q,--quiet", flags.quiet, "no progress");
@@ -109,7 +112,7 @@ void require_no_sets(const Verb& verb, const GlobalOptions& options) {
   if (verb.configurable() || options.sets.empty()) return;
   throw UserError(fmt::format("--set {} changes nothing", options.sets.front()),
                   fmt::format("{} has no configuration keys", verb.name()),
-                  "Leave it out; `run` has them.");
+                  "Leave it out; run, comm and probe have them.");
 }
 
 void require_known_verb(const std::string& name, const std::vector<std::string>& names) {
@@ -167,7 +170,7 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   for (const auto& verb : verbs) {
     CLI::App* command = app.add_subcommand(verb->name(), verb->summary());
     command->footer(examples_text(*verb));
-    declare_global(*command, options, flags);
+    declare_global(*command, *verb, options, flags);
     verb->declare(*command);
     names.emplace_back(verb->name());
   }

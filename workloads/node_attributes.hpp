@@ -142,6 +142,9 @@ struct Attention {
   std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
   bool causal = true;
   bool alibi = false;
+  /// Some heads of a larger node, for alibi: heads first_head … of `all_heads` (0: of `heads`).
+  /// Neither in files nor hashed: only a rank's local graph has them.
+  std::int64_t first_head = 0, all_heads = 0;
   friend bool operator==(const Attention&, const Attention&) = default;
 };
 

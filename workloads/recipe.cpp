@@ -7,40 +7,18 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 
 namespace heteroperf {
 namespace {
 
-template <class Enum>
-using NameTable = std::vector<std::pair<Enum, const char*>>;
-
-const NameTable<Precision> precisions{
+constexpr Named<Precision> precisions[] = {
     {Precision::fp32, "fp32"}, {Precision::bf16, "bf16"}, {Precision::fp64, "fp64"}};
-const NameTable<OptimizerKind> optimizers{{OptimizerKind::sgd, "sgd"},
-                                          {OptimizerKind::adamw, "adamw"}};
-const NameTable<LearningRateSchedule> schedules{{LearningRateSchedule::constant, "constant"},
-                                                {LearningRateSchedule::linear, "linear"},
-                                                {LearningRateSchedule::cosine, "cosine"}};
-
-template <class Enum>
-const char* name_of(const NameTable<Enum>& table, Enum value) {
-  return table[static_cast<std::size_t>(value)].second;
-}
-
-template <class Enum>
-Enum parse(const NameTable<Enum>& table, const std::string& what, const std::string& name) {
-  std::vector<std::string> names;
-  for (const auto& [value, text] : table) {
-    if (name == text) return value;
-    names.emplace_back(text);
-  }
-  const std::string nearest = nearest_name(name, names);
-  std::string all;
-  for (const std::string& text : names) all += (all.empty() ? "" : ", ") + text;
-  throw UserError("unknown " + what + " '" + name + "'", "one of " + all,
-                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
-}
+constexpr Named<OptimizerKind> optimizers[] = {{OptimizerKind::sgd, "sgd"},
+                                               {OptimizerKind::adamw, "adamw"}};
+constexpr Named<LearningRateSchedule> schedules[] = {{LearningRateSchedule::constant, "constant"},
+                                                     {LearningRateSchedule::linear, "linear"},
+                                                     {LearningRateSchedule::cosine, "cosine"}};
 
 }  // namespace
 
@@ -65,12 +43,14 @@ const char* to_string(Precision precision) { return name_of(precisions, precisio
 const char* to_string(OptimizerKind kind) { return name_of(optimizers, kind); }
 const char* to_string(LearningRateSchedule schedule) { return name_of(schedules, schedule); }
 
-Precision parse_precision(const std::string& name) { return parse(precisions, "precision", name); }
+Precision parse_precision(const std::string& name) {
+  return parse_name(precisions, "precision", name);
+}
 OptimizerKind parse_optimizer_kind(const std::string& name) {
-  return parse(optimizers, "optimizer", name);
+  return parse_name(optimizers, "optimizer", name);
 }
 LearningRateSchedule parse_learning_rate_schedule(const std::string& name) {
-  return parse(schedules, "learning-rate schedule", name);
+  return parse_name(schedules, "learning-rate schedule", name);
 }
 
 }  // namespace heteroperf

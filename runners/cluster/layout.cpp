@@ -205,9 +205,9 @@ std::vector<std::string> axis_names(const Mesh& mesh) {
   return names;
 }
 
-void check_axes(const Mesh& mesh, const std::vector<Split>& splits, ProblemList& problems) {
+void check_axes(const Mesh& mesh, const std::vector<LayoutSplit>& splits, ProblemList& problems) {
   std::set<std::string> used;
-  for (const Split& split : splits)
+  for (const LayoutSplit& split : splits)
     for (const std::string& name : split.axes) {
       const std::string near = nearest_name(name, axis_names(mesh));
       if (!find_axis(mesh, name))
@@ -219,7 +219,7 @@ void check_axes(const Mesh& mesh, const std::vector<Split>& splits, ProblemList&
     }
 }
 
-std::size_t parts_along(const Mesh& mesh, const Split& split) {
+std::size_t parts_along(const Mesh& mesh, const LayoutSplit& split) {
   std::size_t parts = 1;
   for (const std::string& name : split.axes)
     if (const auto axis = find_axis(mesh, name))
@@ -227,7 +227,7 @@ std::size_t parts_along(const Mesh& mesh, const Split& split) {
   return parts;
 }
 
-void check_sizes(const Split& split, std::size_t parts, std::int64_t extent,
+void check_sizes(const LayoutSplit& split, std::size_t parts, std::int64_t extent,
                  ProblemList& problems) {
   const std::string what =
       fmt::format("{} cut into {}", name_of(split.dim), fmt::join(split.sizes, "+"));
@@ -243,10 +243,10 @@ void check_sizes(const Split& split, std::size_t parts, std::int64_t extent,
     problems.add(what, fmt::format("its extent is {}", extent));
 }
 
-void check_splits(const Layout::Shape& shape, const Mesh& mesh, const std::vector<Split>& splits,
-                  ProblemList& problems) {
+void check_splits(const Layout::Shape& shape, const Mesh& mesh,
+                  const std::vector<LayoutSplit>& splits, ProblemList& problems) {
   std::set<std::size_t> dims;
-  for (const Split& split : splits) {
+  for (const LayoutSplit& split : splits) {
     if (!dims.insert(split.dim).second)
       problems.add(fmt::format("{} is cut twice", name_of(split.dim)), "",
                    "Give one split with both axes.");
@@ -266,7 +266,7 @@ Boundaries even_boundaries(std::int64_t extent, std::size_t parts) {
   return at;
 }
 
-Boundaries boundaries_of(const Split& split, const Mesh& mesh, std::int64_t extent) {
+Boundaries boundaries_of(const LayoutSplit& split, const Mesh& mesh, std::int64_t extent) {
   if (split.sizes.empty()) return even_boundaries(extent, parts_along(mesh, split));
   Boundaries at{0};
   for (const std::int64_t size : split.sizes) at.push_back(at.back() + size);
@@ -284,7 +284,8 @@ std::vector<std::size_t> place_of(std::size_t i, const Mesh& mesh) {
   return place;
 }
 
-std::size_t part_of(const Split& split, const Mesh& mesh, const std::vector<std::size_t>& place) {
+std::size_t part_of(const LayoutSplit& split, const Mesh& mesh,
+                    const std::vector<std::size_t>& place) {
   std::size_t part = 0;
   for (const std::string& name : split.axes) {
     const std::size_t axis = *find_axis(mesh, name);
@@ -295,7 +296,7 @@ std::size_t part_of(const Split& split, const Mesh& mesh, const std::vector<std:
 
 }  // namespace
 
-Layout Layout::over(const Shape& shape, const Mesh& mesh, const std::vector<Split>& splits) {
+Layout Layout::over(const Shape& shape, const Mesh& mesh, const std::vector<LayoutSplit>& splits) {
   ProblemList problems;
   check_shape(shape, problems);
   check_mesh(mesh, problems);
@@ -305,7 +306,7 @@ Layout Layout::over(const Shape& shape, const Mesh& mesh, const std::vector<Spli
 
   std::vector<Boundaries> boundaries;
   for (const std::int64_t extent : shape) boundaries.push_back({0, extent});
-  for (const Split& split : splits)
+  for (const LayoutSplit& split : splits)
     boundaries[split.dim] = boundaries_of(split, mesh, shape[split.dim]);
 
   std::vector<std::size_t> tile_step(shape.size(), 1);
@@ -315,7 +316,8 @@ Layout Layout::over(const Shape& shape, const Mesh& mesh, const std::vector<Spli
   for (std::size_t i = 0; i < mesh.ranks.size(); ++i) {
     const auto place = place_of(i, mesh);
     std::size_t tile = 0;
-    for (const Split& split : splits) tile += part_of(split, mesh, place) * tile_step[split.dim];
+    for (const LayoutSplit& split : splits)
+      tile += part_of(split, mesh, place) * tile_step[split.dim];
     holders[tile].push_back(mesh.ranks[i]);
   }
   return Layout(shape, std::move(boundaries), std::move(holders));

@@ -42,7 +42,7 @@ struct Mesh {
 
 /// Cuts one dimension of a tensor along mesh axes: part i goes to the i-th place along them, in
 /// row-major order when there are several.
-struct Split {
+struct LayoutSplit {
   std::size_t dim = 0;
   std::vector<std::string> axes;
   std::vector<std::int64_t> sizes;  ///< of the parts; empty: part i begins at ⌊i·extent/parts⌋
@@ -65,7 +65,7 @@ class Layout {
          std::vector<std::vector<RankId>> holders);
   /// Ranks that differ only along axes that no split names hold the same tile. Throws UserError
   /// with everything wrong.
-  static Layout over(const Shape& shape, const Mesh& mesh, const std::vector<Split>& splits);
+  static Layout over(const Shape& shape, const Mesh& mesh, const std::vector<LayoutSplit>& splits);
 
   const Shape& shape() const { return shape_; }
   const std::vector<std::int64_t>& boundaries(std::size_t dim) const { return boundaries_[dim]; }

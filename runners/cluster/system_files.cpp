@@ -6,8 +6,14 @@
 #include <fstream>
 #include <iterator>
 
+#include "metrics/name_table.hpp"
+
 namespace heteroperf {
 namespace {
+
+constexpr Named<Availability> availabilities[] = {{Availability::ok, "ok"},
+                                                  {Availability::unavailable, "unavailable"},
+                                                  {Availability::denied, "denied"}};
 
 std::string shown(const std::string& path) { return "/" + path; }
 
@@ -20,17 +26,7 @@ std::string_view unquoted(std::string_view text) {
 
 }  // namespace
 
-const char* to_string(Availability availability) {
-  switch (availability) {
-    case Availability::ok:
-      return "ok";
-    case Availability::unavailable:
-      return "unavailable";
-    case Availability::denied:
-      return "denied";
-  }
-  return "unavailable";
-}
+const char* to_string(Availability availability) { return name_of(availabilities, availability); }
 
 std::string_view trimmed(std::string_view text) {
   constexpr std::string_view blanks = " \t\r\n\0";

@@ -11,7 +11,31 @@ namespace heteroperf {
 
 enum class DataType { f32, f64, bf16, f16, i32, i64, u8 };
 
-std::size_t size_of(DataType type);
+/// work(T()) with the C++ type of `type`.
+template <class Work>
+constexpr auto with_type(DataType type, Work&& work) {
+  switch (type) {
+    case DataType::f32:
+      return work(float());
+    case DataType::f64:
+      return work(double());
+    case DataType::bf16:
+      return work(BFloat16());
+    case DataType::f16:
+      return work(Float16());
+    case DataType::i32:
+      return work(std::int32_t());
+    case DataType::i64:
+      return work(std::int64_t());
+    case DataType::u8:
+      break;
+  }
+  return work(std::uint8_t());
+}
+
+constexpr std::size_t size_of(DataType type) {
+  return with_type(type, [](auto zero) { return sizeof zero; });
+}
 
 template <class T>
 constexpr DataType data_type_of() {

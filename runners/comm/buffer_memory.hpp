@@ -4,6 +4,8 @@
 
 namespace heteroperf {
 
+class DeviceCopier;
+
 /// Where the buffers of a communicator's calls must live.
 class BufferMemory {
  public:
@@ -16,6 +18,9 @@ class BufferMemory {
   /// Copies `bytes` bytes from this process's memory, done on return.
   virtual void write(void* to, const void* host, std::size_t bytes) = 0;
   virtual void read(void* host, const void* from, std::size_t bytes) = 0;
+  /// Copies beside its caller; null where ordinary code reads and writes the memory, or where the
+  /// device cannot.
+  virtual DeviceCopier* copier() { return nullptr; }
 };
 
 /// Ordinary memory of the process.

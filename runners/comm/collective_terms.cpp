@@ -6,17 +6,25 @@
 #include <utility>
 #include <vector>
 
+#include "metrics/name_table.hpp"
 #include "metrics/random.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// In the order of CollectiveKind and Reduction.
-constexpr const char* collective_names[] = {"all_reduce", "reduce",         "broadcast",
-                                            "all_gather", "reduce_scatter", "all_to_all",
-                                            "barrier",    "split"};
-constexpr const char* reduction_names[] = {"sum", "min", "max", "average"};
+constexpr Named<CollectiveKind> collectives[] = {{CollectiveKind::all_reduce, "all_reduce"},
+                                                 {CollectiveKind::reduce, "reduce"},
+                                                 {CollectiveKind::broadcast, "broadcast"},
+                                                 {CollectiveKind::all_gather, "all_gather"},
+                                                 {CollectiveKind::reduce_scatter, "reduce_scatter"},
+                                                 {CollectiveKind::all_to_all, "all_to_all"},
+                                                 {CollectiveKind::barrier, "barrier"},
+                                                 {CollectiveKind::split, "split"}};
+constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
+                                           {Reduction::min, "min"},
+                                           {Reduction::max, "max"},
+                                           {Reduction::average, "average"}};
 
 constexpr const char* remedy = "Call the same collectives with the same counts on every rank.";
 
@@ -28,7 +36,7 @@ std::uint64_t hash_counts(Counts counts) {
 
 /// With all that ranks can disagree about.
 std::string describe_fully(const CollectiveTerms& terms) {
-  const char* reduction = reduction_names[static_cast<std::size_t>(terms.reduction)];
+  const char* reduction = name_of(reductions, terms.reduction);
   const std::string text = describe(terms);
   switch (terms.kind) {
     case CollectiveKind::all_reduce:
@@ -74,7 +82,7 @@ CollectiveTerms split_terms() {
 }
 
 std::string describe(const CollectiveTerms& terms) {
-  const char* name = collective_names[static_cast<std::size_t>(terms.kind)];
+  const char* name = name_of(collectives, terms.kind);
   if (terms.kind == CollectiveKind::barrier || terms.kind == CollectiveKind::split) return name;
   if (terms.kind == CollectiveKind::all_to_all) {
     return fmt::format("{} of {}", name, to_string(terms.type));

@@ -2,25 +2,21 @@
 
 #include <fmt/format.h>
 
+#include "metrics/name_table.hpp"
+
 namespace heteroperf {
 namespace {
 
-constexpr HostPath host_paths[] = {HostPath::messages, HostPath::shared_memory,
-                                   HostPath::single_copy};
+constexpr Named<HostPath> host_paths[] = {{HostPath::messages, "messages"},
+                                          {HostPath::shared_memory, "shared_memory"},
+                                          {HostPath::single_copy, "single_copy"}};
 
 }  // namespace
 
-const char* to_string(HostPath path) {
-  constexpr const char* names[] = {"messages", "shared_memory", "single_copy"};
-  return names[static_cast<std::size_t>(path)];
-}
+const char* to_string(HostPath path) { return name_of(host_paths, path); }
 
 HostPath parse_host_path(const std::string& text) {
-  for (const HostPath path : host_paths) {
-    if (text == to_string(path)) return path;
-  }
-  throw UserError(fmt::format("comm.host_path={} is not known", text), "",
-                  "Use messages, shared_memory or single_copy.");
+  return parse_name(host_paths, "comm.host_path", text);
 }
 
 void check_comm_config(const CommConfig& config) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "runners/comm/concurrent_use.hpp"
 
 namespace heteroperf {
 namespace {
@@ -26,6 +27,13 @@ class EqualCounts {
 };
 
 }  // namespace
+
+std::string one_thread_reason(const Communicator& communicator) {
+  if (const auto* known = dynamic_cast<const ConcurrentUse*>(&communicator)) {
+    return known->one_thread_reason();
+  }
+  return "the " + communicator.transport() + " transport serves one thread of a rank";
+}
 
 void Communicator::all_gather(ConstBuffer mine, MutableBuffer all) {
   all_gather(mine, all, EqualCounts(size(), mine.count).counts());

@@ -7,6 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "metrics/name_table.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -147,16 +149,10 @@ class Reducer {
   alignas(64) std::array<Sum, block_size> sum_;
 };
 
-struct TypeRow {
-  const char* name;
-  std::size_t bytes;
-};
-
-/// In the order of DataType.
-constexpr TypeRow type_rows[] = {{"f32", 4}, {"f64", 8}, {"bf16", 2}, {"f16", 2},
-                                 {"i32", 4}, {"i64", 8}, {"u8", 1}};
-
-const TypeRow& row(DataType type) { return type_rows[static_cast<std::size_t>(type)]; }
+constexpr Named<DataType> names[] = {{DataType::f32, "f32"},   {DataType::f64, "f64"},
+                                     {DataType::bf16, "bf16"}, {DataType::f16, "f16"},
+                                     {DataType::i32, "i32"},   {DataType::i64, "i64"},
+                                     {DataType::u8, "u8"}};
 
 template <class T>
 void reduce_typed(std::span<const void* const> sources, std::span<void* const> destinations,
@@ -177,9 +173,9 @@ void reduce_typed(std::span<const void* const> sources, std::span<void* const> d
 
 }  // namespace
 
-std::size_t size_of(DataType type) { return row(type).bytes; }
+const char* to_string(DataType type) { return name_of(names, type); }
 
-const char* to_string(DataType type) { return row(type).name; }
+DataType parse_data_type(const std::string& text) { return parse_name(names, "type", text); }
 
 std::string describe(const char* operation, ConstBuffer values) {
   return fmt::format("{} of {} {}", operation, values.count, to_string(values.type));
@@ -187,22 +183,9 @@ std::string describe(const char* operation, ConstBuffer values) {
 
 void reduce_in_order(std::span<const void* const> sources, std::span<void* const> destinations,
                      std::size_t count, DataType type, Reduction reduction) {
-  switch (type) {
-    case DataType::f32:
-      return reduce_typed<float>(sources, destinations, count, reduction);
-    case DataType::f64:
-      return reduce_typed<double>(sources, destinations, count, reduction);
-    case DataType::bf16:
-      return reduce_typed<BFloat16>(sources, destinations, count, reduction);
-    case DataType::f16:
-      return reduce_typed<Float16>(sources, destinations, count, reduction);
-    case DataType::i32:
-      return reduce_typed<std::int32_t>(sources, destinations, count, reduction);
-    case DataType::i64:
-      return reduce_typed<std::int64_t>(sources, destinations, count, reduction);
-    case DataType::u8:
-      return reduce_typed<std::uint8_t>(sources, destinations, count, reduction);
-  }
+  with_type(type, [&](auto zero) {
+    reduce_typed<decltype(zero)>(sources, destinations, count, reduction);
+  });
 }
 
 }  // namespace heteroperf

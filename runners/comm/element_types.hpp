@@ -10,6 +10,8 @@ namespace heteroperf {
 
 /// "f32", "i64", …
 const char* to_string(DataType type);
+/// Throws UserError naming the nearest one.
+DataType parse_data_type(const std::string& text);
 
 /// How an operation is named in messages: "all_reduce of 3454464 f32".
 std::string describe(const char* operation, ConstBuffer values);

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstdint>
-#include <numeric>
 
 #include "metrics/error.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 namespace {
@@ -35,15 +35,13 @@ std::vector<std::string> gather_texts(Communicator& group, const std::string& mi
                       "Start the same version of the program on every host.");
   }
   const std::vector<std::size_t> counts(lengths.begin(), lengths.end());
-  std::string all(std::accumulate(counts.begin(), counts.end(), std::size_t{0}), '\0');
+  std::string all(total_of(counts), '\0');
   group.all_gather({mine.data(), mine.size(), DataType::u8}, {all.data(), all.size(), DataType::u8},
                    counts);
   std::vector<std::string> texts;
-  std::size_t begin = 0;
-  for (const std::size_t count : counts) {
-    texts.push_back(all.substr(begin, count));
-    begin += count;
-  }
+  for_each_block(counts, [&](std::size_t, Slice text) {
+    texts.push_back(all.substr(text.begin, text.count));
+  });
   return texts;
 }
 

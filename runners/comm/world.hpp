@@ -30,6 +30,7 @@ struct CommConfig {
   /// Until all ranks of the launcher have come: those of a large job start minutes apart.
   double join_timeout_s = 300.0;
   std::string host_path = "single_copy";  ///< the widest HostPath allowed
+  bool check = false;  ///< ranks that disagree are found and named, whatever the transport
 };
 
 /// One rank's view of all ranks of a run.

@@ -13,6 +13,10 @@ GradientSlots::GradientSlots(std::vector<bool> needed)
 
 at::Tensor GradientSlots::take(NodeId node) { return std::exchange(at(node), at::Tensor()); }
 
+void GradientSlots::clear() {
+  for (at::Tensor& slot : slots_) slot.reset();
+}
+
 void GradientSlots::add(NodeId node, at::Tensor gradient) {
   at::Tensor& slot = at(node);
   if (!slot.defined()) {

@@ -20,6 +20,7 @@ class GradientSlots {
   /// Hands the gradient out and empties the slot.
   at::Tensor take(NodeId node);
   void add(NodeId node, at::Tensor gradient);
+  void clear();
   at::Tensor& at(NodeId node) { return slots_[position(node)]; }
 
  private:

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 #include <variant>
+#include <vector>
 
 #include "metrics/hash.hpp"
 #include "metrics/random.hpp"
@@ -52,16 +53,56 @@ double conv_deviation(const ModelGraph& graph, const Shape& shape) {
 
 // Box and Muller 1958: elements 2k and 2k + 1 come from the same pair of uniform numbers.
 template <class T>
-void fill_normal(std::uint64_t key, double deviation, T* values, std::int64_t begin,
-                 std::int64_t end) {
-  for (std::int64_t i = begin; i < end; ++i) {
+void fill_normal(std::uint64_t key, double deviation, T* values, std::int64_t first,
+                 std::int64_t count) {
+  for (std::int64_t i = first; i < first + count; ++i) {
     const std::uint64_t pair = static_cast<std::uint64_t>(i) / 2;
     const double radius_draw = 1.0 - to_unit(random_bits(key, 2 * pair));
     const double angle = 2.0 * std::numbers::pi * to_unit(random_bits(key, 2 * pair + 1));
     const double radius = deviation * std::sqrt(-2.0 * std::log(radius_draw));
-    values[i] = static_cast<T>(radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+    *values++ = static_cast<T>(radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
   }
 }
+
+/// Elements of a shard in the order of its own memory, as runs of consecutive elements of the full
+/// parameter.
+class ShardRuns {
+ public:
+  ShardRuns(const Shape& full, const ParameterShard& shard) {
+    if (shard.whole()) {
+      runs_ = {{0, element_count(full)}};
+      return;
+    }
+    const auto dim = full.begin() + static_cast<std::ptrdiff_t>(shard.dim);
+    const std::int64_t row = element_count(Shape(dim + 1, full.end()));
+    full_period_ = *dim * row;
+    for (const ParameterShard::Interval& part : shard.intervals) {
+      runs_.push_back({part.first * row, part.count * row});
+    }
+  }
+
+  /// visit(element of the full parameter, element of the shard, count) for [begin, end) of it.
+  template <class Visit>
+  void each(std::int64_t begin, std::int64_t end, Visit visit) const {
+    std::int64_t period = 0;
+    for (const Run& run : runs_) period += run.count;
+    for (std::int64_t at = begin; at < end;) {
+      std::int64_t inside = at % period;
+      std::size_t r = 0;
+      while (inside >= runs_[r].count) inside -= runs_[r++].count;
+      const std::int64_t count = std::min(end - at, runs_[r].count - inside);
+      visit(at / period * full_period_ + runs_[r].first + inside, at, count);
+      at += count;
+    }
+  }
+
+ private:
+  struct Run {
+    std::int64_t first, count;
+  };
+  std::vector<Run> runs_;  ///< of one index of the dimensions before the cut one
+  std::int64_t full_period_ = 0;
+};
 
 std::uint64_t parameter_key(std::uint64_t seed, const std::string& node, std::size_t index) {
   return random_bits(seed, Hash128("initial values").update(node).low(), index);
@@ -85,18 +126,22 @@ InitialRule initial_rule(const ModelGraph& graph, NodeId id, std::size_t index) 
 }
 
 void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
-                         std::uint64_t seed, const at::Tensor& values) {
+                         std::uint64_t seed, const at::Tensor& values,
+                         const ParameterShard& shard) {
   const InitialRule rule = initial_rule(graph, node, index);
   const std::uint64_t key = parameter_key(seed, graph.node(node).name, index);
+  const ShardRuns runs(graph.node(node).parameters.at(index).shape, shard);
   constexpr std::int64_t grain = 1 << 14;
   AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "fill_initial_values", [&] {
     auto* data = values.mutable_data_ptr<scalar_t>();
     at::parallel_for(0, values.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
       if (rule.kind == InitialKind::constant) {
         std::fill(data + begin, data + end, static_cast<scalar_t>(rule.value));
-      } else {
-        fill_normal(key, rule.value, data, begin, end);
+        return;
       }
+      runs.each(begin, end, [&](std::int64_t full, std::int64_t local, std::int64_t count) {
+        fill_normal(key, rule.value, data + local, full, count);
+      });
     });
   });
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "runners/plan/tensor_parallel.hpp"
 #include "workloads/model_graph.hpp"
 
 namespace heteroperf {
@@ -27,9 +28,11 @@ struct InitialRule {
 /// - otherwise linear: sqrt(2 / fan in) before a ReLU, else sqrt(1 / (3 · fan in)).
 InitialRule initial_rule(const ModelGraph& graph, NodeId node, std::size_t index);
 
-/// Fills `values` (contiguous, float or double) by the rule. Element i is a pure function of (seed,
-/// node name, parameter index, i): the same whatever the rank or the thread count.
+/// Fills `values` (contiguous, float or double) by the rule. Element i of the full parameter is a
+/// pure function of (seed, node name, parameter index, i): the same whatever the rank, the shard of
+/// it that `values` holds, or the thread count.
 void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
-                         std::uint64_t seed, const at::Tensor& values);
+                         std::uint64_t seed, const at::Tensor& values,
+                         const ParameterShard& shard = {});
 
 }  // namespace heteroperf

@@ -1,28 +1,17 @@
 #include "runners/engine/optimizer.hpp"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include <array>
+#include <algorithm>
 #include <cmath>
 
 #include "metrics/error.hpp"
 #include "runners/engine/optimizer_kernels.hpp"
-#include "runners/engine/parameter_store.hpp"
 
 namespace heteroperf {
 namespace {
-
-struct Range {
-  std::int64_t begin, end;
-  double decay;
-};
-
-std::array<Range, 2> decay_ranges(const OptimizerRecipe& recipe, const ParameterStore& store) {
-  const std::int64_t split = store.matrix_elements();
-  const double rest = recipe.decay_matrices_only ? 0.0 : recipe.weight_decay;
-  return {Range{0, split, recipe.weight_decay}, Range{split, store.elements(), rest}};
-}
 
 // The small constant is LibTorch's: a norm just above the limit is scaled a little below it.
 double clip_scale(double limit, double norm) {
@@ -33,8 +22,51 @@ double clip_scale(double limit, double norm) {
 }  // namespace
 
 Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store)
-    : recipe_(recipe), store_(store), first_(at::zeros_like(store.master())) {
-  if (recipe_.kind == OptimizerKind::adamw) second_ = at::zeros_like(store.master());
+    : Optimizer(recipe, store, {{0, store.elements()}}) {}
+
+Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store,
+                     const std::vector<ArenaRange>& owned)
+    : recipe_(recipe), store_(store), owned_(owned) {
+  cut(owned);
+  std::int64_t elements = 0;
+  for (const ArenaRange& range : owned) elements += range.count();
+  first_ = at::zeros({elements}, store.master().options());
+  if (recipe_.kind == OptimizerKind::adamw) second_ = at::zeros_like(first_);
+}
+
+void Optimizer::cut(const std::vector<ArenaRange>& owned) {
+  const double rest = recipe_.decay_matrices_only ? 0.0 : recipe_.weight_decay;
+  std::int64_t state = 0;
+  for (const ArenaRange& range : owned) {
+    const auto add = [&](std::int64_t begin, std::int64_t end, double decay) {
+      const ArenaRange piece{std::max(begin, range.begin), std::min(end, range.end)};
+      if (piece.count() <= 0) return;
+      pieces_.push_back({piece, decay, state + piece.begin - range.begin});
+    };
+    for (const ParameterStore::PartRange& part : store_.parts()) {
+      add(part.begin, part.matrices_end, recipe_.weight_decay);
+      add(part.matrices_end, part.end, rest);
+    }
+    state += range.count();
+  }
+}
+
+std::vector<Optimizer::State> Optimizer::states() const {
+  std::vector<State> states;
+  const auto add = [&](const char* name, const at::Tensor& flat) {
+    std::int64_t at = 0;
+    for (const ArenaRange& range : owned_) {
+      states.push_back({name, range, flat.narrow(0, at, range.count())});
+      at += range.count();
+    }
+  };
+  if (recipe_.kind == OptimizerKind::sgd) {
+    add("velocity", first_);
+  } else {
+    add("first_moment", first_);
+    add("second_moment", second_);
+  }
+  return states;
 }
 
 double Optimizer::gradient_norm() const {
@@ -51,24 +83,27 @@ void Optimizer::update(double learning_rate, double gradient_norm) {
   const double scale = clip_scale(recipe_.clip_norm, gradient_norm);
   AT_DISPATCH_FLOATING_TYPES(store_.master().scalar_type(), "optimizer_update",
                              [&] { update_as<scalar_t>(learning_rate, scale); });
-  store_.publish();
+  for (const ArenaRange& range : owned_) store_.publish(range.begin, range.end);
 }
 
 template <class T>
 void Optimizer::update_as(double learning_rate, double scale) {
-  T* weight = store_.master().mutable_data_ptr<T>();
-  const T* gradient = store_.reduced_gradient().const_data_ptr<T>();
-  T* first = first_.mutable_data_ptr<T>();
+  T* weights = store_.master().mutable_data_ptr<T>();
+  const T* gradients = store_.reduced_gradient().const_data_ptr<T>();
+  T* firsts = first_.mutable_data_ptr<T>();
   const auto t = static_cast<double>(updates_);
-  for (const Range& range : decay_ranges(recipe_, store_)) {
+  for (const Piece& piece : pieces_) {
+    T* weight = weights + piece.range.begin;
+    const T* gradient = gradients + piece.range.begin;
     if (recipe_.kind == OptimizerKind::sgd) {
-      sgd_update(weight, gradient, first, range.begin, range.end,
-                 {scale, range.decay, recipe_.momentum, learning_rate});
+      sgd_update(weight, gradient, firsts + piece.state, 0, piece.range.count(),
+                 {scale, piece.decay, recipe_.momentum, learning_rate});
       continue;
     }
-    adamw_update(weight, gradient, first, second_.mutable_data_ptr<T>(), range.begin, range.end,
+    adamw_update(weight, gradient, firsts + piece.state,
+                 second_.mutable_data_ptr<T>() + piece.state, 0, piece.range.count(),
                  {.gradient_scale = scale,
-                  .keep = 1.0 - learning_rate * range.decay,
+                  .keep = 1.0 - learning_rate * piece.decay,
                   .beta1 = recipe_.beta1,
                   .beta2 = recipe_.beta2,
                   .epsilon = recipe_.epsilon,

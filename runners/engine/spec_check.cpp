@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/peak_rate.hpp"
+#include "runners/plan/plan_check.hpp"
 
 namespace heteroperf {
 namespace {
@@ -16,8 +17,6 @@ void check_counts(const TrainingSpec& spec, ProblemList& problems) {
   const auto positive = [&](const char* what, std::int64_t value) {
     if (value < 1) problems.add(fmt::format("{} is {}", what, value), "it must be at least 1");
   };
-  positive("the micro-batch", spec.micro_batch);
-  positive("the number of micro-batches", spec.micro_batches);
   positive("the number of threads per rank", spec.threads);
   if (!(spec.recipe.learning_rate >= 0)) {
     problems.add(fmt::format("the learning rate is {}", spec.recipe.learning_rate),
@@ -85,6 +84,19 @@ void check_classes(const TrainingSpec& spec, ProblemList& problems) {
   }
 }
 
+void check_plan_of(const TrainingSpec& spec, int ranks, ProblemList& problems) {
+  try {
+    check_plan(spec.plan, spec.graph);
+  } catch (const UserError& error) {
+    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
+    return;
+  }
+  if (spec.plan.ranks() != ranks) {
+    problems.add(fmt::format("the plan is for {} ranks, the group has {}", spec.plan.ranks(), ranks),
+                 "every rank has its place in the plan", "Start as many ranks as the plan names");
+  }
+}
+
 void check_data(const TrainingSpec& spec, int ranks, ProblemList& problems) {
   if (!spec.data) {
     problems.add("there are no data to train on");
@@ -113,6 +125,7 @@ void check_training_spec(const TrainingSpec& spec, int ranks) {
   }
   check_operators(spec, problems);
   check_uses(spec, problems);
+  check_plan_of(spec, ranks, problems);
   check_data(spec, ranks, problems);
   problems.throw_if_any();
 }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "metrics/ops.hpp"
+#include "runners/plan/plan.hpp"
+#include "runners/plan/stage_times.hpp"
 #include "workloads/data_source.hpp"
 #include "workloads/model_graph.hpp"
 #include "workloads/recipe.hpp"
@@ -14,21 +17,34 @@ namespace heteroperf {
 
 class Communicator;
 
+/// Makes every rank an emulated device: true numbers, on a modelled timeline.
+struct Pacing {
+  StageTimes times;
+  /// Modelled seconds are stretched by this; 0: measured in the first step, so that computing takes
+  /// at most half of the time (`pace=auto`).
+  double dilation = 0;
+};
+
 /// Everything that determines one training: the same on every rank of the group.
 struct TrainingSpec {
   ModelGraph graph;
   std::shared_ptr<const DataSource> data;
   OptimizerRecipe recipe;
   Precision precision = Precision::fp32;
-  std::int64_t micro_batch = 1;    ///< samples per rank, micro-batch
-  std::int64_t micro_batches = 1;  ///< micro-batches per rank and optimizer step
-  std::uint64_t seed = 1;          ///< initial weights, order of samples, dropout masks
-  int threads = 1;                 ///< intra-operation threads of this rank
+  Plan plan;               ///< of all ranks of the group
+  std::uint64_t seed = 1;  ///< initial weights, order of samples, dropout masks
+  int threads = 1;         ///< intra-operation threads of this rank
+  double timeout_s = 30;   ///< an instruction that takes longer is reported by the watchdog
+  std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get that of rank 0
+  std::optional<Pacing> pacing;
 };
 
 /// Wall time of one step of this rank; the parts add up to `t_end_ns - t_start_ns`.
+///
+/// A wait for a message is bubble until its sender sent it, exposed communication after that. Sums
+/// over replicas and tensor-parallel ranks are exposed where this rank waits for them.
 struct TimeSplit {
-  double compute_s = 0, communication_s = 0, data_s = 0, other_s = 0;
+  double compute_s = 0, communication_s = 0, bubble_s = 0, data_s = 0, other_s = 0;
 };
 
 /// One optimizer step, equal on every rank of the group except for times.
@@ -57,13 +73,34 @@ struct ObservedOperations {
   std::vector<std::string> unknown;  ///< tensor operators outside the fixed list, by name
 };
 
+/// Strict operations of one step on one rank, by the plan: its share of the score, and what it
+/// computes a second time.
+struct StepOperations {
+  Ops strict, recompute;
+};
+
+/// How a paced rank kept to its modelled timeline.
+struct PacingReport {
+  double dilation = 1;
+  std::uint64_t operations = 0, late = 0;  ///< since the start
+  double step_s = 0;                       ///< modelled length of the last step, undilated
+  double worst_lateness_s = 0;             ///< real, over the last step
+};
+
+/// One instruction of the last step, as this rank ran it.
+struct InstructionSpan {
+  std::int32_t index = 0;  ///< in the program
+  std::int64_t start_ns = 0, end_ns = 0;  ///< of its own work; a wait before it is apart
+};
+
 struct MemoryReport {
   std::uint64_t peak_bytes = 0;  ///< high-water mark of this rank's tensors (c10 allocator)
   std::uint64_t current_bytes = 0;
   std::uint64_t process_peak_resident_bytes = 0;  ///< VmHWM, all ranks of this process together
 };
 
-/// A model in training on one group of ranks. All calls are collective and made in the same order.
+/// A model in training on one group of ranks, by a plan: every rank runs its program of the plan's
+/// schedule. All calls are collective and made in the same order.
 class TrainingSession {
  public:
   virtual ~TrainingSession() = default;
@@ -75,6 +112,12 @@ class TrainingSession {
   virtual StepReport observed_step(ObservedOperations& observed) = 0;
   /// Mean loss and accuracy over the first `samples` of the validation split (all when fewer).
   virtual EvaluationReport evaluate(std::uint64_t samples) = 0;
+
+  virtual StepOperations operations() const = 0;
+  /// Of the last step, in the order they ran.
+  virtual const std::vector<InstructionSpan>& spans() const = 0;
+  /// Nothing on a device that is not paced.
+  virtual std::optional<PacingReport> pacing() const = 0;
 
   /// 32 hexadecimal digits over the bits of this rank's parameters.
   virtual std::string parameter_fingerprint() const = 0;

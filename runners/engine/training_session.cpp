@@ -3,11 +3,9 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/core/InferenceMode.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <utility>
 
@@ -15,54 +13,21 @@
 #include "metrics/hash.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/device/host_pool.hpp"
-#include "runners/engine/batch_loader.hpp"
-#include "runners/engine/graph_executor.hpp"
 #include "runners/engine/operation_observer.hpp"
 #include "runners/engine/optimizer.hpp"
-#include "runners/engine/parameter_store.hpp"
 #include "runners/engine/peak_rate.hpp"
+#include "runners/engine/pipeline_runner.hpp"
 #include "runners/engine/spec_check.hpp"
+#include "runners/plan/plan_json.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
-
-/// Splits a step's wall time: each lap goes to one part, so the parts add up.
-class StepClock {
- public:
-  StepClock() : start_ns_(now_ns()), last_ns_(start_ns_) {}
-
-  void lap(double TimeSplit::*part) {
-    const std::int64_t now = now_ns();
-    split_.*part += static_cast<double>(now - last_ns_) * 1e-9;
-    last_ns_ = now;
-  }
-  void finish(StepReport& report) {
-    lap(&TimeSplit::other_s);
-    report.t_start_ns = start_ns_;
-    report.t_end_ns = last_ns_;
-    report.split = split_;
-  }
-
- private:
-  std::int64_t start_ns_, last_ns_;
-  TimeSplit split_;
-};
-
-DataType data_type(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kDouble ? DataType::f64 : DataType::f32;
-}
 
 std::uint64_t digest(const TrainingSpec& spec) {
   const OptimizerRecipe& r = spec.recipe;
   Hash128 hash("training");
   hash.update(spec.graph.hash()).update(spec.data->fingerprint()).update(spec.precision);
-  hash.update(spec.micro_batch).update(spec.micro_batches).update(spec.seed);
+  hash.update(plan_text(spec.plan)).update(spec.seed);
   hash.update(r.kind).update(r.learning_rate).update(r.momentum).update(r.weight_decay);
   hash.update(r.decay_matrices_only).update(r.beta1).update(r.beta2).update(r.epsilon);
   hash.update(r.schedule).update(r.warmup_steps).update(r.total_steps).update(r.final_fraction);
@@ -75,24 +40,27 @@ void check_agreement(const TrainingSpec& spec, Communicator& group) {
   group.all_reduce(std::span<std::int64_t>(bounds), Reduction::min);
   if (bounds[0] == -bounds[1]) return;
   throw UserError("the ranks were given different trainings",
-                  "model, data, recipe, batch or seed differ",
+                  "model, data, recipe, plan or seed differ",
                   "Start every rank with the same arguments and the same files");
 }
 
-class DataParallelSession final : public TrainingSession {
+class PlanSession final : public TrainingSession {
  public:
-  DataParallelSession(const TrainingSpec& spec, Communicator& group, RankMemory memory);
+  PlanSession(const TrainingSpec& spec, Communicator& world, RankMemory memory);
 
   StepReport step() override;
   StepReport observed_step(ObservedOperations& observed) override;
   EvaluationReport evaluate(std::uint64_t samples) override;
+  StepOperations operations() const override { return runner_.operations(); }
+  const std::vector<InstructionSpan>& spans() const override { return runner_.spans(); }
+  std::optional<PacingReport> pacing() const override;
   std::string parameter_fingerprint() const override { return store_.fingerprint(); }
   MemoryReport memory() const override;
 
  private:
   /// What every call of the session runs under: charged to this rank, without autograd.
   struct Scope {
-    explicit Scope(const DataParallelSession& session) : charged(session.memory_) {
+    explicit Scope(const PlanSession& session) : charged(session.memory_) {
       use_threads(session.spec_.threads);
     }
     MemoryScope charged;
@@ -100,53 +68,48 @@ class DataParallelSession final : public TrainingSession {
   };
 
   StepReport run_step();
-  double run_micro_batches(StepClock& clock);
-  double train_micro_batch(std::int64_t index, StepClock& clock);
-  double reduce(double local_loss);
-  void finish_update(StepReport& report);
-  std::vector<double> score_own_batches(std::uint64_t samples);
-  Tensors average_buffers();
-
-  std::uint64_t ranks() const { return static_cast<std::uint64_t>(group_.size()); }
-  std::uint64_t rank() const { return static_cast<std::uint64_t>(group_.rank().value()); }
-  std::uint64_t samples_per_step() const;
-  double loss_scale() const;
+  void start_pacing();
+  void finish_pacing(StepClock& clock);
+  void update(StepReport& report, StepClock& clock);
+  /// What all ranks agree on at the end of a step.
+  struct Agreement {
+    double loss = 0, square_sum = 0;
+    std::int64_t latest_ns = 0;  ///< arrival of the last rank
+    double modelled_s = 0;
+  };
+  Agreement agree(const Agreement& mine);
+  std::vector<double> score_batches(std::uint64_t samples);
+  std::vector<Tensors> average_buffers();
 
   TrainingSpec spec_;
-  Communicator& group_;
+  Communicator& world_;
   RankMemory memory_;
+  Deployment deployment_;
   ParameterStore store_;
-  GraphExecutor executor_;
+  GradientReducer reducer_;
+  PipelineRunner runner_;
   Optimizer optimizer_;
-  BatchLoader loader_;
   std::uint64_t step_ = 0;
 };
 
-DataParallelSession::DataParallelSession(const TrainingSpec& spec, Communicator& group,
-                                         RankMemory memory)
+PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, RankMemory memory)
     : spec_(spec),
-      group_(group),
+      world_(world),
       memory_(std::move(memory)),
-      store_(spec_.graph, spec_.precision, spec_.seed),
-      executor_(spec_.graph, store_, Fusion::on),
-      optimizer_(spec_.recipe, store_),
-      loader_(spec_.data, executor_.type(), spec_.seed) {}
+      deployment_(spec_.graph, spec_.plan, spec_.pacing ? &spec_.pacing->times : nullptr,
+                  world.rank()),
+      store_(spec_.graph, deployment_.share.parameters, spec_.precision, spec_.seed),
+      reducer_(world, spec_.graph, deployment_.staged, spec_.plan, deployment_.roles,
+               deployment_.share, store_, {}),
+      runner_(spec_, deployment_, world, store_, reducer_),
+      optimizer_(spec_.recipe, store_, reducer_.owned()) {}
 
-std::uint64_t DataParallelSession::samples_per_step() const {
-  return ranks() * static_cast<std::uint64_t>(spec_.micro_batch * spec_.micro_batches);
-}
-
-// Every sample has the same number of targets, so each micro-batch weighs the same.
-double DataParallelSession::loss_scale() const {
-  return 1.0 / (static_cast<double>(ranks()) * static_cast<double>(spec_.micro_batches));
-}
-
-StepReport DataParallelSession::step() {
+StepReport PlanSession::step() {
   const Scope scope(*this);
   return run_step();
 }
 
-StepReport DataParallelSession::observed_step(ObservedOperations& observed) {
+StepReport PlanSession::observed_step(ObservedOperations& observed) {
   const Scope scope(*this);
   const OperationObserver observer;
   const StepReport report = run_step();
@@ -154,139 +117,194 @@ StepReport DataParallelSession::observed_step(ObservedOperations& observed) {
   return report;
 }
 
-StepReport DataParallelSession::run_step() {
+StepReport PlanSession::run_step() {
+  start_pacing();
   StepClock clock;
   StepReport report;
   report.step = step_;
-  report.samples = samples_per_step();
+  report.samples = spec_.plan.samples_per_step();
   report.learning_rate = learning_rate_at(spec_.recipe, step_);
-  const double local_loss = run_micro_batches(clock);
-  report.loss = reduce(local_loss);
-  clock.lap(&TimeSplit::communication_s);
-  finish_update(report);
-  clock.lap(&TimeSplit::compute_s);
+  runner_.run_step(step_, clock, [&] { update(report, clock); });
   ++step_;
   clock.finish(report);
   return report;
 }
 
-double DataParallelSession::run_micro_batches(StepClock& clock) {
-  double loss = 0;
-  for (std::int64_t index = 0; index < spec_.micro_batches; ++index) {
-    loss += train_micro_batch(index, clock);
-  }
-  return loss * loss_scale();
+// All ranks start the modelled timeline at one real moment.
+void PlanSession::start_pacing() {
+  PacedTimeline* const timeline = runner_.timeline();
+  if (timeline == nullptr) return;
+  std::int64_t start_ns = steady_now_ns() + spec_.clock_offset_ns;
+  world_.all_reduce(std::span<std::int64_t>(&start_ns, 1), Reduction::max);
+  timeline->start_step(start_ns - spec_.clock_offset_ns);
 }
 
-// Micro-batches are numbered through the ranks: k ranks see the samples that one rank with k times
-// the micro-batches sees.
-double DataParallelSession::train_micro_batch(std::int64_t index, StepClock& clock) {
-  const auto number =
-      rank() * static_cast<std::uint64_t>(spec_.micro_batches) + static_cast<std::uint64_t>(index);
-  const std::uint64_t first = number * static_cast<std::uint64_t>(spec_.micro_batch);
+void PlanSession::update(StepReport& report, StepClock& clock) {
   clock.lap(&TimeSplit::other_s);
-  const Batch batch = loader_.train(step_ * samples_per_step() + first, spec_.micro_batch);
-  clock.lap(&TimeSplit::data_s);
-  PassContext context;
-  context.seed = spec_.seed;
-  context.step = step_;
-  context.first_sample = first;
-  context.loss_scale = loss_scale();
-  const bool first_of_step = index == 0;
-  // In bf16 each micro-batch overwrites and the float32 sum adds.
-  context.accumulation = first_of_step || spec_.precision == Precision::bf16
-                             ? Accumulation::overwrite
-                             : Accumulation::add;
-  const double loss = executor_.train(batch.sample, batch.targets, context);
-  store_.collect_gradients(first_of_step ? ParameterStore::Collect::overwrite
-                                         : ParameterStore::Collect::add);
+  reducer_.wait();
+  clock.lap(&TimeSplit::communication_s);
+  Agreement mine{runner_.loss(), reducer_.own_square_sum(),
+                 steady_now_ns() + spec_.clock_offset_ns, 0};
   clock.lap(&TimeSplit::compute_s);
-  return loss;
+  const Agreement all = agree(mine);
+  clock.lap_wait(all.latest_ns - spec_.clock_offset_ns);
+  report.loss = all.loss;
+  report.gradient_norm = std::sqrt(all.square_sum);
+  if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) {
+    optimizer_.update(report.learning_rate, report.gradient_norm);
+    clock.lap(&TimeSplit::compute_s);
+    reducer_.share_parameters();
+    clock.lap(&TimeSplit::communication_s);
+  }
+  finish_pacing(clock);
 }
 
-// The loss rides behind the gradients, so that one rank's NaN reaches every rank's decision.
-double DataParallelSession::reduce(double local_loss) {
-  if (group_.size() == 1) return local_loss;
-  const at::Tensor& gradient = store_.reduced_gradient();
-  at::Tensor place = gradient.narrow(0, store_.elements(), 1);
-  place.fill_(local_loss);
-  group_.all_reduce(MutableBuffer(gradient.mutable_data_ptr(),
-                                  static_cast<std::size_t>(gradient.numel()), data_type(gradient)));
-  return place.item().toDouble();
+// Sums in rank order: the same bits on every rank. One rank's NaN reaches every rank's decision.
+PlanSession::Agreement PlanSession::agree(const Agreement& mine) {
+  if (world_.size() == 1) return mine;
+  constexpr std::size_t width = 4;
+  const std::array<double, width> own{mine.loss, mine.square_sum,
+                                      static_cast<double>(mine.latest_ns), mine.modelled_s};
+  std::vector<double> all(width * static_cast<std::size_t>(world_.size()));
+  world_.all_gather(std::span<const double>(own), std::span<double>(all));
+  Agreement result;
+  for (std::size_t r = 0; r < all.size(); r += width) {
+    result.loss += all[r];
+    result.square_sum += all[r + 1];
+    result.latest_ns = std::max(result.latest_ns, static_cast<std::int64_t>(all[r + 2]));
+    result.modelled_s = std::max(result.modelled_s, all[r + 3]);
+  }
+  return result;
 }
 
-void DataParallelSession::finish_update(StepReport& report) {
-  report.gradient_norm = optimizer_.gradient_norm();
-  if (!std::isfinite(report.loss) || !std::isfinite(report.gradient_norm)) return;
-  optimizer_.update(report.learning_rate, report.gradient_norm);
+// Reductions follow the last computation of the slowest replica, then the optimizer, then all
+// ranks agree.
+void PlanSession::finish_pacing(StepClock& clock) {
+  PacedTimeline* const timeline = runner_.timeline();
+  if (timeline == nullptr) return;
+  const StageTimes& times = spec_.pacing->times;
+  double reduced_s = timeline->free_s(), optimizer_s = 0;
+  for (const RankShare::Part& part : deployment_.share.parts) {
+    const auto stage = static_cast<std::size_t>(part.role.stage);
+    reduced_s += times.reduction_s[stage];
+    optimizer_s += times.optimizer_s[stage];
+  }
+  timeline->wait_until(reduced_s);
+  timeline->finish(0, optimizer_s);
+  double end_s = timeline->free_s() + times.agreement_s;
+  world_.all_reduce(std::span<double>(&end_s, 1), Reduction::max);
+  timeline->wait_until(end_s);
+  timeline->end_step();
+  clock.lap(&TimeSplit::bubble_s);
 }
 
-EvaluationReport DataParallelSession::evaluate(std::uint64_t samples) {
+EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
   const Scope scope(*this);
   EvaluationReport report;
-  report.t_start_ns = now_ns();
+  report.t_start_ns = steady_now_ns();
   report.samples = std::min(samples, spec_.data->size(Split::validation));
   if (report.samples == 0) {
     throw UserError("there is nothing to evaluate on",
                     "0 validation samples asked for or there: " + spec_.data->description(),
                     "Use data with a validation split");
   }
-  const Tensors own = average_buffers();
-  const std::vector<double> scores = score_own_batches(report.samples);
-  const Tensors present = executor_.buffers();
-  for (std::size_t i = 0; i < own.size(); ++i) at::Tensor(present[i]).copy_(own[i]);
-
-  const std::size_t batches = scores.size() - 2;
+  const std::vector<Tensors> own = average_buffers();
+  const std::vector<double> scores = score_batches(report.samples);
+  const std::vector<PipelineRunner::StageBuffers> present = runner_.buffers();
+  for (std::size_t p = 0; p < own.size(); ++p) {
+    for (std::size_t i = 0; i < own[p].size(); ++i) {
+      at::Tensor(present[p].tensors[i]).copy_(own[p][i]);
+    }
+  }
+  const std::size_t slots = scores.size() - 2;
   double loss = 0;
-  for (std::size_t b = 0; b < batches; ++b) loss += scores[b];
-  report.loss = loss / scores[batches + 1];
-  report.accuracy = scores[batches] / scores[batches + 1];
-  report.t_end_ns = now_ns();
+  for (std::size_t b = 0; b < slots; ++b) loss += scores[b];
+  report.loss = loss / scores[slots + 1];
+  report.accuracy = scores[slots] / scores[slots + 1];
+  report.t_end_ns = steady_now_ns();
   return report;
 }
 
-// One slot per batch, filled by one rank each: the sum does not depend on the number of ranks.
-// Behind them the right answers and the targets, exact as doubles.
-std::vector<double> DataParallelSession::score_own_batches(std::uint64_t samples) {
-  const auto width = static_cast<std::uint64_t>(spec_.micro_batch);
+// One slot per batch and replica, filled by one rank each: the sum does not depend on the number of
+// ranks. Behind them the right answers and the targets, exact as doubles.
+std::vector<double> PlanSession::score_batches(std::uint64_t samples) {
+  const auto width = static_cast<std::uint64_t>(spec_.plan.micro_batch_samples());
   const std::uint64_t batches = (samples + width - 1) / width;
-  std::vector<double> scores(batches + 2);
-  for (std::uint64_t b = rank(); b < batches; b += ranks()) {
+  const RankShare::Part& last = deployment_.share.parts.back();
+  const std::size_t replicas = spec_.plan.stages.back().replicas.size();
+  const auto replica = static_cast<std::size_t>(last.role.replica);
+  std::vector<double> scores(batches * replicas + 2);
+  for (std::uint64_t b = 0; b < batches; ++b) {
     const std::uint64_t count = std::min(width, samples - b * width);
-    const Batch batch = loader_.validation(b * width, static_cast<std::int64_t>(count));
-    const BatchScore score = executor_.evaluate(batch.sample, batch.targets);
-    scores[b] = score.loss * static_cast<double>(score.targets);
-    scores[batches] += static_cast<double>(score.correct);
-    scores[batches + 1] += static_cast<double>(score.targets);
+    const BatchScore score = runner_.evaluate(b * width, static_cast<std::int64_t>(count));
+    if (score.targets == 0) continue;
+    scores[b * replicas + replica] = score.loss * static_cast<double>(score.targets);
+    scores[batches * replicas] += static_cast<double>(score.correct);
+    scores[batches * replicas + 1] += static_cast<double>(score.targets);
   }
-  group_.all_reduce(std::span<double>(scores));
+  runner_.finish_evaluation();
+  world_.all_reduce(std::span<double>(scores));
   return scores;
 }
 
-// Each rank's running statistics come from its own micro-batches; every rank evaluates with their
-// mean. Returns the rank's own, to be put back.
-Tensors DataParallelSession::average_buffers() {
-  Tensors own;
-  if (group_.size() == 1) return own;
-  std::vector<double> flat;
-  const Tensors buffers = executor_.buffers();
-  for (const at::Tensor& buffer : buffers) {
-    own.push_back(buffer.clone());
-    const at::Tensor wide = buffer.to(at::kDouble).contiguous();
-    const auto* data = wide.const_data_ptr<double>();
-    flat.insert(flat.end(), data, data + wide.numel());
+// Each replica's running statistics come from its own micro-batches; all evaluate with their mean.
+// Returns the rank's own, to be put back.
+std::vector<Tensors> PlanSession::average_buffers() {
+  std::vector<Tensors> own;
+  bool alone = true;
+  for (const PlanStage& stage : spec_.plan.stages) alone = alone && stage.replicas.size() == 1;
+  if (alone) return own;
+  const auto stages = spec_.plan.stages.size();
+  std::vector<double> sizes(stages);
+  const std::vector<PipelineRunner::StageBuffers> buffers = runner_.buffers();
+  for (const PipelineRunner::StageBuffers& part : buffers) {
+    for (const at::Tensor& buffer : part.tensors) {
+      sizes[static_cast<std::size_t>(part.stage)] += static_cast<double>(buffer.numel());
+    }
   }
-  if (flat.empty()) return own;
-  group_.all_reduce(std::span<double>(flat), Reduction::average);
-  auto* next = flat.data();
-  for (at::Tensor buffer : buffers) {
-    buffer.copy_(at::from_blob(next, buffer.sizes(), at::TensorOptions().dtype(at::kDouble)));
-    next += buffer.numel();
+  world_.all_reduce(std::span<double>(sizes), Reduction::max);
+  std::vector<std::size_t> first(stages + 1);
+  for (std::size_t s = 0; s < stages; ++s) {
+    first[s + 1] = first[s] + static_cast<std::size_t>(sizes[s]);
+  }
+  if (first.back() == 0) return own;
+  std::vector<double> sums(first.back());
+  for (const PipelineRunner::StageBuffers& part : buffers) {
+    double* next = sums.data() + first[static_cast<std::size_t>(part.stage)];
+    for (const at::Tensor& buffer : part.tensors) {
+      const at::Tensor wide = buffer.to(at::kDouble).contiguous();
+      const auto* data = wide.const_data_ptr<double>();
+      if (part.tensor_index == 0) {
+        for (std::int64_t i = 0; i < wide.numel(); ++i) next[i] += data[i];
+      }
+      next += wide.numel();
+    }
+  }
+  world_.all_reduce(std::span<double>(sums));
+  for (const PipelineRunner::StageBuffers& part : buffers) {
+    const auto stage = static_cast<std::size_t>(part.stage);
+    const auto copies = static_cast<double>(spec_.plan.stages[stage].replicas.size());
+    double* next = sums.data() + first[stage];
+    Tensors before;
+    for (const at::Tensor& buffer : part.tensors) {
+      before.push_back(buffer.clone());
+      for (std::int64_t i = 0; i < buffer.numel(); ++i) next[i] /= copies;
+      at::Tensor(buffer).copy_(
+          at::from_blob(next, buffer.sizes(), at::TensorOptions().dtype(at::kDouble)));
+      next += buffer.numel();
+    }
+    own.push_back(std::move(before));
   }
   return own;
 }
 
-MemoryReport DataParallelSession::memory() const {
+std::optional<PacingReport> PlanSession::pacing() const {
+  const PacedTimeline* const timeline = const_cast<PipelineRunner&>(runner_).timeline();
+  if (timeline == nullptr) return std::nullopt;
+  return timeline->report();
+}
+
+MemoryReport PlanSession::memory() const {
   const MemoryUse use = memory_.use();
   return {use.peak_bytes, use.current_bytes, process_peak_resident_bytes()};
 }
@@ -300,7 +318,7 @@ std::unique_ptr<TrainingSession> start_training(const TrainingSpec& spec, Commun
   use_threads(spec.threads);
   const MemoryScope charged(memory);
   const c10::InferenceMode no_tape;
-  return std::make_unique<DataParallelSession>(spec, group, memory);
+  return std::make_unique<PlanSession>(spec, group, memory);
 }
 
 }  // namespace heteroperf

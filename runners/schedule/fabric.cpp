@@ -97,7 +97,7 @@ void Fabric::add_routes(const PipelineGraph& graph, const Network& network) {
       route.target = graph.segments[gradient ? edge.from : edge.to].rank;
       if (route.source == route.target) continue;
       const double bytes = edge.bytes / graph.parts;
-      route.latency = graph.latency;
+      route.latency = graph.latency + (gradient ? edge.gradient_time : edge.activation_time);
       route.seconds = transfer_time(bytes, network.bandwidth);
       route.carriers[0] = link(route.source, route.target);
       if (network.card_bandwidth == 0 || node[route.source] == node[route.target]) continue;

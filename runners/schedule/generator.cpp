@@ -7,36 +7,51 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 #include "runners/schedule/generators/generators.hpp"
 
 namespace heteroperf {
 namespace {
 
+constexpr Named<Objective> objectives[] = {{Objective::makespan, "makespan"},
+                                           {Objective::span, "span"}};
+
 constexpr int most_stages = 1 << 20;
 
 constexpr Generator table[] = {
-    {"gpipe", "all forwards, then all gradients (GPipe, arXiv 1811.06965)", make_gpipe},
-    {"1f1b", "one forward, one backward (PipeDream-flush, arXiv 2006.09503)", make_1f1b},
+    {"gpipe", "all forwards, then all gradients (GPipe, arXiv 1811.06965)", StageOrder::looped,
+     make_gpipe},
+    {"1f1b", "one forward, one backward (PipeDream-flush, arXiv 2006.09503)", StageOrder::looped,
+     make_1f1b},
     {"interleaved-1f1b", "1F1B over several chunks per rank (Megatron-LM, arXiv 2104.04473)",
-     make_interleaved_1f1b},
-    {"looped-bfs", "GPipe over several chunks, chunk by chunk (arXiv 2211.05953)", make_looped_bfs},
-    {"zb-h1", "1F1B with delayed weight gradients, memory of 1F1B (arXiv 2401.10241)", make_zb_h1},
+     StageOrder::looped, make_interleaved_1f1b},
+    {"looped-bfs", "GPipe over several chunks, chunk by chunk (arXiv 2211.05953)",
+     StageOrder::looped, make_looped_bfs},
+    {"zb-h1", "1F1B with delayed weight gradients, memory of 1F1B (arXiv 2401.10241)",
+     StageOrder::looped, make_zb_h1},
     {"zb-h2", "as zb-h1 with twice the memory, no bubble within a step (arXiv 2401.10241)",
-     make_zb_h2},
-    {"zb-1p", "zero bubble by search, memory of 1F1B (arXiv 2401.10241)", make_zb_1p},
-    {"zb-2p", "zero bubble by search, twice the memory of 1F1B (arXiv 2401.10241)", make_zb_2p},
-    {"zb-v", "zero bubble on a V placement, memory of 1F1B (arXiv 2401.10241)", make_zb_v},
-    {"v-half", "V placement with half the memory (arXiv 2405.15362)", make_v_half},
-    {"v-min", "V placement with the least memory (arXiv 2405.15362)", make_v_min},
-    {"chimera", "two copies of the model in opposite directions (arXiv 2107.06925)", make_chimera},
+     StageOrder::looped, make_zb_h2},
+    {"zb-1p", "zero bubble by search, memory of 1F1B (arXiv 2401.10241)", StageOrder::looped,
+     make_zb_1p},
+    {"zb-2p", "zero bubble by search, twice the memory of 1F1B (arXiv 2401.10241)",
+     StageOrder::looped, make_zb_2p},
+    {"zb-v", "zero bubble on a V placement, memory of 1F1B (arXiv 2401.10241)", StageOrder::zig_zag,
+     make_zb_v},
+    {"v-half", "V placement with half the memory (arXiv 2405.15362)", StageOrder::zig_zag,
+     make_v_half},
+    {"v-min", "V placement with the least memory (arXiv 2405.15362)", StageOrder::zig_zag,
+     make_v_min},
+    {"chimera", "two copies of the model in opposite directions (arXiv 2107.06925)",
+     StageOrder::two_way, make_chimera},
     {"dualpipe", "two directions with fused forward and backward (arXiv 2412.19437)",
-     make_dualpipe},
-    {"dualpipev", "DualPipe cut in half on a V placement (deepseek-ai/DualPipe)", make_dualpipev},
-    {"seq1f1b", "1F1B over parts of a sequence (arXiv 2406.03488)", make_seq1f1b},
+     StageOrder::two_way, make_dualpipe},
+    {"dualpipev", "DualPipe cut in half on a V placement (deepseek-ai/DualPipe)",
+     StageOrder::zig_zag, make_dualpipev},
+    {"seq1f1b", "1F1B over parts of a sequence (arXiv 2406.03488)", StageOrder::looped,
+     make_seq1f1b},
     {"wave", "several V's per rank (Hanayo, arXiv 2308.15762); order by list scheduling",
-     make_wave},
-    {"auto", "list scheduling and local search over any placement", make_auto},
+     StageOrder::zig_zag, make_wave},
+    {"auto", "list scheduling and local search over any placement", StageOrder::any, make_auto},
 };
 
 void check_within(const RequestRules& rules, const char* what, long long value, long long most,
@@ -163,22 +178,19 @@ PipelineGraph checked_graph(const ScheduleRequest& request, const RequestRules& 
 
 }  // namespace
 
-const char* to_string(Objective objective) {
-  return objective == Objective::span ? "span" : "makespan";
+const char* to_string(Objective objective) { return name_of(objectives, objective); }
+
+Objective parse_objective(const std::string& name) {
+  return parse_name(objectives, "objective", name);
 }
 
 std::span<const Generator> generators() { return table; }
 
 const Generator& find_generator(std::string_view name) {
-  std::vector<std::string> names;
   for (const Generator& generator : table) {
     if (name == generator.name) return generator;
-    names.emplace_back(generator.name);
   }
-  const std::string near = nearest_name(std::string(name), names);
-  throw UserError(fmt::format("no schedule \"{}\"", name),
-                  fmt::format("there are {}", fmt::join(names, ", ")),
-                  near.empty() ? std::string() : fmt::format("Did you mean \"{}\"?", near));
+  throw unknown_name("schedule", std::string(name), names_of(table));
 }
 
 RequestSizes check_request(const ScheduleRequest& request, const RequestRules& rules) {

@@ -11,6 +11,8 @@ namespace heteroperf {
 
 enum class Objective { makespan, span };
 const char* to_string(Objective objective);
+/// Throws UserError naming the nearest one.
+Objective parse_objective(const std::string& name);
 
 /// What is asked of a generator.
 struct ScheduleRequest {
@@ -26,10 +28,19 @@ struct ScheduleRequest {
   std::int64_t most_evaluations = 16000;  ///< of a search
 };
 
+/// Where a schedule has its stages.
+enum class StageOrder {
+  looped,   ///< stage s on rank s mod p
+  zig_zag,  ///< down the ranks and up again
+  two_way,  ///< two copies: stage s on rank s going down, on rank p−1−s going up
+  any,      ///< as the request's graph says
+};
+
 /// A published schedule, or the search.
 struct Generator {
   const char* name;
   const char* summary;  ///< one line, with the source
+  StageOrder order;
   /// Throws UserError where the definition does not allow the request.
   Schedule (*make)(const ScheduleRequest& request);
 };

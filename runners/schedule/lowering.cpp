@@ -65,7 +65,7 @@ class Lowering {
       } else if (next.kind == CandidateKind::unit) {
         run_unit(next.subject);
       } else if (exchange_.sending(next.subject) &&
-                 ranks_[next.subject].clock == next.time - latency_) {
+                 ranks_[next.subject].clock == next.time - ranks_[next.subject].transit) {
         flush(next.subject);
       }
     }
@@ -90,6 +90,7 @@ class Lowering {
     std::int32_t missing = 0;            // messages that the unit waits for
     bool waiting = false;                // for them
     Ticks clock = 0;                     // end of the last unit
+    Ticks transit = 0;                   // of the quickest message it sends then
     std::vector<std::int32_t> losses;    // slots
     std::vector<int> reductions;         // weights, negative: −1 − weights, put off before
   };
@@ -126,12 +127,14 @@ class Lowering {
       if (i.op == Op::forward) {
         tasks_.for_each_forward_input(slot, [&](std::int32_t other, int edge) {
           if (edge < 0 || !messages_.crosses(edge)) return;
-          visit(writer_.values().activation(messages_.of(edge, slot)), forward_end_[other]);
+          visit(writer_.values().activation(messages_.of(edge, slot)),
+                forward_end_[other] + scale_.ticks(graph_.activation_delay(edge)));
         });
       } else if (i.op == Op::input_gradient || i.op == Op::backward) {
         tasks_.for_each_gradient_input(slot, [&](std::int32_t other, int edge) {
           if (edge < 0 || !messages_.crosses(edge)) return;
-          visit(writer_.values().received_gradient(messages_.of(edge, slot)), gradient_end_[other]);
+          visit(writer_.values().received_gradient(messages_.of(edge, slot)),
+                gradient_end_[other] + scale_.ticks(graph_.gradient_delay(edge)));
         });
       }
     }
@@ -139,8 +142,7 @@ class Lowering {
 
   void offer_unit(int rank) {
     Ticks start = ranks_[rank].clock;
-    for_each_received(rank,
-                      [&](std::int64_t, Ticks end) { start = std::max(start, end + latency_); });
+    for_each_received(rank, [&](std::int64_t, Ticks arrival) { start = std::max(start, arrival); });
     for (std::size_t k = ranks_[rank].next; k < ranks_[rank].unit_end; ++k) {
       const Instruction& i = program(rank)[k];
       if (i.op != Op::input_gradient && i.op != Op::backward) continue;
@@ -168,7 +170,16 @@ class Lowering {
     for (std::size_t k = begin; k < end; ++k) run_compute(rank, program(rank)[k]);
     state.next = end;
     if (!exchange_.sending(rank)) return advance(rank);
-    candidates_.push({state.clock + latency_, CandidateKind::outbox, rank});
+    state.transit = most_ticks;
+    for (const Exchange::Parcel& parcel : exchange_.outbox(rank)) {
+      state.transit = std::min(state.transit, delay_of(parcel));
+    }
+    candidates_.push({state.clock + state.transit, CandidateKind::outbox, rank});
+  }
+
+  Ticks delay_of(const Exchange::Parcel& parcel) const {
+    return scale_.ticks(parcel.gradient ? graph_.gradient_delay(parcel.edge)
+                                        : graph_.activation_delay(parcel.edge));
   }
 
   Ticks time_of(const Instruction& i) const {
@@ -219,7 +230,7 @@ class Lowering {
         rank,
         [&](int source, int target) {
           const Ticks sent = ranks_[source].clock, stops = ranks_[target].clock;
-          return stops == sent || stops < sent + latency_;
+          return stops == sent || stops < sent + ranks_[source].transit;
         },
         [&](const Exchange::Sent& sent, bool grouped) {
           receive(sent.parcel.target, writer_.transfer(sent, grouped ? group_ : -1));

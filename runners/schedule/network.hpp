@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace heteroperf {
@@ -11,6 +12,8 @@ enum class NetworkModel {
   rendezvous,  ///< as links, but a send blocks too until its receive is reached
 };
 const char* to_string(NetworkModel model);
+/// Throws UserError naming the nearest one.
+NetworkModel parse_network_model(const std::string& name);
 
 /// For `links` and `rendezvous`. Bytes are the edges'; bandwidth in bytes per unit of time.
 struct Network {

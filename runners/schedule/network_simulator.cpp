@@ -6,7 +6,7 @@
 #include <array>
 #include <queue>
 
-#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 #include "runners/schedule/collective_table.hpp"
 #include "runners/schedule/fabric.hpp"
 #include "runners/schedule/message_table.hpp"
@@ -14,6 +14,10 @@
 
 namespace heteroperf {
 namespace {
+
+constexpr Named<NetworkModel> models[] = {{NetworkModel::latency, "latency"},
+                                          {NetworkModel::links, "links"},
+                                          {NetworkModel::rendezvous, "rendezvous"}};
 
 constexpr double unknown = MessageTable::unknown;
 
@@ -372,9 +376,10 @@ class NetworkClock {
 
 }  // namespace
 
-const char* to_string(NetworkModel model) {
-  constexpr std::array<const char*, 3> names{"latency", "links", "rendezvous"};
-  return names[static_cast<std::size_t>(model)];
+const char* to_string(NetworkModel model) { return name_of(models, model); }
+
+NetworkModel parse_network_model(const std::string& name) {
+  return parse_name(models, "model", name);
 }
 
 Timeline simulate_network(const Schedule& schedule, const SimulationOptions& options) {

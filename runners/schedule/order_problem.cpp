@@ -17,7 +17,11 @@ bool spans_ranks(const PipelineGraph& graph, const Interaction& interaction) {
 }  // namespace
 
 OrderProblem::OrderProblem(const PipelineGraph& graph, Gradients gradients) : slots_(graph) {
-  latency_[1] = graph.latency;
+  delays_ = {0, graph.latency};
+  for (int edge = 0; edge < static_cast<int>(graph.edges.size()); ++edge) {
+    delays_.push_back(graph.activation_delay(edge));
+    delays_.push_back(graph.gradient_delay(edge));
+  }
   for (const Segment& segment : graph.segments) {
     split_.push_back(gradients == Gradients::split && segment.weight_gradient > 0);
   }
@@ -73,7 +77,7 @@ std::int32_t OrderProblem::interaction_task(int interaction, int micro_batch) co
   return interaction_first_[interaction] + (micro_batch - first) / x.every;
 }
 
-/// Calls visit(before, after, whether a message lies between).
+/// Calls visit(before, after, number of the delay between them).
 template <class Visit>
 void OrderProblem::for_each_dependency(Visit visit) const {
   const std::int32_t n = slots();
@@ -81,27 +85,25 @@ void OrderProblem::for_each_dependency(Visit visit) const {
   for (const Interaction& x : graph().interactions) spans.push_back(spans_ranks(graph(), x));
   for (std::int32_t slot = 0; slot < n; ++slot) {
     const int segment = slots_.segment_of(slot), micro_batch = slots_.micro_batch_of(slot);
-    const int rank = graph().segments[segment].rank;
-    const auto remote = [&](std::int32_t other) {
-      return graph().segments[slots_.segment_of(other)].rank != rank;
-    };
-    slots_.for_each_forward_input(
-        slot, [&](std::int32_t other, int) { visit(other, slot, remote(other)); });
-    visit(slot, n + slot, false);
-    slots_.for_each_gradient_input(
-        slot, [&](std::int32_t other, int) { visit(n + other, n + slot, remote(other)); });
+    slots_.for_each_forward_input(slot, [&](std::int32_t other, int edge) {
+      visit(other, slot, edge < 0 ? 0 : 2 + 2 * edge);
+    });
+    visit(slot, n + slot, 0);
+    slots_.for_each_gradient_input(slot, [&](std::int32_t other, int edge) {
+      visit(n + other, n + slot, edge < 0 ? 0 : 3 + 2 * edge);
+    });
     for (const int x : slots_.interactions_of(segment)) {
       const std::int32_t set = interaction_task(x, micro_batch);
-      visit(slot, set, spans[x]);
-      visit(set, n + slot, false);
+      visit(slot, set, spans[x] ? 1 : 0);
+      visit(set, n + slot, 0);
     }
-    if (split_[segment]) visit(n + slot, 2 * n + slot, false);
+    if (split_[segment]) visit(n + slot, 2 * n + slot, 0);
   }
 }
 
 void OrderProblem::add_dependencies() {
   std::vector<std::int32_t> place(tasks_.size() + 1, 0);
-  for_each_dependency([&](std::int32_t before, std::int32_t after, bool) {
+  for_each_dependency([&](std::int32_t before, std::int32_t after, std::int32_t) {
     ++place[before + 1];
     ++tasks_[after].inputs;
   });
@@ -110,8 +112,8 @@ void OrderProblem::add_dependencies() {
     tasks_[id].first_successor = place[id];
   }
   successors_.resize(place.back());
-  for_each_dependency([&](std::int32_t before, std::int32_t after, bool remote) {
-    successors_[place[before]++] = {after, remote ? 1 : 0};
+  for_each_dependency([&](std::int32_t before, std::int32_t after, std::int32_t delay) {
+    successors_[place[before]++] = {after, delay};
   });
 }
 

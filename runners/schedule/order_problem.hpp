@@ -35,7 +35,7 @@ class OrderProblem {
   };
   struct Successor {
     std::int32_t task = 0;
-    std::int32_t remote = 0;  ///< 1: a message's latency lies between
+    std::int32_t delay = 0;  ///< number of what lies between: 0: nothing
   };
 
   const PipelineGraph& graph() const { return slots_.graph(); }
@@ -48,7 +48,7 @@ class OrderProblem {
     return {successors_.data() + tasks_[id].first_successor,
             successors_.data() + tasks_[id + 1].first_successor};
   }
-  double latency(const Successor& successor) const { return latency_[successor.remote]; }
+  double latency(const Successor& successor) const { return delays_[successor.delay]; }
   Op op(std::int32_t id) const;
   bool is_forward(std::int32_t id) const { return id < slots(); }
   bool is_interaction(std::int32_t id) const { return id >= 3 * slots(); }
@@ -83,7 +83,7 @@ class OrderProblem {
   std::vector<Task> tasks_;                      // and one more that ends the last successors
   std::vector<Successor> successors_;
   std::vector<std::int32_t> first_;  // [rank], and the end
-  double latency_[2] = {0, 0};
+  std::vector<double> delays_;       // none, the latency, then each edge's, forward and back
   double period_ = 0;
 };
 

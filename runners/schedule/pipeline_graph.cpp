@@ -107,6 +107,11 @@ void check_edges(const PipelineGraph& graph, Complaints& complaints) {
     complaints.require(is_cost(e.bytes), [&] {
       return Problem{fmt::format("edge {} carries {} bytes", i, e.bytes), "", "Give 0 or more."};
     });
+    complaints.require(is_cost(e.activation_time) && is_cost(e.gradient_time), [&] {
+      return Problem{fmt::format("messages of edge {} take {} and {} beyond the latency", i,
+                                 e.activation_time, e.gradient_time),
+                     "a cost is a number from 0 to 1e15", "Mend its times."};
+    });
     if (!inside) continue;
     const Segment &from = graph.segments[e.from], &to = graph.segments[e.to];
     complaints.require(
@@ -228,6 +233,10 @@ void check_cycles(const PipelineGraph& graph) {
   throw UserError("the graph's edges form a cycle", "segments " + text, "Remove one of the edges.");
 }
 
+bool crosses(const PipelineGraph& graph, const Edge& edge) {
+  return graph.segments[edge.from].rank != graph.segments[edge.to].rank;
+}
+
 double scaled(const PipelineGraph& graph, double cost, int micro_batch) {
   const double scale = graph.micro_batch_scale.empty() ? 1 : graph.micro_batch_scale[micro_batch];
   return cost * scale / graph.parts;
@@ -245,6 +254,14 @@ double PipelineGraph::input_gradient(int segment, int micro_batch) const {
 
 double PipelineGraph::weight_gradient(int segment, int micro_batch) const {
   return scaled(*this, segments[segment].weight_gradient, micro_batch);
+}
+
+double PipelineGraph::activation_delay(int edge) const {
+  return crosses(*this, edges[edge]) ? latency + edges[edge].activation_time : 0;
+}
+
+double PipelineGraph::gradient_delay(int edge) const {
+  return crosses(*this, edges[edge]) ? latency + edges[edge].gradient_time : 0;
 }
 
 double PipelineGraph::segment_work(int segment) const {

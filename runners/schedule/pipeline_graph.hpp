@@ -34,6 +34,8 @@ struct Edge {
   int from = 0, to = 0;  ///< segments
   double bytes = 0;      ///< per micro-batch, each way
   bool gradient = true;  ///< false: nothing flows back
+  /// What a message takes beyond the graph's latency, between ranks.
+  double activation_time = 0, gradient_time = 0;
 
   friend bool operator==(const Edge&, const Edge&) = default;
 };
@@ -70,6 +72,9 @@ struct PipelineGraph {
   double forward(int segment, int micro_batch) const;
   double input_gradient(int segment, int micro_batch) const;
   double weight_gradient(int segment, int micro_batch) const;
+  /// Time from the end of the work that makes an edge's value to its arrival: 0 within a rank.
+  double activation_delay(int edge) const;
+  double gradient_delay(int edge) const;
   /// F, B and W of every micro-batch that passes a segment.
   double segment_work(int segment) const;
   /// Copies of the model's weights: segments over distinct `weights`.

@@ -9,11 +9,6 @@
 namespace heteroperf {
 namespace {
 
-int rank_of_stage(int stage, int ranks, ChainPlacement placement) {
-  const int leg = stage / ranks, step = stage % ranks;
-  return placement == ChainPlacement::zig_zag && leg % 2 == 1 ? ranks - 1 - step : step;
-}
-
 Segment stage_segment(int stage, int rank, int share) {
   Segment segment;
   segment.name = std::to_string(stage);
@@ -37,6 +32,11 @@ void link(PipelineGraph& graph, int first, int stages) {
 }
 
 }  // namespace
+
+int rank_of_stage(int stage, int ranks, ChainPlacement placement) {
+  const int leg = stage / ranks, step = stage % ranks;
+  return placement == ChainPlacement::zig_zag && leg % 2 == 1 ? ranks - 1 - step : step;
+}
 
 StageCosts uniform_costs(int ranks, double forward, double input_gradient, double weight_gradient,
                          double latency) {

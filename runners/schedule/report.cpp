@@ -97,9 +97,9 @@ std::vector<double> arrivals(const PipelineGraph& graph, const TaskTable& tasks,
     for (const int e : tasks.edges_in(segment)) {
       const int from = graph.edges[e].from;
       const Segment& source = graph.segments[from];
-      const double latency = source.rank == graph.segments[segment].rank ? 0 : graph.latency;
-      arrival[segment] = std::max(arrival[segment],
-                                  arrival[from] + source.forward * scale / graph.parts + latency);
+      arrival[segment] =
+          std::max(arrival[segment], arrival[from] + source.forward * scale / graph.parts +
+                                         graph.activation_delay(e));
     }
   }
   return arrival;
@@ -119,9 +119,7 @@ double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
     double start = arrival[segment] + s.forward * scale;
     for (const int e : tasks.edges_out(segment)) {
       if (!graph.edges[e].gradient) continue;
-      const int to = graph.edges[e].to;
-      const double latency = graph.segments[to].rank == s.rank ? 0 : graph.latency;
-      start = std::max(start, gradient_end[to] + latency);
+      start = std::max(start, gradient_end[graph.edges[e].to] + graph.gradient_delay(e));
     }
     gradient_end[segment] = start + s.input_gradient * scale;
     longest = std::max(longest, gradient_end[segment] + s.weight_gradient * scale);

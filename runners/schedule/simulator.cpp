@@ -96,10 +96,6 @@ class LatencyClock {
     }
   }
 
-  double latency_to(int rank, std::int32_t slot) const {
-    return graph_.segments[tasks_.segment_of(slot)].rank == rank ? 0 : graph_.latency;
-  }
-
   std::int32_t slot_of(int rank, const Instruction& i) const {
     const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
     if (slot >= 0 && graph_.segments[i.segment].rank == rank) return slot;
@@ -128,15 +124,15 @@ class LatencyClock {
     const std::int32_t slot = slot_of(rank, i);
     switch (i.op) {
       case Op::forward:
-        tasks_.for_each_forward_input(slot, [&](std::int32_t other, int) {
-          need_value(2 * other, latency_to(rank, other), inputs);
+        tasks_.for_each_forward_input(slot, [&](std::int32_t other, int edge) {
+          need_value(2 * other, edge < 0 ? 0 : graph_.activation_delay(edge), inputs);
         });
         break;
       case Op::input_gradient:
       case Op::backward:
         need_value(2 * slot, 0, inputs);
-        tasks_.for_each_gradient_input(slot, [&](std::int32_t other, int) {
-          need_value(2 * other + 1, latency_to(rank, other), inputs);
+        tasks_.for_each_gradient_input(slot, [&](std::int32_t other, int edge) {
+          need_value(2 * other + 1, edge < 0 ? 0 : graph_.gradient_delay(edge), inputs);
         });
         for (const int x : tasks_.interactions_of(i.segment)) {
           need_value(set_value(x, i.micro_batch), 0, inputs);

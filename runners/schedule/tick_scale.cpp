@@ -11,6 +11,10 @@ TickScale::TickScale(const PipelineGraph& graph) {
     total += 2 * graph.segment_work(s) * std::max(1.0, graph.fused_cost_factor) +
              2 * graph.latency * segment.micro_batches * graph.parts;
   }
+  for (const Edge& edge : graph.edges) {
+    total += (edge.activation_time + edge.gradient_time) * graph.segments[edge.from].micro_batches *
+             graph.parts;
+  }
   for (const Interaction& x : graph.interactions) {
     total += (x.cost + graph.latency) * graph.micro_batches;
   }

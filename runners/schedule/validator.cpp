@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "metrics/name_table.hpp"
 #include "runners/schedule/buffer_checks.hpp"
 #include "runners/schedule/deadlock.hpp"
 #include "runners/schedule/exchange_checks.hpp"
@@ -9,6 +10,11 @@
 
 namespace heteroperf {
 namespace {
+
+constexpr Named<DeadlockFreedom> freedoms[] = {{DeadlockFreedom::none, "none"},
+                                               {DeadlockFreedom::buffered, "buffered"},
+                                               {DeadlockFreedom::nccl, "nccl"},
+                                               {DeadlockFreedom::rendezvous, "rendezvous"}};
 
 Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
                         const std::vector<std::string>& cycle) {
@@ -76,19 +82,7 @@ ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memo
 
 }  // namespace
 
-const char* to_string(DeadlockFreedom freedom) {
-  switch (freedom) {
-    case DeadlockFreedom::none:
-      return "none";
-    case DeadlockFreedom::buffered:
-      return "buffered";
-    case DeadlockFreedom::nccl:
-      return "nccl";
-    case DeadlockFreedom::rendezvous:
-      return "rendezvous";
-  }
-  return "";
-}
+const char* to_string(DeadlockFreedom freedom) { return name_of(freedoms, freedom); }
 
 bool ScheduleChecks::ok() const {
   return complete && ordered && placed && matched && collectives && memory_ok && stepped &&

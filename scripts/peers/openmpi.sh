@@ -11,15 +11,17 @@
 # processes. tuned, han: 16 MiB all-reduce over two emulated clusters of 2+2 and 3+1 ranks, against
 # Open MPI's flat choice and its hierarchical HAN. Builds the programs of tests/bench in build/peers;
 # the emulated clusters need root (scripts/emulate_clusters.sh), and are skipped, saying so, without.
+# Ends with 5 where Open MPI is missing or the programs do not build.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../setup.sh"
 
 ROUNDS=21 RATE=1gbit CASES=()
+refuse() { echo "error: $*" >&2; exit 2; }
 while [ $# -gt 0 ]; do
   case "$1" in
     --rounds | --rate | --case)
-      [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2; exit 2; }
+      [ $# -ge 2 ] || refuse "$1 needs a value"
       case "$1" in
         --rounds) ROUNDS="$2" ;;
         --rate) RATE="$2" ;;
@@ -27,18 +29,30 @@ while [ $# -gt 0 ]; do
       esac
       shift 2
       ;;
-    --help | -h) sed -n '2,14s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
-    *) echo "error: unknown option $1 (see --help)" >&2; exit 2 ;;
+    --help | -h) sed -n '2,15s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 0 ;;
+    *) refuse "unknown option $1 (see --help)" ;;
   esac
 done
 [ ${#CASES[@]} -gt 0 ] || CASES=(host threads tuned han)
+[[ "$ROUNDS" =~ ^[1-9][0-9]{0,5}$ ]] || refuse "--rounds $ROUNDS (expected a number from 1 on)"
+[[ "$RATE" =~ ^[0-9.]+[kmgt]?bit$ ]] || refuse "--rate $RATE (expected a rate as 1gbit)"
+for one in "${CASES[@]}"; do
+  [[ "$one" =~ ^(host|threads|tuned|han)$ ]] ||
+    refuse "--case $one (one of host, threads, tuned, han)"
+done
 
-BUILD="$ROOT/build/peers/bench"
-cmake --preset minimal -S "$ROOT" -B "$BUILD" -DHETEROPERF_MPI=ON -DHETEROPERF_BENCHMARKS=ON \
-  -DHETEROPERF_TESTS=ON >"$ROOT/build/peers-bench.log" 2>&1 &&
-  cmake --build "$BUILD" --target two_clusters_bench mpi_collectives_bench threads_bench \
-    heteroperf_mpi >>"$ROOT/build/peers-bench.log" 2>&1 ||
-  { echo "error: the programs of tests/bench do not build (see build/peers-bench.log)" >&2; exit 5; }
+[[ "$(mpirun --version 2>/dev/null)" == *"Open MPI"* ]] ||
+  fail "there is no Open MPI to compare with (no mpirun of it in PATH)" \
+    "scripts/setup.sh full installs it; on a cluster, load its module"
+
+BUILD="$ROOT/build/peers/bench" LOG="$ROOT/build/peers/bench.log"
+mkdir -p "$BUILD" || fail "$BUILD cannot be made"
+echo "building the programs of tests/bench in $BUILD" >&2
+{
+  cmake --preset minimal -S "$ROOT" -B "$BUILD" -DHETEROPERF_MPI=ON -DHETEROPERF_BENCHMARKS=ON &&
+    cmake --build "$BUILD" --target two_clusters_bench mpi_collectives_bench threads_bench \
+      heteroperf_mpi
+} >"$LOG" 2>&1 || fail "the programs of tests/bench do not build (see $LOG)" "$(tail -n 3 "$LOG")"
 
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 PROGRAMS="$BUILD/tests/bench"
@@ -64,6 +78,5 @@ for one in "${CASES[@]}"; do
       ;;
     tuned) two_clusters "the flat choice of coll/tuned" ;;
     han) OMPI_MCA_coll_han_priority=100 two_clusters "coll/han" ;;
-    *) echo "error: --case $one (one of host threads tuned han)" >&2; exit 2 ;;
   esac
 done

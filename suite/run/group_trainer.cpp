@@ -47,10 +47,6 @@ std::uint64_t targets_per_sample(const DataSource& data) {
   return spec.kind == InputKind::tokens ? static_cast<std::uint64_t>(spec.length) : 1;
 }
 
-std::uint64_t samples_per_rank(const TrainingSpec& spec) {
-  return static_cast<std::uint64_t>(spec.micro_batch * spec.micro_batches);
-}
-
 std::uint64_t tokens_of(const ModelGraph& graph) {
   const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
   return input.kind == InputKind::tokens ? static_cast<std::uint64_t>(input.length) : 0;
@@ -66,12 +62,10 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       trial_(trial),
       window_(std::make_shared<ValidationWindow>(spec.data)),
       session_(context.engine.start(with_data(spec, window_), group)),
-      samples_per_slice_(static_cast<std::uint64_t>(spec.micro_batch) *
-                         static_cast<std::uint64_t>(group.size())),
-      samples_per_step_(samples_per_rank(spec) * static_cast<std::uint64_t>(group.size())),
+      samples_per_slice_(static_cast<std::uint64_t>(spec.plan.micro_batch_samples())),
+      samples_per_step_(spec.plan.samples_per_step()),
       tokens_per_sample_(tokens_of(spec.graph)),
       ops_per_step_(strict_train_ops(spec.graph, samples_per_step_)),
-      ops_per_rank_step_(strict_train_ops(spec.graph, samples_per_rank(spec))),
       evaluation_ops_per_sample_(strict_forward_ops(spec.graph, 1)) {}
 
 StepReport GroupTrainer::step() {
@@ -96,16 +90,19 @@ void GroupTrainer::post_observed(const StepReport& report, const ObservedOperati
   event.trial = trial_;
   event.n = report.step;
   event.executed = observed.executed;
-  event.strict = ops_per_rank_step_;
+  const StepOperations operations = session_->operations();
+  event.strict = operations.strict;
+  event.recompute = operations.recompute;
   event.calls = observed.calls;
   event.unknown = observed.unknown;
   context_.post(event);
 }
 
 StepSplit GroupTrainer::mean_split(const TimeSplit& mine) {
-  std::array<double, 4> parts{mine.compute_s, mine.communication_s, mine.data_s, mine.other_s};
+  std::array<double, 5> parts{mine.compute_s, mine.communication_s, mine.bubble_s, mine.data_s,
+                              mine.other_s};
   if (group_.size() > 1) group_.all_reduce(std::span(parts), Reduction::average);
-  return {parts[0], parts[1], parts[2], parts[3]};
+  return {parts[0], parts[1], parts[2], parts[3], parts[4]};
 }
 
 void GroupTrainer::post_step(const StepReport& report) {
@@ -165,12 +162,13 @@ void GroupTrainer::post_evaluation(const EvaluationReport& report) {
   context_.post(event);
 }
 
-void GroupTrainer::post_checksums() {
+void GroupTrainer::post_checksums(const std::string& share) {
   ChecksumEvent event;
   event.rank = context_.all_ranks().rank().value();
   event.group = group_number_;
   event.trial = trial_;
   event.n = steps_done_;
+  event.share = share;
   event.fingerprint = session_->parameter_fingerprint();
   context_.post(event);
 }

@@ -25,14 +25,15 @@ class GroupTrainer {
   /// journal, once it says no.
   std::optional<EvaluationReport> evaluate(std::uint64_t samples,
                                            const std::function<bool()>& go_on);
-  /// Parameter fingerprints of every rank.
-  void post_checksums();
+  /// Parameter fingerprints of every rank; `share` names what this one holds, empty: all.
+  void post_checksums(const std::string& share = "");
 
   std::uint64_t steps_done() const { return steps_done_; }
   std::uint64_t samples_per_step() const { return samples_per_step_; }
   /// Strict training operations of one step of the whole group.
   Ops ops_per_step() const { return ops_per_step_; }
   MemoryReport memory() const { return session_->memory(); }
+  const TrainingSession& session() const { return *session_; }
 
  private:
   void post_evaluation(const EvaluationReport& report);
@@ -48,7 +49,7 @@ class GroupTrainer {
   std::unique_ptr<TrainingSession> session_;
   std::uint64_t samples_per_slice_, samples_per_step_, steps_done_ = 0;
   std::uint64_t tokens_per_sample_;
-  Ops ops_per_step_, ops_per_rank_step_, evaluation_ops_per_sample_;
+  Ops ops_per_step_, evaluation_ops_per_sample_;
 };
 
 }  // namespace heteroperf

@@ -11,6 +11,7 @@
 #include "results/suite_record.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/error_report_json.hpp"
+#include "suite/run/baselines.hpp"
 #include "suite/run/host_share.hpp"
 #include "suite/run/prepare.hpp"
 #include "suite/run/rank_session.hpp"
@@ -70,7 +71,7 @@ class RunOutput {
     recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder);
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
     open_journal().set(&recorder_->journal());
-    recorder_->describe(run.config, run.placement, run.workload, run.groups, libtorch_version);
+    recorder_->describe(run, libtorch_version);
     return *recorder_;
   }
 
@@ -161,6 +162,14 @@ RunEnd verdict_on(const ProgramEnd& end) {
   return {RunStatus::complete, ExitCode::ok};
 }
 
+/// What the run's classes do alone comes after it, so that nothing of theirs is lost to it.
+ProgramEnd run_with_baselines(const PreparedRun& run, World& world, Engine& engine,
+                              FirstRank first) {
+  const ProgramEnd end = run_workload(run, world, engine, first);
+  if (end.interrupted || end.failed) return end;
+  return run_baselines(run, world, engine, first);
+}
+
 /// All runs of the command on this rank; `output` is rank 0's, else null.
 ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& engine,
                  RunOutput* output, const GlobalOptions& options) {
@@ -168,11 +177,11 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
   for (const PreparedRun& run : runs) {
     ProgramEnd end;
     if (output == nullptr) {
-      end = run_workload(run, world, engine, {});
+      end = run_with_baselines(run, world, engine, {});
     } else {
       RunRecorder& recorder = output->begin(run, engine.libtorch_version());
       ProgressLine progress(progress_output(options));
-      end = run_workload(run, world, engine, {&recorder, &progress});
+      end = run_with_baselines(run, world, engine, {&recorder, &progress});
       progress.finish();
       const RunEnd verdict = verdict_on(end);
       if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
@@ -185,9 +194,10 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
   return worst;
 }
 
-ExitCode run_as_threads(const RunConfig& config, const Placement& placement,
-                        const RunIdentity& identity, const GlobalOptions& options) {
-  const auto runs = prepare_runs(config, placement, placement.ranks);
+ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources,
+                        const Placement& placement, const RunIdentity& identity,
+                        const GlobalOptions& options) {
+  const auto runs = prepare_runs(config, sources, placement, placement.ranks);
   const auto engine = load_engine();
   RunOutput output(config, identity, options, runs);
   std::atomic<ExitCode> code{ExitCode::ok};
@@ -204,9 +214,9 @@ ExitCode run_as_threads(const RunConfig& config, const Placement& placement,
   return code;
 }
 
-ExitCode run_as_launched(const RunConfig& config, const UsableCores& cores,
-                         const LaunchedRank& launched, const RunIdentity& identity,
-                         const GlobalOptions& options) {
+ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
+                         const UsableCores& cores, const LaunchedRank& launched,
+                         const RunIdentity& identity, const GlobalOptions& options) {
   std::unique_ptr<RunOutput> output;
   RunConfig effective = config;
   effective.scale.transport = "mpi";
@@ -215,7 +225,7 @@ ExitCode run_as_launched(const RunConfig& config, const UsableCores& cores,
     const HostShare share = share_of_host(*world.communicator, cores);
     Placement placement = choose_launched_placement(config.scale, cores, launched.size, share);
     placement.bindings = gather_bindings(*world.communicator, placement.bindings.front());
-    const auto runs = prepare_runs(effective, placement, share.ranks_on_host);
+    const auto runs = prepare_runs(effective, sources, placement, share.ranks_on_host);
     const auto engine = load_engine();
     if (launched.rank == 0) {
       output = std::make_unique<RunOutput>(effective, identity, options, runs);
@@ -229,10 +239,11 @@ ExitCode run_as_launched(const RunConfig& config, const UsableCores& cores,
   return run_launched_rank(launched, config.comm, work);
 }
 
-ExitCode run_under_mpirun(const RunConfig& config, const Placement& placement,
-                          const UsableCores& cores, const RunIdentity& identity) {
+ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources,
+                          const Placement& placement, const UsableCores& cores,
+                          const RunIdentity& identity) {
   // What is seen without reading data is refused here; the rest, rank 0 refuses.
-  check_runs(config, placement, placement.ranks);
+  check_runs(config, sources, placement, placement.ranks);
   const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());
   LaunchConfig launch;
   launch.cores = cores.count();
@@ -241,17 +252,20 @@ ExitCode run_under_mpirun(const RunConfig& config, const Placement& placement,
 
 }  // namespace
 
-ExitCode launch_run(const RunConfig& config, const RunIdentity& identity,
+ExitCode launch_run(const RunConfig& given, const RunIdentity& identity,
                     const GlobalOptions& options) {
   const UsableCores cores = usable_cores();
   const auto launched = detect_launcher();
-  const Placement placement = choose_placement(config.scale, cores, launched ? launched->size : 0);
+  const int world_ranks = launched ? launched->size : 0;
+  const PlanSources sources = read_plan_sources(given);
+  const RunConfig config = with_ranks(given, sources, cores.count(), world_ranks);
+  const Placement placement = choose_placement(config.scale, cores, world_ranks);
   if (!launched && config.scale.transport == "mpi") {
-    return run_under_mpirun(config, placement, cores, identity);
+    return run_under_mpirun(config, sources, placement, cores, identity);
   }
   install_stop_signals(flush_open_journal);
-  if (launched) return run_as_launched(config, cores, *launched, identity, options);
-  return run_as_threads(config, placement, identity, options);
+  if (launched) return run_as_launched(config, sources, cores, *launched, identity, options);
+  return run_as_threads(config, sources, placement, identity, options);
 }
 
 }  // namespace heteroperf

@@ -11,10 +11,13 @@
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"
+#include "suite/run/baselines.hpp"
 #include "suite/run/reproduce.hpp"
+#include "suite/run/resume.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/search_history.hpp"
 #include "suite/run/search_program.hpp"
+#include "suite/run/training_identity_json.hpp"
 #include "workloads/graph_memory.hpp"
 
 namespace heteroperf {
@@ -54,17 +57,23 @@ WorkloadRequest request_of(const RunConfig& config, const CatalogEntry& entry) {
   return request;
 }
 
-void check_samples(const Workload& workload, int ranks, ProblemList& problems) {
+void check_samples(const Workload& workload, std::uint64_t wanted, const std::string& made_of,
+                   ProblemList& problems) {
   const std::uint64_t available = workload.data->size(Split::train);
-  const auto wanted = static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches) *
-                      static_cast<std::uint64_t>(ranks);
   if (wanted > available) {
     problems.add(fmt::format("{} needs {} samples a step", workload.name, wanted),
-                 fmt::format("{} ranks x {} micro-batches of {}; {} has {} training samples", ranks,
-                             workload.micro_batches, workload.micro_batch,
+                 fmt::format("{}; {} has {} training samples", made_of,
                              workload.data->description(), available),
                  "Use fewer --ranks or a smaller --micro-batch");
   }
+}
+
+void check_search_samples(const Workload& workload, int ranks, ProblemList& problems) {
+  check_samples(workload,
+                static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches * ranks),
+                fmt::format("{} ranks x {} micro-batches of {}", ranks, workload.micro_batches,
+                            workload.micro_batch),
+                problems);
 }
 
 std::string size_text(double bytes) {
@@ -74,12 +83,25 @@ std::string size_text(double bytes) {
   return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
 }
 
-void check_memory(const Workload& workload, const ScalingInput& machine, ProblemList& problems) {
-  const double needed = static_cast<double>(
-      estimate_memory(workload.graph, static_cast<std::uint64_t>(workload.micro_batch),
-                      workload.precision, workload.recipe.kind)
-          .total()
-          .value());
+double memory_alone(const Workload& workload) {
+  return static_cast<double>(estimate_memory(workload.graph,
+                                             static_cast<std::uint64_t>(workload.micro_batch),
+                                             workload.precision, workload.recipe.kind)
+                                 .total()
+                                 .value());
+}
+
+/// Ranks that need more may take what others of the host leave.
+double mean_memory(const ChosenPlan& chosen) {
+  double sum = 0;
+  for (const MemoryLedger& ledger : chosen.memory) {
+    sum += static_cast<double>(ledger.total().value());
+  }
+  return sum / static_cast<double>(chosen.memory.size());
+}
+
+void check_memory(const Workload& workload, double needed, const ScalingInput& machine,
+                  ProblemList& problems) {
   const double available = static_cast<double>(machine.memory_bytes);
   if (available == 0 || needed <= available) return;
   problems.add(fmt::format("{} of size {} needs {} per rank", workload.name, workload.size,
@@ -121,7 +143,8 @@ RunConfig settled(const RunConfig& config, const Placement& placement, const Wor
 }
 
 /// Whatever was left to the workload, as it chose it.
-RunConfig effective(const RunConfig& config, const Workload& workload) {
+RunConfig effective(const RunConfig& config, const Workload& workload,
+                    const std::optional<ChosenPlan>& plan) {
   RunConfig result = config;
   const OptimizerRecipe& recipe = workload.recipe;
   const SampleSpec& spec = workload.data->spec();
@@ -130,7 +153,9 @@ RunConfig effective(const RunConfig& config, const Workload& workload) {
     // A search that starts from this run finds its history from any folder.
     result.automl.history = std::filesystem::absolute(config.automl.history).string();
   }
-  result.batch = {workload.micro_batch, workload.micro_batches};
+  if (config.plan.file.empty()) {
+    result.batch = {workload.micro_batch, plan ? plan->plan.micro_batches : workload.micro_batches};
+  }
   result.optimizer = {to_string(recipe.kind), to_string(recipe.schedule),
                       recipe.learning_rate,   recipe.weight_decay,
                       recipe.clip_norm,       static_cast<std::int64_t>(recipe.warmup_steps)};
@@ -151,36 +176,76 @@ void check_search(const RunConfig& config, PreparedRun& run, ProblemList& proble
           [&] { check_search_history(read_search_history(history), run.workload, history); });
 }
 
-PreparedRun prepare_one(const RunConfig& config, const Placement& placement,
-                        const CatalogEntry& entry, const ScalingInput& machine) {
+TrainingIdentity identity_of(const PreparedRun& run) {
+  const std::uint64_t samples = run.plan ? run.plan->plan.samples_per_step() : 0;
+  return training_identity(run.workload, samples, run.config.seed);
+}
+
+void check_trace(const RunConfig& config, ProblemList& problems) {
+  if (config.trace.empty()) return;
+  const std::filesystem::path folder = std::filesystem::absolute(config.trace).parent_path();
+  if (std::filesystem::is_directory(folder) && !std::filesystem::is_directory(config.trace)) return;
+  problems.add(fmt::format("--trace {} cannot be written", config.trace),
+               std::filesystem::is_directory(config.trace) ? "it is a folder"
+                                                           : folder.string() + " is no folder",
+               "Give it the path of a file in a folder that is there");
+}
+
+/// The plan of a fixed model, and all that its size depends on.
+void make_plan(const RunConfig& config, const PlanSources& sources, const ScalingInput& machine,
+               PreparedRun& run, ProblemList& problems) {
+  check_trace(config, problems);
+  collect(problems, [&] {
+    run.plan = choose_plan(config, sources, run.workload, run.placement.ranks);
+    check_memory(run.workload, mean_memory(*run.plan), machine, problems);
+  });
+}
+
+PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
+                        const Placement& placement, const CatalogEntry& entry,
+                        const ScalingInput& machine) {
   ProblemList problems;
   PreparedRun run{config, placement, {}, 0, ""};
   check_schedule(config, entry, problems);
   collect(problems, [&] {
     run.workload = entry.make(request_of(config, entry), machine);
-    if (entry.program == ProgramKind::search) check_search(config, run, problems);
-    check_samples(run.workload, placement.ranks, problems);
-    check_memory(run.workload, machine, problems);
+    if (entry.program == ProgramKind::search) {
+      check_search(config, run, problems);
+      check_search_samples(run.workload, placement.ranks, problems);
+      check_memory(run.workload, memory_alone(run.workload), machine, problems);
+      return;
+    }
+    make_plan(config, sources, machine, run, problems);
+    if (!run.plan) return;
+    const Plan& plan = run.plan->plan;
+    check_samples(run.workload, plan.samples_per_step(), summary_text(plan), problems);
   });
   problems.throw_if_any();
+  if (config.parent) check_continues(*config.parent, identity_of(run));
   const RunConfig chosen = settled(config, placement, run.workload);
-  run.config = effective(chosen, run.workload);
+  run.config = effective(chosen, run.workload, run.plan);
   run.reproduce = reproduce_command(chosen, foreign_launcher());
+  run.baselines = choose_baselines(run);
   return run;
 }
 
 /// Generated data stands in for what is not read; its kind is the workload's.
-void check_one(const RunConfig& config, const Placement& placement, const CatalogEntry& entry,
-               const ScalingInput& machine) {
+void check_one(const RunConfig& config, const PlanSources& sources, const Placement& placement,
+               const CatalogEntry& entry, const ScalingInput& machine) {
   const std::string generated = DataConfig().source;
   ProblemList problems;
   check_schedule(config, entry, problems);
   collect(problems, [&] {
     WorkloadRequest request = request_of(config, entry);
     request.data = generated;
-    const Workload workload = entry.make(request, machine);
-    check_data(config.data.source, workload.data->spec().kind);
-    if (config.data.source == generated) check_memory(workload, machine, problems);
+    PreparedRun run{config, placement, entry.make(request, machine), 0, ""};
+    check_data(config.data.source, run.workload.data->spec().kind);
+    if (config.data.source != generated) return;
+    if (entry.program == ProgramKind::training) {
+      make_plan(config, sources, machine, run, problems);
+    } else {
+      check_memory(run.workload, memory_alone(run.workload), machine, problems);
+    }
   });
   if (entry.program == ProgramKind::search) {
     collect(problems, [&] { search_groups(config, placement.ranks); });
@@ -223,20 +288,22 @@ ScalingInput scaling_input(const Placement& placement, int ranks_on_host) {
   return machine;
 }
 
-std::vector<PreparedRun> prepare_runs(const RunConfig& config, const Placement& placement,
-                                      int ranks_on_host) {
+std::vector<PreparedRun> prepare_runs(const RunConfig& config, const PlanSources& sources,
+                                      const Placement& placement, int ranks_on_host) {
   const ScalingInput machine = scaling_input(placement, ranks_on_host);
   std::vector<PreparedRun> runs;
   for_each_workload(config, [&](const CatalogEntry& entry) {
-    runs.push_back(prepare_one(config, placement, entry, machine));
+    runs.push_back(prepare_one(config, sources, placement, entry, machine));
   });
   return runs;
 }
 
-void check_runs(const RunConfig& config, const Placement& placement, int ranks_on_host) {
+void check_runs(const RunConfig& config, const PlanSources& sources, const Placement& placement,
+                int ranks_on_host) {
   const ScalingInput machine = scaling_input(placement, ranks_on_host);
-  for_each_workload(
-      config, [&](const CatalogEntry& entry) { check_one(config, placement, entry, machine); });
+  for_each_workload(config, [&](const CatalogEntry& entry) {
+    check_one(config, sources, placement, entry, machine);
+  });
 }
 
 }  // namespace heteroperf

@@ -35,6 +35,9 @@ struct Wording {
   std::string operator()(const ChecksumEvent& e) const {
     return fmt::format("parameters after {} steps: {}", e.n, e.fingerprint);
   }
+  std::string operator()(const CheckpointEvent& e) const {
+    return fmt::format("checkpoint after {} steps: {} bytes in {:.3f} s", e.n, e.bytes, e.seconds);
+  }
   std::string operator()(const MemoryEvent& e) const {
     return fmt::format("peak memory {} bytes", e.peak_bytes);
   }

@@ -97,12 +97,18 @@ ProgramEnd agree_on_end(RankContext& context, const SearchService* search) {
   return end;
 }
 
-/// This rank's log in the run folder, which rank 0 names; nothing unless asked for.
-std::optional<RankLog> open_log(const PreparedRun& run, Communicator& all, FirstRank first) {
-  if (!run.config.rank_logs) return std::nullopt;
+/// Where every rank writes, as rank 0 names it; nothing where only rank 0 does.
+std::string share_run_folder(const PreparedRun& run, Communicator& all, FirstRank first) {
+  if (!run.config.rank_logs && !run.config.checkpoint.any()) return {};
   std::filesystem::path folder;
   if (first.recorder != nullptr) folder = std::filesystem::absolute(first.recorder->files().folder);
-  return std::make_optional<RankLog>(share_text(all, folder.string()), all.rank().value());
+  return share_text(all, folder.string());
+}
+
+/// This rank's log in the run folder; nothing unless asked for.
+std::optional<RankLog> open_log(const PreparedRun& run, const RankContext& context) {
+  if (!run.config.rank_logs) return std::nullopt;
+  return std::make_optional<RankLog>(context.run_folder, context.all_ranks().rank().value());
 }
 
 void log_start(const PreparedRun& run, RankContext& context) {
@@ -117,13 +123,13 @@ void log_start(const PreparedRun& run, RankContext& context) {
 ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
   bind(run.placement, context.all_ranks().rank().value());
   context.all_ranks().barrier();
-  context.clock_offset_ns = context.is_first() ? 0 : measure_clock_offset_ns(context.control());
+  context.clock_offset_ns = context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_bf16(run, context);
   measure_peak(run, context);
   if (run.groups > 0) {
     run_search(context, run.workload, search);
   } else {
-    run_training(context, run.workload);
+    run_training(context, run.workload, *run.plan);
   }
   flush_events(context.control());
   if (search != nullptr) search->record_statistics();
@@ -142,7 +148,8 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
     context.journal = &first.recorder->journal();
     context.post(PhaseEvent{Phase::setup, std::nullopt});
   }
-  std::optional<RankLog> log = open_log(run, context.all_ranks(), first);
+  context.run_folder = share_run_folder(run, context.all_ranks(), first);
+  std::optional<RankLog> log = open_log(run, context);
   context.log_file = log ? &*log : nullptr;
   log_start(run, context);
   try {

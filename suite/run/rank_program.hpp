@@ -1,22 +1,10 @@
 #pragma once
 
-#include <memory>
-#include <string>
-#include <vector>
-
+#include "suite/run/prepared_run.hpp"
 #include "suite/run/rank_context.hpp"
 #include "suite/run/run_recorder.hpp"
 
 namespace heteroperf {
-
-/// One workload of a run, ready to start; the same on every rank.
-struct PreparedRun {
-  RunConfig config;  ///< effective: what was left to choose is chosen
-  Placement placement;
-  Workload workload;
-  int groups = 0;         ///< of a search; 0: one fixed model on all ranks
-  std::string reproduce;  ///< the command line that is this run
-};
 
 /// What rank 0 keeps while a workload runs; null on other ranks.
 struct FirstRank {

@@ -53,6 +53,7 @@ std::string as_words(const Setting& setting) {
     if (setting.path == flag.path)
       return fmt::format(" {} {}", flag.flag, shell_quoted(setting.value));
   }
+  if (setting.path == "with_baselines") return " --with-baselines";
   return " --set " + shell_quoted(setting.path + "=" + setting.value);
 }
 

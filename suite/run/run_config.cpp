@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "runners/schedule/generator.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/run_config_json.hpp"
 
@@ -92,15 +93,28 @@ void check_lengths(const RunConfig& c, Validation& check) {
   check.range("automl.evaluation_samples", double(c.automl.evaluation_samples), 1, many);
 }
 
-void check_comm(const CommConfig& c, Validation& check, ProblemList& problems) {
-  check.range("comm.timeout_s", c.timeout_s, 1, 86400);
-  check.range("comm.heartbeat_s", c.heartbeat_s, 0.01, 60);
-  check.range("comm.join_timeout_s", c.join_timeout_s, 1, 86400);
-  check.choice("comm.host_path", c.host_path, {"messages", "shared_memory", "single_copy"});
-  if (c.heartbeat_s * 3 <= c.timeout_s) return;
-  problems.add(fmt::format("comm.heartbeat_s = {} is too long for comm.timeout_s = {}",
-                           c.heartbeat_s, c.timeout_s),
-               "three heartbeats must fit the timeout");
+std::vector<std::string> schedule_names() {
+  std::vector<std::string> names;
+  for (const Generator& generator : generators()) names.emplace_back(generator.name);
+  return names;
+}
+
+void check_plan_values(const RunConfig& c, Validation& check) {
+  constexpr double most_degree = 1e6;
+  check.range("plan.pipeline", c.plan.pipeline, 1, most_degree);
+  check.range("plan.tensor", c.plan.tensor, 1, most_degree);
+  check.range("plan.data", c.plan.data, 0, most_degree);
+  check.range("plan.chunks", c.plan.chunks, 0, most_degree);
+  check.choice("plan.schedule", c.plan.schedule, schedule_names());
+  check.choice("plan.recompute", c.plan.recompute, {"none", "selective", "full"});
+  check.range("plan.zero_stage", c.plan.zero_stage, 0, 1);
+  check.range("pace.dilation", c.pace.dilation, 0, many);
+}
+
+void check_checkpoint(const CheckpointConfig& c, Validation& check) {
+  check.range("checkpoint.every_steps", double(c.every_steps), 0, many);
+  check.range("checkpoint.every_s", c.every_s, 0, 30 * 86400.0);
+  check.range("checkpoint.keep", double(c.keep), 0, 1e6);
 }
 
 /// Every key that differs from its default, and every one the user gave a value.
@@ -145,7 +159,59 @@ void check_one_length(const RunConfig& config, const std::vector<Setting>& setti
                "a run ends after its steps or after its time", "Leave one of them out");
 }
 
+/// A plan says itself what these keys say.
+void check_plan_alone(const RunConfig& config, const std::vector<Setting>& settings,
+                      const Validation& check, ProblemList& problems) {
+  if (config.plan.file.empty()) return;
+  for (const Setting& asked : asked_for(config, settings)) {
+    const bool said = asked.path.starts_with("plan.") || asked.path == "batch.micro_batch" ||
+                      asked.path == "batch.micro_batches";
+    if (!said || asked.path == "plan.file") continue;
+    problems.add(fmt::format("{} and {} exclude each other",
+                             check.shown_value("plan.file", config.plan.file),
+                             check.shown_value(asked.path, asked.value)),
+                 "the plan has a value of its own", "Leave one of them out");
+  }
+}
+
+void check_plan_options(const RunConfig& config, const Validation& check, ProblemList& problems) {
+  const auto needs = [&](const char* path, const std::string& value, const char* what) {
+    problems.add(check.shown_value(path, value) + " changes nothing", "", what);
+  };
+  const bool cluster = !config.cluster.file.empty();
+  if (config.pace.dilation > 0 && !cluster) {
+    needs("pace.dilation", fmt::format("{}", config.pace.dilation),
+          "Name a --cluster of paced classes, or leave it out");
+  }
+  if (config.with_baselines && !cluster) {
+    needs("with_baselines", "true", "Name a --cluster of several classes, or leave it out");
+  }
+  if (!config.trace.empty() && config.workload.empty()) {
+    problems.add(check.shown_value("trace", config.trace) + " is not usable",
+                 "it is the trace of one run", "Name a workload, or leave it out");
+  }
+}
+
+/// Where the ranks are known this early.
+void check_given_degrees(const RunConfig& config, ProblemList& problems) {
+  if (config.scale.ranks < 1 || !config.plan.file.empty()) return;
+  check_degrees(config.plan, config.scale.ranks, problems);
+}
+
 }  // namespace
+
+void check_degrees(const PlanConfig& plan, int ranks, ProblemList& problems) {
+  if (plan.pipeline < 1 || plan.tensor < 1 || plan.data < 0) return;  // told elsewhere
+  const long long copy = 1LL * plan.pipeline * plan.tensor;
+  const bool fits = plan.data == 0 ? ranks % copy == 0 : copy * plan.data == ranks;
+  if (fits) return;
+  const std::string degrees = fmt::format("pp {} x tp {}{}", plan.pipeline, plan.tensor,
+                                          plan.data == 0 ? "" : fmt::format(" x dp {}", plan.data));
+  problems.add(fmt::format("{} does not fit {} rank{}", degrees, ranks, ranks == 1 ? "" : "s"),
+               fmt::format("{} ranks {}", plan.data == 0 ? copy : copy * plan.data,
+                           plan.data == 0 ? "make one replica" : "are asked for"),
+               "Give other degrees or another --ranks");
+}
 
 RunConfig quick_config() {
   RunConfig config;
@@ -160,6 +226,15 @@ RunConfig quick_config() {
 
 RunConfig base_of(const RunConfig& config) { return config.quick ? quick_config() : RunConfig{}; }
 
+void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems) {
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    problems.add("--set " + text + " is not usable", "expected path.to.key=value");
+    return;
+  }
+  settings.push_back({text.substr(0, equals), text.substr(equals + 1)});
+}
+
 std::string shown(const Setting& setting) {
   return setting.flag.empty() ? fmt::format("{} = '{}'", setting.path, setting.value)
                               : fmt::format("{} {}", setting.flag, setting.value);
@@ -172,9 +247,26 @@ void validate(const RunConfig& config, const std::vector<Setting>& settings,
   check_scale(config, check);
   check_optimizer(config.optimizer, check);
   check_lengths(config, check);
-  check_comm(config.comm, check, problems);
+  check_plan_values(config, check);
+  check_checkpoint(config.checkpoint, check);
+  validate(config.comm, settings, problems);
   check_one_length(config, settings, problems);
+  check_plan_alone(config, settings, check, problems);
+  check_plan_options(config, check, problems);
+  check_given_degrees(config, problems);
   check_applicable(config, settings, check, problems);
+}
+
+void validate(const CommConfig& c, const std::vector<Setting>& settings, ProblemList& problems) {
+  Validation check(settings, problems);
+  check.range("comm.timeout_s", c.timeout_s, 1, 86400);
+  check.range("comm.heartbeat_s", c.heartbeat_s, 0.01, 60);
+  check.range("comm.join_timeout_s", c.join_timeout_s, 1, 86400);
+  check.choice("comm.host_path", c.host_path, {"messages", "shared_memory", "single_copy"});
+  if (c.heartbeat_s * 3 <= c.timeout_s) return;
+  problems.add(fmt::format("comm.heartbeat_s = {} is too long for comm.timeout_s = {}",
+                           c.heartbeat_s, c.timeout_s),
+               "three heartbeats must fit the timeout");
 }
 
 void validate(const RunConfig& config) {

@@ -7,6 +7,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/comm/world.hpp"
+#include "suite/run/training_identity.hpp"
 
 namespace heteroperf {
 
@@ -33,10 +34,32 @@ struct ScaleConfig {
   std::string bind = "auto";  ///< auto: where ranks × threads fit the cores; none
 };
 
-/// `batch.*`: per rank; 0: the workload's own.
+/// `batch.*`; 0: the workload's own.
 struct BatchConfig {
-  std::int64_t micro_batch = 0;
-  std::int64_t micro_batches = 0;
+  std::int64_t micro_batch = 0;    ///< samples per replica and micro-batch
+  std::int64_t micro_batches = 0;  ///< per step; own: the more, the fewer replicas the ranks make
+};
+
+/// `plan.*`: who computes which piece of a fixed model, in which order.
+struct PlanConfig {
+  int pipeline = 1;                ///< positions of the pipeline
+  int tensor = 1;                  ///< ranks that share every layer
+  int data = 0;                    ///< replicas; 0: what is left of the ranks
+  int chunks = 0;                  ///< stages per position; 0: the schedule's own
+  std::string schedule = "1f1b";   ///< a name of `list schedules`
+  std::string recompute = "none";  ///< none, selective, full
+  int zero_stage = 0;              ///< 1: optimizer states are spread over the replicas
+  std::string file;                ///< a plan, in place of all the others and of `batch.*`
+};
+
+/// `cluster.*`
+struct ClusterConfig {
+  std::string file;  ///< or the name of a shipped description; empty: this machine
+};
+
+/// `pace.*`: emulated devices.
+struct PaceConfig {
+  double dilation = 0;  ///< real seconds per modelled one; 0: measured in the first step
 };
 
 /// `optimizer.*`: absent: the workload's own.
@@ -68,6 +91,24 @@ struct AutomlConfig {
   std::string history;  ///< a run folder whose trials the search starts from
 };
 
+/// `checkpoint.*`: when a training of one model is saved, in `<run>/checkpoints/step-<n>`.
+struct CheckpointConfig {
+  std::uint64_t every_steps = 0;  ///< 0: not by steps
+  double every_s = 0;             ///< of wall time since the last one; 0: not by time
+  std::uint64_t keep = 2;         ///< of the newest; 0: all
+  bool at_end = false;            ///< after the last step, also of a run that is interrupted
+
+  bool any() const { return every_steps > 0 || every_s > 0 || at_end; }
+};
+
+/// The run that `resume` goes on from. No configuration key: the journal's first line names it.
+struct ParentRun {
+  std::string run_id;
+  std::string checkpoint;     ///< its folder
+  std::uint64_t step = 0;     ///< steps done in it
+  TrainingIdentity training;  ///< what must be the same
+};
+
 /// The effective configuration of a run: stored in every record.
 struct RunConfig {
   std::string workload;  ///< empty: every workload of the suite
@@ -75,14 +116,21 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string out;  ///< empty: results/<UTC>-<workload>-<id>
   bool rank_logs = false;
+  std::string trace;            ///< a file for the last step of all ranks; empty: none
+  bool with_baselines = false;  ///< also run each class of a mixed cluster alone
   ModelConfig model;
   DataConfig data;
   ScaleConfig scale;
   BatchConfig batch;
+  PlanConfig plan;
+  ClusterConfig cluster;
+  PaceConfig pace;
   OptimizerConfig optimizer;
   MeasureConfig measure;
   AutomlConfig automl;
   CommConfig comm;
+  CheckpointConfig checkpoint;
+  std::optional<ParentRun> parent;
 };
 
 /// What `--quick` starts from: every workload answers within seconds, and no result of it can be
@@ -97,12 +145,21 @@ struct Setting {
   std::string flag = {};  ///< that the user typed ("--ranks"); empty: --set
 };
 
+/// "path=value" of --set as one more setting; adds a problem when it is none.
+void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems);
+
 /// How messages name a setting: "--ranks 4" where the user typed a flag, else "scale.ranks = '4'".
 std::string shown(const Setting& setting);
+
+/// Adds a problem unless `ranks` ranks can have these degrees.
+void check_degrees(const PlanConfig& plan, int ranks, ProblemList& problems);
 
 /// Adds every value out of range, at odds with another or without meaning for the workload.
 /// `settings` tell which flags the user typed.
 void validate(const RunConfig& config, const std::vector<Setting>& settings, ProblemList& problems);
+/// `comm.*` alone.
+void validate(const CommConfig& config, const std::vector<Setting>& settings,
+              ProblemList& problems);
 /// Throws UserError with all of them.
 void validate(const RunConfig& config);
 

@@ -1,5 +1,7 @@
 #include "suite/run/run_config_json.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -35,6 +37,9 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"seed", "weights, order of samples, dropout, search"}, c.seed);
   visit({"out", "run folder, new or empty", "results/<UTC>-<workload>-<id>"}, c.out);
   visit({"rank_logs", "a log file of every rank in the run folder"}, c.rank_logs);
+  visit({"trace", "a file for the last step of all ranks, for Perfetto", "none", fixed}, c.trace);
+  visit({"with_baselines", "also run each class of a mixed cluster alone", nullptr, fixed},
+        c.with_baselines);
   visit(
       {"model.size", "llm: a ladder size; automl-image: w16 to w512", nullptr, "automl-image llm"},
       c.model.size);
@@ -49,8 +54,23 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"scale.transport", "threads, mpi"}, c.scale.transport);
   visit({"scale.device", "cpu"}, c.scale.device);
   visit({"scale.bind", "auto; none leaves placement to the system"}, c.scale.bind);
-  visit({"batch.micro_batch", "samples per rank and micro-batch", own}, c.batch.micro_batch);
-  visit({"batch.micro_batches", "micro-batches per rank and step", own}, c.batch.micro_batches);
+  visit({"batch.micro_batch", "samples per replica and micro-batch", own}, c.batch.micro_batch);
+  visit({"batch.micro_batches", "micro-batches per step", own}, c.batch.micro_batches);
+  visit({"plan.pipeline", "positions of the pipeline", nullptr, fixed}, c.plan.pipeline);
+  visit({"plan.tensor", "ranks that share every layer", nullptr, fixed}, c.plan.tensor);
+  visit({"plan.data", "replicas", "what is left of the ranks", fixed}, c.plan.data);
+  visit({"plan.chunks", "stages per position", "the schedule's", fixed}, c.plan.chunks);
+  visit({"plan.schedule", "a name of `list schedules`", nullptr, fixed}, c.plan.schedule);
+  visit({"plan.recompute", "none, selective (attention), full", nullptr, fixed}, c.plan.recompute);
+  visit({"plan.zero_stage", "1 spreads optimizer states over replicas", nullptr, fixed},
+        c.plan.zero_stage);
+  visit({"plan.file", "a plan in place of the other plan.* and batch.*", "none", fixed},
+        c.plan.file);
+  visit({"cluster.file", "a cluster description, or the name of a shipped one", "this machine",
+         fixed},
+        c.cluster.file);
+  visit({"pace.dilation", "real seconds per modelled one of emulated devices", "measured", fixed},
+        c.pace.dilation);
   visit({"optimizer.name", "sgd, adamw", own}, c.optimizer.name);
   visit({"optimizer.schedule", "constant, linear, cosine; constant in a training by time", own},
         c.optimizer.schedule);
@@ -85,6 +105,16 @@ void visit_members(RunConfig& c, Visitor&& visit) {
         c.comm.join_timeout_s);
   visit({"comm.host_path", "messages, shared_memory or single_copy: MPI inside one host"},
         c.comm.host_path);
+  visit({"comm.check", "ranks that disagree about an operation are found and named; slower"},
+        c.comm.check);
+  visit({"checkpoint.every_steps", "a checkpoint after every so many steps", "none", fixed},
+        c.checkpoint.every_steps);
+  visit({"checkpoint.every_s", "a checkpoint when the last is so many seconds old", "none", fixed},
+        c.checkpoint.every_s);
+  visit({"checkpoint.keep", "newest checkpoints that stay; 0: all", nullptr, fixed},
+        c.checkpoint.keep);
+  visit({"checkpoint.at_end", "a checkpoint after the last step", nullptr, fixed},
+        c.checkpoint.at_end);
 }
 
 template <class T>
@@ -128,6 +158,8 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   const std::string path = key.path;
   if (path == "measure.steps") return config.measure.steps > 0;
   if (path == "measure.duration_s") return config.measure.steps == 0;
+  const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
+  if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
   if (config.workload.empty()) return true;
   // Trials are judged on automl.evaluation_samples; a suite's settings may still name both.
   if (path == "measure.evaluation_samples" && config.workload == "automl-image") return false;
@@ -154,10 +186,13 @@ Json to_tree(const RunConfig& config) {
   return tree;
 }
 
-std::vector<std::string> paths() {
+/// Those that begin so.
+std::vector<std::string> paths(const std::string& prefix) {
   std::vector<std::string> all;
   RunConfig config;
-  visit_members(config, [&](const KeyInfo& key, auto&) { all.emplace_back(key.path); });
+  visit_members(config, [&](const KeyInfo& key, auto&) {
+    if (std::string(key.path).starts_with(prefix)) all.emplace_back(key.path);
+  });
   return all;
 }
 
@@ -218,11 +253,12 @@ void flatten(const Json& tree, const std::string& prefix,
   }
 }
 
-void report_unknown(ProblemList& problems, const std::string& path) {
-  const std::string nearest = nearest_name(path, paths());
-  problems.add("unknown configuration key '" + path + "'", "",
-               nearest.empty() ? "See `heteroperf run --help` for the keys"
-                               : "Did you mean '" + nearest + "'?");
+void report_unknown(ProblemList& problems, const std::string& path,
+                    const std::string& prefix = "") {
+  const std::string nearest = nearest_name(path, paths(prefix));
+  problems.add(
+      "unknown configuration key '" + path + "'", "",
+      nearest.empty() ? "See --help of the verb for the keys" : "Did you mean '" + nearest + "'?");
 }
 
 // `Text` is a setting's value or a parsed JSON value; `read` tells how to turn it into a member.
@@ -257,6 +293,15 @@ std::vector<ConfigKey> config_keys() {
   return keys;
 }
 
+std::string config_keys_text(const std::string& prefix) {
+  std::string text = "Keys for --set KEY=VALUE (default) meaning:\n";
+  for (const ConfigKey& key : config_keys()) {
+    if (!key.path.starts_with(prefix)) continue;
+    text += fmt::format("  {:<28}({}) {}\n", key.path, key.default_text, key.meaning);
+  }
+  return text;
+}
+
 std::vector<std::string> workloads_with(const std::string& path) {
   std::vector<std::string> having = workload_names();
   RunConfig config;
@@ -277,7 +322,10 @@ std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& 
   copy = config;
   visit_members(copy, [&](const KeyInfo& key, auto& member) {
     const std::string path = key.path;
-    if (path == "workload" || path == "quick" || path == "out" || path == "rank_logs") return;
+    if (path == "workload" || path == "quick" || path == "out" || path == "rank_logs" ||
+        path == "trace") {
+      return;
+    }
     if (to_value(member) != before[path]) changed.push_back({path, to_words(to_value(member))});
   });
   return changed;
@@ -330,6 +378,23 @@ RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& sett
   ProblemList problems;
   const RunConfig config = apply_settings(base, settings, problems);
   problems.throw_if_any();
+  return config;
+}
+
+CommConfig comm_config_of(std::vector<Setting> flags, const std::vector<std::string>& sets,
+                          ProblemList& problems) {
+  const std::string prefix = "comm.";
+  for (const std::string& text : sets) add_set(text, flags, problems);
+  std::vector<Setting> known;
+  for (const Setting& setting : flags) {
+    if (setting.path.starts_with(prefix)) {
+      known.push_back(setting);
+    } else {
+      report_unknown(problems, setting.path, prefix);
+    }
+  }
+  const CommConfig config = apply_settings(RunConfig{}, known, problems).comm;
+  validate(config, known, problems);
   return config;
 }
 

@@ -15,6 +15,8 @@ struct ConfigKey {
 };
 /// Every key that --set takes, in the tree's order.
 std::vector<ConfigKey> config_keys();
+/// A line for each of those that begin so, for --help.
+std::string config_keys_text(const std::string& prefix = "");
 /// The workloads that read the key.
 std::vector<std::string> workloads_with(const std::string& path);
 
@@ -38,5 +40,9 @@ RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& sett
                          ProblemList& problems);
 /// Throws UserError with all of them.
 RunConfig apply_settings(const RunConfig& base, const std::vector<Setting>& settings);
+
+/// Of verbs that have the keys of `comm.*` alone: `flags`, then `sets` as --set has them.
+CommConfig comm_config_of(std::vector<Setting> flags, const std::vector<std::string>& sets,
+                          ProblemList& problems);
 
 }  // namespace heteroperf

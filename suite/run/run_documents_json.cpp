@@ -10,15 +10,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json replica(const Workload& workload, int first_rank, int ranks) {
-  Json list = Json::array();
-  for (int rank = first_rank; rank < first_rank + ranks; ++rank) list.push_back(rank);
-  return {{"ranks", list},
-          {"tensor_parallel", 1},
-          {"micro_batch", workload.micro_batch},
-          {"micro_batches", workload.micro_batches}};
-}
-
 /// One entry per rank of the run.
 Json bindings(const Placement& placement) {
   Json list = Json::array();
@@ -43,42 +34,41 @@ std::string system_text(const Placement& placement, const std::string& libtorch_
   return system.dump();
 }
 
-std::string plan_text(const Workload& workload, int ranks, int groups) {
-  const int ranks_per_group = ranks / groups;
-  Json replicas = Json::array();
+std::string search_plan_text(int ranks, int groups) {
+  const int each = ranks / groups;
+  Json list = Json::array();
   for (int group = 0; group < groups; ++group) {
-    Json one = replica(workload, group * ranks_per_group, ranks_per_group);
-    if (groups > 1) one["group"] = group;
-    replicas.push_back(std::move(one));
+    Json members = Json::array();
+    for (int rank = group * each; rank < (group + 1) * each; ++rank) members.push_back(rank);
+    list.push_back({{"ranks", std::move(members)}});
   }
-  const Json plan{
-      {"_format", "heteroperf-plan"},
-      {"_version", 1},
-      {"stages", Json::array({{{"nodes", "all"}, {"device", "cpu"}, {"replicas", replicas}}})},
-      {"schedule", "data-parallel"}};
+  const Json plan{{"_format", "heteroperf-search-plan"},
+                  {"_version", 1},
+                  {"groups", std::move(list)},
+                  {"within_a_group", "data-parallel"}};
   return plan.dump();
 }
 
-std::string workload_config_text(const Workload& workload) {
+std::string workload_config_text(const Workload& workload, ProgramKind program) {
   const OptimizerRecipe& recipe = workload.recipe;
-  const Json config{{"size", workload.size},
-                    {"model", workload.graph.name},
-                    {"micro_batch", workload.micro_batch},
-                    {"micro_batches", workload.micro_batches},
-                    {"optimizer",
-                     {{"name", to_string(recipe.kind)},
-                      {"learning_rate", recipe.learning_rate},
-                      {"schedule", to_string(recipe.schedule)},
-                      {"warmup_steps", recipe.warmup_steps},
-                      {"total_steps", recipe.total_steps},
-                      {"final_fraction", recipe.final_fraction},
-                      {"momentum", recipe.momentum},
-                      {"weight_decay", recipe.weight_decay},
-                      {"decay_matrices_only", recipe.decay_matrices_only},
-                      {"beta1", recipe.beta1},
-                      {"beta2", recipe.beta2},
-                      {"epsilon", recipe.epsilon},
-                      {"clip_norm", recipe.clip_norm}}}};
+  Json config{{"size", workload.size}, {"model", workload.graph.name}};
+  if (program == ProgramKind::search) {
+    config["micro_batch"] = workload.micro_batch;
+    config["micro_batches"] = workload.micro_batches;
+  }
+  config["optimizer"] = {{"name", to_string(recipe.kind)},
+                         {"learning_rate", recipe.learning_rate},
+                         {"schedule", to_string(recipe.schedule)},
+                         {"warmup_steps", recipe.warmup_steps},
+                         {"total_steps", recipe.total_steps},
+                         {"final_fraction", recipe.final_fraction},
+                         {"momentum", recipe.momentum},
+                         {"weight_decay", recipe.weight_decay},
+                         {"decay_matrices_only", recipe.decay_matrices_only},
+                         {"beta1", recipe.beta1},
+                         {"beta2", recipe.beta2},
+                         {"epsilon", recipe.epsilon},
+                         {"clip_norm", recipe.clip_norm}};
   return config.dump();
 }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "runners/cluster/machine.hpp"
+#include "suite/catalog.hpp"
 #include "suite/run/placement.hpp"
 #include "workloads/workload.hpp"
 
@@ -11,11 +12,12 @@ namespace heteroperf {
 /// The `system` object of a record: machine, process, binding, versions.
 std::string system_text(const Placement& placement, const std::string& libtorch_version);
 
-/// The plan of an even data-parallel run: one stage with all nodes, one replica per group of ranks.
-/// A search has as many one-replica plans as groups.
-std::string plan_text(const Workload& workload, int ranks, int groups);
+/// Which ranks train a search's trials together; each trial has a model and a plan of its own.
+std::string search_plan_text(int ranks, int groups);
 
-/// The workload's own settings: optimizer recipe, batches, model size.
-std::string workload_config_text(const Workload& workload);
+/// The workload's own settings, whoever runs it: optimizer recipe, model size. Batches too where a
+/// search makes its trials of them; those of a fixed model are its plan's.
+std::string workload_config_text(const Workload& workload,
+                                 ProgramKind program = ProgramKind::training);
 
 }  // namespace heteroperf

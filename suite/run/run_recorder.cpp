@@ -1,7 +1,10 @@
 #include "suite/run/run_recorder.hpp"
 
+#include <algorithm>
+
 #include "results/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
+#include "runners/plan/plan_json.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/run_documents_json.hpp"
 #include "suite/version.hpp"
@@ -19,9 +22,8 @@ WorkloadFamily family_of(const Workload& workload) {
   return workload.unit == "token" ? WorkloadFamily::language_model : WorkloadFamily::classifier;
 }
 
-WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, int ranks,
-                             int groups) {
-  const bool fixed = groups == 0;
+WorkloadEvent workload_event(const PreparedRun& run) {
+  const Workload& workload = run.workload;
   WorkloadEvent event;
   event.name = workload.name;
   event.size = workload.size;
@@ -30,9 +32,8 @@ WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, 
   event.precision = to_string(workload.precision);
   event.units_per_sample = static_cast<std::uint64_t>(workload.units_per_sample);
   event.graph_hash = workload.graph.hash();
-  if (fixed) {
-    event.samples_per_step =
-        static_cast<std::uint64_t>(workload.micro_batch * workload.micro_batches * ranks);
+  if (run.plan) {
+    event.samples_per_step = run.plan->plan.samples_per_step();
     event.parameters = workload.graph.parameter_count();
     event.graph.text = graph_to_text(workload.graph);
   }
@@ -43,9 +44,41 @@ WorkloadEvent workload_event(const RunConfig& config, const Workload& workload, 
   event.quality = family_of(workload) == WorkloadFamily::classifier ? QualityMeasure::accuracy
                                                                     : QualityMeasure::loss;
   if (workload.target) event.quality_target = workload.target->value;
-  event.config.text = workload_config_text(workload);
-  event.seeds = {{"run", config.seed}};
+  event.config.text =
+      workload_config_text(workload, run.plan ? ProgramKind::training : ProgramKind::search);
+  event.seeds = {{"run", run.config.seed}};
   return event;
+}
+
+PlanEvent plan_event(const PreparedRun& run) {
+  if (!run.plan) return {{search_plan_text(run.placement.ranks, run.groups)}, ""};
+  return {{plan_text(run.plan->plan)}, summary_text(run.plan->plan)};
+}
+
+/// One entry per class, in the order of its first rank.
+std::vector<DeviceCount> devices_of(const PreparedRun& run) {
+  const auto threads = static_cast<std::uint32_t>(run.placement.threads_per_rank);
+  std::vector<DeviceCount> devices;
+  for (int rank = 0; rank < run.placement.ranks; ++rank) {
+    const std::string name = run.plan ? run.plan->device_class(rank) : "cpu";
+    const auto known = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DeviceCount& d) { return d.device_class == name; });
+    if (known == devices.end()) {
+      devices.push_back({name, 1, threads, run.plan && run.plan->emulated});
+    } else {
+      ++known->count;
+    }
+  }
+  return devices;
+}
+
+ScaleEvent scale_event(const PreparedRun& run) {
+  ScaleEvent scale;
+  scale.ranks = run.placement.ranks;
+  scale.groups = std::max(1, run.groups);
+  scale.transport = run.config.scale.transport;
+  scale.devices = devices_of(run);
+  return scale;
 }
 
 }  // namespace
@@ -64,26 +97,23 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
   start.git_commit = git_commit();
   start.build_type = build_text();
   start.binary_sha256 = sha256_file_hex(program_path().string());
+  if (config.parent) {
+    start.parent = config.parent->run_id;
+    start.parent_step = config.parent->step;
+  }
   journal_->append(start);
 }
 
 RunRecorder::~RunRecorder() = default;
 
-void RunRecorder::describe(const RunConfig& config, const Placement& placement,
-                           const Workload& workload, int groups,
-                           const std::string& libtorch_version) {
-  const int count = std::max(1, groups);
-  journal_->append(ConfigEvent{{to_json_text(config)}});
-  journal_->append(SystemEvent{{system_text(placement, libtorch_version)}});
-  journal_->append(PlanEvent{{plan_text(workload, placement.ranks, count)}});
-  ScaleEvent scale;
-  scale.ranks = placement.ranks;
-  scale.groups = count;
-  scale.transport = config.scale.transport;
-  scale.devices = {{"cpu", static_cast<std::uint32_t>(placement.ranks),
-                    static_cast<std::uint32_t>(placement.threads_per_rank), false}};
-  journal_->append(scale);
-  journal_->append(workload_event(config, workload, placement.ranks, groups));
+void RunRecorder::describe(const PreparedRun& run, const std::string& libtorch_version) {
+  journal_->append(ConfigEvent{{to_json_text(run.config)}});
+  journal_->append(SystemEvent{{system_text(run.placement, libtorch_version)}});
+  journal_->append(plan_event(run));
+  journal_->append(scale_event(run));
+  journal_->append(workload_event(run));
+  if (!run.plan) return;
+  for (const Event& event : plan_events(*run.plan)) journal_->append(event);
 }
 
 FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason,

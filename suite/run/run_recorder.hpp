@@ -8,9 +8,7 @@
 
 #include "results/journal.hpp"
 #include "results/run_folder.hpp"
-#include "suite/run/placement.hpp"
-#include "suite/run/run_config.hpp"
-#include "workloads/workload.hpp"
+#include "suite/run/prepared_run.hpp"
 
 namespace heteroperf {
 
@@ -34,9 +32,8 @@ class RunRecorder {
   const RunFiles& files() const { return files_; }
   const RunName& name() const { return name_; }
 
-  /// The lines that say what runs where. `groups` is 0 for a fixed model on all ranks.
-  void describe(const RunConfig& config, const Placement& placement, const Workload& workload,
-                int groups, const std::string& libtorch_version);
+  /// The lines that say what runs where.
+  void describe(const PreparedRun& run, const std::string& libtorch_version);
 
   /// Appends the stop line, then record.json, samples.h5 and the companion files. Only the first
   /// call counts.

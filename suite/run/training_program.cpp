@@ -6,6 +6,8 @@
 
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
+#include "suite/run/rank_times.hpp"
+#include "suite/run/step_trace.hpp"
 
 namespace heteroperf {
 namespace {
@@ -53,12 +55,22 @@ void check_finite(const StepReport& report) {
                 "Try --set optimizer.learning_rate=… lower, or --set optimizer.clip_norm=1"}});
 }
 
+TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
+                          const ChosenPlan& chosen) {
+  TrainingSpec spec = training_spec(context, workload);
+  spec.plan = chosen.plan;
+  if (chosen.emulated) spec.pacing = Pacing{*chosen.times, context.config.pace.dilation};
+  return spec;
+}
+
 class TrainingProgram {
  public:
-  TrainingProgram(RankContext& context, const Workload& workload)
+  TrainingProgram(RankContext& context, const Workload& workload, const ChosenPlan& plan)
       : context_(context),
         workload_(workload),
-        trainer_(context, context.all_ranks(), 0, std::nullopt, training_spec(context, workload)),
+        plan_(plan),
+        trainer_(context, context.all_ranks(), 0, std::nullopt,
+                 planned_spec(context, workload, plan)),
         schedule_(context.config.measure) {}
 
   ProgramEnd run() {
@@ -71,10 +83,17 @@ class TrainingProgram {
         end.interrupted = true;
         break;
       }
-      if (directive == Directive::next_phase) enter(Phase::measure);
+      if (directive == Directive::next_phase) {
+        measuring_ = true;
+        enter(Phase::measure);
+      }
       train_one();
     }
-    trainer_.post_checksums();
+    trainer_.post_checksums(held_share(plan_.plan, plan_.roles[static_cast<std::size_t>(rank())]));
+    post_times();
+    if (!context_.config.trace.empty() && trainer_.steps_done() > 0) {
+      write_step_trace(context_, plan_, trainer_.session().spans());
+    }
     if (!end.interrupted) end.interrupted = !evaluate();
     return end;
   }
@@ -96,9 +115,12 @@ class TrainingProgram {
     if (context_.is_first()) context_.post(PhaseEvent{phase, std::nullopt});
   }
 
+  std::int32_t rank() const { return context_.all_ranks().rank().value(); }
+
   void train_one() {
     const StepReport report = trainer_.step();
     check_finite(report);
+    if (measuring_) times_.add(report);
     if (context_.progress == nullptr) return;
     units_ += static_cast<double>(report.samples *
                                   static_cast<std::uint64_t>(workload_.units_per_sample));
@@ -113,6 +135,15 @@ class TrainingProgram {
     return first_start_ns_;
   }
 
+  void post_times() {
+    const auto times = times_.event(rank(), trainer_.session().operations());
+    if (times) context_.post(*times);
+    const auto pacing = trainer_.session().pacing();
+    if (!pacing) return;
+    context_.post(PacingEvent{rank(), pacing->dilation, pacing->operations, pacing->late,
+                              pacing->worst_lateness_s});
+  }
+
   /// False when it was interrupted.
   bool evaluate() {
     enter(Phase::evaluate);
@@ -125,8 +156,11 @@ class TrainingProgram {
 
   RankContext& context_;
   const Workload& workload_;
+  const ChosenPlan& plan_;
   GroupTrainer trainer_;
   Schedule schedule_;
+  RankTimes times_;
+  bool measuring_ = false;  // on every rank; schedule_ knows on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;
 };
@@ -139,15 +173,15 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
   spec.data = workload.data;
   spec.recipe = workload.recipe;
   spec.precision = workload.precision;
-  spec.micro_batch = workload.micro_batch;
-  spec.micro_batches = workload.micro_batches;
+  spec.timeout_s = context.config.comm.timeout_s;
+  spec.clock_offset_ns = context.clock_offset_ns;
   spec.seed = context.config.seed;
   spec.threads = context.placement.threads_per_rank;
   return spec;
 }
 
-ProgramEnd run_training(RankContext& context, const Workload& workload) {
-  TrainingProgram program(context, workload);
+ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan) {
+  TrainingProgram program(context, workload, plan);
   const ProgramEnd end = program.run();
   context.post(MemoryEvent{context.all_ranks().rank().value(), program.memory().peak_bytes});
   return end;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "suite/run/run_config_json.hpp"
 #include "suite/verbs/comm_session.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -81,11 +82,15 @@ class CommVerb : public Verb {
     return {"comm allreduce -b 8 -e 128M -f 2 --ranks 4 --check",
             "comm allreduce --ranks 4 --transport mpi --clusters a,a,b,b --wire bf16 --json"};
   }
+  bool configurable() const override { return true; }
   bool on_every_rank() const override { return true; }
-  void declare(CLI::App& command) override { flags_.declare(command); }
+  void declare(CLI::App& command) override {
+    flags_.declare(command);
+    command.footer(command.get_footer() + "\n" + config_keys_text("comm."));
+  }
 
   ExitCode run(const GlobalOptions& options) override {
-    const CommRequest request = flags_.request();
+    const CommRequest request = flags_.request(options.sets);
     CommOutput output(request, OutputFile(flags_.out()), flags_.csv(), options.json);
     RankWork work;
     work.body = [&](World& world) { return measure(request, world, output); };

@@ -3,52 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <sstream>
 
 #include "metrics/byte_size.hpp"
+#include "metrics/name_table.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/element_types.hpp"
+#include "suite/run/run_config_json.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
 namespace {
 
-template <class Value>
-struct Named {
-  const char* name;
-  Value value;
-};
-
-constexpr std::array<Named<DataType>, 7> types{{{"f32", DataType::f32},
-                                                {"f64", DataType::f64},
-                                                {"bf16", DataType::bf16},
-                                                {"f16", DataType::f16},
-                                                {"i32", DataType::i32},
-                                                {"i64", DataType::i64},
-                                                {"u8", DataType::u8}}};
-constexpr std::array<Named<Reduction>, 4> reductions{{{"sum", Reduction::sum},
-                                                      {"min", Reduction::min},
-                                                      {"max", Reduction::max},
-                                                      {"avg", Reduction::average}}};
+/// As nccl-tests has them.
+constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
+                                           {Reduction::min, "min"},
+                                           {Reduction::max, "max"},
+                                           {Reduction::average, "avg"}};
 
 /// Finer sweeps take longer than anybody waits.
 constexpr double least_factor = 1.01;
 constexpr Bytes most_bytes{std::uint64_t{1} << 50};
-
-/// The value of that name; adds a problem naming the others when there is none.
-template <class Value, std::size_t count>
-Value choose(const std::array<Named<Value>, count>& table, const std::string& text,
-             const char* flag, ProblemList& problems) {
-  std::vector<std::string> names;
-  for (const auto& row : table) {
-    if (text == row.name) return row.value;
-    names.emplace_back(row.name);
-  }
-  problems.add(fmt::format("{} {} is not known", flag, text), "",
-               fmt::format("Use one of {}.", fmt::join(names, " ")));
-  return table[0].value;
-}
 
 /// Problems of what throws them become problems of the whole request.
 template <class Work>
@@ -80,12 +55,7 @@ std::vector<std::string> split_labels(const std::string& text) {
 
 }  // namespace
 
-const char* reduction_name(Reduction reduction) {
-  for (const auto& row : reductions) {
-    if (row.value == reduction) return row.name;
-  }
-  return "";
-}
+const char* reduction_name(Reduction reduction) { return name_of(reductions, reduction); }
 
 void CommFlags::declare(CLI::App& command) {
   command
@@ -100,9 +70,10 @@ void CommFlags::declare(CLI::App& command) {
   command.add_option("--transport", transport_,
                      "threads, mpi or nccl (default: the launcher's, else threads)");
   command
-      .add_option("--host-path", host_path_,
-                  "inside a host over mpi, at most: messages, shared_memory or single_copy")
-      ->capture_default_str();
+      .add_option(
+          "--host-path", host_path_,
+          "inside a host over mpi, at most: messages, shared_memory or single_copy (default)")
+      ->type_name("NAME");
   command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8")->capture_default_str();
   command.add_option("--op", reduction_, "sum, min, max or avg")->capture_default_str();
   command.add_option("--root", root_, "rank of broadcast and reduce")->capture_default_str();
@@ -125,39 +96,35 @@ void CommFlags::declare(CLI::App& command) {
                    "a checksum beside every message, and agreement checks");
   command.add_option("--min-bw", least_busbw_, "exit 3 unless the best busbw reaches this (GB/s)");
   command
-      .add_option("--timeout", timeout_s_, "a peer without a sign of life for so long is lost (s)")
-      ->capture_default_str();
+      .add_option("--timeout", timeout_s_,
+                  "a peer without a sign of life for so long is lost  [comm.timeout_s]")
+      ->type_name("SECONDS");
   command
       .add_option("--join-timeout", join_timeout_s_,
-                  "until all ranks of the launcher have come (s)")
-      ->capture_default_str();
+                  "until all ranks of the launcher have come  [comm.join_timeout_s]")
+      ->type_name("SECONDS");
   command.add_flag("--csv", csv_, "one line per size, comma-separated");
   command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
       ->type_name("FILE");
 }
 
-CommRequest CommFlags::request() const {
+CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
   ProblemList problems;
   CommRequest request;
   collect(problems, [&] { request.shape.collective = parse_collective(collective_); });
   request.sizes = sizes(problems);
   set_sum(request, problems);
   set_way(request, problems);
-  if (!(timeout_s_ >= 0.5 && timeout_s_ <= 86400)) {
-    problems.add(fmt::format("--timeout {:g} is not usable", timeout_s_), "0.5 to 86400 seconds",
-                 "Leave it out for 30.");
-  }
-  if (!(join_timeout_s_ >= 1 && join_timeout_s_ <= 86400)) {
-    problems.add(fmt::format("--join-timeout {:g} is not usable", join_timeout_s_),
-                 "1 to 86400 seconds", "Leave it out for 300.");
-  }
-  request.session.comm.join_timeout_s = join_timeout_s_;
   request.session.transport = transport_;
   request.session.argv = original_argv();
-  request.session.comm.timeout_s = timeout_s_;
-  collect(problems, [&] { parse_host_path(host_path_); });
-  request.session.comm.host_path = host_path_;
-  request.session.comm.heartbeat_s = std::min(request.session.comm.heartbeat_s, timeout_s_ / 4);
+  std::vector<Setting> settings;
+  for (const auto& [path, value, flag] :
+       {Setting{"comm.timeout_s", timeout_s_, "--timeout"},
+        {"comm.join_timeout_s", join_timeout_s_, "--join-timeout"},
+        {"comm.host_path", host_path_, "--host-path"}}) {
+    if (!value.empty()) settings.push_back({path, value, flag});
+  }
+  request.session.comm = comm_config_of(std::move(settings), sets, problems);
   if (ranks_ && *ranks_ < 1) {
     problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
                  "Leave it out for one per core.");
@@ -206,16 +173,12 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
 }
 
 void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
-  request.shape.type = choose(types, type_, "--type", problems);
-  request.shape.reduction = choose(reductions, reduction_, "--op", problems);
+  collect(problems, [&] { request.shape.type = parse_data_type(type_); });
+  collect(problems, [&] { request.shape.reduction = parse_name(reductions, "--op", reduction_); });
   request.shape.root = RankId(root_);
   if (root_ < 0) {
     problems.add(fmt::format("--root {} is no rank", root_), "ranks count from 0",
                  "Give 0 or more.");
-  }
-  if (request.shape.type == DataType::u8 && reduces(request.shape.collective)) {
-    problems.add(fmt::format("--type u8 does not go with {}", collective_),
-                 "bytes are moved, not summed", "Use another type.");
   }
 }
 

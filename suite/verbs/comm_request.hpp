@@ -39,7 +39,8 @@ class CommFlags {
   bool csv() const { return csv_; }
   const std::string& out() const { return out_; }
   /// Throws UserError with everything that cannot be.
-  CommRequest request() const;
+  /// `sets`: of --set, keys of comm.*.
+  CommRequest request(const std::vector<std::string>& sets) const;
 
  private:
   std::vector<Bytes> sizes(ProblemList& problems) const;
@@ -47,11 +48,10 @@ class CommFlags {
   void set_way(CommRequest& request, ProblemList& problems) const;
 
   std::string collective_, first_ = "8", last_ = "64M", type_ = "f32", reduction_ = "sum";
-  std::string transport_, host_path_ = "single_copy", algorithm_ = "auto", wire_ = "fp32",
-                          clusters_ = "auto";
+  std::string transport_, algorithm_ = "auto", wire_ = "fp32", clusters_ = "auto";
+  std::string host_path_, timeout_s_, join_timeout_s_;  ///< as given
   std::string pace_, out_;
-  double factor_ = 2, timeout_s_ = CommConfig{}.timeout_s;
-  double join_timeout_s_ = CommConfig{}.join_timeout_s;
+  double factor_ = 2;
   std::optional<double> least_busbw_;
   std::optional<int> ranks_;
   int root_ = 0, iterations_ = 0, warmup_ = 5;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "metrics/name_table.hpp"
 #include "results/samples_h5.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
@@ -13,6 +14,9 @@
 
 namespace heteroperf {
 namespace {
+
+constexpr Named<CheckStatus> statuses[] = {
+    {CheckStatus::ok, "ok"}, {CheckStatus::warn, "warn"}, {CheckStatus::fail, "fail"}};
 
 constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 constexpr double least_memory_gib = 1.0;
@@ -135,17 +139,7 @@ class DoctorVerb : public Verb {
 
 }  // namespace
 
-const char* to_string(CheckStatus status) {
-  switch (status) {
-    case CheckStatus::ok:
-      return "ok";
-    case CheckStatus::warn:
-      return "warn";
-    case CheckStatus::fail:
-      return "fail";
-  }
-  return "fail";
-}
+const char* to_string(CheckStatus status) { return name_of(statuses, status); }
 
 bool DoctorReport::run_possible() const {
   return std::none_of(checks.begin(), checks.end(),

@@ -11,6 +11,7 @@
 #include "runners/engine/engine.hpp"
 #include "suite/error_report_json.hpp"
 #include "suite/run/rank_session.hpp"
+#include "suite/run/run_config_json.hpp"
 #include "suite/verbs/cluster_report.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -71,6 +72,7 @@ class ProbeVerb : public Verb {
   std::vector<std::string> examples() const override {
     return {"probe --ranks 4 -o cluster.json", "probe --ranks 2 --transport mpi --json"};
   }
+  bool configurable() const override { return true; }
   bool on_every_rank() const override { return true; }
 
   void declare(CLI::App& command) override {
@@ -84,6 +86,7 @@ class ProbeVerb : public Verb {
     command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
         ->capture_default_str();
     command.add_flag("--links-only", links_only_, "leave the devices' rates out");
+    command.footer(command.get_footer() + "\n" + config_keys_text("comm."));
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -102,9 +105,10 @@ class ProbeVerb : public Verb {
       problems.add("--transport nccl cannot be probed",
                    "devices are described by their host's CPUs", "Use --transport mpi.");
     }
+    RankSession session;
+    session.comm = comm_config_of({}, options.sets, problems);
     problems.throw_if_any();
     file_ = OutputFile(out_);
-    RankSession session;
     session.ranks = ranks_.value_or(0);
     session.transport = transport_;
     session.argv = original_argv();

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/gantt.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
@@ -85,18 +85,6 @@ class ScheduleVerb : public Verb {
 
  private:
   using Render = std::string (ScheduleVerb::*)(const ScheduleResult&, const GlobalOptions&) const;
-  struct Format {
-    const char* name;
-    Render render;
-  };
-  static std::span<const Format> formats() {
-    static constexpr std::array table{
-        Format{"text", &ScheduleVerb::text}, Format{"json", &ScheduleVerb::json},
-        Format{"csv", &ScheduleVerb::csv},   Format{"csv-comms", &ScheduleVerb::csv_comms},
-        Format{"svg", &ScheduleVerb::svg},   Format{"trace", &ScheduleVerb::trace},
-    };
-    return table;
-  }
 
   void check_flags(const GlobalOptions& options) {
     if (name_.empty() && import_.empty()) {
@@ -118,28 +106,25 @@ class ScheduleVerb : public Verb {
       throw UserError(fmt::format("--evaluations {}", request_.most_evaluations), "",
                       "Give 1 or more.");
     }
-    find_format();
+    parse_format();
     if (!spelling_.empty()) parse_spelling();
-    if (objective_ != to_string(Objective::makespan) && objective_ != to_string(Objective::span)) {
-      throw UserError("--objective " + objective_ + " is not known", "", "Use makespan or span.");
-    }
-    request_.objective =
-        objective_ == to_string(Objective::span) ? Objective::span : Objective::makespan;
+    request_.objective = parse_objective(objective_);
   }
 
-  const Format& find_format() const {
-    for (const Format& format : formats()) {
-      if (format_ == format.name) return format;
-    }
-    throw UserError("--format " + format_ + " is not known", "",
-                    "Use text, json, csv, csv-comms, svg or trace.");
+  Render parse_format() const {
+    static constexpr Named<Render> formats[] = {
+        {&ScheduleVerb::text, "text"}, {&ScheduleVerb::json, "json"},
+        {&ScheduleVerb::csv, "csv"},   {&ScheduleVerb::csv_comms, "csv-comms"},
+        {&ScheduleVerb::svg, "svg"},   {&ScheduleVerb::trace, "trace"},
+    };
+    return parse_name(formats, "format", format_);
   }
 
   std::optional<CsvSpelling> parse_spelling() const {
     if (spelling_.empty()) return {};
-    if (spelling_ == "iwb") return CsvSpelling::iwb;
-    if (spelling_ == "bwbw") return CsvSpelling::bwbw;
-    throw UserError("--spelling " + spelling_ + " is not known", "", "Use iwb or bwbw.");
+    static constexpr Named<CsvSpelling> spellings[] = {{CsvSpelling::iwb, "iwb"},
+                                                       {CsvSpelling::bwbw, "bwbw"}};
+    return parse_name(spellings, "spelling", spelling_);
   }
 
   /// The request of the flags; costs are given once the number of ranks is known to be sane.
@@ -226,7 +211,7 @@ class ScheduleVerb : public Verb {
   }
 
   std::string formatted(const ScheduleResult& result, const GlobalOptions& options) const {
-    return (this->*find_format().render)(result, options);
+    return (this->*parse_format())(result, options);
   }
   std::string text(const ScheduleResult& result, const GlobalOptions& options) const {
     GanttStyle style;

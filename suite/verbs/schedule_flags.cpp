@@ -12,16 +12,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::array all_models{NetworkModel::latency, NetworkModel::links,
-                                NetworkModel::rendezvous};
-
-NetworkModel parse_model(const std::string& name) {
-  for (const NetworkModel model : all_models) {
-    if (name == to_string(model)) return model;
-  }
-  throw UserError("--model " + name + " is not known", "", "Use latency, links or rendezvous.");
-}
-
 /// "F,B,W,C".
 std::array<double, 4> parse_costs(const std::string& text) {
   std::array<double, 4> costs{};
@@ -50,7 +40,7 @@ void NetworkFlags::declare(CLI::App& command) {
 
 SimulationOptions NetworkFlags::options() const {
   SimulationOptions options;
-  options.model = parse_model(model_);
+  options.model = parse_network_model(model_);
   if (network_.empty()) return options;
   if (options.model == NetworkModel::latency) {
     throw UserError("--network does not go with --model latency", "that model has no links",

@@ -23,5 +23,7 @@ std::unique_ptr<Verb> make_run_verb();
 std::unique_ptr<Verb> make_verify_verb();
 std::unique_ptr<Verb> make_show_verb();
 std::unique_ptr<Verb> make_recover_verb();
+std::unique_ptr<Verb> make_resume_verb();
+std::unique_ptr<Verb> make_align_verb();
 
 }  // namespace heteroperf

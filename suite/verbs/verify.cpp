@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "suite/verbs/checkpoint_checks.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -21,7 +22,8 @@ class VerifyVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const Verification result = verify(path_);
+    Verification result = verify(path_);
+    for (VerifyCheck& check : check_checkpoints(path_)) result.checks.push_back(std::move(check));
     if (options.json) {
       fmt::print("{}", result.to_json());
     } else {

@@ -157,6 +157,24 @@ Violations check_names(const SourceTree& tree, const LayerTable& table) {
   return found;
 }
 
+Violations check_type_names(const SourceTree& tree) {
+  Violations found;
+  std::map<std::string, std::string> first;
+  for (const bool of_tests : {false, true}) {
+    for (const auto& [file, types] : tree.types) {
+      if (file.starts_with("tests/") != of_tests) continue;
+      for (const TypeDefinition& type : types) {
+        const std::string place = at(file, type.line);
+        const auto known = of_tests ? first.find(type.name) : first.emplace(type.name, place).first;
+        if (known == first.end() || known->second == place) continue;
+        found.push_back(place + type.name + " is defined a second time (" + known->second +
+                        "first)");
+      }
+    }
+  }
+  return found;
+}
+
 Violations check_top_level(const SourceTree& tree, const LayerTable& table) {
   Violations found;
   std::vector<std::string> expected = table.top_level, extra, missing;
@@ -197,9 +215,10 @@ Violations check_targets(const SourceTree& tree, const LayerTable& table) {
 
 Violations check_all(const SourceTree& tree, const LayerTable& table) {
   Violations all;
-  for (Violations part : {check_layers(tree, table), check_third_party(tree, table),
-                          check_sealed(tree, table), check_cycles(tree), check_names(tree, table),
-                          check_top_level(tree, table), check_targets(tree, table)}) {
+  for (Violations part :
+       {check_layers(tree, table), check_third_party(tree, table), check_sealed(tree, table),
+        check_cycles(tree), check_names(tree, table), check_type_names(tree),
+        check_top_level(tree, table), check_targets(tree, table)}) {
     std::ranges::move(part, std::back_inserter(all));
   }
   return all;

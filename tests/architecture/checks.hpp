@@ -21,6 +21,9 @@ Violations check_sealed(const SourceTree& tree, const LayerTable& table);
 /// may: a factory includes what it makes.
 Violations check_cycles(const SourceTree& tree);
 Violations check_names(const SourceTree& tree, const LayerTable& table);
+/// A type's name has one definition among the program's headers, and no header of a test defines
+/// it again: two such headers in one file would not compile, in two files not agree.
+Violations check_type_names(const SourceTree& tree);
 Violations check_top_level(const SourceTree& tree, const LayerTable& table);
 /// Every row with C++ files has a target of its own, and targets link as the rows include.
 Violations check_targets(const SourceTree& tree, const LayerTable& table);

@@ -21,6 +21,9 @@ TEST_F(House, IsReadWhole) {
   EXPECT_TRUE(tree_.files.contains("metrics/error.hpp"));
   EXPECT_TRUE(tree_.files.contains("tests/architecture/house_test.cpp"));
   EXPECT_GT(tree_.targets.size(), 5U);
+  std::size_t types = 0;
+  for (const auto& [ignored, defined] : tree_.types) types += defined.size();
+  EXPECT_GT(types, 300U);
 }
 
 TEST_F(House, IncludesGoDown) { expect_none(check_layers(tree_, table_)); }
@@ -28,6 +31,7 @@ TEST_F(House, ThirdPartyHeadersStandInTheirRow) { expect_none(check_third_party(
 TEST_F(House, SealedHeadersAreNotReached) { expect_none(check_sealed(tree_, table_)); }
 TEST_F(House, FoldersHaveNoCycle) { expect_none(check_cycles(tree_)); }
 TEST_F(House, NamesSayWhatIsInside) { expect_none(check_names(tree_, table_)); }
+TEST_F(House, TypesHaveOneName) { expect_none(check_type_names(tree_)); }
 TEST_F(House, TopLevelIsExact) { expect_none(check_top_level(tree_, table_)); }
 TEST_F(House, TargetsLinkAsFoldersInclude) { expect_none(check_targets(tree_, table_)); }
 

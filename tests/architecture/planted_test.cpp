@@ -158,6 +158,29 @@ TEST_F(Planted, AFolderThatSaysNothing) {
   expect_only("workloads/common: \"common\" does not say what is inside");
 }
 
+TEST_F(Planted, ATypeOfTwoHeaders) {
+  write("metrics/b.hpp", "template <class T>\nstruct Pair {};\nclass Pair;\nenum class Kind;\n");
+  write("workloads/b.hpp",
+        "\nclass Pair final : public Base,\n                  public Other {};\n");
+  expect_only("workloads/b.hpp:2: Pair is defined a second time (metrics/b.hpp:2: first)");
+}
+
+TEST_F(Planted, ATypeThatATestDefinesAgain) {
+  write("metrics/b.hpp", "enum class Kind : int { a, b };\n");
+  write("tests/unit/c.hpp", "struct Own {};\nstruct Kind {\n  struct Own {};\n};\n");
+  write("tests/unit/d.hpp", "struct Own {};\n");
+  expect_only("tests/unit/c.hpp:2: Kind is defined a second time (metrics/b.hpp:1: first)");
+}
+
+TEST_F(Planted, SpecialisationsAndNestedTypesShareNames) {
+  write("metrics/b.hpp",
+        "template <class T>\nstruct Fields;\ntemplate <>\nstruct Fields<int> {};\n"
+        "struct A {\n  enum class Kind { a };\n};\n");
+  write("metrics/c.hpp",
+        "template <>\nstruct Fields<char> {};\nstruct B {\n  enum class Kind { b };\n};\n");
+  EXPECT_EQ(violations(), Violations{});
+}
+
 TEST_F(Planted, SomethingElseAtTheTop) {
   write("docs/x.md", "");
   expect_only("docs: does not belong to the top level");

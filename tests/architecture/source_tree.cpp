@@ -28,6 +28,7 @@ void read_file(const fs::path& file, const std::string& path, SourceTree& tree) 
   const std::string extension = file.extension().string();
   if (std::ranges::find(cpp_extensions, extension) != cpp_extensions.end()) {
     tree.files[path] = read_includes(content_of(file));
+    if (extension == ".hpp") tree.types[path] = read_types(content_of(file));
   } else if (file.filename() == "CMakeLists.txt") {
     std::ranges::move(read_cmake_targets(content_of(file), path), std::back_inserter(tree.targets));
   }
@@ -90,6 +91,21 @@ std::vector<Include> read_includes(const std::string& text) {
     }
   }
   return includes;
+}
+
+std::vector<TypeDefinition> read_types(const std::string& text) {
+  static const std::regex definition(
+      R"(^(?:template <.*> *)?(?:class|struct|union|enum(?: class| struct)?) )"
+      R"((?:alignas\(\w+\) )?(\w+)(?: final)?(?: :.*|(?: \{.*)?)$)");
+  std::istringstream stream(without_block_comments(text));
+  std::vector<TypeDefinition> types;
+  int number = 0;
+  for (std::string line; std::getline(stream, line);) {
+    ++number;
+    std::smatch match;
+    if (std::regex_search(line, match, definition)) types.push_back({number, match[1]});
+  }
+  return types;
 }
 
 std::vector<CMakeTarget> read_cmake_targets(const std::string& text, const std::string& file) {

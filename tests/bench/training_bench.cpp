@@ -22,9 +22,10 @@
 #include "runners/comm/world.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/batch_loader.hpp"
-#include "runners/engine/graph_executor.hpp"
 #include "runners/engine/peak_rate.hpp"
+#include "runners/engine/stage_executor.hpp"
 #include "runners/engine/training_session.hpp"
+#include "runners/plan/even_plan.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/models.hpp"
 
@@ -82,7 +83,7 @@ TrainingSpec training_of(const std::string& model, const Arguments& arguments, i
   }
   spec.data = open_data(request);
   spec.precision = arguments.precision;
-  spec.micro_batch = images ? 32 : 16;
+  spec.plan = even_plan(spec.graph, {.data = arguments.ranks, .micro_batch = images ? 32 : 16});
   spec.threads = threads;
   return spec;
 }
@@ -143,7 +144,7 @@ void print_speed(const std::string& model, const TrainingSpec& spec, const Argum
   });
   const SampleSpec& sample = spec.data->spec();
   const bool images = sample.kind == InputKind::images;
-  const std::int64_t samples = spec.micro_batch * arguments.ranks;
+  const std::int64_t samples = static_cast<std::int64_t>(spec.plan.samples_per_step());
   const Ops ops = strict_train_ops(spec.graph, static_cast<std::uint64_t>(samples));
   fmt::print(
       "{:<9} {} x {}  {:9.1f} {}/s  {:8.2f} ms/step  {:8.2f} CPU ms  {:6.1f} Gop/s  compute {:.2f} "
@@ -163,12 +164,17 @@ void print_shares(const TrainingSpec& spec, int steps) {
   const MemoryScope charged(memory);
   use_threads(spec.threads);
   ParameterStore store(spec.graph, spec.precision, spec.seed);
-  GraphExecutor executor(spec.graph, store, Fusion::on);
+  StageExecutor executor(whole_model(spec.graph, store.operator_type(), Fusion::on), store);
   const BatchLoader loader(spec.data, executor.type(), spec.seed);
   for (int i = 0; i < steps + 2; ++i) {
-    if (i == 2) executor.profile(GraphExecutor::Profile::on);
-    const Batch batch = loader.train(0, spec.micro_batch);
-    executor.train(batch.sample, batch.targets, {});
+    if (i == 2) executor.profile(StageExecutor::Profile::on);
+    const Batch batch = loader.train(0, spec.plan.micro_batch_samples());
+    executor.overwrite_gradients();
+    executor.put(0, spec.graph.input(), batch.sample);
+    executor.put_targets(0, batch.targets);
+    executor.forward(0, {});
+    executor.backward(0);
+    executor.release(0);
   }
   std::vector<GroupTime> times = executor.times();
   std::sort(times.begin(), times.end(), [](const GroupTime& a, const GroupTime& b) {

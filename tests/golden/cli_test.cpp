@@ -133,6 +133,9 @@ const BadInput bad_inputs[] = {
     {"MissingRun", {"verify", "nowhere"}, 2, "nowhere"},
     {"ShowMissingRun", {"show", "nowhere"}, 2, "nowhere"},
     {"RecoverMissingRun", {"recover", "nowhere"}, 2, "nowhere"},
+    {"ResumeMissingRun", {"resume", "nowhere"}, 2, "nowhere"},
+    {"AlignMissingRun", {"align", "nowhere", "elsewhere"}, 2, "nowhere"},
+    {"AlignNegativeLimit", {"align", "a", "b", "--limit", "-1"}, 2, "--limit -1 is out of range"},
     {"SetWithoutConfiguration",
      {"count", "micro", "--set", "seed=2"},
      2,
@@ -176,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Cli, BadCommandLine, ::testing::ValuesIn(bad_inputs),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Cli, EveryVerbHasHelpWithTwoExamples) {
-  for (const char* verb : {"doctor", "list", "count", "run", "verify", "show", "recover"}) {
+  for (const char* verb : {"doctor", "list", "count", "run", "verify", "show", "recover",
+                           "resume", "align"}) {
     const CommandResult help = heteroperf({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0) << verb;
     const std::regex example(std::string("\n  heteroperf ") + verb);

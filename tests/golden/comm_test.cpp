@@ -135,6 +135,25 @@ TEST(Comm, TheDocumentIsAlsoWritten) {
   EXPECT_EQ(Json::parse(file).at("results").size(), 1U);
 }
 
+TEST(Comm, BytesAreSummedToo) {
+  for (const char* op : {"sum", "max", "avg"}) {
+    const Json json = comm({"allreduce", "--type", "u8", "--op", op, "-b", "1000", "-e", "1000",
+                            "--ranks", "3", "--iters", "3", "--check"});
+    EXPECT_EQ(json.at("results").at(0).at("wrong"), 0) << op;
+  }
+}
+
+TEST(Comm, TakesTheKeysOfComm) {
+  const Json json = comm({"allreduce", "-e", "8", "--ranks", "2", "--iters", "3", "--check",
+                          "--set", "comm.timeout_s=5", "--set", "comm.check=true"});
+  EXPECT_EQ(json.at("results").at(0).at("wrong"), 0);
+  const std::string help = heteroperf({"comm", "--help"}).out;
+  EXPECT_NE(help.find("comm.check"), std::string::npos) << help;
+  EXPECT_EQ(help.find("measure.steps"), std::string::npos) << help;
+  EXPECT_NE(heteroperf({"probe", "--help"}).out.find("comm.timeout_s"), std::string::npos);
+  EXPECT_EQ(heteroperf({"count", "--help"}).out.find("--set"), std::string::npos);
+}
+
 struct BadComm {
   Words words;
   const char* says;
@@ -153,7 +172,13 @@ TEST(Comm, BadInputIsNamed) {
       {{"broadcast", "--algorithm", "ring"}, "allreduce alone"},
       {{"allreduce", "--wire", "fp8"}, "fp8"},
       {{"allreduce", "--wire", "bf16", "--type", "f64"}, "float32"},
-      {{"allreduce", "--type", "u8"}, "u8"},
+      {{"allreduce", "--type", "u16"}, "unknown type 'u16'"},
+      {{"allreduce", "--set", "seed=1"}, "unknown configuration key 'seed'"},
+      {{"allreduce", "--set", "comm.timout_s=3"}, "Did you mean 'comm.timeout_s'"},
+      {{"allreduce", "--set", "comm.timeout_s"}, "expected path.to.key=value"},
+      {{"allreduce", "--set", "comm.check=maybe"}, "comm.check = 'maybe'"},
+      {{"allreduce", "--timeout", "soon"}, "--timeout soon"},
+      {{"allreduce", "--host-path", "air"}, "--host-path air"},
       {{"allreduce", "--op", "product"}, "product"},
       {{"broadcast", "--ranks", "2", "--root", "2"}, "--root 2"},
       {{"sendrecv", "--ranks", "1"}, "two ranks"},

@@ -84,6 +84,23 @@ TEST(Run, WritesARecordThatVerifies) {
   EXPECT_EQ(heteroperf({"show", "r"}, folder.path()).exit_code, 0);
 }
 
+TEST(Run, CheckedRanksGetTheSameLosses) {
+  const ScratchFolder folder;
+  const auto losses = [&](const std::string& out, const Words& more) {
+    const CommandResult result = heteroperf(
+        joined(tiny("llm", {"--ranks", "2", "--steps", "3", "--out", out, "--json"}), more),
+        folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const bool checked = Json::parse(result.out).at("config").at("comm").at("check");
+    EXPECT_EQ(checked, !more.empty());
+    std::vector<double> found;
+    for (const Json& step : lines_of_kind(folder / out, "step")) found.push_back(step.at("loss"));
+    EXPECT_GE(found.size(), 3U);
+    return found;
+  };
+  EXPECT_EQ(losses("plain", {}), losses("checked", {"--set", "comm.check=true"}));
+}
+
 TEST(Run, RankLogsAreThereWhenAskedFor) {
   const ScratchFolder folder;
   const Words words = tiny("llm", {"--ranks", "2", "--steps", "3"});

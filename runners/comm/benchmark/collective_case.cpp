@@ -7,18 +7,19 @@
 #include <cstring>
 
 #include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 
 namespace heteroperf {
 namespace {
 
 struct CollectiveRow {
-  Collective collective;
+  Collective value;
   const char* name;
   bool of_blocks;  ///< S is made of one block per rank
   bool reduces;
 };
 
-constexpr std::array<CollectiveRow, 7> rows{{
+constexpr CollectiveRow rows[] = {
     {Collective::all_reduce, "allreduce", false, true},
     {Collective::reduce_scatter, "reducescatter", true, true},
     {Collective::all_gather, "allgather", true, false},
@@ -26,14 +27,8 @@ constexpr std::array<CollectiveRow, 7> rows{{
     {Collective::reduce, "reduce", false, true},
     {Collective::all_to_all, "alltoall", true, false},
     {Collective::send_receive, "sendrecv", false, false},
-}};
-
-const CollectiveRow& row_of(Collective collective) {
-  for (const CollectiveRow& row : rows) {
-    if (row.collective == collective) return row;
-  }
-  return rows.front();
-}
+};
+constexpr auto collectives = values_of(rows);
 
 /// Some calls leave their result where the input was, whatever was asked for.
 bool shares_buffer(const CaseShape& shape) {
@@ -66,42 +61,26 @@ void each_chunk(MutableBuffer buffer, Work work) {
 
 }  // namespace
 
-const char* to_string(Collective collective) { return row_of(collective).name; }
+const char* to_string(Collective collective) { return name_of(rows, collective); }
 
 Collective parse_collective(const std::string& text) {
-  std::vector<std::string> names;
-  for (const CollectiveRow& row : rows) {
-    if (text == row.name) return row.collective;
-    names.emplace_back(row.name);
-  }
-  const std::string nearest = nearest_name(text, names);
-  throw UserError(fmt::format("'{}' is no collective", text),
-                  fmt::format("one of {}", fmt::join(names, " ")),
-                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+  return parse_name(rows, "collective", text);
 }
 
-std::span<const Collective> all_collectives() {
-  static const auto all = [] {
-    std::array<Collective, rows.size()> list{};
-    std::transform(rows.begin(), rows.end(), list.begin(),
-                   [](auto& row) { return row.collective; });
-    return list;
-  }();
-  return all;
-}
+std::span<const Collective> all_collectives() { return collectives; }
 
-bool reduces(Collective collective) { return row_of(collective).reduces; }
+bool reduces(Collective collective) { return row_of(rows, collective).reduces; }
 
 double bus_factor(Collective collective, int ranks) {
   const double n = ranks;
   if (collective == Collective::all_reduce) return 2 * (n - 1) / n;
-  return row_of(collective).of_blocks ? (n - 1) / n : 1;
+  return row_of(rows, collective).of_blocks ? (n - 1) / n : 1;
 }
 
 std::size_t elements_of(const CaseShape& shape, int ranks) {
   const std::size_t elements = shape.bytes.value() / size_of(shape.type);
   const auto n = static_cast<std::size_t>(ranks);
-  return row_of(shape.collective).of_blocks ? elements / n * n : elements;
+  return row_of(rows, shape.collective).of_blocks ? elements / n * n : elements;
 }
 
 Bytes memory_of(const CaseShape& shape, int ranks) {

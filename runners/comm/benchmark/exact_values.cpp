@@ -12,27 +12,6 @@
 namespace heteroperf {
 namespace {
 
-/// Calls work(T()) with the C++ type of `type`.
-template <class Work>
-void with_type(DataType type, Work work) {
-  switch (type) {
-    case DataType::f32:
-      return work(float());
-    case DataType::f64:
-      return work(double());
-    case DataType::bf16:
-      return work(BFloat16());
-    case DataType::f16:
-      return work(Float16());
-    case DataType::i32:
-      return work(std::int32_t());
-    case DataType::i64:
-      return work(std::int64_t());
-    case DataType::u8:
-      return work(std::uint8_t());
-  }
-}
-
 /// Bits of the largest integer that the type holds with all integers below it.
 int exact_bits(DataType type) {
   switch (type) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -11,7 +10,9 @@
 #include "runners/comm/checked/checked_transfer.hpp"
 #include "runners/comm/checked/checksum.hpp"
 #include "runners/comm/collective_terms.hpp"
+#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 namespace {
@@ -45,7 +46,7 @@ MutableBuffer bytes_of(std::vector<T>& values) {
   throw Error(ErrorKind::run_failed, std::move(problems));
 }
 
-class CheckedCommunicator final : public Communicator {
+class CheckedCommunicator final : public Communicator, public ConcurrentUse {
  public:
   CheckedCommunicator(std::unique_ptr<Communicator> group, const CheckConfig& config)
       : group_(std::move(group)),
@@ -59,6 +60,10 @@ class CheckedCommunicator final : public Communicator {
   RankId rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   std::string transport() const override { return group_->transport(); }
+  std::string path() const override { return group_->path(); }
+  std::string one_thread_reason() const override {
+    return heteroperf::one_thread_reason(*group_);
+  }
 
   using Communicator::all_gather;
   using Communicator::all_reduce;
@@ -162,15 +167,14 @@ Problem CheckedCommunicator::explain(const CollectiveTerms& terms, const Finding
 }
 
 Finding CheckedCommunicator::check_blocks(ConstBuffer blocks, Counts counts) const {
-  std::size_t begin = 0;
-  for (std::size_t r = 0; r < members_; ++r) {
-    const ConstBuffer block = blocks.part(begin, counts[r]);
-    if (checksum(block) != checksums_[r]) {
-      return {Finding::Kind::changed, static_cast<std::int64_t>(r), block.bytes(), 0, 0};
-    }
-    begin += counts[r];
-  }
-  return {};
+  Finding first;
+  for_each_block(counts, [&](std::size_t r, Slice slice) {
+    if (first.kind != Finding::Kind::none) return;
+    const ConstBuffer block = part_of(blocks, slice);
+    if (checksum(block) == checksums_[r]) return;
+    first = {Finding::Kind::changed, static_cast<std::int64_t>(r), block.bytes(), 0, 0};
+  });
+  return first;
 }
 
 MutableBuffer CheckedCommunicator::scratch(ConstBuffer like) {
@@ -266,10 +270,9 @@ void CheckedCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBu
   if (config_.payload) {
     std::vector<std::int64_t> sent(members_), announced(members_);
     const std::vector<std::size_t> one(members_, 1);
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < members_; begin += to_each[r++]) {
-      sent[r] = static_cast<std::int64_t>(checksum(mine.part(begin, to_each[r])));
-    }
+    for_each_block(to_each, [&](std::size_t r, Slice block) {
+      sent[r] = static_cast<std::int64_t>(checksum(part_of(mine, block)));
+    });
     group_->all_to_all(std::span<const std::int64_t>(sent), one, std::span<std::int64_t>(announced),
                        one);
     checksums_.assign(announced.begin(), announced.end());

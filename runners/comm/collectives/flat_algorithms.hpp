@@ -1,31 +1,16 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/partial_sums.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 
-/// Elements [begin, begin + count) of a vector.
-struct VectorPart {
-  std::size_t begin = 0, count = 0;
-  std::size_t end() const { return begin + count; }
-};
-
 /// Block `index` of `blocks`, equal up to a cache line of 4-byte elements; may be empty.
-inline VectorPart block_of(std::size_t count, std::size_t index, std::size_t blocks) {
-  constexpr std::size_t unit = 16;
-  const std::size_t units = (count + unit - 1) / unit;
-  const std::size_t begin = std::min(count, units * index / blocks * unit);
-  return {begin, std::min(count, units * (index + 1) / blocks * unit) - begin};
-}
-
-/// Segment `index` of a block that is cut every `segment` elements; empty past its end.
-inline VectorPart segment_of(VectorPart block, std::size_t index, std::size_t segment) {
-  const std::size_t begin = std::min(block.count, index * segment);
-  return {block.begin + begin, std::min(segment, block.count - begin)};
+inline Slice block_of(std::size_t count, std::size_t index, std::size_t blocks) {
+  return even_slice(count, index, blocks, 16);
 }
 
 /// Who uses which slot of a Scratch.

@@ -37,14 +37,14 @@ class Halving {
         call_.scratch.slot(scratch_slots::incoming, incoming_count * size_of(sums_.partial.type));
     std::array<std::byte*, max_steps> places{};
     for (int step = 0; step < steps_; ++step) {
-      const VectorPart kept = elements(range_[step + 1]);
+      const Slice kept = elements(range_[step + 1]);
       places[step] = incoming;
       const MutableBuffer theirs(incoming, kept.count, sums_.partial.type);
       arriving[step] = receive_some(call_.group, theirs, partner(step), message_tags::halving);
       incoming += theirs.bytes();
     }
     for (int step = 0; step < steps_; ++step) {
-      const VectorPart given = elements(range_[step].half(1 - side(step)));
+      const Slice given = elements(range_[step].half(1 - side(step)));
       const auto sent = send_some(call_.group, current_.part(given.begin, given.count),
                                   partner(step), message_tags::halving);
       if (arriving[step]) arriving[step]->wait();
@@ -57,15 +57,15 @@ class Halving {
   void all_gather() {
     std::array<std::unique_ptr<Transfer>, max_steps> arriving;
     for (int step = steps_ - 1; step >= 0; --step) {
-      const VectorPart theirs = elements(range_[step].half(1 - side(step)));
+      const Slice theirs = elements(range_[step].half(1 - side(step)));
       arriving[step] = receive_some(call_.group, sums_.result.part(theirs.begin, theirs.count),
                                     partner(step), message_tags::gathering);
     }
-    const VectorPart own = elements(range_[steps_]);
+    const Slice own = elements(range_[steps_]);
     sums_.finish_part(own.begin, own.count);
     TransferRing sends(max_steps);
     for (int step = steps_ - 1; step >= 0; --step) {
-      const VectorPart known = elements(range_[step + 1]);
+      const Slice known = elements(range_[step + 1]);
       sends.push(send_some(call_.group, sums_.result.part(known.begin, known.count), partner(step),
                            message_tags::gathering));
       if (arriving[step]) arriving[step]->wait();
@@ -80,13 +80,13 @@ class Halving {
   /// most often has the fastest link.
   int side(int step) const { return folding_.index() >> step & 1; }
   RankId partner(int step) const { return folding_.rank_of(folding_.index() ^ 1 << step); }
-  VectorPart elements(BlockRange range) const {
+  Slice elements(BlockRange range) const {
     const auto blocks = static_cast<std::size_t>(folding_.active());
     const auto first = block_of(sums_.mine.count, static_cast<std::size_t>(range.first), blocks);
     const auto last = block_of(sums_.mine.count, static_cast<std::size_t>(range.last - 1), blocks);
     return {first.begin, last.end() - first.begin};
   }
-  void add(const std::byte* incoming, VectorPart part, int step) {
+  void add(const std::byte* incoming, Slice part, int step) {
     const ConstBuffer theirs(incoming, part.count, sums_.partial.type);
     const ConstBuffer mine = current_.part(part.begin, part.count);
     const bool they_are_lower = side(step) == 1;

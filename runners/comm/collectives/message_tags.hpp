@@ -20,6 +20,11 @@ constexpr int up = first_reserved + 6, down = first_reserved + 7;
 constexpr int bridge = first_reserved + 8, bridge_result = first_reserved + 9;
 constexpr int all_to_all = first_reserved + 10, barrier = first_reserved + 11;
 constexpr int link_probe = first_reserved + 12;
+/// Of devices, by way of their hosts: contributions, sums that are handed out, credits.
+constexpr int staged = first_reserved + 13, staged_sum = first_reserved + 14;
+constexpr int staged_credit = first_reserved + 15;
+/// Two for each message of devices under way between two ranks.
+constexpr int relay_channels = first_reserved + 32, most_relay_channels = 64;
 
 /// Added to the tags of a transport's own collectives.
 constexpr int inside_transport = 512;

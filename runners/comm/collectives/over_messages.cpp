@@ -1,8 +1,6 @@
 #include "runners/comm/collectives/over_messages.hpp"
 
 #include <bit>
-#include <cstring>
-#include <numeric>
 
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
@@ -22,15 +20,6 @@ Algorithm fitting_algorithm(std::size_t bytes, int ranks) {
   const bool power_of_two = std::has_single_bit(static_cast<unsigned>(ranks));
   if (power_of_two && bytes <= halving_limit_bytes) return Algorithm::rabenseifner;
   return Algorithm::segmented_ring;
-}
-
-std::size_t sum(Counts counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
-/// Where this rank's block begins.
-std::size_t block_begin(Counts counts, RankId rank) {
-  return sum(counts.first(static_cast<std::size_t>(rank.value())));
 }
 
 }  // namespace
@@ -58,19 +47,19 @@ void MessageCollectives::broadcast(MutableBuffer values, RankId root) {
 }
 
 void MessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  const RankId self = group_.rank();
+  const auto self = static_cast<std::size_t>(group_.rank().value());
   HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(group_.size()));
-  HETEROPERF_EXPECT(all.type == mine.type && all.count == sum(counts));
-  HETEROPERF_EXPECT(mine.count == counts[static_cast<std::size_t>(self.value())]);
+  HETEROPERF_EXPECT(all.type == mine.type && all.count == total_of(counts));
+  HETEROPERF_EXPECT(mine.count == counts[self]);
   if (all.count == 0) return;
-  convert(mine, all.part(block_begin(counts, self), mine.count));
+  convert(mine, part_of(all, block_of(counts, self)));
   if (group_.size() > 1) all_gather_ring({group_, counts, segment_bytes_, scratch_}, all);
 }
 
 void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                                         Reduction reduction) {
   HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(group_.size()));
-  HETEROPERF_EXPECT(all.type == mine.type && all.count == sum(counts));
+  HETEROPERF_EXPECT(all.type == mine.type && all.count == total_of(counts));
   HETEROPERF_EXPECT(mine.count == counts[static_cast<std::size_t>(group_.rank().value())]);
   if (all.count == 0) return;
   if (group_.size() == 1) return convert(all, mine);
@@ -91,27 +80,25 @@ void MessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
   const auto ranks = static_cast<std::size_t>(group_.size());
   const auto self = static_cast<std::size_t>(group_.rank().value());
   HETEROPERF_EXPECT(to_each.size() == ranks && from_each.size() == ranks);
-  HETEROPERF_EXPECT(mine.type == theirs.type && mine.count == sum(to_each) &&
-                    theirs.count == sum(from_each) && to_each[self] == from_each[self]);
+  HETEROPERF_EXPECT(mine.type == theirs.type && mine.count == total_of(to_each) &&
+                    theirs.count == total_of(from_each) && to_each[self] == from_each[self]);
   TransferRing transfers(2 * ranks);
   const auto peer = [&](std::size_t step, std::size_t sign) {
-    return RankId(static_cast<std::int32_t>((self + (sign == 0 ? ranks - step : step)) % ranks));
+    return (self + (sign == 0 ? ranks - step : step)) % ranks;
   };
+  const auto id = [](std::size_t rank) { return RankId(static_cast<std::int32_t>(rank)); };
   for (std::size_t step = 1; step < ranks; ++step) {
-    const RankId from = peer(step, 0);
-    const std::size_t count = from_each[static_cast<std::size_t>(from.value())];
-    transfers.push(receive_some(group_, theirs.part(block_begin(from_each, from), count), from,
+    const std::size_t from = peer(step, 0);
+    transfers.push(receive_some(group_, part_of(theirs, block_of(from_each, from)), id(from),
                                 message_tags::all_to_all));
   }
   // Each step is a permutation of the ranks: nobody is everybody's first target.
   for (std::size_t step = 1; step < ranks; ++step) {
-    const RankId to = peer(step, 1);
-    const std::size_t count = to_each[static_cast<std::size_t>(to.value())];
-    transfers.push(send_some(group_, mine.part(block_begin(to_each, to), count), to,
-                             message_tags::all_to_all));
+    const std::size_t to = peer(step, 1);
+    transfers.push(
+        send_some(group_, part_of(mine, block_of(to_each, to)), id(to), message_tags::all_to_all));
   }
-  convert(mine.part(block_begin(to_each, group_.rank()), to_each[self]),
-          theirs.part(block_begin(from_each, group_.rank()), from_each[self]));
+  convert(part_of(mine, block_of(to_each, self)), part_of(theirs, block_of(from_each, self)));
   transfers.wait_all();
 }
 

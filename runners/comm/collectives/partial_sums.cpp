@@ -13,31 +13,6 @@ namespace {
 template <class T>
 constexpr bool is_half = std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>;
 
-template <class T>
-struct TypeTag {
-  using Type = T;
-};
-
-template <class Work>
-void with_type(DataType type, Work work) {
-  switch (type) {
-    case DataType::f32:
-      return work(TypeTag<float>());
-    case DataType::f64:
-      return work(TypeTag<double>());
-    case DataType::bf16:
-      return work(TypeTag<BFloat16>());
-    case DataType::f16:
-      return work(TypeTag<Float16>());
-    case DataType::i32:
-      return work(TypeTag<std::int32_t>());
-    case DataType::i64:
-      return work(TypeTag<std::int64_t>());
-    case DataType::u8:
-      return work(TypeTag<std::uint8_t>());
-  }
-}
-
 template <class From, class To>
 void convert_each(const From* from, To* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
@@ -50,8 +25,8 @@ void divide_each(T* values, std::size_t count, int ranks) {
 }
 
 void divide(MutableBuffer values, int ranks) {
-  with_type(values.type, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  with_type(values.type, [&](auto zero) {
+    using T = decltype(zero);
     T* data = static_cast<T*>(values.data);
     if constexpr (is_half<T>) {
       for (std::size_t i = 0; i < values.count; ++i) {
@@ -73,8 +48,8 @@ void divide_and_round(const Partial* partial, T* result, std::size_t count, int 
 }
 
 void divide_and_round(ConstBuffer partial, MutableBuffer result, int ranks) {
-  with_type(result.type, [&](auto tag) {
-    using T = typename decltype(tag)::Type;
+  with_type(result.type, [&](auto zero) {
+    using T = decltype(zero);
     if constexpr (is_half<T>) {
       HETEROPERF_EXPECT(partial.type == DataType::f32);
       divide_and_round(static_cast<const float*>(partial.data), static_cast<T*>(result.data),
@@ -112,10 +87,10 @@ void convert(ConstBuffer from, MutableBuffer to) {
     if (from.data != to.data && from.count > 0) std::memcpy(to.data, from.data, from.bytes());
     return;
   }
-  with_type(from.type, [&](auto from_tag) {
-    with_type(to.type, [&](auto to_tag) {
-      using From = typename decltype(from_tag)::Type;
-      using To = typename decltype(to_tag)::Type;
+  with_type(from.type, [&](auto from_zero) {
+    with_type(to.type, [&](auto to_zero) {
+      using From = decltype(from_zero);
+      using To = decltype(to_zero);
       if constexpr (std::is_same_v<From, float> || std::is_same_v<To, float> ||
                     (std::is_integral_v<From> && std::is_integral_v<To>)) {
         convert_each(static_cast<const From*>(from.data), static_cast<To*>(to.data), from.count);

@@ -1,4 +1,4 @@
-#include <numeric>
+#include <algorithm>
 
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
@@ -78,19 +78,19 @@ class AllReduceStream {
   const RingPlace& place() const { return place_; }
 
   MutableBuffer incoming(std::size_t i) const {
-    const VectorPart part = received(i);
+    const Slice part = received(i);
     if (!reduces(i)) return sums_.result.part(part.begin, part.count);
     return {incoming_ + i % window * slot_bytes_, part.count, sums_.partial.type};
   }
   ConstBuffer outgoing(std::size_t i) const {
-    const VectorPart part = sent(i);
+    const Slice part = sent(i);
     if (i < lead) return sums_.mine.part(part.begin, part.count);
     const MutableBuffer& from = reduces(i) ? sums_.partial : sums_.result;
     return from.part(part.begin, part.count);
   }
   void arrived(std::size_t i) const {
     if (!reduces(i)) return;
-    const VectorPart part = received(i);
+    const Slice part = received(i);
     sums_.add_before(incoming(i).data, part.begin, part.count);
     if (step(i) + 1 == place_.steps()) sums_.finish_part(part.begin, part.count);
   }
@@ -105,14 +105,14 @@ class AllReduceStream {
  private:
   std::size_t step(std::size_t i) const { return i / lead; }
   bool reduces(std::size_t i) const { return step(i) < place_.steps(); }
-  VectorPart part_of(std::size_t block, std::size_t i) const {
+  Slice part_of(std::size_t block, std::size_t i) const {
     return segment_of(block_of(sums_.mine.count, block, place_.ranks()), i % lead, segment_);
   }
-  VectorPart received(std::size_t i) const {
+  Slice received(std::size_t i) const {
     const std::size_t s = step(i);
     return part_of(place_.before(reduces(i) ? s + 1 : s - place_.steps()), i);
   }
-  VectorPart sent(std::size_t i) const {
+  Slice sent(std::size_t i) const {
     const std::size_t s = step(i);
     return part_of(place_.before(reduces(i) ? s : s - place_.steps() + place_.ranks() - 1), i);
   }
@@ -128,20 +128,15 @@ class CountedBlocks {
  public:
   CountedBlocks(Counts counts, std::size_t segment) : counts_(counts), segment_(segment) {}
 
-  VectorPart segment(std::size_t block, std::size_t index) const {
-    const std::size_t begin =
-        std::accumulate(counts_.begin(), counts_.begin() + offset(block), std::size_t{0});
-    return segment_of({begin, counts_[block]}, index, segment_);
+  Slice segment(std::size_t block, std::size_t index) const {
+    return segment_of(block_of(counts_, block), index, segment_);
   }
   /// Of the largest block.
   std::size_t segments() const {
-    const std::size_t largest = *std::max_element(counts_.begin(), counts_.end());
-    return std::max<std::size_t>(1, (largest + segment_ - 1) / segment_);
+    return std::max<std::size_t>(1, (largest_of(counts_) + segment_ - 1) / segment_);
   }
 
  private:
-  static std::ptrdiff_t offset(std::size_t block) { return static_cast<std::ptrdiff_t>(block); }
-
   Counts counts_;
   std::size_t segment_;
 };
@@ -164,7 +159,7 @@ class AllGatherStream {
 
  private:
   MutableBuffer part(std::size_t distance, std::size_t i) const {
-    const VectorPart elements = blocks_.segment(place_.before(distance), i % lead);
+    const Slice elements = blocks_.segment(place_.before(distance), i % lead);
     return all_.part(elements.begin, elements.count);
   }
 
@@ -196,12 +191,12 @@ class ReduceScatterStream {
     return {slot(i), received(i).count, sums_.partial.type};
   }
   ConstBuffer outgoing(std::size_t i) const {
-    const VectorPart part = blocks_.segment(place_.before(i / lead + 1), i % lead);
+    const Slice part = blocks_.segment(place_.before(i / lead + 1), i % lead);
     if (i < lead) return sums_.mine.part(part.begin, part.count);
     return {slot(i - lead), part.count, sums_.partial.type};
   }
   void arrived(std::size_t i) const {
-    const VectorPart part = received(i);
+    const Slice part = received(i);
     const ConstBuffer theirs(slot(i), part.count, sums_.partial.type);
     const ConstBuffer mine = sums_.mine.part(part.begin, part.count);
     combine(theirs, mine, slot(i), sums_.reduction);
@@ -215,7 +210,7 @@ class ReduceScatterStream {
 
  private:
   std::byte* slot(std::size_t i) const { return memory_ + i % slots_ * slot_bytes_; }
-  VectorPart received(std::size_t i) const {
+  Slice received(std::size_t i) const {
     return blocks_.segment(place_.before(i / lead + 2), i % lead);
   }
 

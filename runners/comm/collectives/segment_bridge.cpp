@@ -96,8 +96,7 @@ void SegmentBridge::contribute(const BridgeRole& role, std::size_t count) {
       sends_.push(nullptr);
       continue;
     }
-    const VectorPart part =
-        scatters(role) ? block_of(count, top, role.tops.size()) : VectorPart{0, count};
+    const Slice part = scatters(role) ? block_of(count, top, role.tops.size()) : Slice{0, count};
     const ConstBuffer values =
         encoded() ? on_wire(own, count) : on_wire(own, count).part(part.begin, part.count);
     send(values, part.count * size_of(config_.type), role.tops[top], message_tags::bridge, sends_);
@@ -137,13 +136,13 @@ bool SegmentBridge::combine(const BridgeRole& role, MutableBuffer result) {
     return true;
   }
   const std::size_t tops = role.tops.size();
-  const VectorPart own = block_of(result.count, role.self, tops);
+  const Slice own = block_of(result.count, role.self, tops);
   const MutableBuffer part = result.part(own.begin, own.count);
   sum(role, ordinal, own.begin, part);
   heteroperf::finish(part, part, config_.reduction, group_.size());
   for (std::size_t top = 0; top < config_.tops; ++top) {
     const bool other = top < tops && top != role.self;
-    const VectorPart theirs = other ? block_of(result.count, top, tops) : VectorPart{};
+    const Slice theirs = other ? block_of(result.count, top, tops) : Slice{};
     result_receives_.push(other ? receive_some(group_, result.part(theirs.begin, theirs.count),
                                                role.tops[top], message_tags::bridge_result)
                                 : nullptr);

@@ -7,13 +7,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <numeric>
 #include <set>
 #include <span>
 
 #include "metrics/error.hpp"
 #include "runners/comm/discovery/descriptor_json.hpp"
 #include "runners/comm/discovery/link_probe.hpp"
+#include "runners/comm/slice.hpp"
 #include "runners/comm/text_exchange.hpp"
 
 namespace heteroperf {
@@ -25,14 +25,14 @@ constexpr Bytes kibibyte{1024};
 std::size_t index_of(RankId rank) { return static_cast<std::size_t>(rank.value()); }
 
 /// Measured by the pair, then told to everybody; the others wait for that.
-BytesPerSecond shared_bandwidth(Communicator& world, RankId a, RankId b) {
+BytesPerSecond shared_bandwidth(const LinkGroup& links, RankId a, RankId b) {
   const std::vector<Bytes> sizes = {Bytes(64), 64 * kibibyte, 1024 * kibibyte};
   std::array<double, 1> bytes_per_s = {0};
-  if (world.rank() == a || world.rank() == b) {
-    const auto points = ping_pong(world, {a, b, sizes, short_budget, Repetition::least});
+  if (links.harness.rank() == a || links.harness.rank() == b) {
+    const auto points = ping_pong(links, {a, b, sizes, short_budget, Repetition::least});
     if (!points.empty()) bytes_per_s[0] = curve_of(points).bandwidth().value();
   }
-  world.broadcast(std::span(bytes_per_s), a);
+  links.harness.broadcast(std::span(bytes_per_s), a);
   return BytesPerSecond(bytes_per_s[0]);
 }
 
@@ -103,15 +103,19 @@ std::vector<Bytes> sizes_of(const LinkSweep& sweep) {
 /// size was left out.
 class Sweep {
  public:
-  Sweep(Communicator& world, const std::vector<Task>& tasks, const LinkSweep& sweep)
-      : world_(world), tasks_(tasks), sizes_(sizes_of(sweep)), budget_(sweep.budget) {}
+  Sweep(const LinkGroup& links, const std::vector<Task>& tasks, const LinkSweep& sweep)
+      : links_(links),
+        world_(links.harness),
+        tasks_(tasks),
+        sizes_(sizes_of(sweep)),
+        budget_(sweep.budget) {}
 
   void run(const std::vector<std::size_t>& round) {
     world_.barrier();
     for (const std::size_t t : round) {
       const Task& task = tasks_[t];
       if (world_.rank() != task.a && world_.rank() != task.b) continue;
-      const auto points = ping_pong(world_, {task.a, task.b, sizes_, budget_});
+      const auto points = ping_pong(links_, {task.a, task.b, sizes_, budget_});
       if (world_.rank() == task.a) measured_[t] = points;
     }
   }
@@ -120,6 +124,7 @@ class Sweep {
   std::vector<LinkCurve> share();
 
  private:
+  const LinkGroup& links_;
   Communicator& world_;
   const std::vector<Task>& tasks_;
   std::vector<Bytes> sizes_;
@@ -138,8 +143,8 @@ std::vector<LinkCurve> Sweep::share() {
   for (const Task& task : tasks_) counts[index_of(task.a)] += sizes_.size();
   world_.all_gather(std::span<const double>(mine), std::span(all), counts);
 
-  std::vector<std::size_t> begin(counts.size(), 0);
-  std::partial_sum(counts.begin(), counts.end() - 1, begin.begin() + 1);
+  std::vector<std::size_t> begin;
+  for_each_block(counts, [&](std::size_t, Slice block) { begin.push_back(block.begin); });
   std::vector<LinkCurve> curves;
   for (const Task& task : tasks_) {
     std::size_t& at = begin[index_of(task.a)];
@@ -198,12 +203,24 @@ RankClusters discover_clusters(Communicator& world, const RankDescriptor& mine,
 
 RankClusters discover_clusters(Communicator& world, const std::vector<RankDescriptor>& descriptors,
                                const AgglomerationConfig& config) {
+  return discover_clusters(LinkGroup{world, world}, descriptors, config);
+}
+
+RankClusters discover_clusters(const LinkGroup& links,
+                               const std::vector<RankDescriptor>& descriptors,
+                               const AgglomerationConfig& config) {
   return agglomerate(
-      descriptors, [&](RankId a, RankId b) { return shared_bandwidth(world, a, b); }, config);
+      descriptors, [&](RankId a, RankId b) { return shared_bandwidth(links, a, b); }, config);
 }
 
 Cluster measure_links(Communicator& world, const RankClusters& clusters,
                       const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep) {
+  return measure_links(LinkGroup{world, world}, clusters, descriptors, sweep);
+}
+
+Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
+                      const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep) {
+  Communicator& world = links.harness;
   const auto ranks = static_cast<std::size_t>(world.size());
   HETEROPERF_EXPECT(descriptors.size() == ranks && clusters.ranks() == world.size());
   HETEROPERF_EXPECT(std::is_sorted(sweep.sizes.begin(), sweep.sizes.end(), std::less_equal<>()));
@@ -211,7 +228,7 @@ Cluster measure_links(Communicator& world, const RankClusters& clusters,
   std::vector<Task> tasks = world.size() <= sweep.all_pairs_up_to
                                 ? tasks_for_all_pairs(world.size())
                                 : tasks_for_clusters(clusters, descriptors);
-  Sweep running(world, tasks, sweep);
+  Sweep running(links, tasks, sweep);
   for (const std::vector<std::size_t>& round : disjoint_rounds(hosts_of(tasks, descriptors))) {
     running.run(round);
   }

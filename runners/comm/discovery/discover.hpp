@@ -3,6 +3,7 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/discovery/agglomeration.hpp"
+#include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/selection/cost_model.hpp"
 
 namespace heteroperf {
@@ -18,6 +19,11 @@ RankClusters discover_clusters(Communicator& world, const RankDescriptor& mine,
 /// The same where the descriptors are known already.
 RankClusters discover_clusters(Communicator& world, const std::vector<RankDescriptor>& descriptors,
                                const AgglomerationConfig& config = {});
+/// The same for ranks that talk to those of their own vendor and library over a group of these
+/// alone, each rank over its own.
+RankClusters discover_clusters(const LinkGroup& links,
+                               const std::vector<RankDescriptor>& descriptors,
+                               const AgglomerationConfig& config = {});
 
 struct LinkSweep {
   std::vector<Bytes> sizes;  ///< growing strictly; empty: 64 B … 16 MiB by factors of 4
@@ -30,6 +36,9 @@ struct LinkSweep {
 /// Measures links with ping-pong (median of the halves) and fills ranks, cards and links. Classes
 /// are the caller's. Collective; the same result on all ranks.
 Cluster measure_links(Communicator& world, const RankClusters& clusters,
+                      const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep = {});
+/// The same over a group of all ranks of the harness, whose memory may be a device's.
+Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
                       const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep = {});
 
 /// Measures what predict_all_reduce() needs. `inside` as in make_hybrid_communicator. Collective;

@@ -28,11 +28,16 @@ struct Orders {
 /// One end of the link.
 class End {
  public:
-  End(Communicator& world, RankId peer, Bytes largest)
-      : world_(world), peer_(peer), values_(largest.value()) {}
+  End(const LinkGroup& links, RankId peer, Bytes largest)
+      : links_(links),
+        peer_(peer),
+        peer_in_group_(links.rank_in_group(peer)),
+        tag_(&links.group == &links.harness ? tag : 0),
+        largest_(largest),
+        values_(links.group.memory(), largest.value()) {}
 
-  void send(Bytes size) { world_.send(message(size), peer_, tag); }
-  void receive(Bytes size) { world_.receive(message(size), peer_, tag); }
+  void send(Bytes size) { links_.group.send(ConstBuffer(message(size)), peer_in_group_, tag_); }
+  void receive(Bytes size) { links_.group.receive(message(size), peer_in_group_, tag_); }
   Seconds round_trip(Bytes size) {
     const auto start = std::chrono::steady_clock::now();
     send(size);
@@ -45,11 +50,11 @@ class End {
   }
   void send(const Orders& orders) {
     const std::array<std::int64_t, 2> words = {orders.bytes, orders.repetitions};
-    world_.send(std::span(words), peer_, tag);
+    links_.harness.send(std::span(words), peer_, tag);
   }
   Orders receive_orders() {
     std::array<std::int64_t, 2> words = {0, 0};
-    world_.receive(std::span(words), peer_, tag);
+    links_.harness.receive(std::span(words), peer_, tag);
     return {words[0], words[1]};
   }
   /// The round trips of one size.
@@ -60,13 +65,15 @@ class End {
 
  private:
   MutableBuffer message(Bytes size) {
-    HETEROPERF_EXPECT(size.value() <= values_.size());
+    HETEROPERF_EXPECT(size <= largest_);
     return {values_.data(), static_cast<std::size_t>(size.value()), DataType::u8};
   }
 
-  Communicator& world_;
-  RankId peer_;
-  std::vector<std::uint8_t> values_;
+  const LinkGroup& links_;
+  RankId peer_, peer_in_group_;
+  int tag_;  ///< of the group's messages, which may be a user's
+  Bytes largest_;
+  MemoryBlock values_;
 };
 
 bool is_last(Bytes size, Seconds one_way, Seconds budget) {
@@ -87,7 +94,7 @@ Seconds one_way(const std::vector<Seconds>& round_trips, Repetition repetition) 
   return std::max(chosen / 2, Seconds(1e-9));
 }
 
-std::vector<LinkCurve::Point> lead(End end, const PingPong& plan) {
+std::vector<LinkCurve::Point> lead(End& end, const PingPong& plan) {
   std::vector<LinkCurve::Point> points;
   for (const Bytes size : plan.sizes) {
     std::vector<Seconds> round_trips;
@@ -104,7 +111,7 @@ std::vector<LinkCurve::Point> lead(End end, const PingPong& plan) {
   return points;
 }
 
-void follow(End end) {
+void follow(End& end) {
   for (Orders orders = end.receive_orders(); orders.repetitions > 0;
        orders = end.receive_orders()) {
     for (std::int64_t i = 0; i < orders.repetitions; ++i) {
@@ -115,12 +122,21 @@ void follow(End end) {
 
 }  // namespace
 
-std::vector<LinkCurve::Point> ping_pong(Communicator& world, const PingPong& plan) {
+RankId LinkGroup::rank_in_group(RankId rank) const {
+  if (members.empty()) return rank;
+  const auto found = std::find(members.begin(), members.end(), rank);
+  HETEROPERF_EXPECT(found != members.end());
+  return RankId(static_cast<std::int32_t>(found - members.begin()));
+}
+
+std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& plan) {
   HETEROPERF_EXPECT(!plan.sizes.empty() && plan.first != plan.second && plan.budget > Seconds(0));
-  HETEROPERF_EXPECT(world.rank() == plan.first || world.rank() == plan.second);
-  const Bytes largest = std::max(Bytes(1), plan.sizes.back());
-  if (world.rank() == plan.first) return lead(End(world, plan.second, largest), plan);
-  follow(End(world, plan.first, largest));
+  const RankId self = links.harness.rank();
+  HETEROPERF_EXPECT(self == plan.first || self == plan.second);
+  End end(links, self == plan.first ? plan.second : plan.first,
+          std::max(Bytes(1), plan.sizes.back()));
+  if (self == plan.first) return lead(end, plan);
+  follow(end);
   return {};
 }
 

@@ -22,11 +22,24 @@ struct PingPong {
   Repetition repetition = Repetition::median;
 };
 
-/// Halves of round trips between two ranks, which both call this; others do not. `first` gets a
-/// point per size, `second` nothing. After a message of 1 MiB or more that takes longer than the
-/// budget, or of more than 16 KiB that takes 20 times as long, larger ones are left out. Throws
-/// PeerError when the peer is gone.
-std::vector<LinkCurve::Point> ping_pong(Communicator& world, const PingPong& plan);
+/// A group whose messages are timed, and the one that tells its ranks what to do.
+struct LinkGroup {
+  Communicator& group;            ///< messages are in its memory, which may be a device's
+  Communicator& harness;          ///< on the host; may be the group itself
+  std::vector<RankId> members{};  ///< the group's ranks as ranks of the harness; empty: the same
+
+  /// Of a rank of the harness.
+  RankId rank_in_group(RankId rank) const;
+};
+
+/// Halves of round trips between two ranks of the harness, which both call this; others do not.
+/// `first` gets a point per size, `second` nothing. After a message of 1 MiB or more that takes
+/// longer than the budget, or of more than 16 KiB that takes 20 times as long, larger ones are left
+/// out. Throws PeerError when the peer is gone.
+std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& plan);
+inline std::vector<LinkCurve::Point> ping_pong(Communicator& world, const PingPong& plan) {
+  return ping_pong(LinkGroup{world, world}, plan);
+}
 
 /// A curve of measured points: a message takes no longer than a larger one, so noise that makes it
 /// seem so is taken out. Points of no time are left out; there must be one of more than 0 bytes.

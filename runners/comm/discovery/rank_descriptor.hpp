@@ -17,6 +17,7 @@ struct RankDescriptor {
   std::string host;                ///< host name and boot id; HETEROPERF_HOST_ID overrides it
   std::vector<NetworkCard> cards;  ///< names are unique per host ("host/eth0"); nearest first
   std::string label;               ///< explicit cluster label, "" for none
+  std::string library_version{};   ///< "2.28.9", for readers; "" when it is not known
   friend bool operator==(const RankDescriptor&, const RankDescriptor&) = default;
 };
 

@@ -9,6 +9,7 @@
 #include "runners/comm/collectives/segment_bridge.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/hybrid/routes.hpp"
+#include "runners/comm/relay/relay.hpp"
 #include "runners/comm/selection/selection.hpp"
 
 namespace heteroperf {
@@ -24,12 +25,19 @@ struct HybridConfig {
   Bytes segment{0};
   int window = 4;  ///< segments in flight per bridge; more where the model's link holds more
   InsideStage inside = InsideStage::automatic;
+  /// Of groups on devices: slots, chunk (as `segment` where that is given) and deadline of copies
+  /// between device and host. The rest is not used.
+  RelayConfig staging;
 };
 
 /// A group of several clusters: `inside` (the native library of this rank's cluster) does the
 /// cluster's part, `world` carries what crosses between bridges, in segments of which several are
 /// on their way at once. Rank numbers are the world's; ranks of a cluster need not be contiguous.
 /// With one cluster it is `world` with a choice of algorithms.
+///
+/// Where `inside` has its buffers on a device (nccl), so has the group: `world`, over the hosts,
+/// carries what crosses, copied through slots of pinned memory a chunk at a time; algorithms that
+/// use no bridges take the whole vector to the hosts and back. Models are not used.
 ///
 /// Wire formats apply to float32 sums and averages that cross a bridge: one encoding per hop, all
 /// sums in float32. Every rank gets the same bits.

@@ -6,6 +6,9 @@
 #include <cmath>
 
 #include "metrics/error.hpp"
+#include "runners/comm/element_types.hpp"
+#include "runners/comm/hybrid/lane_plans.hpp"
+#include "runners/comm/relay/device_copier.hpp"
 
 namespace heteroperf {
 namespace {
@@ -55,6 +58,19 @@ void check_bridges(const RankCluster& cluster, ProblemList& problems) {
   if (!(total > 0)) problems.add(fmt::format("no bridge of cluster {} has a share", cluster.label));
 }
 
+void check_device(const HybridConfig& config, Communicator& inside, ProblemList& problems) {
+  check_staging(config.staging, problems);
+  if (inside.memory().copier() == nullptr) {
+    problems.add(fmt::format("clusters of devices over {}", inside.transport()),
+                 "it does not tell how to copy between its devices and the host",
+                 "Use one cluster");
+  }
+  if (config.inside == InsideStage::messages) {
+    problems.add("messages as the inside stage of devices",
+                 "inside a cluster their native library moves everything", "Use collectives");
+  }
+}
+
 /// The part of `cluster` in a group whose member k was rank old_ranks[k].
 RankCluster restrict_to(const RankCluster& cluster, std::span<const std::int32_t> old_ranks) {
   RankCluster result{cluster.label, {}, {}};
@@ -88,18 +104,43 @@ void check_hybrid(const HybridConfig& config, Communicator& world, Communicator*
   if (config.window < 1 || config.window > static_cast<int>(most_in_flight)) {
     problems.add(fmt::format("a window of {} segments", config.window), "it is 1 to 64");
   }
-  const bool on_device = !world.memory().on_host();
-  const bool inside_on_device = inside != nullptr && !inside->memory().on_host();
-  if (on_device || (inside_on_device && config.inside == InsideStage::collectives)) {
+  if (!world.memory().on_host()) {
     problems.add("clusters over a transport with buffers in device memory",
-                 "sums between clusters are made by the host",
-                 "Give the host's transport as world, and messages as the inside stage");
+                 "what crosses between clusters goes by way of the host",
+                 "Give the host's transport as world, the device's as inside");
   }
+  if (inside != nullptr && !inside->memory().on_host()) check_device(config, *inside, problems);
   problems.throw_if_any();
   if (inside == nullptr) return;
   const RankCluster& own = clusters.clusters[clusters.cluster_of(world.rank())];
   HETEROPERF_EXPECT(static_cast<std::size_t>(inside->size()) == own.ranks.size());
   HETEROPERF_EXPECT(own.ranks[static_cast<std::size_t>(inside->rank().value())] == world.rank());
+}
+
+bool sums(Reduction reduction) {
+  return reduction == Reduction::sum || reduction == Reduction::average;
+}
+
+WireFormat bridge_wire(const HybridConfig& config, DataType type, Reduction reduction) {
+  const bool several = config.clusters.clusters.size() > 1;
+  if (config.wire == WireFormat::fp32 || !several || !sums(reduction)) return WireFormat::fp32;
+  switch (type) {
+    case DataType::f32:
+      return config.wire;
+    case DataType::bf16:
+    case DataType::f16:
+      return WireFormat::fp32;
+    default:
+      throw UserError(
+          fmt::format("a sum of {} cannot use the wire format {}", to_string(type),
+                      to_string(config.wire)),
+          "f32 can be encoded; bf16 and f16 travel as they are, and so do minima and maxima",
+          "Use the wire format fp32 for other types");
+  }
+}
+
+std::size_t longest_segment(DataType type, WireFormat wire) {
+  return segment_elements(longest_bridge_segment(wire).value(), type, wire);
 }
 
 std::size_t segments_in_flight(const HybridConfig& config) {
@@ -126,6 +167,20 @@ RankClusters restrict_to(const RankClusters& clusters, std::span<const std::int3
   }
   std::sort(result.clusters.begin(), result.clusters.end(),
             [](const RankCluster& a, const RankCluster& b) { return a.ranks[0] < b.ranks[0]; });
+  return result;
+}
+
+HybridConfig restrict_to(const HybridConfig& config, Communicator& part, RankId self) {
+  const std::int32_t mine = self.value();
+  std::vector<std::int32_t> old_ranks(static_cast<std::size_t>(part.size()));
+  part.all_gather(std::span<const std::int32_t>(&mine, 1), std::span<std::int32_t>(old_ranks));
+  HybridConfig result = config;
+  result.model.reset();
+  result.clusters = restrict_to(config.clusters, old_ranks);
+  if (result.clusters.clusters.size() == 1) {
+    std::erase_if(result.rules,
+                  [](const SelectionRule& rule) { return uses_bridges(rule.algorithm); });
+  }
   return result;
 }
 

@@ -16,6 +16,11 @@ RankId Routes::inside_rank(RankId rank) const {
   return RankId(static_cast<std::int32_t>(found - members().begin()));
 }
 
+std::size_t Routes::place_in_chain(RankId root) const {
+  const std::size_t count = clusters_.clusters.size();
+  return (own_ + count - clusters_.cluster_of(root)) % count;
+}
+
 void Routes::add_way_up(SegmentRole& role, RankId top) const {
   if (members().size() == 1) return;
   if (stage_ == InsideStage::collectives) {
@@ -49,8 +54,7 @@ SegmentRole Routes::all_reduce(const Lane& lane) const {
 
 SegmentRole Routes::broadcast(const Lane& lane, RankId root) const {
   const std::size_t count = clusters_.clusters.size();
-  const std::size_t first = clusters_.cluster_of(root);
-  const std::size_t place = (own_ + count - first) % count;
+  const std::size_t place = place_in_chain(root);
   SegmentRole role;
   const bool crosses = self_ == lane.tops[own_];
   if (crosses && place + 1 < count) {

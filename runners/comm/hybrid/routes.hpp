@@ -25,10 +25,15 @@ class Routes {
   /// The root's cluster collects the sums of the others.
   SegmentRole reduce(const Lane& lane, RankId root) const;
 
- private:
+  /// Ranks of this rank's cluster.
   const std::vector<RankId>& members() const { return clusters_.clusters[own_].ranks; }
-  /// Rank in the inside communicator.
+  bool is_inside(RankId rank) const { return clusters_.cluster_of(rank) == own_; }
+  /// Rank of a member in the inside communicator.
   RankId inside_rank(RankId rank) const;
+  /// Where this rank's cluster stands in the chain of broadcast(); 0 for the root's.
+  std::size_t place_in_chain(RankId root) const;
+
+ private:
   void add_way_up(SegmentRole& role, RankId top) const;
   void add_way_down(SegmentRole& role, RankId top) const;
 

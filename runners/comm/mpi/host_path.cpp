@@ -13,9 +13,9 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <random>
 #include <set>
 
+#include "metrics/unpredictable_bits.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
 
 namespace heteroperf {
@@ -52,11 +52,6 @@ struct Attempt {
   HostPath reached;
   char why[120];
 };
-
-std::uint64_t random_token() {
-  std::random_device device;
-  return (std::uint64_t{device()} << 32 | device()) | 1;
-}
 
 /// The token leads the memory.
 int make_memory(std::size_t bytes, std::uint64_t token) {
@@ -167,7 +162,7 @@ SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
 HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t bytes) {
   bytes += SharedMemory::header_bytes;
   const WaitedFor joining{"joining a group", {}};
-  const std::uint64_t token = random_token();
+  const std::uint64_t token = unpredictable_bits() | 1;
   const bool maker = group.self() == 0 && group.size() > 1 && widest != HostPath::messages;
   const Descriptor own(maker ? make_memory(bytes, token) : -1);
   std::vector<Card> cards(group.size());

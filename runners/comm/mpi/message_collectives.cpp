@@ -120,7 +120,7 @@ void MessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer res
   const auto slice = [&](std::size_t k, std::size_t r) {
     const std::size_t begin = k * segment;
     const Slice part = slice_of(std::min(segment, from.count - begin), r, members());
-    return Slice{begin + part.begin, begin + part.end};
+    return Slice{begin + part.begin, part.count};
   };
   const auto start = [&](std::size_t k) {
     start_exchange(exchanges_[k % 2], from, [&](std::size_t r) { return slice(k, r); });
@@ -135,15 +135,14 @@ void MessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer res
     group_.wait(results, waited);
     const Slice mine = slice(k, self());
     std::vector<std::byte>& own = reduced_[k % 2];
-    if (!wanted) own.resize(std::max(own.size(), mine.count() * size_of(from.type)));
+    if (!wanted) own.resize(std::max(own.size(), mine.count * size_of(from.type)));
     void* reduced = wanted ? result.part(mine.begin, 0).data : own.data();
-    reduce_in_order(exchange.sources, {&reduced, 1}, mine.count(), from.type, reduction);
-    const ConstBuffer share(reduced, mine.count(), from.type);
+    reduce_in_order(exchange.sources, {&reduced, 1}, mine.count, from.type, reduction);
+    const ConstBuffer share(reduced, mine.count, from.type);
     for (std::size_t r = 0; r < members(); ++r) {
       if (r == self()) continue;
-      const Slice theirs = slice(k, r);
       if (audience == Audience::everybody || r == root) send(share, r, results);
-      if (wanted) receive(result.part(theirs.begin, theirs.count()), r, results);
+      if (wanted) receive(part_of(result, slice(k, r)), r, results);
     }
   }
   for (RequestBatch& results : results_) group_.wait(results, waited);
@@ -152,7 +151,7 @@ void MessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer res
 template <class SliceOf>
 void MessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from, SliceOf slice_for) {
   const Slice mine = slice_for(self());
-  const ConstBuffer own = from.part(mine.begin, mine.count());
+  const ConstBuffer own = from.part(mine.begin, mine.count);
   exchange.parts.resize(std::max(exchange.parts.size(), own.bytes() * members()));
   exchange.sources.assign(members(), own.data);
   for (std::size_t r = 0; r < members(); ++r) {
@@ -160,21 +159,17 @@ void MessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from, Sl
     std::byte* part = exchange.parts.data() + r * own.bytes();
     exchange.sources[r] = part;
     receive({part, own.count, own.type}, r, exchange.requests);
-    const Slice theirs = slice_for(r);
-    send(from.part(theirs.begin, theirs.count()), r, exchange.requests);
+    send(part_of(from, slice_for(r)), r, exchange.requests);
   }
 }
 
 void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                                         Reduction reduction) {
   const std::size_t limit = slice_limit(mine.type);
-  const std::size_t segments = (*std::ranges::max_element(counts) + limit - 1) / limit;
+  const std::size_t segments = (largest_of(counts) + limit - 1) / limit;
   const auto start = [&](std::size_t k) {
-    start_exchange(exchanges_[k % 2], all, [&](std::size_t r) {
-      const Slice block = block_of(counts, r);
-      return Slice{std::min(block.end, block.begin + k * limit),
-                   std::min(block.end, block.begin + (k + 1) * limit)};
-    });
+    start_exchange(exchanges_[k % 2], all,
+                   [&](std::size_t r) { return segment_of(block_of(counts, r), k, limit); });
   };
   if (segments > 0) start(0);
   for (std::size_t k = 0; k < segments; ++k) {
@@ -200,18 +195,15 @@ void MessageCollectives::broadcast(MutableBuffer values, std::size_t root) {
 }
 
 void MessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  const Slice own = block_of(counts, self());
-  void* block = all.part(own.begin, 0).data;
+  void* block = part_of(all, block_of(counts, self())).data;
   if (block != mine.data && mine.count > 0) std::memmove(block, mine.data, mine.bytes());
-  const bool equal = std::ranges::all_of(counts, [&](std::size_t n) { return n == mine.count; });
-  if (equal && all.bytes() <= gather_limit_bytes) {
+  if (are_equal(counts) && all.bytes() <= gather_limit_bytes) {
     return group_.gather_blocks(all.data, mine.bytes(), {"all_gather", mine});
   }
   for (std::size_t step = 1; step < members(); ++step) {
     const std::size_t from = (self() + step) % members();
     const std::size_t to = (self() + members() - step) % members();
-    const Slice theirs = block_of(counts, from);
-    receive(all.part(theirs.begin, theirs.count()), from, requests_);
+    receive(part_of(all, block_of(counts, from)), from, requests_);
     send({block, mine.count, mine.type}, to, requests_);
   }
   group_.wait(requests_, {"all_gather", mine});
@@ -222,9 +214,8 @@ void MessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
   for (std::size_t step = 0; step < members(); ++step) {
     const std::size_t from = (self() + step) % members();
     const std::size_t to = (self() + members() - step) % members();
-    const Slice in = block_of(from_each, from), out = block_of(to_each, to);
-    const MutableBuffer incoming = theirs.part(in.begin, in.count());
-    const ConstBuffer outgoing = mine.part(out.begin, out.count());
+    const MutableBuffer incoming = part_of(theirs, block_of(from_each, from));
+    const ConstBuffer outgoing = part_of(mine, block_of(to_each, to));
     if (step > 0) {
       receive(incoming, from, requests_);
       send(outgoing, to, requests_);

@@ -4,6 +4,7 @@
 
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/mpi/mpi_wait.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 
@@ -30,28 +31,9 @@ class MpiCollectives {
   virtual void agree(const CollectiveTerms& terms, const WaitedFor& waited) = 0;
 };
 
-/// Elements [begin, end).
-struct Slice {
-  std::size_t begin = 0, end = 0;
-  std::size_t count() const { return end - begin; }
-};
-
-/// Part `index` of `parts` of `count` elements, in steps of 64 elements.
-inline Slice slice_of(std::size_t count, std::size_t index, std::size_t parts) {
-  constexpr std::size_t unit = 64;
-  const std::size_t units = (count + unit - 1) / unit;
-  const auto begin = [&](std::size_t i) {
-    const std::size_t at = units * i / parts * unit;
-    return at < count ? at : count;
-  };
-  return {begin(index), begin(index + 1)};
-}
-
-/// Where block `rank` of blocks of these counts lies.
-inline Slice block_of(Counts counts, std::size_t rank) {
-  std::size_t begin = 0;
-  for (std::size_t r = 0; r < rank; ++r) begin += counts[r];
-  return {begin, begin + counts[rank]};
+/// Slice `index` of `slices` of `count` elements: whole cache lines of every type.
+inline Slice slice_of(std::size_t count, std::size_t index, std::size_t slices) {
+  return even_slice(count, index, slices, 64);
 }
 
 }  // namespace heteroperf

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 #include <optional>
 
 #include "runners/comm/collective_terms.hpp"
+#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/mpi/message_collectives.hpp"
 #include "runners/comm/mpi/mpi_group.hpp"
 #include "runners/comm/mpi/shared_collectives.hpp"
@@ -16,10 +16,6 @@ namespace heteroperf {
 namespace {
 
 constexpr int user_tag(int tag) { return 2 * tag; }
-
-std::size_t total(Counts counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
 
 void copy(ConstBuffer from, MutableBuffer to) {
   if (from.count > 0 && from.data != to.data) std::memmove(to.data, from.data, from.bytes());
@@ -79,7 +75,7 @@ class MpiTransfer final : public Transfer {
 /// Whether the ranks of a host share cores: known from the world, inherited by its groups.
 enum class Crowding { unknown, crowded };
 
-class MpiCommunicator final : public Communicator, public PathReport {
+class MpiCommunicator final : public Communicator, public PathReport, public ConcurrentUse {
  public:
   MpiCommunicator(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr<PeerWatch> watch,
                   const MpiSettings& settings, Crowding inherited);
@@ -87,6 +83,7 @@ class MpiCommunicator final : public Communicator, public PathReport {
   RankId rank() const override { return RankId(static_cast<std::int32_t>(group_.self())); }
   int size() const override { return static_cast<int>(group_.size()); }
   std::string transport() const override { return "mpi"; }
+  std::string one_thread_reason() const override;
   HostPath host_path() const override { return path_; }
   const std::string& path_reason() const override { return path_reason_; }
   std::string path() const override {
@@ -150,6 +147,14 @@ MpiCommunicator::MpiCommunicator(MPI_Comm handle, std::vector<RankId> members,
                                              : make_shared_collectives(group_, std::move(choice));
 }
 
+// Collectives of one host call MPI too, so that messages make progress.
+std::string MpiCommunicator::one_thread_reason() const {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  if (level >= MPI_THREAD_MULTIPLE) return {};
+  return "this MPI library may be called by one thread at a time (no MPI_THREAD_MULTIPLE)";
+}
+
 void MpiCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
   HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
   if (alone()) return copy(mine, result);
@@ -175,7 +180,7 @@ void MpiCommunicator::broadcast(MutableBuffer values, RankId root) {
 }
 
 void MpiCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  HETEROPERF_EXPECT(counts.size() == members() && all.count == total(counts) &&
+  HETEROPERF_EXPECT(counts.size() == members() && all.count == total_of(counts) &&
                     mine.count == counts[group_.self()] && mine.type == all.type);
   if (alone()) return copy(mine, all);
   if (all.count == 0) return agree(all_gather_terms(all, counts), {"all_gather", all});
@@ -184,7 +189,7 @@ void MpiCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts cou
 
 void MpiCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                                      Reduction reduction) {
-  HETEROPERF_EXPECT(counts.size() == members() && all.count == total(counts) &&
+  HETEROPERF_EXPECT(counts.size() == members() && all.count == total_of(counts) &&
                     mine.count == counts[group_.self()] && mine.type == all.type);
   if (alone()) return copy(all, mine);
   if (all.count == 0) {
@@ -195,8 +200,8 @@ void MpiCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts
 
 void MpiCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                                  Counts from_each) {
-  HETEROPERF_EXPECT(to_each.size() == members() && mine.count == total(to_each));
-  HETEROPERF_EXPECT(from_each.size() == members() && theirs.count == total(from_each));
+  HETEROPERF_EXPECT(to_each.size() == members() && mine.count == total_of(to_each));
+  HETEROPERF_EXPECT(from_each.size() == members() && theirs.count == total_of(from_each));
   HETEROPERF_EXPECT(mine.type == theirs.type && to_each[group_.self()] == from_each[group_.self()]);
   if (alone()) return copy(mine, theirs);
   collectives_->all_to_all(mine, to_each, theirs, from_each);

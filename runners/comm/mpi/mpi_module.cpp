@@ -37,7 +37,8 @@ class Backend final : public MpiBackend {
     auto provided = std::make_shared<int>(MPI_THREAD_SINGLE);
     run_blocking_call(
         [provided] {
-          check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, provided.get()),
+          // With several threads, sums of gradients overlap with other messages.
+          check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, provided.get()),
                     "MPI_Init_thread");
         },
         time_limit("MPI_Init_thread", deadline_s));

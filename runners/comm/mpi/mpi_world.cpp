@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runners/cluster/shared_module.hpp"
+#include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/comm_config.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
@@ -64,6 +65,7 @@ World join_mpi_world(const CommConfig& config) {
     control = open_control_spoke(rank, size, config, hub.address);
   }
   auto communicator = backend.make_world(control, {.host_path = parse_host_path(config.host_path)});
+  if (config.check) communicator = make_checked_communicator(std::move(communicator), {});
   return {std::move(communicator), std::move(control)};
 }
 

@@ -39,23 +39,20 @@ void SharedCopies::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts
   const WaitedFor waited{"all_gather", mine};
   const CollectiveTerms terms = all_gather_terms(all, counts);
   if (host_.goes_direct(all.bytes())) return all_gather_direct(mine, all, counts, terms);
-  const std::size_t width = size_of(all.type), part = host_.room.slot_bytes() / width;
-  const std::size_t parts = (*std::ranges::max_element(counts) + part - 1) / part;
+  const std::size_t part = host_.room.slot_bytes() / size_of(all.type);
+  const std::size_t parts = (largest_of(counts) + part - 1) / part;
   for (std::size_t k = 0; k < parts; ++k) {
     host_.meeting.begin_step(waited);
     const std::size_t turn = host_.meeting.turn();
-    const Slice given = part_of({0, mine.count}, k, part);
-    copy_bytes(host_.room.given(host_.self(), turn), mine.part(given.begin, 0).data,
-               given.count() * width);
+    const ConstBuffer given = part_of(mine, segment_of({0, mine.count}, k, part));
+    copy_bytes(host_.room.given(host_.self(), turn), given.data, given.bytes());
     host_.meeting.arrive(terms);
     host_.meeting.await_everybody(waited);
-    Slice block;
-    for (std::size_t r = 0; r < host_.members(); ++r) {
-      block = {block.end, block.end + counts[r]};
-      const Slice taken = part_of(block, k, part);
-      if (r == host_.self()) continue;
-      copy_bytes(all.part(taken.begin, 0).data, host_.room.given(r, turn), taken.count() * width);
-    }
+    for_each_block(counts, [&](std::size_t r, Slice block) {
+      if (r == host_.self()) return;
+      const MutableBuffer taken = part_of(all, segment_of(block, k, part));
+      copy_bytes(taken.data, host_.room.given(r, turn), taken.bytes());
+    });
   }
   keep_own(mine, all, counts);
 }
@@ -75,8 +72,7 @@ void SharedCopies::all_gather_direct(ConstBuffer mine, MutableBuffer all, Counts
   host_.meeting.await_everybody(waited);
   for (std::size_t step = 1; step < host_.members(); ++step) {
     const std::size_t from = host_.peer(step);
-    const Slice block = block_of(counts, from);
-    const MutableBuffer taken = all.part(block.begin, block.count());
+    const MutableBuffer taken = part_of(all, block_of(counts, from));
     host_.peers.read(from, host_.meeting.line(from).readable, taken.data, taken.bytes(), waited);
   }
   host_.meeting.meet(terms, waited);
@@ -96,12 +92,12 @@ void SharedCopies::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer th
       std::ranges::copy(from_each, host_.room.awaited(host_.self(), turn).begin());
       host_.meeting.next().readable = static_cast<const std::byte*>(mine.data);
     }
-    Slice block;
-    for (std::size_t r = 0; r < host_.members() && !host_.goes_direct(mine.bytes()); ++r) {
-      block = {block.end, block.end + to_each[r]};
-      const Slice given = part_of(block, k, part);
-      copy_bytes(host_.room.given(host_.self(), turn) + r * part * width,
-                 mine.part(given.begin, 0).data, given.count() * width);
+    if (!host_.goes_direct(mine.bytes())) {
+      for_each_block(to_each, [&](std::size_t r, Slice block) {
+        const ConstBuffer given = part_of(mine, segment_of(block, k, part));
+        copy_bytes(host_.room.given(host_.self(), turn) + r * part * width, given.data,
+                   given.bytes());
+      });
     }
     host_.meeting.arrive(terms);
     host_.meeting.await_everybody(waited);
@@ -113,13 +109,11 @@ void SharedCopies::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer th
         return host_.meeting.meet(terms, waited);
       }
     }
-    block = {};
-    for (std::size_t r = 0; r < host_.members(); ++r) {
-      block = {block.end, block.end + from_each[r]};
-      const Slice taken = part_of(block, k, part);
-      copy_bytes(theirs.part(taken.begin, 0).data,
-                 host_.room.given(r, turn) + host_.self() * part * width, taken.count() * width);
-    }
+    for_each_block(from_each, [&](std::size_t r, Slice block) {
+      const MutableBuffer taken = part_of(theirs, segment_of(block, k, part));
+      copy_bytes(taken.data, host_.room.given(r, turn) + host_.self() * part * width,
+                 taken.bytes());
+    });
   }
 }
 
@@ -149,12 +143,10 @@ void SharedCopies::exchange_direct(ConstBuffer mine, MutableBuffer theirs, Count
   const std::size_t width = size_of(mine.type);
   for (std::size_t step = 0; step < host_.members(); ++step) {
     const std::size_t from = host_.peer(step);
-    const Slice block = block_of(from_each, from);
-    const MutableBuffer taken = theirs.part(block.begin, block.count());
-    const std::span<const std::uint64_t> row = host_.room.sent(from, turn);
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < host_.self(); ++r) begin += row[r];
-    const std::byte* there = host_.meeting.line(from).readable + begin * width;
+    const MutableBuffer taken = part_of(theirs, block_of(from_each, from));
+    const Counts row = host_.room.sent(from, turn);
+    const std::byte* there =
+        host_.meeting.line(from).readable + block_of(row, host_.self()).begin * width;
     if (from == host_.self()) {
       copy_bytes(taken.data, there, taken.bytes());
     } else {

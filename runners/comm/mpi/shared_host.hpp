@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstring>
 
 #include "runners/comm/mpi/host_path.hpp"
@@ -39,12 +38,6 @@ struct SharedHost {
 
 inline void copy_bytes(void* to, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
-/// Elements [index * part, …) of a block.
-inline Slice part_of(Slice block, std::size_t index, std::size_t part) {
-  return {std::min(block.end, block.begin + index * part),
-          std::min(block.end, block.begin + (index + 1) * part)};
 }
 
 }  // namespace heteroperf

@@ -60,7 +60,7 @@ void SharedReductions::reduce_staged(const SharedReducing& job) {
       for (std::size_t r = 0; r < host_.members(); ++r) {
         if (r == host_.self()) continue;
         const Slice slice = slice_of(whole.count, r, host_.members());
-        const ConstBuffer given = whole.part(slice.begin, slice.count());
+        const ConstBuffer given = part_of(whole, slice);
         copy_bytes(host_.room.given(host_.self(), turn) + slice.begin * size_of(given.type),
                    given.data, given.bytes());
       }
@@ -80,7 +80,7 @@ void SharedReductions::make_part(const SharedReducing& job, std::size_t begin, s
   sources_[host_.self()] = job.mine.part(begin + slice.begin, 0).data;
   std::array<void*, 2> made = {host_.room.made(host_.self(), turn), nullptr};
   if (job.wanted) made[1] = job.result.part(begin + slice.begin, 0).data;
-  reduce_in_order(sources_, {made.data(), job.wanted ? 2u : 1u}, slice.count(), job.mine.type,
+  reduce_in_order(sources_, {made.data(), job.wanted ? 2u : 1u}, slice.count, job.mine.type,
                   job.reduction);
 }
 
@@ -90,7 +90,7 @@ void SharedReductions::take_parts(const SharedReducing& job, std::size_t begin, 
   for (std::size_t step = 1; step < host_.members(); ++step) {
     const std::size_t from = host_.peer(step);
     const Slice slice = slice_of(count, from, host_.members());
-    const MutableBuffer taken = job.result.part(begin + slice.begin, slice.count());
+    const MutableBuffer taken = job.result.part(begin + slice.begin, slice.count);
     copy_bytes(taken.data, host_.room.made(from, turn), taken.bytes());
   }
 }
@@ -114,8 +114,8 @@ void SharedReductions::reduce_direct(const SharedReducing& job) {
   const Slice slice = made_here(job);
   const std::size_t part = direct_part(job.mine.type), width = size_of(job.mine.type);
   parts_.resize(std::max(parts_.size(), host_.members() * part * width));
-  for (std::size_t begin = slice.begin; begin < slice.end; begin += part) {
-    const std::size_t n = std::min(part, slice.end - begin);
+  for (std::size_t begin = slice.begin; begin < slice.end(); begin += part) {
+    const std::size_t n = std::min(part, slice.end() - begin);
     void* made =
         job.wanted ? job.result.part(begin, n).data : parts_.data() + host_.self() * part * width;
     reduce_readable(job.mine, begin, made, n, job.reduction, job.waited);
@@ -150,28 +150,26 @@ void SharedReductions::reduce_scatter(ConstBuffer all, MutableBuffer mine, Count
   if (host_.goes_direct(all.bytes())) return scatter_direct(all, mine, counts, reduction, terms);
   const std::size_t width = size_of(all.type),
                     part = host_.room.slot_bytes() / host_.members() / width;
-  const std::size_t parts = (*std::ranges::max_element(counts) + part - 1) / part;
+  const std::size_t parts = (largest_of(counts) + part - 1) / part;
   for (std::size_t k = 0; k < parts; ++k) {
     host_.meeting.begin_step(waited);
     const std::size_t turn = host_.meeting.turn();
-    Slice block;
-    for (std::size_t r = 0; r < host_.members(); ++r) {
-      block = {block.end, block.end + counts[r]};
-      const Slice slice = part_of(block, k, part);
-      if (r == host_.self()) continue;
-      copy_bytes(host_.room.given(host_.self(), turn) + r * part * width,
-                 all.part(slice.begin, 0).data, slice.count() * width);
-    }
+    for_each_block(counts, [&](std::size_t r, Slice block) {
+      if (r == host_.self()) return;
+      const ConstBuffer given = part_of(all, segment_of(block, k, part));
+      copy_bytes(host_.room.given(host_.self(), turn) + r * part * width, given.data,
+                 given.bytes());
+    });
     host_.meeting.arrive(terms);
     host_.meeting.await_everybody(waited);
-    const Slice slice = part_of(block_of(counts, host_.self()), k, part);
-    if (slice.count() == 0) continue;
+    const Slice slice = segment_of(block_of(counts, host_.self()), k, part);
+    if (slice.count == 0) continue;
     for (std::size_t r = 0; r < host_.members(); ++r) {
       sources_[r] = host_.room.given(r, turn) + host_.self() * part * width;
     }
     sources_[host_.self()] = all.part(slice.begin, 0).data;
     void* made = mine.part(k * part, 0).data;
-    reduce_in_order(sources_, {&made, 1}, slice.count(), all.type, reduction);
+    reduce_in_order(sources_, {&made, 1}, slice.count, all.type, reduction);
   }
 }
 
@@ -185,8 +183,8 @@ void SharedReductions::scatter_direct(ConstBuffer all, MutableBuffer mine, Count
   const Slice block = block_of(counts, host_.self());
   const std::size_t part = direct_part(all.type);
   parts_.resize(std::max(parts_.size(), host_.members() * part * size_of(all.type)));
-  for (std::size_t begin = 0; begin < block.count(); begin += part) {
-    const std::size_t n = std::min(part, block.count() - begin);
+  for (std::size_t begin = 0; begin < block.count; begin += part) {
+    const std::size_t n = std::min(part, block.count - begin);
     reduce_readable(all, block.begin + begin, mine.part(begin, n).data, n, reduction, waited);
   }
   host_.meeting.meet(terms, waited);

@@ -1,161 +1,33 @@
 #include "runners/comm/nccl/nccl_communicator.hpp"
 
-#include <fmt/format.h>
-#include <sched.h>
-
 #include <algorithm>
 #include <cstdint>
-#include <functional>
-#include <numeric>
 
 #include "metrics/error.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/nccl/nccl_handle.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr int spins = 1000;
-
-/// A handle and the way its operations are waited for; shared with transfers under way.
-class NcclGroup {
- public:
-  NcclGroup(std::shared_ptr<NcclLibrary> library, std::vector<RankId> members,
-            std::shared_ptr<PeerWatch> watch)
-      : library_(std::move(library)), members_(std::move(members)), watch_(std::move(watch)) {}
-  ~NcclGroup();
-  NcclGroup(const NcclGroup&) = delete;
-  NcclGroup& operator=(const NcclGroup&) = delete;
-
-  NcclLibrary& library() { return *library_; }
-  const std::shared_ptr<NcclLibrary>& shared_library() const { return library_; }
-  const std::shared_ptr<PeerWatch>& watch() const { return watch_; }
-  const std::vector<RankId>& members() const { return members_; }
-  void*& handle() { return handle_; }
-
-  /// Waits until the handle and the stream are idle. `first` is what the call itself answered.
-  void settle(const NcclStatus& first, const std::string& operation);
-  /// Waits until the library has taken in what it was asked; the stream may go on.
-  void await_handle(const NcclStatus& first, const std::string& operation);
-
-  /// Messages that were started and not yet handed to the library.
-  void queue(std::function<NcclStatus()> message) { queued_.push_back(std::move(message)); }
-  std::uint64_t queued_until() const { return flushed_ + queued_.size(); }
-  bool flushed(std::uint64_t index) const { return index <= flushed_; }
-  /// All queued messages as one group, which cannot block itself; waits for them.
-  void flush(const std::string& operation);
-
- private:
-  template <class Ask>
-  void poll(NcclStatus status, const std::string& operation, Ask ask);
-  [[noreturn]] void fail(const std::string& text, const std::string& operation);
-  void abort() noexcept;
-
-  std::shared_ptr<NcclLibrary> library_;
-  std::vector<RankId> members_;
-  std::shared_ptr<PeerWatch> watch_;
-  void* handle_ = nullptr;
-  std::vector<std::function<NcclStatus()>> queued_;
-  std::uint64_t flushed_ = 0;
-};
-
-NcclGroup::~NcclGroup() {
-  if (handle_ == nullptr) return;
-  try {
-    await_handle(library_->finalize(handle_), "leaving the group");
-    library_->destroy(handle_);
-  } catch (const std::exception&) {
-    abort();
-  }
-}
-
-template <class Ask>
-void NcclGroup::poll(NcclStatus status, const std::string& operation, Ask ask) {
-  for (int round = 0; status.state == NcclStatus::State::in_progress; ++round) {
-    if (const auto failure = watch_->failure_among(members_)) {
-      abort();
-      throw PeerError(*failure, operation);
-    }
-    if (round >= spins) sched_yield();
-    status = ask();
-  }
-  if (status.state == NcclStatus::State::failed) fail(status.text, operation);
-}
-
-void NcclGroup::await_handle(const NcclStatus& first, const std::string& operation) {
-  if (first.state == NcclStatus::State::failed) fail(first.text, operation);
-  if (handle_ == nullptr) fail("the group is broken by an earlier failure", operation);
-  poll(first, operation, [this] { return library_->status(handle_); });
-}
-
-void NcclGroup::settle(const NcclStatus& first, const std::string& operation) {
-  await_handle(first, operation);
-  // A peer's death shows as an asynchronous error while the stream hangs.
-  poll({NcclStatus::State::in_progress, {}}, operation, [this] {
-    const NcclStatus stream = library_->stream_status();
-    if (stream.state != NcclStatus::State::in_progress) return stream;
-    const NcclStatus error = library_->status(handle_);
-    return error.state == NcclStatus::State::failed ? error : stream;
-  });
-}
-
-void NcclGroup::fail(const std::string& text, const std::string& operation) {
-  abort();
-  throw SystemError("NCCL failed during " + operation, text,
-                    "NCCL_DEBUG=INFO prints what the library did.");
-}
-
-void NcclGroup::abort() noexcept {
-  if (handle_ != nullptr) library_->abort(handle_);
-  handle_ = nullptr;
-}
-
-void NcclGroup::flush(const std::string& operation) {
-  if (handle_ == nullptr) fail("the group is broken by an earlier failure", operation);
-  if (queued_.empty()) return;
-  const auto messages = std::move(queued_);
-  queued_.clear();
-  library_->group_start();
-  NcclStatus worst;
-  for (const auto& message : messages) {
-    const NcclStatus status = message();
-    if (status.state == NcclStatus::State::failed) worst = status;
-  }
-  const NcclStatus end = library_->group_end();
-  if (worst.state == NcclStatus::State::failed) fail(worst.text, operation);
-  settle(end, operation);
-  flushed_ += messages.size();
-}
-
-bool all_equal(Counts counts) {
-  return std::all_of(counts.begin(), counts.end(),
-                     [&](std::size_t count) { return count == counts[0]; });
-}
-
 class NcclTransfer final : public Transfer {
  public:
-  NcclTransfer(std::shared_ptr<NcclGroup> group, std::string operation)
-      : group_(std::move(group)),
-        index_(group_->queued_until()),
-        operation_(std::move(operation)) {}
+  NcclTransfer(std::shared_ptr<NcclHandle> group, std::uint64_t message, std::string operation)
+      : group_(std::move(group)), message_(message), operation_(std::move(operation)) {}
 
-  /// The library offers no progress without a wait: a started group runs to its end.
-  bool test() override {
-    wait();
-    return true;
-  }
-  void wait() override {
-    if (!group_->flushed(index_)) group_->flush(operation_);
-  }
+  bool test() override { return group_->test(message_, operation_); }
+  void wait() override { group_->wait(message_, operation_); }
 
  private:
-  std::shared_ptr<NcclGroup> group_;
-  std::uint64_t index_;
+  std::shared_ptr<NcclHandle> group_;
+  std::uint64_t message_;  ///< 0: one without elements, which is none
   std::string operation_;
 };
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(std::shared_ptr<NcclGroup> group, RankId rank)
+  NcclCommunicator(std::shared_ptr<NcclHandle> group, RankId rank)
       : group_(std::move(group)), rank_(rank), word_(library().memory(), sizeof(std::int64_t)) {}
 
   RankId rank() const override { return rank_; }
@@ -188,7 +60,7 @@ class NcclCommunicator final : public Communicator {
   template <class Enqueue>
   void grouped(const std::string& operation, Enqueue enqueue);
 
-  std::shared_ptr<NcclGroup> group_;
+  std::shared_ptr<NcclHandle> group_;
   RankId rank_;
   MemoryBlock word_;  ///< of barriers
 };
@@ -201,7 +73,7 @@ int NcclCommunicator::peer(RankId rank) const {
 template <class Enqueue>
 void NcclCommunicator::grouped(const std::string& operation, Enqueue enqueue) {
   NcclStatus worst;
-  group_->await_handle({}, operation);
+  group_->ready(operation);
   library().group_start();
   enqueue([&worst](NcclStatus status) {
     if (status.state == NcclStatus::State::failed) worst = std::move(status);
@@ -214,7 +86,7 @@ void NcclCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduct
   HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
   if (mine.count == 0) return;
   const std::string operation = describe("all_reduce", mine);
-  group_->await_handle({}, operation);
+  group_->ready(operation);
   group_->settle(library().all_reduce(mine, result.data, reduction, handle()), operation);
 }
 
@@ -222,7 +94,7 @@ void NcclCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId roo
                               Reduction reduction) {
   if (mine.count == 0) return;
   const std::string operation = describe("reduce", mine);
-  group_->await_handle({}, operation);
+  group_->ready(operation);
   void* out = rank_ == root ? result.data : nullptr;
   group_->settle(library().reduce(mine, out, reduction, peer(root), handle()), operation);
 }
@@ -230,7 +102,7 @@ void NcclCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId roo
 void NcclCommunicator::broadcast(MutableBuffer values, RankId root) {
   if (values.count == 0) return;
   const std::string operation = describe("broadcast", values);
-  group_->await_handle({}, operation);
+  group_->ready(operation);
   group_->settle(library().broadcast(values, peer(root), handle()), operation);
 }
 
@@ -239,22 +111,19 @@ void NcclCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts co
   const auto self = static_cast<std::size_t>(rank_.value());
   HETEROPERF_EXPECT(mine.count == counts[self] && mine.type == all.type);
   const std::string operation = describe("all_gather", mine);
-  if (all_equal(counts)) {
+  if (are_equal(counts)) {
     if (mine.count == 0) return;
-    group_->await_handle({}, operation);
+    group_->ready(operation);
     return group_->settle(library().all_gather(mine, all.data, handle()), operation);
   }
-  const std::size_t before =
-      std::accumulate(counts.begin(), counts.begin() + rank_.value(), std::size_t{0});
-  const MutableBuffer own = all.part(before, mine.count);
+  const MutableBuffer own = part_of(all, block_of(counts, self));
   if (own.data != mine.data) library().copy(own.data, mine.data, mine.bytes());
   // NCCL has no unequal form: every block is a broadcast of its own, all in one group.
   grouped(operation, [&](auto note) {
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < counts.size(); begin += counts[r++]) {
-      if (counts[r] == 0) continue;
-      note(library().broadcast(all.part(begin, counts[r]), static_cast<int>(r), handle()));
-    }
+    for_each_block(counts, [&](std::size_t r, Slice block) {
+      if (block.count == 0) return;
+      note(library().broadcast(part_of(all, block), static_cast<int>(r), handle()));
+    });
   });
 }
 
@@ -264,19 +133,17 @@ void NcclCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Count
   const auto self = static_cast<std::size_t>(rank_.value());
   HETEROPERF_EXPECT(mine.count == counts[self] && mine.type == all.type);
   const std::string operation = describe("reduce_scatter", all);
-  if (all_equal(counts)) {
+  if (are_equal(counts)) {
     if (mine.count == 0) return;
-    group_->await_handle({}, operation);
+    group_->ready(operation);
     return group_->settle(library().reduce_scatter(all, mine, reduction, handle()), operation);
   }
   grouped(operation, [&](auto note) {
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < counts.size(); begin += counts[r++]) {
-      if (counts[r] == 0) continue;
+    for_each_block(counts, [&](std::size_t r, Slice block) {
+      if (block.count == 0) return;
       void* out = r == self ? mine.data : nullptr;
-      note(library().reduce(all.part(begin, counts[r]), out, reduction, static_cast<int>(r),
-                            handle()));
-    }
+      note(library().reduce(part_of(all, block), out, reduction, static_cast<int>(r), handle()));
+    });
   });
 }
 
@@ -285,45 +152,47 @@ void NcclCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffe
   const auto ranks = static_cast<std::size_t>(size());
   HETEROPERF_EXPECT(to_each.size() == ranks && from_each.size() == ranks);
   grouped(describe("all_to_all", mine), [&](auto note) {
-    std::size_t out = 0, in = 0;
-    for (std::size_t r = 0; r < ranks; out += to_each[r], in += from_each[r], ++r) {
+    for (std::size_t r = 0; r < ranks; ++r) {
+      const Slice out = block_of(to_each, r), in = block_of(from_each, r);
       const int other = static_cast<int>(r);
-      if (to_each[r] > 0) note(library().send(mine.part(out, to_each[r]), other, handle()));
-      if (from_each[r] > 0) note(library().receive(theirs.part(in, from_each[r]), other, handle()));
+      if (out.count > 0) note(library().send(part_of(mine, out), other, handle()));
+      if (in.count > 0) note(library().receive(part_of(theirs, in), other, handle()));
     }
   });
 }
 
 std::unique_ptr<Transfer> NcclCommunicator::start_send(ConstBuffer values, RankId to, int) {
   const int other = peer(to);
+  std::uint64_t message = 0;
   if (values.count > 0) {
-    group_->queue([group = group_.get(), values, other] {
+    message = group_->queue([group = group_.get(), values, other] {
       return group->library().send(values, other, group->handle());
     });
   }
-  return std::make_unique<NcclTransfer>(group_, describe("send", values));
+  return std::make_unique<NcclTransfer>(group_, message, describe("send", values));
 }
 
 std::unique_ptr<Transfer> NcclCommunicator::start_receive(MutableBuffer values, RankId from, int) {
   const int other = peer(from);
+  std::uint64_t message = 0;
   if (values.count > 0) {
-    group_->queue([group = group_.get(), values, other] {
+    message = group_->queue([group = group_.get(), values, other] {
       return group->library().receive(values, other, group->handle());
     });
   }
-  return std::make_unique<NcclTransfer>(group_, describe("receive", values));
+  return std::make_unique<NcclTransfer>(group_, message, describe("receive", values));
 }
 
 void NcclCommunicator::exchange(std::span<const Outgoing> sends,
                                 std::span<const Incoming> receives) {
   for (const Incoming& one : receives) start_receive(one.values, one.from, one.tag);
   for (const Outgoing& one : sends) start_send(one.values, one.to, one.tag);
-  group_->flush("exchange");
+  group_->wait(group_->last(), "exchange");
 }
 
 void NcclCommunicator::barrier() {
   const MutableBuffer word(word_.data(), 1, DataType::i32);
-  group_->await_handle({}, "barrier");
+  group_->ready("barrier");
   group_->settle(library().all_reduce(word, word.data, Reduction::max, handle()), "barrier");
 }
 
@@ -350,7 +219,7 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
   const auto self = static_cast<std::size_t>(rank_.value());
   const auto position = std::find(order.begin(), order.end(), self) - order.begin();
   auto part =
-      std::make_shared<NcclGroup>(group_->shared_library(), std::move(members), group_->watch());
+      std::make_shared<NcclHandle>(group_->shared_library(), std::move(members), group_->watch());
   group_->await_handle(library().split(handle(), index, static_cast<int>(position), part->handle()),
                        "split");
   part->await_handle({NcclStatus::State::in_progress, {}}, "split");
@@ -365,7 +234,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(std::shared_ptr<NcclLibrary
                                                      std::vector<RankId> members,
                                                      std::shared_ptr<PeerWatch> watch) {
   const int ranks = static_cast<int>(members.size());
-  auto group = std::make_shared<NcclGroup>(library, std::move(members), std::move(watch));
+  auto group = std::make_shared<NcclHandle>(library, std::move(members), std::move(watch));
   const NcclStatus first = library->init(id, ranks, rank.value(), group->handle());
   group->await_handle(first, "joining the group");
   return std::make_unique<NcclCommunicator>(std::move(group), rank);

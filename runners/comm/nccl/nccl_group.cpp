@@ -45,8 +45,7 @@ HostPlace place_on_host(Communicator& world) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_nccl_group(World& world) {
-  Communicator& ranks = *world.communicator;
+std::shared_ptr<NcclLibrary> open_nccl_device(World& world) {
   NcclBackend& backend = load_backend();
   std::string reason;
   const int devices = backend.devices(reason);
@@ -54,17 +53,23 @@ std::unique_ptr<Communicator> make_nccl_group(World& world) {
     throw SystemError("there is no device for NCCL", reason, "Use --transport threads or mpi.",
                       ErrorKind::environment);
   }
+  Communicator& ranks = *world.communicator;
   const HostPlace place = place_on_host(ranks);
   const int sharing = (place.ranks + devices - 1) / devices;
-  auto library = backend.open(place.index % devices, ranks.rank().value(), sharing);
+  return backend.open(place.index % devices, ranks.rank().value(), sharing);
+}
+
+std::unique_ptr<Communicator> make_nccl_group(World& world, std::shared_ptr<NcclLibrary> library,
+                                              Communicator& part) {
   NcclId id{};
-  if (ranks.rank() == RankId(0)) id = library->unique_id();
-  ranks.broadcast(MutableBuffer(id.data(), id.size(), DataType::u8), RankId(0));
-  std::vector<RankId> members;
-  for (int r = 0; r < ranks.size(); ++r) members.emplace_back(r);
+  if (part.rank() == RankId(0)) id = library->unique_id();
+  part.broadcast(MutableBuffer(id.data(), id.size(), DataType::u8), RankId(0));
+  const std::int32_t mine = world.communicator->rank().value();
+  std::vector<std::int32_t> ranks(static_cast<std::size_t>(part.size()));
+  part.all_gather(std::span(&mine, 1), std::span(ranks));
   auto watch = std::dynamic_pointer_cast<PeerWatch>(world.control);
   HETEROPERF_EXPECT(watch != nullptr);
-  return make_nccl_communicator(std::move(library), id, ranks.rank(), std::move(members),
+  return make_nccl_communicator(std::move(library), id, part.rank(), {ranks.begin(), ranks.end()},
                                 std::move(watch));
 }
 

@@ -19,6 +19,13 @@ struct NcclStatus {
   std::string text;  ///< the library's words, of a failure
 };
 
+/// What a device is.
+struct DeviceIdentity {
+  std::string vendor;  ///< "nvidia"
+  std::string model;   ///< as its driver names it
+  Bytes memory{0};
+};
+
 /// The calls of NCCL that the communicator needs, on one device and one stream: a seam, so that the
 /// communicator's logic is tested without a GPU. Handles are ncclComm_t. Nothing blocks: handles
 /// are made with blocking = 0, and operations are enqueued on the stream.
@@ -27,6 +34,7 @@ class NcclLibrary {
   virtual ~NcclLibrary() = default;
 
   virtual std::string version() const = 0;
+  virtual DeviceIdentity device() const = 0;
   virtual NcclId unique_id() = 0;
   /// `handle` stays in its place until status(handle) is done.
   virtual NcclStatus init(const NcclId& id, int ranks, int rank, void*& handle) = 0;

@@ -6,7 +6,9 @@
 #include <cstring>
 
 #include "metrics/error.hpp"
+#include "runners/comm/nccl/copy_streams.hpp"
 #include "runners/comm/nccl/nccl_backend.hpp"
+#include "runners/comm/nccl/stream_copier.hpp"
 
 namespace heteroperf {
 namespace {
@@ -78,10 +80,65 @@ ncclConfig_t non_blocking() {
   return config;
 }
 
+NcclStatus status_of(cudaError_t code) {
+  if (code == cudaSuccess) return {};
+  if (code == cudaErrorNotReady) return {NcclStatus::State::in_progress, {}};
+  return {NcclStatus::State::failed, cudaGetErrorString(code)};
+}
+
+class Streams final : public CopyStreams {
+ public:
+  explicit Streams(int device) : device_(device) {
+    check_cuda(cudaSetDevice(device), "cudaSetDevice");
+    for (cudaStream_t* stream : {&to_host_, &to_device_}) {
+      check_cuda(cudaStreamCreateWithFlags(stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    }
+  }
+  ~Streams() override {
+    for (cudaStream_t stream : {to_host_, to_device_}) cudaStreamDestroy(stream);
+  }
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  std::string device() const override { return fmt::format("cuda:{}", device_); }
+  void* pin(std::size_t bytes) override {
+    void* memory = nullptr;
+    check_cuda(cudaHostAlloc(&memory, bytes, cudaHostAllocPortable), "cudaHostAlloc");
+    return memory;
+  }
+  void unpin(void* memory) noexcept override { cudaFreeHost(memory); }
+  void* make_event() override {
+    cudaEvent_t event = nullptr;
+    check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+    return event;
+  }
+  void destroy_event(void* event) noexcept override {
+    cudaEventDestroy(static_cast<cudaEvent_t>(event));
+  }
+  NcclStatus start(Direction direction, void* to, const void* from, std::size_t bytes,
+                   void* event) override {
+    const bool read = direction == Direction::to_host;
+    cudaStream_t stream = read ? to_host_ : to_device_;
+    const cudaError_t code = cudaMemcpyAsync(
+        to, from, bytes, read ? cudaMemcpyDeviceToHost : cudaMemcpyHostToDevice, stream);
+    return status_of(code == cudaSuccess ? cudaEventRecord(static_cast<cudaEvent_t>(event), stream)
+                                         : code);
+  }
+  NcclStatus status(void* event) override {
+    return status_of(cudaEventQuery(static_cast<cudaEvent_t>(event)));
+  }
+
+ private:
+  int device_;
+  cudaStream_t to_host_ = nullptr, to_device_ = nullptr;
+};
+
 class DeviceMemory final : public BufferMemory {
  public:
-  explicit DeviceMemory(int device) : device_(device) {}
+  explicit DeviceMemory(int device)
+      : device_(device), copier_(std::make_shared<Streams>(device)) {}
   bool on_host() const override { return false; }
+  DeviceCopier* copier() override { return &copier_; }
 
   void* allocate(std::size_t bytes) override {
     check_cuda(cudaSetDevice(device_), "cudaSetDevice");
@@ -99,11 +156,12 @@ class DeviceMemory final : public BufferMemory {
 
  private:
   int device_;
+  StreamCopier copier_;
 };
 
 class Library final : public NcclLibrary {
  public:
-  explicit Library(int device) : memory_(device) {
+  explicit Library(int device) : device_(device), memory_(device) {
     check_cuda(cudaSetDevice(device), "cudaSetDevice");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
   }
@@ -112,6 +170,11 @@ class Library final : public NcclLibrary {
   Library& operator=(const Library&) = delete;
 
   std::string version() const override { return library_version(); }
+  DeviceIdentity device() const override {
+    cudaDeviceProp properties{};
+    check_cuda(cudaGetDeviceProperties(&properties, device_), "cudaGetDeviceProperties");
+    return {"nvidia", properties.name, Bytes(properties.totalGlobalMem)};
+  }
   NcclId unique_id() override {
     ncclUniqueId id{};
     const ncclResult_t code = ncclGetUniqueId(&id);
@@ -185,10 +248,7 @@ class Library final : public NcclLibrary {
   }
 
   NcclStatus stream_status() override {
-    const cudaError_t code = cudaStreamQuery(stream_);
-    if (code == cudaSuccess) return {};
-    if (code == cudaErrorNotReady) return {NcclStatus::State::in_progress, {}};
-    return {NcclStatus::State::failed, cudaGetErrorString(code)};
+    return status_of(cudaStreamQuery(stream_));
   }
   void copy(void* to, const void* from, std::size_t bytes) override {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
@@ -197,6 +257,7 @@ class Library final : public NcclLibrary {
   BufferMemory& memory() override { return memory_; }
 
  private:
+  int device_;
   cudaStream_t stream_ = nullptr;
   DeviceMemory memory_;
 };

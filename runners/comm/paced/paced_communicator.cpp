@@ -7,6 +7,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/over_messages.hpp"
+#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/paced/host_clock.hpp"
 #include "runners/comm/paced/pace_state.hpp"
 
@@ -141,7 +142,7 @@ void PacedTransfer::sleep() {
   sleep_until(due_);
 }
 
-class PacedCommunicator final : public Communicator {
+class PacedCommunicator final : public Communicator, public ConcurrentUse {
  public:
   explicit PacedCommunicator(std::shared_ptr<PacedGroup> group)
       : group_(std::move(group)), collectives_(*this) {}
@@ -149,6 +150,9 @@ class PacedCommunicator final : public Communicator {
   RankId rank() const override { return group_->inner->rank(); }
   int size() const override { return group_->inner->size(); }
   std::string transport() const override { return "paced " + group_->inner->transport(); }
+  std::string one_thread_reason() const override {
+    return heteroperf::one_thread_reason(*group_->inner);
+  }
   PaceReport report() const { return group_->state->report(); }
 
   using Communicator::all_gather;

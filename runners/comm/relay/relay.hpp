@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "metrics/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/relay/device_copier.hpp"
@@ -24,11 +25,16 @@ struct RelayConfig {
   int tag = message_tags::relay;  ///< and the two after it
 };
 
+/// Adds what is wrong with slots and deadline.
+void check_staging(const RelayConfig& config, ProblemList& problems);
+
 /// Device memory; its address means something to the DeviceCopier alone.
 struct DeviceBytes {
   std::byte* address = nullptr;
   std::size_t bytes = 0;
 };
+
+struct RelayPlace;
 
 /// What the last call did.
 struct RelayStatistics {
@@ -67,6 +73,7 @@ class Relay {
 
  private:
   struct Staging;
+  RelayPlace place() const;
 
   Communicator& group_;
   DeviceCopier& copier_;

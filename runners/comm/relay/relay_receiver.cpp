@@ -16,7 +16,8 @@ RelayReceiver::RelayReceiver(const RelayPlace& place, DeviceBytes values, RankId
       own_slots_(own_slots),
       addition_(addition),
       copier_(place.copier, place.config.timeout_s),
-      handshake_(place.group, from, place.config.tag, terms_of(place.config, values.bytes)) {}
+      handshake_(place.group, from, place.tags, terms_of(place.config, values.bytes),
+                 Handshake::Side::receiver) {}
 
 void RelayReceiver::begin(const RelayTerms& terms) {
   terms_ = terms;
@@ -36,7 +37,7 @@ void RelayReceiver::grant_next() {
   const std::size_t slot = granted_ % transfers_.size();
   const std::span<std::byte> chunk = slots_.slot(granted_, terms_->chunk_bytes(granted_));
   transfers_[slot] = place_.group.start_receive({chunk.data(), chunk.size(), DataType::u8}, from_,
-                                                place_.config.tag + 1);
+                                                handshake_.tags().data);
   if (addition_) {
     reads_[slot] = copier_.start_read(values_.address + terms_->chunk_begin(granted_),
                                       own_slots_.slot(granted_, chunk.size()));
@@ -82,7 +83,7 @@ bool RelayReceiver::retire() {
   auto credit = std::make_unique<Credit>();
   credit->granted = static_cast<std::int64_t>(granted_);
   credit->transfer = place_.group.start_send(std::span<const std::int64_t>(&credit->granted, 1),
-                                             from_, place_.config.tag + 2);
+                                             from_, handshake_.tags().reply);
   credits_.push_back(std::move(credit));
   return true;
 }
@@ -95,7 +96,7 @@ bool RelayReceiver::forget_credits() {
 
 bool RelayReceiver::progress() {
   if (!terms_) {
-    const auto terms = handshake_.agreed(true);
+    const auto terms = handshake_.agreed();
     if (terms) begin(*terms);
     return terms.has_value();
   }

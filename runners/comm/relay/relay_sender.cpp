@@ -8,7 +8,8 @@ RelaySender::RelaySender(const RelayPlace& place, DeviceBytes values, RankId to,
       to_(to),
       slots_(slots),
       copier_(place.copier, place.config.timeout_s),
-      handshake_(place.group, to, place.config.tag, terms_of(place.config, values.bytes)) {}
+      handshake_(place.group, to, place.tags, terms_of(place.config, values.bytes),
+                 Handshake::Side::sender) {}
 
 void RelaySender::begin(const RelayTerms& terms) {
   terms_ = terms;
@@ -25,7 +26,7 @@ void RelaySender::begin(const RelayTerms& terms) {
 void RelaySender::await_credit() {
   if (granted_ >= static_cast<std::int64_t>(chunks_)) return;
   credit_transfer_ =
-      place_.group.start_receive(std::span<std::int64_t>(&credit_, 1), to_, place_.config.tag + 2);
+      place_.group.start_receive(std::span<std::int64_t>(&credit_, 1), to_, place_.tags.reply);
 }
 
 bool RelaySender::take_credit() {
@@ -50,8 +51,8 @@ bool RelaySender::send_next() {
   const std::size_t slot = sent_ % reads_.size();
   if (!copier_.done(reads_[slot], "the copy to the host", sent_)) return false;
   const std::span<const std::byte> chunk = slots_.slot(sent_, terms_->chunk_bytes(sent_));
-  transfers_[slot] = place_.group.start_send({chunk.data(), chunk.size(), DataType::u8}, to_,
-                                             place_.config.tag + 1);
+  transfers_[slot] =
+      place_.group.start_send({chunk.data(), chunk.size(), DataType::u8}, to_, place_.tags.data);
   ++sent_;
   const auto released = granted_ - terms_->slots;
   most_under_way_ =
@@ -70,7 +71,7 @@ bool RelaySender::retire() {
 
 bool RelaySender::progress() {
   if (!terms_) {
-    const auto terms = handshake_.agreed(false);
+    const auto terms = handshake_.agreed();
     if (terms) begin(*terms);
     return terms.has_value();
   }

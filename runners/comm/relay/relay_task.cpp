@@ -21,21 +21,12 @@ std::string describe(const RelayTerms& terms) {
   return fmt::format("{} bytes, {}", terms.bytes, mode_name(terms.mode));
 }
 
-/// Looks again a few times, then sleeps for a moment: on a busy machine a sleeper is back sooner
-/// than one that gave way.
-class Idle {
- public:
-  void reset() { rounds_ = 0; }
-  void pause() {
-    if (++rounds_ < 20) return;
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
-
- private:
-  int rounds_ = 0;
-};
-
 }  // namespace
+
+void Idle::pause() {
+  if (++rounds_ < 20) return;
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+}
 
 void run_relay(std::span<RelayTask* const> tasks) {
   const auto finished = [](const RelayTask* task) { return task->finished(); };
@@ -68,23 +59,39 @@ RelayTerms terms_of(const RelayConfig& config, std::size_t bytes) {
           static_cast<std::int64_t>(config.mode)};
 }
 
-Handshake::Handshake(Communicator& group, RankId peer, int tag, const RelayTerms& mine)
-    : mine_(mine),
-      self_(group.rank()),
+Handshake::Handshake(Communicator& group, RankId peer, const RelayTags& tags,
+                     const RelayTerms& mine, Side side)
+    : group_(group),
       peer_(peer),
-      out_{mine.bytes, mine.chunk, mine.slots, mine.mode} {
-  receiving_ = group.start_receive(std::span<std::int64_t>(in_), peer, tag);
-  sending_ = group.start_send(std::span<const std::int64_t>(out_), peer, tag);
+      tags_(tags),
+      mine_(mine),
+      side_(side),
+      out_{mine.bytes, mine.chunk, mine.slots, mine.mode, tags.data, tags.reply} {
+  const bool sends = side == Side::sender;
+  receiving_ =
+      group.start_receive(std::span<std::int64_t>(in_), peer, sends ? tags.reply : tags.terms);
+  if (sends) sending_ = group.start_send(std::span<const std::int64_t>(out_), peer, tags.terms);
+  if (!sends && tags.reply >= 0) answer();
 }
 
-std::optional<RelayTerms> Handshake::agreed(bool i_receive) {
-  const bool heard = receiving_->test(), told = sending_->test();
-  if (!heard || !told) return std::nullopt;
+void Handshake::answer() {
+  sending_ = group_.start_send(std::span<const std::int64_t>(out_), peer_, tags_.reply);
+}
+
+std::optional<RelayTerms> Handshake::agreed() {
+  if (!receiving_->test()) return std::nullopt;
+  if (!sending_) {
+    tags_.data = static_cast<int>(in_[4]);
+    tags_.reply = static_cast<int>(in_[5]);
+    answer();
+  }
+  if (!sending_->test()) return std::nullopt;
+  const bool i_receive = side_ == Side::receiver;
   const RelayTerms theirs{in_[0], in_[1], in_[2], in_[3]};
   if (theirs.bytes != mine_.bytes || theirs.mode != mine_.mode) {
     throw Error(ErrorKind::run_failed,
                 {{fmt::format("the relay's two sides disagree: rank {} {} {}, rank {} {} {}",
-                              self_.value(), i_receive ? "awaits" : "sends", describe(mine_),
+                              group_.rank().value(), i_receive ? "awaits" : "sends", describe(mine_),
                               peer_.value(), i_receive ? "sends" : "awaits", describe(theirs)),
                   "both need the same number of bytes and the same mode", ""}});
   }

@@ -17,6 +17,19 @@ class RelayTask {
   /// Whether anything happened. Throws as Relay does.
   virtual bool progress() = 0;
   virtual bool finished() const = 0;
+  /// Whether its first message is on its way, so that a later task's cannot be taken for it.
+  virtual bool announced() const { return true; }
+};
+
+/// Between looks at what others do: looks again a few times, then sleeps for a moment: on a busy
+/// machine a sleeper is back sooner than one that gave way.
+class Idle {
+ public:
+  void reset() { rounds_ = 0; }
+  void pause();
+
+ private:
+  int rounds_ = 0;
 };
 
 /// Runs them until all have finished.
@@ -33,18 +46,38 @@ struct RelayTerms {
   std::size_t chunk_bytes(std::size_t index) const;
 };
 
+/// Which tags a relay uses. Messages to the peer and from it never share one, so that two relays
+/// of opposite directions do not mix.
+struct RelayTags {
+  int terms = 0;   ///< from the sender: what comes
+  int data = -1;   ///< chunks; below 0 on a receiver: the sender's terms name data and reply
+  int reply = -1;  ///< from the receiver: its terms, then credits
+
+  static RelayTags from(int first) { return {first, first + 1, first + 2}; }
+};
+
 /// Tells the peer this side's terms and hears the peer's.
 class Handshake {
  public:
-  Handshake(Communicator& group, RankId peer, int tag, const RelayTerms& mine);
+  enum class Side { sender, receiver };
+  Handshake(Communicator& group, RankId peer, const RelayTags& tags, const RelayTerms& mine,
+            Side side);
   /// The chunk both sides use and the receiver's slots, once they are known. Throws
   /// Error{run_failed} when the buffers or modes differ.
-  std::optional<RelayTerms> agreed(bool i_receive);
+  std::optional<RelayTerms> agreed();
+  /// Complete once agreed.
+  const RelayTags& tags() const { return tags_; }
 
  private:
+  void answer();
+
+  Communicator& group_;
+  const RankId peer_;
+  RelayTags tags_;
   const RelayTerms mine_;
-  const RankId self_, peer_;
-  std::array<std::int64_t, 4> out_, in_{};
+  const Side side_;
+  /// bytes, chunk, slots, mode, data tag, reply tag.
+  std::array<std::int64_t, 6> out_, in_{};
   std::unique_ptr<Transfer> sending_, receiving_;
 };
 
@@ -91,6 +124,7 @@ struct RelayPlace {
   Communicator& group;
   DeviceCopier& copier;
   const RelayConfig& config;
+  RelayTags tags;
 };
 RelayTerms terms_of(const RelayConfig& config, std::size_t bytes);
 

@@ -9,12 +9,18 @@
 #include <tuple>
 
 #include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
 #include "runners/comm/reshard/freight.hpp"
 #include "runners/comm/reshard/message_rounds.hpp"
 #include "runners/comm/reshard/summing.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr Named<ReshardStage> stage_names[] = {{ReshardStage::sum_inside, "sum_inside"},
+                                               {ReshardStage::sum_across, "sum_across"},
+                                               {ReshardStage::deliver, "deliver"},
+                                               {ReshardStage::forward, "forward"}};
 
 /// Overlap of two parts of one dimension.
 struct Overlap {
@@ -179,10 +185,7 @@ ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig&
 
 }  // namespace
 
-const char* to_string(ReshardStage stage) {
-  constexpr std::array names{"sum_inside", "sum_across", "deliver", "forward"};
-  return names[static_cast<std::size_t>(stage)];
-}
+const char* to_string(ReshardStage stage) { return name_of(stage_names, stage); }
 
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config) {
   return make_plan(from, to, config, GradientKind::replicate);

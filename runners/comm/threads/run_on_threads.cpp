@@ -5,6 +5,7 @@
 #include <system_error>
 #include <thread>
 
+#include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/comm_config.hpp"
 #include "runners/comm/threads/thread_communicator.hpp"
 #include "runners/comm/world.hpp"
@@ -68,8 +69,9 @@ void run_on_threads(int ranks, const CommConfig& config,
   Verdict verdict;
   std::vector<std::thread> threads;
   for (int r = 0; r < ranks; ++r) {
-    World world{std::move(communicators[static_cast<std::size_t>(r)]),
-                make_thread_control(shared, RankId(r))};
+    std::unique_ptr<Communicator>& own = communicators[static_cast<std::size_t>(r)];
+    if (config.check) own = make_checked_communicator(std::move(own), {});
+    World world{std::move(own), make_thread_control(shared, RankId(r))};
     try {
       threads.emplace_back([&, r, view = std::make_shared<World>(std::move(world))] {
         run_rank(*shared, std::move(*view), RankId(r), body, verdict);

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
+#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/slice.hpp"
 #include "runners/comm/threads/thread_group.hpp"
 #include "runners/comm/threads/thread_transfer.hpp"
 
@@ -17,7 +18,7 @@ constexpr std::size_t line_bytes = 64;
 /// Small vectors travel in what the ranks show each other, and one meeting is all they need. For
 /// large ones each rank works on its slice in everybody's buffers, in one pass over memory, and a
 /// second meeting keeps the buffers in place until all are through.
-class ThreadCommunicator final : public Communicator {
+class ThreadCommunicator final : public Communicator, public ConcurrentUse {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, std::size_t rank)
       : group_(std::move(group)),
@@ -28,6 +29,7 @@ class ThreadCommunicator final : public Communicator {
   RankId rank() const override { return RankId(static_cast<std::int32_t>(rank_)); }
   int size() const override { return static_cast<int>(group_->size()); }
   std::string transport() const override { return "threads"; }
+  std::string one_thread_reason() const override { return {}; }
 
   using Communicator::all_gather;
   using Communicator::all_reduce;
@@ -61,8 +63,8 @@ class ThreadCommunicator final : public Communicator {
   WaitPoint& here() { return group_->wait_points[rank_]; }
 
   /// Begins a collective: what this rank will show.
-  Offer& offer(const CollectiveTerms& terms);
-  const Offer& shown(std::size_t r) const { return group_->offers[turn_][r]; }
+  ThreadOffer& offer(const CollectiveTerms& terms);
+  const ThreadOffer& shown(std::size_t r) const { return group_->offers[turn_][r]; }
   void show_small(ConstBuffer values);
   /// Shows it and waits for everybody's. Throws PeerError, or alike on all ranks, when they
   /// disagree.
@@ -89,23 +91,7 @@ void copy(const void* from, void* to, std::size_t bytes) {
   if (bytes > 0 && from != to) std::memmove(to, from, bytes);
 }
 
-struct Slice {
-  std::size_t begin, count;
-};
-
-/// Part `index` of `parts`.
-Slice slice_of(std::size_t count, DataType type, std::size_t index, std::size_t parts) {
-  const std::size_t unit = line_bytes / size_of(type);
-  const std::size_t units = (count + unit - 1) / unit;
-  const auto begin = [&](std::size_t i) { return std::min(count, units * i / parts * unit); };
-  return {begin(index), begin(index + 1) - begin(index)};
-}
-
-std::size_t sum_of(Counts counts) {
-  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
-}
-
-bool is_small(std::size_t bytes) { return bytes <= Offer::small_bytes; }
+bool is_small(std::size_t bytes) { return bytes <= ThreadOffer::small_bytes; }
 
 // ---- meeting
 
@@ -114,15 +100,15 @@ std::size_t ThreadCommunicator::member(RankId rank) const {
   return static_cast<std::size_t>(rank.value());
 }
 
-Offer& ThreadCommunicator::offer(const CollectiveTerms& terms) {
+ThreadOffer& ThreadCommunicator::offer(const CollectiveTerms& terms) {
   turn_ ^= 1;
-  Offer& own = group_->offers[turn_][rank_];
+  ThreadOffer& own = group_->offers[turn_][rank_];
   own.terms = terms;
   return own;
 }
 
 void ThreadCommunicator::show_small(ConstBuffer values) {
-  Offer& own = group_->offers[turn_][rank_];
+  ThreadOffer& own = group_->offers[turn_][rank_];
   copy(values.data, own.small.data(), values.bytes());
   own.read = own.small.data();
 }
@@ -155,10 +141,10 @@ void ThreadCommunicator::assemble() {
 
 std::optional<Problem> ThreadCommunicator::disagreement() const {
   const CollectiveTerms& own = shown(rank_).terms;
-  const auto differs = [&](const Offer& other) { return !(other.terms == own); };
+  const auto differs = [&](const ThreadOffer& other) { return !(other.terms == own); };
   if (std::ranges::none_of(group_->offers[turn_], differs)) return std::nullopt;
   std::vector<CollectiveTerms> terms;
-  for (const Offer& other : group_->offers[turn_]) terms.push_back(other.terms);
+  for (const ThreadOffer& other : group_->offers[turn_]) terms.push_back(other.terms);
   return heteroperf::disagreement(terms, group_->members);
 }
 
@@ -185,7 +171,7 @@ void ThreadCommunicator::disperse() {
 
 void ThreadCommunicator::check_counts(Counts counts, std::size_t own, std::size_t total) const {
   HETEROPERF_EXPECT(counts.size() == members());
-  HETEROPERF_EXPECT(counts[rank_] == own && sum_of(counts) == total);
+  HETEROPERF_EXPECT(counts[rank_] == own && total_of(counts) == total);
 }
 
 // ---- collectives
@@ -201,7 +187,7 @@ void ThreadCommunicator::reduce_shown(std::size_t begin, std::size_t count, Redu
 
 void ThreadCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
   HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-  Offer& own = offer(all_reduce_terms(mine, reduction));
+  ThreadOffer& own = offer(all_reduce_terms(mine, reduction));
   if (is_small(mine.bytes())) {
     show_small(mine);
     agree();
@@ -211,7 +197,7 @@ void ThreadCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Redu
   own.read = mine.data;
   own.write = result.data;
   together([&] {
-    const Slice slice = slice_of(mine.count, mine.type, rank_, members());
+    const Slice slice = even_slice(mine.count, rank_, members(), line_bytes / size_of(mine.type));
     destinations_.resize(members());
     for (std::size_t r = 0; r < members(); ++r) {
       destinations_[r] = static_cast<std::byte*>(shown(r).write) + slice.begin * size_of(mine.type);
@@ -225,7 +211,7 @@ void ThreadCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId r
   const std::size_t target = member(root);
   const bool here_it_ends = target == rank_;
   HETEROPERF_EXPECT(!here_it_ends || (mine.count == result.count && mine.type == result.type));
-  Offer& own = offer(reduce_terms(mine, root, reduction));
+  ThreadOffer& own = offer(reduce_terms(mine, root, reduction));
   if (is_small(mine.bytes())) {
     show_small(mine);
     agree();
@@ -236,7 +222,7 @@ void ThreadCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId r
   own.read = mine.data;
   own.write = result.data;
   together([&] {
-    const Slice slice = slice_of(mine.count, mine.type, rank_, members());
+    const Slice slice = even_slice(mine.count, rank_, members(), line_bytes / size_of(mine.type));
     destinations_.assign(
         1, static_cast<std::byte*>(shown(target).write) + slice.begin * size_of(mine.type));
     reduce_shown(slice.begin, slice.count, reduction);
@@ -245,7 +231,7 @@ void ThreadCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId r
 
 void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
   const std::size_t origin = member(root);
-  Offer& own = offer(broadcast_terms(values, root));
+  ThreadOffer& own = offer(broadcast_terms(values, root));
   const auto take = [&] {
     if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
   };
@@ -261,16 +247,14 @@ void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
 void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
   HETEROPERF_EXPECT(all.type == mine.type);
   check_counts(counts, mine.count, all.count);
-  Offer& own = offer(all_gather_terms(all, counts));
+  ThreadOffer& own = offer(all_gather_terms(all, counts));
   const auto take = [&] {
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < members(); ++r) {
-      const MutableBuffer block = all.part(begin, counts[r]);
-      copy(r == rank_ ? mine.data : shown(r).read, block.data, block.bytes());
-      begin += counts[r];
-    }
+    for_each_block(counts, [&](std::size_t r, Slice block) {
+      const MutableBuffer to = part_of(all, block);
+      copy(r == rank_ ? mine.data : shown(r).read, to.data, to.bytes());
+    });
   };
-  if (is_small(*std::max_element(counts.begin(), counts.end()) * size_of(mine.type))) {
+  if (is_small(largest_of(counts) * size_of(mine.type))) {
     show_small(mine);
     agree();
     return take();
@@ -283,10 +267,10 @@ void ThreadCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Cou
                                         Reduction reduction) {
   HETEROPERF_EXPECT(all.type == mine.type);
   check_counts(counts, mine.count, all.count);
-  Offer& own = offer(reduce_scatter_terms(all, counts, reduction));
+  ThreadOffer& own = offer(reduce_scatter_terms(all, counts, reduction));
   const auto take = [&] {
     destinations_.assign(1, mine.data);
-    reduce_shown(sum_of(counts.first(rank_)), mine.count, reduction);
+    reduce_shown(block_of(counts, rank_).begin, mine.count, reduction);
   };
   if (is_small(all.bytes())) {
     show_small(all);
@@ -300,9 +284,9 @@ void ThreadCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Cou
 void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                                     Counts from_each) {
   HETEROPERF_EXPECT(mine.type == theirs.type);
-  HETEROPERF_EXPECT(to_each.size() == members() && sum_of(to_each) == mine.count);
-  HETEROPERF_EXPECT(from_each.size() == members() && sum_of(from_each) == theirs.count);
-  Offer& own = offer(all_to_all_terms(mine));
+  HETEROPERF_EXPECT(to_each.size() == members() && total_of(to_each) == mine.count);
+  HETEROPERF_EXPECT(from_each.size() == members() && total_of(from_each) == theirs.count);
+  ThreadOffer& own = offer(all_to_all_terms(mine));
   own.read = mine.data;
   own.to_each = to_each;
   own.from_each = from_each;
@@ -316,14 +300,12 @@ void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
                                          group_->members[to], awaited)});
       }
     }
-    std::size_t begin = 0;
-    for (std::size_t r = 0; r < members(); ++r) {
-      const Offer& other = shown(r);
-      const ConstBuffer block = ConstBuffer(other.read, 0, mine.type)
-                                    .part(sum_of(other.to_each.first(rank_)), from_each[r]);
-      copy(block.data, theirs.part(begin, from_each[r]).data, block.bytes());
-      begin += from_each[r];
-    }
+    for_each_block(from_each, [&](std::size_t r, Slice block) {
+      const ThreadOffer& other = shown(r);
+      const ConstBuffer from =
+          part_of(ConstBuffer(other.read, 0, mine.type), block_of(other.to_each, rank_));
+      copy(from.data, part_of(theirs, block).data, from.bytes());
+    });
   });
 }
 
@@ -334,7 +316,7 @@ void ThreadCommunicator::barrier() {
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
   const CollectiveTerms terms = split_terms();
-  Offer& own = offer(terms);
+  ThreadOffer& own = offer(terms);
   own.colour = colour;
   own.key = key;
   agree();

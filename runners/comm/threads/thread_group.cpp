@@ -5,7 +5,7 @@ namespace heteroperf {
 ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> the_world, std::vector<RankId> ranks)
     : world(std::move(the_world)),
       members(std::move(ranks)),
-      offers{std::vector<Offer>(members.size()), std::vector<Offer>(members.size())},
+      offers{std::vector<ThreadOffer>(members.size()), std::vector<ThreadOffer>(members.size())},
       children(members.size()),
       wait_points(members.size()),
       mailboxes(members.size()),

@@ -14,7 +14,7 @@
 namespace heteroperf {
 
 /// What a rank shows the others while they are in a collective together.
-struct alignas(64) Offer {
+struct alignas(64) ThreadOffer {
   /// Vectors up to this size travel in the offer itself.
   static constexpr std::size_t small_bytes = 1024;
 
@@ -39,7 +39,7 @@ struct ThreadGroup final : Wakeable {
   const std::vector<RankId> members;  ///< ranks of the world
   /// Two per rank, used in turn: while one collective begins, a late rank may still read what was
   /// shown in the one before.
-  std::array<std::vector<Offer>, 2> offers;
+  std::array<std::vector<ThreadOffer>, 2> offers;
   std::vector<std::shared_ptr<ThreadGroup>> children;  ///< of a split, by its first rank
   std::vector<WaitPoint> wait_points;
   std::vector<Mailbox> mailboxes;

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "metrics/error.hpp"
+#include "runners/comm/half_types.hpp"
 
 // Compiled with -ffp-contract=off: a fused multiply-add would give other bits on some machines.
 // The loops are written so that compilers vectorise them for any instruction set.
@@ -16,7 +17,6 @@ namespace {
 
 constexpr std::uint32_t magnitude_mask = 0x7fffffff;
 constexpr std::uint32_t infinity_bits = 0x7f800000;
-constexpr std::uint32_t quiet_nan_bits = 0x7fc00000;
 
 /// Adding it leaves a number of magnitude below 2^22, rounded to nearest, in the low bits.
 constexpr float rounding_offset = 12582912.0F;  // 1.5 * 2^23
@@ -41,18 +41,13 @@ T load(const std::byte* wire) {
 
 void encode_bf16(const float* __restrict values, std::size_t count, std::byte* __restrict wire) {
   for (std::size_t i = 0; i < count; ++i) {
-    const auto bits = std::bit_cast<std::uint32_t>(values[i]);
-    const std::uint32_t rounded = bits + 0x7fff + (bits >> 16 & 1);
-    const bool is_nan = (bits & magnitude_mask) > infinity_bits;
-    const auto half =
-        static_cast<std::uint16_t>((is_nan ? (bits | quiet_nan_bits) : rounded) >> 16);
-    std::memcpy(wire + i * sizeof half, &half, sizeof half);
+    const std::uint16_t bits = BFloat16(values[i]).bits;
+    std::memcpy(wire + i * sizeof bits, &bits, sizeof bits);
   }
 }
 
 float bf16_at(const std::byte* wire, std::size_t i) {
-  return std::bit_cast<float>(std::uint32_t{load<std::uint16_t>(wire + i * sizeof(std::uint16_t))}
-                              << 16);
+  return static_cast<float>(load<BFloat16>(wire + i * sizeof(BFloat16)));
 }
 
 void decode_bf16(const std::byte* __restrict wire, float* __restrict values, std::size_t count) {

@@ -38,6 +38,8 @@ struct DropoutKey {
 /// Row-wise loss parameters: gradient = (softmax − smoothed one-hot) · scale.
 struct CrossEntropyTerms {
   double label_smoothing = 0.0, scale = 1.0;
+  /// The columns are classes first … of `classes` (0: as many as there are columns).
+  std::int64_t first = 0, classes = 0;
 };
 
 /// Packed rows {(heads + 2 kv_heads) · head_dim}; `turned` = heads + kv_heads heads are rotated.
@@ -122,16 +124,23 @@ struct KernelTable {
   // Loss; see softmax_kernels.hpp. targets below range.columns; losses and lse are Acc per row.
   void (*cross_entropy)(RowRange, CrossEntropyTerms, const void* logits,
                         const std::int64_t* targets, void* losses, void* lse);
-  /// gradient may be logits.
+  /// gradient may be logits. A target outside the columns only has no hit among them.
   void (*cross_entropy_backward)(RowRange, CrossEntropyTerms, const void* logits,
                                  const std::int64_t* targets, const void* lse, void* gradient);
+  /// The largest of each row; top is Acc per row.
+  void (*row_top)(RowRange, const void* x, void* top);
+  /// Per row three Acc: Σ exp(x − top), Σ (x − top), and x − top of the target, or 0 when that lies
+  /// outside classes first … first + columns − 1.
+  void (*softmax_sums)(RowRange, std::int64_t first, const void* logits,
+                       const std::int64_t* targets, const void* top, void* sums);
 
   // Sequences; see sequence_kernels.hpp.
-  /// y[r] = table[indices[r]] + positions[r mod length]; positions may be null.
+  /// y[r] = table[indices[r]] + positions[r mod length]; positions may be null. Below 0: zeros take
+  /// the place of the table's row.
   void (*embedding)(RowRange, const std::int64_t* indices, const void* table, const void* positions,
                     std::int64_t length, void* y);
   /// gradient[indices[r]][c] += dy[r][c] for all `rows` in order and columns [begin, end) of
-  /// `width`. gradient is Acc.
+  /// `width`, but those of indices below 0. gradient is Acc.
   void (*embedding_backward)(RowRange columns, std::int64_t rows, std::int64_t width,
                              const std::int64_t* indices, const void* dy, void* gradient);
   /// y[r] = x[r] + rows[r mod length].

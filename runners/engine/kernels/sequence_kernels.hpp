@@ -24,11 +24,18 @@ void embedding(RowRange r, const std::int64_t* indices, const void* table, const
   const std::int64_t n = r.columns;
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     const T* token = as<T>(table) + indices[row] * n;
+    const T* position = positions == nullptr ? nullptr : as<T>(positions) + row % length * n;
     T* out = as<T>(y) + row * n;
-    if (positions == nullptr) {
+    if (indices[row] < 0) {
+      if (position == nullptr) {
+        __builtin_memset(out, 0, static_cast<std::size_t>(n) * sizeof(T));
+      } else {
+        copy_row(position, out, n);
+      }
+    } else if (position == nullptr) {
       copy_row(token, out, n);
     } else {
-      sum_row(token, as<T>(positions) + row % length * n, out, n);
+      sum_row(token, position, out, n);
     }
   }
 }
@@ -37,6 +44,7 @@ template <class T>
 void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
                         const std::int64_t* indices, const void* dy, void* gradient) {
   for (std::int64_t row = 0; row < rows; ++row) {
+    if (indices[row] < 0) continue;
     const T* __restrict g = as<T>(dy) + row * width;
     Acc<T>* __restrict out = as<Acc<T>>(gradient) + indices[row] * width;
 #pragma omp simd

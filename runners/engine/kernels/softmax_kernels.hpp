@@ -38,19 +38,55 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
   using A = Acc<T>;
   const auto scale = static_cast<A>(terms.scale);
   const std::int64_t n = r.columns;
-  const auto spread = static_cast<A>(terms.label_smoothing / static_cast<double>(n) * terms.scale);
+  const std::int64_t classes = terms.classes > 0 ? terms.classes : n;
+  const auto spread =
+      static_cast<A>(terms.label_smoothing / static_cast<double>(classes) * terms.scale);
   const auto hit = static_cast<A>((1.0 - terms.label_smoothing) * terms.scale);
   for (std::int64_t row = r.begin; row < r.end; ++row) {
     const T* x = as<T>(logits) + row * n;
     T* g = as<T>(gradient) + row * n;
     const A shift = as<A>(lse)[row];
-    const std::int64_t target = targets[row];
-    const A at_target = exponential(widen(x[target]) - shift) * scale - spread - hit;
+    const std::int64_t target = targets[row] - terms.first;
+    const bool here = target >= 0 && target < n;
+    const A at_target = here ? exponential(widen(x[target]) - shift) * scale - spread - hit : A(0);
 #pragma omp simd
     for (std::int64_t c = 0; c < n; ++c) {
       g[c] = narrow<T>(exponential(widen(x[c]) - shift) * scale - spread);
     }
-    g[target] = narrow<T>(at_target);
+    if (here) g[target] = narrow<T>(at_target);
+  }
+}
+
+template <class T>
+void row_top(RowRange r, const void* values, void* tops) {
+  using A = Acc<T>;
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const T* __restrict x = as<T>(values) + row * r.columns;
+    A top = widen(x[0]);
+#pragma omp simd reduction(max : top)
+    for (std::int64_t c = 0; c < r.columns; ++c) top = widen(x[c]) > top ? widen(x[c]) : top;
+    as<A>(tops)[row] = top;
+  }
+}
+
+template <class T>
+void softmax_sums(RowRange r, std::int64_t first, const void* logits, const std::int64_t* targets,
+                  const void* tops, void* sums) {
+  using A = Acc<T>;
+  for (std::int64_t row = r.begin; row < r.end; ++row) {
+    const T* __restrict x = as<T>(logits) + row * r.columns;
+    const A top = as<A>(tops)[row];
+    A sum = 0, total = 0;
+#pragma omp simd reduction(+ : sum, total)
+    for (std::int64_t c = 0; c < r.columns; ++c) {
+      sum += exponential(widen(x[c]) - top);
+      total += widen(x[c]) - top;
+    }
+    const std::int64_t target = targets[row] - first;
+    A* out = as<A>(sums) + 3 * row;
+    out[0] = sum;
+    out[1] = total;
+    out[2] = target >= 0 && target < r.columns ? widen(x[target]) - top : A(0);
   }
 }
 

@@ -43,6 +43,8 @@ constexpr KernelTable table{
     .batch_norm_backward = batch_norm_backward<T>,
     .cross_entropy = cross_entropy<T>,
     .cross_entropy_backward = cross_entropy_backward<T>,
+    .row_top = row_top<T>,
+    .softmax_sums = softmax_sums<T>,
     .embedding = embedding<T>,
     .embedding_backward = embedding_backward<T>,
     .add_rows = add_rows<T>,

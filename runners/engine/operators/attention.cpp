@@ -84,11 +84,12 @@ class AttentionOperator final : public Operator {
     const std::int64_t length = packed.size(1);
     const at::ScalarType type = accumulation_type(packed.scalar_type());
     if (alibi_.defined() && alibi_.size(2) == length && alibi_.scalar_type() == type) return alibi_;
+    const auto all_heads = static_cast<double>(a_.all_heads > 0 ? a_.all_heads : a_.heads);
     alibi_ = empty({1, a_.heads, length, length}, type);
     fill(alibi_, [&](auto* values) {
       for (std::int64_t head = 0; head < a_.heads; ++head) {
         const double slope =
-            std::exp2(-8.0 * static_cast<double>(head + 1) / static_cast<double>(a_.heads));
+            std::exp2(-8.0 * static_cast<double>(a_.first_head + head + 1) / all_heads);
         for (std::int64_t t = 0; t < length; ++t) {
           for (std::int64_t s = 0; s < length; ++s) {
             *values++ =

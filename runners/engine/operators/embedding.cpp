@@ -20,16 +20,32 @@ void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at
   target.finish();
 }
 
-/// Looks rows up, and adds learned positions when fused. Saves the indices.
+/// Indices counted from `first`; −1 for those that are not among `count` from there on.
+at::Tensor indices_within(const at::Tensor& indices, std::int64_t first, std::int64_t count) {
+  at::Tensor local = empty_like(indices);
+  const auto* from = indices.const_data_ptr<std::int64_t>();
+  auto* to = local.data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < indices.numel(); ++i) {
+    const std::int64_t index = from[i] - first;
+    to[i] = index >= 0 && index < count ? index : -1;
+  }
+  return local;
+}
+
+/// Looks rows up, and adds learned positions when fused; rows of other ranks' tokens are zeros.
+/// Saves the indices.
 class EmbeddingOperator final : public Operator {
  public:
-  EmbeddingOperator(const Embedding& attributes, Positions positions)
-      : attributes_(attributes), positions_(positions) {}
+  EmbeddingOperator(const Embedding& attributes, Positions positions, VocabularyPart part)
+      : attributes_(attributes), positions_(positions), part_(part) {}
 
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext&) override {
-    const at::Tensor indices = inputs[0].contiguous();
-    check_indices(indices, attributes_.vocabulary, "token");
+    at::Tensor indices = inputs[0].contiguous();
+    check_indices(indices, part_.all, "token");
+    if (part_.all != attributes_.vocabulary) {
+      indices = indices_within(indices, part_.first, attributes_.vocabulary);
+    }
     saved = {indices};
     at::Tensor y = empty({indices.size(0), indices.size(1), attributes_.features},
                          parameters[0].scalar_type());
@@ -74,6 +90,7 @@ class EmbeddingOperator final : public Operator {
 
   Embedding attributes_;
   Positions positions_;
+  VocabularyPart part_;
 };
 
 /// Adds rows of a table to every sequence: row t to position t, or row 0 to all. Saves nothing.
@@ -124,7 +141,11 @@ class AddRowsOperator final : public Operator {
 }  // namespace
 
 OperatorPtr make_embedding(const Embedding& attributes, Positions positions) {
-  return std::make_unique<EmbeddingOperator>(attributes, positions);
+  return std::make_unique<EmbeddingOperator>(attributes, positions,
+                                             VocabularyPart{0, attributes.vocabulary});
+}
+OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPart part) {
+  return std::make_unique<EmbeddingOperator>(attributes, Positions::none, part);
 }
 OperatorPtr make_position_embedding() {
   return std::make_unique<AddRowsOperator>(AddRowsOperator::Rows::by_position);

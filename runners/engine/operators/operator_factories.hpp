@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/operator.hpp"
 
 namespace heteroperf {
@@ -51,8 +53,23 @@ OperatorPtr make_take_token(const TakeToken& attributes, const Shape& input);
 OperatorPtr make_rotary(const Rotary& attributes);
 OperatorPtr make_attention(const Attention& attributes);
 OperatorPtr make_dropout(const Dropout& attributes);
+/// One rank's entries of a vocabulary of `all`: those from `first` on, as many as its local shapes
+/// say.
+struct VocabularyPart {
+  std::int64_t first = 0, all = 0;
+};
+/// Tokens of other ranks give rows of zeros: the sum over the ranks is the embedding.
+OperatorPtr make_vocabulary_embedding(const Embedding& attributes, VocabularyPart part);
 /// Overwrite::allowed: the backward pass may leave the gradient where the logits were.
 OperatorPtr make_cross_entropy(const CrossEntropy& attributes,
                                Overwrite logits = Overwrite::forbidden);
+/// Logits of this rank's part; targets and loss are the same on all ranks of the group, which run
+/// it together.
+OperatorPtr make_vocabulary_cross_entropy(const CrossEntropy& attributes, VocabularyPart part,
+                                          Communicator& group,
+                                          Overwrite logits = Overwrite::forbidden);
+/// `op` for a rank whose gradients of the inputs named by `given` = false are not counted: another
+/// rank gives the same ones.
+OperatorPtr make_withholding(OperatorPtr op, std::vector<bool> given);
 
 }  // namespace heteroperf

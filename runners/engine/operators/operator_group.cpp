@@ -1,8 +1,9 @@
 #include "runners/engine/operators/operator_group.hpp"
 
 #include <algorithm>
-#include <optional>
+#include <utility>
 
+#include "metrics/error.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {
@@ -14,7 +15,10 @@ std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()
 /// backwards from it.
 class Fuser {
  public:
-  Fuser(const ModelGraph& graph, at::ScalarType type) : graph_(graph), type_(type) {}
+  Fuser(const ModelGraph& graph, at::ScalarType type, const GroupingRules& rules)
+      : graph_(graph), type_(type), rules_(rules) {
+    if (!cut()) rules_.shard = nullptr;
+  }
 
   std::vector<OperatorGroup> run(Fusion fusion);
 
@@ -23,12 +27,16 @@ class Fuser {
   const Kind* as(NodeId id) const {
     return std::get_if<Kind>(&graph_.node(id).attributes);
   }
-  /// `id` as a Kind that one node of its own branch alone uses, so that its output need not exist.
+  /// `id` as a Kind whose output need not exist.
   template <class Kind>
   const Kind* inner(NodeId id) const {
-    const std::vector<NodeId> users = graph_.consumers(id);
-    const bool alone = users.size() == 1 && graph_.node(users[0]).branch == graph_.node(id).branch;
-    return alone ? as<Kind>(id) : nullptr;
+    return may_be_inner(id) ? as<Kind>(id) : nullptr;
+  }
+  /// One node alone uses it, of its own branch and stage, and no sum over ranks lies between.
+  bool may_be_inner(NodeId id) const;
+  bool cut() const { return rules_.shard != nullptr && rules_.shard->degree > 1; }
+  bool of_stage(NodeId id) const {
+    return !rules_.stage || (*rules_.stage_of)[position(id)] == *rules_.stage;
   }
   const std::vector<NodeId>& inputs(NodeId id) const { return graph_.node(id).inputs; }
 
@@ -47,9 +55,45 @@ class Fuser {
     return make_batch_norm(*as<BatchNorm>(id), graph_.node(id).output[0], type_, fusion);
   }
 
+  OperatorPtr single(NodeId id) const;
+  bool cuts_vocabulary(NodeId id) const {
+    return cut() && rules_.shard->vocabulary[position(id)] > 0;
+  }
+  VocabularyPart vocabulary_part(NodeId id) const {
+    return {rules_.shard->first_of_vocabulary[position(id)],
+            rules_.shard->vocabulary[position(id)]};
+  }
+  OperatorPtr loss(NodeId id, Overwrite logits) const;
+
   const ModelGraph& graph_;
   at::ScalarType type_;
+  GroupingRules rules_;
 };
+
+bool Fuser::may_be_inner(NodeId id) const {
+  const std::vector<NodeId> users = graph_.consumers(id);
+  if (users.size() != 1 || graph_.node(users[0]).branch != graph_.node(id).branch) return false;
+  const std::vector<int>* stages = rules_.stage_of;
+  if (stages != nullptr && (*stages)[position(users[0])] != (*stages)[position(id)]) return false;
+  return !cut() || (!rules_.shard->output_is_partial[position(id)] &&
+                    !rules_.shard->gradient_is_partial[position(id)]);
+}
+
+OperatorPtr Fuser::loss(NodeId id, Overwrite logits) const {
+  const CrossEntropy& attributes = *as<CrossEntropy>(id);
+  if (!cuts_vocabulary(id)) return make_cross_entropy(attributes, logits);
+  HETEROPERF_EXPECT(rules_.tensor_group != nullptr);
+  return make_vocabulary_cross_entropy(attributes, vocabulary_part(id), *rules_.tensor_group,
+                                       logits);
+}
+
+OperatorPtr Fuser::single(NodeId id) const {
+  if (as<CrossEntropy>(id) != nullptr) return loss(id, Overwrite::forbidden);
+  if (as<Embedding>(id) != nullptr && cuts_vocabulary(id)) {
+    return make_vocabulary_embedding(*as<Embedding>(id), vocabulary_part(id));
+  }
+  return make_operator(graph_, id, type_);
+}
 
 void Fuser::add_parameters(NodeId id, OperatorGroup& group) const {
   const auto* linear = as<Linear>(id);
@@ -132,8 +176,7 @@ std::optional<OperatorGroup> Fuser::fuse_positions(NodeId positions) const {
 // The logits may be overwritten when the loss alone uses them and their maker keeps no output.
 std::optional<OperatorGroup> Fuser::fuse_loss(NodeId loss) const {
   if (inner<Linear>(inputs(loss)[0]) == nullptr) return std::nullopt;
-  return group({loss}, inputs(loss),
-               make_cross_entropy(*as<CrossEntropy>(loss), Overwrite::allowed));
+  return group({loss}, inputs(loss), this->loss(loss, Overwrite::allowed));
 }
 
 std::optional<OperatorGroup> Fuser::fuse(NodeId last) const {
@@ -153,10 +196,10 @@ std::vector<OperatorGroup> Fuser::run(Fusion fusion) {
   std::vector<OperatorGroup> groups;
   for (std::size_t i = count; i-- > 0;) {
     const NodeId id(static_cast<std::int32_t>(i));
-    if (taken[i] || as<Input>(id) != nullptr) continue;
+    if (taken[i] || as<Input>(id) != nullptr || !of_stage(id)) continue;
     std::optional<OperatorGroup> fused;
     if (fusion == Fusion::on) fused = fuse(id);
-    if (!fused) fused = group({id}, inputs(id), make_operator(graph_, id, type_));
+    if (!fused) fused = group({id}, inputs(id), single(id));
     for (const NodeId node : fused->nodes) taken[position(node)] = true;
     groups.push_back(std::move(*fused));
   }
@@ -164,11 +207,46 @@ std::vector<OperatorGroup> Fuser::run(Fusion fusion) {
   return groups;
 }
 
+/// Whether all nodes of the group that take `input` leave it whole.
+bool takes_whole(const OperatorGroup& group, NodeId input, const ModelGraph& graph,
+                 const TensorShard& shard) {
+  return std::none_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
+    const std::vector<NodeId>& inputs = graph.node(node).inputs;
+    return shard.splits_inputs[position(node)] &&
+           std::find(inputs.begin(), inputs.end(), input) != inputs.end();
+  });
+}
+
+void count_whole_gradients_once(std::vector<OperatorGroup>& groups, const ModelGraph& graph,
+                                const GroupingRules& rules) {
+  const TensorShard& shard = *rules.shard;
+  if (shard.index == 0) return;
+  const std::vector<bool> partial =
+      rules.stage ? gradient_is_partial_within(shard, *rules.stage_of, *rules.stage)
+                  : shard.gradient_is_partial;
+  for (OperatorGroup& group : groups) {
+    std::vector<bool> given;
+    for (const NodeId input : group.inputs) {
+      given.push_back(!partial[position(input)] || !takes_whole(group, input, graph, shard));
+    }
+    const bool all = std::find(given.begin(), given.end(), false) == given.end();
+    if (!all) group.op = make_withholding(std::move(group.op), std::move(given));
+  }
+}
+
 }  // namespace
 
 std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
                                                 Fusion fusion) {
-  return Fuser(graph, type).run(fusion);
+  return make_operator_groups(graph, type, fusion, {});
+}
+
+std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
+                                                Fusion fusion, const GroupingRules& rules) {
+  HETEROPERF_EXPECT(!rules.stage || rules.stage_of != nullptr);
+  std::vector<OperatorGroup> groups = Fuser(graph, type, rules).run(fusion);
+  if (rules.shard != nullptr) count_whole_gradients_once(groups, graph, rules);
+  return groups;
 }
 
 }  // namespace heteroperf

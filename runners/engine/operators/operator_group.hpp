@@ -1,9 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/operator.hpp"
+#include "runners/plan/tensor_parallel.hpp"
 
 namespace heteroperf {
 
@@ -26,5 +29,23 @@ enum class Fusion { off, on };
 /// per node: the reference the fused form is tested against.
 std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
                                                 Fusion fusion = Fusion::on);
+
+/// What a rank of a plan runs of a graph. Everything pointed at outlives the groups.
+struct GroupingRules {
+  /// By node: nodes of different stages share no group.
+  const std::vector<int>* stage_of = nullptr;
+  /// With `stage_of`: the nodes of this stage alone.
+  std::optional<int> stage;
+  /// Then the graph is its local one. Where a sum over the ranks is due behind a node, the node is
+  /// the last of its group; embedding and loss know their part of the vocabulary; a consumer that
+  /// does not split a node whose gradient is partial within the stage gives it none but on index 0.
+  const TensorShard* shard = nullptr;
+  /// The ranks that share the layers, for the loss. Needed when the loss is cut.
+  Communicator* tensor_group = nullptr;
+};
+
+/// The groups of those nodes, in topological order.
+std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
+                                                Fusion fusion, const GroupingRules& rules);
 
 }  // namespace heteroperf

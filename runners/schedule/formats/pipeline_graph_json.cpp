@@ -112,6 +112,8 @@ class GraphReader {
     if (const Json* to = reader.value("to")) read_ref(*to, reader.path_of("to"), edge.to);
     reader.read("bytes", edge.bytes);
     reader.read("gradient", edge.gradient);
+    reader.read("activation_time", edge.activation_time);
+    reader.read("gradient_time", edge.gradient_time);
     reader.finish();
     graph_.edges.push_back(edge);
   }
@@ -200,6 +202,13 @@ Json segment_json(const Segment& s) {
   return object;
 }
 
+Json edge_json(const Edge& e) {
+  Json object = {{"from", e.from}, {"to", e.to}, {"bytes", e.bytes}, {"gradient", e.gradient}};
+  if (e.activation_time != 0) object["activation_time"] = e.activation_time;
+  if (e.gradient_time != 0) object["gradient_time"] = e.gradient_time;
+  return object;
+}
+
 Json interaction_json(const Interaction& x) {
   return {{"name", x.name}, {"members", x.members}, {"every", x.every}, {"cost", x.cost}};
 }
@@ -229,9 +238,7 @@ std::string graph_to_text(const PipelineGraph& graph) {
       graph.ranks, graph.micro_batches, graph.parts, text_of(graph.latency),
       text_of(graph.fused_cost_factor));
   append_list(text, "segments", graph.segments, &segment_json);
-  append_list(text, "edges", graph.edges, [](const Edge& e) {
-    return Json{{"from", e.from}, {"to", e.to}, {"bytes", e.bytes}, {"gradient", e.gradient}};
-  });
+  append_list(text, "edges", graph.edges, &edge_json);
   if (!graph.interactions.empty()) {
     append_list(text, "interactions", graph.interactions, &interaction_json);
   }

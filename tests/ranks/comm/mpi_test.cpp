@@ -6,29 +6,19 @@
 #include <cstdlib>
 #include <vector>
 
-#include "runners/cluster/shared_module.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/world.hpp"
+#include "tests/ranks/comm/joined_world.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/disagreement_cases.hpp"
 
 namespace heteroperf {
 namespace {
 
-World* joined_world = nullptr;
-
 class EveryTransport : public testing::TestWithParam<CommunicatorCase> {};
 
-TEST_P(EveryTransport, OnMpi) { run_case(GetParam(), *joined_world); }
-
-/// The world once more, with other settings.
-World another_world(const MpiSettings& settings) {
-  const SharedModule module = SharedModule::open("mpi", Visibility::global);
-  MpiBackend& backend = *module.symbol<HeteroperfMpiEntry>("heteroperf_mpi_backend")();
-  const auto watch = std::dynamic_pointer_cast<PeerWatch>(joined_world->control);
-  return {backend.make_world(watch, settings), joined_world->control};
-}
+TEST_P(EveryTransport, OnMpi) { run_case(GetParam(), joined_world()); }
 
 TEST_P(EveryTransport, OnMpiMessages) {
   World world = another_world({.host_path = HostPath::messages});
@@ -59,8 +49,8 @@ TEST(MpiWorld, KnowsItsPlace) {
   const auto launched = detect_launcher();
   ASSERT_TRUE(launched);
   EXPECT_EQ(launched->launcher, "mpirun");
-  EXPECT_EQ(launched->rank, joined_world->communicator->rank().value());
-  EXPECT_EQ(launched->size, joined_world->communicator->size());
+  EXPECT_EQ(launched->rank, joined_world().communicator->rank().value());
+  EXPECT_EQ(launched->size, joined_world().communicator->size());
 }
 
 const PathReport& path_of(const World& world) {
@@ -68,12 +58,12 @@ const PathReport& path_of(const World& world) {
 }
 
 TEST(MpiWorld, TheWayIsTheWidestAllowedAndHasAReason) {
-  if (joined_world->communicator->size() == 1) {
-    EXPECT_EQ(path_of(*joined_world).path_reason(), "one rank");
+  if (joined_world().communicator->size() == 1) {
+    EXPECT_EQ(path_of(joined_world()).path_reason(), "one rank");
     return;
   }
-  EXPECT_GE(path_of(*joined_world).host_path(), HostPath::shared_memory);
-  EXPECT_NE(path_of(*joined_world).path_reason().find("on one host"), std::string::npos);
+  EXPECT_GE(path_of(joined_world()).host_path(), HostPath::shared_memory);
+  EXPECT_NE(path_of(joined_world()).path_reason().find("on one host"), std::string::npos);
   for (HostPath path : {HostPath::messages, HostPath::shared_memory}) {
     const World world = another_world({.host_path = path});
     EXPECT_EQ(path_of(world).host_path(), path);
@@ -86,7 +76,7 @@ TEST(MpiWorld, TheWayIsTheWidestAllowedAndHasAReason) {
 /// One rank that allows less decides for all.
 TEST(MpiWorld, RanksAgreeOnTheWay) {
   const bool last =
-      joined_world->communicator->rank().value() + 1 == joined_world->communicator->size();
+      joined_world().communicator->rank().value() + 1 == joined_world().communicator->size();
   const World world =
       another_world({.host_path = last ? HostPath::messages : HostPath::single_copy});
   EXPECT_EQ(path_of(world).host_path(), HostPath::messages);
@@ -126,7 +116,7 @@ TEST(MpiWorld, RanksMayRunAhead) {
 
 /// Collectives on memory that ranks share let messages of this rank make progress.
 TEST(MpiWorld, MessagesMoveDuringCollectives) {
-  Communicator& comm = *joined_world->communicator;
+  Communicator& comm = *joined_world().communicator;
   if (comm.size() == 1) return;
   const int self = comm.rank().value(), next = (self + 1) % comm.size();
   const int previous = (self + comm.size() - 1) % comm.size();
@@ -146,13 +136,13 @@ class Disagreement : public testing::TestWithParam<DisagreementCase> {};
 
 /// Small data, and such as go straight from buffer to buffer.
 TEST_P(Disagreement, IsNamedOnEveryRankOfAHost) {
-  if (joined_world->communicator->size() == 1) GTEST_SKIP() << "nobody to disagree with";
+  if (joined_world().communicator->size() == 1) GTEST_SKIP() << "nobody to disagree with";
   for (HostPath path : {HostPath::shared_memory, HostPath::single_copy}) {
     for (std::size_t n : {std::size_t{4}, std::size_t{20000}}) {
       World world = another_world({.host_path = path});
       ASSERT_NE(path_of(world).host_path(), HostPath::messages) << path_of(world).path_reason();
       run_case(GetParam(), *world.communicator, n);
-      joined_world->communicator->barrier();
+      joined_world().communicator->barrier();
     }
   }
 }
@@ -162,8 +152,8 @@ INSTANTIATE_TEST_SUITE_P(Mpi, Disagreement, testing::ValuesIn(disagreement_cases
 
 /// HETEROPERF_HOST_ID makes hosts of processes, for transports as for clusters.
 TEST(MpiWorld, TheWayFollowsTheHostIds) {
-  const int self = joined_world->communicator->rank().value();
-  if (joined_world->communicator->size() == 1) GTEST_SKIP() << "one rank is on one host";
+  const int self = joined_world().communicator->rank().value();
+  if (joined_world().communicator->size() == 1) GTEST_SKIP() << "one rank is on one host";
   setenv("HETEROPERF_HOST_ID", self == 0 ? "rack1" : "rack2", 1);
   const World world = another_world({.host_path = HostPath::single_copy});
   unsetenv("HETEROPERF_HOST_ID");
@@ -173,7 +163,7 @@ TEST(MpiWorld, TheWayFollowsTheHostIds) {
 
 /// A message of another size than its receiver awaits.
 TEST(MpiWorld, MessagesThatDoNotFitAreTold) {
-  Communicator& comm = *joined_world->communicator;
+  Communicator& comm = *joined_world().communicator;
   if (comm.size() == 1) GTEST_SKIP() << "nobody to send to";
   std::vector<float> values(6);
   if (comm.rank() == RankId(0)) comm.send(std::span<const float>(values.data(), 4), RankId(1));
@@ -189,23 +179,7 @@ TEST(MpiWorld, MessagesThatDoNotFitAreTold) {
   }
 }
 
-TEST(MpiWorld, EverybodyHearsOfAStop) { run_case(communicator_cases().back(), *joined_world); }
+TEST(MpiWorld, EverybodyHearsOfAStop) { run_case(communicator_cases().back(), joined_world()); }
 
 }  // namespace
 }  // namespace heteroperf
-
-int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
-  try {
-    heteroperf::World world = heteroperf::join_mpi_world({});
-    heteroperf::joined_world = &world;
-    std::int32_t failed = RUN_ALL_TESTS();
-    world.communicator->all_reduce(std::span<std::int32_t>(&failed, 1), heteroperf::Reduction::max);
-    heteroperf::leave_mpi_world(std::move(world));
-    return failed;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    std::fflush(nullptr);
-    _exit(6);
-  }
-}

@@ -43,6 +43,7 @@ TEST(EventJson, RoundTripsEveryKind) {
     run.lines.insert(run.lines.end(), other.lines.begin(), other.lines.end());
   }
   run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
+  run.lines.push_back({1, CheckpointEvent{120, 4096, 0.25}});
   std::set<std::string> kinds;
   for (const JournalLine& line : run.lines) {
     const std::string json = event_to_json_line(line.t_ns, line.event, no_previous_line);

@@ -155,6 +155,24 @@ TEST(Record, SaysWhetherTheSearchsMasterHeldTheGroupsUp) {
   EXPECT_FALSE(record_of(run).at("search").contains("master"));
 }
 
+TEST(Record, NamesItsParentAndItsCheckpoints) {
+  SampleRun run = fixed_run();
+  EXPECT_FALSE(record_of(run).contains("parent"));
+  EXPECT_FALSE(record_of(run).contains("checkpoints"));
+  auto& start = run.last<StartEvent>();
+  start.parent = "20260101T101500Z-image-00000000";
+  start.parent_step = 0;
+  run.insert_before_stop(CheckpointEvent{10, 4096, 0.25});
+  run.insert_before_stop(CheckpointEvent{20, 8192, 0.5});
+  const Json record = record_of(run);
+  EXPECT_EQ(record.at("parent").at("run_id"), "20260101T101500Z-image-00000000");
+  EXPECT_EQ(record.at("parent").at("step"), 0);
+  EXPECT_EQ(record.at("checkpoints").at("count"), 2);
+  EXPECT_EQ(record.at("checkpoints").at("last_step"), 20);
+  EXPECT_EQ(record.at("checkpoints").at("last_bytes"), 8192);
+  EXPECT_EQ(record.at("checkpoints").at("seconds"), 0.75);
+}
+
 TEST(Record, QualityNamesTheSamplesItRestsOn) {
   SampleRun run = search_run();
   EXPECT_EQ(record_of(run).at("metrics").at("quality").at("samples"), 100);

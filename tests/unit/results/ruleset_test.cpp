@@ -101,6 +101,14 @@ void make_slow_start(SampleRun& run, int slow_steps) {
   }
 }
 
+/// Numbers steps from there.
+void begin_at_step(SampleRun& run, std::uint64_t first) {
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) step->n += first;
+    if (auto* seen = std::get_if<ObservedEvent>(&line.event)) seen->n += first;
+  }
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {"run_failed", Severity::invalid, false,
@@ -125,11 +133,11 @@ const std::vector<Case>& cases() {
        [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns - 1; }},
       {"step_order", Severity::invalid, false, [](SampleRun& r) { ++r.last<StepEvent>().n; },
        [](SampleRun& r) {  // a resumed run begins later
-         for (JournalLine& line : r.lines) {
-           if (auto* step = std::get_if<StepEvent>(&line.event)) step->n += 100;
-           if (auto* seen = std::get_if<ObservedEvent>(&line.event)) seen->n += 100;
-         }
+         begin_at_step(r, 100);
+         r.last<StartEvent>().parent_step = 100;
        }},
+      {"step_order", Severity::invalid, false, [](SampleRun& r) { begin_at_step(r, 100); },
+       [](SampleRun& r) { r.last<StartEvent>().parent_step = 0; }},
       {"finite_loss", Severity::invalid, false,
        [](SampleRun& r) { r.last<StepEvent>().loss = not_a_number; },
        [](SampleRun& r) { r.last<StepEvent>().loss = 1e300; }},

@@ -39,6 +39,26 @@ TEST(RunConfig, EverySettingReadsBack) {
   EXPECT_EQ(config.model.size, "micro");
 }
 
+TEST(RunConfig, OtherVerbsHaveTheKeysOfCommAlone) {
+  ProblemList problems;
+  const CommConfig config = comm_config_of({{"comm.timeout_s", "3", "--timeout"}},
+                                           {"comm.check=true", "comm.timeout_s=4"}, problems);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_TRUE(config.check);
+  EXPECT_EQ(config.timeout_s, 4);
+  EXPECT_FALSE(comm_config_of({}, {}, problems).check);
+
+  comm_config_of({{"comm.timeout_s", "0", "--timeout"}},
+                 {"seed=1", "comm.chek=true", "comm.check", "comm.host_path=air"}, problems);
+  const std::string text = error_of([&] { problems.throw_if_any(); });
+  for (const char* part :
+       {"--timeout 0 is out of range", "unknown configuration key 'seed'",
+        "'comm.chek'. Did you mean 'comm.check'?", "--set comm.check is not usable",
+        "comm.host_path = 'air' is not known"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+}
+
 TEST(RunConfig, LaterSettingsWin) {
   EXPECT_EQ(apply_settings({}, {{"seed", "1"}, {"seed", "2"}}).seed, 2u);
 }

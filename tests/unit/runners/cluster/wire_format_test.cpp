@@ -19,7 +19,7 @@ TEST(WireFormat, AWrongNameIsToldTheNearest) {
     parse_wire_format("bf61");
     FAIL() << "was taken";
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("Did you mean \"bf16\""), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("Did you mean 'bf16'"), std::string::npos)
         << error.what();
   }
   EXPECT_THROW(parse_wire_format(""), UserError);

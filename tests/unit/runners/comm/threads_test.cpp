@@ -390,6 +390,27 @@ TEST(RunOnThreads, RefusesWhatCannotRun) {
   EXPECT_THROW(run_on_threads(1, {.timeout_s = 1, .heartbeat_s = 0.9}, nothing), UserError);
 }
 
+/// Found by the checks, before the transport itself could tell.
+TEST(RunOnThreads, TheWorldIsCheckedWhereAsked) {
+  std::string text;
+  const auto body = [&](World& world) {
+    std::vector<float> values(6);
+    if (world.communicator->rank() == RankId(0)) {
+      world.communicator->send(std::span<const float>(values.data(), 4), RankId(1));
+      return;
+    }
+    try {
+      world.communicator->receive(std::span<float>(values), RankId(0));
+    } catch (const Error& error) {
+      text = error.what();
+    }
+  };
+  run_on_threads(2, {.check = true}, body);
+  EXPECT_TRUE(says(text, "rank 1 awaits 6 f32 with tag 0 from rank 0, which sent 4 f32")) << text;
+  run_on_threads(2, {}, body);
+  EXPECT_TRUE(says(text, "rank 1 awaits 6 f32 with tag 0, rank 0 sent 4 f32")) << text;
+}
+
 // ---- a group of one
 
 TEST(NullCommunicator, CopiesAndKeeps) {

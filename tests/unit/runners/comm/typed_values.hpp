@@ -13,27 +13,6 @@ constexpr DataType all_types[] = {DataType::f32, DataType::f64, DataType::bf16, 
 constexpr Reduction all_reductions[] = {Reduction::sum, Reduction::min, Reduction::max,
                                         Reduction::average};
 
-/// Calls `body` with a value of the C++ type that `type` stands for.
-template <class Body>
-void with_type(DataType type, Body body) {
-  switch (type) {
-    case DataType::f32:
-      return body(float{});
-    case DataType::f64:
-      return body(double{});
-    case DataType::bf16:
-      return body(BFloat16{});
-    case DataType::f16:
-      return body(Float16{});
-    case DataType::i32:
-      return body(std::int32_t{});
-    case DataType::i64:
-      return body(std::int64_t{});
-    case DataType::u8:
-      return body(std::uint8_t{});
-  }
-}
-
 /// Elements of a type chosen at run time, read and written as doubles.
 class TypedValues {
  public:

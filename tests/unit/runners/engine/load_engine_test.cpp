@@ -20,7 +20,7 @@ TEST(LoadEngine, TrainsThroughTheModule) {
 
 TEST(LoadEngine, ErrorsOfTheModuleKeepTheirType) {
   TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.micro_batch = 0;
+  spec.plan.stages[0].replicas[0].micro_batch = 0;
   const auto alone = make_null_communicator();
   EXPECT_THROW(load_engine()->start(spec, *alone), UserError);
 }

@@ -129,10 +129,8 @@ TEST_P(ExecutedOperations, EqualTheCountOfTheGraph) {
   const auto alone = make_null_communicator();
   for (const Precision precision : {Precision::fp32, Precision::bf16}) {
     for (const std::int64_t micro_batch : {1, 3}) {
-      TrainingSpec spec = test::small_training(graph, precision);
-      spec.micro_batch = micro_batch;
-      spec.micro_batches = 2;
-      const auto session = start_training(spec, *alone);
+      const auto session = start_training(
+          test::replicated(test::small_training(graph, precision), 1, micro_batch, 2), *alone);
       ObservedOperations seen;
       const StepReport report = session->observed_step(seen);
       EXPECT_EQ(seen.executed.to_string(), strict_train_ops(graph, report.samples).to_string())

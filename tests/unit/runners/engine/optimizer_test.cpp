@@ -29,7 +29,7 @@ class OptimizerTest : public ::testing::Test {
 
   std::size_t size() const { return static_cast<std::size_t>(store_.elements()); }
   bool decays(const OptimizerRecipe& recipe, std::size_t i) const {
-    return !recipe.decay_matrices_only || static_cast<std::int64_t>(i) < store_.matrix_elements();
+    return !recipe.decay_matrices_only || static_cast<std::int64_t>(i) < store_.parts()[0].matrices_end;
   }
   void draw_gradient(std::uint64_t step) {
     double* g = store_.reduced_gradient().mutable_data_ptr<double>();

@@ -45,7 +45,7 @@ TEST(ParameterStore, PutsMatricesFirstOnBoundariesOfACacheLine) {
       const bool matrix = graph.node(id).parameters[i].shape.size() > 1;
       EXPECT_EQ((address - begin) % 64, 0U);
       EXPECT_EQ(matrix,
-                (address - begin) / 4 < static_cast<std::uint64_t>(store.matrix_elements()));
+                (address - begin) / 4 < static_cast<std::uint64_t>(store.parts()[0].matrices_end));
       EXPECT_EQ(parameter.sizes().vec(), graph.node(id).parameters[i].shape);
       EXPECT_EQ(store.gradient(id, i).sizes(), parameter.sizes());
       elements += static_cast<std::uint64_t>(parameter.numel());
@@ -79,9 +79,9 @@ TEST(ParameterStore, Bf16AddsItsGradientsInFloat32) {
   at::Tensor gradient = store.gradient(head, 0);
   ASSERT_EQ(gradient.scalar_type(), at::kBFloat16);
   gradient.fill_(256.0);
-  store.collect_gradients(ParameterStore::Collect::overwrite);
+  store.collect_gradients(0, ParameterStore::Collect::overwrite);
   gradient.fill_(1.0);
-  store.collect_gradients(ParameterStore::Collect::add);
+  store.collect_gradients(0, ParameterStore::Collect::add);
   EXPECT_EQ(store.reduced_gradient().max().item().toDouble(), 257.0);
 }
 

@@ -1,9 +1,11 @@
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
+#include <string>
 #include <utility>
 #include <variant>
 
 #include "metrics/random.hpp"
+#include "runners/plan/even_plan.hpp"
 
 namespace heteroperf::test {
 namespace {
@@ -74,13 +76,17 @@ void RandomSamples::read(Split split, std::uint64_t index, SampleView out) const
   }
 }
 
-ModelGraph tiny_gpt(double dropout) {
+ModelGraph tiny_gpt(double dropout) { return gpt(2, dropout); }
+
+ModelGraph gpt(int blocks, double dropout) {
   ModelGraph graph;
   graph.name = "tiny-gpt";
   NodeId x = graph.add("tokens", Input{InputKind::tokens, 0, 0, 0, context}, {});
   x = graph.add("embedding", Embedding{vocabulary, width}, {x});
   x = graph.add("positions", PositionEmbedding{context}, {x});
-  for (const char* name : {"block0", "block1"}) x = attention_block(graph, x, name, true, dropout);
+  for (int b = 0; b < blocks; ++b) {
+    x = attention_block(graph, x, "block" + std::to_string(b), true, dropout);
+  }
   x = graph.add("norm", LayerNorm{}, {x});
   x = graph.add("head", Linear{vocabulary, false, {}}, {x});
   graph.add("loss", CrossEntropy{}, {x});
@@ -138,7 +144,14 @@ TrainingSpec small_training(ModelGraph graph, Precision precision) {
   spec.data = std::make_shared<RandomSamples>(sample_of(graph));
   spec.graph = std::move(graph);
   spec.precision = precision;
-  spec.micro_batch = 4;
+  return replicated(std::move(spec), 1);
+}
+
+TrainingSpec replicated(TrainingSpec spec, int ranks, std::int64_t micro_batch,
+                        int micro_batches) {
+  spec.plan = even_plan(spec.graph, {.data = ranks,
+                                     .micro_batch = micro_batch,
+                                     .micro_batches = micro_batches});
   return spec;
 }
 

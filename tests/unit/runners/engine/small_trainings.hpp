@@ -29,13 +29,18 @@ class RandomSamples final : public DataSource {
 
 /// Two blocks, h 32, 4 heads, context 16, vocabulary 40; LLaMA-like when asked.
 ModelGraph tiny_gpt(double dropout = 0.0);
+ModelGraph gpt(int blocks, double dropout = 0.0);
 ModelGraph tiny_llama();
 /// Convolution, batch norm, ReLU, a residual, pooling and a linear head on 3x8x8 images.
 ModelGraph tiny_cnn(double dropout = 0.0);
 /// One attention block on 4x4 patches of 3x16x16 images.
 ModelGraph tiny_vit();
 
-/// A training of `graph` on RandomSamples of its shape.
+/// A training of `graph` on RandomSamples of its shape, on one rank, by 4 samples.
 TrainingSpec small_training(ModelGraph graph, Precision precision = Precision::fp64);
+/// The same on `ranks` replicas of the whole model.
+TrainingSpec replicated(TrainingSpec spec, int ranks, std::int64_t micro_batch = 4,
+                        int micro_batches = 1);
+
 
 }  // namespace heteroperf::test

@@ -78,10 +78,8 @@ TEST_P(DataParallel, RanksEqualOneRankWithTheSameGlobalBatch) {
   for (ModelGraph graph : {test::tiny_gpt(0.2), test::tiny_cnn(0.2)}) {
     TrainingSpec spec = test::small_training(std::move(graph));
     spec.recipe.clip_norm = 0.5;
-    spec.micro_batches = 2;
-    const std::vector<Outcome> many = train_on(ranks, spec, 3);
-    spec.micro_batches *= ranks;
-    const Outcome one = train_alone(spec, 3);
+    const std::vector<Outcome> many = train_on(ranks, test::replicated(spec, ranks, 4, 2), 3);
+    const Outcome one = train_alone(test::replicated(spec, 1, 4, 2 * ranks), 3);
     for (const Outcome& outcome : many) {
       EXPECT_EQ(outcome.fingerprint, many[0].fingerprint);
       for (std::size_t i = 0; i < 3; ++i) {
@@ -97,12 +95,9 @@ TEST_P(DataParallel, RanksEqualOneRankWithTheSameGlobalBatch) {
 INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel, ::testing::Values(2, 4));
 
 TEST(TrainingSession, MicroBatchesAddUpToTheLargerBatch) {
-  TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.micro_batch = 8;
-  const Outcome whole = train_alone(spec, 3);
-  spec.micro_batch = 2;
-  spec.micro_batches = 4;
-  const Outcome parts = train_alone(spec, 3);
+  const TrainingSpec spec = test::small_training(test::tiny_gpt());
+  const Outcome whole = train_alone(test::replicated(spec, 1, 8), 3);
+  const Outcome parts = train_alone(test::replicated(spec, 1, 2, 4), 3);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_LT(relative(parts.steps[i].loss, whole.steps[i].loss), 1e-12);
     EXPECT_LT(relative(parts.steps[i].gradient_norm, whole.steps[i].gradient_norm), 1e-12);
@@ -112,7 +107,7 @@ TEST(TrainingSession, MicroBatchesAddUpToTheLargerBatch) {
 TEST(TrainingSession, AnEvaluationDoesNotDependOnTheRanksOrChangeTheTraining) {
   TrainingSpec spec = test::small_training(test::tiny_cnn());
   const auto evaluate_twice = [&](Communicator& group) {
-    const auto session = start_training(spec, group);
+    const auto session = start_training(test::replicated(spec, group.size()), group);
     const EvaluationReport first = session->evaluate(37), second = session->evaluate(37);
     EXPECT_EQ(first.loss, second.loss);
     return first;
@@ -167,7 +162,7 @@ TEST(TrainingSession, ANaNOnOneRankLeavesTheWeightsOfAllAlone) {
   TrainingSpec spec = test::small_training(test::tiny_cnn(), Precision::fp32);
   spec.data = std::make_shared<PoisonedImages>(spec.data->spec());
   run_on_threads(2, {}, [&](World& world) {
-    const auto session = start_training(spec, *world.communicator);
+    const auto session = start_training(test::replicated(spec, 2), *world.communicator);
     EXPECT_TRUE(std::isfinite(session->step().loss));
     const std::string before = session->parameter_fingerprint();
     EXPECT_FALSE(std::isfinite(session->step().loss));
@@ -180,8 +175,7 @@ TEST(TrainingSession, ANaNOnOneRankLeavesTheWeightsOfAllAlone) {
 TEST(TrainingSession, Bf16Learns) {
   TrainingSpec spec = test::small_training(test::tiny_gpt(), Precision::bf16);
   spec.recipe.learning_rate = 1e-2;
-  spec.micro_batches = 2;
-  const Outcome outcome = train_alone(spec, 40);
+  const Outcome outcome = train_alone(test::replicated(spec, 1, 4, 2), 40);
   EXPECT_LT(outcome.steps.back().loss, 0.6 * outcome.steps.front().loss);
 }
 
@@ -190,7 +184,7 @@ TEST(TrainingSession, TheSplitAddsUpToTheStep) {
   for (const StepReport& report : outcome.steps) {
     const TimeSplit& s = report.split;
     const double wall_s = static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9;
-    EXPECT_NEAR(s.compute_s + s.communication_s + s.data_s + s.other_s, wall_s, 1e-9);
+    EXPECT_NEAR(s.compute_s + s.communication_s + s.bubble_s + s.data_s + s.other_s, wall_s, 1e-9);
     EXPECT_GT(s.compute_s, 0);
     EXPECT_GT(s.data_s, 0);
   }
@@ -217,9 +211,8 @@ TEST(TrainingSession, TheLossOfNanoFallsOnGeneratedData) {
   request.wanted = {InputKind::tokens, 0, 0, 0, 128, 256};
   spec.data = open_data(request);
   spec.recipe.learning_rate = 3e-3;
-  spec.micro_batch = 4;
   spec.threads = 2;
-  const Outcome outcome = train_alone(spec, 30);
+  const Outcome outcome = train_alone(test::replicated(spec, 1), 30);
   EXPECT_LT(outcome.steps.back().loss, outcome.steps.front().loss - 0.3);
   EXPECT_GT(outcome.steps.back().loss, spec.data->loss_floor().value());
 }
@@ -227,8 +220,8 @@ TEST(TrainingSession, TheLossOfNanoFallsOnGeneratedData) {
 TEST(TrainingSession, EveryReasonASpecCannotRunIsReported) {
   const auto alone = make_null_communicator();
   TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.micro_batch = 0;
-  spec.micro_batches = -1;
+  spec.plan.stages[0].replicas[0].micro_batch = 0;
+  spec.plan.micro_batches = -1;
   spec.threads = 0;
   spec.data =
       std::make_shared<test::RandomSamples>(SampleSpec{InputKind::images, 3, 8, 8, 0, 100}, 0);

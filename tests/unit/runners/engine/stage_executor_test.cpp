@@ -1,4 +1,4 @@
-#include "runners/engine/graph_executor.hpp"
+#include "runners/engine/stage_executor.hpp"
 
 #include <ATen/ops/ones.h>
 #include <c10/core/InferenceMode.h>
@@ -53,7 +53,7 @@ struct Pair {
       : graph(g),
         reference(g, at::kDouble, 7),
         store(g, Precision::fp64, 1),
-        executor(g, store, fusion) {
+        executor(whole_model(graph, at::kDouble, fusion), store) {
     for_parameters(graph, [&](NodeId node, std::size_t i) {
       at::Tensor(store.parameter(node, i)).copy_(reference.parameter(node, i).detach());
     });
@@ -62,8 +62,39 @@ struct Pair {
   ModelGraph graph;
   ReferenceModel reference;
   ParameterStore store;
-  GraphExecutor executor;
+  StageExecutor executor;
 };
+
+/// How the backward pass of a micro-batch is asked for.
+enum class Passes { both, apart, recomputed };
+
+double train(StageExecutor& executor, const ModelGraph& graph, const at::Tensor& sample,
+             const at::Tensor& targets, const PassContext& context = {},
+             Passes passes = Passes::both) {
+  if (context.accumulation == Accumulation::overwrite) executor.overwrite_gradients();
+  executor.put(0, graph.input(), sample);
+  executor.put_targets(0, targets);
+  executor.forward(0, context);
+  const double loss = executor.loss(0);
+  if (passes == Passes::recomputed) executor.recompute(0);
+  if (passes == Passes::apart) {
+    executor.input_gradient(0);
+    executor.weight_gradient(0);
+  } else {
+    executor.backward(0);
+  }
+  executor.release(0);
+  return loss;
+}
+
+BatchScore evaluate(StageExecutor& executor, const ModelGraph& graph, const at::Tensor& sample,
+                    const at::Tensor& targets) {
+  executor.put(0, graph.input(), sample);
+  executor.put_targets(0, targets);
+  const BatchScore score = executor.evaluate(0);
+  executor.release(0);
+  return score;
+}
 
 /// One thread: small models on two spend their time waiting for each other on a busy machine.
 class AgainstAutograd : public ::testing::TestWithParam<std::tuple<TestedModel, Fusion>> {
@@ -81,7 +112,7 @@ TEST_P(AgainstAutograd, LossAndEveryGradientAgree) {
 
   const at::Tensor expected = pair.reference.forward(sample, targets, context);
   expected.backward();
-  const double loss = pair.executor.train(sample, targets, context);
+  const double loss = train(pair.executor, pair.graph, sample, targets, context);
 
   EXPECT_NEAR(loss, expected.item().toDouble(), tolerance * loss);
   for_parameters(pair.graph, [&](NodeId node, std::size_t i) {
@@ -103,13 +134,50 @@ TEST_P(AgainstAutograd, MicroBatchesAddTheirGradients) {
     context.first_sample = number * static_cast<std::uint64_t>(model.batch);
     context.accumulation = number == 0 ? Accumulation::overwrite : Accumulation::add;
     pair.reference.forward(sample, targets, context).mul(0.5).backward();
-    pair.executor.train(sample, targets, context);
+    train(pair.executor, pair.graph, sample, targets, context);
   }
   for_parameters(pair.graph, [&](NodeId node, std::size_t i) {
     EXPECT_LE(relative_error(pair.store.gradient(node, i), pair.reference.gradient(node, i)),
               tolerance)
         << pair.graph.node(node).name << " parameter " << i;
   });
+}
+
+TEST_P(AgainstAutograd, InputAndWeightGradientsMayComeApart) {
+  const auto& [model, fusion] = GetParam();
+  Pair pair(model.build(), fusion);
+  PassContext context;
+  context.seed = 3;
+  const at::Tensor sample = random_sample(pair.graph, model.batch, at::kDouble, 5);
+  const at::Tensor targets = random_targets(pair.graph, model.batch, 6);
+  pair.reference.forward(sample, targets, context).backward();
+  train(pair.executor, pair.graph, sample, targets, context, Passes::apart);
+  for_parameters(pair.graph, [&](NodeId node, std::size_t i) {
+    EXPECT_LE(relative_error(pair.store.gradient(node, i), pair.reference.gradient(node, i)),
+              tolerance)
+        << pair.graph.node(node).name << " parameter " << i;
+  });
+}
+
+TEST_P(AgainstAutograd, ASecondForwardGivesTheSameBits) {
+  const auto& [model, fusion] = GetParam();
+  const ModelGraph graph = model.build();
+  PassContext context;
+  context.seed = 3;
+  const at::Tensor sample = random_sample(graph, model.batch, at::kDouble, 5);
+  const at::Tensor targets = random_targets(graph, model.batch, 6);
+  ParameterStore kept(graph, Precision::fp64, 1), again(graph, Precision::fp64, 1);
+  StageExecutor plain(whole_model(graph, at::kDouble, fusion), kept);
+  StageModel recomputing = whole_model(graph, at::kDouble, fusion);
+  recomputing.recomputation = Recomputation::full;
+  StageExecutor second(std::move(recomputing), again);
+  EXPECT_EQ(train(plain, graph, sample, targets, context),
+            train(second, graph, sample, targets, context, Passes::recomputed));
+  for_parameters(graph, [&](NodeId node, std::size_t i) {
+    EXPECT_TRUE(kept.gradient(node, i).equal(again.gradient(node, i))) << graph.node(node).name;
+  });
+  const Tensors one = plain.buffers(), other = second.buffers();
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(one[i].equal(other[i]));
 }
 
 TEST_P(AgainstAutograd, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
@@ -119,7 +187,7 @@ TEST_P(AgainstAutograd, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   const at::Tensor sample = random_sample(pair.graph, model.batch, at::kDouble, 5);
   const at::Tensor targets = random_targets(pair.graph, model.batch, 6);
   pair.reference.forward(sample, targets, context);
-  pair.executor.train(sample, targets, context);
+  train(pair.executor, pair.graph, sample, targets, context);
 
   context.mode = Mode::evaluate;
   const double expected = pair.reference.forward(sample, targets, context).item().toDouble();
@@ -127,7 +195,7 @@ TEST_P(AgainstAutograd, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   const at::Tensor logits = pair.reference.output(logits_node).detach();
   const auto right = logits.argmax(-1).eq(targets).sum().item().toLong();
   for (int time = 0; time < 2; ++time) {
-    const BatchScore score = pair.executor.evaluate(sample, targets);
+    const BatchScore score = evaluate(pair.executor, pair.graph, sample, targets);
     EXPECT_NEAR(score.loss, expected, tolerance * expected);
     EXPECT_EQ(score.correct, static_cast<std::uint64_t>(right));
     EXPECT_EQ(score.targets, static_cast<std::uint64_t>(targets.numel()));
@@ -140,14 +208,14 @@ TEST_P(AgainstAutograd, NothingIsHeldAfterAPass) {
   const MemoryScope charged(memory);
   const ModelGraph graph = model.build();
   ParameterStore store(graph, Precision::fp32, 1);
-  GraphExecutor executor(graph, store, fusion);
+  StageExecutor executor(whole_model(graph, at::kFloat, fusion), store);
   const at::Tensor sample = random_sample(graph, model.batch, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, model.batch, 6);
-  executor.train(sample, targets, {});
+  train(executor, graph, sample, targets);
   const std::uint64_t after_one = memory.use().current_bytes;
-  executor.evaluate(sample, targets);
-  executor.train(sample, targets, {});
-  executor.train(sample, targets, {});
+  evaluate(executor, graph, sample, targets);
+  train(executor, graph, sample, targets);
+  train(executor, graph, sample, targets);
   EXPECT_EQ(memory.use().current_bytes, after_one);
   EXPECT_GT(memory.use().peak_bytes, after_one);
 }
@@ -161,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(Models, AgainstAutograd,
                                   (fused ? "Fused" : "Unfused");
                          });
 
-TEST(GraphExecutor, FreesActivationsWhenTheirLastUsePasses) {
+TEST(StageExecutor, FreesActivationsWhenTheirLastUsePasses) {
   // A chain of additions: at no time are more than a few of its outputs needed.
   ModelGraph graph;
   NodeId x = graph.add("image", Input{InputKind::images, 4, 32, 32, 0}, {});
@@ -173,25 +241,25 @@ TEST(GraphExecutor, FreesActivationsWhenTheirLastUsePasses) {
   const RankMemory memory;
   const MemoryScope charged(memory);
   ParameterStore store(graph, Precision::fp32, 1);
-  GraphExecutor executor(graph, store, Fusion::off);
+  StageExecutor executor(whole_model(graph, at::kFloat, Fusion::off), store);
   const at::Tensor sample = random_sample(graph, 8, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, 8, 6);
   const std::uint64_t before = memory.use().current_bytes;
-  executor.train(sample, targets, {});
+  train(executor, graph, sample, targets);
   const std::uint64_t one_output = 8 * 4 * 32 * 32 * sizeof(float);
   EXPECT_LT(memory.use().peak_bytes - before, 6 * one_output);
 }
 
-TEST(GraphExecutor, ProfilesEveryKindOfGroup) {
+TEST(StageExecutor, ProfilesEveryKindOfGroup) {
   const ModelGraph graph = test::tiny_gpt();
   ParameterStore store(graph, Precision::fp32, 1);
-  GraphExecutor executor(graph, store, Fusion::off);
+  StageExecutor executor(whole_model(graph, at::kFloat, Fusion::off), store);
   const at::Tensor sample = random_sample(graph, 2, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, 2, 6);
-  executor.train(sample, targets, {});
+  train(executor, graph, sample, targets);
   for (const GroupTime& time : executor.times()) EXPECT_EQ(time.forward_s, 0) << time.kind;
-  executor.profile(GraphExecutor::Profile::on);
-  executor.train(sample, targets, {});
+  executor.profile(StageExecutor::Profile::on);
+  train(executor, graph, sample, targets);
   for (const GroupTime& time : executor.times()) {
     EXPECT_GT(time.forward_s, 0) << time.kind;
     EXPECT_GT(time.backward_s, 0) << time.kind;

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+
+#include "runners/comm/communicator.hpp"
+
+namespace heteroperf {
+
+/// Elements [begin, begin + count) of a vector.
+struct Slice {
+  std::size_t begin = 0, count = 0;
+  std::size_t end() const { return begin + count; }
+};
+
+/// Slice `index` of `slices`, all of one size up to `unit` elements, of which each begins at a
+/// multiple; may be empty.
+inline Slice even_slice(std::size_t count, std::size_t index, std::size_t slices,
+                        std::size_t unit) {
+  const std::size_t units = (count + unit - 1) / unit;
+  const auto begin = [&](std::size_t i) { return std::min(count, units * i / slices * unit); };
+  return {begin(index), begin(index + 1) - begin(index)};
+}
+
+/// Segment `index` of a slice that is cut every `segment` elements; empty past its end.
+inline Slice segment_of(Slice whole, std::size_t index, std::size_t segment) {
+  const std::size_t begin = std::min(whole.count, index * segment);
+  return {whole.begin + begin, std::min(segment, whole.count - begin)};
+}
+
+/// Elements of all blocks together.
+inline std::size_t total_of(Counts counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+}
+
+/// Of blocks that lie one after another in rank order, that of `rank`.
+inline Slice block_of(Counts counts, std::size_t rank) {
+  return {total_of(counts.first(rank)), counts[rank]};
+}
+
+/// visit(rank, block) for each of them, in rank order.
+template <class Visit>
+void for_each_block(Counts counts, Visit visit) {
+  Slice block;
+  for (std::size_t rank = 0; rank < counts.size(); ++rank) {
+    block = {block.end(), counts[rank]};
+    visit(rank, block);
+  }
+}
+
+inline std::size_t largest_of(Counts counts) { return *std::ranges::max_element(counts); }
+
+/// Whether all blocks have one size.
+inline bool are_equal(Counts counts) {
+  return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
+}
+
+/// `buffer.part` of a slice.
+template <class Buffer>
+Buffer part_of(const Buffer& buffer, Slice slice) {
+  return buffer.part(slice.begin, slice.count);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runners/cluster/layout.hpp"
+
+namespace heteroperf {
+
+/// Element types of stored tensors, by their safetensors names ("F32").
+enum class StoredType { f32, f64, bf16, i64 };
+const char* to_string(StoredType type);
+std::size_t element_bytes(StoredType type);
+
+/// Part of one tensor, in this rank's memory: read from by a writer, written to by a reader.
+struct TensorPiece {
+  using Strides = std::array<std::int64_t, max_layout_dims>;
+
+  std::string tensor;  ///< "h0.attention.weight", "optimizer.first/h0.attention.weight"
+  StoredType type = StoredType::f32;
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  Box box;                          ///< of the whole tensor's elements; may be empty
+  Strides strides{};                ///< elements from one to the next along each dimension
+  void* data = nullptr;             ///< the element at `box.first`
+};
+
+/// Strides of a dense row-major memory of this box.
+TensorPiece::Strides dense_strides(const Box& box);
+/// All elements of a tensor of that shape.
+Box whole_box(const std::vector<std::int64_t>& shape);
+
+/// What a training was doing when its tensors were as stored.
+struct CheckpointState {
+  std::string workload;    ///< "llm"
+  std::string graph_hash;  ///< ModelGraph::hash(), 32 digits
+  std::string training;    ///< digest of recipe, data and batch; compared as text, may be empty
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;           ///< optimizer steps done: number of the next StepReport
+  std::uint64_t optimizer_step = 0;  ///< updates made: fewer, where a loss was not finite
+  std::uint64_t data_position = 0;   ///< of the endless pass over the training split
+  friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
+};
+
+/// What saving one checkpoint took.
+struct CheckpointReport {
+  std::uint64_t step = 0, bytes = 0;
+  double seconds = 0;
+};
+
+/// Writes one checkpoint folder: every rank its safetensors file, then one rank the index, under a
+/// temporary name beside `folder` that becomes `folder` when all is on disk. A checkpoint that is
+/// there is therefore whole. All ranks see one file system.
+///
+///     CheckpointWriter writer(folder);
+///     const auto texts = gather_texts(world, writer.write(rank, pieces));  // every rank
+///     if (rank == 0) report = writer.publish(state, texts);
+///
+/// save_checkpoint() does that over a communicator.
+class CheckpointWriter {
+ public:
+  /// `folder`: "…/checkpoints/step-120", not there yet; its parents are made.
+  explicit CheckpointWriter(std::filesystem::path folder);
+
+  /// Writes and syncs this rank's file; empty boxes are left out. Returns the list of what it holds
+  /// as text, or, instead of throwing, why it could not be written: every rank must get to
+  /// publish(). Pieces of one rank may not overlap.
+  std::string write(int rank, const std::vector<TensorPiece>& pieces) const;
+
+  /// On one rank, with the texts of all in rank order: checks that every tensor is covered exactly
+  /// once, writes the index, renames the folder into place. Throws SystemError with every rank's
+  /// failure (disk full, …), UserError where something is already at `folder`; nothing is left of
+  /// this checkpoint then, and older ones are untouched. Gaps and overlaps are SystemError{internal}.
+  CheckpointReport publish(const CheckpointState& state,
+                           const std::vector<std::string>& texts) const;
+
+ private:
+  std::filesystem::path folder_, temporary_;
+};
+
+/// A tensor as stored, whatever its pieces.
+struct StoredTensor {
+  std::string name;
+  StoredType type = StoredType::f32;
+  std::vector<std::int64_t> shape;
+};
+
+/// Reads a checkpoint folder, whatever sharding it was saved with. Usable from one thread.
+class CheckpointReader {
+ public:
+  /// Reads the index and looks at the files. Throws UserError with everything wrong: index missing
+  /// or damaged, files missing, of other lengths or with other headers, tensors whose pieces
+  /// overlap or leave gaps.
+  explicit CheckpointReader(std::filesystem::path folder);
+  ~CheckpointReader();
+  CheckpointReader(CheckpointReader&&) noexcept;
+
+  const CheckpointState& state() const;
+  /// In the order of the index.
+  std::vector<StoredTensor> tensors() const;
+  bool has(const std::string& tensor) const;
+  std::uint64_t bytes() const;
+
+  /// Throws UserError unless the checkpoint is of this graph.
+  void expect_graph(const std::string& graph_hash) const;
+  /// Fills every piece. Throws UserError, before anything is written to any piece, with every
+  /// tensor that is missing or of another type or shape; and while reading, where data do not match
+  /// their checksum.
+  void read(const std::vector<TensorPiece>& pieces) const;
+  /// Reads everything once and throws UserError with every piece that does not match its checksum.
+  void verify() const;
+
+ private:
+  class Implementation;
+  std::unique_ptr<Implementation> implementation_;
+};
+
+}  // namespace heteroperf

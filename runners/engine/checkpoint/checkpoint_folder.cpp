@@ -1,0 +1,107 @@
+#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include "metrics/error.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
+
+namespace heteroperf {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* folder_name = "checkpoints";
+constexpr std::string_view step_prefix = "step-", unfinished_prefix = ".step-";
+
+std::optional<std::uint64_t> step_of(const std::string& name) {
+  if (!name.starts_with(step_prefix)) return std::nullopt;
+  const char* first = name.data() + step_prefix.size();
+  const char* last = name.data() + name.size();
+  std::uint64_t step = 0;
+  const auto [end, error] = std::from_chars(first, last, step);
+  if (error != std::errc() || end != last) return std::nullopt;
+  return step;
+}
+
+void keep_warning(const UserError& error, std::vector<Problem>& wrong) {
+  for (const Problem& one : error.problems()) wrong.push_back(one);
+}
+
+bool is_good(const fs::path& folder, std::vector<Problem>& wrong) {
+  try {
+    CheckpointReader(folder).verify();
+    return true;
+  } catch (const UserError& error) {
+    keep_warning(error, wrong);
+    return false;
+  }
+}
+
+/// Renamed first, so that half of one never looks like a checkpoint.
+void remove_checkpoint(const fs::path& folder, std::vector<std::string>& warnings) {
+  const fs::path doomed =
+      folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
+  std::error_code error;
+  fs::rename(folder, doomed, error);
+  if (!error) fs::remove_all(doomed, error);
+  if (error) {
+    warnings.push_back(fmt::format("cannot remove {} ({})", folder.string(), error.message()));
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_folder(const fs::path& run_folder, std::uint64_t step) {
+  return run_folder / folder_name / fmt::format("{}{}", step_prefix, step);
+}
+
+std::vector<CheckpointPlace> list_checkpoints(const fs::path& run_folder) {
+  std::vector<CheckpointPlace> places;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / folder_name, error)) {
+    if (const auto step = step_of(entry.path().filename().string())) {
+      places.push_back({entry.path(), *step});
+    }
+  }
+  std::sort(places.begin(), places.end(), [](const CheckpointPlace& a, const CheckpointPlace& b) {
+    return a.step > b.step;
+  });
+  return places;
+}
+
+CheckpointPlace last_good_checkpoint(const fs::path& run_folder, std::optional<std::uint64_t> step,
+                                     std::vector<std::string>& warnings) {
+  std::vector<Problem> wrong;
+  for (const CheckpointPlace& place : list_checkpoints(run_folder)) {
+    if (step && place.step != *step) continue;
+    const std::size_t before = wrong.size();
+    if (is_good(place.folder, wrong)) return place;
+    warnings.push_back(fmt::format("skipped {}: {}", place.folder.filename().string(),
+                                   wrong[before].text()));
+  }
+  const std::string of_step = step ? fmt::format(" of step {}", *step) : "";
+  if (!wrong.empty()) throw UserError(std::move(wrong));
+  throw UserError(fmt::format("{} has no checkpoint{}", run_folder.string(), of_step),
+                  "a run saves them with checkpoint.every_steps, checkpoint.every_s or "
+                  "checkpoint.at_end",
+                  "Try `--set checkpoint.every_s=60`.");
+}
+
+void prune_checkpoints(const fs::path& run_folder, std::uint64_t keep,
+                       std::vector<std::string>& warnings) {
+  const std::vector<CheckpointPlace> places = list_checkpoints(run_folder);
+  for (std::size_t i = keep; keep > 0 && i < places.size(); ++i) {
+    remove_checkpoint(places[i].folder, warnings);
+  }
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run_folder / folder_name, error)) {
+    if (!entry.path().filename().string().starts_with(unfinished_prefix)) continue;
+    std::error_code ignored;
+    fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,186 @@
+#include "runners/engine/checkpoint/checkpoint_index.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <span>
+
+#include "metrics/hash.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct TypeRow {
+  StoredType type;
+  const char* name;
+  std::size_t bytes;
+};
+constexpr TypeRow type_table[] = {{StoredType::f32, "F32", 4},
+                                  {StoredType::f64, "F64", 8},
+                                  {StoredType::bf16, "BF16", 2},
+                                  {StoredType::i64, "I64", 8}};
+
+const TypeRow& row_of(StoredType type) { return type_table[static_cast<std::size_t>(type)]; }
+
+bool inside(const Box& box, const std::vector<std::int64_t>& shape) {
+  if (box.dims != shape.size()) return false;
+  for (std::size_t dim = 0; dim < box.dims; ++dim) {
+    const bool fits =
+        box.first[dim] >= 0 && box.first[dim] <= box.last[dim] && box.last[dim] <= shape[dim];
+    if (!fits) return false;
+  }
+  return true;
+}
+
+bool overlap(const Box& a, const Box& b) {
+  for (std::size_t dim = 0; dim < a.dims; ++dim) {
+    if (a.first[dim] >= b.last[dim] || b.first[dim] >= a.last[dim]) return false;
+  }
+  return a.count() > 0 && b.count() > 0;
+}
+
+/// The dimension along which the pieces begin at most places: where a sweep meets fewest.
+std::size_t sweep_dim(const std::vector<StoredPiece>& pieces, std::size_t dims) {
+  std::size_t best = 0, most = 0;
+  for (std::size_t dim = 0; dim < dims; ++dim) {
+    std::set<std::int64_t> begins;
+    for (const StoredPiece& piece : pieces) begins.insert(piece.box.first[dim]);
+    if (begins.size() > most) best = dim;
+    most = std::max(most, begins.size());
+  }
+  return best;
+}
+
+class TensorCheck {
+ public:
+  TensorCheck(const CheckpointIndex& index, const IndexedTensor& indexed, ProblemList& problems)
+      : index_(index),
+        indexed_(indexed),
+        problems_(problems),
+        name_(fmt::format("tensor {} [{}]", indexed.tensor.name,
+                          fmt::join(indexed.tensor.shape, "x"))) {}
+
+  void run() {
+    const auto elements = stored_count(indexed_.tensor.shape);
+    if (!elements) return problems_.add(name_ + " is none", "its shape is out of range");
+    std::uint64_t covered = 0;
+    for (const StoredPiece& piece : indexed_.pieces) {
+      if (!inside(piece.box, indexed_.tensor.shape)) {
+        return problems_.add(name_ + " has a piece outside of it", to_string(piece.box));
+      }
+      check_place(piece);
+      covered += static_cast<std::uint64_t>(piece.box.count());
+    }
+    if (check_overlaps() && covered != *elements) {
+      problems_.add(name_ + " is not whole",
+                    fmt::format("its {} pieces have {} of {} elements", indexed_.pieces.size(),
+                                covered, *elements));
+    }
+  }
+
+ private:
+  void check_place(const StoredPiece& piece) {
+    const StoredFile& file = index_.files[piece.file];
+    const std::uint64_t bytes = static_cast<std::uint64_t>(piece.box.count()) *
+                                element_bytes(indexed_.tensor.type);
+    if (piece.offset >= file.header_bytes && piece.offset <= file.bytes &&
+        bytes <= file.bytes - piece.offset) {
+      return;
+    }
+    problems_.add(fmt::format("{} {} lies outside of {}", name_, to_string(piece.box), file.name),
+                  fmt::format("{} bytes at {} of {}", bytes, piece.offset, file.bytes));
+  }
+
+  /// Pieces in the order of their begins; each is compared with those that begin before it ends.
+  bool check_overlaps() {
+    std::vector<StoredPiece> pieces = indexed_.pieces;
+    const std::size_t dims = indexed_.tensor.shape.size();
+    const std::size_t along = sweep_dim(pieces, dims);
+    std::sort(pieces.begin(), pieces.end(), [&](const StoredPiece& a, const StoredPiece& b) {
+      return a.box.first[along] < b.box.first[along];
+    });
+    for (std::size_t i = 0; i < pieces.size(); ++i) {
+      for (std::size_t j = i + 1; j < pieces.size(); ++j) {
+        if (dims > 0 && pieces[j].box.first[along] >= pieces[i].box.last[along]) break;
+        if (!overlap(pieces[i].box, pieces[j].box)) continue;
+        note_overlap(pieces[i], pieces[j]);
+        return false;
+      }
+    }
+    return true;
+  }
+
+  void note_overlap(const StoredPiece& a, const StoredPiece& b) {
+    problems_.add(name_ + " has elements twice",
+                  fmt::format("{} in {} and {} in {}", to_string(a.box), index_.files[a.file].name,
+                              to_string(b.box), index_.files[b.file].name));
+  }
+
+  const CheckpointIndex& index_;
+  const IndexedTensor& indexed_;
+  ProblemList& problems_;
+  std::string name_;
+};
+
+std::string described(const StoredTensor& tensor) {
+  return fmt::format("{} [{}]", to_string(tensor.type), fmt::join(tensor.shape, "x"));
+}
+
+}  // namespace
+
+const char* to_string(StoredType type) { return row_of(type).name; }
+std::size_t element_bytes(StoredType type) { return row_of(type).bytes; }
+
+std::string checksum_of(const void* data, std::size_t bytes) {
+  return Hash128("checkpoint")
+      .update(std::span(static_cast<const std::byte*>(data), bytes))
+      .hex();
+}
+
+std::optional<std::uint64_t> stored_count(const std::vector<std::int64_t>& shape) {
+  constexpr std::int64_t most = std::int64_t{1} << 58;
+  if (shape.size() > max_layout_dims) return std::nullopt;
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) {
+    if (extent < 0 || (extent > 0 && count > most / extent)) return std::nullopt;
+    count *= extent;
+  }
+  return static_cast<std::uint64_t>(count);
+}
+
+void check_index(const CheckpointIndex& index, ProblemList& problems) {
+  std::set<std::string> names;
+  for (const IndexedTensor& indexed : index.tensors) {
+    if (!names.insert(indexed.tensor.name).second) {
+      problems.add("tensor " + indexed.tensor.name + " is listed twice");
+    }
+    TensorCheck(index, indexed, problems).run();
+  }
+}
+
+CheckpointIndex merge(const CheckpointState& state, const std::vector<WrittenFile>& files,
+                      ProblemList& problems) {
+  CheckpointIndex index{state, {}, {}};
+  std::map<std::string, IndexedTensor> tensors;
+  for (const WrittenFile& written : files) {
+    for (const WrittenFile::Piece& piece : written.pieces) {
+      IndexedTensor& indexed = tensors.try_emplace(piece.tensor.name).first->second;
+      if (indexed.pieces.empty()) indexed.tensor = piece.tensor;
+      if (described(indexed.tensor) != described(piece.tensor)) {
+        problems.add(fmt::format("tensor {} is {} on rank {}", piece.tensor.name,
+                                 described(piece.tensor), written.rank),
+                     described(indexed.tensor) + " on one before");
+        continue;
+      }
+      indexed.pieces.push_back({index.files.size(), piece.offset, piece.box, piece.checksum});
+    }
+    index.files.push_back(written.file);
+  }
+  for (auto& [name, indexed] : tensors) index.tensors.push_back(std::move(indexed));
+  return index;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,224 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "runners/engine/checkpoint/checkpoint_index_json.hpp"
+#include "runners/engine/checkpoint/strided_copy.hpp"
+#include "runners/engine/checkpoint/synced_file.hpp"
+
+namespace heteroperf {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::size_t length_bytes = 8;
+
+/// In a file of parts: a tensor's own name for all of it, else with the box.
+std::string name_in_file(const TensorPiece& piece) {
+  if (piece.box == whole_box(piece.shape)) return piece.tensor;
+  return piece.tensor + to_string(piece.box);
+}
+
+void check_piece(const TensorPiece& piece) {
+  HETEROPERF_EXPECT(stored_count(piece.shape).has_value());
+  HETEROPERF_EXPECT(piece.box.dims == piece.shape.size());
+  HETEROPERF_EXPECT(intersection(piece.box, whole_box(piece.shape)) == piece.box);
+}
+
+/// Those with elements, wide types first, so that every tensor in the file is aligned.
+std::vector<const TensorPiece*> in_file_order(const std::vector<TensorPiece>& pieces) {
+  std::vector<const TensorPiece*> order;
+  for (const TensorPiece& piece : pieces) {
+    check_piece(piece);
+    if (piece.box.count() > 0) order.push_back(&piece);
+  }
+  std::stable_sort(order.begin(), order.end(), [](const TensorPiece* a, const TensorPiece* b) {
+    return element_bytes(a->type) > element_bytes(b->type);
+  });
+  return order;
+}
+
+std::uint64_t bytes_of(const TensorPiece& piece) {
+  return static_cast<std::uint64_t>(piece.box.count()) * element_bytes(piece.type);
+}
+
+std::string header_of(const std::vector<const TensorPiece*>& pieces) {
+  std::vector<HeaderEntry> entries;
+  std::set<std::string> names;
+  std::uint64_t begin = 0;
+  for (const TensorPiece* piece : pieces) {
+    HeaderEntry entry{name_in_file(*piece), piece->type, {}, begin, begin + bytes_of(*piece)};
+    HETEROPERF_EXPECT(names.insert(entry.name).second);
+    for (std::size_t dim = 0; dim < piece->box.dims; ++dim) {
+      entry.shape.push_back(piece->box.extent(dim));
+    }
+    begin = entry.end;
+    entries.push_back(std::move(entry));
+  }
+  return safetensors_header(entries);
+}
+
+/// The header's length as the format wants it: eight bytes, little-endian.
+std::string length_text(std::size_t header) {
+  std::string text;
+  for (std::size_t i = 0; i < length_bytes; ++i) {
+    text += static_cast<char>(static_cast<unsigned char>(header >> (8 * i)));
+  }
+  return text;
+}
+
+/// The piece's elements as the file has them: in place where memory does, else gathered in `room`.
+const std::byte* dense_data(const TensorPiece& piece, std::vector<std::byte>& room) {
+  auto* data = static_cast<std::byte*>(piece.data);
+  if (is_dense(piece.box, piece.strides)) return data;
+  room.resize(bytes_of(piece));
+  copy_box(piece.box, {piece.box, piece.strides, data},
+           {piece.box, dense_strides(piece.box), room.data()}, element_bytes(piece.type));
+  return room.data();
+}
+
+void write_file(const fs::path& path, const std::vector<TensorPiece>& pieces,
+                WrittenFile& written) {
+  const std::vector<const TensorPiece*> order = in_file_order(pieces);
+  std::string header = header_of(order);
+  header.insert(0, length_text(header.size()));
+  SyncedFile file(path);
+  file.write(header);
+  written.file.header_bytes = header.size();
+  written.file.header_checksum = checksum_of(header.data(), header.size());
+  std::uint64_t offset = header.size();
+  std::vector<std::byte> room;
+  for (const TensorPiece* piece : order) {
+    const std::byte* data = dense_data(*piece, room);
+    const std::uint64_t bytes = bytes_of(*piece);
+    file.write(data, bytes);
+    written.pieces.push_back({{piece->tensor, piece->type, piece->shape},
+                              piece->box,
+                              offset,
+                              checksum_of(data, bytes)});
+    offset += bytes;
+  }
+  file.close();
+  written.file.bytes = offset;
+}
+
+/// A folder that did not become a checkpoint is worth nothing.
+void discard(const fs::path& folder) noexcept {
+  std::error_code ignored;
+  fs::remove_all(folder, ignored);
+}
+
+[[noreturn]] void fail_on(const fs::path& path, const std::error_code& error) {
+  throw SystemError("cannot write " + path.string(), error.message());
+}
+
+void create_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail_on(folder, error);
+}
+
+void check_written(const std::vector<WrittenFile>& files, const fs::path& folder) {
+  std::vector<Problem> problems;
+  for (const WrittenFile& written : files) {
+    std::error_code error;
+    const auto bytes = fs::file_size(folder / written.file.name, error);
+    if (const Problem& failure = written.failure; !failure.problem.empty()) {
+      problems.push_back({fmt::format("rank {}: {}", written.rank, failure.problem), failure.why,
+                          failure.suggestion});
+    } else if (error || bytes != written.file.bytes) {
+      problems.push_back({fmt::format("rank {}'s file is not in {}", written.rank, folder.string()),
+                          error ? error.message()
+                                : fmt::format("{} of {} bytes", bytes, written.file.bytes),
+                          "Give --out a folder that all hosts share."});
+    }
+  }
+  if (!problems.empty()) throw Error(ErrorKind::run_failed, std::move(problems));
+}
+
+/// Of an earlier attempt with more ranks.
+void remove_strangers(const std::vector<WrittenFile>& files, const fs::path& folder) {
+  std::set<std::string> names;
+  for (const WrittenFile& written : files) names.insert(written.file.name);
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (!names.contains(entry.path().filename().string())) fs::remove(entry.path());
+  }
+}
+
+CheckpointIndex index_of(const CheckpointState& state, const std::vector<WrittenFile>& files) {
+  ProblemList problems;
+  CheckpointIndex index = merge(state, files, problems);
+  check_index(index, problems);
+  if (!problems.empty()) throw Error(ErrorKind::internal, problems.problems());
+  return index;
+}
+
+std::uint64_t put_index(const CheckpointIndex& index, const fs::path& folder) {
+  const std::string text = to_json_text(index);
+  SyncedFile file(folder / index_name);
+  file.write(text);
+  file.close();
+  return text.size();
+}
+
+void rename_folder(const fs::path& from, const fs::path& to) {
+  sync_folder(from);
+  if (fs::exists(to)) {
+    throw UserError("the checkpoint " + to.string() + " cannot be saved", "it is there already");
+  }
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (error) fail_on(to, error);
+  sync_folder(to.parent_path());
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(fs::path folder)
+    : folder_(fs::absolute(folder).lexically_normal()) {
+  if (!folder_.has_filename()) folder_ = folder_.parent_path();
+  temporary_ = folder_.parent_path() / fmt::format(".{}.tmp", folder_.filename().string());
+}
+
+std::string CheckpointWriter::write(int rank, const std::vector<TensorPiece>& pieces) const {
+  WrittenFile written;
+  written.rank = rank;
+  written.file.name = fmt::format("rank-{}.safetensors", rank);
+  try {
+    create_folder(temporary_);
+    write_file(temporary_ / written.file.name, pieces, written);
+  } catch (const SystemError& error) {
+    written.failure = error.problems().front();
+  }
+  return to_json_text(written);
+}
+
+CheckpointReport CheckpointWriter::publish(const CheckpointState& state,
+                                           const std::vector<std::string>& texts) const {
+  const auto start = std::chrono::steady_clock::now();
+  CheckpointReport report{state.step, 0, 0};
+  try {
+    std::vector<WrittenFile> files;
+    for (const std::string& text : texts) files.push_back(written_file_from_json_text(text));
+    check_written(files, temporary_);
+    remove_strangers(files, temporary_);
+    report.bytes = put_index(index_of(state, files), temporary_);
+    for (const WrittenFile& written : files) report.bytes += written.file.bytes;
+    rename_folder(temporary_, folder_);
+  } catch (const fs::filesystem_error& error) {
+    discard(temporary_);
+    throw SystemError("cannot write " + folder_.string(), error.code().message());
+  } catch (...) {
+    discard(temporary_);
+    throw;
+  }
+  report.seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return report;
+}
+
+}  // namespace heteroperf

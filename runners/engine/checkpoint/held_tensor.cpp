@@ -1,0 +1,159 @@
+#include "runners/engine/checkpoint/held_tensor.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::vector<HeldTensor::Interval> intervals_of(const HeldTensor& held) {
+  if (!held.intervals.empty() || held.shape.empty()) return held.intervals;
+  return {{0, held.shape[held.dim]}};
+}
+
+/// The held elements as a tensor of their own.
+std::vector<std::int64_t> local_shape(const HeldTensor& held) {
+  std::vector<std::int64_t> shape = held.shape;
+  if (shape.empty()) return shape;
+  HETEROPERF_EXPECT(held.dim < shape.size());
+  shape[held.dim] = 0;
+  for (const HeldTensor::Interval& one : intervals_of(held)) {
+    HETEROPERF_EXPECT(one.first >= 0 && one.count >= 0 &&
+                      one.first + one.count <= held.shape[held.dim]);
+    shape[held.dim] += one.count;
+  }
+  return shape;
+}
+
+HeldTensor::MemoryOrder order_of(const HeldTensor& held) {
+  if (!held.order.empty()) {
+    HETEROPERF_EXPECT(held.order.size() == held.shape.size());
+    return held.order;
+  }
+  HeldTensor::MemoryOrder order(held.shape.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  return order;
+}
+
+TensorPiece::Strides strides_of(const std::vector<std::int64_t>& shape,
+                                const HeldTensor::MemoryOrder& order) {
+  TensorPiece::Strides strides{};
+  std::int64_t step = 1;
+  for (auto dim = order.rbegin(); dim != order.rend(); ++dim) {
+    strides[*dim] = step;
+    step *= shape[*dim];
+  }
+  return strides;
+}
+
+/// Cuts a range of a dense memory into boxes: what is left of a row, whole rows, and the beginning
+/// of a row, at every level of nesting.
+class RangeCut {
+ public:
+  RangeCut(const std::vector<std::int64_t>& shape, const HeldTensor::MemoryOrder& order)
+      : order_(order), strides_(strides_of(shape, order)), box_(whole_box(shape)) {}
+
+  std::vector<Box> run(std::int64_t first, std::int64_t last) {
+    if (first < last) cut(0, first, last);
+    return std::move(boxes_);
+  }
+
+ private:
+  /// [first, last): elements below the dimensions that `box_` has fixed already.
+  void cut(std::size_t level, std::int64_t first, std::int64_t last) {
+    if (level == order_.size()) return boxes_.push_back(box_);
+    const std::size_t dim = order_[level];
+    const std::int64_t row = strides_[dim];
+    const std::int64_t begin = (first + row - 1) / row, end = last / row;
+    if (begin > end) return inside_row(level, end, first - end * row, last - end * row);
+    if (first < begin * row) inside_row(level, begin - 1, first - (begin - 1) * row, row);
+    if (begin < end) rows(dim, begin, end);
+    if (end * row < last) inside_row(level, end, 0, last - end * row);
+  }
+  void inside_row(std::size_t level, std::int64_t row, std::int64_t first, std::int64_t last) {
+    const Box outer = box_;
+    set(order_[level], row, row + 1);
+    cut(level + 1, first, last);
+    box_ = outer;
+  }
+  void rows(std::size_t dim, std::int64_t begin, std::int64_t end) {
+    const Box outer = box_;
+    set(dim, begin, end);
+    boxes_.push_back(box_);
+    box_ = outer;
+  }
+  void set(std::size_t dim, std::int64_t begin, std::int64_t end) {
+    box_.first[dim] = begin;
+    box_.last[dim] = end;
+  }
+
+  const HeldTensor::MemoryOrder& order_;
+  TensorPiece::Strides strides_;
+  Box box_;
+  std::vector<Box> boxes_;
+};
+
+std::int64_t offset_of(const Box& box, const TensorPiece::Strides& strides) {
+  std::int64_t offset = 0;
+  for (std::size_t dim = 0; dim < box.dims; ++dim) offset += box.first[dim] * strides[dim];
+  return offset;
+}
+
+/// One box of local elements as pieces of the whole tensor: one for every interval it meets.
+class PieceCut {
+ public:
+  PieceCut(const HeldTensor& held, const TensorPiece::Strides& strides, std::int64_t first)
+      : held_(held), strides_(strides), first_(first) {}
+
+  void add(const Box& local, std::vector<TensorPiece>& pieces) const {
+    if (local.dims == 0) return add_piece(local, 0, pieces);
+    std::int64_t begin = 0;  // of the interval, in local rows
+    for (const HeldTensor::Interval& one : intervals_of(held_)) {
+      Box part = local;
+      part.first[held_.dim] = std::max(local.first[held_.dim], begin);
+      part.last[held_.dim] = std::min(local.last[held_.dim], begin + one.count);
+      if (part.extent(held_.dim) > 0) add_piece(part, one.first - begin, pieces);
+      begin += one.count;
+    }
+  }
+
+ private:
+  void add_piece(const Box& local, std::int64_t shift, std::vector<TensorPiece>& pieces) const {
+    TensorPiece piece{held_.name, held_.type, held_.shape, local, strides_, nullptr};
+    if (local.dims > 0) {
+      piece.box.first[held_.dim] += shift;
+      piece.box.last[held_.dim] += shift;
+    }
+    piece.data = static_cast<std::byte*>(held_.data) +
+                 (offset_of(local, strides_) - first_) *
+                     static_cast<std::int64_t>(element_bytes(held_.type));
+    pieces.push_back(std::move(piece));
+  }
+
+  const HeldTensor& held_;
+  TensorPiece::Strides strides_;
+  std::int64_t first_;
+};
+
+}  // namespace
+
+std::int64_t held_count(const HeldTensor& held) { return whole_box(local_shape(held)).count(); }
+
+std::vector<TensorPiece> pieces_of(const HeldTensor& held) {
+  return pieces_of_range(held, 0, held_count(held));
+}
+
+std::vector<TensorPiece> pieces_of_range(const HeldTensor& held, std::int64_t first,
+                                         std::int64_t last) {
+  const std::vector<std::int64_t> shape = local_shape(held);
+  const HeldTensor::MemoryOrder order = order_of(held);
+  HETEROPERF_EXPECT(first >= 0 && first <= last && last <= held_count(held));
+  const PieceCut place(held, strides_of(shape, order), first);
+  std::vector<TensorPiece> pieces;
+  for (const Box& box : RangeCut(shape, order).run(first, last)) place.add(box, pieces);
+  return pieces;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runners/engine/checkpoint/checkpoint.hpp"
+
+namespace heteroperf {
+
+/// The part of a tensor that one rank holds in dense memory: along one dimension some intervals,
+/// one after another; along the others everything.
+struct HeldTensor {
+  struct Interval {
+    std::int64_t first = 0, count = 0;
+  };
+  /// Dimensions from the outermost in memory to the innermost; empty: row-major. A channels-last
+  /// convolution weight {out, in, kh, kw} is {0, 2, 3, 1}.
+  using MemoryOrder = std::vector<std::size_t>;
+
+  std::string name;
+  StoredType type = StoredType::f32;
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  std::size_t dim = 0;
+  std::vector<Interval> intervals;  ///< empty: all of `dim`
+  MemoryOrder order;
+  void* data = nullptr;  ///< the first held element
+};
+
+/// Elements that are held.
+std::int64_t held_count(const HeldTensor& held);
+
+/// All that is held, as pieces for a writer or a reader.
+std::vector<TensorPiece> pieces_of(const HeldTensor& held);
+
+/// Held elements [first, last) in the order of memory (a share of sharded optimizer states). `data`
+/// is where element `first` is, not the first held one.
+std::vector<TensorPiece> pieces_of_range(const HeldTensor& held, std::int64_t first,
+                                         std::int64_t last);
+
+}  // namespace heteroperf

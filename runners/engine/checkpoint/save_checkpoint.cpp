@@ -1,0 +1,47 @@
+#include "runners/engine/checkpoint/save_checkpoint.hpp"
+
+#include <chrono>
+#include <exception>
+#include <string>
+
+#include "metrics/error.hpp"
+#include "runners/comm/text_exchange.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// What rank 0 tells the others: the bytes it saved, or one line per problem.
+std::string outcome(const CheckpointReport& report) { return std::to_string(report.bytes); }
+
+std::string outcome(const Error& error) {
+  std::string text;
+  for (const Problem& one : error.problems()) text += "\n" + one.text();
+  return text;
+}
+
+}  // namespace
+
+CheckpointReport save_checkpoint(Communicator& world, const std::filesystem::path& folder,
+                                 const CheckpointState& state,
+                                 const std::vector<TensorPiece>& pieces) {
+  const auto start = std::chrono::steady_clock::now();
+  const CheckpointWriter writer(folder);
+  const auto texts = gather_texts(world, writer.write(world.rank().value(), pieces));
+  std::string told;
+  std::exception_ptr failure;
+  if (world.rank() == RankId(0)) {
+    try {
+      told = outcome(writer.publish(state, texts));
+    } catch (const Error& error) {
+      failure = std::current_exception();
+      told = outcome(error);
+    }
+  }
+  told = share_text(world, told);
+  if (failure) std::rethrow_exception(failure);
+  if (told.starts_with('\n')) throw SystemError("the checkpoint was not saved", told.substr(1));
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+  return {state.step, std::stoull(told), took.count()};
+}
+
+}  // namespace heteroperf

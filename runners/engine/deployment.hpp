@@ -1,0 +1,33 @@
+#pragma once
+
+#include "runners/engine/rank_share.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/schedule/schedule.hpp"
+
+namespace heteroperf {
+
+/// A plan made ready for one rank: a pure value, worked out by every rank for itself.
+struct Deployment {
+  StagedGraph staged;
+  Schedule schedule;  ///< lowered
+  std::vector<RankRole> roles;
+  RankShare share;
+
+  Deployment(const ModelGraph& graph, const Plan& plan, const StageTimes* times, RankId rank);
+
+  const std::vector<Instruction>& program() const {
+    return schedule.programs[static_cast<std::size_t>(share.role.position)];
+  }
+  /// Edge of StagedGraph behind one of the schedule.
+  const StageEdge& edge(int schedule_edge) const {
+    return staged.edges[static_cast<std::size_t>(schedule_edge) % staged.edges.size()];
+  }
+};
+
+/// Replicas of a segment's stage in its direction of the pipeline.
+std::vector<const StageReplica*> replicas_of(const Plan& plan, int stage, int direction);
+
+/// First sample, within a micro-batch, of a replica.
+std::int64_t first_sample(const Plan& plan, int stage, int replica);
+
+}  // namespace heteroperf

@@ -1,0 +1,114 @@
+#include <cmath>
+
+#include "metrics/error.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator_factories.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Cross entropy where the ranks of a group have the logits of some classes each (Shoeybi et al.
+/// 2019, arXiv:1909.08053, section 3). Two collectives in the forward pass: the largest logit of
+/// every row, then its sums. Otherwise as the whole operator; saves local logits, targets and the
+/// log of each softmax sum.
+class VocabularyCrossEntropyOperator final : public Operator {
+ public:
+  VocabularyCrossEntropyOperator(const CrossEntropy& attributes, VocabularyPart part,
+                                 Communicator& group, Overwrite logits)
+      : attributes_(attributes), part_(part), group_(group), logits_(logits) {}
+
+  at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
+                     const PassContext&) override {
+    const at::Tensor logits = inputs[0].contiguous(), targets = inputs[1].contiguous();
+    const Matrix m = matrix_of(logits);
+    HETEROPERF_EXPECT(targets.numel() == m.rows);
+    check_indices(targets, part_.all, "target");
+    const at::Tensor tops = largest(logits), sums = sum(logits, targets, tops);
+    const at::Tensor loss = empty({1}, sums.scalar_type());
+    if (loss.scalar_type() == at::kDouble) {
+      finish<double>(sums, tops, loss);
+    } else {
+      finish<float>(sums, tops, loss);
+    }
+    saved = {logits, targets, tops};
+    return loss;
+  }
+
+  void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
+                      const PassContext& context, GradientSink& sink) override {
+    if (!sink.wanted(0)) return;
+    const at::Tensor& logits = saved[0];
+    const Matrix m = matrix_of(logits);
+    const double upstream = dy.defined() ? dy.item().toDouble() : 1.0;
+    const CrossEntropyTerms terms{attributes_.label_smoothing,
+                                  upstream * context.loss_scale / static_cast<double>(m.rows),
+                                  part_.first, part_.all};
+    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : empty_like(logits);
+    const KernelTable& kernels = kernels_for(logits);
+    for_rows(m, [&](RowRange r) {
+      kernels.cross_entropy_backward(r, terms, logits.data_ptr(),
+                                     saved[1].const_data_ptr<std::int64_t>(), saved[2].data_ptr(),
+                                     gradient.data_ptr());
+    });
+    sink.put(0, std::move(gradient));
+  }
+
+ private:
+  static constexpr std::int64_t sums_per_row = 3;  // of the kernel softmax_sums
+
+  at::Tensor largest(const at::Tensor& logits) const {
+    const Matrix m = matrix_of(logits);
+    const at::Tensor tops = empty_accumulators({m.rows}, logits.scalar_type());
+    const KernelTable& kernels = kernels_for(logits);
+    for_rows(m, [&](RowRange r) { kernels.row_top(r, logits.data_ptr(), tops.data_ptr()); });
+    group_.all_reduce(buffer_of(tops), Reduction::max);
+    return tops;
+  }
+
+  at::Tensor sum(const at::Tensor& logits, const at::Tensor& targets,
+                 const at::Tensor& tops) const {
+    const Matrix m = matrix_of(logits);
+    const at::Tensor sums = empty_accumulators({m.rows, sums_per_row}, logits.scalar_type());
+    const KernelTable& kernels = kernels_for(logits);
+    for_rows(m, [&](RowRange r) {
+      kernels.softmax_sums(r, part_.first, logits.data_ptr(),
+                           targets.const_data_ptr<std::int64_t>(), tops.data_ptr(),
+                           sums.data_ptr());
+    });
+    group_.all_reduce(buffer_of(sums), Reduction::sum);
+    return sums;
+  }
+
+  /// The mean loss, by the formula of the whole operator's kernel; `tops` become the logs of the
+  /// softmax sums.
+  template <class Scalar>
+  void finish(const at::Tensor& sums, const at::Tensor& tops, const at::Tensor& loss) const {
+    const auto* s = sums.const_data_ptr<Scalar>();
+    auto* top = tops.data_ptr<Scalar>();
+    const auto smoothing = static_cast<Scalar>(attributes_.label_smoothing);
+    const auto classes = static_cast<Scalar>(part_.all);
+    double total = 0.0;
+    for (std::int64_t row = 0; row < tops.numel(); ++row, s += sums_per_row) {
+      const Scalar log_sum = std::log(s[0]);
+      const Scalar target_loss = log_sum - s[2], mean_loss = log_sum - s[1] / classes;
+      total += static_cast<double>(target_loss + smoothing * (mean_loss - target_loss));
+      top[row] += log_sum;
+    }
+    *loss.data_ptr<Scalar>() = static_cast<Scalar>(total / static_cast<double>(tops.numel()));
+  }
+
+  CrossEntropy attributes_;
+  VocabularyPart part_;
+  Communicator& group_;
+  Overwrite logits_;
+};
+
+}  // namespace
+
+OperatorPtr make_vocabulary_cross_entropy(const CrossEntropy& attributes, VocabularyPart part,
+                                          Communicator& group, Overwrite logits) {
+  return std::make_unique<VocabularyCrossEntropyOperator>(attributes, part, group, logits);
+}
+
+}  // namespace heteroperf

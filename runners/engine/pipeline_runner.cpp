@@ -1,0 +1,599 @@
+#include "runners/engine/pipeline_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "metrics/error.hpp"
+#include "runners/comm/communicator.hpp"
+#include "workloads/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+/// One segment of the schedule on this rank.
+struct PipelineRunner::Part {
+  Part(const RankShare::Part& own, StageModel model, ParameterStore& store,
+       std::shared_ptr<StageExecutor::Written> written)
+      : share(own), executor(std::move(model), store, std::move(written)) {}
+
+  const RankShare::Part& share;
+  StageExecutor executor;
+  at::Tensor sample;                     ///< of the micro-batch loaded last
+  std::vector<int> edges_in, edges_out;  ///< of the schedule
+  std::int64_t micro_batch = 1;          ///< samples of this replica
+  std::int64_t first_sample = 0;         ///< within a micro-batch
+  int micro_batches = 0;                 ///< that pass here in a step
+  int weights_left = 0;                  ///< of these, whose weight gradients are missing
+};
+
+/// Tensors on their way to a computation of one micro-batch.
+struct PipelineRunner::Inbox {
+  std::unique_ptr<BoundaryEnd::Arrival> arrival;
+  Tensors tensors;
+  SendTimes times;
+  bool crossed = false;
+};
+
+/// An edge of the schedule that starts or ends here.
+struct PipelineRunner::EdgeState {
+  const StageEdge* edge = nullptr;
+  int from = 0, to = 0;                    ///< segments
+  Part *source = nullptr, *target = nullptr;  ///< where here
+  std::unique_ptr<BoundaryEnd> activations, gradients;  ///< null inside a rank
+  std::vector<Inbox> activation_in, gradient_in;        ///< by micro-batch
+  std::vector<Tensors> activation_out, gradient_out;
+  std::vector<double> activation_made_s, gradient_made_s;  ///< modelled
+
+  bool inside() const { return source != nullptr && target != nullptr; }
+};
+
+PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deployment,
+                               Communicator& world, ParameterStore& store,
+                               GradientReducer& reducer)
+    : spec_(spec),
+      deployment_(deployment),
+      world_(world),
+      store_(store),
+      reducer_(reducer),
+      loader_(spec.data, store.operator_type(), spec.seed),
+      written_(std::make_shared<StageExecutor::Written>(store.count())) {
+  if (spec.pacing) timeline_.emplace(spec.pacing->dilation > 0 ? spec.pacing->dilation : 1.0);
+  make_parts();
+  make_edges();
+}
+
+PipelineRunner::~PipelineRunner() = default;
+
+StageModel PipelineRunner::stage_model(const RankShare::Part& part) const {
+  const TensorShard& shard = deployment_.share.shards[part.shard];
+  GroupingRules rules;
+  rules.stage_of = &deployment_.staged.stage_of;
+  rules.stage = part.role.stage;
+  rules.shard = shard.degree > 1 ? &shard : nullptr;
+  rules.tensor_group = tensor_group_.get();
+  StageModel model{shard.graph,
+                   make_operator_groups(shard.graph, store_.operator_type(), Fusion::on, rules),
+                   std::vector<int>(shard.graph.nodes().size()),
+                   spec_.plan.stages[at_index(part.role.stage)].recomputation,
+                   shard.degree > 1 ? tensor_group_.get() : nullptr,
+                   shard.output_is_partial,
+                   shard.gradient_is_partial,
+                   shard.output_is_sharded,
+                   shard.first_of_vocabulary};
+  for (const StageEdge& edge : deployment_.staged.edges) {
+    if (edge.from != part.role.stage) continue;
+    for (const NodeId node : edge.nodes) {
+      // The sample is not made by the stage: it is handed on, not taken out.
+      if (node != shard.graph.input()) ++model.edges_out[at_index(node.value())];
+    }
+  }
+  return model;
+}
+
+void PipelineRunner::make_parts() {
+  const bool any_tensor_parallel =
+      std::any_of(spec_.plan.stages.begin(), spec_.plan.stages.end(), [](const PlanStage& stage) {
+        return std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                           [](const StageReplica& r) { return r.ranks.size() > 1; });
+      });
+  if (any_tensor_parallel) {
+    const RankRole::Part& role = deployment_.share.parts.front().role;
+    const StageReplica& mine =
+        spec_.plan.stages[at_index(role.stage)].replicas[at_index(role.replica)];
+    tensor_group_ = world_.split(mine.ranks.front().value(), role.tensor_index);
+  }
+  const PipelineGraph& graph = deployment_.schedule.graph;
+  for (const RankShare::Part& own : deployment_.share.parts) {
+    auto part = std::make_unique<Part>(own, stage_model(own), store_, written_);
+    const StageReplica& replica =
+        spec_.plan.stages[at_index(own.role.stage)].replicas[at_index(own.role.replica)];
+    part->micro_batch = replica.micro_batch;
+    part->first_sample = first_sample(spec_.plan, own.role.stage, own.role.replica);
+    part->micro_batches = graph.segments[at_index(own.role.segment)].micro_batches;
+    parts_.push_back(std::move(part));
+  }
+}
+
+void PipelineRunner::make_edges() {
+  const Schedule& schedule = deployment_.schedule;
+  const auto part_at = [&](int segment) -> Part* {
+    for (const std::unique_ptr<Part>& part : parts_) {
+      if (part->share.role.segment == segment) return part.get();
+    }
+    return nullptr;
+  };
+  const auto stages = static_cast<int>(spec_.plan.stages.size());
+  const std::int64_t batch = spec_.plan.micro_batch_samples();
+  edges_.resize(schedule.graph.edges.size());
+  for (std::size_t e = 0; e < edges_.size(); ++e) {
+    const Edge& edge = schedule.graph.edges[e];
+    auto state = std::make_unique<EdgeState>();
+    state->edge = &deployment_.edge(static_cast<int>(e));
+    state->from = edge.from;
+    state->to = edge.to;
+    state->source = part_at(edge.from);
+    state->target = part_at(edge.to);
+    if (state->source == nullptr && state->target == nullptr) continue;
+    if (state->source != nullptr) state->source->edges_out.push_back(static_cast<int>(e));
+    if (state->target != nullptr) state->target->edges_in.push_back(static_cast<int>(e));
+    const auto slots = static_cast<std::size_t>(schedule.graph.micro_batches);
+    state->activation_in.resize(slots);
+    state->gradient_in.resize(slots);
+    state->activation_out.resize(slots);
+    state->gradient_out.resize(slots);
+    state->activation_made_s.resize(slots);
+    state->gradient_made_s.resize(slots);
+    if (!state->inside()) {
+      const int from = edge.from % stages, to = edge.to % stages;
+      const int direction = edge.from / stages;
+      const auto sources = replicas_of(spec_.plan, from, direction);
+      const auto targets = replicas_of(spec_.plan, to, direction);
+      const WireFormat wire = spec_.plan.wire(from, to);
+      state->activations = std::make_unique<BoundaryEnd>(
+          world_, sources, targets, shape_of(state->edge->nodes, batch), wire, activation_tag);
+      if (!state->edge->with_gradient.empty()) {
+        state->gradients = std::make_unique<BoundaryEnd>(
+            world_, targets, sources, shape_of(state->edge->with_gradient, batch), wire,
+            gradient_tag);
+      }
+    }
+    edges_[e] = std::move(state);
+  }
+}
+
+BoundaryEnd::Shape PipelineRunner::shape_of(const std::vector<NodeId>& nodes,
+                                            std::int64_t batch) const {
+  BoundaryEnd::Shape shape;
+  shape.batch = batch;
+  for (const NodeId id : nodes) {
+    const Node& node = spec_.graph.node(id);
+    const auto* input = std::get_if<Input>(&node.attributes);
+    const bool tokens = input != nullptr && input->kind == InputKind::tokens;
+    shape.samples.push_back(node.output);
+    shape.types.push_back(tokens ? at::kLong : store_.operator_type());
+  }
+  return shape;
+}
+
+PipelineRunner::Handler PipelineRunner::handler(Op op) {
+  static constexpr std::array<Handler, op_count> handlers{
+      &PipelineRunner::nothing,             // idle
+      &PipelineRunner::load,                // load
+      &PipelineRunner::forward,             // forward
+      &PipelineRunner::input_gradient,      // input_gradient
+      &PipelineRunner::weight_gradient,     // weight_gradient
+      &PipelineRunner::backward,            // backward
+      &PipelineRunner::recompute,           // recompute
+      &PipelineRunner::loss,                // loss
+      &PipelineRunner::send_activation,     // send_act
+      &PipelineRunner::receive_activation,  // recv_act
+      &PipelineRunner::send_gradient,       // send_grad
+      &PipelineRunner::receive_gradient,    // recv_grad
+      &PipelineRunner::refuse,              // interact
+      &PipelineRunner::reduce_gradient,     // reduce_grad
+      &PipelineRunner::reduce_tied,         // reduce_tied
+      &PipelineRunner::update,              // opt_step
+      &PipelineRunner::nothing,             // free: what a buffer held left with its last use
+  };
+  return handlers[static_cast<std::size_t>(op)];
+}
+
+void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
+                              const std::function<void()>& update) {
+  step_ = step;
+  clock_ = &clock;
+  update_ = &update;
+  loss_ = peak_held_ = 0;
+  spans_.clear();
+  std::fill(written_->begin(), written_->end(), false);
+  for (const std::unique_ptr<Part>& part : parts_) part->weights_left = part->micro_batches;
+  const std::vector<Instruction>& program = deployment_.program();
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    try {
+      (this->*handler(program[i].op))(program[i]);
+    } catch (const Error&) {
+      fmt::print(stderr, "heteroperf: {}\n", where(i));
+      throw;
+    }
+  }
+  for (const std::unique_ptr<EdgeState>& edge : edges_) {
+    if (!edge) continue;
+    if (edge->activations) edge->activations->drain();
+    if (edge->gradients) edge->gradients->drain();
+  }
+}
+
+PipelineRunner::Part& PipelineRunner::part_of(const Instruction& i) {
+  for (const std::unique_ptr<Part>& part : parts_) {
+    if (part->share.role.segment == i.segment) return *part;
+  }
+  HETEROPERF_EXPECT(false);
+  return *parts_.front();
+}
+
+std::size_t PipelineRunner::number_of(const Part& part) const {
+  return static_cast<std::size_t>(&part.share - deployment_.share.parts.data());
+}
+
+std::string PipelineRunner::where(std::size_t i) const {
+  const std::vector<Instruction>& program = deployment_.program();
+  return fmt::format("rank {} was at instruction {} of {}: {}", world_.rank().value(), i,
+                     program.size(), to_text(program[i]));
+}
+
+PassContext PipelineRunner::context(const Part& part, int micro_batch) const {
+  const std::int64_t batch = spec_.plan.micro_batch_samples();
+  PassContext result;
+  result.seed = spec_.seed;
+  result.step = step_;
+  result.first_sample = static_cast<std::uint64_t>(micro_batch * batch + part.first_sample);
+  // Every sample has the same number of targets.
+  result.loss_scale =
+      static_cast<double>(part.micro_batch) / static_cast<double>(spec_.plan.samples_per_step());
+  return result;
+}
+
+double PipelineRunner::duration_s(const Part& part, Op op) const {
+  if (!spec_.pacing) return 0;
+  const StageTimes::Compute& times =
+      spec_.pacing->times.compute[at_index(part.share.role.stage)][at_index(part.share.role.replica)];
+  switch (op) {
+    case Op::forward:
+      return times.forward_s;
+    case Op::input_gradient:
+      return times.input_gradient_s;
+    case Op::weight_gradient:
+      return times.weight_gradient_s;
+    case Op::recompute:
+      return times.recompute_s;
+    default:
+      return times.input_gradient_s + times.weight_gradient_s;
+  }
+}
+
+/// Runs `work`, and on a paced device sleeps to its modelled end.
+template <class Work>
+void PipelineRunner::compute(const Part& part, const Instruction& i, const Work& work) {
+  clock_->lap(&TimeSplit::other_s);
+  const std::int64_t start_ns = steady_now_ns();
+  work();
+  if (timeline_) {
+    timeline_->finish(ready_s_, duration_s(part, i.op));
+    ready_s_ = 0;
+  }
+  clock_->lap(&TimeSplit::compute_s);
+  const auto index = static_cast<std::int32_t>(&i - deployment_.program().data());
+  spans_.push_back({index, start_ns, steady_now_ns()});
+}
+
+void PipelineRunner::load(const Instruction& i) {
+  Part& part = part_of(i);
+  clock_->lap(&TimeSplit::other_s);
+  const PassContext at = context(part, i.micro_batch);
+  Batch batch =
+      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch);
+  if (part.executor.takes_data()) {
+    part.executor.put(i.micro_batch, spec_.graph.input(), batch.sample);
+  }
+  part.sample = batch.sample;
+  if (part.executor.takes_targets()) part.executor.put_targets(i.micro_batch, batch.targets);
+  clock_->lap(&TimeSplit::data_s);
+}
+
+const Tensors& PipelineRunner::wait_for(Inbox& inbox) {
+  if (inbox.arrival) {
+    clock_->lap(&TimeSplit::other_s);
+    inbox.tensors = inbox.arrival->wait();
+    inbox.times = inbox.arrival->times();
+    inbox.arrival.reset();
+    clock_->lap_wait(inbox.times.sent_ns - spec_.clock_offset_ns);
+  }
+  ready_s_ = std::max(ready_s_, inbox.times.modelled_s);
+  return inbox.tensors;
+}
+
+void PipelineRunner::take_inputs(Part& part, int micro_batch) {
+  for (const int e : part.edges_in) {
+    EdgeState& edge = *edges_[at_index(e)];
+    Inbox& inbox = edge.activation_in[at_index(micro_batch)];
+    const Tensors& tensors = wait_for(inbox);
+    for (std::size_t n = 0; n < tensors.size(); ++n) {
+      part.executor.put(micro_batch, edge.edge->nodes[n], tensors[n]);
+    }
+    inbox = Inbox();
+  }
+  if (!part.executor.takes_targets() || part.edges_in.empty()) return;
+  clock_->lap(&TimeSplit::other_s);
+  const PassContext at = context(part, micro_batch);
+  const Batch batch =
+      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch);
+  part.executor.put_targets(micro_batch, batch.targets);
+  clock_->lap(&TimeSplit::data_s);
+}
+
+void PipelineRunner::forward(const Instruction& i) {
+  Part& part = part_of(i);
+  take_inputs(part, i.micro_batch);
+  compute(part, i, [&] { part.executor.forward(i.micro_batch, context(part, i.micro_batch)); });
+  double held = 0;
+  for (const std::unique_ptr<Part>& other : parts_) {
+    const Segment& segment =
+        deployment_.schedule.graph.segments[at_index(other->share.role.segment)];
+    held += other->executor.held() * segment.activation;
+  }
+  peak_held_ = std::max(peak_held_, held);
+  hand_on_outputs(part, i.micro_batch);
+}
+
+void PipelineRunner::hand_on_outputs(Part& part, int micro_batch) {
+  for (const int e : part.edges_out) {
+    EdgeState& edge = *edges_[at_index(e)];
+    Tensors tensors;
+    for (const NodeId node : edge.edge->nodes) {
+      tensors.push_back(node == spec_.graph.input()
+                            ? part.sample
+                            : part.executor.output(micro_batch, node));
+    }
+    const double made_s = timeline_ ? timeline_->free_s() : 0.0;
+    if (edge.inside()) {
+      edge.activation_in[at_index(micro_batch)] = {nullptr, std::move(tensors), {0, made_s}};
+    } else {
+      edge.activation_out[at_index(micro_batch)] = std::move(tensors);
+      edge.activation_made_s[at_index(micro_batch)] = made_s;
+    }
+  }
+}
+
+void PipelineRunner::loss(const Instruction& i) {
+  const Part& part = part_of(i);
+  if (part.share.role.tensor_index != 0) return;
+  loss_ += part.executor.loss(i.micro_batch) * context(part, i.micro_batch).loss_scale;
+}
+
+void PipelineRunner::recompute(const Instruction& i) {
+  Part& part = part_of(i);
+  compute(part, i, [&] { part.executor.recompute(i.micro_batch); });
+}
+
+// The gradient of the latest consumer comes first, as in one pass over the whole graph.
+void PipelineRunner::take_gradients(Part& part, int micro_batch) {
+  for (auto e = part.edges_out.rbegin(); e != part.edges_out.rend(); ++e) {
+    EdgeState& edge = *edges_[at_index(*e)];
+    if (edge.edge->with_gradient.empty()) continue;
+    Inbox& inbox = edge.gradient_in[at_index(micro_batch)];
+    const Tensors& tensors = wait_for(inbox);
+    HETEROPERF_EXPECT(tensors.size() == edge.edge->with_gradient.size());
+    for (std::size_t n = 0; n < tensors.size(); ++n) {
+      part.executor.put_gradient(micro_batch, edge.edge->with_gradient[n], tensors[n]);
+    }
+    inbox = Inbox();
+  }
+}
+
+void PipelineRunner::hand_on_gradients(Part& part, int micro_batch) {
+  for (const int e : part.edges_in) {
+    EdgeState& edge = *edges_[at_index(e)];
+    if (edge.edge->with_gradient.empty()) continue;
+    Tensors tensors;
+    for (const NodeId node : edge.edge->with_gradient) {
+      tensors.push_back(part.executor.gradient(micro_batch, node));
+      HETEROPERF_EXPECT(tensors.back().defined());
+    }
+    const double made_s = timeline_ ? timeline_->free_s() : 0.0;
+    if (edge.inside()) {
+      edge.gradient_in[at_index(micro_batch)] = {nullptr, std::move(tensors), {0, made_s}};
+    } else {
+      edge.gradient_out[at_index(micro_batch)] = std::move(tensors);
+      edge.gradient_made_s[at_index(micro_batch)] = made_s;
+    }
+  }
+}
+
+void PipelineRunner::input_gradient(const Instruction& i) {
+  Part& part = part_of(i);
+  take_gradients(part, i.micro_batch);
+  compute(part, i, [&] { part.executor.input_gradient(i.micro_batch); });
+  hand_on_gradients(part, i.micro_batch);
+}
+
+void PipelineRunner::weight_gradient(const Instruction& i) {
+  Part& part = part_of(i);
+  compute(part, i, [&] {
+    if (spec_.precision == Precision::bf16) part.executor.overwrite_gradients();
+    part.executor.weight_gradient(i.micro_batch);
+  });
+  finish_weights(part, i.micro_batch);
+}
+
+void PipelineRunner::backward(const Instruction& i) {
+  Part& part = part_of(i);
+  take_gradients(part, i.micro_batch);
+  compute(part, i, [&] {
+    if (spec_.precision == Precision::bf16) part.executor.overwrite_gradients();
+    part.executor.backward(i.micro_batch);
+  });
+  hand_on_gradients(part, i.micro_batch);
+  finish_weights(part, i.micro_batch);
+}
+
+void PipelineRunner::finish_weights(Part& part, int micro_batch) {
+  part.executor.release(micro_batch);
+  const bool first = part.weights_left == part.micro_batches;
+  store_.collect_gradients(
+      number_of(part), first ? ParameterStore::Collect::overwrite : ParameterStore::Collect::add);
+  if (--part.weights_left > 0) return;
+  for (const std::size_t ordinal : part.executor.written_parameters()) reducer_.ready(ordinal);
+}
+
+void PipelineRunner::send_activation(const Instruction& i) {
+  EdgeState& edge = *edges_[at_index(i.edge)];
+  const std::size_t slot = at_index(i.micro_batch);
+  const double travel_s = timeline_ ? spec_.pacing->times.activation_s[at_index(i.edge) % deployment_.staged.edges.size()] : 0.0;
+  edge.activations->send(std::exchange(edge.activation_out[slot], {}),
+                         {steady_now_ns() + spec_.clock_offset_ns,
+                          edge.activation_made_s[slot] + travel_s});
+}
+
+void PipelineRunner::send_gradient(const Instruction& i) {
+  EdgeState& edge = *edges_[at_index(i.edge)];
+  const std::size_t slot = at_index(i.micro_batch);
+  const double travel_s = timeline_ ? spec_.pacing->times.gradient_s[at_index(i.edge) % deployment_.staged.edges.size()] : 0.0;
+  edge.gradients->send(std::exchange(edge.gradient_out[slot], {}),
+                       {steady_now_ns() + spec_.clock_offset_ns,
+                        edge.gradient_made_s[slot] + travel_s});
+}
+
+void PipelineRunner::receive_activation(const Instruction& i) {
+  EdgeState& edge = *edges_[at_index(i.edge)];
+  edge.activation_in[at_index(i.micro_batch)].arrival = edge.activations->receive();
+}
+
+void PipelineRunner::receive_gradient(const Instruction& i) {
+  EdgeState& edge = *edges_[at_index(i.edge)];
+  edge.gradient_in[at_index(i.micro_batch)].arrival = edge.gradients->receive();
+}
+
+void PipelineRunner::reduce_gradient(const Instruction& i) {
+  reducer_.reduce(number_of(part_of(i)));
+}
+
+void PipelineRunner::reduce_tied(const Instruction& i) {
+  reducer_.reduce_tied(number_of(part_of(i)));
+}
+
+void PipelineRunner::update(const Instruction&) { (*update_)(); }
+
+void PipelineRunner::refuse(const Instruction& i) {
+  throw UserError("this schedule has an interaction between branches", to_text(i),
+                  "Use a model of one branch");
+}
+
+/// Ends of the edges for batches of one size, in evaluation.
+struct PipelineRunner::EvaluationEdges {
+  std::int64_t batch = 0;
+  std::vector<std::unique_ptr<BoundaryEnd>> ends;  ///< by edge of the schedule; null: not crossing
+};
+
+PipelineRunner::EvaluationEdges& PipelineRunner::evaluation_edges(std::int64_t batch) {
+  for (const std::unique_ptr<EvaluationEdges>& known : evaluation_edges_) {
+    if (known->batch == batch) return *known;
+  }
+  auto edges = std::make_unique<EvaluationEdges>();
+  edges->batch = batch;
+  edges->ends.resize(deployment_.staged.edges.size());
+  for (std::size_t e = 0; e < edges->ends.size(); ++e) {
+    if (!edges_[e] || edges_[e]->inside()) continue;
+    const StageEdge& edge = *edges_[e]->edge;
+    edges->ends[e] = std::make_unique<BoundaryEnd>(
+        world_, replicas_of(spec_.plan, edge.from, 0), replicas_of(spec_.plan, edge.to, 0),
+        shape_of(edge.nodes, batch), spec_.plan.wire(edge.from, edge.to), evaluation_tag);
+  }
+  evaluation_edges_.push_back(std::move(edges));
+  return *evaluation_edges_.back();
+}
+
+// Stage by stage in the first direction; with several batches ranks overlap by themselves.
+BatchScore PipelineRunner::evaluate(std::uint64_t first, std::int64_t count) {
+  EvaluationEdges& ends = evaluation_edges(count);
+  std::vector<Tensors> inside(ends.ends.size());
+  BatchScore score;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    const int stage = part->share.role.stage;
+    const std::int64_t own = std::min(part->micro_batch, count - part->first_sample);
+    if (part->share.role.segment != stage || own <= 0) continue;
+    StageExecutor& executor = part->executor;
+    if (executor.takes_data() || executor.takes_targets()) {
+      Batch batch = loader_.validation(first + static_cast<std::uint64_t>(part->first_sample), own);
+      part->sample = batch.sample;
+      if (executor.takes_data()) executor.put(0, spec_.graph.input(), batch.sample);
+      if (executor.takes_targets()) executor.put_targets(0, batch.targets);
+    }
+    for (const int e : part->edges_in) {
+      const std::vector<NodeId>& nodes = edges_[at_index(e)]->edge->nodes;
+      const Tensors tensors = ends.ends[at_index(e)] ? ends.ends[at_index(e)]->receive()->wait()
+                                                     : std::exchange(inside[at_index(e)], {});
+      for (std::size_t n = 0; n < nodes.size(); ++n) executor.put(0, nodes[n], tensors[n]);
+    }
+    const BatchScore here = executor.evaluate(0);
+    if (part->share.role.tensor_index == 0 && executor.takes_targets()) score = here;
+    for (const int e : part->edges_out) {
+      Tensors tensors;
+      for (const NodeId node : edges_[at_index(e)]->edge->nodes) {
+        tensors.push_back(node == spec_.graph.input() ? part->sample : executor.output(0, node));
+      }
+      if (ends.ends[at_index(e)]) {
+        ends.ends[at_index(e)]->send(tensors, {});
+      } else {
+        inside[at_index(e)] = std::move(tensors);
+      }
+    }
+    executor.release(0);
+  }
+  return score;
+}
+
+void PipelineRunner::finish_evaluation() {
+  for (const std::unique_ptr<EvaluationEdges>& edges : evaluation_edges_) {
+    for (const std::unique_ptr<BoundaryEnd>& end : edges->ends) {
+      if (end) end->drain();
+    }
+  }
+}
+
+std::vector<PipelineRunner::StageBuffers> PipelineRunner::buffers() const {
+  std::vector<StageBuffers> all;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    all.push_back({part->share.role.stage, part->share.role.tensor_index,
+                   part->executor.buffers()});
+  }
+  return all;
+}
+
+StepOperations PipelineRunner::operations() const {
+  StepOperations result;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    const ModelGraph& graph = deployment_.share.shards[part->share.shard].graph;
+    const auto samples = static_cast<std::uint64_t>(part->micro_batch) *
+                         static_cast<std::uint64_t>(part->micro_batches);
+    const Recomputation again = spec_.plan.stages[at_index(part->share.role.stage)].recomputation;
+    for (const NodeId node : part->share.nodes) {
+      const StrictOps ops = strict_node_ops(graph, node);
+      result.strict += ops.train() * samples;
+      const bool attention = std::holds_alternative<Attention>(graph.node(node).attributes);
+      if (again == Recomputation::full || (again == Recomputation::selective && attention)) {
+        result.recompute += ops.forward * samples;
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runners/engine/batch_loader.hpp"
+#include "runners/engine/boundary.hpp"
+#include "runners/engine/deployment.hpp"
+#include "runners/engine/gradient_reducer.hpp"
+#include "runners/engine/paced_timeline.hpp"
+#include "runners/engine/stage_executor.hpp"
+#include "runners/engine/step_clock.hpp"
+#include "runners/engine/training.hpp"
+
+namespace heteroperf {
+
+/// Runs one rank's program of a plan: one handler per instruction, in the program's order.
+///
+/// A receive is posted where it stands and waited for by the computation that needs it; a send
+/// starts where it stands and never waits. What a buffer of the program holds is let go at its
+/// FREE at the latest.
+class PipelineRunner {
+ public:
+  /// Collective over `world`. All references outlive the runner.
+  PipelineRunner(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+                 ParameterStore& store, GradientReducer& reducer);
+  ~PipelineRunner();
+
+  /// `update` is called at OPT_STEP, once all gradients are summed. On failure the error names rank
+  /// and instruction.
+  void run_step(std::uint64_t step, StepClock& clock, const std::function<void()>& update);
+  /// This rank's share of the last step's mean over the global batch.
+  double loss() const { return loss_; }
+
+  /// Validation samples [first, first + count), at most a micro-batch of the plan: the score of
+  /// this rank's share on the stage of the loss, else nothing. Collective.
+  BatchScore evaluate(std::uint64_t first, std::int64_t count);
+  /// After the last evaluate(): until all that was sent has gone.
+  void finish_evaluation();
+
+  /// Running statistics of one stage's copy here, in the order of the graph.
+  struct StageBuffers {
+    int stage = 0, tensor_index = 0;
+    Tensors tensors;
+  };
+  std::vector<StageBuffers> buffers() const;
+  StepOperations operations() const;
+  const std::vector<InstructionSpan>& spans() const { return spans_; }
+  PacedTimeline* timeline() { return timeline_ ? &*timeline_ : nullptr; }
+  /// Peak of what is kept for gradients, as the validator counts it (MemoryPeaks::memory).
+  double peak_held() const { return peak_held_; }
+
+ private:
+  struct Part;
+  struct Inbox;
+  struct EdgeState;
+  struct EvaluationEdges;
+  using Handler = void (PipelineRunner::*)(const Instruction&);
+
+  static Handler handler(Op op);
+  void load(const Instruction& i);
+  void forward(const Instruction& i);
+  void input_gradient(const Instruction& i);
+  void weight_gradient(const Instruction& i);
+  void backward(const Instruction& i);
+  void recompute(const Instruction& i);
+  void loss(const Instruction& i);
+  void send_activation(const Instruction& i);
+  void receive_activation(const Instruction& i);
+  void send_gradient(const Instruction& i);
+  void receive_gradient(const Instruction& i);
+  void reduce_gradient(const Instruction& i);
+  void reduce_tied(const Instruction& i);
+  void update(const Instruction& i);
+  void nothing(const Instruction&) {}
+  void refuse(const Instruction& i);
+
+  void make_parts();
+  void make_edges();
+  StageModel stage_model(const RankShare::Part& part) const;
+  Part& part_of(const Instruction& i);
+  std::size_t number_of(const Part& part) const;
+  std::string where(std::size_t instruction) const;
+  BoundaryEnd::Shape shape_of(const std::vector<NodeId>& nodes, std::int64_t batch) const;
+  EvaluationEdges& evaluation_edges(std::int64_t batch);
+  PassContext context(const Part& part, int micro_batch) const;
+  void take_inputs(Part& part, int micro_batch);
+  void take_gradients(Part& part, int micro_batch);
+  void hand_on_outputs(Part& part, int micro_batch);
+  void hand_on_gradients(Part& part, int micro_batch);
+  void finish_weights(Part& part, int micro_batch);
+  const Tensors& wait_for(Inbox& inbox);
+  template <class Work>
+  void compute(const Part& part, const Instruction& i, const Work& work);
+  double duration_s(const Part& part, Op op) const;
+
+  const TrainingSpec& spec_;
+  const Deployment& deployment_;
+  Communicator& world_;
+  ParameterStore& store_;
+  GradientReducer& reducer_;
+  std::unique_ptr<Communicator> tensor_group_;
+  BatchLoader loader_;
+  std::vector<std::unique_ptr<Part>> parts_;
+  std::vector<std::unique_ptr<EdgeState>> edges_;  ///< by edge of the schedule; null: not here
+  std::vector<std::unique_ptr<EvaluationEdges>> evaluation_edges_;
+  std::shared_ptr<StageExecutor::Written> written_;
+  std::optional<PacedTimeline> timeline_;
+
+  std::uint64_t step_ = 0;
+  StepClock* clock_ = nullptr;
+  const std::function<void()>* update_ = nullptr;
+  double loss_ = 0, peak_held_ = 0, ready_s_ = 0;
+  std::vector<InstructionSpan> spans_;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/plan/plan.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "runners/plan/tensor_parallel.hpp"
+
+namespace heteroperf {
+
+/// A parameter as one rank holds it.
+struct HeldParameter {
+  NodeId node;            ///< of the full graph: the owner of a tied weight
+  std::size_t index = 0;  ///< in the full node's Node::parameters
+  Shape shape;            ///< local
+  ParameterShard shard;   ///< of the full parameter
+  std::size_t part = 0;   ///< RankShare::parts: whose gradients end when
+};
+
+/// What one rank does and holds of a model under a plan. A pure value, the same function on every
+/// rank.
+struct RankShare {
+  struct Part {
+    RankRole::Part role;
+    std::vector<NodeId> nodes;  ///< of its stage
+    std::size_t shard = 0;      ///< into `shards`
+  };
+  RankRole role;
+  std::vector<Part> parts;            ///< by segment
+  std::vector<TensorShard> shards;    ///< one per tensor-parallel degree this rank works in
+  /// A weight that two parts of this rank use is held once, by the first.
+  std::vector<HeldParameter> parameters;
+};
+
+RankShare rank_share(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+                     const RankRole& role);
+
+}  // namespace heteroperf

@@ -1,0 +1,240 @@
+#include "runners/plan/even_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <variant>
+
+#include "metrics/error.hpp"
+#include "runners/schedule/generator.hpp"
+#include "runners/schedule/placement.hpp"
+#include "workloads/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
+
+/// A place between two nodes of the graph's order: the nodes before `end` lie before it.
+struct Cut {
+  std::size_t end = 0;
+  int tensors = 0;        ///< that cross it
+  bool gradient = false;  ///< one of them has a gradient
+};
+
+std::vector<Cut> cuts_of(const ModelGraph& graph) {
+  const std::size_t count = graph.nodes().size();
+  std::vector<std::size_t> last_use(count, 0);
+  for (std::size_t i = 0; i < count; ++i) {
+    for (const NodeId input : graph.nodes()[i].inputs) last_use[index(input)] = i;
+  }
+  std::vector<Cut> cuts;
+  for (std::size_t end = 1; end < count; ++end) {
+    Cut cut{end};
+    for (std::size_t i = 0; i < end; ++i) {
+      if (last_use[i] < end) continue;
+      ++cut.tensors;
+      cut.gradient = cut.gradient || graph.nodes()[i].differentiable;
+    }
+    if (cut.gradient) cuts.push_back(cut);
+  }
+  return cuts;
+}
+
+/// Ends of the stages: the largest sum of `work` is as small as can be, then the sum of squares.
+class EvenCut {
+ public:
+  EvenCut(const std::vector<double>& work, const std::vector<Cut>& cuts, std::size_t stages)
+      : stages_(stages) {
+    sums_.assign(1, 0);
+    for (const double one : work) sums_.push_back(sums_.back() + one);
+    ends_.assign(1, 0);
+    for (const Cut& cut : cuts) ends_.push_back(cut.end);
+    ends_.push_back(work.size());
+  }
+
+  std::vector<std::size_t> run() const {
+    const double most = fill([](double a, double b) { return std::max(a, b); }, infinite, nullptr);
+    std::vector<std::size_t> result;
+    fill([](double a, double b) { return a + b * b; }, most * (1 + 1e-12), &result);
+    return result;
+  }
+
+ private:
+  /// Dynamic programme over (stages, end); a stage's work stays within `limit`.
+  template <class Join>
+  double fill(Join join, double limit, std::vector<std::size_t>* result) const {
+    const std::size_t places = ends_.size();
+    std::vector<std::vector<double>> best(stages_ + 1, std::vector<double>(places, infinite));
+    std::vector<std::vector<std::size_t>> from(stages_ + 1, std::vector<std::size_t>(places, 0));
+    best[0][0] = 0;
+    for (std::size_t stage = 1; stage <= stages_; ++stage) {
+      for (std::size_t to = stage; to < places; ++to) {
+        for (std::size_t start = to; start-- > stage - 1;) {
+          const double work = sums_[ends_[to]] - sums_[ends_[start]];
+          if (work > limit) break;
+          const double value = join(best[stage - 1][start], work);
+          if (value < best[stage][to]) best[stage][to] = value, from[stage][to] = start;
+        }
+      }
+    }
+    if (result != nullptr) {
+      std::size_t place = places - 1;
+      for (std::size_t stage = stages_; stage > 0; place = from[stage--][place]) {
+        result->insert(result->begin(), ends_[place]);
+      }
+    }
+    return best[stages_][places - 1];
+  }
+
+  std::size_t stages_;
+  std::vector<double> sums_;
+  std::vector<std::size_t> ends_;  // 0, the cuts, all nodes
+};
+
+std::vector<double> node_work(const ModelGraph& graph) {
+  std::vector<double> work;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    const StrictOps ops = strict_node_ops(graph, NodeId(static_cast<std::int32_t>(i)));
+    work.push_back(ops.train().to_double());
+  }
+  return work;
+}
+
+class EvenPlan {
+ public:
+  EvenPlan(const ModelGraph& graph, const EvenPlanRequest& request)
+      : graph_(graph), request_(request) {}
+
+  Plan run() {
+    check_numbers();
+    problems_.throw_if_any();
+    check_heads();
+    const std::vector<std::size_t> ends = stage_ends();
+    const PipelineGraph placed = placement();
+    problems_.throw_if_any();
+    Plan plan;
+    plan.graph_hash = graph_.hash();
+    plan.schedule = request_.schedule;
+    plan.chunks = request_.chunks;
+    plan.micro_batches = request_.micro_batches;
+    plan.zero_stage = request_.zero_stage;
+    add_stages(ends, plan);
+    add_replicas(placed, plan);
+    return plan;
+  }
+
+ private:
+  void check_numbers() {
+    const auto positive = [&](const char* what, long long value, long long most) {
+      if (value >= 1 && value <= most) return;
+      problems_.add(fmt::format("{} of {}", what, value), "", fmt::format("Give 1 to {}.", most));
+    };
+    positive("a pipeline degree (pp)", request_.pipeline, most_degree);
+    positive("a tensor-parallel degree (tp)", request_.tensor, most_degree);
+    positive("a data-parallel degree (dp)", request_.data, most_degree);
+    positive("chunks", request_.chunks, most_degree);
+    positive("a micro-batch", request_.micro_batch, std::int64_t{1} << 40);
+    positive("micro-batches", request_.micro_batches, most_tasks);
+    if (request_.zero_stage < 0 || request_.zero_stage > 1) {
+      problems_.add(fmt::format("ZeRO stage {}", request_.zero_stage),
+                    "0 keeps all optimizer states everywhere, 1 spreads them", "Give 0 or 1.");
+    }
+    const long long ranks =
+        1LL * request_.pipeline * request_.tensor * std::min(request_.data, most_degree);
+    if (ranks > most_degree) {
+      problems_.add(fmt::format("pp {} x tp {} x dp {} are {} ranks", request_.pipeline,
+                                request_.tensor, request_.data, ranks),
+                    fmt::format("there can be {}", most_degree), "Give smaller degrees.");
+    }
+  }
+
+  void check_heads() {
+    if (request_.tensor == 1) return;
+    for (const Node& node : graph_.nodes()) {
+      const auto* attention = std::get_if<Attention>(&node.attributes);
+      if (attention == nullptr) continue;
+      if (attention->heads % request_.tensor == 0 && attention->kv_heads % request_.tensor == 0) {
+        continue;
+      }
+      problems_.add(fmt::format("tp {} for {} heads and {} key-value heads", request_.tensor,
+                                attention->heads, attention->kv_heads),
+                    fmt::format("'{}' gives every rank whole heads", node.name),
+                    "Give a degree that divides both.");
+      return;
+    }
+  }
+
+  std::vector<std::size_t> stage_ends() {
+    const auto stages =
+        static_cast<std::size_t>(request_.pipeline) * static_cast<std::size_t>(request_.chunks);
+    const std::vector<Cut> all = cuts_of(graph_);
+    std::vector<Cut> single;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(single),
+                 [](const Cut& cut) { return cut.tensors == 1; });
+    if (all.size() + 1 < stages) {
+      problems_.add(fmt::format("{} stages for the model '{}'", stages, graph_.name),
+                    fmt::format("pp {} x {} chunks; it can be cut into {}", request_.pipeline,
+                                request_.chunks, all.size() + 1),
+                    "Use fewer positions or chunks, or a deeper model.");
+      return {};
+    }
+    return EvenCut(node_work(graph_), single.size() + 1 < stages ? all : single, stages).run();
+  }
+
+  /// The generator's own graph, or what it refuses.
+  PipelineGraph placement() {
+    try {
+      ScheduleRequest request;
+      request.ranks = request_.pipeline;
+      request.micro_batches = request_.micro_batches;
+      request.chunks = request_.chunks;
+      request.costs = uniform_costs(request_.pipeline, 1, 1, 1, 0);
+      request.most_evaluations = 1;
+      return find_generator(request_.schedule).make(request).graph;
+    } catch (const UserError& error) {
+      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
+      return {};
+    }
+  }
+
+  void add_stages(const std::vector<std::size_t>& ends, Plan& plan) const {
+    std::size_t begin = 0;
+    for (const std::size_t end : ends) {
+      PlanStage& stage = plan.stages.emplace_back();
+      stage.recomputation = request_.recomputation;
+      for (; begin < end; ++begin) stage.nodes.push_back(graph_.nodes()[begin].name);
+    }
+  }
+
+  void add_replicas(const PipelineGraph& placed, Plan& plan) const {
+    for (std::size_t segment = 0; segment < placed.segments.size(); ++segment) {
+      PlanStage& stage = plan.stages[segment % plan.stages.size()];
+      for (int replica = 0; replica < request_.data; ++replica) {
+        StageReplica& copy = stage.replicas.emplace_back();
+        copy.micro_batch = request_.micro_batch;
+        copy.direction = static_cast<int>(segment / plan.stages.size());
+        const int first =
+            (placed.segments[segment].rank * request_.data + replica) * request_.tensor;
+        for (int t = 0; t < request_.tensor; ++t) copy.ranks.emplace_back(first + t);
+      }
+    }
+  }
+
+  static constexpr int most_degree = most_ranks;
+  const ModelGraph& graph_;
+  const EvenPlanRequest& request_;
+  ProblemList problems_;
+};
+
+}  // namespace
+
+Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request) {
+  return EvenPlan(graph, request).run();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "runners/plan/plan.hpp"
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+/// `--pp --tp --dp --chunks --micro-batch --micro-batches --schedule`.
+struct EvenPlanRequest {
+  int pipeline = 1, tensor = 1, data = 1, chunks = 1;
+  std::int64_t micro_batch = 1;  ///< samples per replica
+  int micro_batches = 1;         ///< per step
+  std::string schedule = "1f1b";
+  Recomputation recomputation = Recomputation::none;
+  int zero_stage = 0;
+};
+
+/// Stages of nearly equal training operations, cut where one tensor alone crosses if there are
+/// enough such places (else anywhere the graph allows), the same replicas everywhere. Ranks:
+/// tensor-parallel neighbours first, then replicas, then positions. Throws UserError with
+/// everything wrong (more stages than cuts, heads, what the schedule does not allow).
+Plan even_plan(const ModelGraph& graph, const EvenPlanRequest& request);
+
+}  // namespace heteroperf

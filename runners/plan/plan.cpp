@@ -1,0 +1,55 @@
+#include "runners/plan/plan.hpp"
+
+#include <algorithm>
+
+#include "metrics/name_table.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr Named<Recomputation> recomputations[] = {{Recomputation::none, "none"},
+                                                   {Recomputation::selective, "selective"},
+                                                   {Recomputation::full, "full"}};
+
+}  // namespace
+
+const char* to_string(Recomputation recomputation) {
+  return name_of(recomputations, recomputation);
+}
+
+Recomputation parse_recomputation(const std::string& name) {
+  return parse_name(recomputations, "recomputation", name);
+}
+
+int Plan::ranks() const {
+  std::int32_t most = -1;
+  for (const PlanStage& stage : stages) {
+    for (const StageReplica& replica : stage.replicas) {
+      for (const RankId rank : replica.ranks) most = std::max(most, rank.value());
+    }
+  }
+  return most + 1;
+}
+
+std::int64_t Plan::micro_batch_samples() const {
+  std::int64_t samples = 0;
+  if (stages.empty()) return samples;
+  for (const StageReplica& replica : stages.front().replicas) {
+    if (replica.direction == 0) samples += replica.micro_batch;
+  }
+  return samples;
+}
+
+std::uint64_t Plan::samples_per_step() const {
+  return static_cast<std::uint64_t>(micro_batch_samples()) *
+         static_cast<std::uint64_t>(micro_batches);
+}
+
+WireFormat Plan::wire(int from, int to) const {
+  for (const StageWire& wire : wires) {
+    if (wire.from == from && wire.to == to) return wire.format;
+  }
+  return WireFormat::fp32;
+}
+
+}  // namespace heteroperf

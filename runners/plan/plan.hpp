@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/quantity.hpp"
+#include "runners/cluster/wire_format.hpp"
+
+namespace heteroperf {
+
+/// What a stage's backward computes a second time instead of keeping it: nothing, attention, or the
+/// whole stage from its inputs.
+enum class Recomputation { none, selective, full };
+
+const char* to_string(Recomputation recomputation);
+/// Throws UserError naming the nearest.
+Recomputation parse_recomputation(const std::string& name);
+
+/// One copy of a stage. Its ranks share every layer (tensor parallelism of degree `ranks.size()`).
+struct StageReplica {
+  std::vector<RankId> ranks;     ///< in tensor-parallel order
+  std::int64_t micro_batch = 1;  ///< samples it takes of every micro-batch
+  std::string device_class;      ///< of all its ranks; empty: whatever they are
+  /// 1: a copy of the upward direction of a two-way schedule (chimera, dualpipe), else 0.
+  int direction = 0;
+  friend bool operator==(const StageReplica&, const StageReplica&) = default;
+};
+
+/// A piece of the model and who runs it.
+///
+/// The replicas of one direction split every micro-batch among them: the first takes its first
+/// `micro_batch` samples, and so on. All stages see the same micro-batches, whatever their number
+/// of replicas.
+struct PlanStage {
+  std::vector<std::string> nodes;  ///< of the model graph, by name, in its order
+  std::vector<StageReplica> replicas;
+  Recomputation recomputation = Recomputation::none;
+  friend bool operator==(const PlanStage&, const PlanStage&) = default;
+};
+
+/// How activations and gradients travel between two stages.
+struct StageWire {
+  int from = 0, to = 0;  ///< stages; both directions
+  WireFormat format = WireFormat::fp32;
+  friend bool operator==(const StageWire&, const StageWire&) = default;
+};
+
+/// The workload a plan was made for, as `heteroperf run` names it: enough to build its graph again.
+struct PlanWorkload {
+  std::string name;         ///< "llm"
+  std::string size, model;  ///< one of them, or none
+  std::string precision = "fp32";
+  std::string optimizer;             ///< empty: the workload's own
+  std::int64_t sequence_length = 0;  ///< 0: the model's own
+  friend bool operator==(const PlanWorkload&, const PlanWorkload&) = default;
+};
+
+/// Who computes what, in which order: all that a training needs beside the workload.
+///
+/// Stage s of p·v is segment s of the schedule. The ranks of all replicas of the stages on one
+/// place of the pipeline are one position: they run one program.
+struct Plan {
+  std::string graph_hash;  ///< of the model it was made for; empty: any
+  std::optional<PlanWorkload> workload;
+  std::string
+      cluster;  ///< the machine it was made for: a shipped description or a file; may be empty
+  std::string schedule = "1f1b";
+  int chunks = 1;  ///< v: stages per position and direction
+  int micro_batches = 1;
+  int zero_stage = 0;  ///< 1: optimizer states are spread over the replicas of a stage
+  std::vector<PlanStage> stages;
+  std::vector<StageWire> wires;  ///< others: fp32
+
+  /// Of all ranks, one more than the largest.
+  int ranks() const;
+  /// Samples of one micro-batch over all replicas of a stage's first direction.
+  std::int64_t micro_batch_samples() const;
+  /// Samples of one optimizer step.
+  std::uint64_t samples_per_step() const;
+  WireFormat wire(int from, int to) const;
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,46 @@
+#include "runners/plan/plan_bytes.hpp"
+
+#include <variant>
+
+namespace heteroperf {
+namespace {
+
+constexpr std::uint64_t int8_block = 256;  // values that share a float32 scale
+
+}  // namespace
+
+std::uint64_t bytes_per_master(Precision precision) { return precision == Precision::fp64 ? 8 : 4; }
+
+std::uint64_t bytes_per_output(const Node& node, Precision precision) {
+  const auto* input = std::get_if<Input>(&node.attributes);
+  const bool tokens = input != nullptr && input->kind == InputKind::tokens;
+  return tokens ? 8 : bytes_per_element(precision);
+}
+
+double parameter_elements(const Node& node) {
+  double sum = 0;
+  for (const Parameter& one : node.parameters) {
+    sum += static_cast<double>(element_count(one.shape));
+  }
+  return sum;
+}
+
+std::uint64_t message_bytes(const ModelGraph& graph, const std::vector<NodeId>& nodes,
+                            std::int64_t samples, Precision precision, WireFormat format) {
+  std::uint64_t sum = 0;
+  for (const NodeId id : nodes) {
+    const Node& node = graph.node(id);
+    const auto count = static_cast<std::uint64_t>(samples * element_count(node.output));
+    const std::uint64_t bytes = bytes_per_output(node, precision);
+    if (bytes != 4 || format == WireFormat::fp32) {
+      sum += count * bytes;
+    } else if (format == WireFormat::bf16) {
+      sum += count * 2;
+    } else {
+      sum += count + 4 * ((count + int8_block - 1) / int8_block);
+    }
+  }
+  return sum;
+}
+
+}  // namespace heteroperf

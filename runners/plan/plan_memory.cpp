@@ -1,0 +1,1 @@
+#include "runners/plan/plan_memory.hpp"

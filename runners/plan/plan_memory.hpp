@@ -1,0 +1,25 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/plan/plan.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "runners/schedule/schedule.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+/// What one rank holds at its fullest moment of a step.
+struct MemoryLedger {
+  Bytes weights, gradients, optimizer;
+  Bytes activations;  ///< kept for backward, at their peak over the schedule's order
+  Bytes buffers;      ///< boundary tensors, messages under way, the largest temporary of an operator
+  Bytes total() const { return weights + gradients + optimizer + activations + buffers; }
+};
+
+/// [rank]. `schedule` is the plan's lowered one.
+std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
+                                      const Plan& plan, const Schedule& schedule,
+                                      Precision precision, OptimizerKind optimizer);
+
+}  // namespace heteroperf

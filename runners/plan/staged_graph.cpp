@@ -1,0 +1,181 @@
+#include "runners/plan/staged_graph.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <variant>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
+
+/// By node: whether the loss depends on it.
+std::vector<bool> reaches_loss(const ModelGraph& graph) {
+  std::vector<bool> reaches(graph.nodes().size(), false);
+  reaches[index(graph.loss())] = true;
+  for (std::size_t i = reaches.size(); i-- > 0;) {
+    if (!reaches[i]) continue;
+    for (const NodeId input : graph.nodes()[i].inputs) reaches[index(input)] = true;
+  }
+  return reaches;
+}
+
+/// Cuts one graph; collects what is wrong with the plan.
+class Cutter {
+ public:
+  Cutter(const ModelGraph& graph, const Plan& plan) : graph_(graph), plan_(plan) {}
+
+  StagedGraph run() {
+    assign_stages();
+    problems_.throw_if_any();
+    list_nodes();
+    find_edges();
+    find_tied();
+    check_ways_to_loss();
+    problems_.throw_if_any();
+    return std::move(result_);
+  }
+
+ private:
+  void assign_stages() {
+    if (plan_.stages.empty()) problems_.add("a plan without stages", "", "Add at least one.");
+    result_.stage_of.assign(graph_.nodes().size(), -1);
+    std::unordered_map<std::string, std::size_t> number;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      number.emplace(graph_.nodes()[i].name, i);
+    }
+    for (std::size_t stage = 0; stage < plan_.stages.size(); ++stage) {
+      for (const std::string& name : plan_.stages[stage].nodes) {
+        const auto found = number.find(name);
+        found == number.end() ? unknown(stage, name) : assign(found->second, stage);
+      }
+    }
+    check_missing();
+  }
+
+  void unknown(std::size_t stage, const std::string& name) {
+    std::vector<std::string> names;
+    for (const Node& node : graph_.nodes()) names.push_back(node.name);
+    const std::string near = nearest_name(name, names);
+    problems_.add(fmt::format("stage {} has the node '{}'", stage, name),
+                  "the model has no node of that name",
+                  near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
+  }
+
+  void assign(std::size_t node, std::size_t stage) {
+    int& assigned = result_.stage_of[node];
+    if (assigned >= 0) {
+      problems_.add(fmt::format("node '{}' is in stages {} and {}", graph_.nodes()[node].name,
+                                assigned, stage),
+                    "each node has one stage", "Remove it from one of them.");
+    }
+    assigned = static_cast<int>(stage);
+  }
+
+  void check_missing() {
+    std::string missing;
+    int count = 0;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      if (result_.stage_of[i] >= 0) continue;
+      if (count++ < 4) missing += (count > 1 ? ", " : "") + graph_.nodes()[i].name;
+    }
+    if (count == 0) return;
+    problems_.add(fmt::format("{} node{} in no stage", count, count == 1 ? " is" : "s are"),
+                  missing + (count > 4 ? ", …" : ""), "Give every node of the model one stage.");
+  }
+
+  void list_nodes() {
+    result_.nodes.resize(plan_.stages.size());
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      result_.nodes[static_cast<std::size_t>(result_.stage_of[i])].push_back(
+          NodeId(static_cast<std::int32_t>(i)));
+    }
+    for (std::size_t stage = 0; stage < result_.nodes.size(); ++stage) {
+      if (!result_.nodes[stage].empty()) continue;
+      problems_.add(fmt::format("stage {} has no nodes", stage), "it would do nothing",
+                    "Give it some, or remove it.");
+    }
+  }
+
+  void find_edges() {
+    const std::vector<bool> reaches = reaches_loss(graph_);
+    // By (from, to): the nodes that cross, and whether a gradient comes back.
+    std::map<std::pair<int, int>, std::map<std::int32_t, bool>> crossing;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      for (const NodeId input : graph_.nodes()[i].inputs) {
+        const int from = result_.stage_of[index(input)], to = result_.stage_of[i];
+        if (from > to) backwards(input, i, from, to);
+        if (from >= to) continue;
+        bool& gradient = crossing[{from, to}][input.value()];
+        gradient = gradient || (graph_.node(input).differentiable && reaches[i]);
+      }
+    }
+    for (const auto& [ends, nodes] : crossing) {
+      StageEdge& edge = result_.edges.emplace_back();
+      edge.from = ends.first;
+      edge.to = ends.second;
+      for (const auto& [node, gradient] : nodes) {
+        edge.nodes.emplace_back(node);
+        if (gradient) edge.with_gradient.emplace_back(node);
+      }
+    }
+  }
+
+  void backwards(NodeId input, std::size_t node, int from, int to) {
+    problems_.add(fmt::format("node '{}' of stage {} needs '{}' of stage {}",
+                              graph_.nodes()[node].name, to, graph_.node(input).name, from),
+                  "stages feed later ones only",
+                  fmt::format("Move '{}' to stage {} or before.", graph_.node(input).name, to));
+  }
+
+  void find_tied() {
+    std::map<std::int32_t, std::set<int>> copies;
+    for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
+      const auto* linear = std::get_if<Linear>(&graph_.nodes()[i].attributes);
+      if (linear == nullptr || linear->tied_to.empty()) continue;
+      const NodeId owner = graph_.find(linear->tied_to);
+      if (result_.stage_of[index(owner)] == result_.stage_of[i]) continue;
+      copies[owner.value()].insert(result_.stage_of[i]);
+    }
+    for (const auto& [owner, stages] : copies) {
+      StagedGraph::Tied& tied = result_.tied.emplace_back();
+      tied.owner = NodeId(owner);
+      tied.stages.push_back(result_.stage_of[index(tied.owner)]);
+      tied.stages.insert(tied.stages.end(), stages.begin(), stages.end());
+    }
+  }
+
+  /// Edges go forward, so a gradient out of every other stage leads to the loss.
+  void check_ways_to_loss() {
+    const int last = result_.stage_of[index(graph_.loss())];
+    for (int stage = 0; stage < result_.stages(); ++stage) {
+      if (stage == last || result_.nodes[static_cast<std::size_t>(stage)].empty()) continue;
+      const bool way = std::any_of(
+          result_.edges.begin(), result_.edges.end(),
+          [&](const StageEdge& e) { return e.from == stage && !e.with_gradient.empty(); });
+      if (way) continue;
+      problems_.add(fmt::format("stage {} gets no gradient", stage),
+                    "nothing that can be trained leads from it to the loss",
+                    "Join it with the next stage.");
+    }
+  }
+
+  const ModelGraph& graph_;
+  const Plan& plan_;
+  StagedGraph result_;
+  ProblemList problems_;
+};
+
+}  // namespace
+
+StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan) {
+  return Cutter(graph, plan).run();
+}
+
+}  // namespace heteroperf

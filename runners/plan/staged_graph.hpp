@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/plan/plan.hpp"
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+/// Tensors that go from one stage to a later one, per micro-batch: the outputs of `nodes`.
+struct StageEdge {
+  int from = 0, to = 0;
+  std::vector<NodeId> nodes;       ///< in the order of the graph
+  std::vector<NodeId> with_gradient;  ///< those of them whose gradient comes back; may be empty
+};
+
+/// A model graph cut into the stages of a plan.
+struct StagedGraph {
+  std::vector<int> stage_of;               ///< by node
+  std::vector<std::vector<NodeId>> nodes;  ///< by stage, in the order of the graph
+  std::vector<StageEdge> edges;            ///< by (from, to)
+  /// Stages that hold a copy of one weight each (a tied head away from its embedding): the owner
+  /// first.
+  struct Tied {
+    NodeId owner;  ///< the embedding
+    std::vector<int> stages;
+  };
+  std::vector<Tied> tied;
+
+  int stages() const { return static_cast<int>(nodes.size()); }
+};
+
+/// Throws UserError with everything wrong: unknown nodes, nodes in no stage or in two, an edge that
+/// goes back to an earlier stage, a stage without nodes, a stage without a way to the loss.
+StagedGraph cut_graph(const ModelGraph& graph, const Plan& plan);
+
+}  // namespace heteroperf

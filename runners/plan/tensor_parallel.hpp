@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+/// Which part of a parameter one rank of a tensor-parallel group holds: rows along `dim`, several
+/// intervals one after another (the packed query, key and value heads of a projection).
+struct ParameterShard {
+  struct Interval {
+    std::int64_t first = 0, count = 0;
+    friend bool operator==(const Interval&, const Interval&) = default;
+  };
+  std::size_t dim = 0;
+  std::vector<Interval> intervals;  ///< empty: all of it
+  bool whole() const { return intervals.empty(); }
+  friend bool operator==(const ParameterShard&, const ParameterShard&) = default;
+};
+
+/// One rank's share of a model (Shoeybi et al. 2019, arXiv:1909.08053, section 3): linears before
+/// attention or an activation keep some of their output columns, those after it some of their input
+/// rows, attention some of its heads, embedding, head and loss some of the vocabulary; all else is
+/// whole on every rank.
+///
+/// `graph` has the nodes of the full graph under the same ids and names, with local sizes. The bias
+/// of a row linear lives on index 0 alone.
+struct TensorShard {
+  int degree = 1, index = 0;
+  ModelGraph graph;
+  /// By node: its local output is a summand; the sum over the group is the output (row linears,
+  /// the embedding).
+  std::vector<bool> output_is_partial;
+  /// By node: it makes a part of its (whole) inputs, so the gradients it gives them are summands
+  /// (column linears).
+  std::vector<bool> splits_inputs;
+  /// By node: a consumer splits its (whole) output, so the local gradient of it is a summand. What
+  /// other consumers give counts on index 0 alone (operator groups see to that).
+  std::vector<bool> gradient_is_partial;
+  /// By node: its output is one rank's part along the last dimension.
+  std::vector<bool> output_is_sharded;
+  /// By node: which columns of the full output these are; empty where it is whole.
+  std::vector<std::vector<ParameterShard::Interval>> columns;
+  /// By node, by parameter of the local node.
+  std::vector<std::vector<ParameterShard>> parameters;
+  /// By node: first vocabulary entry of this rank for the embedding, the head and the loss; else 0.
+  std::vector<std::int64_t> first_of_vocabulary;
+  /// By node: entries of the whole vocabulary where this rank has some of it; else 0.
+  std::vector<std::int64_t> vocabulary;
+};
+
+/// Vocabulary and widths that `degree` does not divide are cut unevenly (part i begins at
+/// ⌊i·extent/degree⌋). Throws UserError with everything wrong: heads that degree does not divide,
+/// a model without a layer that can be cut, dropout on a cut tensor.
+TensorShard tensor_shard(const ModelGraph& graph, int degree, int index);
+
+/// TensorShard::gradient_is_partial as the consumers in one stage alone make it. Where it holds,
+/// the ranks of that stage sum the gradient before it is used or sent to an earlier stage; what a
+/// later stage sends back is whole and comes to it after that sum.
+std::vector<bool> gradient_is_partial_within(const TensorShard& shard,
+                                             const std::vector<int>& stage_of, int stage);
+
+}  // namespace heteroperf

@@ -1,0 +1,255 @@
+#include "suite/run/baselines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "metrics/error.hpp"
+#include "results/ruleset.hpp"
+#include "results/run_summary.hpp"
+#include "results/sha256.hpp"
+#include "suite/run/rank_messages.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::vector<int> divisors(int number) {
+  std::vector<int> list;
+  for (int d = 1; d <= number; ++d) {
+    if (number % d == 0) list.push_back(d);
+  }
+  return list;
+}
+
+/// More of them cost simulation and gain nothing.
+constexpr std::uint64_t most_micro_batches = 256;
+
+/// Every even plan worth a look, few positions and ranks per layer first.
+std::vector<EvenPlanRequest> candidates(int ranks, std::uint64_t samples,
+                                        const std::string& schedule) {
+  std::vector<std::string> schedules{"1f1b", "zb-h1"};
+  if (std::find(schedules.begin(), schedules.end(), schedule) == schedules.end()) {
+    schedules.push_back(schedule);
+  }
+  std::vector<EvenPlanRequest> list;
+  for (const int pipeline : divisors(ranks)) {
+    for (const int tensor : divisors(ranks / pipeline)) {
+      const int data = ranks / (pipeline * tensor);
+      for (std::uint64_t m = 1; m <= std::min(samples, most_micro_batches); ++m) {
+        const std::uint64_t parts = m * static_cast<std::uint64_t>(data);
+        if (samples % parts != 0) continue;
+        for (const std::string& name : schedules) {
+          if (pipeline == 1 && name != schedules.front()) continue;  // all alike
+          EvenPlanRequest request;
+          request.pipeline = pipeline;
+          request.tensor = tensor;
+          request.data = data;
+          request.micro_batch = static_cast<std::int64_t>(samples / parts);
+          request.micro_batches = static_cast<int>(m);
+          request.schedule = name;
+          list.push_back(request);
+        }
+      }
+    }
+  }
+  return list;
+}
+
+bool faster(const ChosenPlan& a, const std::optional<ChosenPlan>& b) {
+  if (!b) return true;
+  return a.prediction && b->prediction && a.prediction->throughput > b->prediction->throughput;
+}
+
+/// The part of a placement that ranks of the run have in a run of their own.
+Placement part_of_placement(const Placement& placement, const std::vector<RankId>& ranks) {
+  Placement part = placement;
+  part.ranks = static_cast<int>(ranks.size());
+  part.bindings.clear();
+  part.cpus.clear();
+  for (const RankId rank : ranks) {
+    const auto r = static_cast<std::size_t>(rank.value());
+    part.bindings.push_back(placement.bindings[r % placement.bindings.size()]);
+    if (!placement.cpus.empty()) part.cpus.push_back(placement.cpus[r % placement.cpus.size()]);
+  }
+  return part;
+}
+
+RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
+  RunConfig own = config;
+  const Plan& plan = chosen.plan;
+  const auto replicas = static_cast<int>(plan.stages.front().replicas.size());
+  own.with_baselines = false;
+  own.trace.clear();
+  own.checkpoint = {};
+  own.parent.reset();
+  own.scale.ranks = plan.ranks();
+  own.plan = PlanConfig{};
+  own.plan.pipeline = static_cast<int>(plan.stages.size());
+  own.plan.tensor = static_cast<int>(plan.stages.front().replicas.front().ranks.size());
+  own.plan.data = replicas;
+  own.plan.schedule = plan.schedule;
+  own.batch = {plan.stages.front().replicas.front().micro_batch, plan.micro_batches};
+  return own;
+}
+
+/// Which ranks stand for a class: its own, or of emulated ones the first, among them rank 0.
+std::vector<RankId> ranks_for(const ClassRanks& own, bool emulated) {
+  std::vector<RankId> ranks = own.ranks;
+  if (!emulated) return ranks;
+  for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = RankId(static_cast<std::int32_t>(r));
+  return ranks;
+}
+
+Baseline make_baseline(const PreparedRun& run, const ClassRanks& own) {
+  const ChosenPlan& mix = *run.plan;
+  Baseline baseline{own.device_class, ranks_for(own, mix.emulated), nullptr, ""};
+  try {
+    PreparedRun alone{run.config, part_of_placement(run.placement, baseline.ranks), run.workload, 0,
+                      run.reproduce};
+    alone.plan = best_even_plan(run.workload, part_of_cluster(*mix.cluster, own.ranks),
+                                mix.plan.samples_per_step(), mix.plan.schedule);
+    alone.config = config_of(run.config, *alone.plan);
+    baseline.run = std::make_shared<const PreparedRun>(std::move(alone));
+  } catch (const UserError& error) {
+    baseline.reason = error.what();
+  }
+  return baseline;
+}
+
+BaselineEvent event_of(const Baseline& baseline) {
+  BaselineEvent event;
+  event.device_class = baseline.device_class;
+  event.count = static_cast<std::uint32_t>(baseline.ranks.size());
+  event.reason = baseline.reason;
+  if (!baseline.run) return event;
+  event.plan = summary_text(baseline.run->plan->plan);
+  if (baseline.run->plan->prediction) {
+    event.planned_samples_per_s = baseline.run->plan->prediction->throughput;
+  }
+  return event;
+}
+
+/// What a finished baseline did, or why that does not count.
+void read_result(const RunFiles& files, BaselineEvent& event) {
+  const Journal journal = read_journal(files.journal().string());
+  const RunSummary summary = summarize(journal);
+  event.record_sha256 = sha256_file_hex(files.record().string());
+  const Validity validity = judge(journal, summary);
+  if (validity.severity != Severity::invalid) {
+    event.samples_per_s = summary.plan.samples_per_s;
+    return;
+  }
+  for (const Reason& reason : validity.reasons) {
+    if (reason.severity == Severity::invalid) {
+      event.reason = fmt::format("its run is invalid: {} ({})", reason.rule, reason.actual);
+      return;
+    }
+  }
+}
+
+/// Runs one baseline on its ranks of the world; others wait. Rank 0 writes its journal, a member or
+/// not.
+class BaselineRun {
+ public:
+  BaselineRun(const Baseline& baseline, World& world, Engine& engine, FirstRank mix)
+      : baseline_(baseline), world_(world), engine_(engine), mix_(mix) {
+    if (mix.recorder == nullptr) return;
+    const RunConfig& config = baseline.run->config;
+    folder_ = "baseline-" + baseline.device_class;
+    recorder_.emplace(config, RunIdentity{{}, baseline.run->reproduce}, baseline.run->workload.name,
+                      mix.recorder->files().folder / folder_);
+    recorder_->describe(*baseline.run, engine.libtorch_version());
+  }
+
+  ProgramEnd run() {
+    const RankId me = world_.communicator->rank();
+    const std::vector<RankId>& ranks = baseline_.ranks;
+    const bool member = std::find(ranks.begin(), ranks.end(), me) != ranks.end();
+    World own{world_.communicator->split(member ? 1 : 0, me.value()), world_.control};
+    ProgramEnd end;
+    if (member) {
+      end = run_workload(*baseline_.run, own, engine_,
+                         {recorder_ ? &*recorder_ : nullptr, mix_.progress});
+      world_.communicator->barrier();
+    } else {
+      keep_journal();
+    }
+    std::uint8_t interrupted = end.interrupted ? 1 : 0;
+    world_.communicator->broadcast(std::span(&interrupted, 1), ranks.front());
+    end.interrupted = interrupted != 0;
+    record(end);
+    return end;
+  }
+
+ private:
+  void keep_journal() {
+    std::optional<ServiceScope> service;
+    if (recorder_) {
+      RankMessageHandlers handlers;
+      handlers.on_event = [this](const Event& event) { recorder_->journal().append(event); };
+      service.emplace(*world_.control, route_messages(std::move(handlers)));
+    }
+    world_.communicator->barrier();
+  }
+
+  void record(const ProgramEnd& end) {
+    if (!recorder_) return;
+    recorder_->finish(end.interrupted ? RunStatus::partial : RunStatus::complete, end.reason, 0);
+    BaselineEvent event = event_of(baseline_);
+    event.folder = folder_;
+    if (!end.interrupted) read_result(recorder_->files(), event);
+    mix_.recorder->journal().append(event);
+  }
+
+  const Baseline& baseline_;
+  World& world_;
+  Engine& engine_;
+  FirstRank mix_;
+  std::string folder_;
+  std::optional<RunRecorder> recorder_;
+};
+
+}  // namespace
+
+ChosenPlan best_even_plan(const Workload& workload, const Cluster& cluster, std::uint64_t samples,
+                          const std::string& schedule) {
+  std::optional<ChosenPlan> best;
+  std::optional<UserError> refusal;
+  for (const EvenPlanRequest& request :
+       candidates(static_cast<int>(cluster.ranks.size()), samples, schedule)) {
+    try {
+      ChosenPlan one = complete_plan(even_plan(workload.graph, request), workload, cluster);
+      if (faster(one, best)) best = std::move(one);
+    } catch (const UserError& error) {
+      if (!refusal) refusal = error;
+    }
+  }
+  if (best) return std::move(*best);
+  if (refusal) throw *refusal;
+  throw UserError(fmt::format("{} samples a step cannot be spread over {} ranks", samples,
+                              cluster.ranks.size()));
+}
+
+std::vector<Baseline> choose_baselines(const PreparedRun& run) {
+  std::vector<Baseline> baselines;
+  if (!run.plan || !run.plan->cluster) return baselines;
+  if (!run.plan->prediction && !run.config.with_baselines) return baselines;
+  const std::vector<ClassRanks> classes = ranks_by_class(*run.plan->cluster);
+  if (classes.size() < 2) return baselines;
+  for (const ClassRanks& own : classes) baselines.push_back(make_baseline(run, own));
+  return baselines;
+}
+
+ProgramEnd run_baselines(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
+  for (const Baseline& baseline : run.baselines) {
+    if (run.config.with_baselines && baseline.run) {
+      const ProgramEnd end = BaselineRun(baseline, world, engine, first).run();
+      if (end.interrupted) return end;
+    } else if (first.recorder != nullptr) {
+      first.recorder->journal().append(event_of(baseline));
+    }
+  }
+  return {};
+}
+
+}  // namespace heteroperf

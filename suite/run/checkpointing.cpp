@@ -1,0 +1,64 @@
+#include "suite/run/checkpointing.hpp"
+
+#include <fmt/format.h>
+
+#include <span>
+#include <utility>
+
+#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "suite/run/clock.hpp"
+
+namespace heteroperf {
+namespace {
+
+double seconds_since(std::int64_t start_ns) {
+  return static_cast<double>(now_ns() - start_ns) * 1e-9;
+}
+
+/// Clocks differ: rank 0's counts.
+bool says_rank_0(Communicator& all, bool mine) {
+  std::int32_t said = mine ? 1 : 0;
+  all.broadcast(std::span(&said, 1), RankId(0));
+  return said != 0;
+}
+
+}  // namespace
+
+Checkpointing::Checkpointing(RankContext& context, Save save)
+    : context_(context),
+      config_(context.config.checkpoint),
+      save_(std::move(save)),
+      last_ns_(now_ns()) {}
+
+void Checkpointing::after_step(std::uint64_t steps_done) {
+  if (is_due(steps_done)) save(steps_done);
+}
+
+void Checkpointing::at_end(std::uint64_t steps_done, End end) {
+  const bool wanted = config_.at_end || (end == End::interrupted && config_.any());
+  if (wanted && steps_done > 0 && last_step_ != steps_done) save(steps_done);
+}
+
+bool Checkpointing::is_due(std::uint64_t steps_done) {
+  if (config_.every_steps > 0 && steps_done % config_.every_steps == 0) return true;
+  if (config_.every_s <= 0) return false;
+  return says_rank_0(context_.all_ranks(), seconds_since(last_ns_) >= config_.every_s);
+}
+
+void Checkpointing::save(std::uint64_t steps_done) {
+  const std::int64_t start_ns = now_ns();
+  const auto folder = checkpoint_folder(context_.run_folder, steps_done);
+  const CheckpointReport report = save_(folder.string());
+  last_step_ = steps_done;
+  if (context_.is_first()) record(report, seconds_since(start_ns));
+  last_ns_ = now_ns();
+}
+
+void Checkpointing::record(const CheckpointReport& report, double seconds) {
+  context_.post(CheckpointEvent{report.step, report.bytes, seconds});
+  std::vector<std::string> warnings;
+  prune_checkpoints(context_.run_folder, config_.keep, warnings);
+  for (const std::string& warning : warnings) context_.post(WarningEvent{warning, ""});
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/events.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_memory.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/prediction.hpp"
+#include "suite/run/plan_sources.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// The plan of a fixed model with everything that is known of it before it runs; the same on every
+/// rank.
+struct ChosenPlan {
+  Plan plan;
+  Schedule schedule;                     ///< lowered, as the engine runs it
+  std::vector<RankRole> roles;           ///< by rank
+  std::vector<MemoryLedger> memory;      ///< by rank
+  std::optional<Cluster> cluster;        ///< rank r of it is the plan's
+  std::optional<StageTimes> times;       ///< where every class has a rate
+  std::optional<Prediction> prediction;  ///< where there are times
+  bool emulated = false;
+
+  /// "cpu" on a machine that nobody described.
+  std::string device_class(int rank) const;
+};
+
+/// The plan of the file, or an even one of the configuration's degrees, checked against the model
+/// and the cluster. Throws UserError with everything wrong.
+ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
+                       const Workload& workload, int ranks);
+/// As above, of a plan already made.
+ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
+
+/// "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; uneven parts as they are ("dp 1..3").
+std::string summary_text(const Plan& plan);
+/// What a rank holds of the model: "stages 0,2; tensor 1 of 2"; empty: all of it.
+std::string held_share(const Plan& plan, const RankRole& role);
+
+/// What the journal says of every rank, and what the simulator says of all.
+std::vector<Event> plan_events(const ChosenPlan& chosen);
+
+}  // namespace heteroperf

@@ -1,0 +1,146 @@
+#include "suite/run/plan_sources.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Runs `read`; what it throws of the user's problems is added.
+template <class Read>
+void collect(ProblemList& problems, Read&& read) {
+  try {
+    read();
+  } catch (const UserError& error) {
+    for (const Problem& one : error.problems()) {
+      problems.add(one.problem, one.why, one.suggestion);
+    }
+  }
+}
+
+/// A count of ranks that something asks for.
+struct RankWish {
+  std::string who;
+  int ranks;
+};
+
+std::vector<RankWish> wishes(const RunConfig& config, const PlanSources& sources, int world_ranks) {
+  std::vector<RankWish> list;
+  if (world_ranks > 0) list.push_back({"the launcher's world", world_ranks});
+  if (sources.cluster) {
+    list.push_back(
+        {"--cluster " + config.cluster.file, static_cast<int>(sources.cluster->ranks.size())});
+  }
+  if (sources.plan) list.push_back({"--plan " + config.plan.file, sources.plan->ranks()});
+  if (config.scale.ranks > 0) {
+    list.push_back({fmt::format("--ranks {}", config.scale.ranks), config.scale.ranks});
+  }
+  return list;
+}
+
+/// As many whole replicas as there are cores for, unless their number is given.
+int ranks_of_degrees(const PlanConfig& plan, int cores) {
+  const int copy = plan.pipeline * plan.tensor;
+  if (plan.data > 0) return copy * plan.data;
+  return copy == 1 ? 0 : copy * std::max(1, cores / copy);
+}
+
+}  // namespace
+
+PlanSources read_plan_sources(const RunConfig& config) {
+  PlanSources sources;
+  ProblemList problems;
+  if (!config.cluster.file.empty()) {
+    collect(problems, [&] { sources.cluster = find_cluster(config.cluster.file); });
+  }
+  if (!config.plan.file.empty()) {
+    collect(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
+  }
+  problems.throw_if_any();
+  return sources;
+}
+
+RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
+                     int world_ranks) {
+  RunConfig result = config;
+  const std::vector<RankWish> asked = wishes(config, sources, world_ranks);
+  if (asked.empty()) {
+    result.scale.ranks = ranks_of_degrees(config.plan, cores);
+    return result;
+  }
+  ProblemList problems;
+  const RankWish& first = asked.front();
+  for (const RankWish& other : asked) {
+    if (other.ranks == first.ranks) continue;
+    problems.add(fmt::format("{} does not fit {}", other.who, first.who),
+                 fmt::format("{} and {} ranks", other.ranks, first.ranks),
+                 "Leave --ranks out, or give the same number everywhere");
+  }
+  if (!sources.plan && config.scale.ranks != first.ranks) {
+    check_degrees(config.plan, first.ranks, problems);
+  }
+  problems.throw_if_any();
+  result.scale.ranks = first.ranks;
+  return result;
+}
+
+Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks) {
+  std::map<RankId, RankId> number;
+  Cluster part = cluster;
+  part.ranks.clear();
+  for (const RankId rank : ranks) {
+    number.emplace(rank, RankId(static_cast<std::int32_t>(part.ranks.size())));
+    part.ranks.push_back(cluster.ranks.at(static_cast<std::size_t>(rank.value())));
+  }
+  part.links.clear();
+  for (Link link : cluster.links) {
+    if (link.ranks) {
+      const auto a = number.find(link.ranks->first), b = number.find(link.ranks->second);
+      if (a == number.end() || b == number.end()) continue;
+      link.ranks = std::minmax(a->second, b->second);
+    }
+    part.links.push_back(std::move(link));
+  }
+  return part;
+}
+
+std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {
+  std::vector<ClassRanks> classes;
+  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
+    const std::string& name = cluster.ranks[r].device_class;
+    const auto known = std::find_if(classes.begin(), classes.end(),
+                                    [&](const ClassRanks& c) { return c.device_class == name; });
+    ClassRanks& own = known == classes.end() ? classes.emplace_back(ClassRanks{name, {}}) : *known;
+    own.ranks.emplace_back(static_cast<std::int32_t>(r));
+  }
+  return classes;
+}
+
+const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
+  const std::string& name = cluster.ranks.at(static_cast<std::size_t>(rank.value())).device_class;
+  const auto found = std::find_if(cluster.classes.begin(), cluster.classes.end(),
+                                  [&](const DeviceClass& c) { return c.name == name; });
+  HETEROPERF_EXPECT(found != cluster.classes.end());
+  return *found;
+}
+
+bool is_emulated(const Cluster& cluster) {
+  std::string paced, real;
+  for (const ClassRanks& own : ranks_by_class(cluster)) {
+    (class_of(cluster, own.ranks.front()).emulated() ? paced : real) = own.device_class;
+  }
+  if (!paced.empty() && !real.empty()) {
+    throw UserError(fmt::format("cluster '{}' mixes emulated and real devices", cluster.name),
+                    fmt::format("'{}' is paced, '{}' is not", paced, real),
+                    "Make all classes paced, or none");
+  }
+  return !paced.empty();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runners/cluster/cluster.hpp"
+#include "runners/plan/plan.hpp"
+#include "suite/run/run_config.hpp"
+
+namespace heteroperf {
+
+/// What `--cluster` and `--plan` name, read.
+struct PlanSources {
+  std::optional<Cluster> cluster;
+  std::optional<Plan> plan;
+};
+
+/// Throws UserError with the problems of both.
+PlanSources read_plan_sources(const RunConfig& config);
+
+/// The configuration with the ranks that cluster, plan or degrees ask for, where it leaves them
+/// open; `cores` are to be used otherwise. Throws UserError with every contradiction: --ranks or
+/// the launcher's world (`world_ranks`, 0 without one) unlike the cluster's or the plan's.
+RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
+                     int world_ranks);
+
+/// Some ranks of a cluster, numbered anew in their order.
+Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks);
+
+/// A class of a mixed cluster and its ranks, ascending.
+struct ClassRanks {
+  std::string device_class;
+  std::vector<RankId> ranks;
+};
+/// In the order of their first ranks.
+std::vector<ClassRanks> ranks_by_class(const Cluster& cluster);
+const DeviceClass& class_of(const Cluster& cluster, RankId rank);
+
+/// Whether the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
+/// real ones: they keep different times.
+bool is_emulated(const Cluster& cluster);
+
+}  // namespace heteroperf

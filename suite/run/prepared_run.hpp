@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "suite/run/chosen_plan.hpp"
+#include "suite/run/placement.hpp"
+#include "suite/run/run_config.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+struct PreparedRun;
+
+/// One class of a mixed cluster alone, with its own best even plan.
+struct Baseline {
+  std::string device_class;
+  std::vector<RankId> ranks;  ///< of the mixed run, ascending: those that run it
+  /// Null where the class cannot run the workload alone: `reason` says why.
+  std::shared_ptr<const PreparedRun> run;
+  std::string reason;
+};
+
+/// One workload of a run, ready to start; the same on every rank.
+struct PreparedRun {
+  RunConfig config;  ///< effective: what was left to choose is chosen
+  Placement placement;
+  Workload workload;
+  int groups = 0;                        ///< of a search; 0: one fixed model on all ranks
+  std::string reproduce;                 ///< the command line that is this run
+  std::optional<ChosenPlan> plan = {};   ///< of a fixed model
+  std::vector<Baseline> baselines = {};  ///< of a mixed cluster
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "suite/run/run_config.hpp"
+
+namespace heteroperf {
+
+/// What the user asked `resume` for.
+struct ResumeRequest {
+  std::filesystem::path run;          ///< its folder, or a file inside
+  std::optional<std::uint64_t> step;  ///< of the checkpoint; absent: the last good one
+  std::vector<Setting> settings;      ///< what is to be otherwise
+};
+
+/// A run that goes on where another stopped.
+struct ResumePlan {
+  RunConfig config;  ///< the other run's, with the settings; `parent` is set, `out` empty
+  std::vector<std::string> warnings;
+};
+
+/// Whether a run may go on with another value of this key: what it is trained on and how stays.
+bool can_change_on_resume(const std::string& path);
+
+/// Reads the run's journal and its checkpoints. Throws UserError with everything wrong: no such
+/// run, a suite or a search, no good checkpoint, one of another training, settings that change the
+/// training, no steps left.
+///
+/// Samples per step stay the same: with other ranks the micro-batches per rank follow, unless the
+/// user gives them.
+ResumePlan plan_resume(const ResumeRequest& request);
+
+/// Throws UserError with every difference between the training that `parent` names and this one.
+void check_continues(const ParentRun& parent, const TrainingIdentity& mine);
+
+}  // namespace heteroperf

@@ -1,0 +1,57 @@
+#include "suite/run/training_identity_json.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+#include "suite/run/run_documents_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The optimizer recipe; a constant rate has no last step.
+std::string recipe_text(const std::string& workload_config) {
+  const Json config = Json::parse(workload_config, nullptr, false);
+  if (!config.is_object() || !config.contains("optimizer")) return {};
+  Json recipe = config["optimizer"];
+  if (recipe.is_object() && recipe.value("schedule", "") == "constant") recipe.erase("total_steps");
+  return recipe.dump();
+}
+
+std::string seed_text(const WorkloadEvent& workload) {
+  for (const auto& [name, seed] : workload.seeds) {
+    if (name == "run") return std::to_string(seed);
+  }
+  return {};
+}
+
+}  // namespace
+
+TrainingIdentity training_identity(const WorkloadEvent& workload) {
+  if (workload.graph.text.empty() || !workload.samples_per_step) {
+    throw UserError(workload.name + " has no one model that its runs train",
+                    "a search trains a model per trial",
+                    "Runs of `image` and `llm` can be used here.");
+  }
+  return {{"workload", workload.name},
+          {"graph_hash", workload.graph_hash},
+          {"data_fingerprint", workload.data_fingerprint},
+          {"precision", workload.precision},
+          {"samples_per_step", std::to_string(*workload.samples_per_step)},
+          {"seed", seed_text(workload)},
+          {"optimizer", recipe_text(workload.config.text)}};
+}
+
+TrainingIdentity training_identity(const Workload& workload, std::uint64_t samples_per_step,
+                                   std::uint64_t seed) {
+  return {{"workload", workload.name},
+          {"graph_hash", workload.graph.hash()},
+          {"data_fingerprint", workload.data->fingerprint()},
+          {"precision", to_string(workload.precision)},
+          {"samples_per_step", std::to_string(samples_per_step)},
+          {"seed", std::to_string(seed)},
+          {"optimizer", recipe_text(workload_config_text(workload))}};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "suite/verbs/align_report.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+class AlignVerb : public Verb {
+ public:
+  const char* name() const override { return "align"; }
+  const char* summary() const override {
+    return "compare losses, gradient norms and parameters of two runs of one training";
+  }
+  std::vector<std::string> examples() const override {
+    return {"align results/pipeline results/serial", "align a b --limit 0.001 --json"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("a", a_, "run folder")->required();
+    command.add_option("b", b_, "run folder: the reference")->required();
+    command
+        .add_option("--limit", rule_.limit,
+                    fmt::format("largest {}; 0: equal bit for bit", AcceptanceRule::text))
+        ->type_name("FRACTION")
+        ->capture_default_str();
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    if (!(rule_.limit >= 0)) {
+      throw UserError(fmt::format("--limit {} is out of range", rule_.limit), "0 or more");
+    }
+    const Alignment alignment = align_runs(a_, b_, rule_);
+    for (const std::string& warning : alignment.warnings) {
+      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+    }
+    fmt::print("{}", options.json ? alignment_json_text(alignment) : alignment_table(alignment));
+    return alignment.ok() ? ExitCode::ok : ExitCode::verification;
+  }
+
+ private:
+  std::string a_, b_;
+  AcceptanceRule rule_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_align_verb() { return std::make_unique<AlignVerb>(); }
+
+}  // namespace heteroperf

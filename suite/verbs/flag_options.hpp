@@ -1,0 +1,28 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "suite/run/run_config.hpp"
+
+namespace heteroperf {
+
+/// The flags of `run` that a verb takes, and what the user gave of them.
+class FlagOptions {
+ public:
+  /// Declares those whose configuration key `wanted` accepts.
+  void declare(CLI::App& command, const std::function<bool(const std::string& path)>& wanted);
+  /// What was given, flag by flag; adds numbers that are not above 0 where they must be.
+  std::vector<Setting> settings(ProblemList& problems) const;
+
+ private:
+  std::vector<std::size_t> flags_;  ///< into run_flags()
+  std::vector<std::string> values_;
+  std::vector<CLI::Option*> options_;
+};
+
+}  // namespace heteroperf

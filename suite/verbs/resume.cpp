@@ -1,0 +1,63 @@
+#include "suite/run/resume.hpp"
+
+#include <fmt/format.h>
+
+#include "suite/run/launch.hpp"
+#include "suite/run/run_config_json.hpp"
+#include "suite/verbs/flag_options.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+class ResumeVerb : public Verb {
+ public:
+  const char* name() const override { return "resume"; }
+  const char* summary() const override {
+    return "go on from a run's last good checkpoint, in a new run folder";
+  }
+  std::vector<std::string> examples() const override {
+    return {"resume results/latest", "resume results/latest --ranks 2 --steps 500 --out later"};
+  }
+  bool configurable() const override { return true; }
+  bool on_every_rank() const override { return true; }
+
+  void declare(CLI::App& command) override {
+    command.add_option("run", path_, "run folder with checkpoints")->required();
+    step_option_ = command.add_option("--from-step", step_, "that checkpoint, not the last good one")
+                       ->type_name("N");
+    flags_.declare(command, can_change_on_resume);
+    command.footer(command.get_footer() +
+                   "\nEverything else is as the run had it; --set takes the keys of these flags, "
+                   "and scale, batch, measure,\ncheckpoint and comm. --steps counts those of the "
+                   "whole training; --duration starts anew.\n");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    ProblemList problems;
+    ResumeRequest request{path_, {}, flags_.settings(problems)};
+    if (step_option_->count() > 0) request.step = step_;
+    for (const std::string& text : options.sets) add_set(text, request.settings, problems);
+    problems.throw_if_any();
+    const ResumePlan plan = plan_resume(request);
+    for (const std::string& warning : plan.warnings) {
+      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+    }
+    if (options.verbosity != Verbosity::quiet) {
+      fmt::print(stderr, "heteroperf: going on from {}\n", plan.config.parent->checkpoint);
+    }
+    return launch_run(plan.config, {original_argv()}, options);
+  }
+
+ private:
+  std::string path_;
+  std::uint64_t step_ = 0;
+  CLI::Option* step_option_ = nullptr;
+  FlagOptions flags_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_resume_verb() { return std::make_unique<ResumeVerb>(); }
+
+}  // namespace heteroperf
