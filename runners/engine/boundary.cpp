@@ -41,8 +41,8 @@ at::Tensor bytes_tensor(std::size_t bytes) {
 
 /// One tensor of the edge.
 struct BoundaryEnd::Lane {
-  Lane(const ReshardPlan& plan, RankId rank, std::vector<std::int64_t> local, at::ScalarType element,
-       WireFormat asked)
+  Lane(const ReshardPlan& plan, RankId rank, std::vector<std::int64_t> local,
+       at::ScalarType element, WireFormat asked)
       : program(plan, rank),
         local_shape(std::move(local)),
         type(element),
@@ -79,8 +79,7 @@ class BoundaryEnd::Receiving final : public Arrival {
  public:
   explicit Receiving(BoundaryEnd& end) : end_(end) {
     for (const std::unique_ptr<Lane>& lane : end.lanes_) {
-      results_.push_back(
-          at::empty(lane->local_shape, at::TensorOptions().dtype(lane->type)));
+      results_.push_back(at::empty(lane->local_shape, at::TensorOptions().dtype(lane->type)));
       for (const RankProgram::Parcel* parcel : lane->receives) start(*lane, *parcel);
     }
   }
@@ -113,8 +112,8 @@ class BoundaryEnd::Receiving final : public Arrival {
     part.parcel = &parcel;
     part.wire = lane.wire;
     part.memories = {nullptr, static_cast<std::byte*>(results_.back().mutable_data_ptr()), nullptr};
-    part.header = end_.world_.start_receive(
-        {&part.times, sizeof(SendTimes), DataType::u8}, parcel.peer, end_.tag_ + 1);
+    part.header = end_.world_.start_receive({&part.times, sizeof(SendTimes), DataType::u8},
+                                            parcel.peer, end_.tag_ + 1);
     std::byte* target = parcel.in_place ? RankProgram::incoming(parcel, part.memories) : nullptr;
     std::size_t bytes = parcel.bytes;
     if (part.wire != WireFormat::fp32) bytes = wire_bytes(part.wire, parcel.bytes / 4);
@@ -122,8 +121,7 @@ class BoundaryEnd::Receiving final : public Arrival {
       part.staging = bytes_tensor(bytes);
       target = static_cast<std::byte*>(part.staging.mutable_data_ptr());
     }
-    part.body =
-        end_.world_.start_receive({target, bytes, DataType::u8}, parcel.peer, end_.tag_);
+    part.body = end_.world_.start_receive({target, bytes, DataType::u8}, parcel.peer, end_.tag_);
   }
 
   void finish(Part& part) {
@@ -194,8 +192,8 @@ void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
         data = static_cast<const std::byte*>(packed.const_data_ptr());
         bytes = static_cast<std::size_t>(packed.numel());
       }
-      out->header = world_.start_send({&out->times, sizeof(SendTimes), DataType::u8},
-                                      parcel->peer, tag_ + 1);
+      out->header =
+          world_.start_send({&out->times, sizeof(SendTimes), DataType::u8}, parcel->peer, tag_ + 1);
       out->body = world_.start_send({data, bytes, DataType::u8}, parcel->peer, tag_);
       outgoing_.push_back(std::move(out));
     }

@@ -387,6 +387,7 @@ class GradientReducer::Implementation {
   }
 
   const std::vector<ArenaRange>& owned() const { return owned_; }
+  const std::vector<ArenaRange>& counted() const { return counted_; }
   double own_square_sum() const {
     double sum = 0;
     const at::Tensor& gradient = store_.reduced_gradient();
@@ -459,6 +460,9 @@ void GradientReducer::reduce_tied(std::size_t part) { implementation_->reduce_ti
 void GradientReducer::wait() { implementation_->wait(); }
 std::vector<GradientReducer::Range> GradientReducer::owned() const {
   return implementation_->owned();
+}
+const std::vector<ArenaRange>& GradientReducer::counted() const {
+  return implementation_->counted();
 }
 void GradientReducer::share_parameters() { implementation_->share_parameters(); }
 double GradientReducer::own_square_sum() const { return implementation_->own_square_sum(); }

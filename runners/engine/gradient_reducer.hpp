@@ -60,10 +60,11 @@ class GradientReducer {
   /// the arena), and after the update gives every replica all of the parameters again, published.
   using Range = ArenaRange;
   std::vector<Range> owned() const;
+  /// Of these, the elements that no other rank of the world counts or stores.
+  const std::vector<Range>& counted() const;
   void share_parameters();
 
-  /// Squared norm over owned elements that are counted on no other rank of the world: their sum
-  /// over all ranks is that of the whole model's gradient.
+  /// Squared norm over the counted elements: the sum over all ranks is that of the whole model's gradient.
   double own_square_sum() const;
 
   /// Seconds of the last step: spent in sums, and of these spent in wait().

@@ -24,17 +24,18 @@ class PacedTimeline {
 
   void end_step();
   const PacingReport& report() const { return report_; }
-  /// Real seconds that computing itself took in this step.
-  double worked_s() const { return worked_s_; }
-  void dilate(double dilation) { report_.dilation = dilation; }
+  /// CPU seconds of the calling thread since the step's start.
+  double worked_s() const;
+  /// From the next step on; counts anew.
+  void dilate(double dilation);
 
  private:
   std::int64_t real_ns(double modelled_s) const;
   void sleep_to(double modelled_s);
 
   PacingReport report_;
-  std::int64_t start_ns_ = 0, resumed_ns_ = 0;
-  double free_s_ = 0, worked_s_ = 0;
+  std::int64_t start_ns_ = 0;
+  double free_s_ = 0, cpu_start_s_ = 0;
 };
 
 }  // namespace heteroperf

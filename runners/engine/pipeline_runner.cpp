@@ -45,8 +45,8 @@ struct PipelineRunner::Inbox {
 /// An edge of the schedule that starts or ends here.
 struct PipelineRunner::EdgeState {
   const StageEdge* edge = nullptr;
-  int from = 0, to = 0;                    ///< segments
-  Part *source = nullptr, *target = nullptr;  ///< where here
+  int from = 0, to = 0;                                 ///< segments
+  Part *source = nullptr, *target = nullptr;            ///< where here
   std::unique_ptr<BoundaryEnd> activations, gradients;  ///< null inside a rank
   std::vector<Inbox> activation_in, gradient_in;        ///< by micro-batch
   std::vector<Tensors> activation_out, gradient_out;
@@ -56,15 +56,16 @@ struct PipelineRunner::EdgeState {
 };
 
 PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deployment,
-                               Communicator& world, ParameterStore& store,
-                               GradientReducer& reducer)
+                               Communicator& world, ParameterStore& store, GradientReducer& reducer)
     : spec_(spec),
       deployment_(deployment),
       world_(world),
       store_(store),
       reducer_(reducer),
       loader_(spec.data, store.operator_type(), spec.seed),
-      written_(std::make_shared<StageExecutor::Written>(store.count())) {
+      written_(std::make_shared<StageExecutor::Written>(store.count())),
+      watchdog_(spec.timeout_s,
+                [this](std::int64_t i) { return where(static_cast<std::size_t>(i)); }) {
   if (spec.pacing) timeline_.emplace(spec.pacing->dilation > 0 ? spec.pacing->dilation : 1.0);
   make_parts();
   make_edges();
@@ -213,10 +214,13 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
   update_ = &update;
   loss_ = peak_held_ = 0;
   spans_.clear();
+  reductions_.clear();
+  reduction_ready_s_.assign(spec_.plan.stages.size(), 0);
   std::fill(written_->begin(), written_->end(), false);
   for (const std::unique_ptr<Part>& part : parts_) part->weights_left = part->micro_batches;
   const std::vector<Instruction>& program = deployment_.program();
   for (std::size_t i = 0; i < program.size(); ++i) {
+    watchdog_.at(static_cast<std::int64_t>(i));
     try {
       (this->*handler(program[i].op))(program[i]);
     } catch (const Error&) {
@@ -229,6 +233,7 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
     if (edge->activations) edge->activations->drain();
     if (edge->gradients) edge->gradients->drain();
   }
+  watchdog_.rest();
 }
 
 PipelineRunner::Part& PipelineRunner::part_of(const Instruction& i) {
@@ -264,7 +269,8 @@ PassContext PipelineRunner::context(const Part& part, int micro_batch) const {
 double PipelineRunner::duration_s(const Part& part, Op op) const {
   if (!spec_.pacing) return 0;
   const StageTimes::Compute& times =
-      spec_.pacing->times.compute[at_index(part.share.role.stage)][at_index(part.share.role.replica)];
+      spec_.pacing->times
+          .compute[at_index(part.share.role.stage)][at_index(part.share.role.replica)];
   switch (op) {
     case Op::forward:
       return times.forward_s;
@@ -281,7 +287,7 @@ double PipelineRunner::duration_s(const Part& part, Op op) const {
 
 /// Runs `work`, and on a paced device sleeps to its modelled end.
 template <class Work>
-void PipelineRunner::compute(const Part& part, const Instruction& i, const Work& work) {
+void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work) {
   clock_->lap(&TimeSplit::other_s);
   const std::int64_t start_ns = steady_now_ns();
   work();
@@ -290,6 +296,8 @@ void PipelineRunner::compute(const Part& part, const Instruction& i, const Work&
     ready_s_ = 0;
   }
   clock_->lap(&TimeSplit::compute_s);
+  clock_->move(&TimeSplit::compute_s, &TimeSplit::communication_s,
+               part.executor.take_tensor_communication_s());
   const auto index = static_cast<std::int32_t>(&i - deployment_.program().data());
   spans_.push_back({index, start_ns, steady_now_ns()});
 }
@@ -358,9 +366,8 @@ void PipelineRunner::hand_on_outputs(Part& part, int micro_batch) {
     EdgeState& edge = *edges_[at_index(e)];
     Tensors tensors;
     for (const NodeId node : edge.edge->nodes) {
-      tensors.push_back(node == spec_.graph.input()
-                            ? part.sample
-                            : part.executor.output(micro_batch, node));
+      tensors.push_back(node == spec_.graph.input() ? part.sample
+                                                    : part.executor.output(micro_batch, node));
     }
     const double made_s = timeline_ ? timeline_->free_s() : 0.0;
     if (edge.inside()) {
@@ -456,19 +463,24 @@ void PipelineRunner::finish_weights(Part& part, int micro_batch) {
 void PipelineRunner::send_activation(const Instruction& i) {
   EdgeState& edge = *edges_[at_index(i.edge)];
   const std::size_t slot = at_index(i.micro_batch);
-  const double travel_s = timeline_ ? spec_.pacing->times.activation_s[at_index(i.edge) % deployment_.staged.edges.size()] : 0.0;
-  edge.activations->send(std::exchange(edge.activation_out[slot], {}),
-                         {steady_now_ns() + spec_.clock_offset_ns,
-                          edge.activation_made_s[slot] + travel_s});
+  const double travel_s =
+      timeline_
+          ? spec_.pacing->times.activation_s[at_index(i.edge) % deployment_.staged.edges.size()]
+          : 0.0;
+  edge.activations->send(
+      std::exchange(edge.activation_out[slot], {}),
+      {steady_now_ns() + spec_.clock_offset_ns, edge.activation_made_s[slot] + travel_s});
 }
 
 void PipelineRunner::send_gradient(const Instruction& i) {
   EdgeState& edge = *edges_[at_index(i.edge)];
   const std::size_t slot = at_index(i.micro_batch);
-  const double travel_s = timeline_ ? spec_.pacing->times.gradient_s[at_index(i.edge) % deployment_.staged.edges.size()] : 0.0;
-  edge.gradients->send(std::exchange(edge.gradient_out[slot], {}),
-                       {steady_now_ns() + spec_.clock_offset_ns,
-                        edge.gradient_made_s[slot] + travel_s});
+  const double travel_s =
+      timeline_ ? spec_.pacing->times.gradient_s[at_index(i.edge) % deployment_.staged.edges.size()]
+                : 0.0;
+  edge.gradients->send(
+      std::exchange(edge.gradient_out[slot], {}),
+      {steady_now_ns() + spec_.clock_offset_ns, edge.gradient_made_s[slot] + travel_s});
 }
 
 void PipelineRunner::receive_activation(const Instruction& i) {
@@ -481,11 +493,21 @@ void PipelineRunner::receive_gradient(const Instruction& i) {
   edge.gradient_in[at_index(i.micro_batch)].arrival = edge.gradients->receive();
 }
 
+void PipelineRunner::note_reduction(const Instruction& i) {
+  if (!timeline_) return;
+  const auto stage = part_of(i).share.role.stage;
+  double& ready_s = reduction_ready_s_[at_index(stage)];
+  ready_s = std::max(ready_s, timeline_->free_s());
+  if (i.op == Op::reduce_grad) reductions_.push_back(stage);
+}
+
 void PipelineRunner::reduce_gradient(const Instruction& i) {
+  note_reduction(i);
   reducer_.reduce(number_of(part_of(i)));
 }
 
 void PipelineRunner::reduce_tied(const Instruction& i) {
+  note_reduction(i);
   reducer_.reduce_tied(number_of(part_of(i)));
 }
 
@@ -571,8 +593,12 @@ void PipelineRunner::finish_evaluation() {
 std::vector<PipelineRunner::StageBuffers> PipelineRunner::buffers() const {
   std::vector<StageBuffers> all;
   for (const std::unique_ptr<Part>& part : parts_) {
-    all.push_back({part->share.role.stage, part->share.role.tensor_index,
-                   part->executor.buffers()});
+    const RankRole::Part& role = part->share.role;
+    StageBuffers& own =
+        all.emplace_back(StageBuffers{role.stage, role.replica, role.tensor_index, {}});
+    const std::vector<std::string> names = part->executor.buffer_names();
+    const Tensors tensors = part->executor.buffers();
+    for (std::size_t i = 0; i < names.size(); ++i) own.named.push_back({names[i], tensors[i]});
   }
   return all;
 }

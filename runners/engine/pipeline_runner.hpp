@@ -14,7 +14,9 @@
 #include "runners/engine/paced_timeline.hpp"
 #include "runners/engine/stage_executor.hpp"
 #include "runners/engine/step_clock.hpp"
+#include "runners/engine/stored_state.hpp"
 #include "runners/engine/training.hpp"
+#include "runners/engine/watchdog.hpp"
 
 namespace heteroperf {
 
@@ -44,13 +46,18 @@ class PipelineRunner {
 
   /// Running statistics of one stage's copy here, in the order of the graph.
   struct StageBuffers {
-    int stage = 0, tensor_index = 0;
-    Tensors tensors;
+    int stage = 0, replica = 0, tensor_index = 0;
+    std::vector<NamedBuffer> named;
   };
   std::vector<StageBuffers> buffers() const;
   StepOperations operations() const;
   const std::vector<InstructionSpan>& spans() const { return spans_; }
   PacedTimeline* timeline() { return timeline_ ? &*timeline_ : nullptr; }
+  const PacedTimeline* timeline() const { return timeline_ ? &*timeline_ : nullptr; }
+  /// Of the last step, on a paced device: when the gradients of each stage were there (0 where the
+  /// stage is not on this rank), and the stages in the order in which they were reduced.
+  const std::vector<double>& reduction_ready_s() const { return reduction_ready_s_; }
+  const std::vector<int>& reductions() const { return reductions_; }
   /// Peak of what is kept for gradients, as the validator counts it (MemoryPeaks::memory).
   double peak_held() const { return peak_held_; }
 
@@ -76,6 +83,7 @@ class PipelineRunner {
   void reduce_gradient(const Instruction& i);
   void reduce_tied(const Instruction& i);
   void update(const Instruction& i);
+  void note_reduction(const Instruction& i);
   void nothing(const Instruction&) {}
   void refuse(const Instruction& i);
 
@@ -95,7 +103,7 @@ class PipelineRunner {
   void finish_weights(Part& part, int micro_batch);
   const Tensors& wait_for(Inbox& inbox);
   template <class Work>
-  void compute(const Part& part, const Instruction& i, const Work& work);
+  void compute(Part& part, const Instruction& i, const Work& work);
   double duration_s(const Part& part, Op op) const;
 
   const TrainingSpec& spec_;
@@ -110,12 +118,15 @@ class PipelineRunner {
   std::vector<std::unique_ptr<EvaluationEdges>> evaluation_edges_;
   std::shared_ptr<StageExecutor::Written> written_;
   std::optional<PacedTimeline> timeline_;
+  std::vector<double> reduction_ready_s_;  ///< by stage: modelled end of its last gradient here
+  std::vector<int> reductions_;            ///< stages in the order of REDUCE_GRAD
 
   std::uint64_t step_ = 0;
   StepClock* clock_ = nullptr;
   const std::function<void()>* update_ = nullptr;
   double loss_ = 0, peak_held_ = 0, ready_s_ = 0;
   std::vector<InstructionSpan> spans_;
+  Watchdog watchdog_;
 };
 
 }  // namespace heteroperf

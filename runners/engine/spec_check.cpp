@@ -92,8 +92,9 @@ void check_plan_of(const TrainingSpec& spec, int ranks, ProblemList& problems) {
     return;
   }
   if (spec.plan.ranks() != ranks) {
-    problems.add(fmt::format("the plan is for {} ranks, the group has {}", spec.plan.ranks(), ranks),
-                 "every rank has its place in the plan", "Start as many ranks as the plan names");
+    problems.add(
+        fmt::format("the plan is for {} ranks, the group has {}", spec.plan.ranks(), ranks),
+        "every rank has its place in the plan", "Start as many ranks as the plan names");
   }
 }
 

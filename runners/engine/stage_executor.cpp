@@ -74,11 +74,11 @@ struct StageExecutor::Flight {
   PassContext context;
   at::Tensor targets;
   double loss = 0;
-  double held = 0;  ///< as StageExecutor::held() counts
-  Tensors values;                   ///< by node
-  std::vector<int> edges_left;      ///< by node: to be taken yet
-  std::vector<Tensors> saved;       ///< by group
-  Tensors output_gradients;         ///< by group: from B to W
+  double held = 0;              ///< as StageExecutor::held() counts
+  Tensors values;               ///< by node
+  std::vector<int> edges_left;  ///< by node: to be taken yet
+  std::vector<Tensors> saved;   ///< by group
+  Tensors output_gradients;     ///< by group: from B to W
   GradientSlots slots;
 };
 
@@ -175,7 +175,8 @@ StageExecutor::Flight& StageExecutor::flight(int micro_batch) {
   if (index >= flights_.size()) flights_.resize(index + 1);
   if (flights_[index]) return *flights_[index];
   if (spare_.empty()) {
-    flights_[index] = std::make_unique<Flight>(inside_.size(), model_.groups.size(), needs_gradient_);
+    flights_[index] =
+        std::make_unique<Flight>(inside_.size(), model_.groups.size(), needs_gradient_);
   } else {
     flights_[index] = std::move(spare_.back());
     spare_.pop_back();
@@ -440,6 +441,21 @@ Tensors StageExecutor::buffers() const {
     for (const at::Tensor& buffer : group.op->buffers()) all.push_back(buffer);
   }
   return all;
+}
+
+std::vector<std::string> StageExecutor::buffer_names() const {
+  std::vector<std::string> names;
+  for (const OperatorGroup& group : model_.groups) {
+    if (group.op->buffers().empty()) continue;
+    for (const NodeId id : group.nodes) {
+      const Node& node = model_.graph.node(id);
+      if (!std::holds_alternative<BatchNorm>(node.attributes)) continue;
+      names.push_back(node.name + ".running_mean");
+      names.push_back(node.name + ".running_variance");
+    }
+  }
+  HETEROPERF_EXPECT(names.size() == buffers().size());
+  return names;
 }
 
 }  // namespace heteroperf

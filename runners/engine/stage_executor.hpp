@@ -95,6 +95,8 @@ class StageExecutor {
 
   /// Running statistics, in the order of the graph.
   Tensors buffers() const;
+  /// "<node>.running_mean", in the same order.
+  std::vector<std::string> buffer_names() const;
   /// Ordinals of the store that this stage writes gradients of, last group first.
   const std::vector<std::size_t>& written_parameters() const { return written_parameters_; }
 
@@ -132,8 +134,8 @@ class StageExecutor {
   ParameterStore& store_;
   at::ScalarType type_;
   bool takes_data_ = false, takes_targets_ = false;
-  std::vector<Tensors> parameters_, gradients_;      ///< by group
-  std::vector<std::vector<std::size_t>> ordinals_;   ///< by group, of its parameters in the store
+  std::vector<Tensors> parameters_, gradients_;     ///< by group
+  std::vector<std::vector<std::size_t>> ordinals_;  ///< by group, of its parameters in the store
   std::vector<std::size_t> written_parameters_;
   std::vector<std::vector<NodeId>> released_after_;  ///< by group
   std::vector<bool> inside_;                         ///< by node: made here

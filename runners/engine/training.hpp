@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "metrics/ops.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/plan/plan.hpp"
 #include "runners/plan/stage_times.hpp"
 #include "workloads/data_source.hpp"
@@ -20,9 +21,10 @@ class Communicator;
 /// Makes every rank an emulated device: true numbers, on a modelled timeline.
 struct Pacing {
   StageTimes times;
-  /// Modelled seconds are stretched by this; 0: measured in the first step, so that computing takes
-  /// at most half of the time (`pace=auto`).
+  /// Modelled seconds are stretched by this; 0: by what the second step measures, so that all ranks
+  /// together compute for at most half of the time of the cores (`pace=auto`).
   double dilation = 0;
+  int cores = 1;  ///< that the ranks share
 };
 
 /// Everything that determines one training: the same on every rank of the group.
@@ -82,14 +84,15 @@ struct StepOperations {
 /// How a paced rank kept to its modelled timeline.
 struct PacingReport {
   double dilation = 1;
-  std::uint64_t operations = 0, late = 0;  ///< since the start
-  double step_s = 0;                       ///< modelled length of the last step, undilated
-  double worst_lateness_s = 0;             ///< real, over the last step
+  /// Since the dilation was set; late: ended more than 1 % of a step after the modelled end.
+  std::uint64_t operations = 0, late = 0;
+  double step_s = 0;            ///< modelled length of the last step, undilated
+  double worst_lateness_s = 0;  ///< real, over the last step
 };
 
 /// One instruction of the last step, as this rank ran it.
 struct InstructionSpan {
-  std::int32_t index = 0;  ///< in the program
+  std::int32_t index = 0;                 ///< in the program
   std::int64_t start_ns = 0, end_ns = 0;  ///< of its own work; a wait before it is apart
 };
 
@@ -119,9 +122,23 @@ class TrainingSession {
   /// Nothing on a device that is not paced.
   virtual std::optional<PacingReport> pacing() const = 0;
 
+  /// Peak, over the last step, of what this rank kept for gradients, in activations of a
+  /// micro-batch of its share: what the schedule's validator says (MemoryPeaks::memory), seen where
+  /// it is held.
+  virtual double peak_activations() const = 0;
+
   /// 32 hexadecimal digits over the bits of this rank's parameters.
   virtual std::string parameter_fingerprint() const = 0;
   virtual MemoryReport memory() const = 0;
+
+  /// Parameters, optimizer states, running statistics and position as the folder `folder`
+  /// ("<run>/checkpoints/step-120", not there yet), between two steps. Throws SystemError on every
+  /// rank when one cannot write; the training can go on then, and older checkpoints are whole.
+  virtual CheckpointReport save(const std::string& folder) = 0;
+  /// Goes on from there, before the first step: the next StepReport has the number of steps done.
+  /// Whatever plan and rank count it was saved with. Throws UserError: broken, of another graph, of
+  /// other types or tensors.
+  virtual void restore(const std::string& folder) = 0;
 };
 
 }  // namespace heteroperf

@@ -13,6 +13,7 @@
 #include "metrics/hash.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/device/host_pool.hpp"
+#include "runners/engine/checkpoint/save_checkpoint.hpp"
 #include "runners/engine/operation_observer.hpp"
 #include "runners/engine/optimizer.hpp"
 #include "runners/engine/peak_rate.hpp"
@@ -44,6 +45,9 @@ void check_agreement(const TrainingSpec& spec, Communicator& group) {
                   "Start every rank with the same arguments and the same files");
 }
 
+/// The first step is slower than those that follow: memory and code are cold.
+constexpr std::uint64_t calibration_step = 1;
+
 class PlanSession final : public TrainingSession {
  public:
   PlanSession(const TrainingSpec& spec, Communicator& world, RankMemory memory);
@@ -54,8 +58,11 @@ class PlanSession final : public TrainingSession {
   StepOperations operations() const override { return runner_.operations(); }
   const std::vector<InstructionSpan>& spans() const override { return runner_.spans(); }
   std::optional<PacingReport> pacing() const override;
+  double peak_activations() const override { return runner_.peak_held(); }
   std::string parameter_fingerprint() const override { return store_.fingerprint(); }
   MemoryReport memory() const override;
+  CheckpointReport save(const std::string& folder) override;
+  void restore(const std::string& folder) override;
 
  private:
   /// What every call of the session runs under: charged to this rank, without autograd.
@@ -70,6 +77,7 @@ class PlanSession final : public TrainingSession {
   StepReport run_step();
   void start_pacing();
   void finish_pacing(StepClock& clock);
+  void dilate(PacedTimeline& timeline);
   void update(StepReport& report, StepClock& clock);
   /// What all ranks agree on at the end of a step.
   struct Agreement {
@@ -80,6 +88,8 @@ class PlanSession final : public TrainingSession {
   Agreement agree(const Agreement& mine);
   std::vector<double> score_batches(std::uint64_t samples);
   std::vector<Tensors> average_buffers();
+  void put_back(const std::vector<Tensors>& own);
+  std::vector<TensorPiece> pieces(std::span<const ArenaRange> ranges) const;
 
   TrainingSpec spec_;
   Communicator& world_;
@@ -143,8 +153,8 @@ void PlanSession::update(StepReport& report, StepClock& clock) {
   clock.lap(&TimeSplit::other_s);
   reducer_.wait();
   clock.lap(&TimeSplit::communication_s);
-  Agreement mine{runner_.loss(), reducer_.own_square_sum(),
-                 steady_now_ns() + spec_.clock_offset_ns, 0};
+  Agreement mine{runner_.loss(), reducer_.own_square_sum(), steady_now_ns() + spec_.clock_offset_ns,
+                 0};
   clock.lap(&TimeSplit::compute_s);
   const Agreement all = agree(mine);
   clock.lap_wait(all.latest_ns - spec_.clock_offset_ns);
@@ -177,17 +187,22 @@ PlanSession::Agreement PlanSession::agree(const Agreement& mine) {
   return result;
 }
 
-// Reductions follow the last computation of the slowest replica, then the optimizer, then all
-// ranks agree.
+// A stage's reduction follows the last gradient of its slowest replica, one after the other on each
+// rank, beside the computation; then the optimizer, then all ranks agree. As predict() has it.
 void PlanSession::finish_pacing(StepClock& clock) {
   PacedTimeline* const timeline = runner_.timeline();
   if (timeline == nullptr) return;
   const StageTimes& times = spec_.pacing->times;
-  double reduced_s = timeline->free_s(), optimizer_s = 0;
+  std::vector<double> ready_s = runner_.reduction_ready_s();
+  world_.all_reduce(std::span<double>(ready_s), Reduction::max);
+  double reduced_s = 0, optimizer_s = 0;
+  for (const int stage : runner_.reductions()) {
+    const double duration_s = times.reduction_s[static_cast<std::size_t>(stage)];
+    if (duration_s == 0) continue;
+    reduced_s = std::max(reduced_s, ready_s[static_cast<std::size_t>(stage)]) + duration_s;
+  }
   for (const RankShare::Part& part : deployment_.share.parts) {
-    const auto stage = static_cast<std::size_t>(part.role.stage);
-    reduced_s += times.reduction_s[stage];
-    optimizer_s += times.optimizer_s[stage];
+    optimizer_s += times.optimizer_s[static_cast<std::size_t>(part.role.stage)];
   }
   timeline->wait_until(reduced_s);
   timeline->finish(0, optimizer_s);
@@ -196,6 +211,15 @@ void PlanSession::finish_pacing(StepClock& clock) {
   timeline->wait_until(end_s);
   timeline->end_step();
   clock.lap(&TimeSplit::bubble_s);
+  if (spec_.pacing->dilation == 0 && step_ == calibration_step) dilate(*timeline);
+}
+
+// The ranks together may take half of the cores.
+void PlanSession::dilate(PacedTimeline& timeline) {
+  double worked_s = timeline.worked_s();
+  world_.all_reduce(std::span<double>(&worked_s, 1));
+  const double room_s = 0.5 * spec_.pacing->cores * timeline.report().step_s;
+  timeline.dilate(room_s > 0 ? std::max(1.0, worked_s / room_s) : 1.0);
 }
 
 EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
@@ -210,12 +234,7 @@ EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
   }
   const std::vector<Tensors> own = average_buffers();
   const std::vector<double> scores = score_batches(report.samples);
-  const std::vector<PipelineRunner::StageBuffers> present = runner_.buffers();
-  for (std::size_t p = 0; p < own.size(); ++p) {
-    for (std::size_t i = 0; i < own[p].size(); ++i) {
-      at::Tensor(present[p].tensors[i]).copy_(own[p][i]);
-    }
-  }
+  put_back(own);
   const std::size_t slots = scores.size() - 2;
   double loss = 0;
   for (std::size_t b = 0; b < slots; ++b) loss += scores[b];
@@ -223,6 +242,15 @@ EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
   report.accuracy = scores[slots] / scores[slots + 1];
   report.t_end_ns = steady_now_ns();
   return report;
+}
+
+void PlanSession::put_back(const std::vector<Tensors>& own) {
+  const std::vector<PipelineRunner::StageBuffers> present = runner_.buffers();
+  for (std::size_t p = 0; p < own.size(); ++p) {
+    for (std::size_t i = 0; i < own[p].size(); ++i) {
+      at::Tensor(present[p].named[i].values).copy_(own[p][i]);
+    }
+  }
 }
 
 // One slot per batch and replica, filled by one rank each: the sum does not depend on the number of
@@ -258,7 +286,7 @@ std::vector<Tensors> PlanSession::average_buffers() {
   std::vector<double> sizes(stages);
   const std::vector<PipelineRunner::StageBuffers> buffers = runner_.buffers();
   for (const PipelineRunner::StageBuffers& part : buffers) {
-    for (const at::Tensor& buffer : part.tensors) {
+    for (const auto& [name, buffer] : part.named) {
       sizes[static_cast<std::size_t>(part.stage)] += static_cast<double>(buffer.numel());
     }
   }
@@ -271,7 +299,7 @@ std::vector<Tensors> PlanSession::average_buffers() {
   std::vector<double> sums(first.back());
   for (const PipelineRunner::StageBuffers& part : buffers) {
     double* next = sums.data() + first[static_cast<std::size_t>(part.stage)];
-    for (const at::Tensor& buffer : part.tensors) {
+    for (const auto& [name, buffer] : part.named) {
       const at::Tensor wide = buffer.to(at::kDouble).contiguous();
       const auto* data = wide.const_data_ptr<double>();
       if (part.tensor_index == 0) {
@@ -286,7 +314,7 @@ std::vector<Tensors> PlanSession::average_buffers() {
     const auto copies = static_cast<double>(spec_.plan.stages[stage].replicas.size());
     double* next = sums.data() + first[stage];
     Tensors before;
-    for (const at::Tensor& buffer : part.tensors) {
+    for (const auto& [name, buffer] : part.named) {
       before.push_back(buffer.clone());
       for (std::int64_t i = 0; i < buffer.numel(); ++i) next[i] /= copies;
       at::Tensor(buffer).copy_(
@@ -299,7 +327,7 @@ std::vector<Tensors> PlanSession::average_buffers() {
 }
 
 std::optional<PacingReport> PlanSession::pacing() const {
-  const PacedTimeline* const timeline = const_cast<PipelineRunner&>(runner_).timeline();
+  const PacedTimeline* const timeline = runner_.timeline();
   if (timeline == nullptr) return std::nullopt;
   return timeline->report();
 }
@@ -307,6 +335,51 @@ std::optional<PacingReport> PlanSession::pacing() const {
 MemoryReport PlanSession::memory() const {
   const MemoryUse use = memory_.use();
   return {use.peak_bytes, use.current_bytes, process_peak_resident_bytes()};
+}
+
+std::vector<TensorPiece> PlanSession::pieces(std::span<const ArenaRange> ranges) const {
+  std::vector<TensorPiece> all = stored_parameters(spec_.graph, store_, ranges);
+  const std::vector<TensorPiece> states =
+      stored_states(spec_.graph, store_, optimizer_.states(), ranges);
+  all.insert(all.end(), states.begin(), states.end());
+  return all;
+}
+
+// The mean of the running statistics stands for all replicas: each goes on linearly from it.
+CheckpointReport PlanSession::save(const std::string& folder) {
+  const Scope scope(*this);
+  CheckpointState state;
+  state.graph_hash = spec_.graph.hash();
+  state.seed = spec_.seed;
+  state.step = step_;
+  state.optimizer_step = optimizer_.updates();
+  state.data_position = step_ * spec_.plan.samples_per_step();
+  const std::vector<Tensors> own = average_buffers();
+  std::vector<TensorPiece> mine = pieces(reducer_.counted());
+  for (const PipelineRunner::StageBuffers& part : runner_.buffers()) {
+    if (part.replica != 0 || part.tensor_index != 0) continue;
+    const std::vector<TensorPiece> buffers = stored_buffers(part.named);
+    mine.insert(mine.end(), buffers.begin(), buffers.end());
+  }
+  const CheckpointReport report = save_checkpoint(world_, folder, state, mine);
+  put_back(own);
+  return report;
+}
+
+void PlanSession::restore(const std::string& folder) {
+  const Scope scope(*this);
+  const CheckpointReader reader(folder);
+  reader.expect_graph(spec_.graph.hash());
+  const ArenaRange all{0, store_.elements()};
+  std::vector<TensorPiece> mine = pieces(std::span(&all, 1));
+  for (const PipelineRunner::StageBuffers& part : runner_.buffers()) {
+    const std::vector<TensorPiece> buffers = stored_buffers(part.named);
+    mine.insert(mine.end(), buffers.begin(), buffers.end());
+  }
+  reader.read(mine);
+  step_ = reader.state().step;
+  optimizer_.restore_updates(reader.state().optimizer_step);
+  store_.publish();
 }
 
 }  // namespace

@@ -40,7 +40,7 @@ struct CheckpointState {
   std::string graph_hash;  ///< ModelGraph::hash(), 32 digits
   std::string training;    ///< digest of recipe, data and batch; compared as text, may be empty
   std::uint64_t seed = 0;
-  std::uint64_t step = 0;           ///< optimizer steps done: number of the next StepReport
+  std::uint64_t step = 0;            ///< optimizer steps done: number of the next StepReport
   std::uint64_t optimizer_step = 0;  ///< updates made: fewer, where a loss was not finite
   std::uint64_t data_position = 0;   ///< of the endless pass over the training split
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
@@ -74,7 +74,8 @@ class CheckpointWriter {
   /// On one rank, with the texts of all in rank order: checks that every tensor is covered exactly
   /// once, writes the index, renames the folder into place. Throws SystemError with every rank's
   /// failure (disk full, …), UserError where something is already at `folder`; nothing is left of
-  /// this checkpoint then, and older ones are untouched. Gaps and overlaps are SystemError{internal}.
+  /// this checkpoint then, and older ones are untouched. Gaps and overlaps are
+  /// SystemError{internal}.
   CheckpointReport publish(const CheckpointState& state,
                            const std::vector<std::string>& texts) const;
 

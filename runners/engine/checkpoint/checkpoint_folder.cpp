@@ -42,8 +42,7 @@ bool is_good(const fs::path& folder, std::vector<Problem>& wrong) {
 
 /// Renamed first, so that half of one never looks like a checkpoint.
 void remove_checkpoint(const fs::path& folder, std::vector<std::string>& warnings) {
-  const fs::path doomed =
-      folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
+  const fs::path doomed = folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
   std::error_code error;
   fs::rename(folder, doomed, error);
   if (!error) fs::remove_all(doomed, error);
@@ -66,9 +65,8 @@ std::vector<CheckpointPlace> list_checkpoints(const fs::path& run_folder) {
       places.push_back({entry.path(), *step});
     }
   }
-  std::sort(places.begin(), places.end(), [](const CheckpointPlace& a, const CheckpointPlace& b) {
-    return a.step > b.step;
-  });
+  std::sort(places.begin(), places.end(),
+            [](const CheckpointPlace& a, const CheckpointPlace& b) { return a.step > b.step; });
   return places;
 }
 
@@ -79,8 +77,8 @@ CheckpointPlace last_good_checkpoint(const fs::path& run_folder, std::optional<s
     if (step && place.step != *step) continue;
     const std::size_t before = wrong.size();
     if (is_good(place.folder, wrong)) return place;
-    warnings.push_back(fmt::format("skipped {}: {}", place.folder.filename().string(),
-                                   wrong[before].text()));
+    warnings.push_back(
+        fmt::format("skipped {}: {}", place.folder.filename().string(), wrong[before].text()));
   }
   const std::string of_step = step ? fmt::format(" of step {}", *step) : "";
   if (!wrong.empty()) throw UserError(std::move(wrong));

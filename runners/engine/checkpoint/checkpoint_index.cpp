@@ -84,8 +84,8 @@ class TensorCheck {
  private:
   void check_place(const StoredPiece& piece) {
     const StoredFile& file = index_.files[piece.file];
-    const std::uint64_t bytes = static_cast<std::uint64_t>(piece.box.count()) *
-                                element_bytes(indexed_.tensor.type);
+    const std::uint64_t bytes =
+        static_cast<std::uint64_t>(piece.box.count()) * element_bytes(indexed_.tensor.type);
     if (piece.offset >= file.header_bytes && piece.offset <= file.bytes &&
         bytes <= file.bytes - piece.offset) {
       return;
@@ -135,9 +135,7 @@ const char* to_string(StoredType type) { return row_of(type).name; }
 std::size_t element_bytes(StoredType type) { return row_of(type).bytes; }
 
 std::string checksum_of(const void* data, std::size_t bytes) {
-  return Hash128("checkpoint")
-      .update(std::span(static_cast<const std::byte*>(data), bytes))
-      .hex();
+  return Hash128("checkpoint").update(std::span(static_cast<const std::byte*>(data), bytes)).hex();
 }
 
 std::optional<std::uint64_t> stored_count(const std::vector<std::int64_t>& shape) {

@@ -192,7 +192,8 @@ void check_checksum(Json document, ObjectReader& reader) {
   if (!document.is_object()) return;
   document.erase("checksum");
   if (checksum_of_document(document) == stored) return;
-  reader.problems().add("the index does not match its checksum", "it was changed after it was saved");
+  reader.problems().add("the index does not match its checksum",
+                        "it was changed after it was saved");
 }
 
 Box box_of(const Json& json) {
@@ -256,11 +257,11 @@ std::string to_json_text(const WrittenFile& written) {
 WrittenFile written_file_from_json_text(const std::string& text) {
   const Json json = Json::parse(text);
   const Json& file = json.at("file");
-  WrittenFile written{json.at("rank"),
-                      {file.at("name"), file.at("bytes"), file.at("header_bytes"),
-                       file.at("header_checksum")},
-                      {},
-                      {json.at("failure")[0], json.at("failure")[1], json.at("failure")[2]}};
+  WrittenFile written{
+      json.at("rank"),
+      {file.at("name"), file.at("bytes"), file.at("header_bytes"), file.at("header_checksum")},
+      {},
+      {json.at("failure")[0], json.at("failure")[1], json.at("failure")[2]}};
   for (const Json& piece : json.at("pieces")) {
     written.pieces.push_back({{piece.at("name"), type_of(piece), piece.at("shape")},
                               box_of(piece),

@@ -112,14 +112,13 @@ class CheckpointReader::Implementation {
   /// The stored piece's bytes, which match their checksum, until the next call.
   std::byte* bytes_of(const IndexedTensor& indexed, const StoredPiece& piece) {
     const StoredFile& file = index_.files[piece.file];
-    room_.resize(static_cast<std::size_t>(piece.box.count()) *
-                 element_bytes(indexed.tensor.type));
+    room_.resize(static_cast<std::size_t>(piece.box.count()) * element_bytes(indexed.tensor.type));
     SourceFile(folder_ / file.name).read(piece.offset, room_.data(), room_.size());
     if (checksum_of(room_.data(), room_.size()) != piece.checksum) {
-      throw UserError(fmt::format("tensor {} {} in {} does not match its checksum",
-                                  indexed.tensor.name, to_string(piece.box),
-                                  (folder_ / file.name).string()),
-                      "the file was damaged after it was saved");
+      throw UserError(
+          fmt::format("tensor {} {} in {} does not match its checksum", indexed.tensor.name,
+                      to_string(piece.box), (folder_ / file.name).string()),
+          "the file was damaged after it was saved");
     }
     return room_.data();
   }
@@ -206,9 +205,9 @@ std::uint64_t CheckpointReader::bytes() const {
 
 void CheckpointReader::expect_graph(const std::string& graph_hash) const {
   if (state().graph_hash == graph_hash) return;
-  throw UserError(fmt::format("the checkpoint {} is of another model",
-                              implementation_->folder().string()),
-                  fmt::format("graph {}, this training has {}", state().graph_hash, graph_hash));
+  throw UserError(
+      fmt::format("the checkpoint {} is of another model", implementation_->folder().string()),
+      fmt::format("graph {}, this training has {}", state().graph_hash, graph_hash));
 }
 
 void CheckpointReader::read(const std::vector<TensorPiece>& pieces) const {

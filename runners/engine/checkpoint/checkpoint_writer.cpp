@@ -96,10 +96,8 @@ void write_file(const fs::path& path, const std::vector<TensorPiece>& pieces,
     const std::byte* data = dense_data(*piece, room);
     const std::uint64_t bytes = bytes_of(*piece);
     file.write(data, bytes);
-    written.pieces.push_back({{piece->tensor, piece->type, piece->shape},
-                              piece->box,
-                              offset,
-                              checksum_of(data, bytes)});
+    written.pieces.push_back(
+        {{piece->tensor, piece->type, piece->shape}, piece->box, offset, checksum_of(data, bytes)});
     offset += bytes;
   }
   file.close();
@@ -131,10 +129,10 @@ void check_written(const std::vector<WrittenFile>& files, const fs::path& folder
       problems.push_back({fmt::format("rank {}: {}", written.rank, failure.problem), failure.why,
                           failure.suggestion});
     } else if (error || bytes != written.file.bytes) {
-      problems.push_back({fmt::format("rank {}'s file is not in {}", written.rank, folder.string()),
-                          error ? error.message()
-                                : fmt::format("{} of {} bytes", bytes, written.file.bytes),
-                          "Give --out a folder that all hosts share."});
+      problems.push_back(
+          {fmt::format("rank {}'s file is not in {}", written.rank, folder.string()),
+           error ? error.message() : fmt::format("{} of {} bytes", bytes, written.file.bytes),
+           "Give --out a folder that all hosts share."});
     }
   }
   if (!problems.empty()) throw Error(ErrorKind::run_failed, std::move(problems));
@@ -216,8 +214,7 @@ CheckpointReport CheckpointWriter::publish(const CheckpointState& state,
     discard(temporary_);
     throw;
   }
-  report.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return report;
 }
 

@@ -69,10 +69,14 @@ void copy_box(const Box& box, const StridedView& from, const StridedView& to,
               std::size_t bytes_per_element) {
   if (box.count() == 0) return;
   switch (bytes_per_element) {
-    case 2: return copy_rows<2>(box, from, to);
-    case 4: return copy_rows<4>(box, from, to);
-    case 8: return copy_rows<8>(box, from, to);
-    default: HETEROPERF_EXPECT(!"elements of that size");
+    case 2:
+      return copy_rows<2>(box, from, to);
+    case 4:
+      return copy_rows<4>(box, from, to);
+    case 8:
+      return copy_rows<8>(box, from, to);
+    default:
+      HETEROPERF_EXPECT(!"elements of that size");
   }
 }
 

@@ -1,7 +1,10 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -10,6 +13,9 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/training_session.hpp"
 #include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/prediction.hpp"
+#include "runners/schedule/memory.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
@@ -124,8 +130,8 @@ TEST(Pipeline, ReplicasAndTensorParallelRanksTrainAsOne) {
   for (const EvenPlanRequest& request :
        {EvenPlanRequest{.pipeline = 2, .data = 2, .micro_batch = 2, .micro_batches = 4},
         EvenPlanRequest{.tensor = 2, .micro_batch = 2, .micro_batches = 2},
-        EvenPlanRequest{.pipeline = 2, .tensor = 2, .data = 2, .micro_batch = 1,
-                        .micro_batches = 4},
+        EvenPlanRequest{
+            .pipeline = 2, .tensor = 2, .data = 2, .micro_batch = 1, .micro_batches = 4},
         EvenPlanRequest{.tensor = 4, .micro_batch = 2, .micro_batches = 2}}) {
     expect_close(train_on_threads(planned(graph, request)), serial(graph, request), 1e-11,
                  "p " + std::to_string(request.pipeline) + " t " + std::to_string(request.tensor) +
@@ -142,6 +148,40 @@ TEST(Pipeline, ConvolutionNetsWithSkipEdges) {
   expect_close(train_on_threads(planned(graph, request)), serial(graph, request), 1e-12, "cnn");
 }
 
+/// Trains `before` steps on one plan, the others from a checkpoint on another.
+TEST(Pipeline, ACheckpointGoesOnUnderAnyPlan) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("heteroperf-pipeline-{}", getpid());
+  const ModelGraph graph = test::gpt(4, 0.1);
+  EvenPlanRequest four{.pipeline = 4, .micro_batch = 2, .micro_batches = 4};
+  EvenPlanRequest shared{.pipeline = 2, .tensor = 2, .micro_batch = 2, .micro_batches = 4};
+  EvenPlanRequest replicas{
+      .pipeline = 2, .data = 2, .micro_batch = 1, .micro_batches = 4, .zero_stage = 1};
+  const Outcome whole = train_on_threads(planned(graph, four), 4);
+  for (const EvenPlanRequest& first : {four, replicas}) {
+    for (const EvenPlanRequest& second : {shared, replicas}) {
+      std::filesystem::remove_all(folder);
+      const TrainingSpec before = planned(graph, first), after = planned(graph, second);
+      run_on_threads(before.plan.ranks(), {}, [&](World& world) {
+        const auto session = start_training(before, *world.communicator);
+        for (int i = 0; i < 2; ++i) session->step();
+        session->save((folder / "step-2").string());
+      });
+      run_on_threads(after.plan.ranks(), {}, [&](World& world) {
+        const auto session = start_training(after, *world.communicator);
+        session->restore((folder / "step-2").string());
+        for (std::size_t i = 2; i < 4; ++i) {
+          const StepReport report = session->step();
+          EXPECT_EQ(report.step, i);
+          EXPECT_LE(relative(report.loss, whole.losses[i]), 1e-11);
+          EXPECT_LE(relative(report.gradient_norm, whole.norms[i]), 1e-11);
+        }
+      });
+    }
+  }
+  std::filesystem::remove_all(folder);
+}
+
 TEST(Pipeline, RecomputationChangesNoBits) {
   const ModelGraph graph = test::gpt(4, 0.1);
   EvenPlanRequest request;
@@ -154,6 +194,63 @@ TEST(Pipeline, RecomputationChangesNoBits) {
     const Outcome other = train_on_threads(planned(graph, request));
     EXPECT_EQ(other.losses, none.losses) << to_string(again);
     EXPECT_EQ(other.norms, none.norms) << to_string(again);
+  }
+}
+
+/// Times of a plan as if stage s took (s mod 2 + 1) ms forward, and so on.
+StageTimes made_up_times(const Plan& plan, const StagedGraph& staged) {
+  StageTimes times;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const double unit_s = 1e-3 * static_cast<double>(s % 2 + 1);
+    const bool again = plan.stages[s].recomputation == Recomputation::full;
+    times.compute.emplace_back();
+    for (std::size_t r = 0; r < plan.stages[s].replicas.size(); ++r) {
+      times.compute.back().push_back({unit_s, 1.5 * unit_s, 0.7 * unit_s, again ? unit_s : 0.0});
+    }
+    times.reduction_s.push_back(plan.stages[s].replicas.size() > 1 ? 2e-3 : 0.0);
+    times.optimizer_s.push_back(1e-4);
+  }
+  times.activation_s.assign(staged.edges.size(), 3e-4);
+  times.gradient_s.assign(staged.edges.size(), 2e-4);
+  times.agreement_s = 5e-5;
+  return times;
+}
+
+// The modelled step is that of the simulator whatever the machine does meanwhile.
+TEST(Pipeline, PacedRanksKeepToThePrediction) {
+  const ModelGraph graph = test::gpt(8);
+  for (const EvenPlanRequest& request :
+       {EvenPlanRequest{.pipeline = 4, .micro_batches = 6, .schedule = "1f1b"},
+        EvenPlanRequest{.pipeline = 4, .micro_batches = 6, .schedule = "zb-h1"},
+        EvenPlanRequest{.pipeline = 2, .chunks = 2, .micro_batches = 6, .schedule = "zb-v"},
+        EvenPlanRequest{
+            .pipeline = 2, .data = 2, .micro_batches = 4, .recomputation = Recomputation::full}}) {
+    TrainingSpec spec = planned(graph, request);
+    const StagedGraph staged = cut_graph(graph, spec.plan);
+    spec.pacing = Pacing{made_up_times(spec.plan, staged), 1.0, 1};
+    const Prediction prediction =
+        predict(graph, staged, spec.plan, spec.pacing->times, spec.precision, spec.recipe.kind);
+    run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
+      const auto session = start_training(spec, *world.communicator);
+      for (int i = 0; i < 2; ++i) session->step();
+      EXPECT_NEAR(session->pacing()->step_s, prediction.step_time_s, 1e-9) << request.schedule;
+    });
+  }
+}
+
+TEST(Pipeline, KeepsNoMoreThanTheValidatorSays) {
+  const ModelGraph graph = test::gpt(8);
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
+    const TrainingSpec spec =
+        planned(graph, EvenPlanRequest{.pipeline = 4, .micro_batches = 8, .schedule = schedule});
+    const Schedule lowered = plan_schedule(graph, cut_graph(graph, spec.plan), spec.plan);
+    const MemoryPeaks peaks = memory_peaks(lowered);
+    run_on_threads(4, {}, [&](World& world) {
+      const auto session = start_training(spec, *world.communicator);
+      session->step();
+      const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
+      EXPECT_EQ(session->peak_activations(), peaks.memory[rank]) << schedule << " rank " << rank;
+    });
   }
 }
 

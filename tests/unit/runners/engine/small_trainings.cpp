@@ -147,11 +147,9 @@ TrainingSpec small_training(ModelGraph graph, Precision precision) {
   return replicated(std::move(spec), 1);
 }
 
-TrainingSpec replicated(TrainingSpec spec, int ranks, std::int64_t micro_batch,
-                        int micro_batches) {
-  spec.plan = even_plan(spec.graph, {.data = ranks,
-                                     .micro_batch = micro_batch,
-                                     .micro_batches = micro_batches});
+TrainingSpec replicated(TrainingSpec spec, int ranks, std::int64_t micro_batch, int micro_batches) {
+  spec.plan = even_plan(
+      spec.graph, {.data = ranks, .micro_batch = micro_batch, .micro_batches = micro_batches});
   return spec;
 }
 

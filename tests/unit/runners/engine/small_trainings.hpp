@@ -42,5 +42,4 @@ TrainingSpec small_training(ModelGraph graph, Precision precision = Precision::f
 TrainingSpec replicated(TrainingSpec spec, int ranks, std::int64_t micro_batch = 4,
                         int micro_batches = 1);
 
-
 }  // namespace heteroperf::test

@@ -37,8 +37,7 @@ Box::Position position_of(const HeldTensor& held, std::int64_t index) {
   Box::Position position{};
   for (std::size_t level = held.order.size(); level-- > 0;) {
     const std::size_t dim = held.order[level];
-    const auto extent =
-        dim == held.dim ? static_cast<std::int64_t>(rows.size()) : held.shape[dim];
+    const auto extent = dim == held.dim ? static_cast<std::int64_t>(rows.size()) : held.shape[dim];
     position[dim] = index % extent;
     index /= extent;
   }
@@ -47,7 +46,9 @@ Box::Position position_of(const HeldTensor& held, std::int64_t index) {
 }
 
 HeldTensor random_tensor(RandomStream& random) {
-  const auto draw = [&](std::uint64_t below) { return static_cast<std::int64_t>(random.below(below)); };
+  const auto draw = [&](std::uint64_t below) {
+    return static_cast<std::int64_t>(random.below(below));
+  };
   HeldTensor held{"w", StoredType::i64, {}, 0, {}, {}, nullptr};
   const std::size_t dims = 1 + random.below(4);
   for (std::size_t i = 0; i < dims; ++i) held.shape.push_back(1 + draw(5));

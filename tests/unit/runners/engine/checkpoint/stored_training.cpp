@@ -130,7 +130,8 @@ CheckpointReport save(const std::filesystem::path& folder, const CheckpointState
 }
 
 CheckpointState some_state(std::uint64_t step) {
-  return {"llm", std::string(32, 'a'), "adamw 8x4", 18446744073709551615u, step, step - 1, step * 8};
+  return {"llm",   std::string(32, 'a'), "adamw 8x4", 18446744073709551615u, step, step - 1,
+          step * 8};
 }
 
 }  // namespace heteroperf

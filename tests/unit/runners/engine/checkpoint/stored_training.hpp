@@ -50,7 +50,8 @@ struct Sharding {
 
 enum class Fill { training, zero };
 /// Every tensor cut at random along every dimension, its tiles on random ranks.
-Sharding random_sharding(const StoredTraining& training, int ranks, RandomStream& random, Fill fill);
+Sharding random_sharding(const StoredTraining& training, int ranks, RandomStream& random,
+                         Fill fill);
 
 /// Whether the memory of every piece is what the training has there.
 bool holds(const Sharding& sharding, const StoredTraining& training);

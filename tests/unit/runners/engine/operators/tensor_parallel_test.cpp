@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "metrics/error.hpp"
@@ -68,8 +69,9 @@ ModelGraph vit_like() {
   return vit(shape);
 }
 ModelGraph smoothed_gpt() {
+  const ModelGraph plain = gpt_like();
   ModelGraph graph;
-  for (const Node& node : gpt_like().nodes()) {
+  for (const Node& node : plain.nodes()) {
     Attributes attributes = node.attributes;
     if (auto* loss = std::get_if<CrossEntropy>(&attributes)) loss->label_smoothing = 0.1;
     graph.add(node.name, attributes, node.inputs, node.branch);

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runners/engine/checkpoint/checkpoint.hpp"
+#include "runners/engine/optimizer.hpp"
+#include "runners/engine/parameter_store.hpp"
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+/// What a checkpoint holds of a training, as this rank's memory has it: "<node>.<parameter>" (the
+/// masters), "optimizer.<state>/<node>.<parameter>", and running statistics
+/// "<node>.running_mean". Only elements in `ranges` of the arena; the pieces point into the
+/// tensors.
+std::vector<TensorPiece> stored_parameters(const ModelGraph& graph, const ParameterStore& store,
+                                           std::span<const ArenaRange> ranges);
+std::vector<TensorPiece> stored_states(const ModelGraph& graph, const ParameterStore& store,
+                                       const std::vector<Optimizer::State>& states,
+                                       std::span<const ArenaRange> ranges);
+
+/// A running statistic and what it is called.
+struct NamedBuffer {
+  std::string name;
+  at::Tensor values;
+};
+std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers);
+
+}  // namespace heteroperf
