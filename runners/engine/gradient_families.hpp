@@ -18,9 +18,9 @@ struct GradientFamily {
     int stage = 0, replica = 0;
     std::vector<RankId> ranks;
   };
-  int stage = 0;               ///< of the parameters; a tied weight's owner
-  std::size_t tied = untied;   ///< of StagedGraph::tied; else all that are not tied
-  std::vector<Copy> copies;    ///< in the order of summing
+  int stage = 0;              ///< of the parameters; a tied weight's owner
+  std::size_t tied = untied;  ///< of StagedGraph::tied; else all that are not tied
+  std::vector<Copy> copies;   ///< in the order of summing
   bool is_tied() const { return tied != untied; }
 
   /// All copies have one tensor-parallel degree: rank i of each holds the same shards.

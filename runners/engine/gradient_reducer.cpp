@@ -278,10 +278,10 @@ class SumPlanner {
       if (!holds(holders, group.rank())) continue;
       const std::size_t ordinal = store_.ordinal(all[i].node, all[i].index);
       note_users(family, {ordinal});
-      auto sum = std::make_unique<ReshardedSum>(
-          group, arenas_, range_of(ordinal),
-          graph_.node(all[i].node).parameters[all[i].index].shape, holders, target_,
-          2 * static_cast<int>(i) % tags);
+      auto sum =
+          std::make_unique<ReshardedSum>(group, arenas_, range_of(ordinal),
+                                         graph_.node(all[i].node).parameters[all[i].index].shape,
+                                         holders, target_, 2 * static_cast<int>(i) % tags);
       if (target_ == SumTarget::own_part) {
         for (const ArenaRange& own : sum->owned()) result_.counted.push_back(own);
       } else if (copy == 0) {
@@ -341,11 +341,9 @@ class GradientReducer::Implementation {
       : store_(store), sliced_(plan.zero_stage > 0) {
     const std::vector<GradientFamily> families = gradient_families(staged, plan);
     Groups groups(world, groups_of(families));
-    SumPlan sums = SumPlanner(graph, staged, plan, world.rank(), store, groups,
-                              config.bucket_bytes)
+    SumPlan sums = SumPlanner(graph, staged, plan, world.rank(), store, groups, config.bucket_bytes)
                        .run(families);
-    owned_ = sliced_ ? std::move(sums.owned)
-                     : std::vector<ArenaRange>{{0, store.elements()}};
+    owned_ = sliced_ ? std::move(sums.owned) : std::vector<ArenaRange>{{0, store.elements()}};
     counted_ = std::move(sums.counted);
     note_parts(share, sums);
 

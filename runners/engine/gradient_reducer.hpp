@@ -28,11 +28,11 @@ struct ReductionConfig {
 ///
 /// Every replica's gradient is already weighted by its share of the global targets
 /// (PassContext::loss_scale), so the sum is the mean over the global batch: Σ n·g / Σ n.
-/// Buckets go in one order on all ranks: the last stage first, inside a stage matrices from the last
-/// to the first, then the rest, tied weights at the end. Copies of equal tensor-parallel degree sum
-/// in place; copies of different degrees sum each parameter by a reshard plan (plan_sum).
-/// The order of every sum depends on the plan alone (on a transport whose sums do): copies in the
-/// plan's order, those of a tied weight's owner first.
+/// Buckets go in one order on all ranks: the last stage first, inside a stage matrices from the
+/// last to the first, then the rest, tied weights at the end. Copies of equal tensor-parallel
+/// degree sum in place; copies of different degrees sum each parameter by a reshard plan
+/// (plan_sum). The order of every sum depends on the plan alone (on a transport whose sums do):
+/// copies in the plan's order, those of a tied weight's owner first.
 class GradientReducer {
  public:
   /// Collective over `world` (all ranks of the plan): makes the groups it needs.
@@ -56,15 +56,17 @@ class GradientReducer {
   /// thrown (PeerError), then and from then on.
   void wait();
 
-  /// Elements of the arena this rank updates, ascending (ZeRO-1: a share of each bucket; else all of
-  /// the arena), and after the update gives every replica all of the parameters again, published.
+  /// Elements of the arena this rank updates, ascending (ZeRO-1: a share of each bucket; else all
+  /// of the arena), and after the update gives every replica all of the parameters again,
+  /// published.
   using Range = ArenaRange;
   std::vector<Range> owned() const;
   /// Of these, the elements that no other rank of the world counts or stores.
   const std::vector<Range>& counted() const;
   void share_parameters();
 
-  /// Squared norm over the counted elements: the sum over all ranks is that of the whole model's gradient.
+  /// Squared norm over the counted elements: the sum over all ranks is that of the whole model's
+  /// gradient.
   double own_square_sum() const;
 
   /// Seconds of the last step: spent in sums, and of these spent in wait().

@@ -75,7 +75,8 @@ struct Extents {
 
 Extents extents_of(const Shape& shape, std::size_t dim) {
   const auto cut = shape.begin() + static_cast<std::ptrdiff_t>(dim);
-  return {element_count(Shape(shape.begin(), cut)), *cut, element_count(Shape(cut + 1, shape.end()))};
+  return {element_count(Shape(shape.begin(), cut)), *cut,
+          element_count(Shape(cut + 1, shape.end()))};
 }
 
 using Copies = ReshardedSum::Copies;

@@ -92,8 +92,7 @@ void ParameterStore::make_arenas(Precision precision) {
   reduced_gradient_ = at::zeros({elements_}, at::TensorOptions().dtype(wide));
   const bool own = type != wide;
   working_ = own ? at::zeros({elements_}, at::TensorOptions().dtype(type)) : master_;
-  gradient_ = own ? at::zeros({elements_}, at::TensorOptions().dtype(type))
-                  : reduced_gradient_;
+  gradient_ = own ? at::zeros({elements_}, at::TensorOptions().dtype(type)) : reduced_gradient_;
 }
 
 at::Tensor ParameterStore::view_of(const at::Tensor& arena, const Entry& entry, const Node& node) {

@@ -64,16 +64,18 @@ struct StageExecutor::Flight {
 
   void clear() {
     for (at::Tensor& value : values) value.reset();
-    for (Tensors& kept : saved) kept.clear();
+    for (Tensors& tensors : saved) tensors.clear();
     for (at::Tensor& gradient : output_gradients) gradient.reset();
     slots.clear();
     targets.reset();
     held = 0;
+    kept = NodeId(-1);
   }
 
   PassContext context;
   at::Tensor targets;
   double loss = 0;
+  NodeId kept{-1};  ///< the logits, in evaluation
   double held = 0;              ///< as StageExecutor::held() counts
   Tensors values;               ///< by node
   std::vector<int> edges_left;  ///< by node: to be taken yet
@@ -251,6 +253,7 @@ void StageExecutor::run_forward(Flight& own) {
 void StageExecutor::let_go(Flight& own, std::size_t g) {
   const bool again = own.context.pass == heteroperf::Pass::recomputation;
   const auto drop = [&](NodeId node) {
+    if (node == own.kept) return;
     const std::size_t n = position(node);
     if (inside_[n] ? own.edges_left[n] > 0 && !again
                    : model_.recomputation == Recomputation::full && !again &&
@@ -422,7 +425,7 @@ BatchScore StageExecutor::evaluate(int micro_batch) {
   if (takes_targets_) {
     HETEROPERF_EXPECT(model_.groups.back().nodes.size() == 1);
     logits = model_.groups.back().inputs.front();
-    ++own.edges_left[position(logits)];
+    own.kept = logits;
   }
   run_forward(own);
   if (!takes_targets_) return {};
