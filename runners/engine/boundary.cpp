@@ -14,10 +14,11 @@
 namespace heteroperf {
 namespace {
 
-/// A tensor {batch, sample…} cut along the batch by the replicas' shares; all ranks of a replica
-/// hold its part.
+/// A tensor {batch, sample…} cut along the batch by the replicas' shares. The ranks of a replica
+/// hold all of its part, or with `widths` the i-th the i-th columns of it.
 Layout batch_layout(const std::vector<const StageReplica*>& replicas,
-                    const std::vector<std::int64_t>& sample, std::int64_t batch) {
+                    const std::vector<std::int64_t>& sample, std::int64_t batch,
+                    const std::vector<std::int64_t>& widths) {
   Layout::Shape shape{batch};
   shape.insert(shape.end(), sample.begin(), sample.end());
   std::vector<std::vector<std::int64_t>> boundaries{{0}};
@@ -26,11 +27,36 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
     const std::int64_t first = boundaries[0].back();
     if (first == batch) break;
     boundaries[0].push_back(std::min(batch, first + replica->micro_batch));
-    holders.push_back(replica->ranks);
+    if (widths.empty()) {
+      holders.push_back(replica->ranks);
+      continue;
+    }
+    HETEROPERF_EXPECT(replica->ranks.size() == widths.size());
+    for (const RankId rank : replica->ranks) holders.push_back({rank});
   }
   HETEROPERF_EXPECT(boundaries[0].back() == batch);
   for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
+  if (!widths.empty()) {
+    boundaries.back() = {0};
+    for (const std::int64_t width : widths) {
+      boundaries.back().push_back(boundaries.back().back() + width);
+    }
+  }
   return Layout(std::move(shape), std::move(boundaries), std::move(holders));
+}
+
+/// Of what a rank holds; {0, …} where it holds nothing.
+std::vector<std::int64_t> local_shape(const Layout& layout, RankId rank) {
+  const std::vector<std::size_t> tiles = layout.tiles_of(rank);
+  HETEROPERF_EXPECT(tiles.size() <= 1);
+  std::vector<std::int64_t> shape = layout.shape();
+  if (tiles.empty()) {
+    shape.front() = 0;
+    return shape;
+  }
+  const Box box = layout.box(tiles.front());
+  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = box.extent(d);
+  return shape;
 }
 
 at::Tensor bytes_tensor(std::size_t bytes) {
@@ -40,9 +66,9 @@ at::Tensor bytes_tensor(std::size_t bytes) {
 }  // namespace
 
 /// One tensor of the edge.
-struct BoundaryEnd::Lane {
-  Lane(const ReshardPlan& plan, RankId rank, std::vector<std::int64_t> local,
-       at::ScalarType element, WireFormat asked)
+struct BoundaryEnd::LaneEnd {
+  LaneEnd(const ReshardPlan& plan, RankId rank, std::vector<std::int64_t> local,
+          at::ScalarType element, WireFormat asked)
       : program(plan, rank),
         local_shape(std::move(local)),
         type(element),
@@ -78,7 +104,7 @@ struct BoundaryEnd::Outgoing {
 class BoundaryEnd::Receiving final : public Arrival {
  public:
   explicit Receiving(BoundaryEnd& end) : end_(end) {
-    for (const std::unique_ptr<Lane>& lane : end.lanes_) {
+    for (const std::unique_ptr<LaneEnd>& lane : end.lanes_) {
       results_.push_back(at::empty(lane->local_shape, at::TensorOptions().dtype(lane->type)));
       for (const RankProgram::Parcel* parcel : lane->receives) start(*lane, *parcel);
     }
@@ -107,7 +133,7 @@ class BoundaryEnd::Receiving final : public Arrival {
     std::unique_ptr<Transfer> header, body;
   };
 
-  void start(const Lane& lane, const RankProgram::Parcel& parcel) {
+  void start(const LaneEnd& lane, const RankProgram::Parcel& parcel) {
     Part& part = parts_.emplace_back();
     part.parcel = &parcel;
     part.wire = lane.wire;
@@ -147,16 +173,13 @@ BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageRepli
                          const std::vector<const StageReplica*>& to, const Shape& shape,
                          WireFormat wire, int tag)
     : world_(world), tag_(tag) {
-  for (std::size_t i = 0; i < shape.samples.size(); ++i) {
-    const std::vector<std::int64_t>& sample = shape.samples[i];
+  for (const Lane& lane : shape.lanes) {
     ReshardConfig config;
-    config.type = data_type(shape.types[i]);
-    const Layout source = batch_layout(from, sample, shape.batch);
-    const Layout target = batch_layout(to, sample, shape.batch);
-    std::vector<std::int64_t> local{target.count(world.rank()) / element_count(sample)};
-    local.insert(local.end(), sample.begin(), sample.end());
-    lanes_.push_back(std::make_unique<Lane>(plan_reshard(source, target, config), world.rank(),
-                                            std::move(local), shape.types[i], wire));
+    config.type = data_type(lane.type);
+    const Layout source = batch_layout(from, lane.sample, shape.batch, lane.from_widths);
+    const Layout target = batch_layout(to, lane.sample, shape.batch, lane.to_widths);
+    lanes_.push_back(std::make_unique<LaneEnd>(plan_reshard(source, target, config), world.rank(),
+                                               local_shape(target, world.rank()), lane.type, wire));
   }
 }
 

@@ -29,10 +29,17 @@ struct SendTimes {
 /// have gone.
 class BoundaryEnd {
  public:
+  /// One tensor of the edge.
+  struct Lane {
+    std::vector<std::int64_t> sample;  ///< extents of one sample, whole
+    at::ScalarType type = at::kFloat;
+    /// Of a tensor whose last dimension tensor-parallel ranks have in parts: the widths of the
+    /// parts on either side, all together as many as the whole; empty: whole on every rank.
+    std::vector<std::int64_t> from_widths = {}, to_widths = {};
+  };
   struct Shape {
-    std::vector<std::vector<std::int64_t>> samples;  ///< by tensor: extents of one sample
-    std::vector<at::ScalarType> types;               ///< by tensor
-    std::int64_t batch = 0;                          ///< samples of a micro-batch over all replicas
+    std::vector<Lane> lanes;
+    std::int64_t batch = 0;  ///< samples of a micro-batch over all replicas
   };
   /// `from`, `to`: replicas of the two stages, of one direction of the pipeline; replicas whose
   /// share of the batch begins at or beyond `shape.batch` take no part.
@@ -60,13 +67,13 @@ class BoundaryEnd {
 
  private:
   struct Outgoing;
-  struct Lane;
+  struct LaneEnd;
   class Receiving;
   void retire();
 
   Communicator& world_;
   int tag_;
-  std::vector<std::unique_ptr<Lane>> lanes_;  ///< by tensor
+  std::vector<std::unique_ptr<LaneEnd>> lanes_;  ///< by tensor
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
 };
 

@@ -86,7 +86,7 @@ StageModel PipelineRunner::stage_model(const RankShare::Part& part) const {
                    spec_.plan.stages[at_index(part.role.stage)].recomputation,
                    shard.degree > 1 ? tensor_group_.get() : nullptr,
                    shard.output_is_partial,
-                   shard.gradient_is_partial,
+                   gradient_is_partial_within(shard, deployment_.staged.stage_of, part.role.stage),
                    shard.output_is_sharded,
                    shard.first_of_vocabulary};
   for (const StageEdge& edge : deployment_.staged.edges) {
@@ -159,29 +159,85 @@ void PipelineRunner::make_edges() {
       const auto targets = replicas_of(spec_.plan, to, direction);
       const WireFormat wire = spec_.plan.wire(from, to);
       state->activations = std::make_unique<BoundaryEnd>(
-          world_, sources, targets, shape_of(state->edge->nodes, batch), wire, activation_tag);
+          world_, sources, targets, shape_of(state->edge->nodes, batch, sources, targets), wire,
+          activation_tag);
       if (!state->edge->with_gradient.empty()) {
         state->gradients = std::make_unique<BoundaryEnd>(
-            world_, targets, sources, shape_of(state->edge->with_gradient, batch), wire,
-            gradient_tag);
+            world_, targets, sources, shape_of(state->edge->with_gradient, batch, targets, sources),
+            wire, gradient_tag);
       }
     }
     edges_[e] = std::move(state);
   }
 }
 
-BoundaryEnd::Shape PipelineRunner::shape_of(const std::vector<NodeId>& nodes,
-                                            std::int64_t batch) const {
+const TensorShard& PipelineRunner::shard_of(int degree, int index) {
+  for (const TensorShard& known : shards_) {
+    if (known.degree == degree && known.index == index) return known;
+  }
+  shards_.push_back(tensor_shard(spec_.graph, degree, index));
+  return shards_.back();
+}
+
+/// Widths of a node's output on the ranks of a replica; empty where all have it whole.
+std::vector<std::int64_t> PipelineRunner::widths_of(NodeId id, const Replicas& replicas) {
+  std::vector<std::int64_t> widths;
+  const std::size_t degree = replicas.front()->ranks.size();
+  if (std::all_of(replicas.begin(), replicas.end(),
+                  [](const StageReplica* r) { return r->ranks.size() == 1; })) {
+    return widths;
+  }
+  for (const StageReplica* replica : replicas) {
+    if (replica->ranks.size() == degree) continue;
+    if (degree > 1 &&
+        !shard_of(static_cast<int>(degree), 0).output_is_sharded[at_index(id.value())]) {
+      continue;
+    }
+    throw UserError(fmt::format("the output of '{}' crosses a stage border in parts that replicas "
+                                "of {} and of {} ranks have cut differently",
+                                spec_.graph.node(id).name, degree, replica->ranks.size()),
+                    "a stage's replicas must hold it alike",
+                    "Cut the model where the layer's output is summed, or give the replicas the "
+                    "same number of ranks");
+  }
+  for (std::size_t i = 0; i < degree; ++i) {
+    const TensorShard& shard = shard_of(static_cast<int>(degree), static_cast<int>(i));
+    if (!shard.output_is_sharded[at_index(id.value())]) return {};
+    widths.push_back(shard.graph.node(id).output.back());
+  }
+  return widths;
+}
+
+BoundaryEnd::Shape PipelineRunner::shape_of(const std::vector<NodeId>& nodes, std::int64_t batch,
+                                            const Replicas& from, const Replicas& to) {
   BoundaryEnd::Shape shape;
   shape.batch = batch;
   for (const NodeId id : nodes) {
     const Node& node = spec_.graph.node(id);
     const auto* input = std::get_if<Input>(&node.attributes);
     const bool tokens = input != nullptr && input->kind == InputKind::tokens;
-    shape.samples.push_back(node.output);
-    shape.types.push_back(tokens ? at::kLong : store_.operator_type());
+    BoundaryEnd::Lane lane{node.output, tokens ? at::kLong : store_.operator_type(),
+                           widths_of(id, from), widths_of(id, to)};
+    check_columns(id, lane, from, to);
+    shape.lanes.push_back(std::move(lane));
   }
   return shape;
+}
+
+/// Packed heads lie in another order on groups of another size.
+void PipelineRunner::check_columns(NodeId id, const BoundaryEnd::Lane& lane, const Replicas& from,
+                                   const Replicas& to) {
+  if (lane.from_widths == lane.to_widths) return;
+  for (const Replicas* side : {&from, &to}) {
+    const auto degree = static_cast<int>(side->front()->ranks.size());
+    if (degree == 1 || shard_of(degree, 0).columns[at_index(id.value())].size() <= 1) continue;
+    throw UserError(fmt::format("the packed heads of '{}' cross a stage border between {} and {} "
+                                "tensor-parallel ranks",
+                                spec_.graph.node(id).name, from.front()->ranks.size(),
+                                to.front()->ranks.size()),
+                    "they lie in another order on each",
+                    "Cut the model before the projection or behind the attention");
+  }
 }
 
 PipelineRunner::Handler PipelineRunner::handler(Op op) {
@@ -534,9 +590,11 @@ PipelineRunner::EvaluationEdges& PipelineRunner::evaluation_edges(std::int64_t b
   for (std::size_t e = 0; e < edges->ends.size(); ++e) {
     if (!edges_[e] || edges_[e]->inside()) continue;
     const StageEdge& edge = *edges_[e]->edge;
-    edges->ends[e] = std::make_unique<BoundaryEnd>(
-        world_, replicas_of(spec_.plan, edge.from, 0), replicas_of(spec_.plan, edge.to, 0),
-        shape_of(edge.nodes, batch), spec_.plan.wire(edge.from, edge.to), evaluation_tag);
+    const Replicas from = replicas_of(spec_.plan, edge.from, 0);
+    const Replicas to = replicas_of(spec_.plan, edge.to, 0);
+    edges->ends[e] =
+        std::make_unique<BoundaryEnd>(world_, from, to, shape_of(edge.nodes, batch, from, to),
+                                      spec_.plan.wire(edge.from, edge.to), evaluation_tag);
   }
   evaluation_edges_.push_back(std::move(edges));
   return *evaluation_edges_.back();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -93,7 +94,13 @@ class PipelineRunner {
   Part& part_of(const Instruction& i);
   std::size_t number_of(const Part& part) const;
   std::string where(std::size_t instruction) const;
-  BoundaryEnd::Shape shape_of(const std::vector<NodeId>& nodes, std::int64_t batch) const;
+  using Replicas = std::vector<const StageReplica*>;
+  const TensorShard& shard_of(int degree, int index);
+  std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
+  BoundaryEnd::Shape shape_of(const std::vector<NodeId>& nodes, std::int64_t batch,
+                              const Replicas& from, const Replicas& to);
+  void check_columns(NodeId node, const BoundaryEnd::Lane& lane, const Replicas& from,
+                     const Replicas& to);
   EvaluationEdges& evaluation_edges(std::int64_t batch);
   PassContext context(const Part& part, int micro_batch) const;
   void take_inputs(Part& part, int micro_batch);
@@ -112,6 +119,7 @@ class PipelineRunner {
   ParameterStore& store_;
   GradientReducer& reducer_;
   std::unique_ptr<Communicator> tensor_group_;
+  std::deque<TensorShard> shards_;  ///< of this and other stages' ranks, as they were needed
   BatchLoader loader_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<std::unique_ptr<EdgeState>> edges_;  ///< by edge of the schedule; null: not here

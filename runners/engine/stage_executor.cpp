@@ -75,7 +75,7 @@ struct StageExecutor::Flight {
   PassContext context;
   at::Tensor targets;
   double loss = 0;
-  NodeId kept{-1};  ///< the logits, in evaluation
+  NodeId kept{-1};              ///< the logits, in evaluation
   double held = 0;              ///< as StageExecutor::held() counts
   Tensors values;               ///< by node
   std::vector<int> edges_left;  ///< by node: to be taken yet
@@ -301,6 +301,11 @@ at::Tensor StageExecutor::output(int micro_batch, NodeId node) {
 }
 
 void StageExecutor::put_gradient(int micro_batch, NodeId node, at::Tensor gradient) {
+  // It is whole on every tensor-parallel rank: where theirs are to be summed, one brings it in.
+  if (model_.tensor_group != nullptr && model_.gradient_is_partial[position(node)] &&
+      model_.tensor_group->rank() != RankId(0)) {
+    return;
+  }
   flight(micro_batch).slots.add(node, std::move(gradient));
 }
 

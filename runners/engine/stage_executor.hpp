@@ -73,7 +73,7 @@ class StageExecutor {
   double loss(int micro_batch) const;
 
   void recompute(int micro_batch);
-  /// A gradient that comes back over an edge out; they are summed.
+  /// A gradient that comes back over an edge out, whole; they are summed.
   void put_gradient(int micro_batch, NodeId node, at::Tensor gradient);
   void input_gradient(int micro_batch);
   void weight_gradient(int micro_batch);

@@ -97,11 +97,13 @@ TEST(Text, Show) {
   const ScratchFolder folder;
   fixed_run().write_finished({folder / "fixed"});
   search_run().write_finished({folder / "search"});
+  planned_run().write_finished({folder / "planned"});
   const auto shown = [&](const char* run, const char* format) {
     return heteroperf({"show", run, "--format", format}, folder.path()).out;
   };
   expect_text("show-fixed", shown("fixed", "console"));
   expect_text("show-search", shown("search", "console"));
+  expect_text("show-planned", shown("planned", "console"));
   expect_text("show-search-md", shown("search", "md"));
   expect_text("show-fixed-csv", shown("fixed", "csv"));
   expect_text("verify", heteroperf({"verify", "search"}, folder.path()).out);

@@ -76,8 +76,7 @@ TEST_P(OnMpi, TrainsAsOneRankDoes) {
   const PlanCase plan = GetParam();
   if (plan.ranks() > world.size()) GTEST_SKIP() << "needs " << plan.ranks() << " ranks";
   // All ranks work, in groups of as many as the plan has.
-  const auto group =
-      world.split(world.rank().value() / plan.ranks(), world.rank().value());
+  const auto group = world.split(world.rank().value() / plan.ranks(), world.rank().value());
   const Losses mine = train(plan.request(), *group);
   EvenPlanRequest alone;
   alone.micro_batch = plan.request().micro_batch;

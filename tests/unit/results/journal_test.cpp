@@ -39,7 +39,7 @@ StepEvent step(std::uint64_t n) {
 
 TEST(EventJson, RoundTripsEveryKind) {
   SampleRun run = search_run();
-  for (const SampleRun& other : {fixed_run()}) {
+  for (const SampleRun& other : {fixed_run(), planned_run()}) {
     run.lines.insert(run.lines.end(), other.lines.begin(), other.lines.end());
   }
   run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
@@ -60,11 +60,13 @@ TEST(EventJson, WritesAStepAsTheContractSays) {
   event.loss = std::numeric_limits<double>::quiet_NaN();
   event.gradient_norm = -std::numeric_limits<double>::infinity();
   const std::string json = event_to_json_line(5, event, "x");
-  EXPECT_EQ(json, R"({"t_ns":5,"rank":0,"kind":"step","group":0,"n":3,"t_start_ns":0,"t_end_ns":1,)"
-                  R"("samples":1,"tokens":0,"ops_strict":"8400000000000000000000",)"
-                  R"("loss_nonfinite":"nan","gradient_norm_nonfinite":"-inf",)"
-                  R"("split":{"compute_s":0.0,"communication_s":0.0,"data_s":0.0,"other_s":0.0},)"
-                  R"("prev":"x"})");
+  EXPECT_EQ(
+      json,
+      R"({"t_ns":5,"rank":0,"kind":"step","group":0,"n":3,"t_start_ns":0,"t_end_ns":1,)"
+      R"("samples":1,"tokens":0,"ops_strict":"8400000000000000000000",)"
+      R"("loss_nonfinite":"nan","gradient_norm_nonfinite":"-inf",)"
+      R"("split":{"compute_s":0.0,"communication_s":0.0,"bubble_s":0.0,"data_s":0.0,"other_s":0.0},)"
+      R"("prev":"x"})");
   const auto parsed = std::get<StepEvent>(event_from_json_line(json).event);
   EXPECT_TRUE(std::isnan(parsed.loss));
   EXPECT_EQ(parsed.gradient_norm, -std::numeric_limits<double>::infinity());

@@ -109,6 +109,23 @@ void begin_at_step(SampleRun& run, std::uint64_t first) {
   }
 }
 
+/// Of rank 1: 100 s, whose parts add up to `parts_s`.
+RankTimeEvent rank_time(double parts_s) {
+  RankTimeEvent time;
+  time.rank = 1;
+  time.steps = 30;
+  time.wall_s = 100;
+  time.split = {parts_s - 40, 10, 10, 10, 10};
+  return time;
+}
+
+RankPlanEvent rank_plan(std::int32_t rank, std::uint64_t limit_bytes) {
+  RankPlanEvent plan;
+  plan.rank = rank;
+  plan.limit_bytes = limit_bytes;
+  return plan;
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {"run_failed", Severity::invalid, false,
@@ -182,6 +199,30 @@ const std::vector<Case>& cases() {
        [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 1e15; }},
       {"peak_not_measured", Severity::open, false,
        [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 0; }, [](SampleRun&) {}},
+      {"time_split", Severity::invalid, false,
+       [](SampleRun& r) { r.insert_before_stop(rank_time(98.99)); },
+       [](SampleRun& r) { r.insert_before_stop(rank_time(99.01)); }},
+      {"time_split", Severity::invalid, false,
+       [](SampleRun& r) { r.insert_before_stop(rank_time(101.01)); },
+       [](SampleRun& r) { r.insert_before_stop(rank_time(100.99)); }},
+      {"late", Severity::invalid, false,
+       [](SampleRun& r) {
+         r.insert_before_stop(PacingEvent{0, 1, 1000, 5, 0.1});
+         r.insert_before_stop(PacingEvent{1, 1, 1000, 16, 0.1});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(PacingEvent{0, 1, 1000, 5, 0.1});
+         r.insert_before_stop(PacingEvent{1, 1, 1000, 15, 0.1});
+       }},
+      {"above_memory", Severity::invalid, false,
+       [](SampleRun& r) { r.insert_before_stop(rank_plan(1, 1000)); },
+       [](SampleRun& r) { r.insert_before_stop(rank_plan(1, 1001)); }},
+      {"checksums", Severity::invalid, false,
+       [](SampleRun& r) {
+         r = planned_run();
+         r.last<ChecksumEvent>().share = "stages 0";
+       },
+       [](SampleRun& r) { r = planned_run(); }},
       {"duration", Severity::open, false,
        [](SampleRun& r) {
          r = steps_run(20);

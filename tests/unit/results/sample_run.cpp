@@ -219,6 +219,54 @@ SampleRun fixed_run(const SampleRunOptions& options) {
   return std::move(script.run);
 }
 
+SampleRun planned_run() {
+  SampleRun run = fixed_run();
+  run.last<ScaleEvent>().devices = {{"fast", 1, 1, true}, {"slow", 1, 1, true}};
+  run.last<PlanEvent>().summary = "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8";
+  constexpr double wall_s = 30 * 12.24;
+  const Ops per_step = run.last<StepEvent>().ops_strict;
+  run.erase_all<ChecksumEvent>();
+  const char* const classes[] = {"fast", "slow"};
+  const StepSplit splits[] = {{0.75 * wall_s, 0.05 * wall_s, 0.125 * wall_s, 0, 0.075 * wall_s},
+                              {0.5 * wall_s, 0, 0.375 * wall_s, 0.0625 * wall_s, 0.0625 * wall_s}};
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    RankPlanEvent plan;
+    plan.rank = plan.position = rank;
+    plan.stages = {rank};
+    plan.device_class = classes[rank];
+    plan.weights_bytes = 400;
+    plan.gradients_bytes = 300;
+    plan.optimizer_bytes = 100;
+    plan.activations_bytes = 150;
+    plan.buffers_bytes = 50;
+    plan.limit_bytes = 1001;
+    plan.busy_s = rank == 0 ? 4.5 : 3.0;
+    run.insert_before_stop(plan);
+    RankTimeEvent time;
+    time.rank = rank;
+    time.first_step = 2;
+    time.steps = 30;
+    time.wall_s = wall_s;
+    time.split = splits[rank];
+    time.strict = per_step * 15;
+    run.insert_before_stop(time);
+    run.insert_before_stop(PacingEvent{rank, 2.0, 500, static_cast<std::uint64_t>(rank), 0.25});
+    run.insert_before_stop(ChecksumEvent{rank, 0, std::nullopt, 32,
+                                         std::string(32, rank == 0 ? 'a' : 'b'),
+                                         "stages " + std::to_string(rank)});
+  }
+  run.insert_before_stop(PredictionEvent{6.0, 64 / 6.0, 0.375, 0.3});
+  BaselineEvent fast{"fast", 1, "pp 1 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 8.0, 7.0, "",
+                     "",     ""};
+  BaselineEvent slow = fast;
+  slow.device_class = "slow";
+  slow.planned_samples_per_s = 4.0;
+  slow.samples_per_s = 3.5;
+  run.insert_before_stop(fast);
+  run.insert_before_stop(slow);
+  return run;
+}
+
 SampleRun search_run() {
   constexpr int group_count = 2, step_count = 12;
   Script script(5'000'000'000);

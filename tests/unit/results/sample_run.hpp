@@ -66,6 +66,10 @@ struct SampleRunOptions {
 /// One group, a fixed classifier, one evaluation that meets the target.
 SampleRun fixed_run(const SampleRunOptions& options = {});
 
+/// fixed_run() on two emulated classes, one stage each, with modelled time half as fast as real
+/// time: a step is predicted to take 6 s and takes 6.12 s.
+SampleRun planned_run();
+
 /// Two groups of one rank with three trials each; trial 1 of group 1 diverges.
 SampleRun search_run();
 

@@ -40,8 +40,7 @@ TEST_F(Align, EqualRunsAreAlignedBitForBit) {
   EXPECT_TRUE(found.ok());
   EXPECT_EQ(found.steps.size(), 32u);
   EXPECT_EQ(found.max_relative, 0.0);
-  EXPECT_EQ(found.parameters_missing,
-            "the runs have no checkpoints (checkpoint.at_end makes one)");
+  EXPECT_EQ(found.parameters_missing, "the runs have no checkpoints (checkpoint.at_end makes one)");
 }
 
 TEST_F(Align, TheMeanDecidesAndTheLargestIsTold) {

@@ -39,7 +39,7 @@ void save_parameters(const SampleRun& run, const std::filesystem::path& run_fold
                      std::uint64_t step, const std::vector<float>& weights) {
   SampleRun copy = run;
   std::vector<float> values = weights, statistics{0, 0}, moments{step > 0 ? 1.0f : 0.0f};
-  const CheckpointState state{"image", copy.last<WorkloadEvent>().graph_hash, "", 42, step, step,
+  const CheckpointState state{"image",  copy.last<WorkloadEvent>().graph_hash, "", 42, step, step,
                               64 * step};
   const CheckpointWriter writer(checkpoint_folder(run_folder, step));
   writer.publish(state, {writer.write(0, {piece_of("hidden.weight", values),

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "metrics/error.hpp"
+#include "suite/run/run_config_json.hpp"
 #include "tests/unit/suite/recorded_training.hpp"
 
 namespace heteroperf {
@@ -26,9 +27,9 @@ class Resume : public testing::Test {
     return message_of<UserError>([&] { plan(settings); });
   }
   void cut(std::uint64_t step) const {
-    fs::resize_file(folder_.path() / "checkpoints" / ("step-" + std::to_string(step)) /
-                        "rank-0.safetensors",
-                    3);
+    fs::resize_file(
+        folder_.path() / "checkpoints" / ("step-" + std::to_string(step)) / "rank-0.safetensors",
+        3);
   }
 
   TemporaryFolder folder_;
@@ -66,9 +67,38 @@ TEST_F(Resume, SamplesPerStepStayWithOtherRanks) {
   EXPECT_EQ(plan({{"scale.ranks", "4"}}).config.batch.micro_batches, 2);
   EXPECT_EQ(plan({{"scale.ranks", "8"}}).config.batch.micro_batches, 1);
   EXPECT_EQ(plan({{"scale.ranks", "1"}}).config.batch.micro_batches, 8);
-  EXPECT_EQ(plan({{"scale.ranks", "1"}, {"batch.micro_batch", "16"}}).config.batch.micro_batches, 4);
-  EXPECT_NE(problem({{"scale.ranks", "3"}}).find("64 samples per step do not fit 3 ranks"),
+  EXPECT_EQ(plan({{"scale.ranks", "1"}, {"batch.micro_batch", "16"}}).config.batch.micro_batches,
+            4);
+  EXPECT_NE(problem({{"scale.ranks", "3"}}).find("64 samples per step do not fit 3 replicas"),
             std::string::npos);
+}
+
+TEST_F(Resume, AnotherPlanTakesThePlaceOfTheOldOne) {
+  const RunConfig pipeline = plan({{"plan.pipeline", "2"}}).config;
+  EXPECT_EQ(pipeline.scale.ranks, 2);
+  EXPECT_EQ(pipeline.batch.micro_batches, 8) << "one replica of micro-batches of 8";
+  const RunConfig mixed =
+      plan({{"plan.pipeline", "2"}, {"plan.tensor", "2"}, {"plan.data", "2"}}).config;
+  EXPECT_EQ(mixed.scale.ranks, 0) << "as many as the degrees make";
+  EXPECT_EQ(mixed.batch.micro_batches, 4);
+  EXPECT_NE(problem({{"plan.pipeline", "3"}}), "nothing was thrown") << "2 ranks";
+
+  const RunConfig file = plan({{"plan.file", "p.json"}}).config;
+  EXPECT_EQ(file.plan.file, "p.json");
+  EXPECT_EQ(file.scale.ranks, 0);
+  EXPECT_EQ(file.batch.micro_batch, 0);
+}
+
+TEST_F(Resume, APlansFileIsTheOneOfTheRunsFolder) {
+  RunConfig config = run_config_from_json_text(run_.last<ConfigEvent>().config.text);
+  config.batch = {};
+  config.plan.file = "long/gone.json";
+  run_.last<ConfigEvent>().config.text = to_json_text(config);
+  write_run(run_, folder_.path());
+  EXPECT_EQ(plan().config.plan.file, "long/gone.json");
+  std::ofstream(folder_.path() / "plan.json") << "{}";
+  EXPECT_EQ(fs::path(plan().config.plan.file), fs::absolute(folder_.path() / "plan.json"));
+  EXPECT_EQ(plan({{"scale.ranks", "4"}, {"batch.micro_batch", "8"}}).config.plan.file, "");
 }
 
 TEST_F(Resume, RefusesWhatWouldBeAnotherTrainingAllAtOnce) {
@@ -106,8 +136,9 @@ TEST_F(Resume, RefusesRunsThatCannotGoOn) {
 
   std::ofstream(folder_.path() / "suite.json") << "{}";
   EXPECT_NE(problem().find("is a suite"), std::string::npos);
-  EXPECT_NE(message_of<UserError>([&] { plan_resume({folder_.path() / "none", {}, {}}); })
-                .find("no such run"),
+  EXPECT_NE(message_of<UserError>([&] {
+              plan_resume({folder_.path() / "none", {}, {}});
+            }).find("no such run"),
             std::string::npos);
 }
 

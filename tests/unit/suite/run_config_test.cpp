@@ -139,6 +139,85 @@ TEST(RunConfig, AKeyThatTheWorkloadNeverReadsIsRefused) {
   EXPECT_EQ(problems_of({{"model.name", "vgg16"}, {"automl.rungs", "2"}}), "no error");
 }
 
+TEST(RunConfig, DegreesFitTheRanks) {
+  EXPECT_EQ(problems_of({{"scale.ranks", "8"}, {"plan.pipeline", "2"}, {"plan.tensor", "2"}}),
+            "no error");
+  EXPECT_EQ(problems_of({{"scale.ranks", "8"}, {"plan.pipeline", "2"}, {"plan.data", "4"}}),
+            "no error");
+  EXPECT_NE(problems_of({{"scale.ranks", "6"}, {"plan.pipeline", "4", "--pp"}})
+                .find("pp 4 x tp 1 does not fit 6 ranks (4 ranks make one replica)"),
+            std::string::npos);
+  EXPECT_NE(problems_of({{"scale.ranks", "1"}, {"plan.tensor", "2"}, {"plan.data", "3"}})
+                .find("pp 1 x tp 2 x dp 3 does not fit 1 rank (6 ranks are asked for)"),
+            std::string::npos);
+}
+
+TEST(RunConfig, PlanValuesAreTold) {
+  const std::string text = problems_of({{"plan.schedule", "zbh1", "--schedule"},
+                                        {"plan.recompute", "half"},
+                                        {"plan.zero_stage", "3"},
+                                        {"plan.pipeline", "0"}});
+  EXPECT_NE(text.find("--schedule zbh1 is not known"), std::string::npos) << text;
+  EXPECT_NE(text.find("Did you mean 'zb-h1'?"), std::string::npos) << text;
+  for (const char* path : {"plan.recompute", "plan.zero_stage", "plan.pipeline"}) {
+    EXPECT_NE(text.find(path), std::string::npos) << text;
+  }
+}
+
+TEST(RunConfig, APlanExcludesWhatItSays) {
+  const std::string text = problems_of({{"workload", "llm"},
+                                        {"plan.file", "p.json", "--plan"},
+                                        {"plan.pipeline", "1", "--pp"},
+                                        {"plan.schedule", "1f1b", "--schedule"},
+                                        {"batch.micro_batches", "4", "--micro-batches"}});
+  for (const char* flag : {"--pp 1", "--schedule 1f1b", "--micro-batches 4"}) {
+    EXPECT_NE(text.find("--plan p.json and " + std::string(flag) + " exclude each other"),
+              std::string::npos)
+        << text;
+  }
+  EXPECT_EQ(problems_of({{"workload", "llm"}, {"plan.file", "p.json"}, {"scale.ranks", "3"}}),
+            "no error");
+}
+
+TEST(RunConfig, ASearchHasNoPlanAndNoCluster) {
+  const std::string text = problems_of({{"workload", "automl-image"},
+                                        {"plan.tensor", "2", "--tp"},
+                                        {"cluster.file", "laptop", "--cluster"},
+                                        {"trace", "t.json", "--trace"}});
+  for (const char* flag : {"--tp 2", "--cluster laptop", "--trace t.json"}) {
+    EXPECT_NE(text.find(flag + std::string(" changes nothing in automl-image")), std::string::npos)
+        << text;
+  }
+}
+
+TEST(RunConfig, WhatNeedsAClusterOrOneWorkloadSaysSo) {
+  const std::string text = problems_of(
+      {{"pace.dilation", "2"}, {"with_baselines", "true"}, {"trace", "t.json", "--trace"}});
+  EXPECT_NE(text.find("pace.dilation = '2' changes nothing"), std::string::npos) << text;
+  EXPECT_NE(text.find("with_baselines = 'true' changes nothing"), std::string::npos) << text;
+  EXPECT_NE(text.find("--trace t.json is not usable (it is the trace of one run)"),
+            std::string::npos)
+      << text;
+  EXPECT_EQ(problems_of({{"workload", "llm"},
+                         {"cluster.file", "fast2_slow6"},
+                         {"pace.dilation", "2"},
+                         {"with_baselines", "true"},
+                         {"trace", "t.json"}}),
+            "no error");
+}
+
+TEST(RunConfig, ADocumentWithAPlanFileLeavesTheDegreesToIt) {
+  RunConfig config;
+  config.workload = "llm";
+  EXPECT_NE(to_json_text(config).find("\"pipeline\": 1"), std::string::npos);
+  config.plan.file = "p.json";
+  const std::string text = to_json_text(config);
+  for (const char* absent : {"pipeline", "micro_batches", "zero_stage"}) {
+    EXPECT_EQ(text.find(absent), std::string::npos) << text;
+  }
+  EXPECT_EQ(run_config_from_json_text(text).plan.file, "p.json");
+}
+
 TEST(RunConfig, StepsAndDurationExcludeEachOther) {
   EXPECT_NE(problems_of({{"measure.steps", "4", "--steps"}, {"measure.duration_s", "3"}})
                 .find("--steps 4 and measure.duration_s = '3' exclude each other"),
@@ -190,6 +269,22 @@ TEST(ReproduceCommand, NamesTheLauncherInsteadOfRanksAndTransport) {
   config.scale.transport = "mpi";
   EXPECT_EQ(reproduce_command(config, "mpirun"),
             "mpirun -n 2 heteroperf run image --threads-per-rank 3 --model resnet18 --duration 60");
+}
+
+TEST(ReproduceCommand, KeepsPlanAndCluster) {
+  RunConfig config = settled_run("llm");
+  config.plan.pipeline = 2;
+  config.plan.schedule = "zb-h1";
+  config.plan.recompute = "full";
+  config.cluster.file = "fast2_slow6";
+  config.with_baselines = true;
+  config.trace = "trace.json";
+  const std::string command = reproduce_command(config, "");
+  for (const char* words : {" --pp 2", " --schedule zb-h1", " --set plan.recompute=full",
+                            " --cluster fast2_slow6", " --with-baselines"}) {
+    EXPECT_NE(command.find(words), std::string::npos) << command;
+  }
+  EXPECT_EQ(command.find("trace"), std::string::npos) << command;
 }
 
 TEST(ReproduceCommand, HasEveryChangedKeyButOut) {

@@ -5,8 +5,10 @@
 
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/lanes.hpp"
 #include "tests/unit/runners/comm/hybrid_configs.hpp"
+#include "tests/unit/runners/comm/typed_values.hpp"
 
 namespace heteroperf {
 namespace {

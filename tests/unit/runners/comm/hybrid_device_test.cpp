@@ -2,9 +2,9 @@
 // host between them.
 #include <gtest/gtest.h>
 
-#include <chrono>
+#include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "metrics/error.hpp"
 #include "runners/comm/element_types.hpp"
@@ -316,7 +316,9 @@ TEST(DeviceHybridSetup, AWorldOnDevicesIsRefused) {
       auto library = std::make_shared<PlayedNccl>(*part, Script{});
       auto group = make_nccl_communicator(library, {}, RankId(0), {RankId(0)},
                                           std::dynamic_pointer_cast<PeerWatch>(world.control));
-      make_hybrid_communicator(std::move(group), HybridConfig{.clusters = one_cluster(1)});
+      HybridConfig config;
+      config.clusters = one_cluster(1);
+      make_hybrid_communicator(std::move(group), config);
     });
   } catch (const UserError& error) {
     text = error.what();

@@ -121,10 +121,17 @@ void PlayedMemory::read(void* host, const void* from, std::size_t bytes) {
   if (bytes > 0) std::memcpy(host, real(from), bytes);
 }
 
-NcclStatus PlayedNccl::init(const NcclId&, int ranks, int rank, void*& handle) {
-  EXPECT_EQ(ranks, world_.size());
-  EXPECT_EQ(rank, world_.rank().value());
-  handle = keep(world_.split(0, rank));
+NcclId PlayedNccl::unique_id() {
+  NcclId id{};
+  id[0] = static_cast<std::byte>(1 + world_.rank().value());
+  return id;
+}
+
+NcclStatus PlayedNccl::init(const NcclId& id, int ranks, int rank, void*& handle) {
+  auto group = world_.split(static_cast<int>(id[0]), rank);
+  EXPECT_EQ(ranks, group->size());
+  EXPECT_EQ(rank, group->rank().value());
+  handle = keep(std::move(group));
   return late("init");
 }
 

@@ -20,6 +20,7 @@ struct Script {
   int failing_copy = -1;           ///< number of a copy between device and host that fails
   int endless_copy = -1;           ///< of one that never ends
   DeviceIdentity device{"played", "thread", Bytes(1 << 30)};
+  std::string version = "3.2.1";
 };
 
 /// Memory that only the played library and its copies can reach: addresses are changed so that
@@ -46,7 +47,8 @@ struct PlayedCounts {
 };
 
 /// NCCL played by threads: carries collectives out at once over a communicator of threads, messages
-/// in the background, and answers late.
+/// in the background, and answers late. Groups are parts of `world`, all of whose ranks make theirs
+/// at the same time.
 class PlayedNccl final : public NcclLibrary {
  public:
   PlayedNccl(Communicator& world, Script script)
@@ -54,9 +56,10 @@ class PlayedNccl final : public NcclLibrary {
 
   PlayedCounts counts;
 
-  std::string version() const override { return "0.0.0"; }
+  std::string version() const override { return script_.version; }
   DeviceIdentity device() const override { return script_.device; }
-  NcclId unique_id() override { return {}; }
+  /// Groups that are made at the same time have ids of different ranks.
+  NcclId unique_id() override;
   NcclStatus init(const NcclId&, int ranks, int rank, void*& handle) override;
   NcclStatus split(void* handle, int colour, int key, void*& part) override;
   NcclStatus status(void* handle) override;

@@ -68,9 +68,8 @@ std::vector<RankRole> roles_of(const Plan& plan) {
 
 double drawn(const GradientCase& given, std::uint64_t step, int stage, int replica, NodeId node,
              std::size_t index, std::int64_t element) {
-  const auto key = random_bits(
-      step, static_cast<std::uint64_t>(stage * 1000 + replica),
-      static_cast<std::uint64_t>(node.value()) * 8 + index);
+  const auto key = random_bits(step, static_cast<std::uint64_t>(stage * 1000 + replica),
+                               static_cast<std::uint64_t>(node.value()) * 8 + index);
   const auto& replicas = given.plan.stages[static_cast<std::size_t>(stage)].replicas;
   const auto share = static_cast<double>(replicas[static_cast<std::size_t>(replica)].micro_batch) /
                      static_cast<double>(given.plan.micro_batch_samples());
@@ -105,6 +104,12 @@ const GradientFamily& family_of(const std::vector<GradientFamily>& families,
   });
 }
 
+const GradientFamily::Copy& copy_of(const GradientFamily& family, RankId rank) {
+  return *std::find_if(family.copies.begin(), family.copies.end(), [&](const auto& copy) {
+    return std::find(copy.ranks.begin(), copy.ranks.end(), rank) != copy.ranks.end();
+  });
+}
+
 double sum_of(const GradientCase& given, const GradientFamily& family, std::uint64_t step,
               NodeId node, std::size_t index, std::int64_t element) {
   double sum = 0;
@@ -119,31 +124,30 @@ double sum_of(const GradientCase& given, const GradientFamily& family, std::uint
 }  // namespace
 
 std::vector<GradientCase> gradient_cases() {
-  const auto one = [](const Ranks& ranks) {
-    return std::vector<StageReplica>{replica(ranks, 4)};
-  };
+  const auto one = [](const Ranks& ranks) { return std::vector<StageReplica>{replica(ranks, 4)}; };
   const std::string cut = "block1.norm1";
   std::vector<GradientCase> cases;
   cases.push_back(make("one rank", tiny_gpt(), {}, {one({0})}));
   cases.push_back(make("dp 3:1", tiny_cnn(), {}, {{replica({0}, 3), replica({1}, 1)}}));
-  cases.push_back(make("dp 5:2:1", tiny_gpt(), {},
-                       {{replica({0}, 5), replica({1}, 2), replica({2}, 1)}}));
   cases.push_back(
-      make("tp2 dp2", tiny_gpt(), {}, {{replica({0, 1}, 2), replica({2, 3}, 2)}}));
+      make("dp 5:2:1", tiny_gpt(), {}, {{replica({0}, 5), replica({1}, 2), replica({2}, 1)}}));
+  cases.push_back(make("tp2 dp2", tiny_gpt(), {}, {{replica({0, 1}, 2), replica({2, 3}, 2)}}));
   cases.push_back(make("tp 2 and 1", tiny_gpt(), {}, {{replica({0, 1}, 3), replica({2}, 1)}}));
   cases.push_back(make("tp 1, 4 and 2", tiny_gpt(), {},
                        {{replica({6}, 1), replica({0, 1, 2, 3}, 4), replica({4, 5}, 2)}}));
   cases.push_back(make("dp 3 and 1", tiny_gpt(), {cut},
                        {{replica({0}, 2), replica({1}, 1), replica({2}, 1)}, one({3})}));
-  cases.push_back(make("two directions", tiny_gpt(), {cut},
-                       {{replica({0}, 4), replica({1}, 4, 1)}, {replica({1}, 4), replica({0}, 4, 1)}}));
-  cases.push_back(make("tied within a stage", tiny_llama(), {},
-                       {{replica({0}, 1), replica({1}, 1)}}));
+  cases.push_back(
+      make("two directions", tiny_gpt(), {cut},
+           {{replica({0}, 4), replica({1}, 4, 1)}, {replica({1}, 4), replica({0}, 4, 1)}}));
+  cases.push_back(
+      make("tied within a stage", tiny_llama(), {}, {{replica({0}, 1), replica({1}, 1)}}));
   cases.push_back(make("tied", tiny_llama(), {cut}, {one({0}), one({1})}));
   cases.push_back(make("tied, dp 2 and 1", tiny_llama(), {cut},
                        {{replica({0}, 3), replica({1}, 1)}, one({2})}));
-  cases.push_back(make("tied, two directions", tiny_llama(), {cut},
-                       {{replica({0}, 4), replica({1}, 4, 1)}, {replica({1}, 4), replica({0}, 4, 1)}}));
+  cases.push_back(
+      make("tied, two directions", tiny_llama(), {cut},
+           {{replica({0}, 4), replica({1}, 4, 1)}, {replica({1}, 4), replica({0}, 4, 1)}}));
   cases.push_back(make("tied, tp 2 and 1", tiny_llama(), {cut}, {one({0, 1}), one({2})}));
   cases.push_back(make("tied, both stages on a rank, dp 2", tiny_llama(), {cut},
                        {{replica({0}, 3), replica({1}, 1)}, {replica({0}, 3), replica({1}, 1)}}));
@@ -151,15 +155,16 @@ std::vector<GradientCase> gradient_cases() {
                        {{replica({0}, 4), replica({2}, 4, 1)},
                         {replica({1}, 4), replica({1}, 4, 1)},
                         {replica({2}, 4), replica({0}, 4, 1)}}));
-  cases.push_back(make("pp2 tp2 dp2", tiny_llama(), {cut},
-                       {{replica({0, 1}, 1), replica({2, 3}, 1)},
-                        {replica({4, 5}, 1), replica({6, 7}, 1)}}));
+  cases.push_back(
+      make("pp2 tp2 dp2", tiny_llama(), {cut},
+           {{replica({0, 1}, 1), replica({2, 3}, 1)}, {replica({4, 5}, 1), replica({6, 7}, 1)}}));
   return cases;
 }
 
 GradientRig::GradientRig(const GradientCase& the_case, Communicator& world,
                          const ReductionConfig& config)
     : given(the_case),
+      rank(world.rank()),
       staged(cut_graph(given.graph, given.plan)),
       roles(roles_of(given.plan)),
       share(rank_share(given.graph, staged, given.plan,
@@ -168,14 +173,17 @@ GradientRig::GradientRig(const GradientCase& the_case, Communicator& world,
       reducer(world, given.graph, staged, given.plan, roles, share, store, config) {}
 
 void GradientRig::draw(std::uint64_t step) {
+  const auto families = gradient_families(staged, given.plan);
   for (std::size_t o = 0; o < store.count(); ++o) {
     const HeldParameter& held = store.place(o).held;
-    const RankRole::Part& part = share.parts[held.part].role;
+    const GradientFamily& family =
+        family_of(families, staged, held, share.parts[held.part].role.stage);
+    const GradientFamily::Copy& copy = copy_of(family, rank);
     const Shape& full = given.graph.node(held.node).parameters[held.index].shape;
     const at::Tensor values = at::empty(held.shape, store.master().options());
     double* value = values.mutable_data_ptr<double>();
     for (const std::int64_t element : full_elements(full, held.shard)) {
-      *value++ = drawn(given, step, part.stage, part.replica, held.node, held.index, element);
+      *value++ = drawn(given, step, copy.stage, copy.replica, held.node, held.index, element);
     }
     at::Tensor(store.gradient(held.node, held.index)).copy_(values);
   }
@@ -190,8 +198,9 @@ void GradientRig::expect_sums(std::uint64_t step) const {
   const auto families = gradient_families(staged, given.plan);
   const auto owned = reducer.owned();
   const auto owns = [&](std::int64_t at) {
-    return std::any_of(owned.begin(), owned.end(),
-                       [&](const ArenaRange& range) { return at >= range.begin && at < range.end; });
+    return std::any_of(owned.begin(), owned.end(), [&](const ArenaRange& range) {
+      return at >= range.begin && at < range.end;
+    });
   };
   const double* arena = store.reduced_gradient().const_data_ptr<double>();
   for (std::size_t o = 0; o < store.count(); ++o) {

@@ -30,6 +30,7 @@ struct GradientRig {
   void expect_sums(std::uint64_t step) const;
 
   const GradientCase& given;
+  RankId rank;
   StagedGraph staged;
   std::vector<RankRole> roles;
   RankShare share;

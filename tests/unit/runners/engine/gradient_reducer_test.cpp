@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
 #include <thread>
 
@@ -186,6 +187,7 @@ TEST(GradientReducer, ARankLeavesThoughItsSumsWaitForPeers) {
     rig.draw(0);
     if (world.communicator->rank() == RankId(0)) {
       rig.reduce_all();
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until its sums have begun
       throw UserError("lost on purpose");
     }
     double value = 0;

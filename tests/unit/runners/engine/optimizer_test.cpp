@@ -29,7 +29,8 @@ class OptimizerTest : public ::testing::Test {
 
   std::size_t size() const { return static_cast<std::size_t>(store_.elements()); }
   bool decays(const OptimizerRecipe& recipe, std::size_t i) const {
-    return !recipe.decay_matrices_only || static_cast<std::int64_t>(i) < store_.parts()[0].matrices_end;
+    return !recipe.decay_matrices_only ||
+           static_cast<std::int64_t>(i) < store_.parts()[0].matrices_end;
   }
   void draw_gradient(std::uint64_t step) {
     double* g = store_.reduced_gradient().mutable_data_ptr<double>();
@@ -137,6 +138,46 @@ TEST_F(OptimizerTest, TheNormIsEuclideanAndSeesEveryElement) {
     *last = bad;
     EXPECT_FALSE(std::isfinite(optimizer.gradient_norm()));
   }
+}
+
+TEST_F(OptimizerTest, SharesOfTheStatesUpdateLikeAllOfThem) {
+  const std::int64_t cut = store_.parts()[0].matrices_end - 48, end = store_.elements();
+  ParameterStore shared(test::tiny_gpt(), Precision::fp64, 3);
+  OptimizerRecipe recipe = recipe_of(OptimizerKind::adamw);
+  recipe.decay_matrices_only = true;
+  Optimizer all(recipe, store_);
+  Optimizer first(recipe, shared, {{0, 64}, {cut, end}}), second(recipe, shared, {{64, cut}});
+  for (std::uint64_t step = 0; step < 3; ++step) {
+    draw_gradient(step);
+    at::Tensor(shared.reduced_gradient()).copy_(store_.reduced_gradient());
+    for (Optimizer* optimizer : {&all, &first, &second}) optimizer->update(0.01, 1.0);
+  }
+  EXPECT_EQ(shared.fingerprint(), store_.fingerprint());
+  const auto own = first.states();
+  ASSERT_EQ(own.size(), 4U);
+  EXPECT_EQ(own[3].name, "second_moment");
+  EXPECT_EQ(own[3].covers, (ArenaRange{cut, end}));
+  EXPECT_TRUE(own[3].values.equal(all.states()[1].values.narrow(0, cut, end - cut)));
+}
+
+TEST_F(OptimizerTest, RestoredStatesGoOnWithTheSameBits) {
+  const OptimizerRecipe recipe = recipe_of(OptimizerKind::adamw);
+  ParameterStore copy(test::tiny_gpt(), Precision::fp64, 3);
+  Optimizer before(recipe, store_), after(recipe, copy);
+  draw_gradient(1);
+  before.update(0.01, 1.0);
+  at::Tensor(copy.master()).copy_(store_.master());
+  const auto saved = before.states(), fresh = after.states();
+  ASSERT_EQ(saved.size(), 2U);
+  for (std::size_t s = 0; s < saved.size(); ++s) {
+    at::Tensor(fresh[s].values).copy_(saved[s].values);
+  }
+  after.restore_updates(before.updates());
+  draw_gradient(2);
+  at::Tensor(copy.reduced_gradient()).copy_(store_.reduced_gradient());
+  before.update(0.01, 1.0);
+  after.update(0.01, 1.0);
+  EXPECT_EQ(copy.fingerprint(), store_.fingerprint());
 }
 
 TEST(SumOfSquares, HasTheSameBitsWithOneAndTwoThreads) {

@@ -1,10 +1,14 @@
 #include "runners/engine/parameter_store.hpp"
 
+#include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
+#include <utility>
+#include <vector>
 
+#include "metrics/error.hpp"
 #include "runners/engine/initial_values.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
@@ -83,6 +87,79 @@ TEST(ParameterStore, Bf16AddsItsGradientsInFloat32) {
   gradient.fill_(1.0);
   store.collect_gradients(0, ParameterStore::Collect::add);
   EXPECT_EQ(store.reduced_gradient().max().item().toDouble(), 257.0);
+}
+
+at::Tensor rows_of(const at::Tensor& full, const ParameterShard& shard) {
+  std::vector<at::Tensor> pieces;
+  for (const auto& interval : shard.intervals) {
+    pieces.push_back(
+        full.narrow(static_cast<std::int64_t>(shard.dim), interval.first, interval.count));
+  }
+  return at::cat(pieces, static_cast<std::int64_t>(shard.dim));
+}
+
+HeldParameter held(NodeId node, std::size_t index, Shape shape, ParameterShard shard,
+                   std::size_t part = 0) {
+  return {node, index, std::move(shape), std::move(shard), part};
+}
+
+TEST(ParameterStore, AShardHasTheFullParametersValuesAtItsPlaces) {
+  const ModelGraph graph = test::tiny_gpt();
+  const ParameterStore whole(graph, Precision::fp32, 3);
+  const NodeId qkv = graph.find("block0.qkv"), down = graph.find("block1.down");
+  const ParameterShard heads{0, {{8, 8}, {40, 8}, {72, 7}}}, columns{1, {{5, 3}, {64, 21}}};
+  const ParameterStore store(
+      graph,
+      {held(qkv, 0, {23, 32}, heads), held(qkv, 1, {23}, heads), held(down, 0, {32, 24}, columns)},
+      Precision::fp32, 3);
+  EXPECT_TRUE(store.parameter(qkv, 0).equal(rows_of(whole.parameter(qkv, 0), heads)));
+  EXPECT_TRUE(store.parameter(qkv, 1).equal(rows_of(whole.parameter(qkv, 1), heads)));
+  EXPECT_TRUE(store.parameter(down, 0).equal(rows_of(whole.parameter(down, 0), columns)));
+  EXPECT_EQ(store.count(), 3U);
+  EXPECT_THROW(store.ordinal(down, 1), Error);
+}
+
+TEST(ParameterStore, EveryPartHasItsMatricesFirst) {
+  const ModelGraph graph = test::tiny_cnn();
+  const NodeId conv = graph.find("down.conv"), norm = graph.find("down.norm"),
+               head = graph.find("head");
+  const auto whole = [&](NodeId node, std::size_t index, std::size_t part) {
+    return held(node, index, graph.node(node).parameters[index].shape, {}, part);
+  };
+  const ParameterStore store(
+      graph, {whole(head, 1, 0), whole(head, 0, 0), whole(norm, 0, 2), whole(conv, 0, 2)},
+      Precision::fp64, 3);
+  ASSERT_EQ(store.parts().size(), 3U);
+  const auto [begin, matrices_end, end] = store.parts()[2];
+  EXPECT_EQ(store.parts()[0].end, begin);
+  EXPECT_EQ(store.parts()[1].end, store.parts()[1].begin);
+  EXPECT_EQ(end, store.elements());
+  EXPECT_EQ(store.place(store.ordinal(conv, 0)).offset, begin);
+  EXPECT_EQ(store.place(store.ordinal(norm, 0)).offset, matrices_end);
+  EXPECT_EQ(store.ordinal(head, 0), 0U);
+  EXPECT_EQ(store.ordinal(head, 1), 1U);
+  EXPECT_TRUE(
+      store.parameter(conv, 0).equal(ParameterStore(graph, Precision::fp64, 3).parameter(conv, 0)));
+  EXPECT_TRUE(store.parameter(conv, 0).is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+TEST(ParameterStore, Bf16CollectsAndPublishesPartByPart) {
+  const ModelGraph graph = test::tiny_gpt();
+  const NodeId up = graph.find("block0.up"), head = graph.find("head");
+  const auto whole = [&](NodeId node, std::size_t part) {
+    return held(node, 0, graph.node(node).parameters[0].shape, {}, part);
+  };
+  ParameterStore store(graph, {whole(up, 0), whole(head, 1)}, Precision::bf16, 1);
+  at::Tensor(store.gradient(up, 0)).fill_(2.0);
+  at::Tensor(store.gradient(head, 0)).fill_(3.0);
+  store.collect_gradients(1, ParameterStore::Collect::overwrite);
+  store.collect_gradients(7, ParameterStore::Collect::overwrite);
+  EXPECT_EQ(store.reduced_gradient()[0].item().toDouble(), 0.0);
+  EXPECT_EQ(store.reduced_gradient()[store.parts()[1].begin].item().toDouble(), 3.0);
+  at::Tensor(store.master()).fill_(0.5);
+  store.publish(store.parts()[1].begin, store.parts()[1].end);
+  EXPECT_EQ(store.parameter(head, 0).min().item().toDouble(), 0.5);
+  EXPECT_NE(store.parameter(up, 0).min().item().toDouble(), 0.5);
 }
 
 TEST(InitialValues, FollowTheRuleOfTheirKind) {

@@ -139,6 +139,81 @@ TEST(Pipeline, ReplicasAndTensorParallelRanksTrainAsOne) {
   }
 }
 
+// A stage may end where a tensor has cut consumers on both sides, and whole ones beside them.
+TEST(Pipeline, TensorParallelRanksMeetStageBordersAnywhere) {
+  for (const char* model : {"gpt", "llama", "vit"}) {
+    const ModelGraph graph = model == std::string("gpt")     ? test::gpt(2)
+                             : model == std::string("llama") ? test::tiny_llama()
+                                                             : test::tiny_vit();
+    for (const int pipeline : {2, 3, 4, 5}) {
+      const EvenPlanRequest request{
+          .pipeline = pipeline, .tensor = 2, .micro_batch = 2, .micro_batches = 2};
+      expect_close(train_on_threads(planned(graph, request)), serial(graph, request), 1e-11,
+                   std::string(model) + " p " + std::to_string(pipeline));
+    }
+  }
+}
+
+/// A replica as (ranks, samples).
+using Replica = std::pair<std::vector<int>, std::int64_t>;
+
+/// An even cut into stages with these replicas.
+TrainingSpec uneven(const ModelGraph& graph, const std::vector<std::vector<Replica>>& stages,
+                    int micro_batches, int zero_stage = 0) {
+  TrainingSpec spec = planned(graph, {.pipeline = static_cast<int>(stages.size()),
+                                      .micro_batches = micro_batches,
+                                      .zero_stage = zero_stage});
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    spec.plan.stages[s].replicas.clear();
+    for (const auto& [ranks, samples] : stages[s]) {
+      StageReplica& replica = spec.plan.stages[s].replicas.emplace_back();
+      for (const int rank : ranks) replica.ranks.emplace_back(rank);
+      replica.micro_batch = samples;
+    }
+  }
+  return spec;
+}
+
+TEST(Pipeline, ReplicasMayBeUnequal) {
+  const ModelGraph graph = test::gpt(4, 0.1);
+  const struct {
+    const char* name;
+    std::vector<std::vector<Replica>> stages;
+  } cases[] = {
+      {"batch 3:1", {{{{0}, 3}, {{1}, 1}}}},
+      {"batch 5:2:1", {{{{0}, 5}, {{1}, 2}, {{2}, 1}}}},
+      {"tensor degree by stage", {{{{0, 1}, 4}}, {{{2}, 4}}}},
+      {"replicas by stage", {{{{0}, 1}, {{1}, 3}}, {{{2}, 4}}}},
+      {"more and more", {{{{0}, 4}}, {{{1}, 2}, {{2}, 2}}, {{{3, 4}, 3}, {{5}, 1}}}},
+      {"tensor degrees in one group", {{{{0, 1}, 3}, {{2}, 1}}}},
+      {"four and two", {{{{0, 1, 2, 3}, 3}, {{4, 5}, 1}}}},
+  };
+  for (const auto& tested : cases) {
+    for (const int zero : {0, 1}) {
+      const TrainingSpec spec = uneven(graph, tested.stages, 4, zero);
+      const EvenPlanRequest alone{.micro_batch = spec.plan.micro_batch_samples(),
+                                  .micro_batches = 4};
+      expect_close(train_on_threads(spec), serial(graph, alone), 1e-11,
+                   std::string(tested.name) + (zero == 1 ? " with spread states" : ""));
+    }
+  }
+}
+
+TEST(Pipeline, ThinLinksMayCarryFewerBits) {
+  const ModelGraph graph = test::gpt(4);
+  TrainingSpec spec =
+      planned(graph, {.pipeline = 2, .micro_batch = 2, .micro_batches = 4}, Precision::fp32);
+  const Outcome plain = train_on_threads(spec);
+  for (const WireFormat format : {WireFormat::bf16, WireFormat::int8}) {
+    spec.plan.wires = {{0, 1, format}};
+    const Outcome packed = train_on_threads(spec);
+    EXPECT_NE(packed.losses.back(), plain.losses.back()) << to_string(format);
+    for (std::size_t i = 0; i < plain.losses.size(); ++i) {
+      EXPECT_LE(relative(packed.losses[i], plain.losses[i]), 2e-2) << to_string(format);
+    }
+  }
+}
+
 TEST(Pipeline, ConvolutionNetsWithSkipEdges) {
   const ModelGraph graph = test::tiny_cnn(0.1);
   EvenPlanRequest request;

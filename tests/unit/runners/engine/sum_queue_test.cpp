@@ -34,8 +34,9 @@ INSTANTIATE_TEST_SUITE_P(SumQueue, BothRunners,
 
 TEST_P(BothRunners, RunsInOrderWhateverIsFinalFirst) {
   std::vector<int> order;
-  SumQueue queue({}, entries_of({[&] { order.push_back(0); }, [&] { order.push_back(1); },
-                                 [&] { order.push_back(2); }}),
+  SumQueue queue({},
+                 entries_of({[&] { order.push_back(0); }, [&] { order.push_back(1); },
+                             [&] { order.push_back(2); }}),
                  GetParam(), {});
   for (int step = 0; step < 3; ++step) {
     order.clear();
@@ -74,7 +75,8 @@ TEST(SumQueue, ASumWaitsForAllItsParameters) {
 
 TEST(SumQueue, ItsThreadIsChargedToTheRank) {
   const RankMemory memory;
-  SumQueue queue({}, entries_of({[] { at::empty({1000}, at::TensorOptions().dtype(at::kDouble)); }}),
+  SumQueue queue({},
+                 entries_of({[] { at::empty({1000}, at::TensorOptions().dtype(at::kDouble)); }}),
                  SumQueue::Runner::own_thread, memory);
   queue.parameter_final(0);
   queue.finish_step();
@@ -82,15 +84,17 @@ TEST(SumQueue, ItsThreadIsChargedToTheRank) {
 }
 
 TEST(SumQueue, IsDestroyedThoughASumDoesNotEnd) {
-  std::promise<void> release, ended;
+  std::promise<void> begun, release, ended;
   std::shared_future<void> released = release.get_future().share();
   {
-    SumQueue queue({}, entries_of({[&ended, released] {
+    SumQueue queue({}, entries_of({[&begun, &ended, released] {
+                     begun.set_value();
                      released.wait();
                      ended.set_value();
                    }}),
                    SumQueue::Runner::own_thread, {});
     queue.parameter_final(0);
+    begun.get_future().wait();
   }
   release.set_value();
   ended.get_future().wait();

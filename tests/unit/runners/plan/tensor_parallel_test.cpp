@@ -252,6 +252,10 @@ TEST(TensorShard, CutsVocabularyAndWidthsUnevenly) {
   EXPECT_EQ(std::get<Embedding>(shard.graph.nodes()[at(graph, "embedding")].attributes).vocabulary,
             25);
   EXPECT_EQ(shard.vocabulary[at(graph, "final_norm")], 0);
+  const ModelGraph pooled = bert_like();  // its logits are an activation's output
+  for (const char* name : {"pooler_tanh", "loss"}) {
+    EXPECT_EQ(tensor_shard(pooled, 2, 1).first_of_vocabulary[at(pooled, name)], 24) << name;
+  }
   const ModelGraph swiglu = llama_like();
   EXPECT_EQ(tensor_shard(swiglu, 4, 3).columns[at(swiglu, "block0.mlp.multiply")],
             (std::vector<Interval>{{27, 10}}));

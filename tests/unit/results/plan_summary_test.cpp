@@ -1,0 +1,169 @@
+#include "results/plan_summary.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "results/record.hpp"
+#include "results/sha256.hpp"
+#include "results/verify.hpp"
+#include "tests/unit/results/sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr double wall_s = 30 * 12.24;
+constexpr double mix = 64 / 6.12;  // samples per modelled second
+
+Json record_of(const SampleRun& run) { return Json::parse(build_record(run.journal())); }
+
+TEST(PlanRecord, PredictedBesideMeasuredOnModelledTime) {
+  const Json prediction = record_of(planned_run()).at("prediction");
+  EXPECT_EQ(prediction.at("step_time_s"), 6.0);
+  EXPECT_NEAR(prediction.at("error_fraction"), 0.02, 1e-12);
+  EXPECT_EQ(prediction.at("bubble_rate"), 0.375);
+  EXPECT_EQ(prediction.at("pipeline_bubble_rate"), 0.3);
+  EXPECT_NEAR(prediction.at("measured").at("step_time_s"), 6.12, 1e-9);
+  EXPECT_NEAR(prediction.at("measured").at("samples_per_s"), mix, 1e-9);
+  EXPECT_NEAR(prediction.at("measured").at("bubble_rate"), 0.375, 1e-12);
+}
+
+TEST(PlanRecord, RealDevicesHaveRealTime) {
+  SampleRun run = planned_run();
+  run.erase_all<PacingEvent>();
+  const Json record = record_of(run);
+  EXPECT_FALSE(record.contains("pacing"));
+  EXPECT_NEAR(record.at("prediction").at("measured").at("step_time_s"), 12.24, 1e-9);
+  EXPECT_NEAR(record.at("prediction").at("measured").at("samples_per_s"),
+              record.at("metrics").at("throughput").at("value"), 1e-9);
+}
+
+TEST(PlanRecord, PacingAddsUpTheRanks) {
+  const Json pacing = record_of(planned_run()).at("pacing");
+  EXPECT_EQ(pacing.at("dilation"), 2.0);
+  EXPECT_EQ(pacing.at("operations"), 1000);
+  EXPECT_EQ(pacing.at("late"), 1);
+  EXPECT_EQ(pacing.at("late_fraction"), 0.001);
+}
+
+double parts_of(const Json& entry) {
+  double sum = 0;
+  for (const char* part : {"compute", "communication_exposed", "bubble", "data", "other"}) {
+    sum += entry.at(part).get<double>();
+  }
+  return sum;
+}
+
+TEST(PlanRecord, TimeOfRanksStagesAndClassesAddsUpToTheirWall) {
+  const Json split = record_of(planned_run()).at("time_split_s");
+  for (const char* list : {"per_rank", "per_stage", "per_class"}) {
+    ASSERT_EQ(split.at(list).size(), 2u) << list;
+    for (const Json& entry : split.at(list)) {
+      EXPECT_NEAR(parts_of(entry), entry.at("wall"), 1e-9) << list;
+      EXPECT_NEAR(entry.at("wall"), wall_s, 1e-9) << list;
+    }
+  }
+  const Json& slow = split.at("per_class").at(1);
+  EXPECT_EQ(slow.at("device_class"), "slow");
+  EXPECT_NEAR(slow.at("bubble"), 0.375 * wall_s, 1e-9);
+  EXPECT_EQ(split.at("per_rank").at(1).at("stages"), Json({1}));
+}
+
+TEST(PlanRecord, GroupsHaveMeanSecondsAndAllOperations) {
+  SampleRun run = planned_run();
+  for (JournalLine& line : run.lines) {
+    if (auto* plan = std::get_if<RankPlanEvent>(&line.event)) {
+      plan->position = 0;
+      plan->stages = {0, 1};
+      plan->device_class = "fast";
+    }
+  }
+  const Json split = record_of(run).at("time_split_s");
+  ASSERT_EQ(split.at("per_stage").size(), 1u);
+  const Json& both = split.at("per_stage").at(0);
+  EXPECT_EQ(both.at("ranks"), 2);
+  EXPECT_NEAR(both.at("compute"), 0.625 * wall_s, 1e-9);
+  const Ops per_step = run.last<StepEvent>().ops_strict;
+  EXPECT_EQ(both.at("strict"), (per_step * 30).to_string());
+  EXPECT_NEAR(both.at("ops_per_second"), (per_step * 30).to_double() / wall_s, 1e-3);
+}
+
+TEST(PlanRecord, MemoryStandsBesideTheLedgerAndTheLimit) {
+  const Json memory = record_of(planned_run()).at("metrics").at("peak_memory_bytes");
+  EXPECT_EQ(memory.at("planned_per_rank"), Json({1000, 1000}));
+  EXPECT_EQ(memory.at("limit_per_rank"), Json({1001, 1001}));
+  EXPECT_EQ(memory.at("ledger_per_rank").at(0).at("total"), 1000);
+  EXPECT_NEAR(memory.at("worst_error_fraction"), 0.001, 1e-12);  // 1001 on rank 1
+}
+
+TEST(PlanRecord, MixAgainstItsClassesPlannedAndMeasured) {
+  const Json hetero = record_of(planned_run()).at("metrics").at("hetero");
+  EXPECT_NEAR(hetero.at("hsr"), mix / 10.5, 1e-9);
+  EXPECT_NEAR(hetero.at("gain"), mix / 7, 1e-9);
+  EXPECT_EQ(hetero.at("best_single"), 7.0);
+  EXPECT_EQ(hetero.at("best_class"), "fast");
+  EXPECT_EQ(hetero.at("ideal_sum"), 10.5);
+  EXPECT_EQ(hetero.at("unit"), "image/s");
+  EXPECT_NEAR(hetero.at("planned").at("hsr"), 64 / 6.0 / 12, 1e-12);
+  ASSERT_EQ(hetero.at("baselines").size(), 2u);
+  EXPECT_EQ(hetero.at("baselines").at(1).at("throughput"), 3.5);
+  EXPECT_EQ(hetero.at("baselines").at(1).at("planned_throughput"), 4.0);
+}
+
+TEST(PlanRecord, ThroughputOfTokensCountsTokens) {
+  SampleRun run = planned_run();
+  run.last<WorkloadEvent>().unit = "token";
+  run.last<WorkloadEvent>().units_per_sample = 32;
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) step->tokens = 32 * step->samples;
+  }
+  const Json hetero = record_of(run).at("metrics").at("hetero");
+  EXPECT_EQ(hetero.at("ideal_sum"), 32 * 10.5);
+  EXPECT_NEAR(hetero.at("hsr"), mix / 10.5, 1e-9);
+}
+
+TEST(PlanRecord, AnInvalidRunHasNoRatio) {
+  SampleRun run = planned_run();
+  run.last<StopEvent>() = {RunStatus::failed, "rank 1 died", 6};
+  EXPECT_FALSE(record_of(run).at("metrics").contains("hetero"));
+}
+
+TEST(HeteroFigures, NeedEveryNumber) {
+  EXPECT_FALSE(hetero_figures(std::nullopt, {{"a", 1.0}}));
+  EXPECT_FALSE(hetero_figures(3.0, {}));
+  EXPECT_FALSE(hetero_figures(3.0, {{"a", 1.0}, {"b", std::nullopt}}));
+  EXPECT_FALSE(hetero_figures(3.0, {{"a", 1.0}, {"b", 0.0}}));
+  const auto figures = hetero_figures(3.0, {{"a", 1.0}, {"b", 3.0}, {"c", 2.0}});
+  ASSERT_TRUE(figures);
+  EXPECT_EQ(figures->hsr(), 0.5);
+  EXPECT_EQ(figures->gain(), 1.0);
+  EXPECT_EQ(figures->best_class, "b");
+}
+
+std::vector<std::string> failed_checks(const std::filesystem::path& folder) {
+  std::vector<std::string> failed;
+  for (const VerifyCheck& check : verify(folder).checks) {
+    if (!check.ok) failed.push_back(check.name);
+  }
+  return failed;
+}
+
+TEST(PlanRecord, VerifyCoversTheRunsOfTheClasses) {
+  const TemporaryFolder scratch;
+  const RunFiles files{scratch.path() / "mix"}, alone{files.folder / "baseline-slow"};
+  fixed_run().write_finished(alone);
+  SampleRun run = planned_run();
+  run.last<BaselineEvent>().folder = "baseline-slow";
+  run.last<BaselineEvent>().record_sha256 = sha256_file_hex(alone.record().string());
+  run.write_finished(files);
+  EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{});
+
+  write_file_atomically(alone.record(), read_text_file(alone.record()) + "\n");
+  EXPECT_EQ(failed_checks(files.folder),
+            (std::vector<std::string>{"baseline-slow/record", "baseline-slow/record_bytes"}));
+}
+
+}  // namespace
+}  // namespace heteroperf

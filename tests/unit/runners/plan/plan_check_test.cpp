@@ -1,0 +1,104 @@
+#include "runners/plan/plan_check.hpp"
+
+#include "tests/unit/runners/plan/plan_cases.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string problems(const Plan& plan, const ModelGraph& graph) {
+  return problems_of([&] { check_plan(plan, graph); });
+}
+
+TEST(PlanCheck, EvenPlansPass) {
+  const ModelGraph graph = build_model("nano");
+  EvenPlanRequest request;
+  request.pipeline = 2;
+  request.tensor = 2;
+  request.data = 2;
+  request.micro_batches = 4;
+  const Plan plan = even_plan(graph, request);
+  EXPECT_EQ(problems(plan, graph), "");
+  EXPECT_EQ(problems_of([&] {
+              check_plan(plan, graph, flat_cluster(8, 1e9, 0, 1e9), Precision::fp32,
+                         OptimizerKind::adamw);
+            }),
+            "");
+}
+
+TEST(PlanCheck, EachMistakeIsNamed) {
+  const ModelGraph graph = linear_chain(6);
+  const Plan good = chain_plan(graph, {3, 5});
+  ASSERT_EQ(problems(good, graph), "");
+  Plan plan = good;
+  plan.graph_hash = "0123";
+  EXPECT_TRUE(says(problems(plan, graph), "the plan is for the graph 0123"));
+  plan = good;
+  plan.stages[1].replicas[0].ranks = {RankId(4)};
+  EXPECT_TRUE(says(problems(plan, graph), "no stage names ranks 1, 3"));
+  plan = good;
+  plan.stages[1].replicas.push_back(plan.stages[1].replicas[0]);
+  EXPECT_TRUE(says(problems(plan, graph), "stage 1 names rank 1 twice"));
+  EXPECT_TRUE(says(problems(plan, graph), "the replicas of stage 1 take 2 samples"));
+  plan = good;
+  plan.stages[2].replicas[0].micro_batch = 0;
+  EXPECT_TRUE(says(problems(plan, graph), "replica 0 of stage 2 takes 0 samples"));
+  plan = good;
+  plan.stages[2].replicas[0].ranks.clear();
+  EXPECT_TRUE(says(problems(plan, graph), "replica 0 of stage 2 has no ranks"));
+  plan = good;
+  plan.wires = {{0, 2, WireFormat::bf16}};
+  EXPECT_TRUE(says(problems(plan, graph), "a wire format between stages 0 and 2"));
+  plan.wires = {{0, 1, WireFormat::bf16}, {0, 1, WireFormat::int8}};
+  EXPECT_TRUE(says(problems(plan, graph), "two wire formats"));
+  plan = good;
+  plan.zero_stage = 2;
+  EXPECT_TRUE(says(problems(plan, graph), "ZeRO stage 2"));
+  plan = good;
+  plan.schedule = "zb-h3";
+  EXPECT_TRUE(says(problems(plan, graph), "zb-h3"));
+  plan = good;
+  plan.micro_batches = 0;
+  EXPECT_TRUE(says(problems(plan, graph), "0 micro-batches"));
+}
+
+TEST(PlanCheck, DegreesThatDoNotDivideHeadsAreRefused) {
+  const ModelGraph graph = build_model("nano");
+  Plan plan = chain_plan(graph, {});
+  for (int rank = 1; rank < 7; ++rank) plan.stages[0].replicas[0].ranks.emplace_back(rank);
+  EXPECT_TRUE(says(problems(plan, graph), "heads"));
+}
+
+TEST(PlanCheck, AllProblemsAtOnce) {
+  const ModelGraph graph = linear_chain(6);
+  Plan plan = chain_plan(graph, {3, 5});
+  plan.graph_hash = "0123";
+  plan.schedule = "oops";
+  plan.stages[0].nodes.pop_back();
+  plan.stages[1].replicas[0].micro_batch = 7;
+  const std::string text = problems(plan, graph);
+  for (const char* part : {"0123", "oops", "in no stage", "take 7 samples"}) {
+    EXPECT_TRUE(says(text, part));
+  }
+}
+
+TEST(PlanCheck, TheMachineMustFit) {
+  const ModelGraph graph = build_model("nano");
+  EvenPlanRequest request;
+  request.pipeline = 2;
+  Plan plan = even_plan(graph, request);
+  plan.stages[0].replicas[0].device_class = "other";
+  Cluster cluster = flat_cluster(2, 1e9, 0, 1e9);
+  cluster.classes[0].memory = Bytes(1 << 10);
+  const auto check = [&] {
+    check_plan(plan, graph, cluster, Precision::fp32, OptimizerKind::adamw);
+  };
+  const std::string text = problems_of(check);
+  EXPECT_TRUE(says(text, "stage 0 wants rank 0 to be a 'other'"));
+  EXPECT_TRUE(says(text, "on rank 1, one (0.0 GiB available)"));
+  cluster.ranks.pop_back();
+  EXPECT_TRUE(says(problems_of(check), "a plan of 2 ranks on the cluster 'flat'"));
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,145 @@
+#include "runners/plan/stage_times.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/tensor_parallel.hpp"
+#include "tests/unit/runners/plan/plan_cases.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+StageTimes times_of(const ModelGraph& graph, const Plan& plan, const Cluster& cluster) {
+  return stage_times(graph, cut_graph(graph, plan), plan, cluster, Precision::fp32);
+}
+
+TEST(StageTimes, ByHand) {
+  const ModelGraph graph = linear_chain(1);
+  Plan plan = chain_plan(graph, {3});
+  plan.stages[0].replicas = {{{RankId(0)}, 3, "", 0}, {{RankId(1)}, 1, "", 0}};
+  plan.stages[1].replicas = {{{RankId(2)}, 4, "", 0}};
+  const Cluster cluster = flat_cluster(3, 1e6, 1e-3, 1e6);
+  const StageTimes times = times_of(graph, plan, cluster);
+  // y0: {4, 8} x {8, 8} is 512 operations a sample, the head 1024; tables and losses count 0.
+  EXPECT_DOUBLE_EQ(times.compute[0][0].forward_s, 3 * 512e-6);
+  EXPECT_DOUBLE_EQ(times.compute[0][1].forward_s, 512e-6);
+  EXPECT_DOUBLE_EQ(times.compute[1][0].input_gradient_s, 4 * 1024e-6);
+  EXPECT_DOUBLE_EQ(times.compute[1][0].weight_gradient_s, 4 * 1024e-6);
+  EXPECT_EQ(times.compute[0][0].recompute_s, 0);
+  EXPECT_DOUBLE_EQ(times.slowest(0).forward_s, 3 * 512e-6);
+  // Three samples of {4, 8} floats.
+  EXPECT_DOUBLE_EQ(times.activation_s[0], 1e-3 + 384e-6);
+  EXPECT_DOUBLE_EQ(times.gradient_s[0], times.activation_s[0]);
+  // 128 + 64 parameters in a ring of two.
+  EXPECT_DOUBLE_EQ(times.reduction_s[0], 768e-6 + 2e-3);
+  EXPECT_EQ(times.reduction_s[1], 0);
+  EXPECT_DOUBLE_EQ(times.agreement_s, 2 * (1e-3 + 16e-6));
+  EXPECT_EQ(times.optimizer_s[0], 0);
+}
+
+TEST(StageTimes, WireFormatsShortenMessages) {
+  const ModelGraph graph = linear_chain(1);
+  Plan plan = chain_plan(graph, {3});
+  const Cluster cluster = flat_cluster(2, 1e6, 0, 1e6);
+  EXPECT_DOUBLE_EQ(times_of(graph, plan, cluster).activation_s[0], 128e-6);
+  plan.wires = {{0, 1, WireFormat::bf16}};
+  EXPECT_DOUBLE_EQ(times_of(graph, plan, cluster).activation_s[0], 64e-6);
+  plan.wires = {{0, 1, WireFormat::int8}};
+  EXPECT_DOUBLE_EQ(times_of(graph, plan, cluster).activation_s[0], 36e-6);
+}
+
+TEST(StageTimes, TheEfficiencyMatrixWinsOverTheClass) {
+  const ModelGraph graph = linear_chain(1);
+  const Plan plan = chain_plan(graph, {});
+  Cluster cluster = flat_cluster(1, 1e6, 0, 1e6);
+  cluster.efficiency.push_back({"one", "gemm", "4x8x8", "fp32", OpsPerSecond(2e6), ""});
+  cluster.efficiency.push_back({"one", "gemm", "400x800x800", "fp32", OpsPerSecond(8e6), ""});
+  cluster.efficiency.push_back({"one", "gemm", "4x8x8", "bf16", OpsPerSecond(16e6), ""});
+  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e6), ""});
+  const StageTimes times = times_of(graph, plan, cluster);
+  EXPECT_DOUBLE_EQ(times.compute[0][0].forward_s, 1536 / 2e6);
+  // Seven words of each of 320 parameters.
+  EXPECT_DOUBLE_EQ(times.optimizer_s[0], 7 * 4 * 320e-6);
+}
+
+TEST(StageTimes, RecomputationIsAForwardOfTheStageOrOfItsAttention) {
+  const ModelGraph graph = build_model("nano");
+  Plan plan = chain_plan(graph, {});
+  const Cluster cluster = flat_cluster(1, 1e6, 0, 1e6);
+  const StageTimes::Compute none = times_of(graph, plan, cluster).compute[0][0];
+  plan.stages[0].recomputation = Recomputation::full;
+  const StageTimes::Compute full = times_of(graph, plan, cluster).compute[0][0];
+  EXPECT_DOUBLE_EQ(full.recompute_s, none.forward_s);
+  plan.stages[0].recomputation = Recomputation::selective;
+  const StageTimes::Compute selective = times_of(graph, plan, cluster).compute[0][0];
+  double attention = 0;
+  for (const LayerCounts& layer : count_graph(graph).layers) {
+    if (layer.kind == "attention") attention += layer.strict.forward.to_double() / 1e6;
+  }
+  ASSERT_GT(attention, 0);
+  EXPECT_NEAR(selective.input_gradient_s - none.input_gradient_s, attention, 1e-9 * attention);
+  EXPECT_EQ(selective.recompute_s, 0);
+}
+
+TEST(StageTimes, TensorParallelRanksShareWorkAndPayForSums) {
+  const ModelGraph graph = build_model("nano");
+  Plan plan = chain_plan(graph, {});
+  const auto forward = [&](const Cluster& cluster) {
+    return times_of(graph, plan, cluster).compute[0][0].forward_s;
+  };
+  const double alone = forward(flat_cluster(2, 1e6, 0, 1e18));
+  plan.stages[0].replicas[0].ranks.emplace_back(1);
+  const double shared = forward(flat_cluster(2, 1e6, 0, 1e18));
+  EXPECT_NEAR(shared, alone / 2, 0.02 * alone);
+  const TensorShard shard = tensor_shard(graph, 2, 0);
+  const auto sums =
+      std::count(shard.output_is_partial.begin(), shard.output_is_partial.end(), true);
+  ASSERT_GT(sums, 0);
+  // A ring of two: two messages for each sum, and two sums of a loss over a cut vocabulary.
+  const double latency = forward(flat_cluster(2, 1e6, 1, 1e18)) - shared;
+  EXPECT_NEAR(latency, 2.0 * (static_cast<double>(sums) + 2), 1e-6);
+}
+
+TEST(StageTimes, TiedWeightsAreSummedOverAllTheirHolders) {
+  std::mt19937_64 random(3);
+  ModelGraph graph;
+  do {
+    graph = random_graph(random, 4);
+  } while (std::get<Linear>(graph.node(graph.find("head")).attributes).tied_to.empty());
+  const Plan plan = chain_plan(graph, {4});
+  const StageTimes times = times_of(graph, plan, flat_cluster(2, 1e6, 1e-3, 1e6));
+  EXPECT_DOUBLE_EQ(times.reduction_s[0], 16 * 8 * 4e-6 + 2e-3);
+  EXPECT_DOUBLE_EQ(times.reduction_s[1], times.reduction_s[0]);
+}
+
+TEST(StageTimes, EverythingMissingIsSaidAtOnce) {
+  const ModelGraph graph = linear_chain(2);
+  Plan plan = chain_plan(graph, {3});
+  Cluster cluster = flat_cluster(1, 1e6, 0, 1e6);
+  cluster.classes[0].rates.clear();
+  const std::string text = problems_of([&] { times_of(graph, plan, cluster); });
+  EXPECT_TRUE(says(text, "the plan names rank 1"));
+  EXPECT_TRUE(says(text, "device class 'one' has no rate for fp32"));
+}
+
+TEST(ShippedClusters, AreSoundAndFoundByName) {
+  for (const std::string& name : shipped_cluster_names()) {
+    const Cluster cluster = shipped_cluster(name);
+    check_cluster(cluster);
+    EXPECT_EQ(cluster.name, find_cluster(name).name) << name;
+    for (const DeviceClass& one : cluster.classes) EXPECT_TRUE(one.emulated()) << name;
+    const ModelGraph graph = build_model("nano");
+    EvenPlanRequest request;
+    request.data = static_cast<int>(cluster.ranks.size());
+    const Plan plan = even_plan(graph, request);
+    EXPECT_GT(times_of(graph, plan, cluster).slowest(0).forward_s, 0) << name;
+  }
+  EXPECT_TRUE(says(problems_of([] { shipped_cluster("labtop"); }), "laptop"));
+  EXPECT_TRUE(says(problems_of([] { find_cluster("./laptop"); }), "cannot be read"));
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,138 @@
+#include "suite/run/chosen_plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "suite/run/baselines.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/workload_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+Workload nano() {
+  WorkloadRequest request;
+  request.size = "nano";
+  request.micro_batch = 2;
+  request.micro_batches = 4;
+  return make_llm(request, {8, std::uint64_t{8} << 30, 1e10});
+}
+
+RunConfig config_of(int pipeline, int tensor, const char* schedule = "1f1b") {
+  RunConfig config;
+  config.plan.pipeline = pipeline;
+  config.plan.tensor = tensor;
+  config.plan.schedule = schedule;
+  return config;
+}
+
+TEST(ChosenPlan, EvenOnesHaveTheDegreesAndAsManySamplesAsDataParallelRanks) {
+  const Workload workload = nano();
+  for (const auto& [pipeline, tensor] : {std::pair(1, 1), {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
+    const ChosenPlan chosen = choose_plan(config_of(pipeline, tensor), {}, workload, 4);
+    EXPECT_EQ(chosen.plan.ranks(), 4);
+    EXPECT_EQ(chosen.plan.samples_per_step(), 4u * 2 * 4) << pipeline << " " << tensor;
+    EXPECT_EQ(chosen.roles.size(), 4u);
+    EXPECT_EQ(chosen.memory.size(), 4u);
+    EXPECT_FALSE(chosen.emulated);
+    EXPECT_FALSE(chosen.prediction);
+    EXPECT_EQ(chosen.device_class(3), "cpu");
+  }
+}
+
+TEST(ChosenPlan, GivenMicroBatchesCount) {
+  RunConfig config = config_of(2, 1);
+  config.batch.micro_batches = 6;
+  const ChosenPlan chosen = choose_plan(config, {}, nano(), 4);
+  EXPECT_EQ(chosen.plan.micro_batches, 6);
+  EXPECT_EQ(summary_text(chosen.plan), "pp 2 x tp 1 x dp 2, 1f1b, 6 micro-batches of 2");
+}
+
+TEST(ChosenPlan, SharesNameWhatRanksHold) {
+  const auto shares = [](const RunConfig& config, int ranks) {
+    const ChosenPlan chosen = choose_plan(config, {}, nano(), ranks);
+    std::vector<std::string> texts;
+    for (const RankRole& role : chosen.roles) texts.push_back(held_share(chosen.plan, role));
+    return texts;
+  };
+  EXPECT_EQ(shares(config_of(1, 1), 2), (std::vector<std::string>{"", ""}));
+  EXPECT_EQ(shares(config_of(2, 1), 4),
+            (std::vector<std::string>{"stages 0", "stages 0", "stages 1", "stages 1"}));
+  EXPECT_EQ(shares(config_of(1, 2), 2),
+            (std::vector<std::string>{"stages 0; tensor 0 of 2", "stages 0; tensor 1 of 2"}));
+  RunConfig interleaved = config_of(2, 1, "interleaved");
+  interleaved.plan.chunks = 2;
+  EXPECT_EQ(shares(interleaved, 2), (std::vector<std::string>{"stages 0,2", "stages 1,3"}));
+}
+
+TEST(ChosenPlan, DegreesThatDoNotFitAreTold) {
+  EXPECT_THROW(choose_plan(config_of(3, 1), {}, nano(), 4), UserError);
+}
+
+TEST(ChosenPlan, APacedClusterPredicts) {
+  const Cluster cluster = find_cluster("fast2_slow6");
+  const auto ranks = static_cast<int>(cluster.ranks.size());
+  const ChosenPlan chosen = choose_plan(config_of(2, 1), {cluster, std::nullopt}, nano(), ranks);
+  EXPECT_TRUE(chosen.emulated);
+  ASSERT_TRUE(chosen.times && chosen.prediction);
+  const std::vector<Event> events = plan_events(chosen);
+  ASSERT_EQ(events.size(), cluster.ranks.size() + 1);
+  double busy_s = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto& event = std::get<RankPlanEvent>(events[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(event.rank, rank);
+    EXPECT_EQ(event.device_class, cluster.ranks[static_cast<std::size_t>(rank)].device_class);
+    EXPECT_EQ(event.limit_bytes, class_of(cluster, RankId(rank)).memory.value());
+    EXPECT_GT(event.weights_bytes, 0u);
+    EXPECT_LE(event.busy_s.value(), chosen.prediction->step_time_s * (1 + 1e-9));
+    busy_s += event.busy_s.value();
+  }
+  const auto& predicted = std::get<PredictionEvent>(events.back());
+  EXPECT_EQ(predicted.step_time_s, chosen.prediction->step_time_s);
+  EXPECT_NEAR(predicted.bubble_rate, 1 - busy_s / (ranks * predicted.step_time_s), 1e-12);
+  EXPECT_NEAR(predicted.samples_per_s * predicted.step_time_s,
+              static_cast<double>(chosen.plan.samples_per_step()), 1e-6);
+}
+
+TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
+  const Cluster cluster = find_cluster("fast2_slow6");
+  const auto ranks = static_cast<int>(cluster.ranks.size());
+  PreparedRun run{config_of(2, 1), {}, nano(), 0, "the command"};
+  run.placement.ranks = ranks;
+  run.placement.bindings.resize(static_cast<std::size_t>(ranks));
+  run.config.with_baselines = true;
+  run.plan = choose_plan(run.config, {cluster, std::nullopt}, run.workload, ranks);
+  const std::vector<Baseline> baselines = choose_baselines(run);
+  const std::vector<ClassRanks> classes = ranks_by_class(cluster);
+  ASSERT_EQ(baselines.size(), classes.size());
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    ASSERT_TRUE(baselines[c].run) << baselines[c].reason;
+    const PreparedRun& alone = *baselines[c].run;
+    EXPECT_EQ(baselines[c].ranks.size(), classes[c].ranks.size());
+    EXPECT_EQ(baselines[c].ranks.front(), RankId(0)) << "emulated: any rank can be it";
+    EXPECT_EQ(alone.plan->plan.samples_per_step(), run.plan->plan.samples_per_step());
+    EXPECT_EQ(alone.config.scale.ranks, alone.plan->plan.ranks());
+    EXPECT_FALSE(alone.config.with_baselines);
+    EXPECT_EQ(alone.plan->device_class(0), classes[c].device_class);
+    const auto n = static_cast<int>(classes[c].ranks.size());
+    const ChosenPlan plain =
+        choose_plan(config_of(1, 1), {part_of_cluster(cluster, classes[c].ranks), std::nullopt},
+                    run.workload, n);
+    if (plain.plan.samples_per_step() == run.plan->plan.samples_per_step()) {
+      EXPECT_GE(alone.plan->prediction->throughput, plain.prediction->throughput);
+    }
+  }
+}
+
+TEST(Baselines, OneClassHasNone) {
+  PreparedRun run{config_of(1, 1), {}, nano(), 0, ""};
+  run.config.with_baselines = true;
+  run.plan = choose_plan(run.config, {}, run.workload, 2);
+  EXPECT_TRUE(choose_baselines(run).empty());
+}
+
+}  // namespace
+}  // namespace heteroperf
