@@ -315,6 +315,51 @@ TEST_F(SearchFault, AKilledRankEndsTheRun) {
   expect_recoverable();
 }
 
+/// A pipeline with a replica beside it, saved after every step.
+class PipelineFault : public MpiFault {
+ protected:
+  PipelineFault() : MpiFault(tiny_llm(pipeline())) {}
+
+  static Words pipeline() {
+    return {"--transport",
+            "mpi",
+            "--ranks",
+            "4",
+            "--pp",
+            "2",
+            "--dp",
+            "2",
+            "--schedule",
+            "1f1b",
+            "--micro-batches",
+            "4",
+            "--steps",
+            "100000",
+            "--set",
+            "comm.timeout_s=4",
+            "--set",
+            "checkpoint.every_steps=1"};
+  }
+};
+
+TEST_F(PipelineFault, TrainingGoesOnFromTheLastCheckpointUnderAnotherPlan) {
+  kill(rank(3), SIGKILL);
+  expect_end(6, 10);
+  expect_recoverable();
+  const CommandResult resumed =
+      heteroperf({"resume", "r", "--ranks", "1", "--pp", "1", "--transport", "threads",
+                  "--duration", "0.1", "--set", "checkpoint.every_steps=0", "-q", "--out", "again"},
+                 folder_.path());
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.err;
+  EXPECT_EQ(heteroperf({"verify", "again"}, folder_.path()).exit_code, 0);
+}
+
+TEST_F(PipelineFault, AStoppedRankTimesOut) {
+  kill(rank(2), SIGSTOP);
+  expect_end(7, 10);
+  expect_recoverable();
+}
+
 TEST_F(MpiFault, TheKilledFirstRankEndsTheRun) {
   kill(rank(0), SIGKILL);
   expect_end(6, 10);

@@ -40,6 +40,15 @@ bool is_good(const fs::path& folder, std::vector<Problem>& wrong) {
   }
 }
 
+/// "10, 8"
+std::string steps_text(const std::vector<CheckpointPlace>& places) {
+  std::string text;
+  for (const CheckpointPlace& place : places) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", place.step);
+  }
+  return text;
+}
+
 /// Renamed first, so that half of one never looks like a checkpoint.
 void remove_checkpoint(const fs::path& folder, std::vector<std::string>& warnings) {
   const fs::path doomed = folder.parent_path() / fmt::format(".{}.old", folder.filename().string());
@@ -73,16 +82,21 @@ std::vector<CheckpointPlace> list_checkpoints(const fs::path& run_folder) {
 CheckpointPlace last_good_checkpoint(const fs::path& run_folder, std::optional<std::uint64_t> step,
                                      std::vector<std::string>& warnings) {
   std::vector<Problem> wrong;
-  for (const CheckpointPlace& place : list_checkpoints(run_folder)) {
+  const std::vector<CheckpointPlace> places = list_checkpoints(run_folder);
+  for (const CheckpointPlace& place : places) {
     if (step && place.step != *step) continue;
     const std::size_t before = wrong.size();
     if (is_good(place.folder, wrong)) return place;
     warnings.push_back(
         fmt::format("skipped {}: {}", place.folder.filename().string(), wrong[before].text()));
   }
-  const std::string of_step = step ? fmt::format(" of step {}", *step) : "";
   if (!wrong.empty()) throw UserError(std::move(wrong));
-  throw UserError(fmt::format("{} has no checkpoint{}", run_folder.string(), of_step),
+  const std::string there = steps_text(places);
+  if (!there.empty()) {
+    throw UserError(fmt::format("{} has no checkpoint of step {}", run_folder.string(), *step),
+                    "it has those of " + there);
+  }
+  throw UserError(run_folder.string() + " has no checkpoint",
                   "a run saves them with checkpoint.every_steps, checkpoint.every_s or "
                   "checkpoint.at_end",
                   "Try `--set checkpoint.every_s=60`.");
