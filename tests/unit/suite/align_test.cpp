@@ -95,7 +95,7 @@ TEST_F(Align, OtherTrainingsAreNotComparableAndEveryFieldIsNamed) {
     EXPECT_EQ(error.problems()[0].problem, "graph_hash differs");
     EXPECT_EQ(error.problems()[1].text(), "samples_per_step differs (64 in A, 32 in B)");
     EXPECT_EQ(error.problems()[2].problem, "seed differs");
-    EXPECT_EQ(error.problems()[3].problem, "optimizer differs");
+    EXPECT_EQ(error.problems()[3].problem, "optimizer.learning_rate differs");
   }
 }
 

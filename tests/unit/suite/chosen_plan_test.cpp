@@ -63,7 +63,7 @@ TEST(ChosenPlan, SharesNameWhatRanksHold) {
             (std::vector<std::string>{"stages 0", "stages 0", "stages 1", "stages 1"}));
   EXPECT_EQ(shares(config_of(1, 2), 2),
             (std::vector<std::string>{"stages 0; tensor 0 of 2", "stages 0; tensor 1 of 2"}));
-  RunConfig interleaved = config_of(2, 1, "interleaved");
+  RunConfig interleaved = config_of(2, 1, "interleaved-1f1b");
   interleaved.plan.chunks = 2;
   EXPECT_EQ(shares(interleaved, 2), (std::vector<std::string>{"stages 0,2", "stages 1,3"}));
 }

@@ -150,9 +150,12 @@ TEST_F(Resume, TheSameTrainingGoesOnAndAnyOtherIsRefused) {
     if (field.name == "samples_per_step") field.value = "32";
     if (field.name == "data_fingerprint") field.value = "f";
   }
+  other.push_back({"optimizer.total_steps", "9"});
   const std::string text = message_of<UserError>([&] { check_continues(parent, other); });
   EXPECT_NE(text.find("samples_per_step of this training is 32"), std::string::npos) << text;
   EXPECT_NE(text.find("data_fingerprint of this training is f"), std::string::npos) << text;
+  EXPECT_NE(text.find("optimizer.total_steps of this training is 9"), std::string::npos) << text;
+  EXPECT_NE(text.find("leave out --steps"), std::string::npos) << text;
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/nccl/nccl_communicator.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/hybrid_configs.hpp"
 #include "tests/unit/runners/comm/played_nccl.hpp"
@@ -32,25 +33,16 @@ DeviceRank make_rank(World& world, const HybridConfig& config, const Script& scr
   rank.part = world.communicator->split(static_cast<int>(config.clusters.cluster_of(self)), 0);
   rank.library = std::make_shared<PlayedNccl>(*rank.part, script);
   auto inside = make_nccl_communicator(rank.library, {}, rank.part->rank(), own.ranks,
-                                       std::dynamic_pointer_cast<PeerWatch>(world.control));
+                                       watch_of(world));
   rank.group = make_hybrid_communicator(std::move(world.communicator), std::move(inside), config);
   return rank;
 }
 
-/// `body` gets the group, whose buffers are on the device.
-void run_devices(const HybridConfig& config, const Script& script,
-                 const std::function<void(DeviceRank&)>& body) {
-  run_on_threads(config.clusters.ranks(), {}, [&](World& world) {
-    DeviceRank rank = make_rank(world, config, script);
-    body(rank);
-    rank.group->barrier();
-  });
-}
-
-/// `body` gets the group for buffers on the host; the hybrid communicator stays usable.
+/// `body` gets the group for buffers on the host, and the hybrid communicator itself.
 void run_on_devices(const HybridConfig& config,
                     const std::function<void(Communicator&, HybridCommunicator&)>& body) {
-  run_devices(config, {}, [&](DeviceRank& rank) {
+  run_on_threads(config.clusters.ranks(), {}, [&](World& world) {
+    DeviceRank rank = make_rank(world, config, {});
     HybridCommunicator& hybrid = *rank.group;
     const auto group = make_on_device(std::move(rank.group));
     body(*group, hybrid);
@@ -315,7 +307,7 @@ TEST(DeviceHybridSetup, AWorldOnDevicesIsRefused) {
       auto part = world.communicator->split(0, 0);
       auto library = std::make_shared<PlayedNccl>(*part, Script{});
       auto group = make_nccl_communicator(library, {}, RankId(0), {RankId(0)},
-                                          std::dynamic_pointer_cast<PeerWatch>(world.control));
+                                          watch_of(world));
       HybridConfig config;
       config.clusters = one_cluster(1);
       make_hybrid_communicator(std::move(group), config);

@@ -50,7 +50,7 @@ class LargeVector {
     return static_cast<std::size_t>(
         std::ranges::count_if(places_, [&](std::size_t i) { return values_[i] != expected(i); }));
   }
-  std::span<std::uint8_t> all() { return values_; }
+  MutableBuffer all() { return std::span(values_); }
 
  private:
   std::vector<std::uint8_t> values_;
@@ -59,7 +59,7 @@ class LargeVector {
 };
 
 void run_empty_operations(Communicator& comm) {
-  const std::span<std::uint8_t> none;
+  const MutableBuffer none(nullptr, 0, DataType::u8);
   comm.all_reduce(none);
   comm.broadcast(none, RankId(1));
   comm.all_gather(none, none);
@@ -105,7 +105,7 @@ void run_large_operations(Communicator& comm) {
   };
   const std::size_t begin = self == 0 ? 0 : counts[0] + static_cast<std::size_t>(self) - 1;
   vector.fill();
-  comm.all_gather(vector.all().subspan(begin, counts[static_cast<std::size_t>(self)]), vector.all(),
+  comm.all_gather(vector.all().part(begin, counts[static_cast<std::size_t>(self)]), vector.all(),
                   counts);
   EXPECT_EQ(vector.wrong([&](std::size_t i) { return value(i, owner(i)); }), 0U) << "all_gather";
 

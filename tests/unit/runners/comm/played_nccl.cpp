@@ -6,6 +6,7 @@
 #include <cstring>
 #include <set>
 #include <stdexcept>
+#include <vector>
 
 #include "runners/comm/slice.hpp"
 
@@ -392,6 +393,23 @@ class OnDevice final : public Communicator {
     auto transfer = std::make_unique<CopiedTransfer>(block(values), values.data);
     transfer->follow(inner_->start_receive(on(transfer->copy(), values), from, tag));
     return transfer;
+  }
+  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override {
+    std::vector<Copy> out, in;
+    std::vector<Outgoing> inner_sends;
+    std::vector<Incoming> inner_receives;
+    out.reserve(sends.size());
+    in.reserve(receives.size());
+    for (const Outgoing& one : sends) {
+      out.push_back(copy(one.values));
+      inner_sends.push_back({on(out.back(), one.values), one.to, one.tag});
+    }
+    for (const Incoming& one : receives) {
+      in.push_back(copy(one.values));
+      inner_receives.push_back({on(in.back(), one.values), one.from, one.tag});
+    }
+    inner_->exchange(inner_sends, inner_receives);
+    for (std::size_t i = 0; i < in.size(); ++i) in[i].fetch(receives[i].values.data);
   }
   void barrier() override { inner_->barrier(); }
   std::unique_ptr<Communicator> split(int colour, int key) override {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "metrics/error.hpp"
@@ -84,6 +85,8 @@ TEST(EdgeTimes, AllThatTimesASchedulesAgrees) {
     EXPECT_EQ(checks.deadlock_free, DeadlockFreedom::rendezvous);
 
     ListRules rules;
+    rules.memory_limit.assign(static_cast<std::size_t>(graph.ranks),
+                              std::numeric_limits<double>::infinity());
     const Schedule listed = list_schedule(graph, rules);
     ListScheduler scheduler(problem);
     ASSERT_TRUE(scheduler.run(rules));
