@@ -46,7 +46,7 @@ constexpr auto values_of(const Row (&table)[size]) {
   return values;
 }
 
-/// "unknown `what` 'f61' (one of f16, f32) Did you mean 'f16'?"
+/// "unknown `what` 'f61' (one of f16, f32). Did you mean 'f16'?"
 UserError unknown_name(const std::string& what, const std::string& name,
                        const std::vector<std::string>& names);
 

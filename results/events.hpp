@@ -42,7 +42,8 @@ struct SystemEvent {
 };
 struct PlanEvent {
   JsonText plan;
-  std::string summary;  ///< "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; empty for a search
+  std::string summary =
+      {};  ///< "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; empty for a search
 };
 
 /// A class of devices as the run uses it.
@@ -208,8 +209,8 @@ struct ChecksumEvent {
   std::int32_t rank = 0, group = 0;
   std::optional<std::uint64_t> trial;
   std::uint64_t n = 0;  ///< steps done
-  std::string share;    ///< "stages 0,2; tensor 1 of 2"; empty: the whole model
   std::string fingerprint;
+  std::string share = {};  ///< "stages 0,2; tensor 1 of 2"; empty: the whole model
 };
 
 /// Wall time the run has spent on counting, clocks and journal, on its busiest rank; a later line

@@ -44,7 +44,7 @@ std::string bubble_row(const Json& r) {
     bubble_s += rank.at("bubble").get<double>();
   }
   if (wall_s <= 0) return {};
-  return fmt::format("{:.1f} % not computing, {:.1f} % waiting for other stages",
+  return fmt::format("{:.1f} % not computing, {:.1f} % waiting for other ranks",
                      100 * (1 - compute_s / wall_s), 100 * bubble_s / wall_s);
 }
 

@@ -8,11 +8,11 @@ namespace heteroperf {
 
 const std::vector<CatalogEntry>& catalog() {
   static const std::vector<CatalogEntry> entries{
-      {"image", "training of one fixed image classifier (--model), data-parallel",
+      {"image", "training of one fixed image classifier (--model), on any plan",
        ProgramKind::training, make_image, choose_image_size},
       {"automl-image", "architecture and hyper-parameter search over image classifiers",
        ProgramKind::search, make_automl_image, choose_search_size},
-      {"llm", "training of a GPT whose size grows with the machine (--size), data-parallel",
+      {"llm", "training of a GPT whose size grows with the machine (--size), on any plan",
        ProgramKind::training, make_llm, choose_llm_size},
   };
   return entries;

@@ -92,6 +92,10 @@ void ClusterCheck::check_cards() {
     problems_.add(fmt::format("the bandwidth of card \"{}\" is {} B/s", card.name, bandwidth),
                   "must be positive, or 0 where it is not known");
   }
+  for (const NetworkCard& card : cluster_.cards) {
+    if (card.burst == Bytes(0) || card.bandwidth.value() > 0) continue;
+    problems_.add(fmt::format("card \"{}\" has a burst and no bandwidth", card.name));
+  }
   unique_names("card", std::move(names), problems_);
 }
 

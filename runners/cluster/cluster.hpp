@@ -16,6 +16,7 @@ namespace heteroperf {
 struct NetworkCard {
   std::string name;
   BytesPerSecond bandwidth{0};  ///< 0: unknown, does not limit
+  Bytes burst{0};               ///< that pass unlimited after a pause, as shapers have it
   friend bool operator==(const NetworkCard&, const NetworkCard&) = default;
 };
 

@@ -56,6 +56,7 @@ void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
 nlohmann::json to_json(const NetworkCard& card) {
   nlohmann::json entry = {{"name", card.name}};
   if (card.bandwidth != BytesPerSecond(0)) entry["bandwidth_bytes_per_s"] = card.bandwidth.value();
+  if (card.burst != Bytes(0)) entry["burst_bytes"] = card.burst.value();
   return entry;
 }
 
@@ -189,8 +190,11 @@ void ClusterReader::read_card(const Json& entry, const std::string& path) {
   reader.require({"name"});
   reader.read("name", card.name);
   reader.read("bandwidth_bytes_per_s", bandwidth);
+  std::uint64_t burst = 0;
+  reader.read("burst_bytes", burst);
   reader.finish();
   card.bandwidth = BytesPerSecond(bandwidth);
+  card.burst = Bytes(burst);
   if (!card.name.empty() || (entry.is_object() && reader.has("name"))) {
     cluster_.cards.push_back(std::move(card));
   }

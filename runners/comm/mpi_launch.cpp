@@ -30,6 +30,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int exit_interrupted = 130;
 constexpr long look_again_ns = 50'000'000;
+constexpr auto look_at_most = std::chrono::seconds(1);
 constexpr auto reap_patience = std::chrono::seconds(2);
 /// timeout(1) and terminals send some signals twice; one that soon after another is no new wish.
 constexpr auto repeat = std::chrono::seconds(1);
@@ -175,7 +176,7 @@ class Launch {
   /// The status of waitpid.
   int wait() {
     int status = 0;
-    while (waitpid(mpirun_, &status, WNOHANG) == 0) {
+    while (!ended(status)) {
       const int signal_number = signals_.next();
       if (signal_number == SIGINT || signal_number == SIGTERM) interrupt(signal_number);
       if (!report_seen_ && folder_.report()) {
@@ -189,8 +190,29 @@ class Launch {
   }
 
   bool interrupted() const { return interrupts_ > 0; }
+  /// It was stopped for too long, and ended for that.
+  std::optional<int> stopped_by() const { return gave_up_ ? stopped_by_ : std::nullopt; }
 
  private:
+  /// False while mpirun lives; also looks after one that somebody stops. What this process sleeps
+  /// through does not count.
+  bool ended(int& status) {
+    const auto now = Clock::now();
+    if (stopped_by_) stopped_for_ += std::min<Clock::duration>(now - last_look_, look_at_most);
+    last_look_ = now;
+    if (waitpid(mpirun_, &status, WNOHANG | WUNTRACED | WCONTINUED) != 0) {
+      if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) return true;
+      stopped_by_.reset();
+      if (WIFSTOPPED(status)) stopped_by_ = WSTOPSIG(status);
+      stopped_for_ = Clock::duration(0);
+    }
+    if (stopped_by_ && !gave_up_ && stopped_for_ >= seconds(config_.deadline_s)) {
+      gave_up_ = true;
+      hurry(0);
+    }
+    return false;
+  }
+
   void interrupt(int signal_number) {
     if (interrupts_ > 0 && Clock::now() - last_interrupt_ < repeat) return;
     last_interrupt_ = Clock::now();
@@ -235,6 +257,10 @@ class Launch {
   int interrupts_ = 0;
   Clock::time_point last_interrupt_;
   bool report_seen_ = false;
+  std::optional<int> stopped_by_;  ///< a signal, while mpirun is stopped
+  bool gave_up_ = false;
+  Clock::duration stopped_for_{0};
+  Clock::time_point last_look_ = Clock::now();
   Clock::time_point end_ = Clock::time_point::max();
 };
 
@@ -290,6 +316,12 @@ int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
   if (const auto report = folder.report()) return report->code;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
   if (launch.interrupted()) return exit_interrupted;
+  if (const auto signal_number = launch.stopped_by()) {
+    throw SystemError(
+        "mpirun stopped answering",
+        fmt::format("signal {} stopped it, for {:g} s", *signal_number, config.deadline_s),
+        "Do not stop it alone (SIGSTOP), or raise comm.timeout_s", ErrorKind::timeout);
+  }
   throw SystemError("the ranks ended without giving a reason", describe_status(status),
                     "See their log above", ErrorKind::run_failed);
 }

@@ -9,7 +9,8 @@ namespace heteroperf {
 
 struct LaunchConfig {
   int cores = 1;                  ///< ranks beyond this number share cores
-  double teardown_s = 2.0;        ///< from a rank's report_exit to the end of whoever is left
+  double teardown_s = 1.5;        ///< from a rank's report_exit to the end of whoever is left
+  double deadline_s = 30.0;       ///< for a stopped mpirun to go on
   double interrupt_s = 10.0;      ///< from the second interrupt to the end of everybody
   std::filesystem::path program;  ///< empty: this program
 };
@@ -19,8 +20,8 @@ struct LaunchConfig {
 ///
 /// SIGINT and SIGTERM reach the ranks as SIGUSR1: mpirun passes that on and lets them finish; a
 /// second one, a second or more later, ends them. No process of the run outlives this call, nor
-/// this process. Throws SystemError{environment} without mpirun, {run_failed} when ranks died and
-/// none said why.
+/// this process. Throws SystemError{environment} without mpirun, {timeout} when mpirun itself was
+/// stopped for `deadline_s`, {run_failed} when ranks died and none said why.
 int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
                         const LaunchConfig& config);
 

@@ -27,8 +27,8 @@ struct RankShare {
     std::size_t shard = 0;      ///< into `shards`
   };
   RankRole role;
-  std::vector<Part> parts;            ///< by segment
-  std::vector<TensorShard> shards;    ///< one per tensor-parallel degree this rank works in
+  std::vector<Part> parts;          ///< by segment
+  std::vector<TensorShard> shards;  ///< one per tensor-parallel degree this rank works in
   /// A weight that two parts of this rank use is held once, by the first.
   std::vector<HeldParameter> parameters;
 };

@@ -9,8 +9,8 @@
 namespace heteroperf {
 
 /// Throws UserError with all problems at once: another graph's hash, stages that overlap or miss
-/// nodes, ranks named twice or missing below the largest, replicas whose micro-batches do not add up
-/// to the same number in every stage, degrees that heads do not divide, a schedule that does not
+/// nodes, ranks named twice or missing below the largest, replicas whose micro-batches do not add
+/// up to the same number in every stage, degrees that heads do not divide, a schedule that does not
 /// allow the counts, wires between stages without an edge, an unknown ZeRO stage.
 void check_plan(const Plan& plan, const ModelGraph& graph);
 

@@ -1,1 +1,315 @@
 #include "runners/plan/plan_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <variant>
+
+#include "metrics/error.hpp"
+#include "runners/plan/plan_bytes.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/shard_table.hpp"
+#include "runners/plan/stage_memory.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
+std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
+
+constexpr std::uint64_t arena_alignment_bytes = 64;
+
+/// One segment's micro-batches on a rank.
+struct PartState {
+  RankRole::Part role;
+  StageMemory memory;
+  std::map<int, std::uint64_t> kept;  ///< by micro-batch
+  std::uint64_t outputs = 0;          ///< of its last F, on their way
+  std::uint64_t gradients = 0;        ///< of its last B or BW
+};
+
+/// What one rank holds while it runs its program: sizes alone.
+class RankTrace {
+ public:
+  explicit RankTrace(const Schedule& schedule) : schedule_(schedule) {}
+
+  void add_part(const PartState& part) { parts_.push_back(part); }
+  /// Bytes of an edge's activations and gradients on this rank, by edge of the schedule.
+  std::vector<std::uint64_t> activation_bytes, gradient_bytes;
+
+  void run(const std::vector<Instruction>& program) {
+    for (const Instruction& i : program) step(i);
+  }
+  std::uint64_t most_kept() const { return most_kept_; }
+  std::uint64_t most() const { return most_; }
+
+ private:
+  using Key = std::pair<std::int32_t, std::int32_t>;  // edge, micro-batch
+
+  PartState& part_of(const Instruction& i) {
+    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const PartState& part) {
+      return part.role.segment == i.segment;
+    });
+    HETEROPERF_EXPECT(found != parts_.end());
+    return *found;
+  }
+  bool here(int segment) const {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [&](const PartState& part) { return part.role.segment == segment; });
+  }
+
+  void step(const Instruction& i) {
+    switch (i.op) {
+      case Op::recv_act:
+        return arrive({i.edge, i.micro_batch}, activations_, activation_bytes[at_index(i.edge)]);
+      case Op::recv_grad:
+        return arrive({i.edge, i.micro_batch}, gradients_, gradient_bytes[at_index(i.edge)]);
+      case Op::forward:
+        return forward(i);
+      case Op::recompute:
+        return pass(i, &StageMemory::recompute, &StageMemory::after_recompute);
+      case Op::input_gradient:
+        take_gradients(i);
+        pass(i, &StageMemory::input_gradient, &StageMemory::after_input_gradient);
+        return hand_on_gradients(i);
+      case Op::backward:
+        take_gradients(i);
+        pass(i, &StageMemory::backward, nullptr);
+        return hand_on_gradients(i);
+      case Op::weight_gradient:
+        return pass(i, &StageMemory::weight_gradient, nullptr);
+      default:
+        return;
+    }
+  }
+
+  void arrive(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
+    put(key, where, bytes);
+    note(0);
+  }
+
+  void put(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
+    take(key, where);
+    where.emplace(key, bytes);
+    moving_ += bytes;
+  }
+  void take(Key key, std::map<Key, std::uint64_t>& where) {
+    const auto found = where.find(key);
+    if (found == where.end()) return;
+    moving_ -= found->second;
+    where.erase(found);
+  }
+  void replace(std::uint64_t& sent, std::uint64_t bytes) {
+    moving_ += bytes - sent;
+    sent = bytes;
+  }
+
+  void forward(const Instruction& i) {
+    PartState& part = part_of(i);
+    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
+      if (schedule_.graph.edges[at_index(e)].to == i.segment)
+        take({e, i.micro_batch}, activations_);
+    }
+    pass(i, &StageMemory::forward, &StageMemory::after_forward);
+    bool crosses = false;
+    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
+      const Edge& edge = schedule_.graph.edges[at_index(e)];
+      if (edge.from != i.segment) continue;
+      crosses = crosses || !here(edge.to);
+      if (here(edge.to)) put({e, i.micro_batch}, activations_, activation_bytes[at_index(e)]);
+    }
+    replace(part.outputs, crosses ? part.memory.outputs : 0);
+    note(0);
+  }
+
+  void take_gradients(const Instruction& i) {
+    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
+      if (schedule_.graph.edges[at_index(e)].from == i.segment) {
+        take({e, i.micro_batch}, gradients_);
+      }
+    }
+  }
+
+  void hand_on_gradients(const Instruction& i) {
+    PartState& part = part_of(i);
+    std::uint64_t sent = 0;
+    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
+      const Edge& edge = schedule_.graph.edges[at_index(e)];
+      if (edge.to != i.segment || !edge.gradient) continue;
+      if (here(edge.from)) {
+        put({e, i.micro_batch}, gradients_, gradient_bytes[at_index(e)]);
+      } else {
+        sent += gradient_bytes[at_index(e)];
+      }
+    }
+    replace(part.gradients, sent);
+    note(0);
+  }
+
+  /// `most` is of this micro-batch alone; `after` is null where nothing is kept.
+  void pass(const Instruction& i, std::uint64_t StageMemory::*most,
+            std::uint64_t StageMemory::*after) {
+    PartState& part = part_of(i);
+    set_kept(part, i.micro_batch, 0);
+    note(part.memory.*most);
+    if (after != nullptr) set_kept(part, i.micro_batch, part.memory.*after);
+    note(0);
+  }
+
+  void set_kept(PartState& part, int micro_batch, std::uint64_t bytes) {
+    std::uint64_t& kept = part.kept[micro_batch];
+    kept_ += bytes - kept;
+    kept = bytes;
+  }
+
+  void note(std::uint64_t running) {
+    most_kept_ = std::max(most_kept_, kept_);
+    most_ = std::max(most_, kept_ + moving_ + running);
+  }
+
+  const Schedule& schedule_;
+  std::vector<PartState> parts_;
+  std::map<Key, std::uint64_t> activations_, gradients_;  ///< arrived, not yet used
+  std::uint64_t kept_ = 0, moving_ = 0, most_kept_ = 0, most_ = 0;
+};
+
+class LedgerMaker {
+ public:
+  LedgerMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
+              const Schedule& schedule, Precision precision, OptimizerKind optimizer)
+      : graph_(graph),
+        staged_(staged),
+        plan_(plan),
+        schedule_(schedule),
+        precision_(precision),
+        optimizer_(optimizer),
+        shards_(graph) {}
+
+  std::vector<MemoryLedger> run() {
+    std::vector<MemoryLedger> ledgers;
+    for (const RankRole& role : rank_roles(plan_, schedule_)) ledgers.push_back(ledger(role));
+    return ledgers;
+  }
+
+ private:
+  const StageReplica& replica_of(const RankRole::Part& part) const {
+    return plan_.stages[at_index(part.stage)].replicas[at_index(part.replica)];
+  }
+  const TensorShard& shard_of(const RankRole::Part& part) {
+    return shards_.of(static_cast<int>(replica_of(part).ranks.size()), part.tensor_index);
+  }
+
+  MemoryLedger ledger(const RankRole& role) {
+    MemoryLedger ledger;
+    add_parameters(role, ledger);
+    RankTrace trace(schedule_);
+    for (const RankRole::Part& part : role.parts) {
+      trace.add_part({part, memory_of(part), {}, 0, 0});
+    }
+    set_edges(role, trace);
+    trace.run(schedule_.programs[at_index(role.position)]);
+    ledger.activations = Bytes(trace.most_kept());
+    ledger.buffers = Bytes(trace.most() - trace.most_kept());
+    return ledger;
+  }
+
+  /// Ranks of one place in equal replicas have the same.
+  const StageMemory& memory_of(const RankRole::Part& part) {
+    const StageReplica& replica = replica_of(part);
+    const auto key = std::tuple(part.stage, static_cast<int>(replica.ranks.size()),
+                                part.tensor_index, replica.micro_batch);
+    const auto known = memories_.find(key);
+    if (known != memories_.end()) return known->second;
+    const StagePart stage{staged_, part.stage, shard_of(part), replica.micro_batch,
+                          plan_.stages[at_index(part.stage)].recomputation};
+    return memories_.emplace(key, stage_memory(stage, precision_)).first->second;
+  }
+
+  void set_edges(const RankRole& role, RankTrace& trace) {
+    const std::size_t edges = schedule_.graph.edges.size();
+    trace.activation_bytes.assign(edges, 0);
+    trace.gradient_bytes.assign(edges, 0);
+    for (std::size_t e = 0; e < edges; ++e) {
+      const Edge& edge = schedule_.graph.edges[e];
+      const StageEdge& staged = staged_.edges[e % staged_.edges.size()];
+      for (const RankRole::Part& part : role.parts) {
+        if (part.segment != edge.from && part.segment != edge.to) continue;
+        const auto bytes = [&](const std::vector<NodeId>& nodes) {
+          return message_bytes(graph_, nodes, replica_of(part).micro_batch, precision_,
+                               WireFormat::fp32);
+        };
+        trace.activation_bytes[e] = std::max(trace.activation_bytes[e], bytes(staged.nodes));
+        trace.gradient_bytes[e] = std::max(trace.gradient_bytes[e], bytes(staged.with_gradient));
+      }
+    }
+  }
+
+  /// Each weight once, by the first part that uses it.
+  void add_parameters(const RankRole& role, MemoryLedger& ledger) {
+    std::set<std::pair<std::size_t, std::size_t>> held;
+    std::uint64_t elements = 0, owned = 0;
+    for (const RankRole::Part& part : role.parts) {
+      const std::uint64_t before = elements;
+      for (const NodeId id : staged_.nodes[at_index(part.stage)]) {
+        const Node& node = shard_of(part).graph.node(id);
+        elements += hold(shard_of(part), id, held);
+        const auto* linear = std::get_if<Linear>(&node.attributes);
+        if (linear != nullptr && !linear->tied_to.empty()) {
+          elements += hold(shard_of(part), graph_.find(linear->tied_to), held);
+        }
+      }
+      owned += owned_share(part, elements - before);
+    }
+    const std::uint64_t small = bytes_per_element(precision_),
+                        master = bytes_per_master(precision_);
+    const std::uint64_t states = optimizer_ == OptimizerKind::adamw ? 2 : 1;
+    const bool copies = small != master;
+    ledger.weights = Bytes(elements * small);
+    ledger.gradients = Bytes(elements * (small + (copies ? master : 0)));
+    ledger.optimizer = Bytes(owned * states * master + (copies ? elements * master : 0));
+  }
+
+  /// Elements of a node's parameters in an arena whose tensors begin on cache lines.
+  std::uint64_t hold(const TensorShard& shard, NodeId id,
+                     std::set<std::pair<std::size_t, std::size_t>>& held) const {
+    const std::uint64_t aligned = arena_alignment_bytes / bytes_per_element(precision_);
+    const Node& node = shard.graph.node(id);
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < node.parameters.size(); ++i) {
+      if (!held.emplace(position(id), i).second) continue;
+      const auto count = static_cast<std::uint64_t>(element_count(node.parameters[i].shape));
+      sum += (count + aligned - 1) / aligned * aligned;
+    }
+    return sum;
+  }
+
+  /// ZeRO-1 spreads the states over copies of one degree; copies cut differently keep all of them.
+  std::uint64_t owned_share(const RankRole::Part& part, std::uint64_t elements) const {
+    if (plan_.zero_stage == 0) return elements;
+    const std::vector<StageReplica>& replicas = plan_.stages[at_index(part.stage)].replicas;
+    const bool alike = std::all_of(replicas.begin(), replicas.end(), [&](const StageReplica& r) {
+      return r.ranks.size() == replicas.front().ranks.size();
+    });
+    const auto copies = static_cast<std::uint64_t>(replicas.size());
+    return alike ? (elements + copies - 1) / copies : elements;
+  }
+
+  const ModelGraph& graph_;
+  const StagedGraph& staged_;
+  const Plan& plan_;
+  const Schedule& schedule_;
+  Precision precision_;
+  OptimizerKind optimizer_;
+  ShardTable shards_;
+  std::map<std::tuple<int, int, int, std::int64_t>, StageMemory> memories_;
+};
+
+}  // namespace
+
+std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
+                                      const Plan& plan, const Schedule& schedule,
+                                      Precision precision, OptimizerKind optimizer) {
+  return LedgerMaker(graph, staged, plan, schedule, precision, optimizer).run();
+}
+
+}  // namespace heteroperf

@@ -13,7 +13,7 @@ namespace heteroperf {
 struct MemoryLedger {
   Bytes weights, gradients, optimizer;
   Bytes activations;  ///< kept for backward, at their peak over the schedule's order
-  Bytes buffers;      ///< boundary tensors, messages under way, the largest temporary of an operator
+  Bytes buffers;  ///< boundary tensors, messages under way, the largest temporary of an operator
   Bytes total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 

@@ -1,8 +1,8 @@
 #pragma once
 
 #include "runners/plan/plan.hpp"
-#include "runners/plan/staged_graph.hpp"
 #include "runners/plan/stage_times.hpp"
+#include "runners/plan/staged_graph.hpp"
 #include "runners/schedule/schedule.hpp"
 
 namespace heteroperf {

@@ -10,7 +10,7 @@ namespace heteroperf {
 /// Tensors that go from one stage to a later one, per micro-batch: the outputs of `nodes`.
 struct StageEdge {
   int from = 0, to = 0;
-  std::vector<NodeId> nodes;       ///< in the order of the graph
+  std::vector<NodeId> nodes;          ///< in the order of the graph
   std::vector<NodeId> with_gradient;  ///< those of them whose gradient comes back; may be empty
 };
 

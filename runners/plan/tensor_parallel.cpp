@@ -97,7 +97,7 @@ class ShardMaker {
     }
     const NodeId logits = node.inputs[0];
     note(id, full_.node(logits).output.back());
-    if (splits(logits)) note(logits, full_.node(logits).output.back());
+    note(logits, full_.node(logits).output.back());
   }
 
   Attributes local_attributes(NodeId id) const {

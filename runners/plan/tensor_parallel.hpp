@@ -45,7 +45,8 @@ struct TensorShard {
   std::vector<std::vector<ParameterShard::Interval>> columns;
   /// By node, by parameter of the local node.
   std::vector<std::vector<ParameterShard>> parameters;
-  /// By node: first vocabulary entry of this rank for the embedding, the head and the loss; else 0.
+  /// By node: first vocabulary entry of this rank for the embedding, the logits and the loss; else
+  /// 0.
   std::vector<std::int64_t> first_of_vocabulary;
   /// By node: entries of the whole vocabulary where this rank has some of it; else 0.
   std::vector<std::int64_t> vocabulary;

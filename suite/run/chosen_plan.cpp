@@ -59,6 +59,19 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   return even_plan(workload.graph, request);
 }
 
+/// So that the plan can be simulated by itself.
+PlanWorkload plan_workload(const Workload& workload) {
+  const SampleSpec& spec = workload.data->spec();
+  const bool tokens = spec.kind == InputKind::tokens;
+  PlanWorkload own;
+  own.name = workload.name;
+  (tokens ? own.size : own.model) = workload.size;
+  own.precision = to_string(workload.precision);
+  own.optimizer = to_string(workload.recipe.kind);
+  if (tokens) own.sequence_length = spec.length;
+  return own;
+}
+
 void name_classes(Plan& plan, const Cluster& cluster) {
   for (PlanStage& stage : plan.stages) {
     for (StageReplica& replica : stage.replicas) {
@@ -168,8 +181,10 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
 
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, int ranks) {
-  return complete_plan(sources.plan ? *sources.plan : even_plan_of(config, workload, ranks),
-                       workload, sources.cluster);
+  Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, ranks);
+  plan.workload = plan_workload(workload);
+  if (sources.cluster) plan.cluster = config.cluster.file;
+  return complete_plan(std::move(plan), workload, sources.cluster);
 }
 
 std::string summary_text(const Plan& plan) {

@@ -70,7 +70,8 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
 
 StepReport GroupTrainer::step() {
   StepReport report;
-  if (steps_done_ == 0) {
+  if (!observed_) {
+    observed_ = true;
     ObservedOperations observed;
     report = session_->observed_step(observed);
     post_observed(report, observed);
@@ -81,6 +82,11 @@ StepReport GroupTrainer::step() {
   context_.log_step(report.step, report.loss);
   ++steps_done_;
   return report;
+}
+
+void GroupTrainer::restore(const std::string& folder, std::uint64_t step) {
+  session_->restore(folder);
+  steps_done_ = step;
 }
 
 void GroupTrainer::post_observed(const StepReport& report, const ObservedOperations& observed) {

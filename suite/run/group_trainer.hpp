@@ -28,6 +28,11 @@ class GroupTrainer {
   /// Parameter fingerprints of every rank; `share` names what this one holds, empty: all.
   void post_checksums(const std::string& share = "");
 
+  /// Collective; between steps.
+  CheckpointReport save(const std::string& folder) { return session_->save(folder); }
+  /// Goes on from a checkpoint after `step` steps; before the first step.
+  void restore(const std::string& folder, std::uint64_t step);
+
   std::uint64_t steps_done() const { return steps_done_; }
   std::uint64_t samples_per_step() const { return samples_per_step_; }
   /// Strict training operations of one step of the whole group.
@@ -47,6 +52,7 @@ class GroupTrainer {
   std::optional<std::uint64_t> trial_;
   std::shared_ptr<ValidationWindow> window_;
   std::unique_ptr<TrainingSession> session_;
+  bool observed_ = false;
   std::uint64_t samples_per_slice_, samples_per_step_, steps_done_ = 0;
   std::uint64_t tokens_per_sample_;
   Ops ops_per_step_, evaluation_ops_per_sample_;

@@ -247,6 +247,7 @@ ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources,
   const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());
   LaunchConfig launch;
   launch.cores = cores.count();
+  launch.deadline_s = config.comm.timeout_s;
   return static_cast<ExitCode>(launch_under_mpirun(placement.ranks, arguments, launch));
 }
 

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
+#include <utility>
 
 #include "metrics/error.hpp"
 
@@ -50,6 +52,14 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
          unbound});
   }
   return placement;
+}
+
+int core_count(const Placement& placement) {
+  std::set<std::pair<std::string, int>> cores;
+  for (const RankBinding& binding : placement.bindings) {
+    for (const int cpu : binding.cpus) cores.emplace(binding.host, cpu);
+  }
+  return std::max(1, static_cast<int>(cores.size()));
 }
 
 std::string host_name() {

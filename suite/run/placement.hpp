@@ -29,6 +29,9 @@ struct Placement {
 /// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
 
+/// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
+int core_count(const Placement& placement);
+
 std::string host_name();
 
 }  // namespace heteroperf

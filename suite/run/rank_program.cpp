@@ -123,7 +123,8 @@ void log_start(const PreparedRun& run, RankContext& context) {
 ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
   bind(run.placement, context.all_ranks().rank().value());
   context.all_ranks().barrier();
-  context.clock_offset_ns = context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
+  context.clock_offset_ns =
+      context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_bf16(run, context);
   measure_peak(run, context);
   if (run.groups > 0) {

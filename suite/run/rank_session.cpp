@@ -151,6 +151,7 @@ ExitCode run_session(const RankSession& session, const RankWork& work) {
   if (in_this_process) return on_threads(session, work, cores);
   LaunchConfig launch;
   launch.cores = cores.count();
+  launch.deadline_s = session.comm.timeout_s;
   const std::vector<std::string> arguments(session.argv.begin() + 1, session.argv.end());
   return static_cast<ExitCode>(launch_under_mpirun(rank_count(session, cores), arguments, launch));
 }

@@ -7,7 +7,7 @@ constexpr double nanosecond = 1e-9;
 
 }  // namespace
 
-void RankTimes::add(const StepReport& report) {
+void SplitSums::add(const StepReport& report) {
   if (steps_ == 0) {
     first_step_ = report.step;
     start_ns_ = end_ns_ = report.t_start_ns;
@@ -22,7 +22,7 @@ void RankTimes::add(const StepReport& report) {
   ++steps_;
 }
 
-std::optional<RankTimeEvent> RankTimes::event(std::int32_t rank,
+std::optional<RankTimeEvent> SplitSums::event(std::int32_t rank,
                                               const StepOperations& operations) const {
   if (steps_ == 0) return std::nullopt;
   RankTimeEvent event;

@@ -9,7 +9,7 @@
 namespace heteroperf {
 
 /// Sums where the time of this rank goes, step after step.
-class RankTimes {
+class SplitSums {
  public:
   /// In order. What lies between two steps is `other_s`.
   void add(const StepReport& report);

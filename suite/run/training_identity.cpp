@@ -2,17 +2,31 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
-
 namespace heteroperf {
+namespace {
+
+const IdentityField* find(const TrainingIdentity& fields, const std::string& name) {
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const IdentityField& one) { return one.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+}  // namespace
 
 std::vector<IdentityDifference> differences(const TrainingIdentity& a, const TrainingIdentity& b,
                                             const std::vector<std::string>& except) {
-  HETEROPERF_EXPECT(a.size() == b.size());
   std::vector<IdentityDifference> found;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    const bool looked_at = std::find(except.begin(), except.end(), a[i].name) == except.end();
-    if (looked_at && a[i] != b[i]) found.push_back({a[i].name, a[i].value, b[i].value});
+  const auto compare = [&](const std::string& name, const std::string& in_a,
+                           const std::string& in_b) {
+    const bool looked_at = std::find(except.begin(), except.end(), name) == except.end();
+    if (looked_at && in_a != in_b) found.push_back({name, in_a, in_b});
+  };
+  for (const IdentityField& field : a) {
+    const IdentityField* other = find(b, field.name);
+    compare(field.name, field.value, other == nullptr ? "" : other->value);
+  }
+  for (const IdentityField& field : b) {
+    if (find(a, field.name) == nullptr) compare(field.name, "", field.value);
   }
   return found;
 }

@@ -10,13 +10,18 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// The optimizer recipe; a constant rate has no last step.
-std::string recipe_text(const std::string& workload_config) {
+/// The optimizer recipe, a field per key; a constant rate has no last step.
+TrainingIdentity with_recipe(TrainingIdentity fields, const std::string& workload_config) {
   const Json config = Json::parse(workload_config, nullptr, false);
-  if (!config.is_object() || !config.contains("optimizer")) return {};
-  Json recipe = config["optimizer"];
-  if (recipe.is_object() && recipe.value("schedule", "") == "constant") recipe.erase("total_steps");
-  return recipe.dump();
+  if (!config.is_object() || !config.contains("optimizer")) return fields;
+  const Json& recipe = config["optimizer"];
+  if (!recipe.is_object()) return fields;
+  const bool constant = recipe.value("schedule", Json()) == "constant";
+  for (const auto& [key, value] : recipe.items()) {
+    if (constant && key == "total_steps") continue;
+    fields.push_back({"optimizer." + key, value.dump()});
+  }
+  return fields;
 }
 
 std::string seed_text(const WorkloadEvent& workload) {
@@ -34,24 +39,24 @@ TrainingIdentity training_identity(const WorkloadEvent& workload) {
                     "a search trains a model per trial",
                     "Runs of `image` and `llm` can be used here.");
   }
-  return {{"workload", workload.name},
-          {"graph_hash", workload.graph_hash},
-          {"data_fingerprint", workload.data_fingerprint},
-          {"precision", workload.precision},
-          {"samples_per_step", std::to_string(*workload.samples_per_step)},
-          {"seed", seed_text(workload)},
-          {"optimizer", recipe_text(workload.config.text)}};
+  return with_recipe({{"workload", workload.name},
+                      {"graph_hash", workload.graph_hash},
+                      {"data_fingerprint", workload.data_fingerprint},
+                      {"precision", workload.precision},
+                      {"samples_per_step", std::to_string(*workload.samples_per_step)},
+                      {"seed", seed_text(workload)}},
+                     workload.config.text);
 }
 
 TrainingIdentity training_identity(const Workload& workload, std::uint64_t samples_per_step,
                                    std::uint64_t seed) {
-  return {{"workload", workload.name},
-          {"graph_hash", workload.graph.hash()},
-          {"data_fingerprint", workload.data->fingerprint()},
-          {"precision", to_string(workload.precision)},
-          {"samples_per_step", std::to_string(samples_per_step)},
-          {"seed", std::to_string(seed)},
-          {"optimizer", recipe_text(workload_config_text(workload))}};
+  return with_recipe({{"workload", workload.name},
+                      {"graph_hash", workload.graph.hash()},
+                      {"data_fingerprint", workload.data->fingerprint()},
+                      {"precision", to_string(workload.precision)},
+                      {"samples_per_step", std::to_string(samples_per_step)},
+                      {"seed", std::to_string(seed)}},
+                     workload_config_text(workload));
 }
 
 }  // namespace heteroperf

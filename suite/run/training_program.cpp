@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "suite/run/checkpointing.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_times.hpp"
@@ -15,12 +16,14 @@ namespace {
 /// Warm-up then measurement, by steps or by time; decided by the group's leader.
 class Schedule {
  public:
-  explicit Schedule(const MeasureConfig& config) : config_(config) {}
+  /// `first_step`: steps that were done before this run.
+  Schedule(const MeasureConfig& config, std::uint64_t first_step)
+      : config_(config), first_step_(first_step) {}
 
   Directive next(std::uint64_t steps_done) {
     if (config_.steps > 0 && steps_done >= config_.steps) return Directive::end;
     if (measure_start_ns_ == 0) {
-      if (steps_done < warmup_steps()) return Directive::go_on;
+      if (steps_done - first_step_ < warmup_steps()) return Directive::go_on;
       measure_start_ns_ = now_ns();
       return Directive::next_phase;
     }
@@ -32,17 +35,19 @@ class Schedule {
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
   double fraction(std::uint64_t steps_done) const {
     if (config_.steps > 0)
-      return static_cast<double>(steps_done) / static_cast<double>(config_.steps);
+      return static_cast<double>(steps_done - first_step_) /
+             static_cast<double>(config_.steps - first_step_);
     return measuring() ? std::min(1.0, elapsed_s() / config_.duration_s) : 0.0;
   }
 
  private:
   std::uint64_t warmup_steps() const {
-    return config_.steps > 0 ? std::min(config_.warmup_steps, config_.steps / 2)
+    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
                              : config_.warmup_steps;
   }
 
   const MeasureConfig& config_;
+  std::uint64_t first_step_;
   std::int64_t measure_start_ns_ = 0;
 };
 
@@ -59,7 +64,10 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
                           const ChosenPlan& chosen) {
   TrainingSpec spec = training_spec(context, workload);
   spec.plan = chosen.plan;
-  if (chosen.emulated) spec.pacing = Pacing{*chosen.times, context.config.pace.dilation};
+  if (chosen.emulated) {
+    spec.pacing =
+        Pacing{*chosen.times, context.config.pace.dilation, core_count(context.placement)};
+  }
   return spec;
 }
 
@@ -71,9 +79,14 @@ class TrainingProgram {
         plan_(plan),
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
-        schedule_(context.config.measure) {}
+        checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
+        schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0) {
+  }
 
   ProgramEnd run() {
+    if (const auto& parent = context_.config.parent) {
+      trainer_.restore(parent->checkpoint, parent->step);
+    }
     enter(Phase::warmup);
     ProgramEnd end;
     for (;;) {
@@ -88,7 +101,10 @@ class TrainingProgram {
         enter(Phase::measure);
       }
       train_one();
+      checkpoints_.after_step(trainer_.steps_done());
     }
+    checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted
+                                                               : Checkpointing::End::complete);
     trainer_.post_checksums(held_share(plan_.plan, plan_.roles[static_cast<std::size_t>(rank())]));
     post_times();
     if (!context_.config.trace.empty() && trainer_.steps_done() > 0) {
@@ -158,8 +174,9 @@ class TrainingProgram {
   const Workload& workload_;
   const ChosenPlan& plan_;
   GroupTrainer trainer_;
+  Checkpointing checkpoints_;
   Schedule schedule_;
-  RankTimes times_;
+  SplitSums times_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;

@@ -21,15 +21,14 @@ std::vector<Row> largest(std::vector<Row> rows, Value value) {
 std::string steps_text(const Alignment& alignment) {
   std::string text = fmt::format("{:>8} {:>16} {:>16} {:>12} {:>14}\n", "step", "loss A", "loss B",
                                  "relative", "gradient norm");
-  const auto rows =
-      largest(alignment.steps, [](const AlignedStep& step) { return step.relative; });
+  const auto rows = largest(alignment.steps, [](const AlignedStep& step) { return step.relative; });
   for (const AlignedStep& step : rows) {
     text += fmt::format("{:>8} {:>16.9g} {:>16.9g} {:>12.3g} {:>14.3g}\n", step.n, step.loss_a,
                         step.loss_b, step.relative, step.gradient_norm_relative);
   }
   if (alignment.steps.size() > rows.size()) {
-    text += fmt::format("  the {} steps furthest apart of {}\n", rows.size(),
-                        alignment.steps.size());
+    text +=
+        fmt::format("  the {} steps furthest apart of {}\n", rows.size(), alignment.steps.size());
   }
   return text;
 }
@@ -40,8 +39,8 @@ std::string parameters_text(const Alignment& alignment) {
   }
   std::string text = fmt::format("parameters after {} steps, max|a-b|/max|b| of {} tensors\n",
                                  *alignment.parameter_step, alignment.parameters.size());
-  const auto rows = largest(alignment.parameters,
-                            [](const AlignedParameter& one) { return one.max_relative; });
+  const auto rows =
+      largest(alignment.parameters, [](const AlignedParameter& one) { return one.max_relative; });
   for (const AlignedParameter& one : rows) {
     text += fmt::format("  {:<12.3g} {}\n", one.max_relative, one.name);
   }

@@ -42,12 +42,9 @@ Json parameters(const Alignment& alignment) {
 }  // namespace
 
 std::string alignment_json_text(const Alignment& alignment) {
-  Json json{{"ok", alignment.ok()},
-            {"a", alignment.run_a},
-            {"b", alignment.run_b},
-            {"acceptance", acceptance(alignment)},
-            {"steps", steps(alignment)},
-            {"gradient_norm", Json::object()}};
+  Json json{{"ok", alignment.ok()},      {"a", alignment.run_a},
+            {"b", alignment.run_b},      {"acceptance", acceptance(alignment)},
+            {"steps", steps(alignment)}, {"gradient_norm", Json::object()}};
   put(json["gradient_norm"], "max_relative", alignment.gradient_norm_max_relative);
   if (alignment.parameter_step) {
     json["parameter_step"] = *alignment.parameter_step;

@@ -48,8 +48,8 @@ Side open_side(const fs::path& path) {
 void check_same_training(const Side& a, const Side& b) {
   std::vector<Problem> problems;
   for (const IdentityDifference& one : differences(a.training, b.training, {"precision"})) {
-    problems.push_back({fmt::format("{} differs", one.name),
-                        fmt::format("{} in A, {} in B", one.a, one.b), ""});
+    problems.push_back(
+        {fmt::format("{} differs", one.name), fmt::format("{} in A, {} in B", one.a, one.b), ""});
   }
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
 }
@@ -119,10 +119,14 @@ double value_of(const std::byte* at) {
 
 double element(StoredType type, const std::byte* at) {
   switch (type) {
-    case StoredType::f32: return value_of<float>(at);
-    case StoredType::f64: return value_of<double>(at);
-    case StoredType::bf16: return bf16_value(at);
-    case StoredType::i64: return value_of<std::int64_t>(at);
+    case StoredType::f32:
+      return value_of<float>(at);
+    case StoredType::f64:
+      return value_of<double>(at);
+    case StoredType::bf16:
+      return bf16_value(at);
+    case StoredType::i64:
+      return value_of<std::int64_t>(at);
   }
   return 0;
 }
@@ -172,9 +176,10 @@ void align_parameters(const Side& a, const Side& b, Alignment& result) {
   const bool some_a = !list_checkpoints(a.folder).empty();
   const bool some_b = !list_checkpoints(b.folder).empty();
   if (!some_a || !some_b) {
-    result.parameters_missing = fmt::format(
-        "{} no checkpoints (checkpoint.at_end makes one)",
-        some_a ? "B has" : some_b ? "A has" : "the runs have");
+    result.parameters_missing =
+        fmt::format("{} no checkpoints (checkpoint.at_end makes one)", some_a   ? "B has"
+                                                                       : some_b ? "A has"
+                                                                                : "the runs have");
     return;
   }
   const auto places = common_checkpoints(a, b, result.warnings);

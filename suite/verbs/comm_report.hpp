@@ -50,7 +50,8 @@ struct CommReport {
   std::string transport;
   std::string path;  ///< Communicator::path()
   RankClusters clusters;
-  std::vector<std::string> hosts;  ///< by rank
+  std::vector<std::string> hosts;    ///< by rank
+  std::vector<std::string> devices;  ///< by rank, with their library; empty where they are CPUs
   std::vector<CommResult> results;
   std::optional<PaceSummary> pace;
   bool ended = false;  ///< every size was measured

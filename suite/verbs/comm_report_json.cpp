@@ -69,10 +69,10 @@ Json topology_json(const CommReport& report) {
                         {"ranks", ranks_json(cluster.ranks)},
                         {"bridges", std::move(bridges)}});
   }
-  return {{"reason", report.clusters.reason},
-          {"path", report.path},
-          {"hosts", report.hosts},
-          {"clusters", clusters}};
+  Json topology{{"reason", report.clusters.reason}, {"path", report.path}, {"hosts", report.hosts}};
+  if (!report.devices.empty()) topology["devices"] = report.devices;
+  topology["clusters"] = std::move(clusters);
+  return topology;
 }
 
 }  // namespace

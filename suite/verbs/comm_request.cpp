@@ -200,11 +200,9 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
                              collective_, type_),
                  "only float32 sums and averages travel compressed", "Leave --wire out.");
   }
-  const bool own_way =
-      algorithm_ != "auto" || clusters_ != "auto" || wire_ != "fp32" || !pace_.empty() || checksum_;
-  if (transport_ == "nccl" && own_way) {
-    problems.add("--algorithm, --wire, --clusters, --pace and --checksum do not go with nccl",
-                 "there the library does everything itself", "Use --transport mpi.");
+  if (transport_ == "nccl" && (!pace_.empty() || checksum_)) {
+    problems.add("--pace and --checksum do not go with nccl",
+                 "inside a cluster its library moves everything itself", "Use --transport mpi.");
   }
   if (clusters_ != "auto") {
     request.labels = split_labels(clusters_);

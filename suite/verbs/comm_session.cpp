@@ -10,6 +10,7 @@
 #include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
 #include "suite/run/signals.hpp"
@@ -31,6 +32,8 @@ std::uint64_t total(Communicator& group, std::uint64_t mine) {
 /// Time of an unknown operation that is still worth waiting for, over 20: 100 Mbit/s.
 Seconds slowest(Bytes bytes) { return Seconds(static_cast<double>(bytes.value()) / 12.5e6 / 20); }
 
+bool is_on_devices(const CommRequest& request) { return request.session.transport == "nccl"; }
+
 bool has_in_place_form(Collective collective) {
   return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
          collective == Collective::all_gather || collective == Collective::reduce;
@@ -45,7 +48,8 @@ CommSession::CommSession(const CommRequest& request, World& world)
                 [] { return stop_signal() != nullptr; }) {
   check_fit();
   descriptors_ = gather_descriptors(harness(), describe_rank(harness()));
-  check_memory();
+  // The driver tells where a device's ends.
+  if (!is_on_devices(request)) check_memory();
   build();
 }
 
@@ -75,15 +79,36 @@ void CommSession::check_fit() const {
 }
 
 void CommSession::build() {
-  if (request_.session.transport != "nccl") return build_hybrid();
-  group_ = make_nccl_group(world_);
-  clusters_ = one_cluster(harness().size());
+  if (is_on_devices(request_)) {
+    build_on_devices();
+  } else {
+    build_hybrid();
+  }
+}
+
+HybridConfig CommSession::hybrid_config() const {
+  HybridConfig config;
+  config.clusters = clusters_;
+  config.wire = request_.wire;
+  config.rules = request_.rules;
+  config.staging.timeout_s = request_.session.comm.timeout_s;
+  return config;
+}
+
+void CommSession::build_on_devices() {
+  const auto library = open_nccl_device(world_);
+  const RankDescriptor host = descriptors_[static_cast<std::size_t>(harness().rank().value())];
+  DeviceWorld devices = make_device_world(world_, library, host, request_.labels);
+  descriptors_ = devices.descriptors;
+  clusters_ = devices.clusters;
+  group_ = make_device_group(world_, devices, hybrid_config());
+  hybrid_ = dynamic_cast<HybridCommunicator*>(group_.get());
 }
 
 void CommSession::build_hybrid() {
   auto base = harness().split(0, harness().rank().value());
   if (request_.pace) {
-    base = make_paced_communicator(std::move(base), *request_.pace);
+    base = make_paced_communicator(std::move(base), *request_.pace, world_.control);
     paced_ = base.get();
   }
   if (request_.checksum) base = make_checked_communicator(std::move(base), {true, true});
@@ -96,10 +121,7 @@ void CommSession::build_hybrid() {
   }
   auto inside =
       base->split(static_cast<int>(clusters_.cluster_of(base->rank())), base->rank().value());
-  HybridConfig config;
-  config.clusters = clusters_;
-  config.wire = request_.wire;
-  config.rules = request_.rules;
+  HybridConfig config = hybrid_config();
   if (request_.shape.collective == Collective::all_reduce && harness().size() > 1) {
     model_ = measure_cost_model(*base, *inside, clusters_, request_.sizes.back());
     config.model = model_;
@@ -135,10 +157,16 @@ CommReport CommSession::heading() const {
   CommReport report;
   report.request = request_;
   report.ranks = harness().size();
-  report.transport = hybrid_ != nullptr ? harness().transport() : group_->transport();
-  report.path = hybrid_ != nullptr ? harness().path() : group_->path();
+  const bool on_devices = is_on_devices(request_);
+  report.transport = on_devices ? request_.session.transport : harness().transport();
+  report.path = on_devices ? group_->path() : harness().path();
   report.clusters = clusters_;
-  for (const RankDescriptor& one : descriptors_) report.hosts.push_back(one.host);
+  for (const RankDescriptor& one : descriptors_) {
+    report.hosts.push_back(one.host);
+    if (!on_devices) continue;
+    report.devices.push_back(
+        fmt::format("{} {}, {} ({})", one.vendor, one.model, one.library, one.library_version));
+  }
   return report;
 }
 

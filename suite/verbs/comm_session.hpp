@@ -34,6 +34,8 @@ class CommSession {
   void check_memory() const;
   void build();
   void build_hybrid();
+  void build_on_devices();
+  HybridConfig hybrid_config() const;
   CommTiming time(const CaseShape& shape, const CommResult& result);
   std::uint64_t wrong_elements(CollectiveCase& one, const Tolerance& tolerance);
   Tolerance tolerance(WireFormat wire) const;
@@ -48,7 +50,7 @@ class CommSession {
   std::optional<CostModel> model_;
   std::unique_ptr<Communicator> group_;
   const Communicator* paced_ = nullptr;   ///< inside group_
-  HybridCommunicator* hybrid_ = nullptr;  ///< group_, unless NCCL does everything itself
+  HybridCommunicator* hybrid_ = nullptr;  ///< group_, unless the native library does everything
   OperationDeadline deadline_;
   Deviation deviation_;  ///< of the last check, all ranks together
   std::uint64_t seed_ = 0;

@@ -5,6 +5,7 @@
 #include "metrics/error.hpp"
 #include "runners/cluster/device_class.hpp"
 #include "runners/cluster/machine.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
 #include "runners/schedule/generator.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/prepare.hpp"
@@ -54,16 +55,33 @@ Items list_models() {
   return items;
 }
 
+/// Emulated devices of a description that `--cluster` finds by name.
+ListItem cluster_item(const std::string& name) {
+  const Cluster cluster = shipped_cluster(name);
+  std::string kinds;
+  for (const DeviceClass& one : cluster.classes) {
+    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : ", ", one.count, one.name);
+  }
+  return {name,
+          cluster.name,
+          {{"kind", "paced"},
+           {"ranks", whole(static_cast<std::int64_t>(cluster.ranks.size()))},
+           {"classes", kinds}}};
+}
+
+/// This machine's, then the shipped descriptions.
 Items list_devices() {
   const Machine machine = probe_machine();
   const Placement placement = choose_placement({}, machine.cores, 0);
   const DeviceClass device = cpu_device_class(machine, placement.ranks, placement.threads_per_rank);
-  return {{device.name,
-           machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
-           {{"kind", to_string(device.kind)},
-            {"count", whole(device.count)},
-            {"threads", whole(device.threads)},
-            {"memory_bytes", device.memory.value()}}}};
+  Items items{{device.name,
+               machine.cpu_model ? *machine.cpu_model : "CPU of this machine",
+               {{"kind", to_string(device.kind)},
+                {"count", whole(device.count)},
+                {"threads", whole(device.threads)},
+                {"memory_bytes", device.memory.value()}}}};
+  for (const std::string& name : shipped_cluster_names()) items.push_back(cluster_item(name));
+  return items;
 }
 
 std::string usage_of(const DataKind& kind) {

@@ -3,15 +3,21 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <map>
 
 #include "runners/cluster/machine.hpp"
+#include "runners/comm/benchmark/operation_deadline.hpp"
+#include "runners/comm/discovery/card_probe.hpp"
 #include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/nccl/device_world.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/error_report_json.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/run/run_config_json.hpp"
+#include "suite/run/signals.hpp"
 #include "suite/verbs/cluster_report.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -80,7 +86,7 @@ class ProbeVerb : public Verb {
         ->type_name("FILE");
     command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
     command.add_option("--transport", transport_,
-                       "threads or mpi (default: the launcher's, else threads)");
+                       "threads, mpi or nccl (default: the launcher's, else threads)");
     command.add_option("--threads-per-rank", threads_, "of one device")->capture_default_str();
     command.add_option("--name", name_, "of the cluster")->capture_default_str();
     command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
@@ -101,10 +107,6 @@ class ProbeVerb : public Verb {
     }
     if (!(gap_ > 1))
       problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1", "Give 2.");
-    if (transport_ == "nccl") {
-      problems.add("--transport nccl cannot be probed",
-                   "devices are described by their host's CPUs", "Use --transport mpi.");
-    }
     RankSession session;
     session.comm = comm_config_of({}, options.sets, problems);
     problems.throw_if_any();
@@ -113,22 +115,81 @@ class ProbeVerb : public Verb {
     session.transport = transport_;
     session.argv = original_argv();
     RankWork work;
-    work.body = [&](World& world) { return probe(*world.communicator, options); };
+    work.body = [&](World& world) {
+      // Ends a measurement that does not come to its end after a signal.
+      const OperationDeadline watch(*world.control, world.communicator->rank(),
+                                    world.communicator->size(),
+                                    [] { return stop_signal() != nullptr; });
+      return transport_ == "nccl" ? probe_devices(world, options)
+                                  : probe(*world.communicator, options);
+    };
     work.keep = [&](const Error& error) {
+      remove_empty_file();
       if (options.json) fmt::print("{}", error_report_text(error));
     };
-    return run_session(session, work);
+    const ExitCode code = run_session(session, work);
+    if (code != ExitCode::ok) remove_empty_file();
+    return code;
   }
 
  private:
+  /// Opening it has made it.
+  void remove_empty_file() const {
+    std::error_code ignored;
+    if (!out_.empty() && std::filesystem::file_size(out_, ignored) == 0) {
+      std::filesystem::remove(out_, ignored);
+    }
+  }
+
+  /// Collective: throws Error{interrupted} when a rank got a signal.
+  static void stop_if_asked(Communicator& world) {
+    std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
+    world.all_reduce(std::span(&stop, 1), Reduction::max);
+    if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
+  }
+  static LinkSweep sweep_over(Communicator& world) {
+    LinkSweep sweep;
+    sweep.before_round = [&world] { stop_if_asked(world); };
+    return sweep;
+  }
+
   ExitCode probe(Communicator& world, const GlobalOptions& options) {
     const auto descriptors = gather_descriptors(world, describe_rank(world));
     AgglomerationConfig config;
     config.gap = gap_;
     const RankClusters clusters = discover_clusters(world, descriptors, config);
-    Cluster cluster = measure_links(world, clusters, descriptors);
-    cluster.name = name_;
+    Cluster cluster = measure_links(world, clusters, descriptors, sweep_over(world));
+    measure_cards(world, cluster, [&world] { stop_if_asked(world); });
+    stop_if_asked(world);
     add_classes(world, descriptors, cluster);
+    stop_if_asked(world);
+    return tell(world, cluster, clusters.reason, options);
+  }
+
+  ExitCode probe_devices(World& world, const GlobalOptions& options) {
+    Communicator& hosts = *world.communicator;
+    AgglomerationConfig config;
+    config.gap = gap_;
+    const auto library = open_nccl_device(world);
+    DeviceWorld devices = make_device_world(world, library, describe_rank(hosts), {});
+    MeasuredDevices measured = measure_devices(world, devices, config);
+    const DeviceIdentity device = library->device();
+    DeviceClass reading;
+    reading.kind = DeviceKind::cuda;
+    reading.memory = device.memory;
+    fill_classes(
+        gather_texts(hosts, device_reading_text(device.vendor + " " + device.model, reading)),
+        utc_now(), measured.file);
+    if (!links_only_ && hosts.rank() == RankId(0)) {
+      fmt::print(stderr, "heteroperf: warning: rates of devices are not measured\n");
+    }
+    return tell(hosts, measured.file, measured.clusters.reason, options);
+  }
+
+  /// Rank 0 writes the file.
+  ExitCode tell(Communicator& world, Cluster& cluster, const std::string& reason,
+                const GlobalOptions& options) {
+    cluster.name = name_;
     check_cluster(cluster);
     if (world.rank() != RankId(0)) return ExitCode::ok;
     const std::string text = cluster_json_text(cluster);
@@ -136,7 +197,7 @@ class ProbeVerb : public Verb {
     if (options.json || out_.empty()) {
       fmt::print("{}", text);
     } else {
-      fmt::print("{}", cluster_table(cluster, clusters.reason));
+      fmt::print("{}", cluster_table(cluster, reason));
     }
     return ExitCode::ok;
   }

@@ -24,13 +24,14 @@ class ResumeVerb : public Verb {
 
   void declare(CLI::App& command) override {
     command.add_option("run", path_, "run folder with checkpoints")->required();
-    step_option_ = command.add_option("--from-step", step_, "that checkpoint, not the last good one")
-                       ->type_name("N");
+    step_option_ =
+        command.add_option("--from-step", step_, "that checkpoint, not the last good one")
+            ->type_name("N");
     flags_.declare(command, can_change_on_resume);
     command.footer(command.get_footer() +
-                   "\nEverything else is as the run had it; --set takes the keys of these flags, "
-                   "and scale, batch, measure,\ncheckpoint and comm. --steps counts those of the "
-                   "whole training; --duration starts anew.\n");
+                   "\nEverything else is as the run had it; --set takes the keys of these flags "
+                   "and those of scale, batch,\nplan, cluster, pace, measure, checkpoint and comm. "
+                   "--steps counts those of the whole training; --duration\nstarts anew.\n");
   }
 
   ExitCode run(const GlobalOptions& options) override {

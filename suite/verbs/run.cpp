@@ -28,8 +28,8 @@ class RunVerb : public Verb {
   const char* name() const override { return "run"; }
   const char* summary() const override { return "run a workload and write its record"; }
   std::vector<std::string> examples() const override {
-    return {"run --quick", "run llm --duration 60 --data text:input.txt --out results/mine",
-            "run llm --ranks 4 --pp 4 --schedule zb-h1 --micro-batches 8 --steps 40"};
+    return {"run --quick",
+            "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine"};
   }
 
   bool configurable() const override { return true; }

@@ -7,6 +7,7 @@
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/placement.hpp"
+#include "suite/verbs/plan_simulation.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -18,42 +19,73 @@ class SimulateVerb : public Verb {
  public:
   const char* name() const override { return "simulate"; }
   const char* summary() const override {
-    return "the time a schedule takes on a virtual clock, and where it goes";
+    return "the time a schedule or a plan takes on a virtual clock, and where it goes";
   }
   std::vector<std::string> examples() const override {
     return {
         "simulate schedule.json --costs-file costs.json",
+        "simulate results/latest/plan.json --cluster fast2_slow6",
         "simulate schedule.json --model links --network network.json --trace trace.json --json"};
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("schedule", path_, "as `schedule --format json` writes it")->required();
+    command
+        .add_option("file", plan_.path,
+                    "a schedule as `schedule --format json` writes it, or a plan.json")
+        ->required();
+    const std::pair<const char*, std::string&> of_plans[] = {{"--workload", plan_.workload},
+                                                             {"--size", plan_.size},
+                                                             {"--model-name", plan_.model},
+                                                             {"--precision", plan_.precision},
+                                                             {"--cluster", plan_.cluster}};
+    for (const auto& [flag, value] : of_plans) {
+      command.add_option(flag, value, "of a plan, where it does not say itself");
+    }
     costs_.declare(command);
     network_.declare(command);
     command.add_option("--trace", trace_, "write a trace for Perfetto or chrome://tracing");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    Schedule schedule = read_schedule_file(path_);
+    return is_plan_file(plan_.path) ? run_plan(options) : run_schedule(options);
+  }
+
+ private:
+  ExitCode run_plan(const GlobalOptions& options) const {
+    if (costs_.given()) {
+      throw UserError("costs are given for a plan", "its workload and cluster say them",
+                      "Leave them out, or simulate a schedule.");
+    }
+    const auto start = std::chrono::steady_clock::now();
+    const PlanSimulation simulation = simulate_plan(plan_);
+    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
+    if (!trace_.empty()) write_trace(trace_text(simulation.schedule, simulation.timeline));
+    fmt::print("{}", options.json ? plan_simulation_json_text(simulation, wall.count())
+                                  : plan_simulation_table(simulation, wall.count()));
+    return ExitCode::ok;
+  }
+
+  ExitCode run_schedule(const GlobalOptions& options) const {
+    Schedule schedule = read_schedule_file(plan_.path);
     if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));
     const SimulationOptions simulation = network_.options();
     const auto start = std::chrono::steady_clock::now();
     const ScheduleResult result = evaluate_schedule(std::move(schedule), simulation, {});
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    if (!trace_.empty()) write_trace(result);
+    if (!trace_.empty()) write_trace(trace_text(result.lowered, result.timeline));
     fmt::print("{}", options.json ? simulation_json_text(result, wall.count())
                                   : simulation_table(result, wall.count()));
     return ExitCode::ok;
   }
 
- private:
-  void write_trace(const ScheduleResult& result) const {
+  void write_trace(const std::string& text) const {
     std::ofstream file(trace_, std::ios::binary);
-    file << trace_text(result.lowered, result.timeline) << std::flush;
+    file << text << std::flush;
     if (!file) throw UserError("cannot write " + trace_, "", "Give --trace a writable path.");
   }
 
-  std::string path_, trace_;
+  PlanSimulationRequest plan_;
+  std::string trace_;
   CostFlags costs_;
   NetworkFlags network_;
 };

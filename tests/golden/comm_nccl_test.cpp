@@ -1,5 +1,5 @@
-// `comm` and `probe` over NCCL: on a real device where there is one (else skipped), and what is said
-// where there is none.
+// `comm` and `probe` over NCCL: on a real device where there is one (else skipped), and what is
+// said where there is none.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -45,8 +45,8 @@ TEST(CommOverNccl, OneRank) {
 TEST(CommOverNccl, TwoRanksOfOneDevice) {
   if (const std::string why = reason_against(); !why.empty()) GTEST_SKIP() << why;
   for (const char* collective : {"allreduce", "allgather", "alltoall", "sendrecv"}) {
-    expect_right(comm({collective, "--ranks", "2", "--clusters", "a,a", "-b", "1K", "-e", "1M", "-f",
-                       "32"}));
+    expect_right(comm(
+        {collective, "--ranks", "2", "--clusters", "a,a", "-b", "1K", "-e", "1M", "-f", "32"}));
   }
 }
 
@@ -74,14 +74,15 @@ TEST(CommOverNccl, WithoutADeviceBothVerbsSayWhy) {
   for (const Words& words : commands) {
     const CommandResult result = heteroperf(words);
     EXPECT_EQ(result.exit_code, 5) << words[0] << result.err;
-    const bool is_named = result.err.find("NCCL") != std::string::npos ||
-                          result.err.find("MPI") != std::string::npos;
+    const bool is_named =
+        result.err.find("NCCL") != std::string::npos || result.err.find("MPI") != std::string::npos;
     EXPECT_TRUE(is_named) << result.err;
   }
 }
 
 TEST(CommOverNccl, WhatItCannotDoIsNamed) {
-  const CommandResult result = heteroperf({"comm", "allreduce", "--transport", "nccl", "--checksum"});
+  const CommandResult result =
+      heteroperf({"comm", "allreduce", "--transport", "nccl", "--checksum"});
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("--pace and --checksum do not go with nccl"), std::string::npos)
       << result.err;

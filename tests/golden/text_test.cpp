@@ -32,6 +32,7 @@ const Scrub scrubs[] = {
     {"samples_h5 \\([^\n]*", "samples_h5"},
     // Numbers that are no part of a name ("w16", "fp32", "gpt3-175b").
     {"(^|[^A-Za-z0-9_.-])-?[0-9]+(\\.[0-9]+)?(e[+-]?[0-9]+)?(?![0-9A-Za-z_.]*[A-Za-z])", "$1#"},
+    {"\\+#", "#"},
     // Prefixes of units, and widths of columns.
     {"# [kMGTPEZ](?=op/s)", "# "},
     {"# [kMGTPEZ](?= |\n)", "#"},

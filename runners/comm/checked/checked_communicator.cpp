@@ -61,9 +61,7 @@ class CheckedCommunicator final : public Communicator, public ConcurrentUse {
   int size() const override { return group_->size(); }
   std::string transport() const override { return group_->transport(); }
   std::string path() const override { return group_->path(); }
-  std::string one_thread_reason() const override {
-    return heteroperf::one_thread_reason(*group_);
-  }
+  std::string one_thread_reason() const override { return heteroperf::one_thread_reason(*group_); }
 
   using Communicator::all_gather;
   using Communicator::all_reduce;

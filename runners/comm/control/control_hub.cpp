@@ -8,6 +8,7 @@
 #include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_address.hpp"
 #include "runners/comm/control/message_service.hpp"
+#include "runners/comm/control/standstill.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 
 namespace heteroperf {
@@ -53,9 +54,11 @@ class Hub final : public TcpControl {
   void admit_strangers(double now_s);
   bool greet(const Stranger& stranger, double now_s);
   void hear_peers(double now_s);
+  void lose(RankId rank);
   void handle(RankId from, Frame frame, const std::shared_ptr<Connection>& connection);
   void beat(double now_s);
   void find_silence(double now_s);
+  double next_event_s();
   void broadcast(const Frame& frame);
   /// Tells everybody before this process knows: it may end itself as soon as it does.
   void conclude(const RankFailure& failure);
@@ -67,6 +70,7 @@ class Hub final : public TcpControl {
   Listener listener_;
   std::vector<Stranger> strangers_;  ///< of the hub's thread
   double last_beat_s_ = 0, last_round_s_ = 0;
+  Standstill standstill_;  ///< of the hub's thread
   std::mutex conclude_mutex_;
   std::mutex mutex_;  ///< guards peers_
   std::vector<Peer> peers_;
@@ -77,8 +81,10 @@ class Hub final : public TcpControl {
 };
 
 Hub::Hub(int size, const CommConfig& config, Reach reach)
-    : TcpControl(RankId(0), size, config),
+    : TcpControl(RankId(0), size, config,
+                 [this](const RankFailure& failure) { conclude(failure); }),
       listener_(listen_on_free_port(reach)),
+      standstill_(size),
       peers_(static_cast<std::size_t>(size)),
       service_([this](RankFailure failure) {
         failure.reason = "control handler: " + failure.reason;
@@ -173,7 +179,7 @@ void Hub::wait_for_events() {
       entries.push_back({p.connection->socket().fd(), static_cast<short>(events), 0});
     }
   }
-  const double rest_s = last_beat_s_ + config_.heartbeat_s - monotonic_s();
+  const double rest_s = next_event_s() - monotonic_s();
   poll(entries.data(), entries.size(), std::max(0, static_cast<int>(std::ceil(rest_s * 1e3))));
   wake_->clear();
 }
@@ -207,7 +213,22 @@ bool Hub::greet(const Stranger& stranger, double now_s) {
   return true;
 }
 
+/// The next sign of life, or the end of somebody's patience with a rank.
+double Hub::next_event_s() {
+  double next_s = last_beat_s_ + config_.heartbeat_s;
+  const std::lock_guard lock(mutex_);
+  for (const Peer& p : peers_) {
+    if (p.stage == Stage::joined && p.connection) {
+      next_s = std::min(next_s, p.heard_s + config_.timeout_s);
+    }
+  }
+  return next_s;
+}
+
+/// All that was said counts before anybody's end: the first words tell the cause, and who leaves
+/// because of it leaves next.
 void Hub::hear_peers(double now_s) {
+  std::vector<RankId> ended;
   for (std::size_t r = 1; r < peers_.size(); ++r) {
     const RankId rank(static_cast<std::int32_t>(r));
     std::shared_ptr<Connection> connection;
@@ -221,15 +242,19 @@ void Hub::hear_peers(double now_s) {
     const auto health = connection->receive(frames);
     if (!frames.empty()) peer(rank).heard_s = now_s;
     for (Frame& frame : frames) handle(rank, std::move(frame), connection);
-    if (health == Connection::Health::open) continue;
-    const bool expected_end = peer(rank).stage == Stage::left;
-    {
-      std::lock_guard lock(mutex_);
-      peer(rank).connection.reset();
-      if (!expected_end) peer(rank).stage = Stage::lost;
-    }
-    if (!expected_end) conclude(end_of(rank));
+    if (health == Connection::Health::ended) ended.push_back(rank);
   }
+  for (const RankId rank : ended) lose(rank);
+}
+
+void Hub::lose(RankId rank) {
+  const bool expected_end = peer(rank).stage == Stage::left;
+  {
+    std::lock_guard lock(mutex_);
+    peer(rank).connection.reset();
+    if (!expected_end) peer(rank).stage = Stage::lost;
+  }
+  if (!expected_end) conclude(end_of(rank));
 }
 
 void Hub::handle(RankId from, Frame frame, const std::shared_ptr<Connection>& connection) {
@@ -258,8 +283,10 @@ void Hub::handle(RankId from, Frame frame, const std::shared_ptr<Connection>& co
       left_.fetch_add(1);
       return state_->notify();
     }
+    case Frame::Kind::heartbeat:
+      return standstill_.note(from, decode_heartbeat(frame));
     default:
-      return;  // a heartbeat: it was heard
+      return;
   }
 }
 
@@ -267,11 +294,12 @@ void Hub::beat(double now_s) {
   if (now_s - last_beat_s_ < config_.heartbeat_s) return;
   last_beat_s_ = now_s;
   broadcast({});
+  standstill_.note(rank_, overdue_wait(now_s));
+  if (const auto stuck = standstill_.verdict(config_.timeout_s)) conclude(*stuck);
 }
 
 void Hub::find_silence(double now_s) {
-  // After a pause of this process itself, everybody gets a new deadline.
-  const bool paused = now_s - last_round_s_ > config_.timeout_s / 2;
+  const bool paused = has_paused(last_round_s_, now_s);
   for (std::size_t r = 1; r < peers_.size(); ++r) {
     Peer& p = peers_[r];
     if (paused) p.heard_s = now_s;

@@ -2,12 +2,14 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <map>
 #include <thread>
 
 #include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_address.hpp"
+#include "runners/comm/control/retry_delay.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 
 namespace heteroperf {
@@ -26,7 +28,7 @@ struct Admission {
 class Spoke final : public TcpControl {
  public:
   Spoke(RankId rank, int size, const CommConfig& config, Admission admission)
-      : TcpControl(rank, size, config),
+      : TcpControl(rank, size, config, [this](const RankFailure& failure) { spread(failure); }),
         connection_(std::move(admission.connection)),
         heard_s_(monotonic_s()),
         last_round_s_(heard_s_) {
@@ -51,6 +53,10 @@ class Spoke final : public TcpControl {
  private:
   void send(const Frame& frame) {
     if (connection_->send(frame)) wake_->signal();
+  }
+  void spread(const RankFailure& failure) {
+    send(failure_frame(failure));
+    state_->fail(failure);
   }
   void run();
   void wait_for_events();
@@ -128,7 +134,8 @@ void Spoke::wait_for_events() {
   const int events = POLLIN | (connection_->has_unsent() ? POLLOUT : 0);
   pollfd entries[] = {{wake_->fd(), POLLIN, 0},
                       {connection_->socket().fd(), static_cast<short>(events), 0}};
-  const double rest_s = last_beat_s_ + config_.heartbeat_s - monotonic_s();
+  const double next_s = std::min(last_beat_s_ + config_.heartbeat_s, heard_s_ + config_.timeout_s);
+  const double rest_s = next_s - monotonic_s();
   poll(entries, 2, std::max(0, static_cast<int>(std::ceil(rest_s * 1e3))));
   wake_->clear();
 }
@@ -183,13 +190,16 @@ void Spoke::settle(std::uint64_t id, std::optional<std::string> reply) {
 void Spoke::beat(double now_s) {
   if (now_s - last_beat_s_ < config_.heartbeat_s) return;
   last_beat_s_ = now_s;
-  send({});
+  send(heartbeat_frame(overdue_wait(now_s)));
 }
 
 void Spoke::find_silence(double now_s) {
-  // After a pause of this process itself, rank 0 gets a new deadline.
-  if (now_s - last_round_s_ > config_.timeout_s / 2) heard_s_ = now_s;
-  if (now_s - heard_s_ >= config_.timeout_s && !goodbye_) state_->fail(silence_of(RankId(0)));
+  if (has_paused(last_round_s_, now_s)) heard_s_ = now_s;
+  if (now_s - heard_s_ < config_.timeout_s) return;
+  heard_s_ = now_s;
+  if (goodbye_ || state_->failed()) return;
+  // Rank 0 may be woken later, when this process has gone: it shall know why.
+  spread(silence_of(RankId(0)));
 }
 
 /// Empty, with `reason` set, when rank 0 is not there.
@@ -220,8 +230,9 @@ std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const Comm
                                                const std::string& address_text) {
   const ControlAddress address = ControlAddress::parse(address_text);
   const double deadline_s = monotonic_s() + std::max(config.timeout_s, connect_attempt_s);
+  RetryDelay delay;
   std::string tried;
-  do {
+  while (true) {
     tried.clear();
     for (const std::string& host : address.hosts) {
       std::string reason;
@@ -231,7 +242,10 @@ std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const Comm
       tried +=
           fmt::format("{}{} port {}: {}", tried.empty() ? "" : "; ", host, address.port, reason);
     }
-  } while (monotonic_s() < deadline_s);
+    const double rest_s = deadline_s - monotonic_s();
+    if (rest_s <= 0) break;
+    std::this_thread::sleep_for(std::chrono::duration<double>(std::min(delay.next_s(), rest_s)));
+  }
   throw SystemError(fmt::format("rank {} cannot reach rank 0's control channel", rank.value()),
                     tried, "Allow TCP connections between the hosts of the run",
                     ErrorKind::environment);

@@ -3,6 +3,8 @@
 namespace heteroperf {
 namespace {
 
+constexpr std::size_t rank_bytes = 4;
+
 void put(std::string& bytes, std::uint64_t value, std::size_t width) {
   for (std::size_t i = 0; i < width; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
 }
@@ -35,6 +37,25 @@ std::string encode_number(std::uint64_t value) {
 std::optional<std::uint64_t> decode_number(std::string_view bytes) {
   if (bytes.size() != 8) return std::nullopt;
   return take(bytes, 8);
+}
+
+Frame heartbeat_frame(const std::optional<OverdueWait>& wait) {
+  if (!wait) return {};
+  std::string payload;
+  for (const RankId rank : wait->needed) {
+    put(payload, static_cast<std::uint64_t>(rank.value()), rank_bytes);
+  }
+  return {Frame::Kind::heartbeat, wait->id, std::move(payload)};
+}
+
+std::optional<OverdueWait> decode_heartbeat(const Frame& frame) {
+  if (frame.payload.empty()) return std::nullopt;
+  OverdueWait wait{frame.id, {}};
+  std::string_view rest = frame.payload;
+  for (; rest.size() >= rank_bytes; rest.remove_prefix(rank_bytes)) {
+    wait.needed.emplace_back(static_cast<std::int32_t>(take(rest, rank_bytes)));
+  }
+  return wait;
 }
 
 Frame failure_frame(const RankFailure& failure) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 
+#include "runners/comm/control/wait_ledger.hpp"
 #include "runners/comm/control_channel.hpp"
 
 namespace heteroperf {
@@ -15,7 +16,7 @@ struct Frame {
   enum class Kind : std::uint8_t {
     hello,      ///< to rank 0: token, then id = rank
     welcome,    ///< answer: the token mixed, so both sides know each other
-    heartbeat,  ///< sign of life
+    heartbeat,  ///< sign of life; from a rank whose wait is overdue with what it needs
     post,       ///< message to the handler
     call,       ///< same, id names the reply
     reply,      ///< id of the call
@@ -37,6 +38,8 @@ constexpr std::size_t frame_header_bytes = 13;
 std::string encode(const Frame& frame);
 std::string encode_number(std::uint64_t value);
 std::optional<std::uint64_t> decode_number(std::string_view bytes);
+Frame heartbeat_frame(const std::optional<OverdueWait>& wait);
+std::optional<OverdueWait> decode_heartbeat(const Frame& frame);
 Frame failure_frame(const RankFailure& failure);
 /// A failure of unknown text for a payload that is too short.
 RankFailure decode_failure(const Frame& frame);

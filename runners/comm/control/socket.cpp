@@ -154,7 +154,8 @@ Descriptor connect_to(const std::string& address, std::uint16_t port, double tim
   }
   freeaddrinfo(found);
   if (error == 0) return socket;
-  reason = std::strerror(error);
+  reason =
+      error == ETIMEDOUT ? fmt::format("no answer within {:g} s", timeout_s) : std::strerror(error);
   return {};
 }
 

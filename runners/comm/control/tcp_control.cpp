@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace heteroperf {
@@ -16,8 +17,12 @@ double monotonic_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-TcpControl::TcpControl(RankId rank, int size, const CommConfig& config)
-    : rank_(rank), config_(config), finished_at_s_(static_cast<std::size_t>(size)) {}
+TcpControl::TcpControl(RankId rank, int size, const CommConfig& config, Spread spread)
+    : rank_(rank),
+      config_(config),
+      spread_(std::move(spread)),
+      waits_(std::make_shared<WaitLedger>(rank)),
+      finished_at_s_(static_cast<std::size_t>(size)) {}
 
 void TcpControl::mark_finished(RankId rank) {
   finished_at_s_[static_cast<std::size_t>(rank.value())] = monotonic_s();
@@ -25,6 +30,7 @@ void TcpControl::mark_finished(RankId rank) {
 }
 
 std::optional<RankFailure> TcpControl::failure_among(std::span<const RankId> awaited) const {
+  if (!awaited.empty()) waits_->note_thread();
   if (state_->failed()) return state_->failure();
   const auto finished_at_s = [this](RankId rank) {
     return finished_at_s_[static_cast<std::size_t>(rank.value())].load();
@@ -35,10 +41,27 @@ std::optional<RankFailure> TcpControl::failure_among(std::span<const RankId> awa
   for (RankId rank : awaited) {
     const double since_s = finished_at_s(rank);
     if (since_s == 0 || now_s - since_s < last_words_s) continue;
-    return RankFailure{rank, ErrorKind::run_failed,
-                       fmt::format("rank {} has finished without taking part", rank.value())};
+    spread_({rank, ErrorKind::run_failed,
+             fmt::format("rank {} has finished without taking part", rank.value())});
+    return state_->failure();
   }
   return std::nullopt;
+}
+
+void TcpControl::waits_for(std::span<const RankId> needed, Bytes under_way) const {
+  waits_->waits_for(needed, under_way, monotonic_s());
+}
+
+std::optional<OverdueWait> TcpControl::overdue_wait(double now_s) const {
+  const double patience_s =
+      std::max(config_.timeout_s / 2, config_.timeout_s - 3 * config_.heartbeat_s);
+  return waits_->overdue(now_s, patience_s);
+}
+
+bool TcpControl::has_paused(double last_round_s, double now_s) const {
+  const bool paused = now_s - last_round_s > config_.timeout_s / 2;
+  if (paused) waits_->start_again(now_s);
+  return paused;
 }
 
 RankFailure TcpControl::silence_of(RankId rank) const {

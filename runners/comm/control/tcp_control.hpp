@@ -1,12 +1,14 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "runners/comm/control/control_state.hpp"
 #include "runners/comm/control/socket.hpp"
+#include "runners/comm/control/wait_ledger.hpp"
 #include "runners/comm/peer_watch.hpp"
 #include "runners/comm/world.hpp"
 
@@ -25,14 +27,26 @@ class TcpControl : public ControlChannel, public PeerWatch {
   std::optional<std::string> stop_requested() const override { return state_->stop_reason(); }
   std::optional<RankFailure> failure() const override { return state_->failure(); }
   std::optional<RankFailure> failure_among(std::span<const RankId> awaited) const override;
+  void waits_for(std::span<const RankId> needed, Bytes under_way) const override;
+  void waits_no_more() const override { waits_->waits_no_more(); }
 
  protected:
-  TcpControl(RankId rank, int size, const CommConfig& config);
+  /// Tells everybody of a failure that this rank has found, before this process knows: it may end
+  /// itself as soon as it does.
+  using Spread = std::function<void(const RankFailure&)>;
+
+  TcpControl(RankId rank, int size, const CommConfig& config, Spread spread);
 
   void mark_finished(RankId rank);
   bool is_rank(std::uint64_t id) const { return id < finished_at_s_.size(); }
   RankFailure silence_of(RankId rank) const;
   static RankFailure end_of(RankId rank);
+  /// What this rank says with a sign of life: late enough, and early enough for rank 0 to be sure
+  /// by the deadline.
+  std::optional<OverdueWait> overdue_wait(double now_s) const;
+  /// Whether this process itself has slept between two rounds of its thread; its wait then gets a
+  /// new deadline, as everybody shall.
+  bool has_paused(double last_round_s, double now_s) const;
 
   const RankId rank_;
   const CommConfig config_;
@@ -41,6 +55,8 @@ class TcpControl : public ControlChannel, public PeerWatch {
   std::shared_ptr<WakeUp> wake_ = std::make_shared<WakeUp>();
 
  private:
+  const Spread spread_;
+  const std::shared_ptr<WaitLedger> waits_;
   std::vector<std::atomic<double>> finished_at_s_;  ///< 0: still at work
   std::atomic<int> finished_count_{0};
 };

@@ -12,11 +12,12 @@ struct TextKey {
   std::string RankDescriptor::*member;
 };
 
-constexpr std::array text_keys = {
-    TextKey{"vendor", &RankDescriptor::vendor}, TextKey{"model", &RankDescriptor::model},
-    TextKey{"library", &RankDescriptor::library}, TextKey{"host", &RankDescriptor::host},
-    TextKey{"label", &RankDescriptor::label},
-    TextKey{"library_version", &RankDescriptor::library_version}};
+constexpr std::array text_keys = {TextKey{"vendor", &RankDescriptor::vendor},
+                                  TextKey{"model", &RankDescriptor::model},
+                                  TextKey{"library", &RankDescriptor::library},
+                                  TextKey{"host", &RankDescriptor::host},
+                                  TextKey{"label", &RankDescriptor::label},
+                                  TextKey{"library_version", &RankDescriptor::library_version}};
 
 void read_card(const Json& entry, const std::string& path, RankDescriptor& descriptor,
                DocumentProblems& problems) {

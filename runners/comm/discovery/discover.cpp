@@ -230,6 +230,7 @@ Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
                                 : tasks_for_clusters(clusters, descriptors);
   Sweep running(links, tasks, sweep);
   for (const std::vector<std::size_t>& round : disjoint_rounds(hosts_of(tasks, descriptors))) {
+    if (sweep.before_round) sweep.before_round();
     running.run(round);
   }
   const std::vector<LinkCurve> curves = running.share();

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <functional>
+
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/discovery/agglomeration.hpp"
@@ -31,10 +33,13 @@ struct LinkSweep {
   Seconds budget{0.02};
   /// Above this number of ranks only representatives of each pair of clusters are measured.
   int all_pairs_up_to = 16;
+  /// On every rank before each round of measurements; may throw, on all ranks alike.
+  std::function<void()> before_round = nullptr;
 };
 
 /// Measures links with ping-pong (median of the halves) and fills ranks, cards and links. Classes
-/// are the caller's. Collective; the same result on all ranks.
+/// are the caller's, what cards carry is measure_cards()'. Collective; the same result on all
+/// ranks.
 Cluster measure_links(Communicator& world, const RankClusters& clusters,
                       const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep = {});
 /// The same over a group of all ranks of the harness, whose memory may be a device's.

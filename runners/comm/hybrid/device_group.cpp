@@ -29,10 +29,14 @@ DeviceBytes on_device(ConstBuffer values) {
   return {static_cast<std::byte*>(const_cast<void*>(values.data)), values.bytes()};
 }
 
+/// Of the same group over the hosts; models do not know about copies.
 HybridConfig host_config(const HybridConfig& config) {
-  HybridConfig host = config;
-  host.inside = InsideStage::messages;
-  host.model = std::nullopt;
+  HybridConfig host;
+  host.clusters = config.clusters;
+  host.wire = config.wire;
+  host.rules = config.rules;
+  host.segment = config.segment;
+  host.window = config.window;
   return host;
 }
 
@@ -88,8 +92,7 @@ DeviceGroup::DeviceGroup(std::unique_ptr<Communicator> world, std::unique_ptr<Co
       scratch_(inside_->memory()) {
   host_ = make_hybrid_communicator(std::move(world), nullptr, host_config(config_));
   config_.staging.chunk = chunk_bytes();
-  progress_ =
-      std::make_shared<Progress>(world_, *inside_->memory().copier(), config_.staging);
+  progress_ = std::make_shared<Progress>(world_, *inside_->memory().copier(), config_.staging);
   if (!is_one_cluster()) plans_.emplace(config_.clusters, rank(), InsideStage::collectives);
 }
 
@@ -131,8 +134,8 @@ DevicePipeline DeviceGroup::pipeline(const LanePlan& plan,
 void DeviceGroup::sum(DevicePipeline pipeline, Reduction reduction, WireFormat wire,
                       BridgeScheme scheme) {
   const DataType type = pipeline.mine.type;
-  const StagedBridgeConfig config{type, reduction, wire, scheme, chunk_elements(type, wire),
-                                  config_.clusters.clusters.size()};
+  const StagedBridgeConfig config{
+      type, reduction, wire, scheme, chunk_elements(type, wire), config_.clusters.clusters.size()};
   try {
     StagedBridge bridge({world_, *memory().copier(), config_.staging, {}}, config, slots_,
                         traffic_);
@@ -270,9 +273,9 @@ void DeviceGroup::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer the
     transfers.push(comes ? start_across(part_of(theirs, block_of(from_each, from)), id(from),
                                         message_tags::all_to_all)
                          : nullptr);
-    transfers.push(goes ? start_across(part_of(mine, block_of(to_each, to)), id(to),
-                                       message_tags::all_to_all)
-                        : nullptr);
+    transfers.push(
+        goes ? start_across(part_of(mine, block_of(to_each, to)), id(to), message_tags::all_to_all)
+             : nullptr);
   }
   transfers.wait_all();
 }

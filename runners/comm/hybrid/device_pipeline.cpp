@@ -90,9 +90,9 @@ void DevicePipeline::copy(RelayMessages& messages, std::size_t clusters, BridgeT
     for (std::size_t place = clusters; place-- > 0;) {
       const std::size_t g = step - hop * place;
       if (step < hop * place || g >= segments.size() || due(g) != step || !role(g).source) continue;
-      receives.push_back({step, g,
-                          messages.start_receive(on_device(result_of(g)), *role(g).source,
-                                                 message_tags::down)});
+      receives.push_back(
+          {step, g,
+           messages.start_receive(on_device(result_of(g)), *role(g).source, message_tags::down)});
     }
   };
   const auto end_what_is_due = [&](std::vector<Due>& relays, std::size_t step) {
@@ -107,9 +107,9 @@ void DevicePipeline::copy(RelayMessages& messages, std::size_t clusters, BridgeT
     const bool from_here = part.inside_down && *part.inside_down == inside.rank();
     if (part.inside_down && !from_here) inside.broadcast(result_of(g), *part.inside_down);
     for (std::size_t k = 0; k < part.crossing; ++k) {
-      sends.push_back({step + hop, g,
-                       messages.start_send(on_device(result_of(g)), part.targets[k],
-                                           message_tags::down)});
+      sends.push_back(
+          {step + hop, g,
+           messages.start_send(on_device(result_of(g)), part.targets[k], message_tags::down)});
       traffic.logical += Bytes(result_of(g).bytes());
       traffic.wire += Bytes(result_of(g).bytes());
     }

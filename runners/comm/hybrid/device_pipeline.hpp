@@ -42,7 +42,9 @@ struct DevicePipeline {
 
  private:
   const SegmentRole& role(std::size_t g) const { return plan.roles[segments[g].role]; }
-  ConstBuffer mine_of(std::size_t g) const { return mine.part(segments[g].begin, segments[g].count); }
+  ConstBuffer mine_of(std::size_t g) const {
+    return mine.part(segments[g].begin, segments[g].count);
+  }
   MutableBuffer result_of(std::size_t g) const {
     return result.part(segments[g].result_begin, segments[g].count);
   }

@@ -41,8 +41,8 @@ void HybridGroup::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts cou
     return finish(reduced, mine, reduction, size());
   }
   const LanePlan& plan = plans_->reductions();
-  PipelineCall call = call_over(
-      plan, plans_->cut_own_block(plan, counts, longest_segment(all.type, wire), self()));
+  PipelineCall call =
+      call_over(plan, plans_->cut_own_block(plan, counts, longest_segment(all.type, wire), self()));
   call.mine = all;
   call.result = mine;
   call.reduction = reduction;

@@ -68,8 +68,7 @@ const Choice& HybridGroup::choose(Bytes size, WireFormat wire) const {
   return bridged_;
 }
 
-PipelineCall HybridGroup::call_over(const LanePlan& plan,
-                                    std::span<const VectorSegment> segments) {
+PipelineCall HybridGroup::call_over(const LanePlan& plan, std::span<const VectorSegment> segments) {
   PipelineCall call{*world_};
   call.inside = inside_.get();
   call.clusters = cluster_count();

@@ -33,8 +33,8 @@ InsideStage inside_stage(const HybridConfig& config);
 /// bridges gets its first rank as one.
 RankClusters restrict_to(const RankClusters& clusters, std::span<const std::int32_t> old_ranks);
 
-/// The configuration of `part`, a part of the group in which this rank is `self`: without the model,
-/// which was measured with all ranks at work, and in one cluster without rules for several.
+/// The configuration of `part`, a part of the group in which this rank is `self`: without the
+/// model, which was measured with all ranks at work, and in one cluster without rules for several.
 /// Collective in `part`.
 HybridConfig restrict_to(const HybridConfig& config, Communicator& part, RankId self);
 

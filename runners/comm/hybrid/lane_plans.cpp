@@ -28,12 +28,14 @@ void LanePlans::by_root(LanePlan& plan, Route route) const {
 }
 
 const LanePlan& LanePlans::broadcasts() {
-  by_root(broadcasts_, [this](const Lane& lane, RankId root) { return routes_.broadcast(lane, root); });
+  by_root(broadcasts_,
+          [this](const Lane& lane, RankId root) { return routes_.broadcast(lane, root); });
   return broadcasts_;
 }
 
 const LanePlan& LanePlans::reductions() {
-  by_root(reductions_, [this](const Lane& lane, RankId root) { return routes_.reduce(lane, root); });
+  by_root(reductions_,
+          [this](const Lane& lane, RankId root) { return routes_.reduce(lane, root); });
   return reductions_;
 }
 

@@ -13,7 +13,9 @@ namespace {
 constexpr std::size_t line_bytes = 64;
 constexpr std::uint8_t credit = 1;
 
-std::size_t in_lines(std::size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
+std::size_t in_lines(std::size_t bytes) {
+  return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+}
 
 std::span<float> floats(std::byte* data, std::size_t count) {
   return {reinterpret_cast<float*>(data), count};

@@ -62,9 +62,11 @@ void HostMeeting::await_everybody(const WaitedFor& waited) {
 }
 
 void HostMeeting::wait_long(std::size_t rank, const WaitedFor& waited) const {
+  LastingWait lasting(*group_.watch());
   for (std::uint64_t round = 0; !arrived(rank); ++round) {
     if (round % rounds_per_look == 0) {
       progress_mpi();
+      if (lasting.is_time_to_tell()) lasting.tell({&group_.members()[rank], 1});
       const auto failure = group_.watch()->failure_among(group_.members());
       // It may have arrived just before it ended.
       if (failure && !arrived(rank)) throw PeerError(*failure, waited.text());

@@ -39,7 +39,7 @@ void MpiGroup::start_send(const void* data, std::size_t bytes, std::size_t to, i
   do {
     const std::size_t n = std::min(max_message_bytes_, bytes - begin);
     check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
-                        static_cast<int>(to), tag, handle_, requests.add()),
+                        static_cast<int>(to), tag, handle_, requests.add(members_[to], n)),
               "MPI_Isend");
     begin += n;
   } while (begin < bytes);
@@ -51,7 +51,7 @@ void MpiGroup::start_receive(void* data, std::size_t bytes, std::size_t from, in
   do {
     const std::size_t n = std::min(max_message_bytes_, bytes - begin);
     check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
-                        static_cast<int>(from), tag, handle_, requests.add()),
+                        static_cast<int>(from), tag, handle_, requests.add(members_[from], n)),
               "MPI_Irecv");
     begin += n;
   } while (begin < bytes);

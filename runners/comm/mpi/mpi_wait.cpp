@@ -8,6 +8,7 @@
 #include <exception>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
@@ -17,9 +18,16 @@ namespace {
 
 constexpr int poll_rounds = 200;
 constexpr int yield_rounds = 20000;
+/// Where many processes share a core, every yield takes milliseconds.
+constexpr int rounds_per_look = 50;
+static_assert(yield_rounds % rounds_per_look == 0);
 constexpr auto nap = std::chrono::microseconds(50);
 /// How long the news of a failure may take to overtake MPI's own complaint about it.
 constexpr double failure_news_s = 2.0;
+constexpr double telling_period_s = 0.1;
+
+/// Of all requests of this process that have not ended.
+std::atomic<std::uint64_t> bytes_under_way{0};
 
 double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -45,13 +53,35 @@ void Backoff::pause() {
   }
 }
 
-MPI_Request* RequestBatch::add() {
+bool Backoff::is_time_to_look() const {
+  return rounds_ >= poll_rounds && rounds_ % rounds_per_look == 0;
+}
+
+bool LastingWait::is_time_to_tell() {
+  if (last_s_ == 0) last_s_ = now_s();
+  return now_s() - last_s_ >= telling_period_s;
+}
+
+void LastingWait::tell(std::span<const RankId> needed) {
+  last_s_ = now_s();
+  told_ = true;
+  watch_.waits_for(needed, Bytes(bytes_under_way.load(std::memory_order_relaxed)));
+}
+
+MPI_Request* RequestBatch::add(std::optional<RankId> peer, std::size_t bytes) {
+  bytes_ += bytes;
+  bytes_under_way.fetch_add(bytes, std::memory_order_relaxed);
   if (++count_ == 1) {
     request_ = MPI_REQUEST_NULL;
+    peer_ = peer;
     return &request_;
   }
-  if (count_ == 2) requests_.assign(1, request_);
+  if (count_ == 2) {
+    requests_.assign(1, request_);
+    peers_.assign(1, peer_);
+  }
   requests_.push_back(MPI_REQUEST_NULL);
+  peers_.push_back(peer);
   return &requests_.back();
 }
 
@@ -94,6 +124,25 @@ void check_mpi(int code, const std::string& operation) {
   throw SystemError("MPI failed during " + operation, text, "See the log of the other ranks");
 }
 
+std::vector<RankId> RequestBatch::needed(std::span<const RankId> all) const {
+  std::vector<RankId> ranks;
+  for (std::size_t i = 0; i < count_; ++i) {
+    int done = 0;
+    const MPI_Request request = count_ == 1 ? request_ : requests_[i];
+    const std::optional<RankId> peer = count_ == 1 ? peer_ : peers_[i];
+    check_mpi(MPI_Request_get_status(request, &done, MPI_STATUS_IGNORE), "MPI_Request_get_status");
+    if (done != 0) continue;
+    if (!peer) return {all.begin(), all.end()};
+    ranks.push_back(*peer);
+  }
+  return ranks;
+}
+
+void RequestBatch::clear() {
+  count_ = 0;
+  bytes_under_way.fetch_sub(std::exchange(bytes_, 0), std::memory_order_relaxed);
+}
+
 void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
                         const WaitedFor& wait) {
   const double deadline_s = now_s() + failure_news_s;
@@ -122,10 +171,13 @@ std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
                               std::span<const RankId> awaited, const WaitedFor& wait) {
   if (requests.empty()) return 0;
   Backoff backoff;
+  LastingWait lasting(watch);
   int code = MPI_SUCCESS;
   while (!requests.test(code)) {
     if (code != MPI_SUCCESS) blame(code, watch, awaited, wait);
     if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, wait.text());
+    if (backoff.is_time_to_look() && lasting.is_time_to_tell())
+      lasting.tell(requests.needed(awaited));
     backoff.pause();
   }
   const std::size_t received = requests.bytes_received();

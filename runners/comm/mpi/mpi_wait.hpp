@@ -3,6 +3,8 @@
 #include <mpi.h>
 
 #include <functional>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,22 +17,52 @@ namespace heteroperf {
 class Backoff {
  public:
   void pause();
+  /// Now and then, once it no longer polls: time for what costs more than a poll.
+  bool is_time_to_look() const;
 
  private:
   int rounds_ = 0;
 };
 
+/// Tells the watch of a wait that lasts for 0.1 s, and again as often; the watch forgets it with
+/// this object. Costs nothing until it is asked.
+class LastingWait {
+ public:
+  explicit LastingWait(const PeerWatch& watch) : watch_(watch) {}
+  ~LastingWait() {
+    if (told_) watch_.waits_no_more();
+  }
+  LastingWait(const LastingWait&) = delete;
+  LastingWait& operator=(const LastingWait&) = delete;
+
+  bool is_time_to_tell();
+  void tell(std::span<const RankId> needed);
+
+ private:
+  const PeerWatch& watch_;
+  double last_s_ = 0;  ///< told, or asked first
+  bool told_ = false;
+};
+
 /// MPI requests that end together. Keeps its memory for the next ones; a single one needs none.
 class RequestBatch {
  public:
+  RequestBatch() = default;
+  ~RequestBatch() { clear(); }
+  RequestBatch(const RequestBatch&) = delete;
+  RequestBatch& operator=(const RequestBatch&) = delete;
+
   bool empty() const { return count_ == 0; }
-  /// Where MPI puts the next request; valid until the next call.
-  MPI_Request* add();
+  /// Where MPI puts the next request; valid until the next call. `peer` of the world: whose part it
+  /// needs, where that is one rank.
+  MPI_Request* add(std::optional<RankId> peer = std::nullopt, std::size_t bytes = 0);
   /// True when all are done. `code` tells why one cannot be.
   bool test(int& code);
   /// Once done, where all are receives.
   std::size_t bytes_received() const;
-  void clear() { count_ = 0; }
+  /// The peers of what is not done; `all` where one of the requests may need any of them.
+  std::vector<RankId> needed(std::span<const RankId> all) const;
+  void clear();
 
  private:
   const MPI_Status* statuses() const { return count_ == 1 ? &status_ : statuses_.data(); }
@@ -40,6 +72,9 @@ class RequestBatch {
   MPI_Status status_{};
   std::vector<MPI_Request> requests_;  ///< all, where there are several
   std::vector<MPI_Status> statuses_;
+  std::optional<RankId> peer_;  ///< of the first
+  std::vector<std::optional<RankId>> peers_;
+  std::size_t bytes_ = 0;
 };
 
 /// What a wait is part of; put into words only when it fails.

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "metrics/error.hpp"
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/cluster/bridges.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 
 namespace heteroperf {
@@ -38,14 +38,31 @@ void check_labels(const RankClusters& clusters, const std::vector<RankDescriptor
   problems.throw_if_any();
 }
 
-/// The ranks like this one, in order.
-std::vector<RankId> like(RankId self, const std::vector<RankDescriptor>& ranks) {
-  std::vector<RankId> found;
+/// Every kind of device and library, in the order of its first rank.
+RankClusters clusters_by_kind(const std::vector<RankDescriptor>& ranks) {
+  RankClusters found;
+  std::vector<std::vector<BridgeCandidate>> candidates;
+  std::vector<std::string> kinds;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    if (are_like(ranks[r], ranks[static_cast<std::size_t>(self.value())])) {
-      found.emplace_back(static_cast<std::int32_t>(r));
+    const std::string kind = ranks[r].vendor + " " + ranks[r].library;
+    const auto known = std::find(kinds.begin(), kinds.end(), kind) - kinds.begin();
+    const auto index = static_cast<std::size_t>(known);
+    if (index == kinds.size()) {
+      kinds.push_back(kind);
+      found.clusters.push_back({fmt::format("c{}", index), {}, {}});
+      candidates.emplace_back();
     }
+    const RankId rank(static_cast<std::int32_t>(r));
+    found.clusters[index].ranks.push_back(rank);
+    candidates[index].push_back({rank, ranks[r].cards});
   }
+  for (std::size_t k = 0; k < kinds.size(); ++k) {
+    found.clusters[k].bridges = choose_bridges(candidates[k], most_bridges);
+  }
+  found.reason = fmt::format(
+      "{}: {}",
+      kinds.size() == 1 ? "one kind of device and library" : "unlike devices or libraries",
+      fmt::join(kinds, ", "));
   return found;
 }
 
@@ -61,27 +78,29 @@ RankDescriptor describe_device(NcclLibrary& library, RankDescriptor host) {
 }
 
 DeviceWorld make_device_world(World& world, std::shared_ptr<NcclLibrary> library,
-                              const RankDescriptor& host, const std::vector<std::string>& labels,
-                              const AgglomerationConfig& config) {
+                              const RankDescriptor& host, const std::vector<std::string>& labels) {
   Communicator& ranks = *world.communicator;
-  const RankId self = ranks.rank();
   DeviceWorld devices;
   devices.descriptors = gather_descriptors(ranks, describe_device(*library, host));
-  if (!labels.empty()) {
-    devices.clusters = clusters_by_label(labels, ranks.size());
-    check_labels(devices.clusters, devices.descriptors);
-    const auto part = ranks.split(static_cast<int>(devices.clusters.cluster_of(self)), 0);
-    devices.inside = make_nccl_group(world, std::move(library), *part);
-    return devices;
-  }
-  const std::vector<RankId> members = like(self, devices.descriptors);
-  const auto part = ranks.split(members.front().value(), 0);
-  auto native = make_nccl_group(world, std::move(library), *part);
-  devices.clusters = discover_clusters({*native, ranks, members}, devices.descriptors, config);
-  const std::size_t cluster = devices.clusters.cluster_of(self);
-  const bool is_whole = devices.clusters.clusters[cluster].ranks == members;
-  devices.inside = is_whole ? std::move(native) : native->split(static_cast<int>(cluster), 0);
+  devices.clusters = labels.empty() ? clusters_by_kind(devices.descriptors)
+                                    : clusters_by_label(labels, ranks.size());
+  check_labels(devices.clusters, devices.descriptors);
+  const auto part = ranks.split(static_cast<int>(devices.clusters.cluster_of(ranks.rank())), 0);
+  devices.inside = make_nccl_group(world, std::move(library), *part);
   return devices;
+}
+
+MeasuredDevices measure_devices(World& world, DeviceWorld& devices,
+                                const AgglomerationConfig& config, const LinkSweep& sweep) {
+  Communicator& hosts = *world.communicator;
+  const RankClusters& kinds = devices.clusters;
+  const LinkGroup native{*devices.inside, hosts,
+                         kinds.clusters[kinds.cluster_of(hosts.rank())].ranks};
+  MeasuredDevices measured;
+  measured.clusters = discover_clusters(native, devices.descriptors, config);
+  const auto group = make_device_group(world, devices, {});
+  measured.file = measure_links({*group, hosts}, measured.clusters, devices.descriptors, sweep);
+  return measured;
 }
 
 std::unique_ptr<Communicator> make_device_group(World& world, DeviceWorld& devices,

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/comm/discovery/agglomeration.hpp"
+#include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
 #include "runners/comm/world.hpp"
@@ -22,14 +22,23 @@ struct DeviceWorld {
 /// library's version; the rest as the host's.
 RankDescriptor describe_device(NcclLibrary& library, RankDescriptor host);
 
-/// Finds the clusters, by `labels` (one per rank; empty: found out) or as discover_clusters() does,
-/// where ranks of one vendor and library major version measure their links over the library itself
-/// and others are never one cluster. Collective over `world`, whose communicator stays. `host` is
-/// this rank's descriptor without its device. Throws UserError for a label that unlike devices
-/// share, SystemError{environment} when like ones cannot talk to each other.
+/// The clusters are those of `labels` (one per rank); without any, ranks of one vendor and library
+/// major version, however far apart: their library knows the links among them better than a detour
+/// by way of the hosts would be. Collective over `world`, whose communicator stays. `host` is this
+/// rank's descriptor without its device. Throws UserError for a label that unlike devices share,
+/// SystemError{environment} when like ones cannot talk to each other.
 DeviceWorld make_device_world(World& world, std::shared_ptr<NcclLibrary> library,
-                              const RankDescriptor& host, const std::vector<std::string>& labels,
-                              const AgglomerationConfig& config = {});
+                              const RankDescriptor& host, const std::vector<std::string>& labels);
+
+/// Links and clusters of devices for a cluster file: links among like ranks are those of their
+/// library, others those of messages staged through the hosts; where links of like ranks differ by
+/// more than `config.gap` they are several clusters. Takes `devices.inside`. Collective.
+struct MeasuredDevices {
+  RankClusters clusters;
+  Cluster file;  ///< without classes
+};
+MeasuredDevices measure_devices(World& world, DeviceWorld& devices,
+                                const AgglomerationConfig& config, const LinkSweep& sweep = {});
 
 /// The group of all ranks, in device memory: `devices.inside` where there is one cluster and the
 /// configuration asks for nothing else, otherwise the hybrid communicator over it. Takes `inside`.

@@ -43,6 +43,18 @@ HostPlace place_on_host(Communicator& world) {
   return place;
 }
 
+/// Of a channel that tells failures alone.
+class FailureWatch final : public PeerWatch {
+ public:
+  explicit FailureWatch(std::shared_ptr<ControlChannel> control) : control_(std::move(control)) {}
+  std::optional<RankFailure> failure_among(std::span<const RankId>) const override {
+    return control_->failure();
+  }
+
+ private:
+  std::shared_ptr<ControlChannel> control_;
+};
+
 }  // namespace
 
 std::shared_ptr<NcclLibrary> open_nccl_device(World& world) {
@@ -59,6 +71,11 @@ std::shared_ptr<NcclLibrary> open_nccl_device(World& world) {
   return backend.open(place.index % devices, ranks.rank().value(), sharing);
 }
 
+std::shared_ptr<PeerWatch> watch_of(const World& world) {
+  if (auto watch = std::dynamic_pointer_cast<PeerWatch>(world.control)) return watch;
+  return std::make_shared<FailureWatch>(world.control);
+}
+
 std::unique_ptr<Communicator> make_nccl_group(World& world, std::shared_ptr<NcclLibrary> library,
                                               Communicator& part) {
   NcclId id{};
@@ -67,10 +84,8 @@ std::unique_ptr<Communicator> make_nccl_group(World& world, std::shared_ptr<Nccl
   const std::int32_t mine = world.communicator->rank().value();
   std::vector<std::int32_t> ranks(static_cast<std::size_t>(part.size()));
   part.all_gather(std::span(&mine, 1), std::span(ranks));
-  auto watch = std::dynamic_pointer_cast<PeerWatch>(world.control);
-  HETEROPERF_EXPECT(watch != nullptr);
   return make_nccl_communicator(std::move(library), id, part.rank(), {ranks.begin(), ranks.end()},
-                                std::move(watch));
+                                watch_of(world));
 }
 
 BackendStatus nccl_status() {

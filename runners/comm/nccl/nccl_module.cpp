@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 #include "metrics/error.hpp"
 #include "runners/comm/nccl/copy_streams.hpp"
@@ -135,8 +136,7 @@ class Streams final : public CopyStreams {
 
 class DeviceMemory final : public BufferMemory {
  public:
-  explicit DeviceMemory(int device)
-      : device_(device), copier_(std::make_shared<Streams>(device)) {}
+  explicit DeviceMemory(int device) : device_(device), copier_(std::make_shared<Streams>(device)) {}
   bool on_host() const override { return false; }
   DeviceCopier* copier() override { return &copier_; }
 
@@ -247,9 +247,7 @@ class Library final : public NcclLibrary {
         comm(handle));
   }
 
-  NcclStatus stream_status() override {
-    return status_of(cudaStreamQuery(stream_));
-  }
+  NcclStatus stream_status() override { return status_of(cudaStreamQuery(stream_)); }
   void copy(void* to, const void* from, std::size_t bytes) override {
     check_cuda(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, stream_),
                "cudaMemcpyAsync");
@@ -286,6 +284,8 @@ class Backend final : public NcclBackend {
     return 0;
   }
   std::shared_ptr<NcclLibrary> open(int index, int rank, int ranks_on_device) override {
+    static std::mutex one_at_a_time;  // the environment is one
+    const std::lock_guard lock(one_at_a_time);
     if (ranks_on_device > 1) look_like_hosts(rank);
     return std::make_shared<Library>(index);
   }

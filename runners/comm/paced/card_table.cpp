@@ -113,11 +113,12 @@ CardTable::CardTable(Communicator& world, const Cluster& cluster)
       users += uses > 0;
       here = here && (uses == 0 || hosts.same(r));
     }
-    const double bandwidth = cluster.cards[card].bandwidth.value();
+    const NetworkCard& known = cluster.cards[card];
     if (here) {
-      cards_.push_back({shared_ + card, BytesPerSecond(bandwidth)});
+      cards_.push_back({shared_ + card, known.bandwidth, known.burst});
     } else {
-      cards_.push_back({&own_[card], BytesPerSecond(bandwidth / static_cast<double>(users))});
+      const double part = known.bandwidth.value() / static_cast<double>(users);
+      cards_.push_back({&own_[card], BytesPerSecond(part), Bytes(known.burst.value() / users)});
       if (users > 1) sharing_ = Sharing::equal_shares;
     }
   }

@@ -7,9 +7,9 @@ namespace {
 
 constexpr double longest_s = 30.0 * 365 * 86400;
 
-Instant on_card(Bytes size, BytesPerSecond bandwidth) {
-  if (bandwidth.value() <= 0) return 0;
-  return to_duration(Seconds(static_cast<double>(size.value()) / bandwidth.value()));
+Instant on_card(Bytes size, const CardUse& card) {
+  if (!card.bucket || card.bandwidth.value() <= 0) return 0;
+  return to_duration(Seconds(static_cast<double>(size.value()) / card.bandwidth.value()));
 }
 
 }  // namespace
@@ -18,10 +18,10 @@ Instant to_duration(Seconds seconds) {
   return std::llround(std::clamp(seconds.value(), 0.0, longest_s) * 1e9);
 }
 
-Instant Bucket::take(Instant earliest, Instant duration) {
+Instant Bucket::take(Instant earliest, Instant duration, Instant saved) {
   Instant free_at = free_at_.load();
   while (true) {
-    const Instant begin = std::max(earliest, free_at);
+    const Instant begin = std::max(earliest - saved, free_at);
     if (free_at_.compare_exchange_weak(free_at, begin + duration)) return begin;
   }
 }
@@ -29,12 +29,17 @@ Instant Bucket::take(Instant earliest, Instant duration) {
 Passage pass(Instant posted, Bytes size, const LinkCurve& curve, Bucket& link,
              const CardUse& card) {
   const Instant latency = to_duration(curve.latency());
-  const Instant card_time = card.bucket ? on_card(size, card.bandwidth) : 0;
-  const Instant on_link = std::max(to_duration(curve.time(size)) - latency, card_time);
   Instant begin = std::max(posted, link.free_at());
-  if (card.bucket) begin = card.bucket->take(begin, card_time);
-  begin = link.take(begin, on_link);
-  return {posted, begin + on_link, begin + on_link + latency};
+  Instant card_end = begin;
+  if (card.bucket) {
+    const Instant card_time = on_card(size, card);
+    const Instant card_begin = card.bucket->take(begin, card_time, on_card(card.burst, card));
+    card_end = card_begin + card_time;
+    begin = std::max(begin, card_begin);
+  }
+  const Instant leaves = std::max(begin + to_duration(curve.time(size)) - latency, card_end);
+  link.take(begin, leaves - begin);
+  return {posted, leaves, leaves + latency};
 }
 
 }  // namespace heteroperf

@@ -14,13 +14,14 @@ using Instant = std::int64_t;
 /// At most 30 years, so that sums of instants cannot overflow.
 Instant to_duration(Seconds seconds);
 
-/// Something that carries one message at a time: a token bucket that saves nothing up. Lock-free,
-/// so it may lie in memory that processes share.
+/// Something that carries one message at a time: a token bucket. Lock-free, so it may lie in
+/// memory that processes share.
 class Bucket {
  public:
-  /// Takes it for `duration` from the first free moment that is not before `earliest`, which is
-  /// the result. Calls of several ranks count in the order they are made.
-  Instant take(Instant earliest, Instant duration);
+  /// Takes it for `duration` from the first free moment that is not more than `saved` before
+  /// `earliest`, which is the result: as much of an idle time is made up for. Calls of several
+  /// ranks count in the order they are made.
+  Instant take(Instant earliest, Instant duration, Instant saved = 0);
   Instant free_at() const { return free_at_.load(std::memory_order_relaxed); }
 
  private:
@@ -39,31 +40,44 @@ struct Passage {
 struct CardUse {
   Bucket* bucket = nullptr;     ///< null: no card limits it
   BytesPerSecond bandwidth{0};  ///< 0: does not limit
+  Bytes burst{0};               ///< that pass at the link's speed after a pause
 };
 
 /// Sends `size` bytes over a link of one direction:
-///   starts = max(posted, link free, card free)
-///   leaves = starts + max(time(size) - latency, size / card bandwidth)
+///   card starts = max(max(posted, link free) - burst / card bandwidth, card free)
+///   starts = max(posted, link free, card starts)
+///   leaves = max(starts + time(size) - latency, card starts + size / card bandwidth)
 ///   arrives = leaves + latency
 /// The link is taken until it leaves, the card for size / card bandwidth: a card that is faster
 /// than the link carries another rank's message meanwhile.
 Passage pass(Instant posted, Bytes size, const LinkCurve& curve, Bucket& link, const CardUse& card);
 
-/// A rank's place in modelled time. The clock runs behind the model after a wait that ended late;
-/// what the rank does next counts from the modelled end of that wait, so errors do not add up.
+/// A rank's place in modelled time. Within an operation the clock runs behind the model after a
+/// wait that ended late; what the rank does next counts from the modelled end of that wait, so
+/// errors do not add up. Outside of one, and from one to the next, everything counts from the
+/// clock: nobody who measures sees less time than the links need.
 class RankTimeline {
  public:
   Instant now(Instant clock) const { return clock - lag_; }
-  Instant lag() const { return lag_; }
   /// A wait that began at modelled time `began`, for something due at `due`, is over at `clock`.
-  void waited(Instant began, Instant due, Instant clock) {
-    lag_ = std::max<Instant>(0, clock - std::max(began, due));
+  /// Returns by how much it was late.
+  Instant waited(Instant began, Instant due, Instant clock) {
+    const Instant late = std::max<Instant>(0, clock - std::max(began, due));
+    if (in_operation_) lag_ = late;
+    return late;
   }
-  /// The model goes on from the clock's time.
-  void forgive() { lag_ = 0; }
+  void begin_operation() {
+    lag_ = 0;
+    in_operation_ = true;
+  }
+  void end_operation() {
+    lag_ = 0;
+    in_operation_ = false;
+  }
 
  private:
   Instant lag_ = 0;
+  bool in_operation_ = false;
 };
 
 }  // namespace heteroperf

@@ -31,6 +31,7 @@ struct PacedGroup {
   std::unique_ptr<Communicator> inner;
   std::vector<RankId> members;  ///< ranks of the world
   std::shared_ptr<PaceState> state;
+  RankTimeline timeline;
   std::vector<PacedTransfer*> open;
 
   RankId world_rank(RankId rank) const {
@@ -71,7 +72,8 @@ class PacedTransfer final : public Transfer {
 PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Outgoing& message)
     : group_(std::move(group)), sender_(true) {
   const Passage passage =
-      group_->state->send(Bytes(message.values.bytes()), group_->world_rank(message.to));
+      group_->state->send(group_->timeline.now(host_now()), Bytes(message.values.bytes()),
+                          group_->world_rank(message.to));
   note_.values = {passage.arrives, passage.took()};
   due_ = passage.leaves;
   const std::span<const std::int64_t> note = note_.values;
@@ -112,14 +114,17 @@ bool PacedTransfer::moved() {
 
 bool PacedTransfer::test() {
   if (over_) return true;
-  if (!moved() || host_now() < due_) return false;
+  if (!moved() || host_now() < due_) {
+    group_->state->check_run(due_);
+    return false;
+  }
   close();
   return true;
 }
 
 void PacedTransfer::wait() {
   if (over_) return;
-  const Instant began = group_->state->modelled_now();
+  const Instant began = group_->timeline.now(host_now());
   if (note_transfer_) {
     note_transfer_->wait();
     note_is_here();
@@ -129,17 +134,19 @@ void PacedTransfer::wait() {
     payload_.reset();
   }
   sleep();
-  group_->state->waited(began, due_, note_.took());
+  group_->state->waited(group_->timeline.waited(began, due_, host_now()), note_.took());
   close();
 }
 
 /// The transport below may need calls to make progress with this rank's other messages.
 void PacedTransfer::sleep() {
+  PaceState& state = *group_->state;
   while (group_->open.size() > 1 && due_ - host_now() > look_after) {
-    sleep_until(host_now() + look_after);
+    state.sleep_until(host_now() + look_after);
+    state.check_run(due_);
     for (PacedTransfer* other : group_->open) other->moved();
   }
-  sleep_until(due_);
+  state.sleep_until(due_);
 }
 
 class PacedCommunicator final : public Communicator, public ConcurrentUse {
@@ -187,15 +194,12 @@ class PacedCommunicator final : public Communicator, public ConcurrentUse {
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
  private:
-  /// What was late before does not make this operation look fast, nor what comes after it.
   template <class Operation>
   void in_time(Operation operation) {
-    group_->state->forgive();
-    {
-      const InCollective inside(in_collective_);
-      operation();
-    }
-    group_->state->forgive();
+    const InCollective inside(in_collective_);
+    group_->timeline.begin_operation();
+    operation();
+    group_->timeline.end_operation();
   }
   /// Messages of its own collectives have tags of their own: this group also carries those of a
   /// group on top of it.
@@ -237,8 +241,9 @@ std::unique_ptr<Communicator> PacedCommunicator::split(int colour, int key) {
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_paced_communicator(std::unique_ptr<Communicator> world,
-                                                      Cluster cluster) {
+std::unique_ptr<Communicator> make_paced_communicator(
+    std::unique_ptr<Communicator> world, Cluster cluster,
+    std::shared_ptr<const ControlChannel> control) {
   check_cluster(cluster);
   const auto ranks = static_cast<int>(cluster.ranks.size());
   if (ranks != world->size()) {
@@ -248,7 +253,7 @@ std::unique_ptr<Communicator> make_paced_communicator(std::unique_ptr<Communicat
                     fmt::format("Use --ranks {}, or another cluster file", ranks));
   }
   auto group = std::make_shared<PacedGroup>();
-  group->state = std::make_shared<PaceState>(*world, std::move(cluster));
+  group->state = std::make_shared<PaceState>(*world, std::move(cluster), std::move(control));
   group->inner = std::move(world);
   for (int r = 0; r < ranks; ++r) group->members.emplace_back(r);
   return std::make_unique<PacedCommunicator>(std::move(group));

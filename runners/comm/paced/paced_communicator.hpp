@@ -6,6 +6,7 @@
 
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/comm/control_channel.hpp"
 
 namespace heteroperf {
 
@@ -14,8 +15,12 @@ namespace heteroperf {
 /// latency + n/bandwidth after that. The rank sleeps to the absolute modelled time, so errors do
 /// not add up and no privilege is needed. Collectives run as algorithms over the paced messages.
 /// `world` is a group of as many ranks as the cluster has. Throws UserError otherwise. Collective.
-std::unique_ptr<Communicator> make_paced_communicator(std::unique_ptr<Communicator> world,
-                                                      Cluster cluster);
+///
+/// No message and no collective ends before its time on these links, as its caller's clock has it.
+/// With `control` a sleep ends with PeerError when the run fails, however slow the link is.
+std::unique_ptr<Communicator> make_paced_communicator(
+    std::unique_ptr<Communicator> world, Cluster cluster,
+    std::shared_ptr<const ControlChannel> control = nullptr);
 
 /// How well this rank has kept to the modelled times since the start, in all its groups.
 struct PaceReport {

@@ -61,9 +61,7 @@ Relay::Relay(Communicator& group, DeviceCopier& copier, const RelayConfig& confi
 
 Relay::~Relay() = default;
 
-RelayPlace Relay::place() const {
-  return {group_, copier_, config_, RelayTags::from(config_.tag)};
-}
+RelayPlace Relay::place() const { return {group_, copier_, config_, RelayTags::from(config_.tag)}; }
 
 void Relay::send(DeviceBytes values, RankId to) {
   RelaySender sender(place(), values, to, staging_->out);

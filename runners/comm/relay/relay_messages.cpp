@@ -93,7 +93,8 @@ struct Message {
   std::exception_ptr failure{};  ///< thrown to whoever waits for it; others go on
   std::optional<std::size_t> channel{};
   SlotMemory slots{}, own_slots{};
-  std::unique_ptr<RelayTask> task{};  ///< null until an earlier message of the same tag is announced
+  std::unique_ptr<RelayTask>
+      task{};  ///< null until an earlier message of the same tag is announced
 };
 
 }  // namespace
@@ -157,9 +158,9 @@ bool RelayMessages::Traffic::open(Message& message) {
       message.task =
           std::make_unique<SmallReceive>(place, message.values, message.peer, message.slots);
     } else {
-      message.task = std::make_unique<RelayReceiver>(place, message.values, message.peer,
-                                                     message.slots, message.own_slots,
-                                                     std::optional<RelayAddition>());
+      message.task =
+          std::make_unique<RelayReceiver>(place, message.values, message.peer, message.slots,
+                                          message.own_slots, std::optional<RelayAddition>());
     }
     return true;
   }

@@ -61,12 +61,12 @@ RelayTerms terms_of(const RelayConfig& config, std::size_t bytes) {
 
 Handshake::Handshake(Communicator& group, RankId peer, const RelayTags& tags,
                      const RelayTerms& mine, Side side)
-    : group_(group),
-      peer_(peer),
-      tags_(tags),
-      mine_(mine),
-      side_(side),
-      out_{mine.bytes, mine.chunk, mine.slots, mine.mode, tags.data, tags.reply} {
+    : group_(group), peer_(peer), tags_(tags), mine_(mine), side_(side), out_{mine.bytes,
+                                                                              mine.chunk,
+                                                                              mine.slots,
+                                                                              mine.mode,
+                                                                              tags.data,
+                                                                              tags.reply} {
   const bool sends = side == Side::sender;
   receiving_ =
       group.start_receive(std::span<std::int64_t>(in_), peer, sends ? tags.reply : tags.terms);
@@ -89,11 +89,12 @@ std::optional<RelayTerms> Handshake::agreed() {
   const bool i_receive = side_ == Side::receiver;
   const RelayTerms theirs{in_[0], in_[1], in_[2], in_[3]};
   if (theirs.bytes != mine_.bytes || theirs.mode != mine_.mode) {
-    throw Error(ErrorKind::run_failed,
-                {{fmt::format("the relay's two sides disagree: rank {} {} {}, rank {} {} {}",
-                              group_.rank().value(), i_receive ? "awaits" : "sends", describe(mine_),
-                              peer_.value(), i_receive ? "sends" : "awaits", describe(theirs)),
-                  "both need the same number of bytes and the same mode", ""}});
+    throw Error(
+        ErrorKind::run_failed,
+        {{fmt::format("the relay's two sides disagree: rank {} {} {}, rank {} {} {}",
+                      group_.rank().value(), i_receive ? "awaits" : "sends", describe(mine_),
+                      peer_.value(), i_receive ? "sends" : "awaits", describe(theirs)),
+          "both need the same number of bytes and the same mode", ""}});
   }
   return RelayTerms{mine_.bytes, std::min(mine_.chunk, theirs.chunk),
                     i_receive ? mine_.slots : theirs.slots, mine_.mode};
@@ -110,7 +111,7 @@ void SlotMemory::reserve(DeviceCopier& copier, std::size_t slots, std::size_t ch
 
 void SlotMemory::abandon() {
   static std::mutex mutex;
-  static std::vector<std::shared_ptr<std::byte[]>> kept;
+  static auto& kept = *new std::vector<std::shared_ptr<std::byte[]>>;
   std::lock_guard lock(mutex);
   kept.push_back(std::move(memory_));
   bytes_ = 0;

@@ -66,7 +66,8 @@ expect 124 --clusters 1,1 --timeout 1 -- sleep 30
 CUT=$!
 ranks_are_gone() {
   local pid
-  for pid in $(ip netns pids "hpbed$CUT-c0") $(ip netns pids "hpbed$CUT-c1"); do
+  for pid in $(ip netns pids "hpbed$CUT-c0") $(ip netns pids "hpbed$CUT-c1") \
+    $(ip netns pids "hpbed$CUT-c2" 2>/dev/null); do
     ! grep -q emulated_clust "/proc/$pid/comm" 2>/dev/null || return 1
   done
 }
@@ -76,6 +77,22 @@ await "the end of all ranks" ranks_are_gone
 kill -TERM "$CUT"
 wait "$CUT"
 grep -q "no sign of life for 3 s" "$LOG" || fail "nobody says that a rank is silent"
+nothing_left "$CUT"
+
+# The link between two of three clusters is cut, both still reach rank 0: frames to each other go to
+# nobody. All live, and two of them are named.
+"$SCRIPT" --clusters 1,1,1 -- "$BED_PROGRAM" for-ever >"$LOG" 2>&1 &
+CUT=$!
+await "the first sums" grep -q summing "$LOG"
+for ends in "1 10.77.0.3" "2 10.77.0.2"; do
+  read -r here there <<<"$ends"
+  ip -n "hpbed$CUT-c$here" neigh replace "$there" lladdr 02:00:00:00:00:01 dev card0 nud permanent
+done
+await "the end of all ranks" ranks_are_gone
+kill -TERM "$CUT" 2>/dev/null
+wait "$CUT"
+grep -q "ranks 1 and 2 have waited for each other for 3 s" "$LOG" ||
+  fail "nobody names the link that was cut"
 nothing_left "$CUT"
 
 # Two at once; one is told to end in the middle of its work.

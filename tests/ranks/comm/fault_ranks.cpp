@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -33,13 +34,33 @@ int exit_code(ErrorKind kind) {
   return 6;
 }
 
+/// For whoever measures how soon the run ends.
+void tell_the_moment() {
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  std::fprintf(stderr, "fault at %.6f\n", now.count());
+}
+
 void fail(const std::string& fault) {
+  tell_the_moment();
+  if (fault == "stop-mpirun") {
+    // It passes on what was said before.
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(getppid(), SIGSTOP);
+  }
   if (fault == "kill") raise(SIGKILL);
   if (fault == "stop") raise(SIGSTOP);
   if (fault == "exit") _exit(0);
   if (fault == "throw") throw std::runtime_error("loss is NaN");
   if (fault == "usage") throw UserError("batch=0", "must be positive");
   if (fault == "sleep") std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+/// The culprit and the next rank wait for messages that nobody sends; the others go on.
+void wait_in_vain(Communicator& world, int culprit) {
+  std::vector<float> values(100);
+  const int self = world.rank().value();
+  if (self == culprit) world.receive(std::span<float>(values), RankId(culprit + 1), 7);
+  if (self == culprit + 1) world.receive(std::span<float>(values), RankId(culprit), 8);
 }
 
 std::unique_ptr<Communicator> group_of(World& world, const std::string& way) {
@@ -69,6 +90,7 @@ void work(World& world, const std::string& fault, const std::string& way, int cu
   for (int n = 0; fault == "interrupt" || n < healthy_steps; ++n) {
     if (guilty && n == healthy_steps / 2) fail(fault);
     if (guilty && n == healthy_steps / 2 && fault == "mismatch") values.pop_back();
+    if (n == healthy_steps / 2 && fault == "circle") wait_in_vain(*world.communicator, culprit);
     step(world, *group, values);
     if (n == 0 && guilty) std::fprintf(stderr, "stepping\n");
   }

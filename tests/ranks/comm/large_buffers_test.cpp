@@ -15,9 +15,10 @@ TEST_P(LargeBuffers, OnMpi) {
   run_large_operations(*world.communicator);
 }
 
+// Shared memory moves a quarter of a MiB per meeting of the ranks, whatever the size: far too many
+// meetings for a busy machine, and no count that grows with the buffer.
 INSTANTIATE_TEST_SUITE_P(Mpi, LargeBuffers,
-                         testing::Values(HostPath::messages, HostPath::shared_memory,
-                                         HostPath::single_copy),
+                         testing::Values(HostPath::messages, HostPath::single_copy),
                          [](const auto& one) { return std::string(to_string(one.param)); });
 
 }  // namespace

@@ -30,7 +30,7 @@ TEST(NameTable, AWrongNameIsToldTheNearestAndAll) {
     parse_name(shades, "shade", "drak");
     FAIL() << "was taken";
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "unknown shade 'drak' (one of dark, light) Did you mean 'dark'?");
+    EXPECT_STREQ(error.what(), "unknown shade 'drak' (one of dark, light). Did you mean 'dark'?");
   }
   EXPECT_THROW(parse_name(shades, "shade", ""), UserError);
   EXPECT_THROW(name_of(shades, static_cast<Shade>(7)), Error);

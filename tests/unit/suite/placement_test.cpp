@@ -50,6 +50,18 @@ TEST(Placement, BindsNothingWhenRanksOutnumberCores) {
   EXPECT_EQ(placement.bindings[8].cpus, four_cores().cpus);
 }
 
+TEST(Placement, CoresThatRanksShareCountOnce) {
+  ScaleConfig config;
+  config.ranks = 9;
+  EXPECT_EQ(core_count(choose_placement(config, four_cores(), 0)), 4);
+  config.ranks = 3;
+  EXPECT_EQ(core_count(choose_placement(config, four_cores(), 0)), 3);
+  Placement two_hosts;
+  two_hosts.bindings = {{"a", {0, 1}, ""}, {"b", {0, 1}, ""}, {"b", {1}, ""}};
+  EXPECT_EQ(core_count(two_hosts), 4);
+  EXPECT_EQ(core_count(Placement()), 1);
+}
+
 TEST(Placement, NamesTheBindingOfEveryRank) {
   const Placement placement = choose_placement({}, four_cores(), 0);
   ASSERT_EQ(placement.bindings.size(), 4u);

@@ -140,7 +140,7 @@ TEST(DeviceClassJson, ReportsEveryProblemAtOnce) {
     const std::string text = error.what();
     EXPECT_EQ(error.problems().size(), 6U) << text;
     for (const char* expected :
-         {"devices[3].name", "did you mean cpu?", "did you mean \"count\"?",
+         {"devices[3].name", "Did you mean 'cpu'?", "did you mean \"count\"?",
           "devices[3].threads is 0", "positive rates", "no \"memory_bytes\""}) {
       EXPECT_NE(text.find(expected), std::string::npos) << expected << " in\n" << text;
     }

@@ -1,5 +1,7 @@
 // The TCP control channel: all ranks of a star within this process.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <future>
 #include <memory>
@@ -165,8 +167,8 @@ TEST(TcpControl, AWrongRankZeroIsNotJoined) {
   const Listener listener = listen_on_free_port(Reach::this_host);
   const ControlAddress address{17, listener.port, {"127.0.0.1"}};
   std::atomic<bool> done{false};
+  std::vector<std::unique_ptr<Connection>> guests;
   std::thread impostor([&] {
-    std::vector<std::unique_ptr<Connection>> guests;
     while (!done) {
       if (!readable_within(listener.socket, 0.1)) continue;
       guests.push_back(std::make_unique<Connection>(accept_connection(listener.socket)));
@@ -182,6 +184,81 @@ TEST(TcpControl, AWrongRankZeroIsNotJoined) {
   }
   done = true;
   impostor.join();
+  // 20 ms, 40 ms, … 1 s between attempts of three seconds in all.
+  EXPECT_LE(guests.size(), 9u);
+}
+
+std::string words_of_joining(const ControlAddress& address) {
+  try {
+    open_control_spoke(RankId(1), 2, quick, address.text());
+  } catch (const SystemError& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::environment);
+    return error.what();
+  }
+  ADD_FAILURE() << "joined nobody";
+  return "";
+}
+
+TEST(TcpControl, AnAddressThatRefusesIsNamed) {
+  std::uint16_t port = 0;
+  {
+    const Listener gone = listen_on_free_port(Reach::this_host);
+    port = gone.port;
+  }
+  const std::string words = words_of_joining({17, port, {"127.0.0.1", "127.0.0.2"}});
+  for (const char* host : {"127.0.0.1", "127.0.0.2"}) {
+    const std::string part = fmt::format("{} port {}: Connection refused", host, port);
+    EXPECT_NE(words.find(part), std::string::npos) << words;
+  }
+  EXPECT_NE(words.find("rank 1 cannot reach rank 0's control channel"), std::string::npos);
+}
+
+/// Listens, takes nobody, and has its queue full: the kernel drops who knocks.
+struct DeafListener {
+  DeafListener() : listener(listen_on_free_port(Reach::this_host)) {
+    EXPECT_EQ(listen(listener.socket.fd(), 0), 0);
+    std::string reason;
+    for (int i = 0; i < 8; ++i) {
+      waiting.push_back(connect_to("127.0.0.1", listener.port, 0.05, reason));
+    }
+    EXPECT_EQ(reason, "no answer within 0.05 s");
+  }
+  Listener listener;
+  std::vector<Descriptor> waiting;
+};
+
+TEST(TcpControl, AnAddressThatDropsIsNamed) {
+  const DeafListener deaf;
+  const std::string words = words_of_joining({17, deaf.listener.port, {"127.0.0.1"}});
+  const std::string part =
+      fmt::format("127.0.0.1 port {}: no answer within 3 s", deaf.listener.port);
+  EXPECT_NE(words.find(part), std::string::npos) << words;
+}
+
+/// The ranks live, their messages do not come through.
+TEST(TcpControl, RanksThatWaitForEachOtherAreNamed) {
+  Star star(4);
+  const RankId one(1), two(2);
+  star.ranks[1]->waits_for({&two, 1}, Bytes(0));
+  star.ranks[2]->waits_for({&one, 1}, Bytes(0));
+  star.ranks[3]->waits_for({&one, 1}, Bytes(0));
+  for (const auto& rank : star.ranks) {
+    EXPECT_TRUE(
+        comes_true([&] { return says(rank->failure(), RankId(2), "ranks 1 and 2 have waited"); }));
+    EXPECT_EQ(rank->failure()->kind, ErrorKind::timeout);
+  }
+}
+
+TEST(TcpControl, ARankThatStillWorksIsAwaited) {
+  Star star(3);
+  const std::vector<RankId> all = {RankId(0), RankId(1), RankId(2)};
+  star.ranks[0]->waits_for(all, Bytes(0));
+  star.ranks[1]->waits_for(all, Bytes(0));
+  std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+  for (const auto& rank : star.ranks) EXPECT_FALSE(rank->failure());
+  star.ranks[0]->waits_no_more();
+  star.ranks[1]->waits_no_more();
+  star.leave();
 }
 
 TEST(TcpControl, AnAbortReachesEverybodyWithItsWords) {
@@ -214,10 +291,19 @@ TEST(TcpControl, AStopReachesEverybody) {
 TEST(TcpControl, WhoHasFinishedIsNotAwaited) {
   Star star(3);
   star.ranks[1]->announce_finished();
-  const RankId one(1), two(2);
+  const RankId one(1);
   EXPECT_TRUE(comes_true([&] { return star.ranks[2]->failure_among({&one, 1}).has_value(); }));
+  // Who finds that tells everybody.
+  for (const auto& rank : star.ranks) {
+    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), one, "finished without"); }));
+  }
+}
+
+TEST(TcpControl, WhoHasFinishedWaitsForTheOthers) {
+  Star star(3);
+  star.ranks[1]->announce_finished();
+  const RankId one(1), two(2);
   EXPECT_FALSE(star.ranks[2]->failure_among({&two, 1}));
-  // It waits for the others to finish, too.
   EXPECT_FALSE(star.ranks[1]->failure_among({&one, 1}));
   EXPECT_FALSE(star.ranks[2]->failure());
 }

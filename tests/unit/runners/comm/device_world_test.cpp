@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "metrics/error.hpp"
-#include "runners/comm/discovery/discover.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/played_nccl.hpp"
 
@@ -72,22 +71,20 @@ TEST(DeviceWorld, UnlikeDevicesAreClustersAndTheReasonSaysSo) {
 }
 
 TEST(DeviceWorld, LibrariesOfAnotherMajorVersionAreUnlike) {
-  run_devices({on("nvidia", "2.28.9"), on("nvidia", "3.0.1"), on("nvidia", "2.20.0")}, {},
-              [](World&, const DeviceWorld& devices, Communicator&) {
-                EXPECT_NE(devices.clusters.reason.find("nvidia nccl 2, nvidia nccl 3"),
-                          std::string::npos)
-                    << devices.clusters.reason;
-                EXPECT_NE(devices.clusters.cluster_of(RankId(0)),
-                          devices.clusters.cluster_of(RankId(1)));
-              });
+  run_devices(
+      {on("nvidia", "2.28.9"), on("nvidia", "3.0.1"), on("nvidia", "2.20.0")}, {},
+      [](World&, const DeviceWorld& devices, Communicator&) {
+        EXPECT_NE(devices.clusters.reason.find("nvidia nccl 2, nvidia nccl 3"), std::string::npos)
+            << devices.clusters.reason;
+        EXPECT_NE(devices.clusters.cluster_of(RankId(0)), devices.clusters.cluster_of(RankId(1)));
+      });
 }
 
 TEST(DeviceWorld, SumsOverWhateverClustersWereFound) {
   run_on_threads(3, {}, [](World& world) {
     const auto played_world = world.communicator->split(0, 0);
     const bool right = world.communicator->rank() == RankId(1);
-    const auto library =
-        std::make_shared<PlayedNccl>(*played_world, on(right ? "right" : "left"));
+    const auto library = std::make_shared<PlayedNccl>(*played_world, on(right ? "right" : "left"));
     DeviceWorld devices = make_device_world(world, library, host_descriptor(), {});
     const auto group = make_on_device(make_device_group(world, devices, {}));
     for (const CommunicatorCase& one : communicator_cases()) {
@@ -124,18 +121,37 @@ TEST(DeviceWorld, ALabelForUnlikeDevicesIsRefused) {
 }
 
 TEST(DeviceWorld, LinksAreMeasuredInsideAndStagedAcross) {
-  run_devices({on("left"), on("right"), on("left")}, {},
-              [](World& world, const DeviceWorld& devices, Communicator& group) {
-                const LinkSweep sweep{{Bytes(64), Bytes(4096), Bytes(1 << 17)}, Seconds(0.001)};
-                const Cluster cluster = measure_links({group, *world.communicator},
-                                                      devices.clusters, devices.descriptors, sweep);
-                ASSERT_EQ(cluster.links.size(), 3u);
-                for (const Link& link : cluster.links) {
-                  EXPECT_GT(link.curve.bandwidth().value(), 0);
-                  EXPECT_EQ(link.curve.points().size(), 3u);
-                }
-                EXPECT_EQ(cluster.ranks.size(), 3u);
-              });
+  run_on_threads(3, {}, [](World& world) {
+    const auto played_world = world.communicator->split(0, 0);
+    const bool right = world.communicator->rank() == RankId(1);
+    const auto library = std::make_shared<PlayedNccl>(*played_world, on(right ? "right" : "left"));
+    DeviceWorld devices = make_device_world(world, library, host_descriptor(), {});
+    const LinkSweep sweep{{Bytes(64), Bytes(4096), Bytes(1 << 17)}, Seconds(0.001)};
+    const MeasuredDevices measured = measure_devices(world, devices, {}, sweep);
+    ASSERT_EQ(measured.file.links.size(), 3u);
+    for (const Link& link : measured.file.links) {
+      EXPECT_GT(link.curve.bandwidth().value(), 0);
+      EXPECT_EQ(link.curve.points().size(), 3u);
+    }
+    EXPECT_EQ(measured.file.ranks.size(), 3u);
+    // What the links say is theirs to say; but unlike devices are never one cluster.
+    EXPECT_GE(measured.clusters.clusters.size(), 2u);
+    EXPECT_NE(measured.clusters.cluster_of(RankId(0)), measured.clusters.cluster_of(RankId(1)));
+    EXPECT_NE(measured.clusters.reason.find("unlike devices"), std::string::npos)
+        << measured.clusters.reason;
+  });
+}
+
+TEST(DeviceWorld, LikeDevicesAreOneClusterHoweverFarApart) {
+  run_on_threads(2, {}, [](World& world) {
+    const auto played_world = world.communicator->split(0, 0);
+    const auto library = std::make_shared<PlayedNccl>(*played_world, on("left"));
+    RankDescriptor host = host_descriptor();
+    host.host = "host " + std::to_string(world.communicator->rank().value());
+    const DeviceWorld devices = make_device_world(world, library, host, {});
+    EXPECT_EQ(devices.clusters.clusters.size(), 1u);
+    EXPECT_EQ(devices.clusters.reason, "one kind of device and library: left nccl 3");
+  });
 }
 
 }  // namespace

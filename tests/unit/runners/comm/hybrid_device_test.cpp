@@ -32,8 +32,8 @@ DeviceRank make_rank(World& world, const HybridConfig& config, const Script& scr
   DeviceRank rank;
   rank.part = world.communicator->split(static_cast<int>(config.clusters.cluster_of(self)), 0);
   rank.library = std::make_shared<PlayedNccl>(*rank.part, script);
-  auto inside = make_nccl_communicator(rank.library, {}, rank.part->rank(), own.ranks,
-                                       watch_of(world));
+  auto inside =
+      make_nccl_communicator(rank.library, {}, rank.part->rank(), own.ranks, watch_of(world));
   rank.group = make_hybrid_communicator(std::move(world.communicator), std::move(inside), config);
   return rank;
 }
@@ -243,9 +243,8 @@ TEST(DeviceHybridFailures, ACopyThatFailsEndsTheRun) {
     for (const RankId broken : {RankId(0), RankId(1)}) {
       Script script;
       script.failing_copy = 9;
-      expect_everybody_told(
-          errors_of(config_of("abab", Algorithm::leader), script, broken, work), broken,
-          "a copy between played:0 and the host failed");
+      expect_everybody_told(errors_of(config_of("abab", Algorithm::leader), script, broken, work),
+                            broken, "a copy between played:0 and the host failed");
     }
   }
 }
@@ -294,8 +293,8 @@ TEST(DeviceHybridSetup, EveryProblemIsReported) {
     config.inside = InsideStage::messages;
     config.window = 0;
   });
-  for (const char* one :
-       {"a relay of 2 slots", "a deadline of 0 s", "messages as the inside stage", "a window of 0"}) {
+  for (const char* one : {"a relay of 2 slots", "a deadline of 0 s", "messages as the inside stage",
+                          "a window of 0"}) {
     EXPECT_NE(several.find(one), std::string::npos) << one << " in " << several;
   }
 }
@@ -306,8 +305,7 @@ TEST(DeviceHybridSetup, AWorldOnDevicesIsRefused) {
     run_on_threads(1, {}, [](World& world) {
       auto part = world.communicator->split(0, 0);
       auto library = std::make_shared<PlayedNccl>(*part, Script{});
-      auto group = make_nccl_communicator(library, {}, RankId(0), {RankId(0)},
-                                          watch_of(world));
+      auto group = make_nccl_communicator(library, {}, RankId(0), {RankId(0)}, watch_of(world));
       HybridConfig config;
       config.clusters = one_cluster(1);
       make_hybrid_communicator(std::move(group), config);

@@ -41,7 +41,8 @@ TEST_F(RealDevice, CopiesEveryByteThereAndBack) {
     HostStage stage(*copier, 30);
     for (const std::size_t count : {1, 1000, 3000001}) {
       std::vector<std::uint8_t> values(count);
-      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
+      for (std::size_t i = 0; i < count; ++i)
+        values[i] = static_cast<std::uint8_t>(i * 7 + i / 256);
       MemoryBlock block(library->memory(), count);
       const MutableBuffer device(block.data(), count, DataType::u8);
       const MutableBuffer room = stage.room(device);
@@ -71,8 +72,8 @@ TEST_F(RealDevice, OneRankBehavesAsATransport) {
 TEST_F(RealDevice, TwoClustersOfOneRankShareIt) {
   run_on_threads(2, {}, [](World& world) {
     const auto library = open_nccl_device(world);
-    DeviceWorld devices = make_device_world(
-        world, library, describe_this_rank("threads", ""), {"a", "b"});
+    DeviceWorld devices =
+        make_device_world(world, library, describe_this_rank("threads", ""), {"a", "b"});
     const auto group = make_on_device(make_device_group(world, devices, {}));
     for (const CommunicatorCase& one : communicator_cases()) {
       SCOPED_TRACE(one.name);

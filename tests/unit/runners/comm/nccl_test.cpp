@@ -69,8 +69,7 @@ class EveryCase : public testing::TestWithParam<CaseAndRanks> {};
 TEST_P(EveryCase, OverNccl) {
   run_on_threads(std::get<1>(GetParam()), {}, [](World& world) {
     for (const int polls : {0, 5}) {
-      auto library =
-          std::make_shared<PlayedNccl>(*world.communicator, played(polls));
+      auto library = std::make_shared<PlayedNccl>(*world.communicator, played(polls));
       const auto group = over(library, *world.communicator);
       run_case(std::get<0>(GetParam()), *group);
     }

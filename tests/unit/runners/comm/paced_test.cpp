@@ -274,6 +274,60 @@ TEST(Paced, APeerThatDiesEndsTheWait) {
   EXPECT_EQ(peer_errors, 1);
 }
 
+/// A link that would take years, and a peer that fails meanwhile.
+TEST(Paced, AFailureWakesASleeper) {
+  const Rates rates{.between = 1e-6, .card = 0};
+  int woken = 0;
+  EXPECT_THROW(run_on_threads(2, {},
+                              [&](World& world) {
+                                auto group = world.communicator->split(0, 0);
+                                const auto comm = make_paced_communicator(
+                                    std::move(group), two_clusters(2, rates), world.control);
+                                std::vector<float> values(10);
+                                if (comm->rank() == RankId(1)) {
+                                  const auto coming =
+                                      comm->start_receive(std::span<float>(values), RankId(0));
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+                                  throw UserError("no more");
+                                }
+                                try {
+                                  comm->send(std::span<const float>(values), RankId(1));
+                                } catch (const PeerError& error) {
+                                  EXPECT_EQ(error.failure().rank, RankId(1));
+                                  ++woken;
+                                  throw;
+                                }
+                              }),
+               UserError);
+  EXPECT_EQ(woken, 1);
+}
+
+TEST(Paced, AStopEndsALongSleep) {
+  const Rates rates{.between = 1e-6, .card = 0};
+  std::atomic<int> stopped{0};
+  EXPECT_THROW(run_on_threads(2, {},
+                              [&](World& world) {
+                                const auto comm =
+                                    make_paced_communicator(world.communicator->split(0, 0),
+                                                            two_clusters(2, rates), world.control);
+                                std::vector<float> values(10);
+                                if (comm->rank() == RankId(1))
+                                  world.control->request_stop("enough");
+                                try {
+                                  if (comm->rank() == RankId(0)) {
+                                    comm->send(std::span<const float>(values), RankId(1));
+                                  } else {
+                                    comm->receive(std::span<float>(values), RankId(0));
+                                  }
+                                } catch (const Error& error) {
+                                  stopped += error.kind() == ErrorKind::interrupted;
+                                  throw;
+                                }
+                              }),
+               Error);
+  EXPECT_GE(stopped, 1);
+}
+
 TEST(Paced, RefusesAClusterOfAnotherSize) {
   run_on_threads(2, {}, [&](World& world) {
     try {

@@ -203,9 +203,8 @@ NcclStatus PlayedNccl::all_gather(ConstBuffer in, void* out, void* handle) {
 
 NcclStatus PlayedNccl::reduce_scatter(ConstBuffer in, MutableBuffer out, Reduction reduction,
                                       void* handle) {
-  return enqueue("reduce_scatter", [=, this] {
-    group(handle).reduce_scatter(real(in), real(out), reduction);
-  });
+  return enqueue("reduce_scatter",
+                 [=, this] { group(handle).reduce_scatter(real(in), real(out), reduction); });
 }
 
 NcclStatus PlayedNccl::send(ConstBuffer values, int to, void* handle) {
@@ -362,8 +361,8 @@ class OnDevice final : public Communicator {
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
     const Copy in = copy(mine), out = copy(all);
     const auto place = offset_in(all, mine);
-    const ConstBuffer from = place ? ConstBuffer(out.at(*place), mine.count, mine.type)
-                                   : ConstBuffer(on(in, mine));
+    const ConstBuffer from =
+        place ? ConstBuffer(out.at(*place), mine.count, mine.type) : ConstBuffer(on(in, mine));
     inner_->all_gather(from, on(out, all), counts);
     out.fetch(all.data);
   }

@@ -13,12 +13,12 @@ namespace heteroperf {
 
 /// How the played library and its device behave.
 struct Script {
-  int polls = 3;                   ///< answers "in progress" before every end
-  std::string fails{};             ///< a call that answers with a failure
-  bool stream_hangs = false;       ///< the stream never ends
+  int polls = 3;                     ///< answers "in progress" before every end
+  std::string fails{};               ///< a call that answers with a failure
+  bool stream_hangs = false;         ///< the stream never ends
   std::string asynchronous_error{};  ///< what status() reports while the stream hangs
-  int failing_copy = -1;           ///< number of a copy between device and host that fails
-  int endless_copy = -1;           ///< of one that never ends
+  int failing_copy = -1;             ///< number of a copy between device and host that fails
+  int endless_copy = -1;             ///< of one that never ends
   DeviceIdentity device{"played", "thread", Bytes(1 << 30)};
   std::string version = "3.2.1";
 };

@@ -151,6 +151,19 @@ TEST(Relay, GoesAroundARing) {
   });
 }
 
+TEST(Relay, ExchangesUnlikeSizesWithOneRank) {
+  run_on_threads(2, {}, [](World& world) {
+    PacedCopier copier("mock", at_once, at_once);
+    Relay relay(*world.communicator, copier, in_chunks(1000, 3));
+    const int self = world.communicator->rank().value();
+    const RankId other(1 - self);
+    auto out = pattern(self, self == 0 ? 50001 : 700);
+    std::vector<std::byte> in(self == 0 ? 700 : 50001);
+    relay.exchange(device(out), other, device(in), other);
+    EXPECT_EQ(in, pattern(1 - self, in.size()));
+  });
+}
+
 template <class T>
 void check_addition(Reduction reduction, T (*combine)(T, T)) {
   run_on_threads(2, {}, [&](World& world) {

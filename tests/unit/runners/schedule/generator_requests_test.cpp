@@ -28,7 +28,7 @@ TEST(FindGenerator, NamesTheNearest) {
     find_generator("zb-vv");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_NE(std::string(error.what()).find("Did you mean \"zb-v\"?"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("Did you mean 'zb-v'?"), std::string::npos);
     EXPECT_NE(std::string(error.what()).find("dualpipev"), std::string::npos);
   }
   EXPECT_THROW(find_generator(""), UserError);

@@ -1,6 +1,7 @@
 #include "tests/unit/runners/schedule/network_programs.hpp"
 
 #include "metrics/error.hpp"
+#include "runners/schedule/message_index.hpp"
 
 namespace heteroperf {
 

@@ -1,0 +1,109 @@
+#include "suite/verbs/plan_simulation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_check.hpp"
+#include "runners/plan/plan_json.hpp"
+#include "suite/catalog.hpp"
+
+namespace heteroperf {
+namespace {
+
+const std::string& first_of(const std::string& a, const std::string& b) {
+  return a.empty() ? b : a;
+}
+
+Workload workload_of(const Plan& plan, const PlanSimulationRequest& request) {
+  const PlanWorkload own = plan.workload.value_or(PlanWorkload());
+  WorkloadRequest wanted;
+  wanted.size = first_of(request.size, own.size);
+  wanted.model = first_of(request.model, own.model);
+  wanted.precision = parse_precision(first_of(request.precision, own.precision));
+  if (own.sequence_length > 0) wanted.sequence_length = own.sequence_length;
+  if (!own.optimizer.empty()) wanted.optimizer = own.optimizer;
+  return find_workload(first_of(request.workload, own.name)).make(wanted, ScalingInput());
+}
+
+void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
+  ProblemList problems;
+  if (request.workload.empty() && !plan.workload) {
+    problems.add(fmt::format("{} does not say its workload", request.path),
+                 "the model gives the operations", "Give --workload, and --size or --model.");
+  }
+  if (request.cluster.empty() && plan.cluster.empty()) {
+    problems.add(fmt::format("{} does not say its cluster", request.path),
+                 "the cluster gives rates and links",
+                 fmt::format("Give --cluster with a file, or one of {}.",
+                             fmt::join(shipped_cluster_names(), ", ")));
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+bool is_plan_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  return text.find("\"heteroperf-plan\"") != std::string::npos;
+}
+
+PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
+  PlanSimulation result;
+  result.plan = read_plan_file(request.path);
+  require_sources(result.plan, request);
+  const Workload workload = workload_of(result.plan, request);
+  const Cluster cluster = find_cluster(first_of(request.cluster, result.plan.cluster));
+  const OptimizerKind optimizer = workload.recipe.kind;
+  check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
+  const StagedGraph staged = cut_graph(workload.graph, result.plan);
+  const StageTimes times =
+      stage_times(workload.graph, staged, result.plan, cluster, workload.precision);
+  result.cluster = cluster.name;
+  result.schedule = plan_schedule(workload.graph, staged, result.plan, &times);
+  result.timeline = simulate(result.schedule);
+  result.prediction =
+      predict(workload.graph, staged, result.plan, times, workload.precision, optimizer);
+  result.roles = rank_roles(result.plan, result.schedule);
+  result.measured = measured_beside(request.path);
+  return result;
+}
+
+PlanRankTimes plan_rank_times(const PlanSimulation& simulation, std::size_t rank) {
+  const auto q = static_cast<std::size_t>(simulation.roles[rank].position);
+  const RankTimes& times = simulation.prediction.pipeline.ranks[q];
+  PlanRankTimes result;
+  result.compute_s = times.busy;
+  result.communication_exposed_s =
+      times.communication + simulation.prediction.reduction_exposed_s[q];
+  result.idle_s = simulation.prediction.step_time_s - times.busy;
+  return result;
+}
+
+std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s) {
+  const Prediction& p = simulation.prediction;
+  std::string text = fmt::format(
+      "{} on {}: {} stages, {} ranks, {} instructions in {:.3f} s\n"
+      "step time       {:.6g} s  throughput {:.6g} samples/s\n"
+      "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span\n"
+      "rank  position   compute s  exposed s     idle s    peak MiB\n",
+      simulation.plan.schedule, simulation.cluster, simulation.plan.stages.size(),
+      simulation.roles.size(), instruction_count(simulation.schedule), wall_s, p.step_time_s,
+      p.throughput, p.pipeline.bubble_rate_makespan, p.pipeline.bubble_rate_span);
+  for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
+    const PlanRankTimes times = plan_rank_times(simulation, rank);
+    text +=
+        fmt::format("{:>4}  {:>8}  {:>10.6g} {:>10.6g} {:>10.6g}  {:>10.1f}\n", rank,
+                    simulation.roles[rank].position, times.compute_s, times.communication_exposed_s,
+                    times.idle_s, static_cast<double>(p.memory[rank].total().value()) / (1 << 20));
+  }
+  if (simulation.measured) text += measured_text(*simulation.measured, p.step_time_s);
+  return text;
+}
+
+}  // namespace heteroperf

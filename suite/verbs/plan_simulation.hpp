@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runners/plan/plan.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/prediction.hpp"
+#include "runners/schedule/simulator.hpp"
+#include "suite/verbs/measured_plan.hpp"
+
+namespace heteroperf {
+
+/// What a plan is simulated for; what is empty comes from the plan itself.
+struct PlanSimulationRequest {
+  std::string path;
+  std::string workload, size, model, precision, cluster;
+};
+
+/// A plan on the virtual clock, as `predict` times it.
+struct PlanSimulation {
+  Plan plan;
+  std::string cluster;
+  Schedule schedule;  ///< lowered
+  Timeline timeline;
+  Prediction prediction;
+  std::vector<RankRole> roles;           ///< [rank]
+  std::optional<MeasuredPlan> measured;  ///< where a run's record lies beside the plan
+};
+
+/// Whether a file says that it is a plan; false for what cannot be read.
+bool is_plan_file(const std::string& path);
+
+/// Throws UserError with everything wrong: a plan that does not say its workload or cluster and a
+/// request that does not either, and what check_plan() finds.
+PlanSimulation simulate_plan(const PlanSimulationRequest& request);
+
+/// The keys of `simulate --json`. `wall_s`: of the simulation.
+std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s);
+std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s);
+
+/// Of rank `rank`, in seconds of a step.
+struct PlanRankTimes {
+  double compute_s = 0;                ///< of its position's slowest replica
+  double communication_exposed_s = 0;  ///< messages under way, and sums that nothing hides
+  double idle_s = 0;                   ///< the rest of the step
+};
+PlanRankTimes plan_rank_times(const PlanSimulation& simulation, std::size_t rank);
+
+}  // namespace heteroperf

@@ -1,0 +1,155 @@
+// Runs of plans: what a pipeline, a plan file and a cluster of emulated devices leave behind.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+
+#include "tests/golden/command.hpp"
+
+namespace heteroperf::testing {
+namespace {
+
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+Words tiny(const Words& more) {
+  Words words{"run",    "llm",
+              "--size", "nano",
+              "--set",  "measure.peak_s=0",
+              "--set",  "measure.evaluation_samples=4",
+              "-q",     "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Json read(const std::string& path) {
+  std::ifstream file(path);
+  return Json::parse(file);
+}
+
+std::set<std::string> rules_of(const Json& record) {
+  std::set<std::string> rules;
+  for (const Json& reason : record.at("validity").at("reasons")) {
+    if (reason.at("severity") == "invalid") rules.insert(reason.at("rule").get<std::string>());
+  }
+  return rules;
+}
+
+void expect_verified(const std::string& run, const ScratchFolder& folder) {
+  const CommandResult check = heteroperf({"verify", run, "--json"}, folder.path());
+  EXPECT_EQ(check.exit_code, 0) << check.out;
+}
+
+TEST(PlanRun, APipelineAccountsForItsRanks) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf(
+      tiny({"--ranks", "2", "--pp", "2", "--schedule", "zb-h1", "--micro-batches", "4",
+            "--micro-batch", "2", "--steps", "6", "--trace", "trace.json", "--out", "r"}),
+      folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  EXPECT_EQ(record.at("plan_summary"), "pp 2 x tp 1 x dp 1, zb-h1, 4 micro-batches of 2");
+  EXPECT_EQ(record.at("plan"), read(folder / "r/plan.json"));
+  EXPECT_EQ(record.at("workload").at("samples_per_step"), 8);
+  const Json& split = record.at("time_split_s");
+  EXPECT_EQ(split.at("per_stage").size(), 2u);
+  EXPECT_EQ(split.at("per_class").size(), 1u);
+  ASSERT_EQ(split.at("per_rank").size(), 2u);
+  EXPECT_EQ(split.at("per_rank").at(1).at("stages"), Json({1}));
+  EXPECT_EQ(record.at("metrics").at("peak_memory_bytes").at("planned_per_rank").size(), 2u);
+  EXPECT_FALSE(record.contains("prediction"));
+  EXPECT_NE(record.at("reproduce").get<std::string>().find("--pp 2 --schedule zb-h1"),
+            std::string::npos);
+  std::set<std::string> threads;
+  for (const Json& event : read(folder / "trace.json").at("traceEvents")) {
+    if (event.at("name") == "thread_name") threads.insert(event.at("args").at("name"));
+  }
+  EXPECT_EQ(threads, (std::set<std::string>{"rank 0, cpu, stages 0", "rank 1, cpu, stages 1"}));
+  expect_verified("r", folder);
+}
+
+TEST(PlanRun, ThePlanOfARunIsAPlanForTheNext) {
+  const ScratchFolder folder;
+  const auto losses = [&](const std::string& out, const Words& more) {
+    Words words{"--steps", "3", "--out", out};
+    words.insert(words.end(), more.begin(), more.end());
+    const CommandResult result = heteroperf(tiny(words), folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::vector<double> values;
+    std::ifstream journal(folder / (out + "/journal.jsonl"));
+    for (std::string line; std::getline(journal, line);) {
+      const Json event = Json::parse(line);
+      if (event.at("kind") == "step") values.push_back(event.at("loss"));
+    }
+    return values;
+  };
+  const auto first =
+      losses("a", {"--ranks", "2", "--pp", "2", "--micro-batch", "2", "--micro-batches", "2"});
+  EXPECT_EQ(first.size(), 3u);
+  EXPECT_EQ(losses("b", {"--plan", "a/plan.json"}), first);
+  EXPECT_EQ(read(folder / "a/plan.json"), read(folder / "b/plan.json"));
+}
+
+TEST(PlanRun, EmulatedDevicesAreMarkedAndPredicted) {
+  const ScratchFolder folder;
+  // Long enough for a busy machine; the numbers are those of the shipped description.
+  const CommandResult result =
+      heteroperf(tiny({"--cluster", "laptop", "--pp", "2", "--micro-batch", "1", "--micro-batches",
+                       "4", "--steps", "6", "--set", "pace.dilation=8", "--out", "r"}),
+                 folder.path());
+  const Json record = Json::parse(result.out);
+  const std::set<std::string> broken = rules_of(record);
+  EXPECT_TRUE(broken.empty() || broken == std::set<std::string>{"late"}) << result.out;
+  EXPECT_EQ(record.at("scale").at("emulated"), true);
+  EXPECT_EQ(record.at("scale").at("devices").at(0).at("class"), "core");
+  EXPECT_EQ(record.at("validity").at("rankable"), false);
+  EXPECT_EQ(record.at("pacing").at("dilation"), 8.0);
+  EXPECT_GT(record.at("pacing").at("operations"), 0);
+  const Json& prediction = record.at("prediction");
+  EXPECT_GT(prediction.at("step_time_s"), 0.0);
+  EXPECT_GT(prediction.at("measured").at("step_time_s"),
+            0.99 * prediction.at("step_time_s").get<double>())
+      << "nothing ends before its time";
+  EXPECT_EQ(record.at("metrics").at("peak_memory_bytes").at("limit_per_rank").size(), 2u);
+  expect_verified("r", folder);
+  const CommandResult simulated = heteroperf({"simulate", "r/plan.json", "--json"}, folder.path());
+  ASSERT_EQ(simulated.exit_code, 0) << simulated.err;
+  const Json beside = Json::parse(simulated.out);
+  EXPECT_EQ(beside.at("step_time_s"), prediction.at("step_time_s"));
+  EXPECT_EQ(beside.at("measured").at("step_time_s"), prediction.at("measured").at("step_time_s"));
+}
+
+struct BadPlan {
+  const char* name;
+  Words words;
+  const char* message;
+};
+class BadPlans : public ::testing::TestWithParam<BadPlan> {};
+
+TEST_P(BadPlans, EndWithExitCodeTwoAndNoFolder) {
+  const ScratchFolder folder;
+  Words words = GetParam().words;
+  words.insert(words.end(), {"--out", "r"});
+  const CommandResult result = heteroperf(tiny(words), folder.path());
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  EXPECT_NE((result.out + result.err).find(GetParam().message), std::string::npos)
+      << result.out << result.err;
+  EXPECT_FALSE(std::ifstream(folder / "r/journal.jsonl").is_open());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadPlans,
+    ::testing::Values(
+        BadPlan{"Degrees", {"--ranks", "3", "--pp", "2"}, "does not fit 3 ranks"},
+        BadPlan{"Stages", {"--pp", "64"}, "64 stages for the model 'nano'"},
+        BadPlan{"Heads", {"--ranks", "3", "--tp", "3"}, "heads"},
+        BadPlan{"Ranks", {"--cluster", "fast2_slow6", "--ranks", "5"}, "5 and 8 ranks"},
+        BadPlan{"Cluster", {"--cluster", "fast_slow"}, "unknown shipped cluster 'fast_slow'"},
+        BadPlan{"Plan", {"--plan", "nowhere.json"}, "nowhere.json"},
+        BadPlan{"Trace", {"--ranks", "1", "--trace", "nowhere/t.json"}, "cannot be written"}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+}  // namespace
+}  // namespace heteroperf::testing

@@ -1,0 +1,105 @@
+// Plans and shipped clusters as their users meet them.
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_json.hpp"
+#include "tests/golden/command.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+/// A plan of the language model `nano` for four ranks.
+Plan nano_plan() {
+  EvenPlanRequest request;
+  request.pipeline = request.data = 2;
+  request.micro_batches = 4;
+  request.micro_batch = 2;
+  request.schedule = "zb-h1";
+  Plan plan = even_plan(build_model("nano"), request);
+  plan.workload.emplace();
+  plan.workload->name = "llm";
+  plan.workload->size = "nano";
+  return plan;
+}
+
+std::string write(const ScratchFolder& folder, const Plan& plan) {
+  const std::string path = folder / "plan.json";
+  std::ofstream(path) << plan_text(plan);
+  return path;
+}
+
+TEST(SimulateVerb, TimesAPlanOnANamedCluster) {
+  const ScratchFolder folder;
+  const std::string path = write(folder, nano_plan());
+  const CommandResult run = heteroperf(
+      {"simulate", path, "--cluster", "fast2_slow6", "--trace", folder / "trace.json", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = Json::parse(run.out);
+  const double step_s = report.at("step_time_s");
+  EXPECT_GT(step_s, 0);
+  EXPECT_DOUBLE_EQ(report.at("throughput"), 16 / step_s);
+  ASSERT_EQ(report.at("per_rank").size(), 4u);
+  for (const Json& rank : report.at("per_rank")) {
+    EXPECT_NEAR(rank.at("compute_s").get<double>() + rank.at("idle_s").get<double>(), step_s,
+                1e-9 * step_s);
+    EXPECT_GT(rank.at("peak_bytes"), 0);
+  }
+  EXPECT_FALSE(report.at("critical_path").empty());
+  for (const char* key : {"bubble_rate_makespan", "bubble_rate_span", "instructions", "wall_s"}) {
+    EXPECT_TRUE(report.contains(key)) << key;
+  }
+  EXPECT_FALSE(Json::parse(std::ifstream(folder / "trace.json")).empty());
+}
+
+TEST(SimulateVerb, APlanMayNameItsCluster) {
+  const ScratchFolder folder;
+  Plan plan = nano_plan();
+  plan.cluster = "three_vendors";
+  const CommandResult run = heteroperf({"simulate", write(folder, plan)});
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_NE(run.out.find("three vendors"), std::string::npos) << run.out;
+}
+
+TEST(SimulateVerb, WhatAPlanLacksIsSaidAtOnce) {
+  const ScratchFolder folder;
+  Plan plan = nano_plan();
+  plan.workload.reset();
+  const CommandResult bare = heteroperf({"simulate", write(folder, plan)});
+  EXPECT_EQ(bare.exit_code, 2);
+  EXPECT_NE(bare.err.find("does not say its workload"), std::string::npos) << bare.err;
+  EXPECT_NE(bare.err.find("does not say its cluster"), std::string::npos) << bare.err;
+  const CommandResult other = heteroperf({"simulate", folder / "plan.json", "--workload", "llm",
+                                          "--size", "micro", "--cluster", "laptop"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_NE(other.err.find("the plan is for the graph"), std::string::npos) << other.err;
+  EXPECT_NE(other.err.find("a plan of 4 ranks"), std::string::npos) << other.err;
+  const CommandResult costs =
+      heteroperf({"simulate", folder / "plan.json", "--cluster", "laptop", "--costs", "1,1,1,0"});
+  EXPECT_EQ(costs.exit_code, 2);
+  const CommandResult name = heteroperf({"simulate", folder / "plan.json", "--workload", "llm",
+                                         "--size", "nano", "--cluster", "fast2_slow5"});
+  EXPECT_EQ(name.exit_code, 2);
+  EXPECT_NE(name.err.find("fast2_slow6"), std::string::npos) << name.err;
+}
+
+TEST(ListVerb, ShowsTheShippedClusters) {
+  const CommandResult run = heteroperf({"list", "devices", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  std::string names;
+  const Json list = Json::parse(run.out);
+  for (const Json& item : list.at("items")) {
+    names += item.at("name").get<std::string>() + " ";
+  }
+  for (const char* name : {"laptop", "fast2_slow6", "a100_v100_like", "three_vendors"}) {
+    EXPECT_NE(names.find(name), std::string::npos) << names;
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf::testing
