@@ -205,7 +205,8 @@ void PlanSession::finish_pacing(StepClock& clock) {
     optimizer_s += times.optimizer_s[static_cast<std::size_t>(part.role.stage)];
   }
   timeline->wait_until(reduced_s);
-  timeline->finish(0, optimizer_s);
+  // The update is done: what this waits for is not this rank's lateness.
+  timeline->wait_until(timeline->free_s() + optimizer_s);
   double end_s = timeline->free_s() + times.agreement_s;
   world_.all_reduce(std::span<double>(&end_s, 1), Reduction::max);
   timeline->wait_until(end_s);

@@ -21,13 +21,13 @@ int tensor_degree(const Plan& plan, const RankRole::Part& part) {
   return static_cast<int>(stage_of(plan, part).replicas[replica].ranks.size());
 }
 
-/// Chunks that the schedule has when it is not told; 1 where it refuses, so that making the plan
-/// says why.
+/// Chunks that the schedule has when it is not told, asked with micro-batches that all allow; 1
+/// where it refuses, so that making the plan says why.
 int own_chunks(const EvenPlanRequest& request) {
   try {
     ScheduleRequest bare;
     bare.ranks = request.pipeline;
-    bare.micro_batches = request.micro_batches;
+    bare.micro_batches = 4 * request.pipeline;
     bare.costs = uniform_costs(request.pipeline, 1, 1, 1, 0);
     bare.most_evaluations = 1;
     return find_generator(request.schedule).make(bare).chunks;

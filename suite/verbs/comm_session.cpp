@@ -273,9 +273,8 @@ void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
       bytes += static_cast<std::uint64_t>(sent[static_cast<std::size_t>(rank.value())]);
     }
     traffic.wire += Bytes(bytes);
-    if (!model_ || model_->between.empty()) continue;
-    const double rate =
-        model_->between.bandwidth().value() * static_cast<double>(cluster.bridges.size());
+    if (!model_ || model_->bridge_rate <= BytesPerSecond(0)) continue;
+    const double rate = model_->bridge_rate.value() * static_cast<double>(cluster.bridges.size());
     busiest = std::max(busiest, static_cast<double>(bytes) / rate);
   }
   // The transport's own collectives do not tell what they send.

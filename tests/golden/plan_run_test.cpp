@@ -63,7 +63,8 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   EXPECT_NE(record.at("reproduce").get<std::string>().find("--pp 2 --schedule zb-h1"),
             std::string::npos);
   std::set<std::string> threads;
-  for (const Json& event : read(folder / "trace.json").at("traceEvents")) {
+  const Json trace = read(folder / "trace.json");
+  for (const Json& event : trace.at("traceEvents")) {
     if (event.at("name") == "thread_name") threads.insert(event.at("args").at("name"));
   }
   EXPECT_EQ(threads, (std::set<std::string>{"rank 0, cpu, stages 0", "rank 1, cpu, stages 1"}));

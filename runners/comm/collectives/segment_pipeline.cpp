@@ -7,6 +7,7 @@
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/operation_scope.hpp"
 
 namespace heteroperf {
 namespace {
@@ -284,7 +285,9 @@ void Pipeline::send_result(std::size_t g, MutableBuffer values) {
 
 void run_pipeline(const PipelineCall& call, Scratch& scratch, BridgeTraffic& traffic) {
   HETEROPERF_EXPECT(call.window > 0 && call.lanes > 0);
-  if (!call.segments.empty()) Pipeline(call, scratch, traffic).run();
+  if (call.segments.empty()) return;
+  const OperationScope operation(call.group);
+  Pipeline(call, scratch, traffic).run();
 }
 
 TreePlace tree_place(std::span<const RankId> members, RankId self, RankId top, std::size_t arity) {

@@ -17,13 +17,16 @@ namespace heteroperf {
 namespace {
 
 constexpr int in_flight = 4;
+/// Ten times what shapers let pass at first.
+constexpr int many_in_flight = 32;
 /// Less would not tell latency and bandwidth apart.
 constexpr Bytes least_span{65536};
 /// Shapers and switches let the first 100 KiB or so pass at any rate.
 constexpr Bytes least_span_between{std::uint64_t{1} << 20};
 
 /// What the parts of the probe may take, each.
-constexpr Seconds inside_budget{0.15}, between_budget{0.15}, algorithms_budget{1.0};
+constexpr Seconds inside_budget{0.15}, between_budget{0.15}, bridge_budget{0.1},
+    algorithms_budget{1.0};
 
 /// Messages of one size to and from this rank's neighbours.
 class Neighbours {
@@ -134,6 +137,7 @@ class CostProbe {
 
   void measure_inside();
   void measure_between();
+  void measure_bridge_rate();
   void measure_algorithms();
   void take_algorithms(const std::vector<SizeTimes>& measured);
   std::unique_ptr<HybridCommunicator> forced(Algorithm algorithm);
@@ -181,6 +185,18 @@ void CostProbe::measure_between() {
   model_.between_stream = sustained(curve_of(measured, stream, in_flight));
   model_.bf16_codec = curve_of(measured, bf16);
   model_.int8_codec = curve_of(measured, int8);
+  measure_bridge_rate();
+}
+
+void CostProbe::measure_bridge_rate() {
+  const Bytes segment = longest_bridge_segment(WireFormat::fp32);
+  reserve(segment);
+  const auto measured =
+      SizeSweep(world_, bridge_budget).run(segment, segment, segment, [&](Bytes size) {
+        return std::vector<TimedTask>{exchange(bridges_, size, many_in_flight)};
+      });
+  const double bytes = static_cast<double>(segment.value()) * many_in_flight;
+  model_.bridge_rate = BytesPerSecond(bytes / std::max(measured.front().time_of(0), 1e-9));
 }
 
 std::unique_ptr<HybridCommunicator> CostProbe::forced(Algorithm algorithm) {

@@ -10,6 +10,7 @@
 #include "runners/comm/hybrid/device_group.hpp"
 #include "runners/comm/hybrid/hybrid_group.hpp"
 #include "runners/comm/hybrid/hybrid_setup.hpp"
+#include "runners/comm/operation_scope.hpp"
 
 namespace heteroperf {
 namespace {
@@ -89,6 +90,7 @@ void HybridGroup::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction r
   if (!uses_bridges(chosen.algorithm)) {
     // Over this group, so that what crosses between clusters is counted.
     const InCollective inside(in_collective_);
+    const OperationScope operation(*world_);
     return heteroperf::all_reduce(
         {*this, mine, result, reduction, scratch_, chosen.segment.value()}, chosen.algorithm);
   }

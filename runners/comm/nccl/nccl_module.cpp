@@ -149,6 +149,8 @@ class DeviceMemory final : public BufferMemory {
   void release(void* memory) noexcept override { cudaFree(memory); }
   void write(void* to, const void* host, std::size_t bytes) override {
     check_cuda(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
+    // From pageable memory it may return before the bytes are there, and other streams do not wait.
+    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
   }
   void read(void* host, const void* from, std::size_t bytes) override {
     check_cuda(cudaMemcpy(host, from, bytes, cudaMemcpyDeviceToHost), "cudaMemcpy");

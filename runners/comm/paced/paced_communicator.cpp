@@ -8,6 +8,7 @@
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/over_messages.hpp"
 #include "runners/comm/concurrent_use.hpp"
+#include "runners/comm/operation_scope.hpp"
 #include "runners/comm/paced/host_clock.hpp"
 #include "runners/comm/paced/pace_state.hpp"
 
@@ -149,7 +150,7 @@ void PacedTransfer::sleep() {
   state.sleep_until(due_);
 }
 
-class PacedCommunicator final : public Communicator, public ConcurrentUse {
+class PacedCommunicator final : public Communicator, public ConcurrentUse, public TimedOperations {
  public:
   explicit PacedCommunicator(std::shared_ptr<PacedGroup> group)
       : group_(std::move(group)), collectives_(*this) {}
@@ -193,13 +194,15 @@ class PacedCommunicator final : public Communicator, public ConcurrentUse {
   std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
+  void begin_operation() override { group_->timeline.begin_operation(); }
+  void end_operation() override { group_->timeline.end_operation(); }
+
  private:
   template <class Operation>
   void in_time(Operation operation) {
     const InCollective inside(in_collective_);
-    group_->timeline.begin_operation();
+    const OperationScope scope(*this);
     operation();
-    group_->timeline.end_operation();
   }
   /// Messages of its own collectives have tags of their own: this group also carries those of a
   /// group on top of it.

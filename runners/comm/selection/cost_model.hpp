@@ -27,6 +27,9 @@ struct CostModel {
   /// Every cluster's first bridge sends to the next cluster's and receives from the previous one's
   /// at once; empty with one cluster.
   LinkCurve between;
+  /// What each of these carries, one way, in many messages of segment size: the rate that
+  /// utilisation is told by. 0: not known. Whole large messages in both directions can be slower.
+  BytesPerSecond bridge_rate{0};
   /// Summing two blocks of a size, all ranks at once.
   LinkCurve reduction;
   /// The transport's own all-reduce over the whole group.

@@ -68,6 +68,20 @@ TEST(ChosenPlan, SharesNameWhatRanksHold) {
   EXPECT_EQ(shares(interleaved, 2), (std::vector<std::string>{"stages 0,2", "stages 1,3"}));
 }
 
+TEST(ChosenPlan, TheScheduleChoosesItsChunksWhateverTheMicroBatches) {
+  RunConfig config = config_of(2, 1, "dualpipev");
+  config.batch.micro_batches = 4;
+  EXPECT_EQ(choose_plan(config, {}, nano(), 2).plan.chunks, 2);
+  EXPECT_EQ(choose_plan(config_of(2, 1), {}, nano(), 2).plan.chunks, 1);
+  config.batch.micro_batches = 1;
+  try {
+    choose_plan(config, {}, nano(), 2);
+    FAIL() << "too few micro-batches";
+  } catch (const UserError& error) {
+    EXPECT_EQ(std::string(error.what()).find("chunks per rank"), std::string::npos) << error.what();
+  }
+}
+
 TEST(ChosenPlan, DegreesThatDoNotFitAreTold) {
   EXPECT_THROW(choose_plan(config_of(3, 1), {}, nano(), 4), UserError);
 }
