@@ -19,6 +19,7 @@
 #include "metrics/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/launch_folder.hpp"
+#include "runners/comm/world.hpp"
 
 extern char** environ;
 
@@ -304,6 +305,7 @@ std::optional<int> passed_on_signal() {
 int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
                         const LaunchConfig& config) {
   if (ranks < 1) throw UserError(fmt::format("ranks={}", ranks), "must be at least 1");
+  check_mpi_is_built();
   const fs::path program = config.program.empty() ? program_path() : config.program;
   std::vector<std::string> command{find_mpirun().string(), "-n", std::to_string(ranks),
                                    program.string()};

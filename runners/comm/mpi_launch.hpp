@@ -20,7 +20,7 @@ struct LaunchConfig {
 ///
 /// SIGINT and SIGTERM reach the ranks as SIGUSR1: mpirun passes that on and lets them finish; a
 /// second one, a second or more later, ends them. No process of the run outlives this call, nor
-/// this process. Throws SystemError{environment} without mpirun, {timeout} when mpirun itself was
+/// this process. Throws SystemError{environment} without mpirun or MPI, {timeout} when mpirun was
 /// stopped for `deadline_s`, {run_failed} when ranks died and none said why.
 int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
                         const LaunchConfig& config);

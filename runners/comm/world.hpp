@@ -51,6 +51,10 @@ struct LaunchedRank {
 };
 std::optional<LaunchedRank> detect_launcher();
 
+/// Throws SystemError{environment} where this program was built without MPI: before anything is
+/// started that needs it.
+void check_mpi_is_built();
+
 /// Initialises MPI and joins the launcher's world. Loads the MPI module on first use; throws
 /// SystemError{environment} "not built with MPI (…)" or with the loader's words when it cannot.
 World join_mpi_world(const CommConfig& config);

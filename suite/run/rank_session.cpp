@@ -92,6 +92,15 @@ int speaker_after(const Error& error) {
   _exit(code);
 }
 
+World join_or_report(const CommConfig& comm) {
+  try {
+    return join_mpi_world(comm);
+  } catch (const Error& error) {
+    report_exit(static_cast<int>(exit_code_of(error.kind())), error.what());
+    throw;
+  }
+}
+
 }  // namespace
 
 void check_session(const RankSession& session) {
@@ -159,7 +168,7 @@ ExitCode run_session(const RankSession& session, const RankWork& work) {
 ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
                            const RankWork& work) {
   die_with_launcher();
-  World world = join_mpi_world(comm);
+  World world = join_or_report(comm);
   ExitCode code = ExitCode::ok;
   try {
     code = work.body(world);

@@ -17,13 +17,9 @@ namespace {
 constexpr double least_finalise_deadline_s = 30.0;
 
 constexpr bool built = HETEROPERF_WITH_MPI != 0;
-constexpr const char* not_built = "not built with MPI";
-constexpr const char* how_to_build = "Configure with -DHETEROPERF_MPI=ON";
 
 MpiBackend& load_backend() {
-  if constexpr (!built) {
-    throw SystemError(not_built, "", how_to_build, ErrorKind::environment);
-  }
+  check_mpi_is_built();
   const SharedModule module = SharedModule::open("mpi", Visibility::global);
   return *module.symbol<HeteroperfMpiEntry>("heteroperf_mpi_backend")();
 }
@@ -77,6 +73,12 @@ void leave_mpi_world(World world) {
   control->close();
   world.communicator.reset();
   load_backend().finalise(least_finalise_deadline_s);
+}
+
+void check_mpi_is_built() {
+  if (built) return;
+  throw SystemError("not built with MPI", "", "Configure with -DHETEROPERF_MPI=ON",
+                    ErrorKind::environment);
 }
 
 BackendStatus mpi_status() {
