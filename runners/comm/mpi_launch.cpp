@@ -191,6 +191,8 @@ class Launch {
   }
 
   bool interrupted() const { return interrupts_ > 0; }
+  /// Interrupted again, so the ranks were not left to finish.
+  bool forced() const { return interrupts_ > 1; }
   /// It was stopped for too long, and ended for that.
   std::optional<int> stopped_by() const { return gave_up_ ? stopped_by_ : std::nullopt; }
 
@@ -315,6 +317,8 @@ int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
   Launch launch(std::move(command), child_environment(ranks, config.cores, folder.path()), config,
                 folder);
   const int status = launch.wait();
+  // Ranks that were ended one after the other report each other's end.
+  if (launch.forced()) return exit_interrupted;
   if (const auto report = folder.report()) return report->code;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
   if (launch.interrupted()) return exit_interrupted;

@@ -187,7 +187,6 @@ BoundaryEnd::~BoundaryEnd() = default;
 
 void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
   HETEROPERF_EXPECT(tensors.size() == lanes_.size());
-  retire();
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     const at::Tensor source = tensors[i].contiguous();
     const RankProgram::Memories memories{static_cast<const std::byte*>(source.const_data_ptr()),

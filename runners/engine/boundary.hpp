@@ -62,6 +62,8 @@ class BoundaryEnd {
   };
   std::unique_ptr<Arrival> receive();
 
+  /// Gives back the memory of what has gone.
+  void retire();
   /// Waits until all sends have gone.
   void drain();
 
@@ -69,7 +71,6 @@ class BoundaryEnd {
   struct Outgoing;
   struct LaneEnd;
   class Receiving;
-  void retire();
 
   Communicator& world_;
   int tag_;

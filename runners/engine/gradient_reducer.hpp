@@ -20,7 +20,7 @@ struct ReductionConfig {
   /// thread may use says no).
   enum class Overlap { off, on } overlap = Overlap::on;
   /// What that thread allocates is charged here.
-  std::optional<RankMemory> memory;
+  std::optional<RankMemory> memory = std::nullopt;
 };
 
 /// Sums gradients over the replicas of each stage, its copies in the other direction, and the

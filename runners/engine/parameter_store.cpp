@@ -130,12 +130,11 @@ const at::Tensor& ParameterStore::gradient(NodeId node, std::size_t index) const
   return entries_[ordinal(node, index)].gradient;
 }
 
-void ParameterStore::collect_gradients(std::size_t part, Collect how) {
-  // Parts behind the last parameter are not known here: they have nothing to collect.
-  if (gradient_.is_same(reduced_gradient_) || part >= parts_.size()) return;
-  const auto [begin, matrices_end, end] = parts_[part];
-  at::Tensor sum = reduced_gradient_.narrow(0, begin, end - begin);
-  const at::Tensor gradient = gradient_.narrow(0, begin, end - begin);
+void ParameterStore::collect_gradient(std::size_t ordinal, Collect how) {
+  if (gradient_.is_same(reduced_gradient_)) return;
+  const Place& place = entries_[ordinal].place;
+  at::Tensor sum = reduced_gradient_.narrow(0, place.offset, place.count);
+  const at::Tensor gradient = gradient_.narrow(0, place.offset, place.count);
   if (how == Collect::overwrite) {
     sum.copy_(gradient);
   } else {

@@ -25,7 +25,7 @@ struct ArenaRange {
 /// Part by part, and in each part tensors of two and more dimensions first, so that weight decay is
 /// a prefix of every part. Each tensor starts on a 64-byte boundary; the gaps stay zero. In bf16
 /// the operators read and write bf16 arenas while the optimizer works on float32 masters:
-/// `collect_gradients` and `publish` carry between them.
+/// `collect_gradient` and `publish` carry between them.
 class ParameterStore {
  public:
   /// Initial values are those of the full graph's parameters, whatever part of them is held.
@@ -66,8 +66,8 @@ class ParameterStore {
   std::int64_t elements() const { return elements_; }
 
   enum class Collect { overwrite, add };
-  /// After a micro-batch's weight gradients of a part; nothing to do but in bf16.
-  void collect_gradients(std::size_t part, Collect how);
+  /// After a micro-batch has written this parameter's gradient; nothing to do but in bf16.
+  void collect_gradient(std::size_t ordinal, Collect how);
   /// After an update of elements [begin, end); nothing to do but in bf16.
   void publish(std::int64_t begin, std::int64_t end);
   void publish() { publish(0, elements_); }

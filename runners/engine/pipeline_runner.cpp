@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "metrics/error.hpp"
@@ -22,10 +23,13 @@ std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 struct PipelineRunner::Part {
   Part(const RankShare::Part& own, StageModel model, ParameterStore& store,
        std::shared_ptr<StageExecutor::Written> written)
-      : share(own), executor(std::move(model), store, std::move(written)) {}
+      : share(own),
+        executor(std::move(model), store, std::move(written)),
+        weights(executor.written_parameters().begin(), executor.written_parameters().end()) {}
 
   const RankShare::Part& share;
   StageExecutor executor;
+  std::set<std::size_t> weights;         ///< ordinals of those it writes gradients of
   at::Tensor sample;                     ///< of the micro-batch loaded last
   std::vector<int> edges_in, edges_out;  ///< of the schedule
   std::int64_t micro_batch = 1;          ///< samples of this replica
@@ -273,6 +277,7 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
   reductions_.clear();
   reduction_ready_s_.assign(spec_.plan.stages.size(), 0);
   std::fill(written_->begin(), written_->end(), false);
+  collected_.assign(store_.count(), false);
   for (const std::unique_ptr<Part>& part : parts_) part->weights_left = part->micro_batches;
   const std::vector<Instruction>& program = deployment_.program();
   for (std::size_t i = 0; i < program.size(); ++i) {
@@ -284,12 +289,17 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
       throw;
     }
   }
+  for_boundaries([](BoundaryEnd& end) { end.drain(); });
+  watchdog_.rest();
+}
+
+template <class Body>
+void PipelineRunner::for_boundaries(const Body& body) {
   for (const std::unique_ptr<EdgeState>& edge : edges_) {
     if (!edge) continue;
-    if (edge->activations) edge->activations->drain();
-    if (edge->gradients) edge->gradients->drain();
+    if (edge->activations) body(*edge->activations);
+    if (edge->gradients) body(*edge->gradients);
   }
-  watchdog_.rest();
 }
 
 PipelineRunner::Part& PipelineRunner::part_of(const Instruction& i) {
@@ -344,6 +354,7 @@ double PipelineRunner::duration_s(const Part& part, Op op) const {
 /// Runs `work`, and on a paced device sleeps to its modelled end.
 template <class Work>
 void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work) {
+  for_boundaries([](BoundaryEnd& end) { end.retire(); });
   clock_->lap(&TimeSplit::other_s);
   const std::int64_t start_ns = steady_now_ns();
   work();
@@ -509,9 +520,11 @@ void PipelineRunner::backward(const Instruction& i) {
 
 void PipelineRunner::finish_weights(Part& part, int micro_batch) {
   part.executor.release(micro_batch);
-  const bool first = part.weights_left == part.micro_batches;
-  store_.collect_gradients(
-      number_of(part), first ? ParameterStore::Collect::overwrite : ParameterStore::Collect::add);
+  for (const std::size_t ordinal : part.weights) {
+    store_.collect_gradient(ordinal, collected_[ordinal] ? ParameterStore::Collect::add
+                                                         : ParameterStore::Collect::overwrite);
+    collected_[ordinal] = true;
+  }
   if (--part.weights_left > 0) return;
   for (const std::size_t ordinal : part.executor.written_parameters()) reducer_.ready(ordinal);
 }

@@ -109,6 +109,8 @@ class PipelineRunner {
   void hand_on_gradients(Part& part, int micro_batch);
   void finish_weights(Part& part, int micro_batch);
   const Tensors& wait_for(Inbox& inbox);
+  template <class Body>
+  void for_boundaries(const Body& body);
   template <class Work>
   void compute(Part& part, const Instruction& i, const Work& work);
   double duration_s(const Part& part, Op op) const;
@@ -125,6 +127,7 @@ class PipelineRunner {
   std::vector<std::unique_ptr<EdgeState>> edges_;  ///< by edge of the schedule; null: not here
   std::vector<std::unique_ptr<EvaluationEdges>> evaluation_edges_;
   std::shared_ptr<StageExecutor::Written> written_;
+  std::vector<bool> collected_;  ///< by ordinal: of a gradient of this step (bf16)
   std::optional<PacedTimeline> timeline_;
   std::vector<double> reduction_ready_s_;  ///< by stage: modelled end of its last gradient here
   std::vector<int> reductions_;            ///< stages in the order of REDUCE_GRAD

@@ -110,7 +110,7 @@ PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, RankMemo
                   world.rank()),
       store_(spec_.graph, deployment_.share.parameters, spec_.precision, spec_.seed),
       reducer_(world, spec_.graph, deployment_.staged, spec_.plan, deployment_.roles,
-               deployment_.share, store_, {}),
+               deployment_.share, store_, {.memory = memory_}),
       runner_(spec_, deployment_, world, store_, reducer_),
       optimizer_(spec_.recipe, store_, reducer_.owned()) {}
 

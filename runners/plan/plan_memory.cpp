@@ -1,7 +1,10 @@
 #include "runners/plan/plan_memory.hpp"
 
 #include <algorithm>
+#include <array>
+#include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <variant>
 
@@ -10,6 +13,7 @@
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/shard_table.hpp"
 #include "runners/plan/stage_memory.hpp"
+#include "runners/schedule/simulator.hpp"
 
 namespace heteroperf {
 namespace {
@@ -19,32 +23,88 @@ std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 constexpr std::uint64_t arena_alignment_bytes = 64;
 
+using EdgeMicroBatch = std::pair<std::int32_t, std::int32_t>;
+
+/// When, in the simulated step, the other ends begin to receive messages: until then their tensors
+/// wait with the sender.
+class FetchTimes {
+ public:
+  FetchTimes(const Schedule& schedule, const Timeline& timeline) {
+    for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
+      for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
+        const Instruction& i = schedule.programs[q][k];
+        if (!is_receive(i.op)) continue;
+        double& time = times_[i.op == Op::recv_grad][{i.edge, i.micro_batch}];
+        time = std::max(time, timeline.spans[q][k].start);
+      }
+    }
+  }
+  double of_activation(EdgeMicroBatch key) const { return of(key, 0); }
+  double of_gradient(EdgeMicroBatch key) const { return of(key, 1); }
+
+ private:
+  double of(EdgeMicroBatch key, std::size_t kind) const {
+    const auto found = times_[kind].find(key);
+    return found == times_[kind].end() ? 0 : found->second;
+  }
+  std::array<std::map<EdgeMicroBatch, double>, 2> times_;
+};
+
+/// Tensors that wait for other ranks to fetch them.
+class Unfetched {
+ public:
+  void add(std::uint64_t bytes, double fetched) {
+    bytes_ += bytes;
+    waiting_.push_back({bytes, fetched});
+  }
+  /// In their order, as transfers are given back.
+  void retire(double now) {
+    while (!waiting_.empty() && waiting_.front().fetched <= now) {
+      bytes_ -= waiting_.front().bytes;
+      waiting_.pop_front();
+    }
+  }
+  std::uint64_t bytes() const { return bytes_; }
+
+ private:
+  struct Sent {
+    std::uint64_t bytes;
+    double fetched;
+  };
+  std::deque<Sent> waiting_;
+  std::uint64_t bytes_ = 0;
+};
+
 /// One segment's micro-batches on a rank.
 struct PartState {
   RankRole::Part role;
   StageMemory memory;
-  std::map<int, std::uint64_t> kept;  ///< by micro-batch
-  std::uint64_t outputs = 0;          ///< of its last F, on their way
-  std::uint64_t gradients = 0;        ///< of its last B or BW
+  std::map<int, std::uint64_t> kept = {};  ///< by micro-batch
+  Unfetched outputs = {}, gradients = {};  ///< on their way
 };
 
 /// What one rank holds while it runs its program: sizes alone.
 class RankTrace {
  public:
-  explicit RankTrace(const Schedule& schedule) : schedule_(schedule) {}
+  RankTrace(const Schedule& schedule, const FetchTimes& fetches)
+      : schedule_(schedule), fetches_(fetches) {}
 
   void add_part(const PartState& part) { parts_.push_back(part); }
   /// Bytes of an edge's activations and gradients on this rank, by edge of the schedule.
   std::vector<std::uint64_t> activation_bytes, gradient_bytes;
 
-  void run(const std::vector<Instruction>& program) {
-    for (const Instruction& i : program) step(i);
+  /// `spans` [instruction] of the simulated step.
+  void run(const std::vector<Instruction>& program, const std::vector<TimeSpan>& spans) {
+    for (std::size_t k = 0; k < program.size(); ++k) {
+      if (is_compute(program[k].op)) retire(spans[k].start);
+      step(program[k]);
+    }
   }
   std::uint64_t most_kept() const { return most_kept_; }
   std::uint64_t most() const { return most_; }
 
  private:
-  using Key = std::pair<std::int32_t, std::int32_t>;  // edge, micro-batch
+  using Key = EdgeMicroBatch;
 
   PartState& part_of(const Instruction& i) {
     const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const PartState& part) {
@@ -99,9 +159,16 @@ class RankTrace {
     moving_ -= found->second;
     where.erase(found);
   }
-  void replace(std::uint64_t& sent, std::uint64_t bytes) {
-    moving_ += bytes - sent;
-    sent = bytes;
+  void retire(double now) {
+    for (PartState& part : parts_) {
+      part.outputs.retire(now);
+      part.gradients.retire(now);
+    }
+  }
+  std::uint64_t unfetched() const {
+    std::uint64_t sum = 0;
+    for (const PartState& part : parts_) sum += part.outputs.bytes() + part.gradients.bytes();
+    return sum;
   }
 
   void forward(const Instruction& i) {
@@ -111,14 +178,17 @@ class RankTrace {
         take({e, i.micro_batch}, activations_);
     }
     pass(i, &StageMemory::forward, &StageMemory::after_forward);
-    bool crosses = false;
+    std::optional<double> fetched;
     for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
       const Edge& edge = schedule_.graph.edges[at_index(e)];
       if (edge.from != i.segment) continue;
-      crosses = crosses || !here(edge.to);
-      if (here(edge.to)) put({e, i.micro_batch}, activations_, activation_bytes[at_index(e)]);
+      if (here(edge.to)) {
+        put({e, i.micro_batch}, activations_, activation_bytes[at_index(e)]);
+      } else {
+        fetched = std::max(fetched.value_or(0), fetches_.of_activation({e, i.micro_batch}));
+      }
     }
-    replace(part.outputs, crosses ? part.memory.outputs : 0);
+    if (fetched) part.outputs.add(part.memory.outputs, *fetched);
     note(0);
   }
 
@@ -132,17 +202,15 @@ class RankTrace {
 
   void hand_on_gradients(const Instruction& i) {
     PartState& part = part_of(i);
-    std::uint64_t sent = 0;
     for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
       const Edge& edge = schedule_.graph.edges[at_index(e)];
       if (edge.to != i.segment || !edge.gradient) continue;
       if (here(edge.from)) {
         put({e, i.micro_batch}, gradients_, gradient_bytes[at_index(e)]);
       } else {
-        sent += gradient_bytes[at_index(e)];
+        part.gradients.add(gradient_bytes[at_index(e)], fetches_.of_gradient({e, i.micro_batch}));
       }
     }
-    replace(part.gradients, sent);
     note(0);
   }
 
@@ -164,10 +232,11 @@ class RankTrace {
 
   void note(std::uint64_t running) {
     most_kept_ = std::max(most_kept_, kept_);
-    most_ = std::max(most_, kept_ + moving_ + running);
+    most_ = std::max(most_, kept_ + moving_ + unfetched() + running);
   }
 
   const Schedule& schedule_;
+  const FetchTimes& fetches_;
   std::vector<PartState> parts_;
   std::map<Key, std::uint64_t> activations_, gradients_;  ///< arrived, not yet used
   std::uint64_t kept_ = 0, moving_ = 0, most_kept_ = 0, most_ = 0;
@@ -183,7 +252,9 @@ class LedgerMaker {
         schedule_(schedule),
         precision_(precision),
         optimizer_(optimizer),
-        shards_(graph) {}
+        shards_(graph),
+        timeline_(simulate(schedule)),
+        fetches_(schedule, timeline_) {}
 
   std::vector<MemoryLedger> run() {
     std::vector<MemoryLedger> ledgers;
@@ -202,12 +273,13 @@ class LedgerMaker {
   MemoryLedger ledger(const RankRole& role) {
     MemoryLedger ledger;
     add_parameters(role, ledger);
-    RankTrace trace(schedule_);
+    RankTrace trace(schedule_, fetches_);
     for (const RankRole::Part& part : role.parts) {
-      trace.add_part({part, memory_of(part), {}, 0, 0});
+      trace.add_part({part, memory_of(part)});
     }
     set_edges(role, trace);
-    trace.run(schedule_.programs[at_index(role.position)]);
+    const std::size_t place = at_index(role.position);
+    trace.run(schedule_.programs[place], timeline_.spans[place]);
     ledger.activations = Bytes(trace.most_kept());
     ledger.buffers = Bytes(trace.most() - trace.most_kept());
     return ledger;
@@ -301,6 +373,8 @@ class LedgerMaker {
   Precision precision_;
   OptimizerKind optimizer_;
   ShardTable shards_;
+  Timeline timeline_;
+  FetchTimes fetches_;
   std::map<std::tuple<int, int, int, std::int64_t>, StageMemory> memories_;
 };
 

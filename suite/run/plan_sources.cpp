@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 
 #include "metrics/error.hpp"
@@ -35,13 +36,35 @@ std::vector<RankWish> wishes(const RunConfig& config, const PlanSources& sources
   if (world_ranks > 0) list.push_back({"the launcher's world", world_ranks});
   if (sources.cluster) {
     list.push_back(
-        {"--cluster " + config.cluster.file, static_cast<int>(sources.cluster->ranks.size())});
+        {"--cluster " + sources.cluster_file, static_cast<int>(sources.cluster->ranks.size())});
   }
   if (sources.plan) list.push_back({"--plan " + config.plan.file, sources.plan->ranks()});
   if (config.scale.ranks > 0) {
     list.push_back({fmt::format("--ranks {}", config.scale.ranks), config.scale.ranks});
   }
   return list;
+}
+
+/// The cluster a plan was made for: a shipped name, or a file, as the plan says it from the working
+/// directory or from beside the plan.
+std::string cluster_of_plan(const Plan& plan, const std::filesystem::path& plan_file) {
+  if (plan.cluster.empty() || std::filesystem::exists(plan.cluster)) return plan.cluster;
+  const std::filesystem::path beside = plan_file.parent_path() / plan.cluster;
+  return std::filesystem::exists(beside) ? beside.string() : plan.cluster;
+}
+
+void check_without_cluster(const RunConfig& config) {
+  ProblemList problems;
+  const std::string why = "neither --cluster nor the plan names a cluster";
+  if (config.pace.dilation > 0) {
+    problems.add(fmt::format("pace.dilation={:g} changes nothing", config.pace.dilation), why,
+                 "Name a --cluster of paced classes, or leave it out");
+  }
+  if (config.with_baselines) {
+    problems.add("--with-baselines has nothing to run", why,
+                 "Name a --cluster of several classes, or leave it out");
+  }
+  problems.throw_if_any();
 }
 
 /// As many whole replicas as there are cores for, unless their number is given.
@@ -55,12 +78,16 @@ int ranks_of_degrees(const PlanConfig& plan, int cores) {
 
 PlanSources read_plan_sources(const RunConfig& config) {
   PlanSources sources;
+  sources.cluster_file = config.cluster.file;
   ProblemList problems;
-  if (!config.cluster.file.empty()) {
-    collect(problems, [&] { sources.cluster = find_cluster(config.cluster.file); });
-  }
   if (!config.plan.file.empty()) {
     collect(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
+  }
+  if (sources.cluster_file.empty() && sources.plan) {
+    sources.cluster_file = cluster_of_plan(*sources.plan, config.plan.file);
+  }
+  if (!sources.cluster_file.empty()) {
+    collect(problems, [&] { sources.cluster = find_cluster(sources.cluster_file); });
   }
   problems.throw_if_any();
   return sources;
@@ -69,6 +96,8 @@ PlanSources read_plan_sources(const RunConfig& config) {
 RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
                      int world_ranks) {
   RunConfig result = config;
+  result.cluster.file = sources.cluster_file;
+  if (!sources.cluster) check_without_cluster(config);
   const std::vector<RankWish> asked = wishes(config, sources, world_ranks);
   if (asked.empty()) {
     result.scale.ranks = ranks_of_degrees(config.plan, cores);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runners/cluster/cluster.hpp"
@@ -9,10 +10,11 @@
 
 namespace heteroperf {
 
-/// What `--cluster` and `--plan` name, read.
+/// What `--cluster` and `--plan` name, read. Without --cluster a plan's own cluster stands in.
 struct PlanSources {
-  std::optional<Cluster> cluster;
-  std::optional<Plan> plan;
+  std::string cluster_file = {};  ///< or a shipped name; empty without a cluster
+  std::optional<Cluster> cluster = std::nullopt;
+  std::optional<Plan> plan = std::nullopt;
 };
 
 /// Throws UserError with the problems of both.

@@ -178,7 +178,8 @@ void check_plan_options(const RunConfig& config, const Validation& check, Proble
   const auto needs = [&](const char* path, const std::string& value, const char* what) {
     problems.add(check.shown_value(path, value) + " changes nothing", "", what);
   };
-  const bool cluster = !config.cluster.file.empty();
+  // A plan may name one.
+  const bool cluster = !config.cluster.file.empty() || !config.plan.file.empty();
   if (config.pace.dilation > 0 && !cluster) {
     needs("pace.dilation", fmt::format("{}", config.pace.dilation),
           "Name a --cluster of paced classes, or leave it out");

@@ -30,7 +30,8 @@ const std::vector<RunFlag>& run_flags() {
       {"--plan", "plan.file", "FILE", "a plan, in place of the flags from --micro-batch to here",
        false},
       {"--cluster", "cluster.file", "FILE",
-       "a cluster description, or the name of a shipped one; its paced classes are emulated",
+       "a cluster description, or the name of a shipped one (default: the plan's own); its paced "
+       "classes are emulated",
        false},
       {"--trace", "trace", "FILE", "write the last step of all ranks for Perfetto", false},
       {"--out", "out", "DIR", "run folder (default: results/<UTC>-<workload>-<id>)", false},

@@ -120,6 +120,10 @@ TEST(PlanRun, EmulatedDevicesAreMarkedAndPredicted) {
   const Json beside = Json::parse(simulated.out);
   EXPECT_EQ(beside.at("step_time_s"), prediction.at("step_time_s"));
   EXPECT_EQ(beside.at("measured").at("step_time_s"), prediction.at("measured").at("step_time_s"));
+  const CommandResult again = heteroperf(
+      tiny({"--plan", "r/plan.json", "--steps", "2", "--set", "pace.dilation=8", "--out", "again"}),
+      folder.path());
+  EXPECT_EQ(Json::parse(again.out).at("scale").at("emulated"), true) << "by the plan's cluster";
 }
 
 struct BadPlan {

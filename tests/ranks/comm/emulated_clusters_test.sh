@@ -62,6 +62,7 @@ expect 124 --clusters 1,1 --timeout 1 -- sleep 30
 
 # The link is cut in the middle: the ranks of both sides notice by themselves and say what they miss.
 # Open MPI's own daemons do not, so the bed is then told to end.
+: >"$LOG"
 "$SCRIPT" --clusters 2,2 -- "$BED_PROGRAM" for-ever >"$LOG" 2>&1 &
 CUT=$!
 ranks_are_gone() {
@@ -81,6 +82,7 @@ nothing_left "$CUT"
 
 # The link between two of three clusters is cut, both still reach rank 0: frames to each other go to
 # nobody. All live, and two of them are named.
+: >"$LOG"  # not what the bed before has said
 "$SCRIPT" --clusters 1,1,1 -- "$BED_PROGRAM" for-ever >"$LOG" 2>&1 &
 CUT=$!
 await "the first sums" grep -q summing "$LOG"

@@ -89,7 +89,8 @@ TEST(ChosenPlan, DegreesThatDoNotFitAreTold) {
 TEST(ChosenPlan, APacedClusterPredicts) {
   const Cluster cluster = find_cluster("fast2_slow6");
   const auto ranks = static_cast<int>(cluster.ranks.size());
-  const ChosenPlan chosen = choose_plan(config_of(2, 1), {cluster, std::nullopt}, nano(), ranks);
+  const ChosenPlan chosen =
+      choose_plan(config_of(2, 1), {"", cluster, std::nullopt}, nano(), ranks);
   EXPECT_TRUE(chosen.emulated);
   ASSERT_TRUE(chosen.times && chosen.prediction);
   const std::vector<Event> events = plan_events(chosen);
@@ -118,7 +119,7 @@ TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
   run.placement.ranks = ranks;
   run.placement.bindings.resize(static_cast<std::size_t>(ranks));
   run.config.with_baselines = true;
-  run.plan = choose_plan(run.config, {cluster, std::nullopt}, run.workload, ranks);
+  run.plan = choose_plan(run.config, {"", cluster, std::nullopt}, run.workload, ranks);
   const std::vector<Baseline> baselines = choose_baselines(run);
   const std::vector<ClassRanks> classes = ranks_by_class(cluster);
   ASSERT_EQ(baselines.size(), classes.size());
@@ -133,7 +134,7 @@ TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
     EXPECT_EQ(alone.plan->device_class(0), classes[c].device_class);
     const auto n = static_cast<int>(classes[c].ranks.size());
     const ChosenPlan plain =
-        choose_plan(config_of(1, 1), {part_of_cluster(cluster, classes[c].ranks), std::nullopt},
+        choose_plan(config_of(1, 1), {"", part_of_cluster(cluster, classes[c].ranks), std::nullopt},
                     run.workload, n);
     if (plain.plan.samples_per_step() == run.plan->plan.samples_per_step()) {
       EXPECT_GE(alone.plan->prediction->throughput, plain.prediction->throughput);

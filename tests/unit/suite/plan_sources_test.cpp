@@ -53,8 +53,8 @@ int ranks_of(const RunConfig& config, const PlanSources& sources, int cores, int
 }
 
 TEST(WithRanks, ClusterAndPlanBringTheirs) {
-  EXPECT_EQ(ranks_of({}, {mixed(), std::nullopt}, 2), 4);
-  EXPECT_EQ(ranks_of({}, {std::nullopt, plan_of(3)}, 2), 3);
+  EXPECT_EQ(ranks_of({}, {"mixed.json", mixed(), std::nullopt}, 2), 4);
+  EXPECT_EQ(ranks_of({}, {"", std::nullopt, plan_of(3)}, 2), 3);
   EXPECT_EQ(ranks_of({}, {}, 2, 5), 5);
 }
 
@@ -75,7 +75,9 @@ TEST(WithRanks, TellEveryContradiction) {
   config.cluster.file = "mixed.json";
   config.plan.file = "plan.json";
   config.scale.ranks = 5;
-  const std::string text = error_of([&] { ranks_of(config, {mixed(), plan_of(3)}, 2); });
+  const std::string text = error_of([&] {
+    ranks_of(config, {"mixed.json", mixed(), plan_of(3)}, 2);
+  });
   EXPECT_NE(text.find("--plan plan.json does not fit --cluster mixed.json (3 and 4 ranks)"),
             std::string::npos)
       << text;
@@ -95,9 +97,19 @@ TEST(WithRanks, DegreesFitTheCluster) {
   config.cluster.file = "mixed.json";
   config.plan.pipeline = 3;
   EXPECT_NE(error_of([&] {
-              ranks_of(config, {mixed(), std::nullopt}, 2);
+              ranks_of(config, {"mixed.json", mixed(), std::nullopt}, 2);
             }).find("pp 3 x tp 1 does not fit 4 ranks"),
             std::string::npos);
+}
+
+TEST(WithRanks, WhatNeedsAClusterIsRefusedWhereThePlanHasNone) {
+  RunConfig config;
+  config.plan.file = "plan.json";
+  config.pace.dilation = 2;
+  config.with_baselines = true;
+  const std::string text = error_of([&] { ranks_of(config, {"", std::nullopt, plan_of(3)}, 2); });
+  EXPECT_NE(text.find("pace.dilation=2 changes nothing"), std::string::npos) << text;
+  EXPECT_NE(text.find("--with-baselines has nothing to run"), std::string::npos) << text;
 }
 
 TEST(PartOfCluster, NumbersRanksAndTheirLinksAnew) {

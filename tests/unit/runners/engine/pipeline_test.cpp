@@ -214,6 +214,20 @@ TEST(Pipeline, ThinLinksMayCarryFewerBits) {
   }
 }
 
+/// Both ends of the model, and so both uses of the tied weight, lie on the first rank of a V.
+TEST(Pipeline, Bf16SumsATiedWeightOverTheStagesOfARank) {
+  const ModelGraph graph = test::gpt(4);
+  const EvenPlanRequest request{
+      .pipeline = 2, .chunks = 2, .micro_batch = 2, .micro_batches = 4, .schedule = "zb-v"};
+  const Outcome v = train_on_threads(planned(graph, request, Precision::bf16));
+  const Outcome alone =
+      train_on_threads(planned(graph, {.micro_batch = 2, .micro_batches = 4}, Precision::bf16));
+  for (std::size_t i = 0; i < alone.losses.size(); ++i) {
+    EXPECT_LE(relative(v.losses[i], alone.losses[i]), 5e-3);
+    EXPECT_LE(relative(v.norms[i], alone.norms[i]), 2e-2);
+  }
+}
+
 TEST(Pipeline, ConvolutionNetsWithSkipEdges) {
   const ModelGraph graph = test::tiny_cnn(0.1);
   EvenPlanRequest request;

@@ -1,0 +1,159 @@
+// What the engine itself costs, and what it hides.
+//
+//   engine_bench overhead [ROUNDS]   microseconds per instruction of the program, besides
+//                                    operators: from steps of few and of many micro-batches
+//   engine_bench overlap [ROUNDS]    share of a paced link's gradient reduction that two replicas
+//                                    hide behind their backward passes
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "metrics/statistics.hpp"
+#include "runners/comm/communicator.hpp"
+#include "runners/comm/paced/paced_communicator.hpp"
+#include "runners/comm/world.hpp"
+#include "runners/engine/training_session.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "tests/unit/runners/engine/small_trainings.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int warm_up = 3;
+
+TrainingSpec planned(const ModelGraph& graph, const EvenPlanRequest& request) {
+  TrainingSpec spec = test::small_training(graph, Precision::fp32);
+  spec.plan = even_plan(graph, request);
+  return spec;
+}
+
+double seconds(const StepReport& report) {
+  return static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9;
+}
+
+struct Program {
+  std::size_t instructions = 0;
+  double outside_s = 0;  ///< of a step, besides operators and data: median
+};
+
+Program time_program(const ModelGraph& graph, int micro_batches, int rounds) {
+  EvenPlanRequest request;
+  request.micro_batch = 1;
+  request.micro_batches = micro_batches;
+  const TrainingSpec spec = planned(graph, request);
+  const StagedGraph staged = cut_graph(graph, spec.plan);
+  Program program;
+  program.instructions = plan_schedule(graph, staged, spec.plan).programs.front().size();
+  run_on_threads(1, {}, [&](World& world) {
+    const auto session = start_training(spec, *world.communicator);
+    std::vector<double> samples;
+    for (int i = 0; i < warm_up + rounds; ++i) {
+      const StepReport report = session->step();
+      const double outside = seconds(report) - report.split.compute_s - report.split.data_s;
+      if (i >= warm_up) samples.push_back(outside);
+    }
+    program.outside_s = median(samples);
+  });
+  return program;
+}
+
+void overhead(int rounds) {
+  const ModelGraph graph = test::tiny_gpt();
+  const Program few = time_program(graph, 8, rounds), many = time_program(graph, 256, rounds);
+  const double per_instruction =
+      (many.outside_s - few.outside_s) / static_cast<double>(many.instructions - few.instructions);
+  fmt::print("{:.2f} us per instruction besides its operators ({} and {} instructions a step)\n",
+             per_instruction * 1e6, few.instructions, many.instructions);
+}
+
+/// Two ranks, one link of `rate` each way.
+Cluster two_hosts(BytesPerSecond rate) {
+  Cluster cluster;
+  cluster.name = "two hosts";
+  cluster.classes.emplace_back();
+  cluster.classes.back().name = "cpu";
+  for (const char* host : {"a", "b"}) cluster.ranks.push_back({"cpu", host, host, {}});
+  Link link;
+  link.from = "a";
+  link.to = "b";
+  link.curve = LinkCurve(Seconds(20e-6), rate);
+  link.source = "given";
+  cluster.links.push_back(link);
+  return cluster;
+}
+
+/// Median step time, and median wait for reductions, of two replicas.
+struct Replicas {
+  double step_s = 0, exposed_s = 0;
+};
+
+Replicas time_replicas(const TrainingSpec& spec, BytesPerSecond rate, int rounds) {
+  Replicas result;
+  run_on_threads(2, {}, [&](World& world) {
+    const bool first = world.communicator->rank() == RankId(0);
+    std::unique_ptr<Communicator> group = std::move(world.communicator);
+    if (rate.value() > 0) {
+      group = make_paced_communicator(std::move(group), two_hosts(rate), world.control);
+    }
+    const auto session = start_training(spec, *group);
+    std::vector<double> steps, waits;
+    for (int i = 0; i < warm_up + rounds; ++i) {
+      const StepReport report = session->step();
+      if (i < warm_up) continue;
+      steps.push_back(seconds(report));
+      waits.push_back(report.split.communication_s);
+    }
+    if (first) result = {median(steps), median(waits)};
+  });
+  return result;
+}
+
+void overlap(int rounds) {
+  const ModelGraph graph = build_model("nano");
+  EvenPlanRequest request;
+  request.data = 2;
+  request.micro_batch = 8;
+  request.micro_batches = 1;
+  const TrainingSpec spec = planned(graph, request);
+  const double bytes = 4.0 * static_cast<double>(count_graph(graph).parameters);
+  const Replicas free = time_replicas(spec, BytesPerSecond(0), rounds);
+  fmt::print("{:>12} {:>12} {:>12} {:>12} {:>8}\n", "link MB/s", "step ms", "alone ms",
+             "exposed ms", "hidden");
+  for (const double share : {0.125, 0.25, 0.5}) {
+    // A ring of two sends the gradients once each way.
+    const double alone_s = share * free.step_s;
+    const Replicas paced = time_replicas(spec, BytesPerSecond(bytes / alone_s), rounds);
+    const double exposed = std::max(0.0, paced.exposed_s - free.exposed_s);
+    fmt::print("{:>12.1f} {:>12.2f} {:>12.2f} {:>12.2f} {:>7.1f}%\n", bytes / alone_s * 1e-6,
+               paced.step_s * 1e3, alone_s * 1e3, exposed * 1e3, 100 * (1 - exposed / alone_s));
+  }
+}
+
+int run(int count, char** words) {
+  const std::string what = count > 1 ? words[1] : "";
+  const int rounds = count > 2 ? std::atoi(words[2]) : 30;
+  if (what == "overhead" && rounds > 0) return overhead(rounds), 0;
+  if (what == "overlap" && rounds > 0) return overlap(rounds), 0;
+  fmt::print(stderr, "Usage: engine_bench overhead|overlap [ROUNDS]\n");
+  return 2;
+}
+
+}  // namespace
+}  // namespace heteroperf
+
+int main(int count, char** words) {
+  try {
+    return heteroperf::run(count, words);
+  } catch (const heteroperf::Error& error) {
+    fmt::print(stderr, "engine_bench: {}\n", error.what());
+    return 1;
+  }
+}
