@@ -10,11 +10,21 @@
 #include "runners/engine/optimizer_kernels.hpp"
 #include "runners/engine/sum_plan.hpp"
 #include "runners/engine/sum_queue.hpp"
+#include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::size_t none = ~std::size_t{0};
+
+/// Enough of them to begin early, few enough that their latency does not tell. The same on all
+/// ranks.
+std::size_t bucket_size(const ReductionConfig& config, const ModelGraph& graph, const Plan& plan) {
+  if (config.bucket_bytes > 0) return config.bucket_bytes;
+  constexpr std::size_t least = 64u << 10, most = 4u << 20, of_a_stage = 8;
+  const std::size_t all = static_cast<std::size_t>(count_graph(graph).parameters) * sizeof(float);
+  return std::clamp(all / plan.stages.size() / of_a_stage, least, most);
+}
 
 }  // namespace
 
@@ -26,8 +36,8 @@ class GradientReducer::Implementation {
       : store_(store), sliced_(plan.zero_stage > 0) {
     const std::vector<GradientFamily> families = gradient_families(staged, plan);
     GradientGroups groups(world, families);
-    SumPlan sums =
-        plan_sums(graph, staged, plan, world.rank(), store, families, groups, config.bucket_bytes);
+    SumPlan sums = plan_sums(graph, staged, plan, world.rank(), store, families, groups,
+                             bucket_size(config, graph, plan));
     owned_ = sliced_ ? std::move(sums.owned) : std::vector<ArenaRange>{{0, store.elements()}};
     counted_ = std::move(sums.counted);
     note_parts(share, sums);

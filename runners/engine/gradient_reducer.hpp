@@ -15,7 +15,8 @@
 namespace heteroperf {
 
 struct ReductionConfig {
-  std::size_t bucket_bytes = 4u << 20;
+  /// 0: an eighth of a stage's gradients on average, 64 KiB to 4 MiB.
+  std::size_t bucket_bytes = 0;
   /// Whether sums run on a thread of their own beside the computation (a transport that only one
   /// thread may use says no).
   enum class Overlap { off, on } overlap = Overlap::on;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "metrics/error.hpp"
@@ -23,13 +22,14 @@ std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 struct PipelineRunner::Part {
   Part(const RankShare::Part& own, StageModel model, ParameterStore& store,
        std::shared_ptr<StageExecutor::Written> written)
-      : share(own),
-        executor(std::move(model), store, std::move(written)),
-        weights(executor.written_parameters().begin(), executor.written_parameters().end()) {}
+      : share(own), executor(std::move(model), store, std::move(written)), uses(store.count()) {
+    for (const std::size_t ordinal : executor.written_parameters()) ++uses[ordinal];
+    uses_left = uses;
+  }
 
   const RankShare::Part& share;
   StageExecutor executor;
-  std::set<std::size_t> weights;         ///< ordinals of those it writes gradients of
+  std::vector<int> uses, uses_left;      ///< by ordinal: groups that write its gradient
   at::Tensor sample;                     ///< of the micro-batch loaded last
   std::vector<int> edges_in, edges_out;  ///< of the schedule
   std::int64_t micro_batch = 1;          ///< samples of this replica
@@ -122,6 +122,8 @@ void PipelineRunner::make_parts() {
         spec_.plan.stages[at_index(own.role.stage)].replicas[at_index(own.role.replica)];
     part->micro_batch = replica.micro_batch;
     part->first_sample = first_sample(spec_.plan, own.role.stage, own.role.replica);
+    part->executor.on_gradient(
+        [this, own = part.get()](std::size_t ordinal) { take_gradient(*own, ordinal); });
     part->micro_batches = graph.segments[at_index(own.role.segment)].micro_batches;
     parts_.push_back(std::move(part));
   }
@@ -520,13 +522,16 @@ void PipelineRunner::backward(const Instruction& i) {
 
 void PipelineRunner::finish_weights(Part& part, int micro_batch) {
   part.executor.release(micro_batch);
-  for (const std::size_t ordinal : part.weights) {
-    store_.collect_gradient(ordinal, collected_[ordinal] ? ParameterStore::Collect::add
-                                                         : ParameterStore::Collect::overwrite);
-    collected_[ordinal] = true;
-  }
-  if (--part.weights_left > 0) return;
-  for (const std::size_t ordinal : part.executor.written_parameters()) reducer_.ready(ordinal);
+  --part.weights_left;
+}
+
+void PipelineRunner::take_gradient(Part& part, std::size_t ordinal) {
+  if (--part.uses_left[ordinal] > 0) return;
+  part.uses_left[ordinal] = part.uses[ordinal];
+  store_.collect_gradient(ordinal, collected_[ordinal] ? ParameterStore::Collect::add
+                                                       : ParameterStore::Collect::overwrite);
+  collected_[ordinal] = true;
+  if (part.weights_left == 1) reducer_.ready(ordinal);
 }
 
 void PipelineRunner::send_activation(const Instruction& i) {

@@ -108,6 +108,8 @@ class PipelineRunner {
   void hand_on_outputs(Part& part, int micro_batch);
   void hand_on_gradients(Part& part, int micro_batch);
   void finish_weights(Part& part, int micro_batch);
+  /// A parameter's gradient of one micro-batch is there: the last one lets its sum begin.
+  void take_gradient(Part& part, std::size_t ordinal);
   const Tensors& wait_for(Inbox& inbox);
   template <class Body>
   void for_boundaries(const Body& body);

@@ -380,6 +380,7 @@ void StageExecutor::backward_group(Flight& own, std::size_t g, Gradients which) 
   }
   context.accumulation = prepare_gradients(g);
   group.op->backward(gradient, parameters_[g], own.saved[g], context, sink, gradients_[g]);
+  tell_gradients(g);
 }
 
 void StageExecutor::weight_gradient_group(Flight& own, std::size_t g) {
@@ -389,6 +390,12 @@ void StageExecutor::weight_gradient_group(Flight& own, std::size_t g) {
   context.accumulation = prepare_gradients(g);
   model_.groups[g].op->weight_gradient(gradient, own.saved[g], context, gradients_[g]);
   own.saved[g].clear();
+  tell_gradients(g);
+}
+
+void StageExecutor::tell_gradients(std::size_t g) const {
+  if (!on_gradient_) return;
+  for (const std::size_t ordinal : ordinals_[g]) on_gradient_(ordinal);
 }
 
 // An operator has one word for all its gradients, so those it meets first are zeroed when another

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -86,6 +87,11 @@ class StageExecutor {
 
   /// The next gradient of each parameter of this stage overwrites.
   void overwrite_gradients();
+  /// Called with the ordinal of each parameter of a group once the group has added a micro-batch's
+  /// gradient, during that pass; a tied weight's as often as groups use it.
+  void on_gradient(std::function<void(std::size_t ordinal)> written) {
+    on_gradient_ = std::move(written);
+  }
   /// What is kept for gradients, in micro-batches (F +1, B −½, W −½, BW −1).
   double held() const;
 
@@ -121,6 +127,7 @@ class StageExecutor {
   void weight_gradient_group(Flight& flight, std::size_t g);
   void restore(Flight& flight, std::size_t g);
   Accumulation prepare_gradients(std::size_t g);
+  void tell_gradients(std::size_t g) const;
   at::Tensor sum_over_tensor_group(at::Tensor tensor);
   bool loss_group(std::size_t g) const { return takes_targets_ && g + 1 == model_.groups.size(); }
   bool keeps_inputs(std::size_t g) const;
@@ -143,6 +150,7 @@ class StageExecutor {
   std::vector<bool> needs_gradient_;                 ///< by node
   std::vector<bool> used_here_;                      ///< by node
   std::shared_ptr<Written> gradient_written_;
+  std::function<void(std::size_t)> on_gradient_;
 
   std::vector<std::unique_ptr<Flight>> flights_;  ///< by micro-batch
   std::vector<std::unique_ptr<Flight>> spare_;

@@ -277,24 +277,27 @@ Schedule generate(const Plan& plan, const Generator& generator, const PipelineGr
   return generator.make(request);
 }
 
-/// Before the first gradient of every micro-batch of a stage that keeps nothing; fused pairs stay
-/// together.
+/// A rank runs one computation at a time: what the schedule pairs runs one after the other, each as
+/// soon as it can.
+void part_pairs(Schedule& schedule) {
+  for (std::vector<Instruction>& program : schedule.programs) {
+    for (Instruction& i : program) i.fused_with_next = false;
+  }
+}
+
+/// Before the first gradient of every micro-batch of a stage that keeps nothing.
 void insert_recomputation(const Plan& plan, Schedule& schedule) {
   const int stages = stage_count(plan);
   std::set<std::pair<int, int>> done;
   for (std::vector<Instruction>& program : schedule.programs) {
     std::vector<Instruction> result;
-    std::size_t unit = 0;  // where the fused instructions begin, in `result`
     for (const Instruction& i : program) {
-      if (result.empty() || !result.back().fused_with_next) unit = result.size();
       const bool recomputes =
           is_gradient(i.op) &&
           plan.stages[static_cast<std::size_t>(i.segment % stages)].recomputation ==
               Recomputation::full;
       if (recomputes && done.emplace(i.segment, i.micro_batch).second) {
-        result.insert(result.begin() + static_cast<std::ptrdiff_t>(unit),
-                      compute(Op::recompute, i.segment, i.micro_batch, i.part));
-        ++unit;
+        result.push_back(compute(Op::recompute, i.segment, i.micro_batch, i.part));
       }
       result.push_back(i);
     }
@@ -320,6 +323,7 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
   schedule.graph = std::move(pipeline);
   schedule.name = plan.schedule;
   schedule.chunks = plan.chunks;
+  part_pairs(schedule);
   insert_recomputation(plan, schedule);
   schedule = lower(schedule);
   require_sound(schedule);

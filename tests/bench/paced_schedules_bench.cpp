@@ -78,7 +78,7 @@ Cluster devices(int ranks, double gbit) {
   DeviceClass device;
   device.name = "device";
   device.kind = DeviceKind::paced;
-  device.rates = {{"fp32", OpsPerSecond(5e9)}};
+  device.rates = {{"fp32", OpsPerSecond(5e8)}};
   cluster.classes.push_back(device);
   for (int r = 0; r < ranks; ++r) cluster.ranks.push_back({"device", "", "all", {}});
   Link link;
