@@ -9,6 +9,7 @@
 
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/mpi_launch.hpp"
+#include "runners/comm/paced/paced_communicator.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/signals.hpp"
 
@@ -139,7 +140,9 @@ RankDescriptor describe_rank(const Communicator& world) {
     const std::string version = mpi_status().version;  // "Open MPI v4.1.4"
     library = version.substr(0, version.find('.'));
   }
-  return describe_this_rank(library, "");
+  RankDescriptor mine = describe_this_rank(library, "");
+  if (pace_report(world)) mine.host_cores = 0;
+  return mine;
 }
 
 ExitCode run_session(const RankSession& session, const RankWork& work) {

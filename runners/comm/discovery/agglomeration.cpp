@@ -37,6 +37,7 @@ class Agglomeration {
  private:
   std::vector<Ranks> groups_by_kind() const;
   double bandwidth(std::size_t a, std::size_t b);
+  bool shares_cores(const Ranks& host) const;
   double inside(const Ranks& group);
   std::vector<Ranks> cut_where_thin(const Ranks& host);
   bool is_like(const Ranks& a, const Ranks& b) const;
@@ -96,11 +97,17 @@ double Agglomeration::inside(const Ranks& group) {
   return least;
 }
 
+/// A message to a rank that waits for a core seems to have a thin link.
+bool Agglomeration::shares_cores(const Ranks& host) const {
+  const std::size_t cores = ranks_[host.front()].host_cores;
+  return cores > 0 && host.size() > cores;
+}
+
 /// Ranks of one host may be as far apart as those of two: islands of accelerators, emulated links.
 std::vector<Ranks> Agglomeration::cut_where_thin(const Ranks& host) {
   const bool is_labelled = !ranks_[host.front()].label.empty();
   const bool is_large = host.size() > static_cast<std::size_t>(config_.checked_per_host);
-  if (host.size() == 1 || is_labelled || is_large) return {host};
+  if (host.size() == 1 || is_labelled || is_large || shares_cores(host)) return {host};
   std::vector<Ranks> single;
   for (const std::size_t rank : host) single.push_back({rank});
   std::vector<Ranks> parts = partition(table_of(single), 2 * config_.gap);
@@ -206,6 +213,10 @@ std::string Agglomeration::kinds_text() const {
 std::string Agglomeration::reason(const BandwidthTable& table,
                                   const std::vector<Ranks>& parts) const {
   if (ranks_.size() == 1) return "one rank";
+  if (table.size() == 1 && measured_.empty()) {
+    return fmt::format("one host: {} ranks share {} cores, which hides how they are linked",
+                       ranks_.size(), ranks_.front().host_cores);
+  }
   double slowest = std::numeric_limits<double>::infinity();
   for (const auto& [ignored, value] : measured_) slowest = std::min(slowest, value);
   const std::string links = fmt::format("links from {}", rate_text(slowest));

@@ -38,6 +38,7 @@ void read_card(const Json& entry, const std::string& path, RankDescriptor& descr
 std::string descriptor_text(const RankDescriptor& descriptor) {
   Json document = Json::object();
   for (const TextKey& key : text_keys) document[key.name] = descriptor.*key.member;
+  document["host_cores"] = descriptor.host_cores;
   document["cards"] = Json::array();
   for (const NetworkCard& card : descriptor.cards) {
     Json entry = Json::object();
@@ -57,7 +58,8 @@ RankDescriptor parse_descriptor(const std::string& text, const std::string& orig
     reader.require({key.name});
     reader.read(key.name, descriptor.*key.member);
   }
-  reader.require({"cards"});
+  reader.require({"host_cores", "cards"});
+  reader.read("host_cores", descriptor.host_cores);
   reader.for_each("cards", [&](const Json& entry, const std::string& path) {
     read_card(entry, path, descriptor, problems);
   });

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 
@@ -27,6 +28,13 @@ std::string host_name() {
   return is_known ? name.data() : unknown;
 }
 
+/// Online, as many as the control group lets run at once; whatever this rank is bound to.
+std::uint32_t cores_of_host(const UsableCores& mine) {
+  const auto online = static_cast<std::uint32_t>(std::max(1L, sysconf(_SC_NPROCESSORS_ONLN)));
+  if (!mine.quota) return online;
+  return std::clamp(static_cast<std::uint32_t>(*mine.quota), 1u, online);
+}
+
 }  // namespace
 
 std::string host_id(const SystemFiles& files) {
@@ -44,7 +52,8 @@ RankDescriptor describe_this_rank(const std::string& library, const std::string&
                       .library = library,
                       .host = host_id(files),
                       .cards = network_cards(running_interfaces(), machine.cores.cpus, files),
-                      .label = label};
+                      .label = label,
+                      .host_cores = cores_of_host(machine.cores)};
   for (NetworkCard& card : mine.cards) card.name = mine.host + "/" + card.name;
   return mine;
 }

@@ -30,7 +30,10 @@ BytesPerSecond shared_bandwidth(const LinkGroup& links, RankId a, RankId b) {
   std::array<double, 1> bytes_per_s = {0};
   if (links.harness.rank() == a || links.harness.rank() == b) {
     const auto points = ping_pong(links, {a, b, sizes, short_budget, Repetition::least});
-    if (!points.empty()) bytes_per_s[0] = curve_of(points).bandwidth().value();
+    // Of the largest alone: a slope would turn noise in another into a rate that no link has.
+    if (!points.empty() && points.back().time > Seconds(0)) {
+      bytes_per_s[0] = static_cast<double>(points.back().size.value()) / points.back().time.value();
+    }
   }
   links.harness.broadcast(std::span(bytes_per_s), a);
   return BytesPerSecond(bytes_per_s[0]);

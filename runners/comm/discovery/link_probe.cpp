@@ -83,7 +83,7 @@ bool is_last(Bytes size, Seconds one_way, Seconds budget) {
 std::int64_t repetitions_for(Bytes size, Seconds first, const PingPong& plan) {
   if (size > indecisive && first / 2 > plan.budget * hopeless) return 1;
   const double fitting = plan.budget / std::max(first, Seconds(1e-9));
-  const double least = plan.repetition == Repetition::median ? 5 : 2;
+  const double least = plan.repetition == Repetition::median ? 5 : 8;
   return static_cast<std::int64_t>(std::clamp(fitting, least, most_repetitions));
 }
 

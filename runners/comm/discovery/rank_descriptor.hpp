@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct RankDescriptor {
   std::vector<NetworkCard> cards;  ///< names are unique per host ("host/eth0"); nearest first
   std::string label;               ///< explicit cluster label, "" for none
   std::string library_version{};   ///< "2.28.9", for readers; "" when it is not known
+  /// Of the host, for all of its ranks, where the time of a message tells who had to wait for one;
+  /// 0: that cannot be (modelled links), or it is not known.
+  std::uint32_t host_cores = 0;
   friend bool operator==(const RankDescriptor&, const RankDescriptor&) = default;
 };
 

@@ -100,6 +100,17 @@ TEST(Agglomeration, OneHostIsOneCluster) {
   EXPECT_EQ(find(on_hosts({"a"}), {{0}}).reason, "one rank");
 }
 
+TEST(Agglomeration, RanksThatShareCoresAreNotToldApart) {
+  std::vector<RankDescriptor> ranks = on_hosts({"a", "a", "a"});
+  for (RankDescriptor& rank : ranks) rank.host_cores = 2;
+  const Matrix waits = by_site({0, 1, 0}, 5e9, 1e8);
+  const RankClusters found = find(ranks, waits);
+  EXPECT_EQ(sets_of(found), (Sets{{0, 1, 2}}));
+  EXPECT_TRUE(says(found.reason, "3 ranks share 2 cores")) << found.reason;
+  for (RankDescriptor& rank : ranks) rank.host_cores = 3;
+  EXPECT_EQ(sets_of(find(ranks, waits)), (Sets{{0, 2}, {1}}));
+}
+
 TEST(Agglomeration, TellsLikeClustersBehindAThinLinkApart) {
   const auto ranks = on_hosts({"a", "b", "a", "b", "a"});
   const RankClusters thin = find(ranks, by_site({0, 1, 0, 1, 0}, 5e9, 1.17e8));

@@ -82,12 +82,14 @@ TEST(HostId, IsOverriddenByTheEnvironment) {
   EXPECT_EQ(mine.label, "left");
   EXPECT_FALSE(mine.vendor.empty());
   EXPECT_FALSE(mine.model.empty());
+  EXPECT_GT(mine.host_cores, 0);
   for (const NetworkCard& card : mine.cards) EXPECT_TRUE(card.name.starts_with("rack7/"));
 }
 
 TEST(Descriptor, SurvivesAsText) {
   RankDescriptor mine = descriptor("hôst\"", "a\nb");
   mine.cards.push_back({"x", BytesPerSecond(0.1 + 0.2)});
+  mine.host_cores = 64;
   EXPECT_EQ(parse_descriptor(descriptor_text(mine), "x"), mine);
   mine.model = "\xff\xfe";
   EXPECT_NO_THROW(parse_descriptor(descriptor_text(mine), "x"));
