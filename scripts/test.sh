@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Builds HeteroPerf's tests and runs them.
 #
-#   scripts/test.sh [--no-install] [PRESET] [-- ARGUMENTS OF ctest]
+#   scripts/test.sh [--no-install] [--optional-parts] [PRESET] [-- ARGUMENTS OF ctest]
 #
-#   PRESET         ci (default), minimal (no LibTorch, MPI or HDF5), asan, tsan
-#   --no-install   install nothing: name what is missing and end with 5
+#   PRESET            ci (default), minimal (no LibTorch, MPI or HDF5), asan, tsan
+#   --no-install      install nothing: name what is missing and end with 5
+#   --optional-parts  without the tests that LibTorch, MPI and HDF5 do not change: `minimal` runs them
 #
 #   scripts/test.sh minimal
 #   scripts/test.sh -- -L unit -R metrics
@@ -17,11 +18,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; }
 
-PRESET=ci
+PRESET=ci PLAIN=ON
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage; exit 0 ;;
     --no-install) export NO_INSTALL=yes ;;
+    --optional-parts) PLAIN=OFF ;;
     ci | minimal | asan | tsan) PRESET="$1" ;;
     --) shift; break ;;
     *) say "error: unknown option $1"; usage >&2; exit 2 ;;
@@ -34,7 +36,7 @@ if [ "$PRESET" = minimal ]; then
 else
   set_up build full test
 fi
-configure "$PRESET" || exit 1
+configure "$PRESET" -DHETEROPERF_PLAIN_TESTS="$PLAIN" || exit 1
 build "$PRESET" || exit 1
 
 # ThreadSanitizer's fixed address ranges collide with a randomised layout on recent kernels.

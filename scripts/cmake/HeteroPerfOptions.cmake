@@ -6,6 +6,7 @@ foreach(part IN ITEMS TORCH MPI NCCL HDF5)
   set_property(CACHE HETEROPERF_${part} PROPERTY STRINGS AUTO ON OFF)
 endforeach()
 option(HETEROPERF_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(HETEROPERF_PLAIN_TESTS "With the tests: those that LibTorch, MPI, CUDA and HDF5 do not change" ON)
 option(HETEROPERF_BENCHMARKS "Build the Google Benchmark programs of tests/bench" OFF)
 set(HETEROPERF_SANITIZER "" CACHE STRING "address,undefined or thread")
 
