@@ -89,12 +89,13 @@ void name_classes(Plan& plan, const Cluster& cluster) {
 
 /// Real classes may lack rates: then nothing is predicted.
 std::optional<StageTimes> times_of(const ModelGraph& graph, const StagedGraph& staged,
-                                   const ChosenPlan& chosen, Precision precision) {
+                                   ChosenPlan& chosen, Precision precision) {
   if (!chosen.cluster) return std::nullopt;
   try {
     return stage_times(graph, staged, chosen.plan, *chosen.cluster, precision);
-  } catch (const UserError&) {
+  } catch (const UserError& error) {
     if (chosen.emulated) throw;
+    chosen.unpredicted = error.what();
     return std::nullopt;
   }
 }
@@ -225,6 +226,9 @@ std::vector<Event> plan_events(const ChosenPlan& chosen) {
     const RankPlanEvent event = rank_event(chosen, rank);
     busy += event.busy_s.value_or(0);
     events.emplace_back(event);
+  }
+  if (!chosen.unpredicted.empty()) {
+    events.emplace_back(WarningEvent{"no prediction: " + chosen.unpredicted, ""});
   }
   if (!chosen.prediction) return events;
   const Prediction& prediction = *chosen.prediction;

@@ -24,6 +24,7 @@ struct ChosenPlan {
   std::optional<Cluster> cluster;        ///< rank r of it is the plan's
   std::optional<StageTimes> times;       ///< where every class has a rate
   std::optional<Prediction> prediction;  ///< where there are times
+  std::string unpredicted;               ///< why a cluster's plan has none
   bool emulated = false;
 
   /// "cpu" on a machine that nobody described.

@@ -112,6 +112,22 @@ TEST(ChosenPlan, APacedClusterPredicts) {
               static_cast<double>(chosen.plan.samples_per_step()), 1e-6);
 }
 
+TEST(ChosenPlan, RealDevicesWithoutRatesGetAReasonInsteadOfAPrediction) {
+  Cluster cluster = find_cluster("laptop");
+  for (DeviceClass& device : cluster.classes) {
+    device.kind = DeviceKind::cpu;
+    device.rates.clear();
+  }
+  cluster.efficiency.clear();
+  const auto ranks = static_cast<int>(cluster.ranks.size());
+  const ChosenPlan chosen =
+      choose_plan(config_of(1, 1), {"", cluster, std::nullopt}, nano(), ranks);
+  EXPECT_FALSE(chosen.prediction);
+  const std::vector<Event> events = plan_events(chosen);
+  ASSERT_TRUE(std::holds_alternative<WarningEvent>(events.back()));
+  EXPECT_EQ(std::get<WarningEvent>(events.back()).text.find("no prediction: "), 0u);
+}
+
 TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
   const Cluster cluster = find_cluster("fast2_slow6");
   const auto ranks = static_cast<int>(cluster.ranks.size());
