@@ -1,0 +1,14 @@
+#pragma once
+
+namespace heteroperf {
+
+/// Chance that |T| is at least |t| for Student's T with `degrees` > 0 degrees of freedom: the
+/// regularised incomplete beta function I_x(degrees/2, 1/2) at x = degrees / (degrees + t²), by its
+/// continued fraction (Abramowitz and Stegun 26.5.8, modified Lentz). Small chances keep their
+/// digits. `t` may be infinite.
+double student_t_two_sided(double t, double degrees);
+
+/// The t with P(|T| <= t) = `coverage`, 0 < coverage < 1: 2.776 for 0.95 and 4 degrees.
+double student_t_quantile(double coverage, double degrees);
+
+}  // namespace heteroperf
