@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"
+#include "results/loss_fingerprint.hpp"
 #include "results/plan_sections_json.hpp"
 #include "results/record.hpp"
 #include "results/sha256.hpp"
@@ -152,6 +153,9 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
   if (const auto& time = summary.step_time) {
     json["step_time_s"] = {{"median", time->median_s}, {"p95", time->p95_s}};
     put(json["step_time_s"], "ci95", time->median_ci95);
+  }
+  if (summary.loss_fingerprint) {
+    json["loss_fingerprint"] = {{"steps", fingerprint_steps}, {"value", *summary.loss_fingerprint}};
   }
   put(json, "measurement_overhead_fraction", summary.measurement_overhead_fraction);
   json["steps"] = summary.steps;

@@ -9,11 +9,12 @@
 #include <set>
 #include <tuple>
 
+#include "results/step_rules.hpp"
+
 namespace heteroperf {
 namespace {
 
 constexpr double closed_measured_s = 300;
-constexpr std::uint64_t fewest_steps = 20;
 constexpr double steady_share = 0.5;  // of the measured phase
 constexpr double peak_tolerance = 1.05;
 constexpr double largest_overhead = 0.01;
@@ -23,11 +24,6 @@ constexpr double floor_tolerance = 0.02;     // of a known floor
 constexpr double floor_standard_errors = 4;  // the best of many trials lies some below the mean
 
 using Verdict = std::optional<Finding>;
-using TrainingKey = std::tuple<std::int32_t, std::optional<std::uint64_t>>;
-
-std::string name_of(std::int32_t group, std::optional<std::uint64_t> trial) {
-  return trial ? fmt::format("group {} trial {}", group, *trial) : fmt::format("group {}", group);
-}
 
 Verdict failed_run(const Journal&, const RunSummary& summary) {
   if (summary.status != RunStatus::failed) return {};
@@ -39,91 +35,13 @@ Verdict partial_run(const Journal&, const RunSummary& summary) {
   return Finding{"status complete", "partial: " + summary.reason};
 }
 
-Verdict clock_backwards(const Journal& journal, const RunSummary&) {
-  std::map<std::int32_t, std::int64_t> group_end;
-  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
-    const JournalLine& line = journal.lines[i];
-    if (i > 0 && line.t_ns < journal.lines[i - 1].t_ns) {
-      return Finding{"times that never decrease",
-                     fmt::format("line {} is {} ns before the last", i + 1,
-                                 journal.lines[i - 1].t_ns - line.t_ns)};
-    }
-    const auto* step = std::get_if<StepEvent>(&line.event);
-    if (step == nullptr) continue;
-    const auto last = group_end.try_emplace(step->group, step->t_start_ns).first;
-    if (step->t_end_ns <= step->t_start_ns || step->t_start_ns < last->second) {
-      return Finding{"steps of a group one after another",
-                     fmt::format("line {}: step {} from {} to {} ns, the one before ended at {} ns",
-                                 i + 1, step->n, step->t_start_ns, step->t_end_ns, last->second)};
-    }
-    last->second = step->t_end_ns;
+Verdict seeds(const Journal& journal, const RunSummary&) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr) return {};
+  for (const auto& [name, seed] : workload->seeds) {
+    if (name == "run") return {};
   }
-  return {};
-}
-
-/// A run of one model counts on from the checkpoint that it goes on from.
-std::uint64_t first_step_of(const Journal& journal, const StepEvent& step) {
-  if (step.trial) return step.n;
-  const auto* start = journal.first<StartEvent>();
-  return start == nullptr ? 0 : start->parent_step.value_or(0);
-}
-
-Verdict step_order(const Journal& journal, const RunSummary&) {
-  std::map<TrainingKey, std::uint64_t> next;
-  for (const JournalLine& line : journal.lines) {
-    const auto* step = std::get_if<StepEvent>(&line.event);
-    if (step == nullptr) continue;
-    // A trial may move to another group with a later rung.
-    const TrainingKey key{step->trial ? 0 : step->group, step->trial};
-    const auto entry = next.try_emplace(key, first_step_of(journal, *step)).first;
-    if (step->n != entry->second || step->samples == 0) {
-      return Finding{fmt::format("{} goes on with step {} and samples",
-                                 name_of(step->group, step->trial), entry->second),
-                     fmt::format("step {} with {} samples", step->n, step->samples)};
-    }
-    ++entry->second;
-  }
-  return {};
-}
-
-std::set<std::uint64_t> diverged_trials(const Journal& journal) {
-  std::set<std::uint64_t> trials;
-  for (const JournalLine& line : journal.lines) {
-    const auto* trial = std::get_if<TrialEvent>(&line.event);
-    if (trial == nullptr) continue;
-    if (trial->state == TrialStatus::diverged) trials.insert(trial->id);
-    if (trial->state == TrialStatus::completed) trials.erase(trial->id);
-  }
-  return trials;
-}
-
-Verdict non_finite_loss(const Journal& journal, const RunSummary&) {
-  const std::set<std::uint64_t> outcomes = diverged_trials(journal);
-  for (const JournalLine& line : journal.lines) {
-    const auto judge_loss = [&](const auto& event, const char* what) -> Verdict {
-      if (std::isfinite(event.loss) || (event.trial && outcomes.contains(*event.trial))) return {};
-      return Finding{"a finite loss", fmt::format("{} in {} of {}", event.loss, what,
-                                                  name_of(event.group, event.trial))};
-    };
-    if (const auto* step = std::get_if<StepEvent>(&line.event)) {
-      if (Verdict found = judge_loss(*step, "a step")) return found;
-    } else if (const auto* eval = std::get_if<EvalEvent>(&line.event)) {
-      if (Verdict found = judge_loss(*eval, "an evaluation")) return found;
-    }
-  }
-  return {};
-}
-
-Verdict no_steps(const Journal&, const RunSummary& summary) {
-  if (summary.steps >= 1) return {};
-  return Finding{"at least 1 step after the warm-up",
-                 fmt::format("{} ({} steps of warm-up)", summary.steps, summary.warmup_steps)};
-}
-
-Verdict few_steps(const Journal&, const RunSummary& summary) {
-  if (summary.steps >= fewest_steps || summary.steps == 0) return {};
-  return Finding{fmt::format("at least {} steps after the warm-up", fewest_steps),
-                 std::to_string(summary.steps)};
+  return Finding{"the seed of the run", "none is recorded"};
 }
 
 Verdict executed_operations(const Journal& journal, const RunSummary&) {
@@ -190,7 +108,7 @@ Verdict checksums(const Journal& journal, const RunSummary&) {
             .first->second;
     if (one->fingerprint == event->fingerprint) continue;
     return Finding{fmt::format("{} on rank {} of {}{}{} after {} steps", one->fingerprint,
-                               one->rank, name_of(event->group, event->trial),
+                               one->rank, training_name(event->group, event->trial),
                                event->share.empty() ? "" : ", ", event->share, event->n),
                    fmt::format("{} on rank {}", event->fingerprint, event->rank)};
   }
@@ -209,6 +127,13 @@ Verdict peak_not_measured(const Journal& journal, const RunSummary&) {
   if (peak != nullptr && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0) return {};
   return Finding{"a measured peak to compare with",
                  peak == nullptr ? "none" : fmt::format("{:.4g}", peak->ops_per_second)};
+}
+
+Verdict peak_precision(const Journal& journal, const RunSummary&) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  const auto* peak = journal.last<PeakEvent>();
+  if (workload == nullptr || peak == nullptr || peak->precision == workload->precision) return {};
+  return Finding{"a peak measured in " + workload->precision, peak->precision};
 }
 
 Verdict time_split(const Journal&, const RunSummary& summary) {
@@ -315,7 +240,9 @@ Verdict quick(const Journal& journal, const RunSummary&) {
 
 Verdict precision(const Journal& journal, const RunSummary&) {
   const auto* workload = journal.first<WorkloadEvent>();
-  if (workload == nullptr || workload->precision != "fp64") return {};
+  if (workload == nullptr) return {};
+  const std::string& own = workload->precision;
+  if (own == "fp32" || own == "bf16") return {};
   return Finding{"fp32 or bf16", workload->precision};
 }
 
@@ -335,6 +262,8 @@ constexpr std::array rule_table{
     Rule{"run_failed", invalid, never, "status", failed_run, "See the journal's last lines."},
     Rule{"run_partial", open, never, "status", partial_run, "Let the run finish."},
     Rule{"clock", invalid, never, "t_ns", clock_backwards, "Look for a faulty clock source."},
+    Rule{"clock_jump", review, may, "t_ns", clock_jump,
+         "Run again on a machine that is not stopped or moved on the way."},
     Rule{"step_order", invalid, never, "step.n", step_order, "The journal misses steps."},
     Rule{"finite_loss", invalid, never, "loss", non_finite_loss,
          "Lower the learning rate, or clip gradients."},
@@ -360,6 +289,9 @@ constexpr std::array rule_table{
          "Measure the peak again on an idle machine."},
     Rule{"peak_not_measured", open, never, "utilization", peak_not_measured,
          "Leave measure.peak_s above 0."},
+    Rule{"peak_precision", open, never, "utilization", peak_precision,
+         "Measure the peak in the precision of the run."},
+    Rule{"seeds", open, never, "seeds", seeds, "Repetitions must be told apart by their seeds."},
     Rule{"duration", open, never, "duration", duration, "Use --duration 300 or more."},
     Rule{"steady", open, may, "window_s", steady, "Run longer, on an idle machine."},
     Rule{"overhead", open, may, "measurement_overhead_fraction", overhead,
@@ -369,7 +301,8 @@ constexpr std::array rule_table{
     Rule{"below_floor", review, may, "quality", below_floor,
          "Better than the data allow: look for a leak between the splits."},
     Rule{"quick", open, never, "quick", quick, "Run without --quick."},
-    Rule{"precision", open, never, "precision", precision, "fp64 is for tests."},
+    Rule{"precision", open, never, "precision", precision,
+         "fp64 is for tests, and less than bf16 is another computation."},
     Rule{"emulated", open, never, "devices", emulated, "Emulated devices are never ranked."},
 };
 

@@ -8,6 +8,7 @@
 #include "metrics/score.hpp"
 #include "metrics/statistics.hpp"
 #include "results/graph_book.hpp"
+#include "results/loss_fingerprint.hpp"
 
 namespace heteroperf {
 namespace {
@@ -383,6 +384,7 @@ RunSummary summarize(const Journal& journal) {
   count_steps(steps, summary);
   find_rates(journal, steps, summary);
   find_step_time(steps, summary);
+  summary.loss_fingerprint = loss_fingerprint(steps);
   find_quality(journal, summary);
   split_time(journal, steps, summary);
   count_operations(journal, steps, summary);

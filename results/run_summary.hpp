@@ -74,6 +74,7 @@ struct RunSummary {
   std::optional<double> regulated_score, measurement_overhead_fraction, utilization;
   std::optional<QualityResult> quality;
   std::optional<StepTime> step_time;
+  std::optional<std::string> loss_fingerprint;
   OperationTotals operations;
   std::optional<TimeShares> time;
   std::vector<std::uint64_t> peak_bytes;  ///< by rank; empty unless every rank reported

@@ -7,10 +7,12 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"
 #include "results/run_folder.hpp"
 #include "results/show.hpp"
 #include "results/stored_document_json.hpp"
+#include "results/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {
@@ -31,36 +33,6 @@ struct Row {
 };
 
 // ---------------------------------------------------------------- numbers
-
-constexpr const char* operations_unit = "op/s";
-constexpr std::array prefixes{"", "k", "M", "G", "T", "P", "E", "Z"};
-
-struct Scaled {
-  double factor;
-  const char* prefix;
-};
-
-Scaled scale_of(double value) {
-  constexpr double prefix_step = 1000;
-  std::size_t i = 0;
-  double factor = 1;
-  while (std::fabs(value) / factor >= prefix_step && i + 1 < prefixes.size())
-    factor *= prefix_step, ++i;
-  return {factor, prefixes[i]};
-}
-
-/// "Gop/s", but "k token/s": only the symbol of operations takes a prefix.
-std::string prefixed(Scaled scaled, const std::string& unit) {
-  const bool apart = *scaled.prefix != '\0' && !unit.empty() && unit != operations_unit;
-  return fmt::format("{}{}{}", scaled.prefix, apart ? " " : "", unit);
-}
-
-/// 4 significant digits: "48.12 G".
-std::string with_prefix(double value, const std::string& unit) {
-  const Scaled scaled = scale_of(value);
-  const std::string suffix = prefixed(scaled, unit);
-  return fmt::format("{:.4g}{}{}", value / scaled.factor, suffix.empty() ? "" : " ", suffix);
-}
 
 /// "48.12 ± 0.31 Gop/s", the half width of the 95 % interval in the same prefix.
 std::string rate(const Json& metric, const std::string& unit) {
@@ -287,18 +259,10 @@ std::string console_table(const std::vector<Row>& rows, Colour colour) {
   return table;
 }
 
-std::string escaped(std::string value, const std::string& special, const char* with) {
-  for (std::size_t at = 0; (at = value.find(special, at)) != std::string::npos;) {
-    value.replace(at, special.size(), with);
-    at += std::char_traits<char>::length(with);
-  }
-  return value;
-}
-
 std::string markdown_table(const std::vector<Row>& rows) {
   std::string table = "| | |\n|---|---|\n";
   for (const Row& row : rows) {
-    table += fmt::format("| {} | {} |\n", row.label, escaped(row.value, "|", "\\|"));
+    table += fmt::format("| {} | {} |\n", row.label, markdown_cell(row.value));
   }
   return table;
 }
@@ -332,11 +296,6 @@ constexpr std::array csv_columns{"/run_id",
                                  "/metrics/utilization/value",
                                  "/metrics/peak_memory_bytes/max",
                                  "/operations/strict"};
-
-std::string csv_cell(const std::string& value) {
-  if (value.find_first_of(",\"\n") == std::string::npos) return value;
-  return '"' + escaped(value, "\"", "\"\"") + '"';
-}
 
 std::string csv_header() {
   std::string line;

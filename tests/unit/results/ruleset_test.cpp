@@ -101,6 +101,17 @@ void make_slow_start(SampleRun& run, int slow_steps) {
   }
 }
 
+/// Makes the last step end `seconds` after its begin; all that follows is later by as much.
+void stretch_last_step(SampleRun& run, double seconds) {
+  auto line = run.lines.rbegin();
+  while (!std::holds_alternative<StepEvent>(line->event)) ++line;
+  auto& step = std::get<StepEvent>(line->event);
+  const std::int64_t shift_ns =
+      step.t_start_ns + static_cast<std::int64_t>(seconds * 1e9) - step.t_end_ns;
+  step.t_end_ns += shift_ns;
+  for (line->t_ns += shift_ns; line != run.lines.rbegin();) (--line)->t_ns += shift_ns;
+}
+
 /// Numbers steps from there.
 void begin_at_step(SampleRun& run, std::uint64_t first) {
   for (JournalLine& line : run.lines) {
@@ -148,6 +159,34 @@ const std::vector<Case>& cases() {
       {"clock", Severity::invalid, false,
        [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns; },
        [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns - 1; }},
+      {"clock_jump", Severity::review, true, [](SampleRun& r) { stretch_last_step(r, 245.0); },
+       [](SampleRun& r) { stretch_last_step(r, 244.6); }},  // 20 medians of 12.24 s
+      {"clock_jump", Severity::review, true,
+       [](SampleRun& r) {
+         r = steps_run(3000);
+         stretch_last_step(r, 10.01);
+       },
+       [](SampleRun& r) {
+         r = steps_run(3000);
+         stretch_last_step(r, 9.99);
+       }},
+      {"peak_precision", Severity::open, false,
+       [](SampleRun& r) { r.last<PeakEvent>().precision = "bf16"; },
+       [](SampleRun& r) {
+         r.last<PeakEvent>().precision = "bf16";
+         r.last<WorkloadEvent>().precision = "bf16";
+       }},
+      {"seeds", Severity::open, false, [](SampleRun& r) { r.last<WorkloadEvent>().seeds.clear(); },
+       [](SampleRun& r) {
+         r.last<WorkloadEvent>().seeds = {{"run", 0}};
+       }},
+      {"precision", Severity::open, false,
+       [](SampleRun& r) {
+         r.last<WorkloadEvent>().precision = r.last<PeakEvent>().precision = "fp8";
+       },
+       [](SampleRun& r) {
+         r.last<WorkloadEvent>().precision = r.last<PeakEvent>().precision = "bf16";
+       }},
       {"step_order", Severity::invalid, false, [](SampleRun& r) { ++r.last<StepEvent>().n; },
        [](SampleRun& r) {  // a resumed run begins later
          begin_at_step(r, 100);

@@ -1,0 +1,142 @@
+#include "results/comparison/baseline_store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "metrics/error.hpp"
+#include "results/run_folder.hpp"
+#include "results/sha256.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t key_digits = 8, content_digits = 12;
+constexpr std::string_view extension = ".json";
+constexpr std::string_view name_characters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
+
+std::string plain(std::string text) {
+  for (char& c : text) {
+    if (name_characters.find(c) == std::string_view::npos) c = '_';
+  }
+  return text;
+}
+
+std::string key_of(const RunDigest& run) {
+  return sha256_hex(run.key_text()).substr(0, key_digits);
+}
+
+bool is_hex(std::string_view text) {
+  return text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+}
+
+/// "…-<key>-<content>.json" from its end.
+struct FileName {
+  std::string key, content;
+};
+std::optional<FileName> split_name(std::string_view name) {
+  constexpr std::size_t tail = key_digits + content_digits + 2;
+  if (!name.ends_with(extension)) return std::nullopt;
+  name.remove_suffix(extension.size());
+  if (name.size() <= tail) return std::nullopt;
+  const std::string_view end = name.substr(name.size() - tail);
+  const std::string_view key = end.substr(1, key_digits), content = end.substr(key_digits + 2);
+  if (end[0] != '-' || end[key_digits + 1] != '-' || !is_hex(key) || !is_hex(content)) {
+    return std::nullopt;
+  }
+  return FileName{std::string(key), std::string(content)};
+}
+
+std::vector<fs::path> files_in(const fs::path& folder) {
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (is_baseline_file_name(entry.path().filename().string())) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+}  // namespace
+
+std::string baseline_file_name(const RunDigest& run) {
+  return fmt::format("{}-{}-{}-{}r-{}-{}{}", plain(run.workload),
+                     run.size.empty() ? "any" : plain(run.size), plain(run.precision), run.ranks,
+                     key_of(run), run.record_sha256.substr(0, content_digits), extension);
+}
+
+bool is_baseline_file_name(const std::string& name) { return split_name(name).has_value(); }
+
+void check_baseline_file(const fs::path& file, const std::string& sha256) {
+  const auto name = split_name(file.filename().string());
+  if (!name || sha256.starts_with(name->content)) return;
+  throw Error(ErrorKind::verification,
+              {{file.string() + " is not what was saved",
+                fmt::format("its name says {}, its content has {}", name->content,
+                            sha256.substr(0, content_digits)),
+                "Save the baseline again from its run, or take the file from version control."}});
+}
+
+void check_baseline_name(const std::string& name) {
+  if (!name.empty() && name[0] != '.' && name == plain(name)) return;
+  throw UserError("'" + name + "' cannot be the name of a baseline",
+                  "letters, digits, '.', '_' and '-' are taken, no '.' in front");
+}
+
+std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
+  std::vector<SavedBaseline> all;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!entry.is_directory(error)) continue;
+    SavedBaseline one{entry.path().filename().string(), files_in(entry.path())};
+    if (!one.files.empty()) all.push_back(std::move(one));
+  }
+  std::sort(all.begin(), all.end(),
+            [](const SavedBaseline& a, const SavedBaseline& b) { return a.name < b.name; });
+  return all;
+}
+
+SavedBaseline saved_baseline(const fs::path& folder, const std::string& name) {
+  check_baseline_name(name);
+  std::vector<std::string> names;
+  for (SavedBaseline& one : saved_baselines(folder)) {
+    if (one.name == name) return std::move(one);
+    names.push_back(one.name);
+  }
+  const std::string nearest = nearest_name(name, names);
+  throw UserError("there is no baseline '" + name + "' in " + folder.string(),
+                  names.empty() ? "none is saved there" : fmt::format("{}", fmt::join(names, " ")),
+                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+}
+
+std::vector<fs::path> save_baseline(const fs::path& folder, const std::string& name,
+                                    const std::vector<RunDigest>& runs) {
+  check_baseline_name(name);
+  const fs::path home = folder / name;
+  std::error_code error;
+  fs::create_directories(home, error);
+  if (error) throw UserError("cannot create " + home.string(), error.message());
+  std::vector<fs::path> written;
+  std::set<std::string> keys;
+  for (const RunDigest& run : runs) {
+    written.push_back(home / baseline_file_name(run));
+    write_file_atomically(written.back(), read_text_file(run.record));
+    keys.insert(key_of(run));
+  }
+  for (const fs::path& file : files_in(home)) {
+    const bool is_new = std::find(written.begin(), written.end(), file) != written.end();
+    if (!is_new && keys.contains(split_name(file.filename().string())->key)) fs::remove(file);
+  }
+  return written;
+}
+
+void remove_baseline(const fs::path& folder, const std::string& name) {
+  for (const fs::path& file : saved_baseline(folder, name).files) fs::remove(file);
+  std::error_code not_empty;
+  fs::remove(folder / name, not_empty);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "results/comparison/run_digest.hpp"
+
+namespace heteroperf {
+
+/// Saved baselines are plain files, one record each, byte for byte, so that version control merges
+/// them: `<folder>/<name>/<workload>-<size>-<precision>-<ranks>r-<key>-<content>.json`, `key` and
+/// `content` the first 8 and 12 digits of the SHA-256 of the run's key and of the file.
+std::string baseline_file_name(const RunDigest& run);
+bool is_baseline_file_name(const std::string& name);
+
+/// Throws Error{verification} where a file of that form holds another content than it names.
+void check_baseline_file(const std::filesystem::path& file, const std::string& sha256);
+
+/// One name in a folder of baselines.
+struct SavedBaseline {
+  std::string name;
+  std::vector<std::filesystem::path> files;
+};
+std::vector<SavedBaseline> saved_baselines(const std::filesystem::path& folder);
+/// Throws UserError naming the nearest one.
+SavedBaseline saved_baseline(const std::filesystem::path& folder, const std::string& name);
+
+/// Throws UserError unless `name` is made of letters, digits, '.', '_' and '-'.
+void check_baseline_name(const std::string& name);
+
+/// Puts the runs in place of those of the same keys, new files before old ones go. Other keys of
+/// that name stay.
+std::vector<std::filesystem::path> save_baseline(const std::filesystem::path& folder,
+                                                 const std::string& name,
+                                                 const std::vector<RunDigest>& runs);
+/// Removes the files of that name, and its folder once nothing else is in it.
+void remove_baseline(const std::filesystem::path& folder, const std::string& name);
+
+}  // namespace heteroperf

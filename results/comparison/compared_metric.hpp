@@ -1,0 +1,42 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+namespace heteroperf {
+
+/// Exact: the same for every run of one program on one machine, so any difference counts.
+enum class MetricKind { exact, statistical };
+/// Which way is better; `equal`: any difference is a defect.
+enum class MetricDirection { higher, lower, equal };
+
+/// A number of a record that runs are compared by.
+struct ComparedMetric {
+  const char* name;
+  const char* unit;
+  MetricKind kind;
+  MetricDirection direction;
+  const char* pointer;  ///< in record.json; of a list its largest number
+};
+
+/// All of them, the headline first.
+std::span<const ComparedMetric> compared_metrics();
+/// Throws UserError that names the nearest one.
+const ComparedMetric& compared_metric(const std::string& name);
+
+const char* to_string(MetricKind kind);
+const char* to_string(MetricDirection direction);
+
+/// A metric's value in one record: `text` as stored (operation counts are beyond a double),
+/// `number` where it is one.
+struct MetricValue {
+  std::string text;
+  std::optional<double> number;
+  friend bool operator==(const MetricValue&, const MetricValue&) = default;
+};
+
+/// Whether `head` is worse than `base`: in the metric's direction, or at all.
+bool is_worse(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head);
+
+}  // namespace heteroperf

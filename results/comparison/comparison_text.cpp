@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include "results/comparison/run_comparison.hpp"
+#include "results/number_text.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string headline(const RunComparison& comparison) {
+  std::string text = fmt::format("B is {}", to_string(comparison.verdict));
+  if (comparison.verdict == SpeedVerdict::inconclusive) text = "inconclusive";
+  if (!comparison.ratio) return text;
+  text += fmt::format(": {:.4g} x the throughput of A", *comparison.ratio);
+  if (!comparison.ratio_ci95) return text;
+  return text + fmt::format(" (95 % CI {:.4g} to {:.4g}, {})", comparison.ratio_ci95->low,
+                            comparison.ratio_ci95->high,
+                            comparison.basis == IntervalBasis::runs ? "run to run" : "within runs");
+}
+
+std::string value_text(const ComparedMetric& metric, const MetricValue& value) {
+  if (!value.number) return value.text.substr(0, 12);
+  if (metric.unit == std::string("s")) return fmt::format("{:.5g} s", *value.number);
+  return metric.kind == MetricKind::exact ? value.text : with_prefix(*value.number, "");
+}
+
+std::string change_of(const MetricComparison& one) {
+  if (one.metric->kind == MetricKind::exact && !one.changed) return "equal";
+  if (!one.ratio) return "differs";
+  std::string text = change_text(*one.ratio);
+  if (one.metric->kind == MetricKind::exact) return one.a == one.b ? "differs between runs" : text;
+  if (!one.ratio_ci95) return text;
+  return text + fmt::format(" [{:+.1f}, {:+.1f}]", 100 * (one.ratio_ci95->low - 1),
+                            100 * (one.ratio_ci95->high - 1));
+}
+
+/// "worse" of a memory is no "slower".
+const char* word_of(const MetricComparison& one) {
+  if (one.metric->kind == MetricKind::statistical) return to_string(one.verdict);
+  if (!one.changed) return "same";
+  if (one.verdict == SpeedVerdict::slower) return "worse";
+  return one.verdict == SpeedVerdict::faster ? "better" : "differs";
+}
+
+std::string none_or(const std::string& text) { return text.empty() ? "(none)" : text; }
+
+}  // namespace
+
+std::string comparison_console_text(const RunComparison& comparison) {
+  std::string text =
+      fmt::format("A {} ({} run{})\nB {} ({} run{})\n", comparison.name_a, comparison.runs_a,
+                  comparison.runs_a == 1 ? "" : "s", comparison.name_b, comparison.runs_b,
+                  comparison.runs_b == 1 ? "" : "s");
+  text += headline(comparison) + '\n';
+  for (const MetricKind kind : {MetricKind::statistical, MetricKind::exact}) {
+    text += fmt::format("{:<22} {:>14} {:>14} {:>24}\n", to_string(kind), "A", "B", "change");
+    for (const MetricComparison& one : comparison.metrics) {
+      if (one.metric->kind != kind) continue;
+      text += fmt::format("  {:<20} {:>14} {:>14} {:>24}  {}\n", one.metric->name,
+                          value_text(*one.metric, one.a), value_text(*one.metric, one.b),
+                          change_of(one), word_of(one));
+    }
+  }
+  for (const std::string& note : comparison.notes) text += "note: " + note + '\n';
+  text +=
+      comparison.differences.empty() ? "the environments are the same\n" : "what else differs:\n";
+  for (const EnvironmentDifference& one : comparison.differences) {
+    text += fmt::format("  {}: {} -> {}\n", one.path, none_or(one.a), none_or(one.b));
+  }
+  return text;
+}
+
+std::string comparison_markdown_text(const RunComparison& comparison) {
+  std::string text =
+      fmt::format("### {}\n\nA `{}` ({} runs), B `{}` ({} runs)\n\n", headline(comparison),
+                  utf8_text(comparison.name_a), comparison.runs_a, utf8_text(comparison.name_b),
+                  comparison.runs_b);
+  text += "| metric | kind | A | B | change [95 % CI] | |\n|---|---|--:|--:|--:|---|\n";
+  for (const MetricComparison& one : comparison.metrics) {
+    text +=
+        fmt::format("| {} | {} | {} | {} | {} | {} |\n", one.metric->name,
+                    to_string(one.metric->kind), markdown_cell(value_text(*one.metric, one.a)),
+                    markdown_cell(value_text(*one.metric, one.b)), change_of(one), word_of(one));
+  }
+  text += '\n';
+  for (const std::string& note : comparison.notes) text += "Note: " + note + "\n\n";
+  if (comparison.differences.empty()) return text + "The environments are the same.\n";
+  text += "| differs | A | B |\n|---|---|---|\n";
+  for (const EnvironmentDifference& one : comparison.differences) {
+    text += fmt::format("| {} | {} | {} |\n", markdown_cell(one.path), markdown_cell(one.a),
+                        markdown_cell(one.b));
+  }
+  return text;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,196 @@
+#include "results/comparison/hetero_ratio.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "metrics/error.hpp"
+#include "metrics/log_ratio.hpp"
+#include "metrics/statistics.hpp"
+#include "results/number_text.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double coverage = 0.95;
+
+struct SharedField {
+  const char* name;
+  std::string RunDigest::*member;
+};
+constexpr SharedField shared_fields[] = {
+    {"workload.name", &RunDigest::workload},
+    {"workload.size", &RunDigest::size},
+    {"workload.graph_hash", &RunDigest::graph_hash},
+    {"workload.data_fingerprint", &RunDigest::data_fingerprint},
+    {"workload.precision", &RunDigest::precision},
+    {"validity.ruleset", &RunDigest::ruleset}};
+
+void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Problem>& problems) {
+  const auto differ = [&](const std::string& name, const std::string& a, const std::string& b) {
+    if (a == b) return;
+    problems.push_back(
+        {name + " differs", fmt::format("{} in {}, {} in {}", a, mix.run_id, b, run.run_id), ""});
+  };
+  for (const SharedField& field : shared_fields) {
+    differ(field.name, mix.*(field.member), run.*(field.member));
+  }
+  differ("program.build_type", mix.key.back().value, run.key.back().value);
+  differ("scale.emulated", mix.emulated ? "true" : "false", run.emulated ? "true" : "false");
+}
+
+std::map<std::string, std::uint64_t> counts_of(const RunDigest& run) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const DeviceShare& share : run.devices) counts[share.device_class] += share.count;
+  return counts;
+}
+
+std::string counts_text(const std::map<std::string, std::uint64_t>& counts) {
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text.empty() ? "none" : text;
+}
+
+void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
+                   std::vector<Problem>& problems) {
+  const auto wanted = counts_of(mix.runs.front());
+  if (wanted.size() < 2) {
+    problems.push_back({mix.runs.front().run_id + " is no mix",
+                        "its devices are " + counts_text(wanted), "Name the mixed run first."});
+  }
+  std::map<std::string, std::uint64_t> sum;
+  for (const RunSet& set : alone) {
+    for (const RunDigest& run : set.runs) {
+      if (run.devices == set.runs.front().devices && counts_of(run).size() == 1) continue;
+      problems.push_back({run.run_id + " is no run of one class alone",
+                          "its devices are " + counts_text(counts_of(run)), ""});
+    }
+    for (const auto& [name, count] : counts_of(set.runs.front())) sum[name] += count;
+  }
+  if (problems.empty() && sum != wanted) {
+    problems.push_back(
+        {"the classes alone do not add up to the mix",
+         fmt::format("{} alone, {} in the mix", counts_text(sum), counts_text(wanted)),
+         "Give one run, or a folder of repeated runs, per class."});
+  }
+}
+
+double throughput_of(const RunDigest& run) {
+  const auto& value = run.metric("throughput");
+  const std::optional<double> found = run.emulated ? run.modelled_samples_per_s
+                                      : value      ? value->number
+                                                   : std::nullopt;
+  if (found && *found > 0) return *found;
+  throw Error(ErrorKind::not_comparable,
+              {{run.run_id + " has no throughput",
+                run.emulated ? "emulated devices need a prediction with their modelled time"
+                             : "class " + run.severity,
+                ""}});
+}
+
+SideThroughput summary_of(const RunSet& set) {
+  std::vector<double> values;
+  for (const RunDigest& run : set.runs) values.push_back(throughput_of(run));
+  SideThroughput one;
+  one.runs = values.size();
+  one.throughput = mean(values);
+  one.standard_error = standard_deviation(values) / std::sqrt(static_cast<double>(values.size()));
+  const auto counts = counts_of(set.runs.front());
+  one.device_class = counts.size() == 1 ? counts.begin()->first : counts_text(counts);
+  for (const auto& [name, count] : counts) one.count += count;
+  return one;
+}
+
+/// d ln HSR = dX / X - Σ dY / ΣY.
+std::optional<Interval> interval_of(const HeteroRatio& ratio) {
+  double variance = 0, weighted = 0;
+  const auto add = [&](const SideThroughput& one, double scale) {
+    const double part = one.standard_error * one.standard_error / (scale * scale);
+    variance += part;
+    weighted += part * part / static_cast<double>(one.runs - 1);
+  };
+  const auto single = [](const SideThroughput& one) { return one.runs < 2; };
+  if (single(ratio.mix) || std::any_of(ratio.baselines.begin(), ratio.baselines.end(), single)) {
+    return std::nullopt;
+  }
+  add(ratio.mix, ratio.mix.throughput);
+  for (const SideThroughput& one : ratio.baselines) add(one, ratio.ideal_sum);
+  if (variance == 0) return Interval{ratio.hsr, ratio.hsr};
+  const LogRatio log{std::log(ratio.hsr), std::sqrt(variance), variance * variance / weighted};
+  const Interval logs = log.interval(coverage);
+  return Interval{std::exp(logs.low), std::exp(logs.high)};
+}
+
+std::string headline(const HeteroRatio& ratio) {
+  std::string text = fmt::format("HSR {:.4f}", ratio.hsr);
+  if (ratio.hsr_ci95) {
+    text += fmt::format(" (95 % CI {:.4f} to {:.4f}, run to run)", ratio.hsr_ci95->low,
+                        ratio.hsr_ci95->high);
+  }
+  return text + fmt::format(", {:.3f} x {} alone", ratio.gain, ratio.best_class);
+}
+
+}  // namespace
+
+HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone) {
+  std::vector<Problem> problems;
+  for (const RunDigest& run : mix.runs) compare_fields(mix.runs.front(), run, problems);
+  for (const RunSet& set : alone) {
+    for (const RunDigest& run : set.runs) compare_fields(mix.runs.front(), run, problems);
+  }
+  check_classes(mix, alone, problems);
+  if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
+  HeteroRatio ratio;
+  ratio.mix = summary_of(mix);
+  ratio.unit = mix.runs.front().emulated ? "sample/s, modelled time" : mix.runs.front().unit;
+  for (const RunSet& set : alone) {
+    ratio.baselines.push_back(summary_of(set));
+    ratio.ideal_sum += ratio.baselines.back().throughput;
+  }
+  const auto best =
+      std::max_element(ratio.baselines.begin(), ratio.baselines.end(),
+                       [](const auto& a, const auto& b) { return a.throughput < b.throughput; });
+  ratio.best_class = best->device_class;
+  ratio.gain = ratio.mix.throughput / best->throughput;
+  ratio.hsr = ratio.mix.throughput / ratio.ideal_sum;
+  ratio.hsr_ci95 = interval_of(ratio);
+  if (!ratio.hsr_ci95) ratio.notes.push_back("an interval needs at least 2 runs of every side");
+  return ratio;
+}
+
+std::string hetero_ratio_console_text(const HeteroRatio& ratio) {
+  std::string text = headline(ratio) + '\n';
+  const auto row = [&](const std::string& name, double value, std::size_t runs) {
+    text += fmt::format("  {:<28} {:>14}  {}\n", name, with_prefix(value, ratio.unit),
+                        runs == 0 ? "" : fmt::format("{} run{}", runs, runs == 1 ? "" : "s"));
+  };
+  row("mix: " + ratio.mix.device_class, ratio.mix.throughput, ratio.mix.runs);
+  for (const SideThroughput& one : ratio.baselines) {
+    row(fmt::format("{} x {} alone", one.count, one.device_class), one.throughput, one.runs);
+  }
+  row("sum of the classes", ratio.ideal_sum, 0);
+  for (const std::string& note : ratio.notes) text += "note: " + note + '\n';
+  return text;
+}
+
+std::string hetero_ratio_markdown_text(const HeteroRatio& ratio) {
+  std::string text =
+      fmt::format("### {}\n\n| devices | throughput | runs |\n|---|--:|--:|\n", headline(ratio));
+  const auto row = [&](const std::string& name, double value, std::size_t runs) {
+    text += fmt::format("| {} | {} | {} |\n", markdown_cell(name), with_prefix(value, ratio.unit),
+                        runs);
+  };
+  row(ratio.mix.device_class, ratio.mix.throughput, ratio.mix.runs);
+  for (const SideThroughput& one : ratio.baselines) {
+    row(fmt::format("{} x {} alone", one.count, one.device_class), one.throughput, one.runs);
+  }
+  for (const std::string& note : ratio.notes) text += "\nNote: " + note + '\n';
+  return text;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,153 @@
+#include "results/comparison/run_comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/name_table.hpp"
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double coverage = 0.95;
+constexpr double single_run_noise =
+    0.25;  // of a run's throughput, between runs on a shared machine
+
+constexpr Named<SpeedVerdict> verdict_names[] = {{SpeedVerdict::slower, "slower"},
+                                                 {SpeedVerdict::same, "same"},
+                                                 {SpeedVerdict::faster, "faster"},
+                                                 {SpeedVerdict::inconclusive, "inconclusive"}};
+constexpr Named<IntervalBasis> basis_names[] = {{IntervalBasis::runs, "runs"},
+                                                {IntervalBasis::within_runs, "within_runs"},
+                                                {IntervalBasis::none, "none"}};
+
+std::optional<MetricValue> middle_of(const RunSet& set, const ComparedMetric& metric) {
+  std::vector<double> numbers;
+  for (const RunDigest& run : set.runs) {
+    const auto& value = run.metric(metric.name);
+    if (!value) return std::nullopt;
+    if (!value->number || metric.kind == MetricKind::exact) return value;
+    numbers.push_back(*value->number);
+  }
+  const double middle = median(numbers);
+  return MetricValue{fmt::format("{}", middle), middle};
+}
+
+bool any_differs(const RunPairs& runs, const ComparedMetric& metric, const MetricValue& from) {
+  for (const RunSet* set : {&runs.base, &runs.head}) {
+    for (const RunDigest& run : set->runs) {
+      if (run.metric(metric.name) != from) return true;
+    }
+  }
+  return false;
+}
+
+/// How B's gain, an interval of logarithms, is called.
+SpeedVerdict verdict_of(const Interval& gain, double mean, double margin, double allowance) {
+  const double inside = -std::log1p(-margin);
+  if (gain.low > -inside && gain.high < inside && allowance == 0) return SpeedVerdict::same;
+  if (gain.high < -allowance && mean < -inside) return SpeedVerdict::slower;
+  if (gain.low > allowance && mean > inside) return SpeedVerdict::faster;
+  return SpeedVerdict::inconclusive;
+}
+
+/// Half width of one run's own interval, as a difference of logarithms.
+std::optional<double> own_half_width(const RunDigest& run, const ComparedMetric& metric) {
+  const bool ops = metric.name == std::string("ops_per_second");
+  const auto& interval = ops ? run.ops_ci95 : run.throughput_ci95;
+  if (!interval || interval->low <= 0) return std::nullopt;
+  return std::log(interval->high / interval->low) / 2;
+}
+
+void judge_single(const RunPairs& runs, double margin, MetricComparison& one) {
+  const auto a = own_half_width(runs.base.runs.front(), *one.metric);
+  const auto b = own_half_width(runs.head.runs.front(), *one.metric);
+  if (!a || !b || !one.ratio || *one.ratio <= 0) return;
+  const double mean = std::log(*one.ratio), half = std::hypot(*a, *b);
+  const bool higher = one.metric->direction == MetricDirection::higher;
+  const Interval gain =
+      higher ? Interval{mean - half, mean + half} : Interval{-mean - half, half - mean};
+  one.basis = IntervalBasis::within_runs;
+  one.ratio_ci95 = Interval{std::exp(mean - half), std::exp(mean + half)};
+  one.verdict = verdict_of(gain, higher ? mean : -mean, margin, std::log1p(single_run_noise));
+}
+
+void judge_exact(const RunPairs& runs, MetricComparison& one) {
+  one.changed = any_differs(runs, *one.metric, one.a);
+  if (!one.changed) {
+    one.verdict = SpeedVerdict::same;
+  } else if (one.metric->direction != MetricDirection::equal && one.a != one.b) {
+    one.verdict = is_worse(*one.metric, one.a, one.b) ? SpeedVerdict::slower : SpeedVerdict::faster;
+  }
+}
+
+std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMetric& metric,
+                                         double margin) {
+  const auto a = middle_of(runs.base, metric), b = middle_of(runs.head, metric);
+  if (!a || !b) return std::nullopt;
+  MetricComparison one;
+  one.metric = &metric;
+  one.a = *a;
+  one.b = *b;
+  if (a->number && b->number && *a->number > 0) one.ratio = *b->number / *a->number;
+  if (metric.kind == MetricKind::exact) {
+    judge_exact(runs, one);
+  } else if (const auto evidence = evidence_of(runs, metric)) {
+    one.basis = IntervalBasis::runs;
+    one.ratio = evidence->ratio;
+    one.ratio_ci95 = evidence->ratio_ci95;
+    const LogRatio& gain = evidence->evidence.gain;
+    one.verdict = verdict_of(gain.interval(coverage), gain.mean, margin, 0);
+  } else {
+    judge_single(runs, margin, one);
+  }
+  return one;
+}
+
+std::vector<std::string> notes_on(const RunPairs& runs, IntervalBasis basis) {
+  std::vector<std::string> notes;
+  if (basis == IntervalBasis::within_runs) {
+    notes.push_back(
+        fmt::format("one run on a side: the interval is how steady that run was; runs differ more, "
+                    "so only changes beyond {:.0f} % are called",
+                    100 * single_run_noise));
+  }
+  if (basis == IntervalBasis::none) notes.push_back("too short or too few runs for an interval");
+  if (runs.order == RunOrder::apart && basis == IntervalBasis::runs) {
+    notes.push_back(
+        "the runs were not interleaved: what changed on the machine between them "
+        "cannot be told from a change of the program");
+  }
+  return notes;
+}
+
+}  // namespace
+
+const char* to_string(SpeedVerdict verdict) { return name_of(verdict_names, verdict); }
+const char* to_string(IntervalBasis basis) { return name_of(basis_names, basis); }
+
+RunComparison compare_runs(const RunPairs& runs, double margin) {
+  HETEROPERF_EXPECT(!runs.base.runs.empty() && !runs.head.runs.empty());
+  RunComparison comparison;
+  comparison.runs_a = runs.base.runs.size();
+  comparison.runs_b = runs.head.runs.size();
+  comparison.name_a = runs.base.runs.front().run_id;
+  comparison.name_b = runs.head.runs.front().run_id;
+  for (const ComparedMetric& metric : compared_metrics()) {
+    if (auto one = compared(runs, metric, margin)) comparison.metrics.push_back(std::move(*one));
+  }
+  for (const MetricComparison& one : comparison.metrics) {
+    if (one.metric->name != std::string("throughput")) continue;
+    comparison.verdict = one.verdict;
+    comparison.ratio = one.ratio;
+    comparison.ratio_ci95 = one.ratio_ci95;
+    comparison.basis = one.basis;
+  }
+  comparison.differences = environment_differences(runs.base.runs.front(), runs.head.runs.front());
+  comparison.notes = notes_on(runs, comparison.basis);
+  return comparison;
+}
+
+}  // namespace heteroperf

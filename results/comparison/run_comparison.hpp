@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/comparison/run_evidence.hpp"
+
+namespace heteroperf {
+
+enum class SpeedVerdict { slower, same, faster, inconclusive };
+const char* to_string(SpeedVerdict verdict);
+
+/// What an interval is made of.
+enum class IntervalBasis {
+  runs,         ///< run to run, by Student's t (blocks: by bootstrap)
+  within_runs,  ///< one run per side: how that run varied, which is less than runs do
+  none,
+};
+const char* to_string(IntervalBasis basis);
+
+/// One metric of two sides.
+struct MetricComparison {
+  const ComparedMetric* metric = nullptr;
+  MetricValue a, b;  ///< medians
+  std::optional<double> ratio;
+  std::optional<Interval> ratio_ci95;
+  IntervalBasis basis = IntervalBasis::none;
+  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< of b, in the metric's direction
+  bool changed = false;                               ///< exact metrics
+};
+
+/// B against A.
+struct RunComparison {
+  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< the headline's: throughput
+  std::optional<double> ratio;
+  std::optional<Interval> ratio_ci95;
+  IntervalBasis basis = IntervalBasis::none;
+  std::size_t runs_a = 0, runs_b = 0;
+  std::string name_a, name_b;
+  std::vector<MetricComparison> metrics;
+  std::vector<EnvironmentDifference> differences;
+  std::vector<std::string> notes;
+};
+
+/// Compares runs that are comparable. `margin` is the fraction below which a change is none: "same"
+/// needs the whole interval inside it, "slower" and "faster" the interval on one side of 0 and the
+/// ratio outside the margin. Of one run per side only changes are called that even a quarter of
+/// run-to-run noise could not make.
+RunComparison compare_runs(const RunPairs& runs, double margin);
+
+std::string comparison_console_text(const RunComparison& comparison);
+std::string comparison_markdown_text(const RunComparison& comparison);
+std::string comparison_json_text(const RunComparison& comparison);
+
+}  // namespace heteroperf

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/bootstrap.hpp"
+#include "results/comparison/compared_metric.hpp"
+#include "results/ruleset.hpp"
+
+namespace heteroperf {
+
+/// One field of what must be equal for two runs to be compared.
+struct KeyField {
+  std::string name, value;
+  friend bool operator==(const KeyField&, const KeyField&) = default;
+};
+
+/// A class of devices in a record.
+struct DeviceShare {
+  std::string device_class;
+  std::uint64_t count = 0;
+  friend bool operator==(const DeviceShare&, const DeviceShare&) = default;
+};
+
+/// What comparing, ranking and tracking need of one record.
+struct RunDigest {
+  std::filesystem::path record;  ///< the file
+  std::string run_id, created_utc, status, git_commit, program_version, reproduce;
+  std::string workload, size, precision, graph_hash, data_fingerprint, unit, host;
+  std::uint64_t ranks = 0, threads = 1, seed = 0;
+  std::vector<DeviceShare> devices;
+  bool emulated = false;
+  std::string severity;  ///< "closed", "review", "open", "invalid"
+  bool rankable = false;
+  std::string ruleset;
+  std::vector<std::string> reasons;  ///< "duration: at least 300 s measured, found 6.1 s"
+  /// workload, ruleset, precision, scale class, build type.
+  std::vector<KeyField> key;
+  /// In the order of compared_metrics().
+  std::vector<std::optional<MetricValue>> metrics;
+  std::optional<double> ops_per_second, utilization, regulated_score, hsr;
+  std::optional<double> modelled_samples_per_s;  ///< of emulated devices, in modelled time
+  std::optional<Interval> ops_ci95, throughput_ci95;
+  std::string quality;  ///< "accuracy 0.81"
+  /// Leaves of system, program, scale, config, plan_summary and seeds that say what ran where.
+  std::map<std::string, std::string> environment;
+  std::string record_sha256, journal_sha256;
+
+  const std::optional<MetricValue>& metric(const char* name) const;
+  std::string key_text() const;  ///< all fields, one after another
+};
+
+/// Reads record.json. Throws UserError with the path where it is missing, malformed, of another
+/// version, or lacks what every record has.
+RunDigest read_run_digest(const std::filesystem::path& record);
+RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record);
+
+/// What the journal beside the record contradicts, or nothing: its hash, or a number that comes out
+/// otherwise when the record is made from it again. Also nothing where there is no journal;
+/// `has_journal` tells.
+std::optional<std::string> contradiction(const RunDigest& digest);
+bool has_journal(const RunDigest& digest);
+
+}  // namespace heteroperf

@@ -1,0 +1,256 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+#include "results/comparison/run_digest.hpp"
+#include "results/record.hpp"
+#include "results/run_folder.hpp"
+#include "results/sha256.hpp"
+#include "results/stored_document_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string text_at(const Json& json, const char* pointer) {
+  const Json value = value_at(json, pointer);
+  if (value.is_null()) return {};
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::optional<double> number_at(const Json& json, const char* pointer) {
+  const Json value = value_at(json, pointer);
+  if (value.is_null()) return std::nullopt;
+  const double number = value.get<double>();
+  return std::isfinite(number) ? std::optional(number) : std::nullopt;
+}
+
+std::optional<Interval> interval_at(const Json& json, const char* pointer) {
+  const Json value = value_at(json, pointer);
+  if (value.is_null()) return std::nullopt;
+  return Interval{value.at(0).get<double>(), value.at(1).get<double>()};
+}
+
+/// Counts are decimal strings; a fingerprint is no number.
+std::optional<double> number_of(const std::string& text) {
+  if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return {};
+  try {
+    std::size_t used = 0;
+    const double number = std::stod(text, &used);
+    if (used == text.size() && std::isfinite(number)) return number;
+  } catch (const std::exception&) {
+  }
+  return std::nullopt;
+}
+
+std::optional<MetricValue> metric_at(const Json& record, const ComparedMetric& metric) {
+  Json value = value_at(record, metric.pointer);
+  if (value.is_array() && !value.empty()) value = *std::max_element(value.begin(), value.end());
+  if (value.is_null() || value.is_structured()) return std::nullopt;
+  const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+  const bool number = metric.direction != MetricDirection::equal || metric.unit[0] != '\0';
+  return MetricValue{text, number ? number_of(text) : std::nullopt};
+}
+
+/// "2 x cpu of 1 thread": what a number is the rate of.
+std::string scale_class(const Json& record) {
+  std::string text;
+  for (const Json& device : value_at(record, "/scale/devices")) {
+    text += fmt::format("{}{} x {} of {} thread{}{}", text.empty() ? "" : ", ",
+                        device.at("count").dump(), device.at("class").get<std::string>(),
+                        device.at("threads").dump(), device.at("threads") == 1 ? "" : "s",
+                        device.at("emulated") == true ? ", emulated" : "");
+  }
+  return text;
+}
+
+void read_key(const Json& record, RunDigest& digest) {
+  digest.key = {{"workload.hash", text_at(record, "/workload/hash")},
+                {"validity.ruleset", digest.ruleset},
+                {"workload.precision", digest.precision},
+                {"scale", scale_class(record)},
+                {"program.build_type", text_at(record, "/program/build_type")}};
+}
+
+/// Of every run anew, or a matter of the moment; no difference between two environments.
+constexpr std::array volatile_leaves{"/system/facts/load_average_1min",
+                                     "/system/facts/uptime_s",
+                                     "/system/memory/available_bytes",
+                                     "/system/process",
+                                     "/program/argv",
+                                     "/config/out",
+                                     "/system/binding"};
+
+void flatten(const Json& json, const std::string& path,
+             std::map<std::string, std::string>& leaves) {
+  const auto is_volatile = [&](const char* leaf) { return path == leaf; };
+  if (std::any_of(volatile_leaves.begin(), volatile_leaves.end(), is_volatile)) return;
+  if (json.is_object() && json.contains("value")) {
+    leaves[path] = text_at(json, "/value");
+  } else if (json.is_object() && json.contains("status") && json.contains("reason")) {
+    leaves[path] = "unavailable";
+  } else if (json.is_object()) {
+    for (const auto& [key, value] : json.items()) flatten(value, path + '/' + key, leaves);
+  } else {
+    leaves[path] = json.is_string() ? json.get<std::string>() : json.dump();
+  }
+}
+
+void read_environment(const Json& record, RunDigest& digest) {
+  for (const char* section :
+       {"/system", "/program", "/scale", "/config", "/plan_summary", "/seeds"}) {
+    const Json value = value_at(record, section);
+    if (!value.is_null()) flatten(value, section, digest.environment);
+  }
+  const Json variables = value_at(record, "/system/process/environment");
+  if (!variables.is_object()) return;
+  for (const char* prefix :
+       {"OMP_", "MKL_", "NCCL_", "CUDA_", "HETEROPERF_KERNELS", "LD_PRELOAD"}) {
+    for (const auto& [name, value] : variables.items()) {
+      if (name.rfind(prefix, 0) == 0) flatten(value, "/environment/" + name, digest.environment);
+    }
+  }
+}
+
+void read_identity(const Json& record, RunDigest& digest) {
+  digest.run_id = record.at("run_id").get<std::string>();
+  digest.created_utc = record.at("created_utc").get<std::string>();
+  digest.status = record.at("status").get<std::string>();
+  digest.git_commit = text_at(record, "/program/git_commit");
+  digest.program_version = text_at(record, "/program/version");
+  digest.reproduce = text_at(record, "/reproduce");
+  digest.workload = text_at(record, "/workload/name");
+  digest.size = text_at(record, "/workload/size");
+  digest.precision = text_at(record, "/workload/precision");
+  digest.graph_hash = text_at(record, "/workload/graph_hash");
+  digest.data_fingerprint = text_at(record, "/workload/data_fingerprint");
+  digest.unit = text_at(record, "/metrics/throughput/unit");
+  digest.host = text_at(record, "/system/host/value");
+  digest.seed =
+      value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
+}
+
+void read_scale(const Json& record, RunDigest& digest) {
+  const Json scale = value_at(record, "/scale");
+  if (scale.is_null()) return;
+  digest.ranks = scale.at("ranks").get<std::uint64_t>();
+  digest.emulated = scale.at("emulated").get<bool>();
+  for (const Json& device : scale.at("devices")) {
+    digest.devices.push_back(
+        {device.at("class").get<std::string>(), device.at("count").get<std::uint64_t>()});
+    digest.threads = device.at("threads").get<std::uint64_t>();
+  }
+}
+
+void read_validity(const Json& record, RunDigest& digest) {
+  const Json& validity = record.at("validity");
+  digest.severity = validity.at("class").get<std::string>();
+  digest.rankable = validity.at("rankable").get<bool>();
+  digest.ruleset = validity.at("ruleset").get<std::string>();
+  for (const Json& reason : validity.at("reasons")) {
+    digest.reasons.push_back(fmt::format("{}: {}, found {}", text_at(reason, "/rule"),
+                                         text_at(reason, "/expected"), text_at(reason, "/actual")));
+  }
+}
+
+void read_metrics(const Json& record, RunDigest& digest) {
+  for (const ComparedMetric& metric : compared_metrics()) {
+    digest.metrics.push_back(metric_at(record, metric));
+  }
+  digest.ops_per_second = number_at(record, "/metrics/ops_per_second/value");
+  digest.ops_ci95 = interval_at(record, "/metrics/ops_per_second/ci95");
+  digest.throughput_ci95 = interval_at(record, "/metrics/throughput/ci95");
+  digest.utilization = number_at(record, "/metrics/utilization/value");
+  digest.regulated_score = number_at(record, "/metrics/regulated_score/value");
+  digest.hsr = number_at(record, "/metrics/hetero/hsr");
+  if (digest.emulated) {
+    digest.modelled_samples_per_s = number_at(record, "/prediction/measured/samples_per_s");
+  }
+  const Json quality = value_at(record, "/metrics/quality");
+  if (quality.is_null()) return;
+  digest.quality = fmt::format("{} {:.4g}", quality.at("name").get<std::string>(),
+                               quality.at("value").get<double>());
+}
+
+RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
+  RunDigest digest;
+  digest.record = path;
+  read_identity(record, digest);
+  read_validity(record, digest);
+  read_scale(record, digest);
+  read_metrics(record, digest);
+  read_key(record, digest);
+  read_environment(record, digest);
+  digest.journal_sha256 = text_at(record, "/hashes/journal");
+  return digest;
+}
+
+std::filesystem::path journal_of(const RunDigest& digest) {
+  return RunFiles{digest.record.parent_path()}.journal();
+}
+
+}  // namespace
+
+const std::optional<MetricValue>& RunDigest::metric(const char* name) const {
+  return metrics[static_cast<std::size_t>(&compared_metric(name) - compared_metrics().data())];
+}
+
+std::string RunDigest::key_text() const {
+  std::string text;
+  for (const KeyField& field : key) text += field.name + '=' + field.value + '\n';
+  return text;
+}
+
+RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {
+  const Json json = parse_stored_document(text, record.string(), record_format);
+  try {
+    RunDigest digest = digest_of(json, record);
+    digest.record_sha256 = sha256_hex(text);
+    return digest;
+  } catch (const Json::exception& error) {
+    throw UserError(record.string() + " misses a key or has a wrong type", error.what(),
+                    way_out(record_format));
+  }
+}
+
+RunDigest read_run_digest(const std::filesystem::path& record) {
+  return parse_run_digest(read_text_file(record), record);
+}
+
+bool has_journal(const RunDigest& digest) {
+  return digest.record.filename() == "record.json" && std::filesystem::exists(journal_of(digest));
+}
+
+std::optional<std::string> contradiction(const RunDigest& digest) {
+  if (!has_journal(digest)) return std::nullopt;
+  try {
+    const Journal journal = read_journal(journal_of(digest).string());
+    if (journal.sha256 != digest.journal_sha256)
+      return "it was not made from the journal beside it";
+    const RunDigest again = parse_run_digest(build_record(journal), digest.record);
+    if (again.run_id != digest.run_id || again.created_utc != digest.created_utc) {
+      return "its run_id or date is not the journal's";
+    }
+    for (std::size_t i = 0; i < again.metrics.size(); ++i) {
+      // A program of another version may know numbers that this one does not, or the other way.
+      if (!again.metrics[i] || !digest.metrics[i] || again.metrics[i] == digest.metrics[i])
+        continue;
+      return fmt::format("{} is {}, its journal gives {}", compared_metrics()[i].name,
+                         digest.metrics[i]->text, again.metrics[i]->text);
+    }
+    const bool better = digest.rankable && !again.rankable;
+    if (digest.ruleset == again.ruleset && (better || digest.severity != again.severity)) {
+      return fmt::format("its class is {}, its journal gives {}", digest.severity, again.severity);
+    }
+    return std::nullopt;
+  } catch (const Error& error) {
+    return std::string("its journal is damaged: ") + error.what();
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,124 @@
+#include "results/comparison/run_evidence.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Logs = std::vector<double>;
+constexpr double shown_coverage = 0.95;
+constexpr std::size_t fewest_with_halves = 4;
+
+std::optional<Logs> logs_of(const RunSet& set, const ComparedMetric& metric) {
+  Logs logs;
+  for (const RunDigest& run : set.runs) {
+    const auto& value = run.metric(metric.name);
+    if (!value || !value->number || *value->number <= 0) return std::nullopt;
+    logs.push_back(std::log(*value->number));
+  }
+  return logs;
+}
+
+double sign_of(const ComparedMetric& metric) {
+  return metric.direction == MetricDirection::higher ? 1 : -1;
+}
+
+LogRatio times(LogRatio ratio, double sign) {
+  ratio.mean *= sign;
+  return ratio;
+}
+
+Interval exponential(const Interval& logs) { return {std::exp(logs.low), std::exp(logs.high)}; }
+
+RunEvidence of_blocks(const Logs& base, const Logs& head, double sign) {
+  Logs effects, controls;
+  for (std::size_t i = 0; i + 1 < base.size(); i += 2) {
+    const AbbaBlock block{base[i], head[i], head[i + 1], base[i + 1]};
+    effects.push_back(block.effect());
+    controls.push_back(block.control());
+  }
+  const LogRatio effect = paired_log_ratio(effects);
+  RunEvidence found;
+  found.evidence = {times(effect, sign), paired_log_ratio(controls), effects.size()};
+  found.controlled = true;
+  found.ratio = std::exp(effect.mean);
+  found.ratio_ci95 = exponential(
+      bootstrap_interval(effects, [](std::span<const double> drawn) { return mean(drawn); }));
+  return found;
+}
+
+/// The first half of each side's runs against the second, each side about its own mean: as wide as
+/// the effect's own spread, and 0 unless the machine changed on the way.
+LogRatio halves_of(const Logs& base, const Logs& head) {
+  Logs early, late;
+  for (const Logs* side : {&base, &head}) {
+    const double centre = mean(*side);
+    for (std::size_t i = 0; i < side->size(); ++i) {
+      (2 * i < side->size() ? early : late).push_back((*side)[i] - centre);
+    }
+  }
+  return unpaired_log_ratio(early, late);
+}
+
+RunEvidence of_sides(const Logs& base, const Logs& head, double sign) {
+  const LogRatio effect = unpaired_log_ratio(base, head);
+  RunEvidence found;
+  const std::size_t runs = std::min(base.size(), head.size());
+  found.controlled = runs >= fewest_with_halves;
+  const LogRatio borrowed{0, effect.standard_error, effect.degrees};
+  found.evidence = {times(effect, sign), found.controlled ? halves_of(base, head) : borrowed, runs};
+  found.ratio = std::exp(effect.mean);
+  found.ratio_ci95 = exponential(effect.interval(shown_coverage));
+  return found;
+}
+
+/// Which side ran when, 'a' for base; empty where two of different sides began in one second.
+std::string sequence_of(const RunSet& base, const RunSet& head) {
+  std::vector<std::pair<std::string, char>> begins;
+  for (const RunDigest& run : base.runs) begins.emplace_back(run.created_utc, 'a');
+  for (const RunDigest& run : head.runs) begins.emplace_back(run.created_utc, 'b');
+  std::sort(begins.begin(), begins.end());
+  std::string sequence;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const bool tie = i > 0 && begins[i].first == begins[i - 1].first;
+    if (tie && begins[i].second != begins[i - 1].second) return {};
+    sequence += begins[i].second;
+  }
+  return sequence;
+}
+
+}  // namespace
+
+std::size_t RunPairs::blocks() const {
+  const std::size_t runs = std::min(base.runs.size(), head.runs.size());
+  return order == RunOrder::blocks ? runs / 2 : runs;
+}
+
+RunPairs arranged(RunSet base, RunSet head) {
+  RunPairs pairs{std::move(base), std::move(head), RunOrder::apart};
+  const std::string sequence = sequence_of(pairs.base, pairs.head);
+  if (sequence.size() < 8) return pairs;
+  for (std::size_t i = 0; i < sequence.size(); ++i) {
+    if (sequence[i] != "abba"[i % 4]) return pairs;
+  }
+  const std::size_t runs = sequence.size() / 4 * 2;
+  pairs.base.runs.resize(runs);
+  pairs.head.runs.resize(runs);
+  pairs.order = RunOrder::blocks;
+  return pairs;
+}
+
+std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric) {
+  const auto base = logs_of(runs.base, metric), head = logs_of(runs.head, metric);
+  if (!base || !head) return std::nullopt;
+  if (runs.order == RunOrder::blocks && runs.blocks() >= 2) {
+    return of_blocks(*base, *head, sign_of(metric));
+  }
+  if (base->size() < 2 || head->size() < 2) return std::nullopt;
+  return of_sides(*base, *head, sign_of(metric));
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "metrics/sequential_test.hpp"
+#include "results/comparison/run_set.hpp"
+
+namespace heteroperf {
+
+/// How runs of two programs lie in time.
+enum class RunOrder {
+  blocks,  ///< base, head, head, base, and so on: run 2k and 2k + 1 of each side are block k
+  apart,   ///< not measured together; what the machine did between them counts as a change
+};
+
+/// Runs of two programs, each side by date.
+struct RunPairs {
+  RunSet base, head;
+  RunOrder order = RunOrder::apart;
+
+  std::size_t blocks() const;  ///< of order `apart`, runs of the smaller side
+};
+
+/// Finds out the order from the dates; as many whole blocks as there are, and no other run.
+RunPairs arranged(RunSet base, RunSet head);
+
+/// What the runs say about one statistical metric.
+struct RunEvidence {
+  Evidence evidence;        ///< its gain positive for the better, whatever the metric's direction
+  bool controlled = false;  ///< the control is a measurement, not borrowed from the gain's spread
+  double ratio = 1;         ///< head / base, geometric mean
+  Interval ratio_ci95;      ///< of blocks by bootstrap, else by Student's t
+};
+
+/// Nothing where a run lacks the metric or it is not above 0, or a side has fewer than 2 runs.
+std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric);
+
+}  // namespace heteroperf

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "results/comparison/run_digest.hpp"
+
+namespace heteroperf {
+
+/// A file or folder that was no usable record, and why.
+struct SkippedEntry {
+  std::filesystem::path path;
+  std::string reason;
+};
+
+/// Every record below some paths, by date, each run once.
+struct RunSet {
+  std::vector<RunDigest> runs;
+  std::vector<SkippedEntry> skipped;  ///< records that cannot be read
+  std::size_t foreign = 0;            ///< other files and folders that were passed over
+};
+
+/// Finds records in run folders, suites, folders of those (four levels) and the files of a saved
+/// baseline. Links inside a folder are not followed: `latest` is a run that is there already. A
+/// run's own subfolders (its baselines, checkpoints) are not looked into.
+RunSet find_runs(const std::vector<std::filesystem::path>& paths);
+
+/// As above for runs that somebody will rely on: throws UserError where a path is missing or holds
+/// no record, or a record cannot be read; Error{verification} where one was edited, Error
+/// {invalid_result} where one is invalid by the rules.
+RunSet require_runs(const std::vector<std::filesystem::path>& paths);
+
+/// Every field in which the runs' keys differ, as problems of Error{not_comparable}; `a` and `b`
+/// name the sides. Also within a side.
+void require_comparable(const RunSet& a, const RunSet& b, const std::string& name_a,
+                        const std::string& name_b);
+
+/// A leaf of two runs' environments that differs; an empty text: not there.
+struct EnvironmentDifference {
+  std::string path, a, b;
+};
+std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b);
+
+}  // namespace heteroperf

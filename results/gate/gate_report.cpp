@@ -1,0 +1,264 @@
+#include "results/gate/gate_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/name_table.hpp"
+#include "metrics/statistics.hpp"
+#include "results/number_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t fewest_runs = 2;
+
+constexpr Named<GateVerdict> verdict_names[] = {{GateVerdict::pass, "pass"},
+                                                {GateVerdict::improved, "improved"},
+                                                {GateVerdict::inconclusive, "inconclusive"},
+                                                {GateVerdict::regression, "regression"}};
+
+std::vector<MetricValue> values_of(const RunSet& set, const ComparedMetric& metric) {
+  std::vector<MetricValue> values;
+  for (const RunDigest& run : set.runs) {
+    if (run.metric(metric.name)) values.push_back(*run.metric(metric.name));
+  }
+  return values;
+}
+
+bool all_equal(const std::vector<MetricValue>& values) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](const MetricValue& value) { return value == values.front(); });
+}
+
+MetricValue median_of(const std::vector<MetricValue>& values) {
+  std::vector<double> numbers;
+  for (const MetricValue& value : values) numbers.push_back(value.number.value_or(0));
+  const double middle = median(numbers);
+  return {fmt::format("{}", middle), middle};
+}
+
+/// Losses agree bit for bit only in the same order of sums on the same processor.
+std::string why_losses_may_differ(const RunPairs& runs) {
+  for (const char* path : {"/seeds/run", "/plan_summary", "/config/seed", "/scale/groups",
+                           "/system/cpu/model", "/system/libtorch"}) {
+    const auto value = [&](const RunDigest& run) {
+      const auto found = run.environment.find(path);
+      return found == run.environment.end() ? std::string() : found->second;
+    };
+    const std::string first = value(runs.base.runs.front());
+    for (const RunSet* set : {&runs.base, &runs.head}) {
+      for (const RunDigest& run : set->runs) {
+        if (value(run) != first) return fmt::format("{} differs", path + 1);
+      }
+    }
+  }
+  return {};
+}
+
+/// Gathers the metrics of one gate.
+class GateJudge {
+ public:
+  GateJudge(const RunPairs& runs, const GateRules& rules) : runs_(runs), rules_(rules) {}
+
+  GateReport report() {
+    for (const ComparedMetric& metric : compared_metrics()) add(metric);
+    if (report_.metrics.empty()) {
+      throw Error(ErrorKind::environment, {{"there is nothing to gate", nothing_to_gate(), ""}});
+    }
+    judge_statistics();
+    report_.order = runs_.order;
+    report_.blocks = runs_.blocks();
+    report_.threshold = -std::expm1(-rules_.statistics.margin);
+    report_.differences = environment_differences(runs_.base.runs.front(), runs_.head.runs.front());
+    conclude();
+    return std::move(report_);
+  }
+
+ private:
+  void add(const ComparedMetric& metric) {
+    const std::string name = metric.name;
+    const auto& ignored = rules_.ignored;
+    if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
+      return skip(name, "ignored on request");
+    }
+    const auto base = values_of(runs_.base, metric), head = values_of(runs_.head, metric);
+    if (base.empty() && head.empty()) return;
+    if (base.size() < runs_.base.runs.size() || head.size() < runs_.head.runs.size()) {
+      return skip(name, "some runs do not have it");
+    }
+    if (metric.kind == MetricKind::exact && all_equal(base)) return add_exact(metric, base, head);
+    if (metric.kind == MetricKind::exact && !base.front().number) {
+      return skip(name, "runs of the base differ in it: it is not exact here");
+    }
+    add_statistical(metric, base, head);
+  }
+
+  void add_exact(const ComparedMetric& metric, const std::vector<MetricValue>& base,
+                 const std::vector<MetricValue>& head) {
+    if (metric.name == std::string("loss_fingerprint")) {
+      const std::string why = why_losses_may_differ(runs_);
+      if (!why.empty()) return skip(metric.name, why);
+    }
+    GatedMetric gated;
+    gated.metric = &metric;
+    gated.base = gated.head = base.front();
+    for (const MetricValue& value : head) {
+      if (value == base.front()) continue;
+      const bool worse = is_worse(metric, base.front(), value);
+      if (gated.verdict != GateVerdict::regression) gated.head = value;
+      if (worse) gated.verdict = GateVerdict::regression;
+    }
+    if (gated.head != gated.base && gated.verdict == GateVerdict::pass) {
+      gated.verdict = GateVerdict::improved;
+    }
+    if (gated.base.number && gated.head.number && *gated.base.number > 0) {
+      gated.ratio = *gated.head.number / *gated.base.number;
+    }
+    report_.metrics.push_back(gated);
+  }
+
+  void add_statistical(const ComparedMetric& metric, const std::vector<MetricValue>& base,
+                       const std::vector<MetricValue>& head) {
+    GatedMetric gated;
+    gated.metric = &metric;
+    gated.kind = MetricKind::statistical;
+    gated.base = median_of(base);
+    gated.head = median_of(head);
+    if (const auto found = evidence_of(runs_, metric)) {
+      gated.ratio = found->ratio;
+      gated.ratio_ci95 = found->ratio_ci95;
+      gated.controlled = found->controlled;
+      evidence_.push_back(found->evidence);
+    } else if (runs_.blocks() >= fewest_runs) {
+      return skip(metric.name, "a value is not above 0");
+    } else {
+      gated.ratio = *gated.head.number / *gated.base.number;
+      gated.verdict = GateVerdict::inconclusive;
+      unjudged_ = true;
+    }
+    report_.metrics.push_back(gated);
+  }
+
+  void judge_statistics() {
+    SequentialRule rule = rules_.statistics;
+    if (unjudged_ || evidence_.empty()) return;
+    rule.fewest_blocks = std::min(rule.fewest_blocks, rule.most_blocks);
+    enough_ = runs_.blocks() >= rule.fewest_blocks;
+    if (rules_.looks == GateLooks::once || !enough_) {
+      rule.fewest_blocks = rule.most_blocks = runs_.blocks();
+    }
+    const auto judged = judge_evidence(evidence_, rule);
+    std::size_t next = 0;
+    for (GatedMetric& gated : report_.metrics) {
+      if (gated.kind != MetricKind::statistical) continue;
+      gated.judgement = judged[next++];
+      gated.verdict = enough_ ? verdict_of(gated.judgement) : GateVerdict::inconclusive;
+      NullControl& control = report_.control;
+      control.measured = control.measured || gated.controlled;
+      control.noise = std::max(control.noise, gated.judgement.noise);
+      control.p_adjusted = std::min(control.p_adjusted, gated.judgement.control_p_adjusted);
+      control.alarm = control.alarm || gated.judgement.control_alarm;
+    }
+  }
+
+  static GateVerdict verdict_of(const Judgement& judged) {
+    switch (judged.verdict) {
+      case ChangeVerdict::regression:
+        return GateVerdict::regression;
+      case ChangeVerdict::improvement:
+        return GateVerdict::improved;
+      case ChangeVerdict::no_regression:
+        return GateVerdict::pass;
+      case ChangeVerdict::undecided:
+        return GateVerdict::inconclusive;
+    }
+    return GateVerdict::inconclusive;
+  }
+
+  /// An exact change is one whatever the machine does.
+  bool exact_regression() const {
+    return std::any_of(report_.metrics.begin(), report_.metrics.end(), [](const auto& gated) {
+      return gated.kind == MetricKind::exact && gated.verdict == GateVerdict::regression;
+    });
+  }
+
+  void conclude() {
+    if (exact_regression()) {
+      report_.verdict = GateVerdict::regression;
+      return;
+    }
+    report_.verdict = GateVerdict::pass;
+    for (const GatedMetric& gated : report_.metrics) {
+      report_.verdict = std::max(report_.verdict, gated.verdict);
+    }
+    if (report_.control.alarm) report_.verdict = GateVerdict::inconclusive;
+    if (report_.verdict == GateVerdict::inconclusive) explain();
+  }
+
+  void explain() {
+    const std::size_t fewest = rules_.statistics.fewest_blocks;
+    if (report_.control.alarm) {
+      report_.why_inconclusive = fmt::format(
+          "the programs differ from themselves (null control, adjusted p {:.2g}): the "
+          "machine changed on the way",
+          report_.control.p_adjusted);
+      return;
+    }
+    std::size_t most = runs_.blocks() < fewest ? fewest - runs_.blocks() : 0;
+    for (const GatedMetric& gated : report_.metrics) {
+      if (gated.verdict != GateVerdict::inconclusive || unjudged_ || !enough_) continue;
+      if (!gated.judgement.more_blocks) {
+        report_.why_inconclusive = fmt::format(
+            "{} changed by {}, so close to the limit of {:.1f} % that more runs would hardly "
+            "settle it",
+            gated.metric->name, change_text(*gated.ratio),
+            -100 * std::expm1(-gated.judgement.limit));
+        return;
+      }
+      most = std::max(most, *gated.judgement.more_blocks);
+    }
+    report_.more_blocks = most;
+    const bool blocks = runs_.order == RunOrder::blocks;
+    report_.why_inconclusive =
+        fmt::format("about {} more {}{}{} would settle it", most, blocks ? "block" : "run",
+                    most == 1 ? "" : "s", blocks ? "" : " of each");
+  }
+
+  void skip(const std::string& name, const std::string& reason) {
+    report_.skipped.push_back({name, reason});
+  }
+
+  std::string nothing_to_gate() const {
+    std::string text;
+    for (const SkippedMetric& one : report_.skipped) {
+      text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", one.name, one.reason);
+    }
+    return text.empty() ? "the records hold none of the metrics" : text;
+  }
+
+  const RunPairs& runs_;
+  const GateRules& rules_;
+  GateReport report_;
+  std::vector<Evidence> evidence_;  ///< of the statistical metrics, in their order
+  bool unjudged_ = false, enough_ = false;
+};
+
+}  // namespace
+
+const char* to_string(GateVerdict verdict) { return name_of(verdict_names, verdict); }
+
+std::size_t GateReport::count(GateVerdict wanted) const {
+  return static_cast<std::size_t>(
+      std::count_if(metrics.begin(), metrics.end(),
+                    [&](const GatedMetric& gated) { return gated.verdict == wanted; }));
+}
+
+GateReport judge_gate(const RunPairs& runs, const GateRules& rules) {
+  HETEROPERF_EXPECT(!runs.base.runs.empty() && !runs.head.runs.empty());
+  for (const std::string& name : rules.ignored) compared_metric(name);
+  return GateJudge(runs, rules).report();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "results/comparison/run_evidence.hpp"
+
+namespace heteroperf {
+
+/// In the order of an exit code's weight: 0, 0, 4, 3.
+enum class GateVerdict { pass, improved, inconclusive, regression };
+const char* to_string(GateVerdict verdict);
+
+/// One metric of a gate.
+struct GatedMetric {
+  const ComparedMetric* metric = nullptr;
+  MetricKind kind = MetricKind::exact;  ///< as judged: an exact one that varies is statistical
+  GateVerdict verdict = GateVerdict::pass;
+  MetricValue base, head;  ///< medians of statistical ones
+  std::optional<double> ratio;
+  std::optional<Interval> ratio_ci95;
+  Judgement judgement;      ///< of statistical ones
+  bool controlled = false;  ///< of statistical ones: there was a null control
+};
+
+/// A metric that was not gated, and why.
+struct SkippedMetric {
+  std::string name, reason;
+};
+
+/// Whether evidence is looked at once or after every block: who looks often must be stricter.
+enum class GateLooks { once, after_each_block };
+
+struct GateRules {
+  SequentialRule statistics;
+  GateLooks looks = GateLooks::once;
+  std::vector<std::string> ignored;  ///< names of metrics
+};
+
+/// The null control: each program against itself, in the very runs that are judged.
+struct NullControl {
+  bool measured = false;
+  bool alarm = false;
+  double noise = 0;  ///< widest half width of its 95 % intervals, a difference of logarithms
+  double p_adjusted = 1;
+};
+
+struct GateReport {
+  GateVerdict verdict = GateVerdict::inconclusive;
+  std::vector<GatedMetric> metrics;
+  std::vector<SkippedMetric> skipped;
+  NullControl control;
+  RunOrder order = RunOrder::apart;
+  std::size_t blocks = 0;
+  /// Blocks that would settle every metric; absent when settled, or when none would.
+  std::optional<std::size_t> more_blocks;
+  std::string why_inconclusive;  ///< a sentence
+  double threshold = 0;          ///< as a fraction
+  std::vector<EnvironmentDifference> differences;
+  std::string reproduce;           ///< may be empty
+  std::vector<std::string> notes;  ///< the machine's load, runs that lie apart
+
+  std::size_t count(GateVerdict wanted) const;
+};
+
+/// Judges runs that are comparable. Throws Error{environment} where nothing can be compared.
+GateReport judge_gate(const RunPairs& runs, const GateRules& rules);
+
+std::string gate_console_text(const GateReport& report);
+/// Verdict first, changed rows, the rest folded; at most 60 KiB, so that it fits a comment.
+std::string gate_markdown_text(const GateReport& report);
+std::string gate_junit_text(const GateReport& report);
+std::string gate_json_text(const GateReport& report);
+
+}  // namespace heteroperf

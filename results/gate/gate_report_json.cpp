@@ -1,0 +1,75 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "results/canonical_json.hpp"
+#include "results/gate/gate_report.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void put(Json& json, const char* key, std::optional<double> value) {
+  if (value && std::isfinite(*value)) json[key] = *value;
+}
+
+/// A half width of a difference of logarithms, as a fraction.
+double fraction(double log_width) { return std::expm1(log_width); }
+
+Json value_json(const MetricValue& value) {
+  return value.number ? Json(*value.number) : Json(utf8_text(value.text));
+}
+
+Json metric_json(const GatedMetric& gated) {
+  Json json{{"name", gated.metric->name},    {"verdict", to_string(gated.verdict)},
+            {"kind", to_string(gated.kind)}, {"direction", to_string(gated.metric->direction)},
+            {"unit", gated.metric->unit},    {"base", value_json(gated.base)},
+            {"head", value_json(gated.head)}};
+  put(json, "ratio", gated.ratio);
+  if (gated.kind == MetricKind::exact || !gated.ratio_ci95) return json;
+  json["ci95"] = {gated.ratio_ci95->low, gated.ratio_ci95->high};
+  put(json, "p_adjusted", gated.judgement.p_adjusted);
+  put(json, "limit", -std::expm1(-gated.judgement.limit));
+  if (gated.judgement.more_blocks) json["more_blocks"] = *gated.judgement.more_blocks;
+  return json;
+}
+
+Json control_json(const NullControl& control) {
+  Json json{{"measured", control.measured}};
+  if (!control.measured) return json;
+  json["alarm"] = control.alarm;
+  put(json, "noise", fraction(control.noise));
+  put(json, "p_adjusted", control.p_adjusted);
+  return json;
+}
+
+}  // namespace
+
+std::string gate_json_text(const GateReport& report) {
+  Json json{{"_format", "heteroperf-gate"},
+            {"_version", 1},
+            {"verdict", to_string(report.verdict)},
+            {"threshold", report.threshold},
+            {"blocks", report.blocks},
+            {"order", report.order == RunOrder::blocks ? "interleaved" : "apart"}};
+  if (report.more_blocks) json["more_blocks"] = *report.more_blocks;
+  if (!report.why_inconclusive.empty()) json["why_inconclusive"] = report.why_inconclusive;
+  json["null_control"] = control_json(report.control);
+  json["metrics"] = Json::array();
+  for (const GatedMetric& gated : report.metrics) json["metrics"].push_back(metric_json(gated));
+  json["skipped"] = Json::array();
+  for (const SkippedMetric& one : report.skipped) {
+    json["skipped"].push_back({{"name", one.name}, {"reason", one.reason}});
+  }
+  json["differences"] = Json::array();
+  for (const EnvironmentDifference& one : report.differences) {
+    json["differences"].push_back(
+        {{"path", utf8_text(one.path)}, {"a", utf8_text(one.a)}, {"b", utf8_text(one.b)}});
+  }
+  json["notes"] = report.notes;
+  if (!report.reproduce.empty()) json["reproduce"] = utf8_text(report.reproduce);
+  return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the gate");
+}
+
+}  // namespace heteroperf

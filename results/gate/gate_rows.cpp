@@ -1,0 +1,115 @@
+#include "results/gate/gate_rows.hpp"
+
+#include <fmt/format.h>
+
+#include <cctype>
+#include <cmath>
+
+#include "results/number_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string upper(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::string count_text(const GateReport& report) {
+  const std::size_t regressions = report.count(GateVerdict::regression);
+  const std::size_t improved = report.count(GateVerdict::improved);
+  const std::size_t open = report.count(GateVerdict::inconclusive);
+  std::string text;
+  const auto add = [&](std::size_t count, const char* what) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  };
+  add(regressions, "worse");
+  add(improved, "better");
+  add(open, "undecided");
+  return fmt::format("{} of {} metrics", text.empty() ? "0 changed" : text, report.metrics.size());
+}
+
+std::string runs_text(const GateReport& report) {
+  if (report.order == RunOrder::apart) {
+    return fmt::format("{} run{} of each, not interleaved", report.blocks,
+                       report.blocks == 1 ? "" : "s");
+  }
+  return fmt::format("{} block{} of base, head, head, base", report.blocks,
+                     report.blocks == 1 ? "" : "s");
+}
+
+std::string control_text(const NullControl& control) {
+  if (!control.measured) return "no null control";
+  return fmt::format("null control {} (noise {:.1f} %)", control.alarm ? "ALARMS" : "clean",
+                     100 * std::expm1(control.noise));
+}
+
+std::string value_text(const GatedMetric& gated, const MetricValue& value) {
+  if (!value.number) return value.text.substr(0, 12);
+  const std::string unit = gated.metric->unit;
+  if (unit == "s") return fmt::format("{:.5g} s", *value.number);
+  return gated.kind == MetricKind::exact ? value.text : with_prefix(*value.number, "");
+}
+
+std::string exact_change(const GatedMetric& gated) {
+  if (gated.base == gated.head) return "equal";
+  return gated.ratio ? fmt::format("{:+.3g} %", 100 * (*gated.ratio - 1)) : "differs";
+}
+
+std::string statistical_change(const GatedMetric& gated) {
+  std::string text = change_text(*gated.ratio);
+  if (!gated.ratio_ci95) return text + " (one run)";
+  return text + fmt::format(" [{:+.1f}, {:+.1f}]", 100 * (gated.ratio_ci95->low - 1),
+                            100 * (gated.ratio_ci95->high - 1));
+}
+
+}  // namespace
+
+std::string gate_headline(const GateReport& report) {
+  return fmt::format("{}: {} | {} | {}", upper(to_string(report.verdict)), count_text(report),
+                     runs_text(report), control_text(report.control));
+}
+
+GateRow gate_row(const GatedMetric& gated) {
+  GateRow row{
+      gated.metric->name,      value_text(gated, gated.base), value_text(gated, gated.head), "", "",
+      to_string(gated.verdict)};
+  if (gated.kind == MetricKind::exact) {
+    row.change = exact_change(gated);
+    return row;
+  }
+  row.change = statistical_change(gated);
+  if (!gated.ratio_ci95) return row;
+  row.p = fmt::format("{:.2g}", gated.judgement.p_adjusted);
+  row.verdict += fmt::format(" (limit {:.1f} %)", -100 * std::expm1(-gated.judgement.limit));
+  return row;
+}
+
+std::vector<const GatedMetric*> rows_that_matter(const GateReport& report) {
+  std::vector<const GatedMetric*> rows;
+  for (const GateVerdict verdict :
+       {GateVerdict::regression, GateVerdict::inconclusive, GateVerdict::improved}) {
+    for (const GatedMetric& gated : report.metrics) {
+      if (gated.verdict == verdict) rows.push_back(&gated);
+    }
+  }
+  return rows;
+}
+
+std::vector<const GatedMetric*> rows_that_pass(const GateReport& report) {
+  std::vector<const GatedMetric*> rows;
+  for (const GatedMetric& gated : report.metrics) {
+    if (gated.verdict == GateVerdict::pass) rows.push_back(&gated);
+  }
+  return rows;
+}
+
+std::vector<std::string> gate_remarks(const GateReport& report) {
+  std::vector<std::string> remarks;
+  if (!report.why_inconclusive.empty())
+    remarks.push_back("inconclusive: " + report.why_inconclusive);
+  for (const std::string& note : report.notes) remarks.push_back(note);
+  return remarks;
+}
+
+}  // namespace heteroperf

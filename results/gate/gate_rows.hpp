@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "results/gate/gate_report.hpp"
+
+namespace heteroperf {
+
+/// What every form of a gate's report says, in words.
+
+/// "REGRESSION: 1 of 6 metrics | 9 blocks (base, head, head, base) | null control clean (noise 0.8
+/// %)"
+std::string gate_headline(const GateReport& report);
+
+/// One metric as a row of text.
+struct GateRow {
+  std::string name, base, head;
+  std::string change;  ///< "-6.0 % [-6.9, -5.2]"; for exact metrics "=" or what changed
+  std::string p;       ///< adjusted; empty for exact metrics
+  std::string verdict;
+};
+GateRow gate_row(const GatedMetric& gated);
+/// Changed and undecided metrics before those that pass.
+std::vector<const GatedMetric*> rows_that_matter(const GateReport& report);
+std::vector<const GatedMetric*> rows_that_pass(const GateReport& report);
+
+/// Everything else there is to say, a sentence each: why it is inconclusive, notes.
+std::vector<std::string> gate_remarks(const GateReport& report);
+
+}  // namespace heteroperf

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "metrics/change_points.hpp"
+#include "results/comparison/run_set.hpp"
+
+namespace heteroperf {
+
+/// One run in a series.
+struct HistoryPoint {
+  std::string run_id, created_utc, git_commit;
+  double value = 0;
+  /// Leaves of system and environment that differ from the point before.
+  std::vector<std::string> environment_changes;
+};
+
+/// A lasting change of level.
+struct LevelChange {
+  std::size_t index = 0;  ///< first point of the new level
+  std::string commit;     ///< of that point
+  double before = 0, after = 0, p = 1;
+  bool worse = false;
+};
+
+/// Runs with one key, by date.
+struct HistorySeries {
+  std::string label;  ///< "llm nano fp32, 2 x cpu of 1 thread"
+  std::vector<KeyField> key;
+  std::vector<HistoryPoint> points;
+  std::vector<LevelChange> changes;
+};
+
+struct RunHistory {
+  const ComparedMetric* metric = nullptr;
+  std::vector<HistorySeries> series;
+  std::vector<SkippedEntry> skipped;
+  std::size_t foreign = 0;
+};
+
+/// Change points are looked for in logarithms, so that levels are geometric means. Runs that were
+/// edited, or lack the metric, are skipped with their reason.
+RunHistory run_history(RunSet runs, const ComparedMetric& metric);
+
+std::string history_console_text(const RunHistory& history);
+std::string history_json_text(const RunHistory& history);
+
+}  // namespace heteroperf

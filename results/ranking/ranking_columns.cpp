@@ -1,0 +1,77 @@
+#include "results/ranking/ranking_columns.hpp"
+
+#include <fmt/format.h>
+
+#include "results/canonical_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string number(const std::optional<double>& value) {
+  return value ? json_number(*value) : std::string();
+}
+
+std::string devices_text(const RunDigest& run) {
+  std::string text;
+  for (const DeviceShare& share : run.devices) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", share.count, share.device_class);
+  }
+  return text;
+}
+
+using List = RankList;
+using Entry = RankEntry;
+
+constexpr RankColumn columns[] = {
+    {"workload", "", [](const List& list, const Entry&) { return list.workload; }, false},
+    {"rank", "", [](const List&, const Entry& e) { return std::to_string(e.rank); }, true},
+    {"shared", "",
+     [](const List&, const Entry& e) { return std::string(e.shared ? "true" : "false"); }, false},
+    {"name", "", [](const List&, const Entry& e) { return e.name; }, false},
+    {"ops_per_second", "op/s", [](const List&, const Entry& e) { return number(e.ops_per_second); },
+     true},
+    {"ci95_low", "op/s",
+     [](const List&, const Entry& e) {
+       return e.ops_ci95 ? number(e.ops_ci95->low) : std::string();
+     },
+     true},
+    {"ci95_high", "op/s",
+     [](const List&, const Entry& e) {
+       return e.ops_ci95 ? number(e.ops_ci95->high) : std::string();
+     },
+     true},
+    {"convention", "", [](const List&, const Entry&) { return std::string("strict"); }, false},
+    {"ops_per_peak", "1", [](const List&, const Entry& e) { return number(e.run->utilization); },
+     true},
+    {"regulated_score", "op/s",
+     [](const List&, const Entry& e) { return number(e.run->regulated_score); }, true},
+    {"quality", "", [](const List&, const Entry& e) { return e.run->quality; }, false},
+    {"validity", "", [](const List&, const Entry& e) { return e.run->severity; }, false},
+    {"ruleset", "", [](const List&, const Entry& e) { return e.run->ruleset; }, false},
+    {"size", "", [](const List&, const Entry& e) { return e.run->size; }, false},
+    {"precision", "", [](const List&, const Entry& e) { return e.run->precision; }, false},
+    {"ranks", "", [](const List&, const Entry& e) { return std::to_string(e.run->ranks); }, true},
+    {"devices", "", [](const List&, const Entry& e) { return devices_text(*e.run); }, false},
+    {"kind", "",
+     [](const List&, const Entry& e) {
+       return std::string(e.heterogeneous ? "heterogeneous" : "homogeneous");
+     },
+     false},
+    {"hsr", "1", [](const List&, const Entry& e) { return number(e.run->hsr); }, true},
+    {"scaling_efficiency", "1",
+     [](const List&, const Entry& e) { return number(e.scaling_efficiency); }, true},
+    {"repeats", "", [](const List&, const Entry& e) { return std::to_string(e.repeats); }, true},
+    {"reproducibility", "", [](const List&, const Entry&) { return std::string("journal"); },
+     false},
+    {"program_version", "", [](const List&, const Entry& e) { return e.run->program_version; },
+     false},
+    {"created_utc", "", [](const List&, const Entry& e) { return e.run->created_utc; }, false},
+    {"run_id", "", [](const List&, const Entry& e) { return e.run->run_id; }, false},
+    {"record_sha256", "", [](const List&, const Entry& e) { return e.run->record_sha256; }, false},
+};
+
+}  // namespace
+
+std::span<const RankColumn> rank_columns() { return columns; }
+
+}  // namespace heteroperf

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "results/ranking/ranking.hpp"
+
+namespace heteroperf {
+
+/// A column of every form of a ranking. Names and order are what other people's programs read: add
+/// at the end, never rename.
+struct RankColumn {
+  const char* name;
+  const char* unit;  ///< may be empty
+  /// Raw, in the unit; empty where the entry has nothing to say.
+  std::string (*value)(const RankList& list, const RankEntry& entry);
+  bool number;
+};
+std::span<const RankColumn> rank_columns();
+
+}  // namespace heteroperf

@@ -1,0 +1,89 @@
+#include "results/text_escapes.hpp"
+
+#include <cstdint>
+
+namespace heteroperf {
+namespace {
+
+constexpr std::string_view replacement = "\xef\xbf\xbd";
+
+struct Lead {
+  unsigned char mask, pattern;
+  std::size_t length;
+  std::uint32_t smallest;  // shorter forms must not be written longer
+};
+constexpr Lead leads[] = {
+    {0x80, 0x00, 1, 0}, {0xe0, 0xc0, 2, 0x80}, {0xf0, 0xe0, 3, 0x800}, {0xf8, 0xf0, 4, 0x10000}};
+
+bool is_scalar(std::uint32_t code, std::uint32_t smallest) {
+  const bool control = (code < 0x20 && code != '\n' && code != '\t') || code == 0x7f ||
+                       (code >= 0x80 && code < 0xa0) || (code & 0xfffe) == 0xfffe;
+  return code >= smallest && code <= 0x10ffff && !(code >= 0xd800 && code < 0xe000) && !control;
+}
+
+/// Bytes of the character that begins `text`; 0 when there is none.
+std::size_t character_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (const Lead& lead : leads) {
+    if ((byte(0) & lead.mask) != lead.pattern) continue;
+    if (text.size() < lead.length) return 0;
+    std::uint32_t code = byte(0) & static_cast<unsigned char>(~lead.mask);
+    for (std::size_t i = 1; i < lead.length; ++i) {
+      if ((byte(i) & 0xc0) != 0x80) return 0;
+      code = code << 6 | (byte(i) & 0x3f);
+    }
+    return is_scalar(code, lead.smallest) ? lead.length : 0;
+  }
+  return 0;
+}
+
+struct Substitute {
+  char character;
+  const char* text;
+};
+
+template <std::size_t size>
+std::string substituted(const std::string& text, const Substitute (&table)[size]) {
+  std::string out;
+  for (const char c : text) {
+    const Substitute* found = nullptr;
+    for (const Substitute& one : table) {
+      if (one.character == c) found = &one;
+    }
+    found == nullptr ? out += c : out += found->text;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string utf8_text(std::string_view bytes) {
+  std::string text;
+  while (!bytes.empty()) {
+    const std::size_t length = character_length(bytes);
+    text += length == 0 ? replacement : bytes.substr(0, length);
+    bytes.remove_prefix(length == 0 ? 1 : length);
+  }
+  return text;
+}
+
+std::string csv_cell(std::string_view text) {
+  const std::string clean = utf8_text(text);
+  if (clean.find_first_of(",\"\n\r") == std::string::npos) return clean;
+  constexpr Substitute quotes[] = {{'"', "\"\""}};
+  return '"' + substituted(clean, quotes) + '"';
+}
+
+std::string markdown_cell(std::string_view text) {
+  constexpr Substitute special[] = {
+      {'|', "\\|"}, {'\n', " "}, {'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}};
+  return substituted(utf8_text(text), special);
+}
+
+std::string html_text(std::string_view text) {
+  constexpr Substitute special[] = {
+      {'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}, {'"', "&quot;"}, {'\'', "&#39;"}};
+  return substituted(utf8_text(text), special);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace heteroperf {
+
+/// Names and paths hold any bytes; what is made of them must be well-formed.
+
+/// Bytes that are not UTF-8, and control characters but newline and tab, become U+FFFD.
+std::string utf8_text(std::string_view bytes);
+
+/// Quoted where a comma, a quote or a line break asks for it (RFC 4180).
+std::string csv_cell(std::string_view text);
+/// For a table: no pipes, no line breaks, no HTML.
+std::string markdown_cell(std::string_view text);
+/// For text and attribute values of HTML and XML alike.
+std::string html_text(std::string_view text);
+
+}  // namespace heteroperf

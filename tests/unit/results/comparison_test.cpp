@@ -1,0 +1,263 @@
+#include "results/comparison/run_comparison.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "metrics/error.hpp"
+#include "results/comparison/hetero_ratio.hpp"
+#include "results/run_folder.hpp"
+#include "tests/unit/results/stored_runs.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Comparing : public ::testing::Test {
+ protected:
+  fs::path path(const std::string& name) const { return folder_.path() / name; }
+
+  RunSet repeated(const std::string& side, const std::vector<double>& step_s, int first = 0) const {
+    for (std::size_t i = 0; i < step_s.size(); ++i) {
+      store_run(path(side), {.number = first + static_cast<int>(i), .step_s = step_s[i]});
+    }
+    return find_runs({path(side)});
+  }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+ErrorKind kind_of(const std::function<void()>& act, std::vector<Problem>* problems = nullptr) {
+  try {
+    act();
+  } catch (const Error& error) {
+    if (problems != nullptr) *problems = error.problems();
+    return error.kind();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return ErrorKind::internal;
+}
+
+TEST_F(Comparing, ADigestHoldsWhatTheRecordSays) {
+  const RunDigest run = read_run_digest(RunFiles{store_run(path("a"), {})}.record());
+  EXPECT_EQ(run.run_id, "run-000");
+  EXPECT_EQ(run.severity, "closed");
+  EXPECT_TRUE(run.rankable);
+  EXPECT_EQ(run.host, "node");
+  EXPECT_EQ(run.seed, 42u);
+  EXPECT_EQ(run.devices, (std::vector<DeviceShare>{{"cpu", 2}}));
+  EXPECT_NEAR(*run.metric("step_time_s")->number, 12.24, 1e-9);
+  EXPECT_EQ(run.metric("operations_per_step")->text.find_first_not_of("0123456789"),
+            std::string::npos);
+  EXPECT_EQ(run.metric("loss_fingerprint")->text.size(), 32u);
+  EXPECT_FALSE(run.metric("loss_fingerprint")->number.has_value());
+  EXPECT_FALSE(run.metric("predicted_step_time_s").has_value());
+  EXPECT_FALSE(contradiction(run).has_value());
+}
+
+TEST_F(Comparing, EveryWayOfBadRecordIsRefusedWithItsPath) {
+  const fs::path record = RunFiles{store_run(path("a"), {})}.record();
+  const std::string whole = read_text_file(record);
+  const auto refused = [&](const std::string& text, const std::string& why) {
+    std::ofstream(record, std::ios::binary) << text;
+    std::vector<Problem> problems;
+    EXPECT_EQ(kind_of([&] { read_run_digest(record); }, &problems), ErrorKind::usage) << why;
+    ASSERT_FALSE(problems.empty());
+    EXPECT_NE(problems[0].problem.find(record.string()), std::string::npos) << why;
+  };
+  refused(whole.substr(0, whole.size() / 2), "truncated");
+  refused("", "empty");
+  refused("\xff\xfe garbage", "garbage");
+  refused("[]", "no object");
+  refused("{\"_format\":\"heteroperf-record\",\"_version\":2}", "another version");
+  refused("{\"_format\":\"heteroperf-record\",\"_version\":1}", "no keys");
+  for (const char* key : {"\"run_id\"", "\"rankable\"", "\"devices\""}) {
+    std::string text = whole;
+    text.replace(text.find(key), 2, "\"X");
+    refused(text, key);
+  }
+  std::string text = whole;
+  text.replace(text.find("\"rankable\": true"), 16, "\"rankable\": \"x\" ");
+  refused(text, "wrong type");
+}
+
+TEST_F(Comparing, AnEditedRecordContradictsItsJournal) {
+  const RunFiles files{store_run(path("a"), {})};
+  const std::string whole = read_text_file(files.record());
+  const auto edited = [&](const std::string& from, const std::string& to) {
+    edit_file(files.record(), from, to);
+    const auto found = contradiction(read_run_digest(files.record()));
+    std::ofstream(files.record(), std::ios::binary) << whole;
+    return found.has_value();
+  };
+  EXPECT_TRUE(edited("\"median\": 1", "\"median\": 2"));
+  EXPECT_TRUE(edited("\"class\": \"closed\"", "\"class\": \"review\""));
+  EXPECT_TRUE(edited("2026-01-01", "2026-02-01"));
+  EXPECT_TRUE(edited("\"journal\": \"", "\"journal\": \"0"));
+  EXPECT_FALSE(edited("2026-01-01", "2026-01-01"));
+  edit_file(files.journal(), "\"samples\":64", "\"samples\":65");
+  EXPECT_TRUE(contradiction(read_run_digest(files.record())).has_value());
+  EXPECT_EQ(kind_of([&] { require_runs({files.folder}); }), ErrorKind::verification);
+}
+
+TEST_F(Comparing, FindsRunsAmongForeignFiles) {
+  store_run(path("results"), {.number = 2});
+  store_run(path("results/deeper"), {.number = 1});
+  fs::create_directory_symlink("run-002", path("results/latest"));
+  fs::create_directories(path("results/notes"));
+  std::ofstream(path("results/notes/readme.txt")) << "foreign";
+  std::ofstream(path("results/\xff\xfe.json")) << "foreign";
+  fs::create_directories(path("results/killed"));
+  std::ofstream(path("results/killed/journal.jsonl")) << "{}\n";
+  const RunSet found = find_runs({path("results"), path("results/run-002")});
+  ASSERT_EQ(found.runs.size(), 2u);  // each once
+  EXPECT_EQ(found.runs[0].run_id, "run-001");
+  EXPECT_EQ(found.runs[1].run_id, "run-002");
+  EXPECT_EQ(found.foreign, 2u);
+  ASSERT_EQ(found.skipped.size(), 1u);
+  EXPECT_NE(found.skipped[0].reason.find("recover"), std::string::npos);
+  EXPECT_EQ(kind_of([&] { require_runs({path("results/notes")}); }), ErrorKind::usage);
+  EXPECT_EQ(kind_of([&] { require_runs({path("absent")}); }), ErrorKind::usage);
+}
+
+TEST_F(Comparing, ZeroStepsAndClocksGoingBackAreInvalid) {
+  SampleRun none = fixed_run(), back = fixed_run();
+  none.erase_all<StepEvent>();
+  none.write_finished(RunFiles{path("none")});
+  back.lines[5].t_ns = back.lines[6].t_ns + 1;
+  back.write_finished(RunFiles{path("back")});
+  EXPECT_EQ(kind_of([&] { require_runs({path("none")}); }), ErrorKind::invalid_result);
+  EXPECT_EQ(kind_of([&] { require_runs({path("back")}); }), ErrorKind::invalid_result);
+}
+
+TEST_F(Comparing, DifferentKeysNameEveryField) {
+  store_run(path("a"), {});
+  SampleRun other = sample_of({.number = 1, .build_type = "Debug"});
+  other.last<WorkloadEvent>().precision = "bf16";
+  other.last<PeakEvent>().precision = "bf16";
+  other.last<ScaleEvent>().devices[0].threads = 4;
+  other.write_finished(RunFiles{path("b/run")});
+  std::vector<Problem> problems;
+  EXPECT_EQ(kind_of(
+                [&] {
+                  require_comparable(require_runs({path("a")}), require_runs({path("b")}), "A",
+                                     "B");
+                },
+                &problems),
+            ErrorKind::not_comparable);
+  std::string text;
+  for (const Problem& one : problems) text += one.text() + '\n';
+  for (const char* field :
+       {"workload.hash", "workload.precision", "scale differs", "program.build_type"}) {
+    EXPECT_NE(text.find(field), std::string::npos) << field;
+  }
+  EXPECT_EQ(text.find("ruleset"), std::string::npos);
+}
+
+TEST_F(Comparing, OneRunPerSideCallsOnlyLargeChanges) {
+  const RunSet a = repeated("a", {12});
+  const auto verdict = [&](double step_s, const std::string& name) {
+    return compare_runs(arranged(a, repeated(name, {step_s}, 1)), 0.02);
+  };
+  EXPECT_EQ(verdict(12, "same").verdict, SpeedVerdict::inconclusive);
+  EXPECT_EQ(verdict(13.5, "little").verdict, SpeedVerdict::inconclusive);
+  const RunComparison slow = verdict(24, "slow");
+  EXPECT_EQ(slow.verdict, SpeedVerdict::slower);
+  EXPECT_EQ(slow.basis, IntervalBasis::within_runs);
+  EXPECT_NEAR(*slow.ratio, 0.5, 0.01);
+  EXPECT_FALSE(slow.notes.empty());
+  EXPECT_EQ(verdict(8, "fast").verdict, SpeedVerdict::faster);
+}
+
+TEST_F(Comparing, RepeatedRunsGiveRunToRunIntervals) {
+  const RunSet a = repeated("a", {12, 12.05, 11.95, 12.02});
+  const RunComparison same = compare_runs(arranged(a, repeated("b", {12.01, 12, 11.97}, 10)), 0.02);
+  EXPECT_EQ(same.verdict, SpeedVerdict::same);
+  EXPECT_EQ(same.basis, IntervalBasis::runs);
+  const RunComparison slow =
+      compare_runs(arranged(a, repeated("c", {12.7, 12.75, 12.65}, 20)), 0.02);
+  EXPECT_EQ(slow.verdict, SpeedVerdict::slower);
+  EXPECT_LT(slow.ratio_ci95->high, 0.96);
+  const RunComparison noisy = compare_runs(arranged(a, repeated("d", {11, 13}, 30)), 0.02);
+  EXPECT_EQ(noisy.verdict, SpeedVerdict::inconclusive);
+}
+
+TEST_F(Comparing, ExactMetricsStandApart) {
+  const RunSet a = repeated("a", {12});
+  SampleRun changed = sample_of({.number = 1});
+  changed.last<MemoryEvent>().peak_bytes = 5000;
+  for (JournalLine& line : changed.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event); step != nullptr && step->n == 3) {
+      step->loss = std::nextafter(step->loss, 2.0);
+    }
+  }
+  changed.write_finished(RunFiles{path("b/run")});
+  const RunComparison comparison = compare_runs(arranged(a, find_runs({path("b")})), 0.02);
+  int seen = 0;
+  for (const MetricComparison& one : comparison.metrics) {
+    const std::string name = one.metric->name;
+    if (one.metric->kind == MetricKind::statistical) continue;
+    ++seen;
+    EXPECT_EQ(one.changed, name == "peak_memory_bytes" || name == "loss_fingerprint") << name;
+    EXPECT_FALSE(one.ratio_ci95.has_value());
+  }
+  EXPECT_EQ(seen, 4);
+}
+
+TEST_F(Comparing, TheEnvironmentIsCompared) {
+  store_run(path("a"), {});
+  store_run(path("b"), {.number = 1, .seed = 7, .commit = "fedcba", .host = "other"});
+  const RunSet a = find_runs({path("a")}), b = find_runs({path("b")});
+  std::vector<std::string> paths;
+  for (const auto& one : environment_differences(a.runs[0], b.runs[0])) paths.push_back(one.path);
+  EXPECT_EQ(paths, (std::vector<std::string>{"/program/git_commit", "/seeds/run", "/system/host"}));
+  EXPECT_TRUE(environment_differences(a.runs[0], a.runs[0]).empty());
+  const std::string text = comparison_console_text(compare_runs(arranged(a, b), 0.02));
+  EXPECT_NE(text.find("/system/host: node -> other"), std::string::npos);
+}
+
+/// The mixed sample run on real devices, and its classes alone.
+class HeteroRuns : public Comparing {
+ protected:
+  RunSet runs_of(const std::string& name, std::vector<DeviceCount> devices,
+                 const std::vector<double>& step_s, int first) {
+    for (std::size_t i = 0; i < step_s.size(); ++i) {
+      SampleRun run = sample_of({.number = first + static_cast<int>(i), .step_s = step_s[i]});
+      run.last<ScaleEvent>().devices = devices;
+      run.write_finished(RunFiles{path(name) / std::to_string(i)});
+    }
+    return find_runs({path(name)});
+  }
+};
+
+TEST_F(HeteroRuns, RatioAndIntervalOfRepeatedRuns) {
+  const RunSet mix = runs_of("mix", {{"fast", 1}, {"slow", 1}}, {4, 4.04, 3.98}, 0);
+  const RunSet fast = runs_of("fast", {{"fast", 1}}, {5, 5.05, 4.97}, 10);
+  const RunSet slow = runs_of("slow", {{"slow", 1}}, {20, 20.1, 19.9}, 20);
+  const HeteroRatio ratio = hetero_ratio(mix, {fast, slow});
+  EXPECT_NEAR(ratio.hsr, 1.0, 0.01);  // 1/4 over 1/5 + 1/20
+  EXPECT_NEAR(ratio.gain, 1.25, 0.02);
+  EXPECT_EQ(ratio.best_class, "fast");
+  ASSERT_TRUE(ratio.hsr_ci95.has_value());
+  EXPECT_LT(ratio.hsr_ci95->low, ratio.hsr);
+  EXPECT_GT(ratio.hsr_ci95->high, ratio.hsr);
+  EXPECT_LT(ratio.hsr_ci95->high - ratio.hsr_ci95->low, 0.06);
+  RunSet single = fast;
+  single.runs.resize(1);
+  EXPECT_FALSE(hetero_ratio(mix, {single, slow}).hsr_ci95.has_value());
+}
+
+TEST_F(HeteroRuns, ClassesMustAddUpToTheMix) {
+  const RunSet mix = runs_of("mix", {{"fast", 1}, {"slow", 2}}, {4}, 0);
+  const RunSet fast = runs_of("fast", {{"fast", 1}}, {5}, 10);
+  const RunSet slow = runs_of("slow", {{"slow", 1}}, {20}, 20);
+  EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {fast, slow}); }), ErrorKind::not_comparable);
+  EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {mix, slow}); }), ErrorKind::not_comparable);
+  EXPECT_EQ(kind_of([&] { hetero_ratio(fast, {fast}); }), ErrorKind::not_comparable);
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,165 @@
+#include "results/ranking/ranking.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+#include "results/run_folder.hpp"
+#include "tests/unit/results/stored_runs.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+class RankTest : public ::testing::Test {
+ protected:
+  fs::path store(const StoredRun& run) { return store_run(folder_.path(), run); }
+  void store(int number, const std::string& host, const std::vector<DeviceCount>& devices,
+             double step_s) {
+    SampleRun run = sample_of({.number = number, .step_s = step_s, .host = host});
+    run.last<ScaleEvent>().devices = devices;
+    run.write_finished(RunFiles{folder_.path() / std::to_string(number)});
+  }
+  RankingReport ranked(RankKey key = RankKey::ops) const {
+    return rank_runs(find_runs({folder_.path()}), key);
+  }
+  const fs::path& path() const { return folder_.path(); }
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(RankTest, OrderAndSharedRanks) {
+  store({.number = 1, .step_s = 12, .host = "b"});
+  store({.number = 2, .step_s = 12.001, .host = "c"});  // within the intervals of b
+  store({.number = 3, .step_s = 10, .host = "a"});
+  store({.number = 4, .step_s = 30, .host = "d"});
+  const RankingReport ranking = ranked();
+  ASSERT_EQ(ranking.lists.size(), 1u);
+  const auto& entries = ranking.lists[0].entries;
+  ASSERT_EQ(entries.size(), 4u);
+  EXPECT_TRUE(ranking.excluded.empty());
+  std::vector<std::string> order;
+  for (const RankEntry& entry : entries) order.push_back(entry.name + std::to_string(entry.rank));
+  EXPECT_EQ(order, (std::vector<std::string>{"a1", "b2", "c2", "d4"}));
+  EXPECT_FALSE(entries[0].shared);
+  EXPECT_TRUE(entries[1].shared);
+  EXPECT_TRUE(entries[2].shared);
+  EXPECT_FALSE(entries[3].shared);
+}
+
+TEST_F(RankTest, EqualScoresGoByTheEarlierDate) {
+  store({.number = 5, .host = "later"});
+  store({.number = 4, .host = "earlier"});
+  EXPECT_EQ(ranked().lists[0].entries[0].name, "earlier");
+}
+
+TEST_F(RankTest, EveryExcludedRecordHasItsReason) {
+  store({.number = 1});
+  SampleRun quick = sample_of({.number = 2});
+  quick.last<StartEvent>().quick = true;
+  quick.write_finished(RunFiles{path() / "quick"});
+  const RunFiles edited{store({.number = 3})};
+  edit_file(edited.record(), "\"value\": ", "\"value\": 9");
+  const RunFiles lonely{store({.number = 4})};
+  fs::remove(lonely.journal());
+  const RunFiles torn{store({.number = 5})};
+  std::ofstream(torn.record()) << "{\"_format\":";
+  SampleRun failed = sample_of({.number = 6});
+  failed.last<StopEvent>() = {RunStatus::failed, "rank 1 died", 6};
+  failed.write_finished(RunFiles{path() / "failed"});
+  store({.number = 7});  // the seed of run 1 again
+  const RankingReport ranking = ranked();
+  ASSERT_EQ(ranking.lists.size(), 1u);
+  EXPECT_EQ(ranking.lists[0].entries.size(), 1u);
+  EXPECT_EQ(ranking.excluded.size(), 6u);
+  const std::string text = ranking_console_text(ranking);
+  for (const char* reason : {"class open", "quick", "not what was measured", "no journal",
+                             "not valid JSON", "status failed", "same seed"}) {
+    EXPECT_NE(text.find(reason), std::string::npos) << reason;
+  }
+}
+
+TEST_F(RankTest, RepetitionsMakeOneEntry) {
+  for (int i = 0; i < 4; ++i) {
+    store({.number = i, .step_s = 12 + 0.1 * i, .seed = static_cast<std::uint64_t>(i)});
+  }
+  const RankEntry entry = ranked().lists[0].entries.at(0);
+  EXPECT_EQ(entry.repeats, 4u);
+  ASSERT_TRUE(entry.ops_ci95.has_value());
+  EXPECT_LT(entry.ops_ci95->low, entry.ops_per_second);
+}
+
+TEST_F(RankTest, ScalingAgainstTheSmallestRunAndKinds) {
+  store(1, "small", {{"gpu", 2}}, 12);
+  store(2, "large", {{"gpu", 4}}, 10);
+  store(3, "mixed", {{"gpu", 1}, {"cpu", 1}}, 16);
+  const RankingReport ranking = ranked();
+  for (const RankEntry& entry : ranking.lists[0].entries) {
+    EXPECT_EQ(entry.heterogeneous, entry.name == "mixed");
+    EXPECT_NEAR(*entry.scaling_efficiency, entry.name == "large" ? 0.6 : 1.0, 1e-3) << entry.name;
+  }
+}
+
+TEST_F(RankTest, OrdersThatARecordLacksExcludeIt) {
+  store({.number = 1});
+  const RankingReport ranking = ranked(RankKey::hsr);
+  EXPECT_TRUE(ranking.lists.empty());
+  ASSERT_EQ(ranking.excluded.size(), 1u);
+  EXPECT_EQ(ranking.excluded[0].reasons, (std::vector<std::string>{"has no hsr"}));
+  EXPECT_EQ(ranked(RankKey::ops_per_peak).lists.size(), 1u);
+  EXPECT_THROW(parse_rank_key("opps"), UserError);
+}
+
+TEST_F(RankTest, NamesCannotBreakOutOfAnyForm) {
+  store({.number = 1, .host = "<script>alert('x')</script>,&"});
+  const RankingReport ranking = ranked();
+  const std::string html = ranking_html_text(ranking);
+  EXPECT_EQ(html.find("<script>"), std::string::npos);
+  EXPECT_NE(html.find("&lt;script&gt;"), std::string::npos);
+  const std::string csv = ranking_csv_text(ranking);
+  EXPECT_NE(csv.find("\"<script>alert('x')</script>,&\""), std::string::npos);
+  const Json json = Json::parse(ranking_json_text(ranking));
+  EXPECT_EQ(json.at("entries").at(0).at("name"), "<script>alert('x')</script>,&");
+}
+
+TEST_F(RankTest, ColumnsAreFrozen) {
+  store({.number = 1});
+  const std::string csv = ranking_csv_text(ranked());
+  EXPECT_EQ(csv.substr(0, csv.find('\n')),
+            "workload,rank,shared,name,ops_per_second,ci95_low,ci95_high,convention,ops_per_peak,"
+            "regulated_score,quality,validity,ruleset,size,precision,ranks,devices,kind,hsr,"
+            "scaling_efficiency,repeats,reproducibility,program_version,created_utc,run_id,"
+            "record_sha256");
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
+  const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
+  for (const char* key :
+       {"rank", "shared", "name", "ops_per_second", "ci95", "validity", "scale"}) {
+    EXPECT_TRUE(entry.contains(key)) << key;
+  }
+}
+
+TEST_F(RankTest, AnAiperfResultIsListedWithoutARank) {
+  const fs::path file = path() / "results.txt";
+  std::ofstream(file)
+      << "=====\nFinal Score : 1234.5 GFLOPS\nFinal Regulated Score : 1500 GFLOPS\n";
+  const PublishedScore score = read_aiperf_results(file);
+  EXPECT_EQ(score.ops_per_second, 1234.5e9);
+  EXPECT_EQ(score.regulated, 1500e9);
+  EXPECT_NE(score.remark.find("not comparable"), std::string::npos);
+  RankingReport ranking = ranked();
+  ranking.published.push_back(score);
+  EXPECT_EQ(Json::parse(ranking_json_text(ranking)).at("published").at(0).at("comparable"), false);
+  std::ofstream(file) << "!!! Test failed due to low accuracy !!!\nFinal Score : 2 GFLOPS\n";
+  EXPECT_NE(read_aiperf_results(file).remark.find("failed"), std::string::npos);
+  std::ofstream(file) << "Final Score : many GFLOPS\n";
+  EXPECT_THROW(read_aiperf_results(file), UserError);
+}
+
+}  // namespace
+}  // namespace heteroperf

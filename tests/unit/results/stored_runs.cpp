@@ -1,0 +1,42 @@
+#include "tests/unit/results/stored_runs.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <stdexcept>
+
+#include "results/run_folder.hpp"
+
+namespace heteroperf {
+
+SampleRun sample_of(const StoredRun& stored) {
+  SampleRunOptions options;
+  options.step_s = stored.step_s;
+  SampleRun run = fixed_run(options);
+  auto& start = run.last<StartEvent>();
+  start.created_utc =
+      fmt::format("2026-01-01T{:02}:{:02}:00Z", stored.number / 60, stored.number % 60);
+  start.run_id = fmt::format("run-{:03}", stored.number);
+  start.git_commit = stored.commit;
+  start.build_type = stored.build_type;
+  run.last<SystemEvent>().system.text =
+      fmt::format(R"({{"host":{{"value":"{}","source":"gethostname"}}}})", stored.host);
+  run.last<WorkloadEvent>().seeds = {{"run", stored.seed}};
+  return run;
+}
+
+std::filesystem::path store_run(const std::filesystem::path& folder, const StoredRun& stored) {
+  const RunFiles files{folder / fmt::format("run-{:03}", stored.number)};
+  sample_of(stored).write_finished(files);
+  return files.folder;
+}
+
+void edit_file(const std::filesystem::path& file, const std::string& from, const std::string& to) {
+  std::string text = read_text_file(file);
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) throw std::runtime_error(from + " is not in " + file.string());
+  text.replace(at, from.size(), to);
+  std::ofstream(file, std::ios::binary) << text;
+}
+
+}  // namespace heteroperf
