@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "metrics/error.hpp"
+#include "runners/plan/sailor/sailor_score.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::vector<SailorReplicas> one_by_one(const SailorStage& stage) {
+  std::vector<SailorReplicas> all;
+  for (const SailorReplicas& group : stage.replicas) {
+    all.insert(all.end(), static_cast<std::size_t>(group.count), group);
+  }
+  return all;
+}
+
+class SailorCheck {
+ public:
+  SailorCheck(const SailorTables& tables, const SailorPlan& plan) : tables_(tables), plan_(plan) {}
+
+  void run() {
+    check_layers();
+    for (std::size_t s = 0; s < plan_.stages.size(); ++s) check_replicas(s);
+    check_shares();
+    problems_.throw_if_any();
+    check_profiles();
+    check_links();
+    problems_.throw_if_any();
+    check_memory();
+    problems_.throw_if_any();
+  }
+
+ private:
+  void check_layers();
+  void check_replicas(std::size_t stage);
+  void check_shares();
+  void check_profiles();
+  void check_links();
+  void check_memory();
+  const std::string& name(int place) const {
+    return tables_.places()[static_cast<std::size_t>(place)];
+  }
+  std::vector<std::vector<std::int64_t>> sizes() const;
+
+  const SailorTables& tables_;
+  const SailorPlan& plan_;
+  ProblemList problems_;
+};
+
+void SailorCheck::check_layers() {
+  if (plan_.stages.empty()) problems_.add("the plan has no stages");
+  int next = 0;
+  for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+    const SailorStage& stage = plan_.stages[s];
+    if (stage.begin != next || stage.end <= stage.begin) {
+      problems_.add(fmt::format("stage {} has layers {} to {}", s, stage.begin, stage.end - 1),
+                    fmt::format("must begin with layer {} and have one or more", next));
+    }
+    next = stage.end;
+  }
+  if (plan_.stages.empty() || next == tables_.layers()) return;
+  problems_.add(fmt::format("the stages have {} layers", next),
+                fmt::format("{} has {}", tables_.model(), tables_.layers()));
+}
+
+void SailorCheck::check_replicas(std::size_t s) {
+  const SailorStage& stage = plan_.stages[s];
+  if (stage.replicas.empty()) problems_.add(fmt::format("stage {} has no replicas", s));
+  for (const SailorReplicas& group : stage.replicas) {
+    const int places = static_cast<int>(tables_.places().size());
+    if (group.count < 1) {
+      problems_.add(fmt::format("stage {} has {} replicas of a kind", s, group.count),
+                    "must be one or more");
+    }
+    if (group.place < 0 || group.place >= places) {
+      problems_.add(fmt::format("stage {} runs on place {}", s, group.place),
+                    fmt::format("there are {}", places));
+    } else if (group.tensor < 1 || group.tensor > tables_.per_node(group.place)) {
+      problems_.add(fmt::format("stage {} has tensor-parallel degree {} on {}", s, group.tensor,
+                                name(group.place)),
+                    fmt::format("a node has {} devices", tables_.per_node(group.place)));
+    }
+  }
+}
+
+void SailorCheck::check_shares() {
+  if (plan_.stages.empty()) return;
+  if (plan_.shares.empty()) {
+    if (plan_.micro_batch < 1) problems_.add(fmt::format("micro-batch of {}", plan_.micro_batch));
+    return;
+  }
+  int pipelines = 0;
+  std::int64_t samples = 0;
+  for (const SailorShare& share : plan_.shares) {
+    bool sound = share.count >= 1 && share.micro_batch >= 1 && share.micro_batches >= 1;
+    for (const std::int64_t tail : share.tails) sound &= tail >= 1 && tail < share.micro_batch;
+    if (!sound) {
+      problems_.add(
+          fmt::format("{} pipelines take {} micro-batches of {} and tails of [{}]", share.count,
+                      share.micro_batches, share.micro_batch, fmt::join(share.tails, ", ")),
+          "all are one or more, and tails are smaller than the rest");
+    }
+    pipelines += share.count;
+    samples += share.count * share.samples();
+  }
+  if (samples != tables_.global_batch()) {
+    problems_.add(fmt::format("the pipelines take {} samples together", samples),
+                  fmt::format("the global batch is {}", tables_.global_batch()));
+  }
+  for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+    const int own = plan_.stages[s].width();
+    if (own == pipelines) continue;
+    problems_.add(fmt::format("stage {} has {} replicas and there are shares for {} pipelines", s,
+                              own, pipelines),
+                  "pipelines with shares of their own have one replica of every stage");
+  }
+}
+
+/// [pipeline]; the sizes of its micro-batches.
+std::vector<std::vector<std::int64_t>> SailorCheck::sizes() const {
+  std::vector<std::vector<std::int64_t>> all;
+  for (const SailorShare& share : plan_.shares) {
+    std::vector<std::int64_t> own = share.tails;
+    own.push_back(share.micro_batch);
+    all.insert(all.end(), static_cast<std::size_t>(share.count), own);
+  }
+  if (all.empty()) all.push_back({plan_.micro_batch});
+  return all;
+}
+
+void SailorCheck::check_profiles() {
+  const auto pipelines = sizes();
+  std::set<std::string> missing;
+  for (const SailorStage& stage : plan_.stages) {
+    const std::vector<SailorReplicas> replicas = one_by_one(stage);
+    for (std::size_t j = 0; j < replicas.size(); ++j) {
+      for (const std::int64_t size : pipelines[j % pipelines.size()]) {
+        const SailorReplicas& one = replicas[j];
+        if (std::isfinite(tables_.update_s(one.place, one.tensor, size, stage.begin))) continue;
+        missing.insert(fmt::format("{} tp{} micro-batch {}", name(one.place), one.tensor, size));
+      }
+    }
+  }
+  if (missing.empty()) return;
+  problems_.add(fmt::format("no profile of {} for {}", tables_.model(), fmt::join(missing, "; ")),
+                "", "Take sizes that are profiled, or the cost model `own`.");
+}
+
+void SailorCheck::check_links() {
+  const auto pipelines = sizes();
+  std::set<std::string> missing;
+  const auto note = [&](double time, int from, int to) {
+    if (!std::isfinite(time)) missing.insert(fmt::format("{} to {}", name(from), name(to)));
+  };
+  for (std::size_t s = 0; s < plan_.stages.size(); ++s) {
+    const SailorStage& stage = plan_.stages[s];
+    const std::vector<SailorReplicas> replicas = one_by_one(stage);
+    for (std::size_t j = 0; j + 1 < replicas.size(); ++j) {
+      const int here = replicas[j].place, next = replicas[j + 1].place;
+      note(tables_.reduction_s(here, next, stage.width(), 1, stage.begin, stage.end), here, next);
+    }
+    if (s + 1 == plan_.stages.size()) continue;
+    const std::vector<SailorReplicas> others = one_by_one(plan_.stages[s + 1]);
+    for (std::size_t j = 0; j < std::max(replicas.size(), others.size()); ++j) {
+      const SailorReplicas &a = replicas[j % replicas.size()], &b = others[j % others.size()];
+      for (const std::int64_t size : pipelines[j % pipelines.size()]) {
+        note(tables_.send_s(a.place, a.tensor, b.place, b.tensor, stage.end - 1, size), a.place,
+             b.place);
+        note(tables_.send_s(b.place, b.tensor, a.place, a.tensor, stage.end, size), b.place,
+             a.place);
+      }
+    }
+  }
+  if (missing.empty()) return;
+  problems_.add(
+      fmt::format("no link, or none that carries such a message: {}", fmt::join(missing, "; ")));
+}
+
+void SailorCheck::check_memory() {
+  const SailorReport report = sailor_report(tables_, plan_);
+  for (std::size_t s = 0; s < report.stages.size(); ++s) {
+    const SailorReport::Stage& stage = report.stages[s];
+    if (stage.memory_bytes <= stage.memory_limit_bytes) continue;
+    problems_.add(
+        fmt::format("stage {} needs {:.1f} GiB on a device of {:.1f} GiB", s,
+                    stage.memory_bytes / 1073741824.0, stage.memory_limit_bytes / 1073741824.0),
+        "by Sailor's memory formula",
+        "Smaller micro-batches, fewer layers or a higher degree need less.");
+  }
+}
+
+}  // namespace
+
+void check_sailor_plan(const SailorTables& tables, const SailorPlan& plan) {
+  SailorCheck(tables, plan).run();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/plan/sailor/sailor_plan.hpp"
+#include "runners/plan/sailor/sailor_tables.hpp"
+
+namespace heteroperf {
+
+/// Seconds of an optimizer step by Sailor's published formulas: `sailor` for a plan without shares,
+/// our extension `sailor+` for one with them (README.md). Infinity where a profile or a link is
+/// missing. Memory is a question of its own. The plan is one that check_sailor_plan() takes, but
+/// for what makes it infinite.
+double sailor_step_time_s(const SailorTables& tables, const SailorPlan& plan);
+
+/// Whether every replica is within its device's memory.
+bool fits_sailor_memory(const SailorTables& tables, const SailorPlan& plan);
+
+/// Where a plan's time and memory go.
+struct SailorReport {
+  struct Stage {
+    double compute_s = 0, communication_s = 0;  ///< of a micro-batch, in the slowest pipeline
+    double update_s = 0, reduction_s = 0;
+    double memory_bytes = 0, memory_limit_bytes = 0;  ///< of the replica that is nearest its limit
+  };
+  double pipeline_s = 0;  ///< of the slowest pipeline
+  double update_s = 0, reduction_s = 0, step_time_s = 0;
+  std::vector<Stage> stages;
+};
+SailorReport sailor_report(const SailorTables& tables, const SailorPlan& plan);
+
+/// Throws UserError with everything wrong: layers that no stage or two have, stages of unequal
+/// width where there are shares, samples that do not add up to the global batch, degrees beyond a
+/// node, missing profiles and links by name, memory.
+void check_sailor_plan(const SailorTables& tables, const SailorPlan& plan);
+
+}  // namespace heteroperf

@@ -1,0 +1,241 @@
+#include "runners/plan/sailor/sailor_tables.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double bytes_per_value = 4;
+/// Gradients are summed in buckets of at most this size.
+constexpr double bucket_bytes = 5e8;
+/// Adam's states 8, master copy 4, gradients 4, communication 4, the trainer's copies 4.
+constexpr double state_bytes_per_parameter = 24;
+constexpr double runtime_bytes = 2e9, runtime_bytes_tensor_parallel = 3e9;
+/// Neighbours' links that the parts of a tensor-parallel replica share at most.
+constexpr int most_shared_links = 4;
+
+/// The published table, in GiB; the smaller of it and the cluster file holds.
+struct KnownMemory {
+  const char* device;
+  double gib;
+};
+constexpr KnownMemory known_memory[] = {{"A100-40", 40}, {"V100-16", 16}, {"GH-96", 96}};
+
+double memory_limit(const std::string& device, const SailorDevice& given) {
+  double limit = static_cast<double>(given.memory.value());
+  for (const KnownMemory& known : known_memory) {
+    if (device == known.device) limit = std::min(limit, known.gib * 1073741824.0);
+  }
+  return limit;
+}
+
+template <class Value>
+std::vector<double> summed(const std::vector<Value>& values, double (*of)(const Value&)) {
+  std::vector<double> sums(1, 0.0);
+  for (const Value& value : values) sums.push_back(sums.back() + of(value));
+  return sums;
+}
+
+}  // namespace
+
+SailorTables::SailorTables(const SailorInputs& inputs)
+    : layers_(inputs.model.size()),
+      global_batch_(inputs.training.global_batch),
+      home_zone_(inputs.zone),
+      model_(inputs.model.name) {
+  take_profiles(inputs);
+  take_places(inputs);
+  take_network(inputs);
+  take_layers(inputs.model);
+  if (!places_.empty()) return;
+  throw UserError(fmt::format("no device can run {}", model_),
+                  "none has a profile of it, a memory size and links");
+}
+
+void SailorTables::take_profiles(const SailorInputs& inputs) {
+  for (const auto& [device, profiles] : inputs.model.profiles) {
+    devices_.push_back(device);
+    for (const auto& [key, ignored] : profiles) {
+      most_micro_batch_ = std::max(most_micro_batch_, key.first);
+      most_tensor_ = std::max(most_tensor_, key.second);
+    }
+  }
+  entry_of_.assign(entry_slot(static_cast<int>(devices_.size()), 0, 0), -1);
+  for (std::size_t d = 0; d < devices_.size(); ++d) {
+    for (const auto& [key, timings] : inputs.model.profiles.at(devices_[d])) {
+      entry_of_[entry_slot(static_cast<int>(d), key.second, key.first)] =
+          static_cast<std::int32_t>(entries_.size());
+      Entry& entry = entries_.emplace_back();
+      entry.computed = summed<SailorTiming>(
+          timings, [](const SailorTiming& t) { return t.forward_s + t.backward_s; });
+      for (const SailorTiming& timing : timings) entry.update.push_back(timing.update_s);
+    }
+  }
+}
+
+void SailorTables::take_places(const SailorInputs& inputs) {
+  std::set<std::pair<std::string, std::string>> ends;  // zone, device: the own zone first
+  for (const auto& [pair, ignored] : inputs.network) {
+    const SailorLinkEnd& end = pair.first;
+    ends.emplace(end.zone == home_zone_ ? "" : end.zone, end.device);
+    most_devices_ = std::max({most_devices_, pair.first.devices, pair.second.devices});
+  }
+  for (const auto& [zone, device] : ends) {
+    const auto known = std::find(devices_.begin(), devices_.end(), device);
+    const auto given = inputs.devices.find(device);
+    if (known == devices_.end() || given == inputs.devices.end()) continue;
+    places_.push_back({device, zone.empty() ? home_zone_ : zone,
+                       static_cast<int>(known - devices_.begin()), given->second.per_node,
+                       memory_limit(device, given->second)});
+    names_.push_back(zone.empty() ? device : device + "@" + zone);
+  }
+}
+
+void SailorTables::take_network(const SailorInputs& inputs) {
+  curve_of_.assign(curve_slot(static_cast<int>(places_.size()), 0, 0, 0), -1);
+  const auto index_of = [&](const SailorLinkEnd& end) {
+    const auto found = std::find_if(places_.begin(), places_.end(), [&](const Place& place) {
+      return place.device == end.device && place.zone == end.zone;
+    });
+    return found == places_.end() ? -1 : static_cast<int>(found - places_.begin());
+  };
+  for (const auto& [pair, curve] : inputs.network) {
+    const int from = index_of(pair.first), to = index_of(pair.second);
+    if (from < 0 || to < 0) continue;
+    curve_of_[curve_slot(from, pair.first.devices, to, pair.second.devices)] =
+        static_cast<std::int32_t>(curves_.size());
+    curves_.push_back(curve);
+  }
+}
+
+void SailorTables::take_layers(const SailorModel& model) {
+  using Layer = SailorLayer;
+  const std::vector<Layer>& whole = model.layers.at(1);
+  for (const Layer& layer : whole) output_bytes_.push_back(layer.output * bytes_per_value);
+  parameter_bytes_ =
+      summed<Layer>(whole, [](const Layer& l) { return l.parameters * bytes_per_value; });
+  held_.resize(static_cast<std::size_t>(model.layers.rbegin()->first) + 1);
+  for (const auto& [tensor, layers] : model.layers) {
+    held_[static_cast<std::size_t>(tensor)] = {
+        summed<Layer>(layers, [](const Layer& l) { return l.parameters; }),
+        summed<Layer>(layers, [](const Layer& l) { return l.kept * bytes_per_value; })};
+  }
+}
+
+std::size_t SailorTables::entry_slot(int device, int tensor, std::int64_t micro_batch) const {
+  const auto row = static_cast<std::size_t>(device) * (static_cast<std::size_t>(most_tensor_) + 1) +
+                   static_cast<std::size_t>(tensor);
+  return row * (static_cast<std::size_t>(most_micro_batch_) + 1) +
+         static_cast<std::size_t>(micro_batch);
+}
+
+std::size_t SailorTables::curve_slot(int from, int from_devices, int to, int to_devices) const {
+  const std::size_t counts = static_cast<std::size_t>(most_devices_) + 1;
+  const std::size_t sender =
+      static_cast<std::size_t>(from) * counts + static_cast<std::size_t>(from_devices);
+  return (sender * places_.size() + static_cast<std::size_t>(to)) * counts +
+         static_cast<std::size_t>(to_devices);
+}
+
+const SailorTables::Entry* SailorTables::entry(int place, int tensor,
+                                               std::int64_t micro_batch) const {
+  if (tensor < 1 || tensor > most_tensor_ || micro_batch < 1 || micro_batch > most_micro_batch_) {
+    return nullptr;
+  }
+  const std::int32_t index = entry_of_[entry_slot(at(place).device_index, tensor, micro_batch)];
+  return index < 0 ? nullptr : &entries_[static_cast<std::size_t>(index)];
+}
+
+const SailorCurve* SailorTables::curve(int from, int from_devices, int to, int to_devices) const {
+  if (from_devices > most_devices_ || to_devices > most_devices_) return nullptr;
+  const std::int32_t index = curve_of_[curve_slot(from, from_devices, to, to_devices)];
+  return index < 0 ? nullptr : &curves_[static_cast<std::size_t>(index)];
+}
+
+int SailorTables::place(const std::string& device, const std::string& zone) const {
+  const std::string name =
+      zone.empty() || zone == home_zone_ ? device : fmt::format("{}@{}", device, zone);
+  const auto found = std::find(names_.begin(), names_.end(), name);
+  if (found != names_.end()) return static_cast<int>(found - names_.begin());
+  const std::string near = nearest_name(name, names_);
+  throw UserError(
+      fmt::format("no device \"{}\" can run {}", name, model_),
+      fmt::format("a profile, a memory size and links have {}", fmt::join(names_, ", ")),
+      near.empty() ? "" : fmt::format("Did you mean \"{}\"?", near));
+}
+
+std::vector<int> SailorTables::degrees(int place) const {
+  std::vector<int> found;
+  for (int tensor = 1; tensor <= std::min(most_tensor_, per_node(place)); ++tensor) {
+    if (!micro_batches(place, tensor).empty()) found.push_back(tensor);
+  }
+  return found;
+}
+
+std::vector<std::int64_t> SailorTables::micro_batches(int place, int tensor) const {
+  std::vector<std::int64_t> found;
+  for (std::int64_t size = 1; size <= most_micro_batch_; ++size) {
+    if (entry(place, tensor, size) != nullptr) found.push_back(size);
+  }
+  return found;
+}
+
+double SailorTables::compute_s(int place, int tensor, std::int64_t micro_batch, int begin,
+                               int end) const {
+  const Entry* found = entry(place, tensor, micro_batch);
+  if (found == nullptr) return infinity;
+  return found->computed[static_cast<std::size_t>(end)] -
+         found->computed[static_cast<std::size_t>(begin)];
+}
+
+double SailorTables::update_s(int place, int tensor, std::int64_t micro_batch, int layer) const {
+  const Entry* found = entry(place, tensor, micro_batch);
+  return found == nullptr ? infinity : found->update[static_cast<std::size_t>(layer)];
+}
+
+double SailorTables::send_s(int from, int from_tensor, int to, int to_tensor, int layer,
+                            std::int64_t micro_batch) const {
+  const SailorCurve* found =
+      curve(from, std::min(from_tensor, per_node(from)), to, std::min(to_tensor, per_node(to)));
+  if (found == nullptr) return infinity;
+  return found->seconds(output_bytes_[static_cast<std::size_t>(layer)] *
+                        static_cast<double>(micro_batch));
+}
+
+double SailorTables::reduction_s(int place, int neighbour, int width, int least_tensor, int begin,
+                                 int end) const {
+  if (width <= 1) return 0;
+  const SailorCurve* found = curve(place, 1, neighbour, 1);
+  if (found == nullptr) return infinity;
+  const double bytes = (parameter_bytes_[static_cast<std::size_t>(end)] -
+                        parameter_bytes_[static_cast<std::size_t>(begin)]) /
+                       std::min(most_shared_links, least_tensor);
+  const double full = std::floor(bytes / bucket_bytes), rest = bytes - full * bucket_bytes;
+  double time = 0;
+  if (full > 0) time += full * found->seconds(bucket_bytes / width);
+  if (rest > 0) time += found->seconds(rest / width);
+  return 2 * (width - 1) * time;
+}
+
+double SailorTables::memory_bytes(int tensor, std::int64_t micro_batch, int begin, int end,
+                                  int stages_to_end) const {
+  const auto degree = static_cast<std::size_t>(tensor);
+  if (tensor < 1 || degree >= held_.size() || held_[degree].kept.empty()) return infinity;
+  const auto of = [&](const std::vector<double>& sums) {
+    return sums[static_cast<std::size_t>(end)] - sums[static_cast<std::size_t>(begin)];
+  };
+  return state_bytes_per_parameter * of(held_[degree].parameters) +
+         of(held_[degree].kept) * static_cast<double>(micro_batch) * stages_to_end +
+         (tensor == 1 ? runtime_bytes : runtime_bytes_tensor_parallel);
+}
+
+}  // namespace heteroperf
