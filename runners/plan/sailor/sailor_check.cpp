@@ -28,10 +28,14 @@ class SailorCheck {
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) check_replicas(s);
     check_shares();
     problems_.throw_if_any();
+    check_entries();
+    check_memory();
+    problems_.throw_if_any();
+  }
+
+  void check_entries() {
     check_profiles();
     check_links();
-    problems_.throw_if_any();
-    check_memory();
     problems_.throw_if_any();
   }
 
@@ -198,6 +202,10 @@ void SailorCheck::check_memory() {
 
 void check_sailor_plan(const SailorTables& tables, const SailorPlan& plan) {
   SailorCheck(tables, plan).run();
+}
+
+void check_sailor_entries(const SailorTables& tables, const SailorPlan& plan) {
+  SailorCheck(tables, plan).check_entries();
 }
 
 }  // namespace heteroperf

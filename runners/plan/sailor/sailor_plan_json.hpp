@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "metrics/quantity.hpp"
 #include "runners/plan/sailor/sailor_plan.hpp"
@@ -13,6 +15,7 @@ namespace heteroperf {
 /// A plan file of Sailor's, and what was measured where the file says it.
 struct SailorRun {
   SailorPlan plan;
+  std::vector<std::string> notes;     ///< slips of the file that leave no doubt
   std::int64_t global_batch = 0;      ///< 0: not in the file
   std::optional<double> step_time_s;  ///< `real`
   std::optional<double> reduction_s;  ///< `red_grads`

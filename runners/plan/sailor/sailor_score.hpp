@@ -33,5 +33,7 @@ SailorReport sailor_report(const SailorTables& tables, const SailorPlan& plan);
 /// width where there are shares, samples that do not add up to the global batch, degrees beyond a
 /// node, missing profiles and links by name, memory.
 void check_sailor_plan(const SailorTables& tables, const SailorPlan& plan);
+/// The profiles and links alone, of a plan that is sound otherwise.
+void check_sailor_entries(const SailorTables& tables, const SailorPlan& plan);
 
 }  // namespace heteroperf

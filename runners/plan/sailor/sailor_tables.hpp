@@ -21,6 +21,7 @@ class SailorTables {
   const std::vector<std::string>& places() const { return names_; }
   /// An empty zone is the inputs' own. Throws UserError naming the nearest.
   int place(const std::string& device, const std::string& zone = "") const;
+  const std::string& device(int place) const { return at(place).device; }
   int per_node(int place) const { return at(place).per_node; }
   double memory_limit_bytes(int place) const { return at(place).memory_limit_bytes; }
 

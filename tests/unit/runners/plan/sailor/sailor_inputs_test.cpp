@@ -199,6 +199,18 @@ TEST(SailorRunFile, ReadsAPlanWithWhatWasMeasured) {
   EXPECT_EQ(run.peak_memory, Bytes(7000));
 }
 
+TEST(SailorRunFile, ASlipBetweenFirstAndLastLayerIsNoted) {
+  const SmallSailor small;
+  const SailorTables tables(small.read());
+  Json run = small_run();
+  run["pipeline_list"][0]["layers_per_stage"] = {{0, 2, 2}, {3}};
+  SmallSailor::write(small.folder / "run.json", run.dump());
+  const SailorRun read = read_sailor_run(small.folder / "run.json", tables);
+  EXPECT_EQ(read.plan.stages[0].end, 3);
+  EXPECT_EQ(read.notes,
+            std::vector<std::string>{"pipeline_list[0].layers_per_stage[0] has 2 for 1"});
+}
+
 TEST(SailorRunFile, NamesWhatIsWrong) {
   const SmallSailor small;
   const SailorTables tables(small.read());
