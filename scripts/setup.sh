@@ -32,6 +32,7 @@ build  | libeigen3-dev       | eigen3-devel           | eigen          | header 
 build  | zlib1g-dev          | zlib-devel             | zlib           | header zlib.h
 build  | libssl-dev          | openssl-devel          | openssl        | header openssl/evp.h
 build  | libhwloc-dev        | hwloc-devel            | hwloc          | header hwloc.h
+build  | libyaml-cpp-dev     | yaml-cpp-devel         | yaml-cpp       | header yaml-cpp/yaml.h
 full   | libopenmpi-dev      | openmpi-devel          | openmpi        | command mpicxx
 full   | openmpi-bin         | openmpi                | openmpi        | command mpirun
 full   | libhdf5-dev         | hdf5-devel             | hdf5           | command h5cc

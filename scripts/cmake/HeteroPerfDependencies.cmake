@@ -7,6 +7,7 @@ find_package(Eigen3 REQUIRED NO_MODULE)
 find_package(ZLIB REQUIRED)
 find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(PkgConfig REQUIRED)
+pkg_check_modules(yaml_cpp REQUIRED IMPORTED_TARGET yaml-cpp)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 
 # heteroperf_optional(<PART> <found-variable>): settles HETEROPERF_WITH_<PART> to 0 or 1.

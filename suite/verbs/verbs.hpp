@@ -25,5 +25,6 @@ std::unique_ptr<Verb> make_show_verb();
 std::unique_ptr<Verb> make_recover_verb();
 std::unique_ptr<Verb> make_resume_verb();
 std::unique_ptr<Verb> make_align_verb();
+std::unique_ptr<Verb> make_export_verb();
 
 }  // namespace heteroperf

@@ -136,6 +136,11 @@ const BadInput bad_inputs[] = {
     {"ResumeMissingRun", {"resume", "nowhere"}, 2, "nowhere"},
     {"AlignMissingRun", {"align", "nowhere", "elsewhere"}, 2, "nowhere"},
     {"AlignNegativeLimit", {"align", "a", "b", "--limit", "-1"}, 2, "--limit -1 is out of range"},
+    {"ExportMissingPlan", {"export", "nowhere", "--to", "megatron"}, 2, "nowhere"},
+    {"ExportUnknownFormat",
+     {"export", "plan.json", "--to", "megatorn"},
+     2,
+     "no export format 'megatorn'[^]*Did you mean 'megatron'"},
     {"SetWithoutConfiguration",
      {"count", "micro", "--set", "seed=2"},
      2,
@@ -179,8 +184,8 @@ INSTANTIATE_TEST_SUITE_P(Cli, BadCommandLine, ::testing::ValuesIn(bad_inputs),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Cli, EveryVerbHasHelpWithTwoExamples) {
-  for (const char* verb :
-       {"doctor", "list", "count", "run", "verify", "show", "recover", "resume", "align"}) {
+  for (const char* verb : {"doctor", "list", "count", "run", "verify", "show", "recover", "resume",
+                           "align", "export"}) {
     const CommandResult help = heteroperf({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0) << verb;
     const std::regex example(std::string("\n  heteroperf ") + verb);

@@ -1,0 +1,178 @@
+#include "runners/plan/importers/hexiscale_machines_json.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+
+#include "metrics/strict_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr int most_ranks = 65536, most_of_a_machine = 1024;
+/// Links are given machine by machine: pairs grow with the square.
+constexpr int most_machines = 512;
+constexpr double most_value = 1e9;
+
+struct Spec {
+  double teraflops = 0, memory_gb = 0, within_gb_per_s = 0;
+};
+
+class MachineReader {
+ public:
+  MachineReader(const std::string& origin, const HexiScaleLinks& links)
+      : problems_(origin), origin_(origin), links_(links) {}
+
+  Cluster read(const Json& document) {
+    ObjectReader reader(document, "", problems_);
+    reader.require({"machine_specs", "machine_amounts"});
+    if (const Json* specs = object(reader, "machine_specs")) read_specs(*specs);
+    if (const Json* amounts = object(reader, "machine_amounts")) read_amounts(*amounts);
+    reader.value("baseline_machines");  // a cluster of equal peak rate, for comparison
+    reader.finish();
+    const double between = links_.between_machines.value();
+    if (!(std::isfinite(between) && between > 0)) {
+      problems_.add(fmt::format("the bandwidth between machines is {} bytes/s", between),
+                    "the file does not say it", "Give one that is positive.");
+    }
+    if (problems_.empty() && cluster_.ranks.empty()) problems_.add("there are no devices");
+    problems_.throw_if_any();
+    link_machines();
+    check_cluster(cluster_);
+    return std::move(cluster_);
+  }
+
+ private:
+  const Json* object(ObjectReader& reader, const char* key) {
+    const Json* value = reader.value(key);
+    if (value == nullptr || value->is_object()) return value;
+    note_wrong(*value, key, "an object", problems_);
+    return nullptr;
+  }
+
+  void read_specs(const Json& specs) {
+    for (const auto& [name, value] : specs.items()) {
+      const std::string path = "machine_specs." + name;
+      std::vector<double> numbers;
+      if (!value.is_array() || value.size() != 3) {
+        note_wrong(value, path, "[teraflops, GB, GB/s within a machine]", problems_);
+        continue;
+      }
+      const bool fits = read_value(value, path, numbers, problems_);
+      for (std::size_t i = 0; fits && i < numbers.size(); ++i) {
+        if (numbers[i] > 0 && numbers[i] <= most_value) continue;
+        problems_.add(fmt::format("{} is {}", element_path(path, i), numbers[i]),
+                      "must be positive, in teraflops, GB and GB/s");
+      }
+      specs_[name] = {numbers[0], numbers[1], numbers[2]};
+    }
+  }
+
+  void read_amounts(const Json& amounts) {
+    std::vector<std::string> known;
+    for (const auto& [name, ignored] : specs_) known.push_back(name);
+    for (const auto& [name, machines] : amounts.items()) {
+      const std::string path = "machine_amounts." + name;
+      if (specs_.count(name) == 0) {
+        problems_.add(fmt::format("{} has no specs", path), "", did_you_mean(name, known));
+        continue;
+      }
+      if (!machines.is_object()) {
+        note_wrong(machines, path, "{devices per machine: machines}", problems_);
+        continue;
+      }
+      const std::size_t before = cluster_.ranks.size();
+      for (const auto& [devices, count] : machines.items()) {
+        add_machines(name, devices, count, path + "." + devices);
+      }
+      if (cluster_.ranks.size() > before) add_class(name, cluster_.ranks.size() - before);
+    }
+  }
+
+  void add_machines(const std::string& name, const std::string& devices, const Json& count,
+                    const std::string& path) {
+    const bool digits = !devices.empty() && devices.size() <= 4 &&
+                        devices.find_first_not_of("0123456789") == std::string::npos;
+    const int each = digits ? std::stoi(devices) : 0;
+    if (each < 1 || each > most_of_a_machine) {
+      problems_.add(fmt::format("{} is named {}", path, shown(Json(devices))),
+                    fmt::format("must be a number of devices from 1 to {}", most_of_a_machine));
+      return;
+    }
+    int machines = 0;
+    if (!read_value(count, path, machines, problems_, 0, most_machines)) return;
+    machines_ += machines;
+    if (machines_ > most_machines ||
+        cluster_.ranks.size() + static_cast<std::size_t>(machines * each) > most_ranks) {
+      problems_.add(fmt::format("{} is machine {}", path, machines_),
+                    fmt::format("at most {} machines and {} devices", most_machines, most_ranks));
+      return;
+    }
+    for (int m = 0; m < machines; ++m) {
+      const std::string label = fmt::format("machine{}", labels_.size());
+      labels_.push_back(label);
+      within_.push_back(specs_[name].within_gb_per_s);
+      cluster_.ranks.insert(cluster_.ranks.end(), static_cast<std::size_t>(each),
+                            RankPlace{name, label, label, {}});
+    }
+  }
+
+  void add_class(const std::string& name, std::size_t count) {
+    DeviceClass& one = cluster_.classes.emplace_back();
+    one.name = name;
+    one.kind = DeviceKind::cuda;
+    one.memory = Bytes(static_cast<std::uint64_t>(specs_[name].memory_gb * 1e9));
+    one.count = static_cast<int>(count);
+    one.rates["bf16"] = OpsPerSecond(specs_[name].teraflops * 1e12);
+  }
+
+  void link_machines() {
+    const std::string source = "HexiScale: " + origin_;
+    for (std::size_t a = 0; a < labels_.size(); ++a) {
+      cluster_.links.push_back({labels_[a], labels_[a], std::nullopt,
+                                LinkCurve(links_.latency_within, BytesPerSecond(within_[a] * 1e9)),
+                                source});
+      for (std::size_t b = a + 1; b < labels_.size(); ++b) {
+        cluster_.links.push_back({labels_[a], labels_[b], std::nullopt,
+                                  LinkCurve(links_.latency_between, links_.between_machines),
+                                  "given"});
+      }
+    }
+  }
+
+  DocumentProblems problems_;
+  std::string origin_;
+  HexiScaleLinks links_;
+  std::map<std::string, Spec> specs_;
+  std::vector<std::string> labels_;  ///< of machines
+  std::vector<double> within_;       ///< GB/s, by machine
+  int machines_ = 0;
+  Cluster cluster_;
+};
+
+}  // namespace
+
+Cluster parse_hexiscale(const std::string& text, const std::string& origin,
+                        const HexiScaleLinks& links) {
+  return MachineReader(origin, links).read(parse_strict_json(text, origin));
+}
+
+Cluster read_hexiscale_file(const std::string& path, const HexiScaleLinks& links) {
+  errno = 0;
+  std::ifstream in(path, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) {
+    throw UserError(fmt::format("{} cannot be read", path),
+                    errno != 0 ? std::strerror(errno) : "the system gives no reason");
+  }
+  return parse_hexiscale(text, path, links);
+}
+
+}  // namespace heteroperf
