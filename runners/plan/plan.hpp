@@ -72,6 +72,12 @@ struct Plan {
   int zero_stage = 0;  ///< 1: optimizer states are spread over the replicas of a stage
   std::vector<PlanStage> stages;
   std::vector<StageWire> wires;  ///< others: fp32
+  /// By position: forwards before its first backward, never fewer than positions follow. Empty: the
+  /// schedule's own. For `1f1b` in one direction and with one chunk alone.
+  std::vector<int> warm_up;
+  /// By rank: the rank of the cluster that it is; the others of the cluster are left idle. Empty:
+  /// rank r is the cluster's rank r.
+  std::vector<RankId> devices;
 
   /// Of all ranks, one more than the largest.
   int ranks() const;

@@ -39,6 +39,10 @@ class PlanReader {
                     [&](const Json& value, const std::string& path) { read_stage(value, path); });
     reader.for_each("wires",
                     [&](const Json& value, const std::string& path) { read_wire(value, path); });
+    reader.read("warm_up", plan_.warm_up, std::int64_t{0}, std::int64_t{most_tasks});
+    std::vector<int> devices;
+    reader.read("devices", devices, std::int64_t{0}, std::int64_t{most_ranks - 1});
+    for (const int device : devices) plan_.devices.emplace_back(device);
     for (const char* key : derived_keys) reader.value(key);
     reader.finish();
     problems_.throw_if_any();
@@ -163,6 +167,12 @@ std::string plan_text(const Plan& plan) {
   add("zero_stage", std::to_string(plan.zero_stage));
   add("stages", lines_of(stages));
   if (!wires.empty()) add("wires", lines_of(wires));
+  if (!plan.warm_up.empty()) add("warm_up", text_of(plan.warm_up));
+  if (!plan.devices.empty()) {
+    Json devices = Json::array();
+    for (const RankId device : plan.devices) devices.push_back(device.value());
+    add("devices", text_of(devices));
+  }
   return text + "\n}\n";
 }
 

@@ -258,7 +258,7 @@ class LedgerMaker {
 
   std::vector<MemoryLedger> run() {
     std::vector<MemoryLedger> ledgers;
-    for (const RankRole& role : rank_roles(plan_, schedule_)) ledgers.push_back(ledger(role));
+    for (const RankRole& role : rank_roles(plan_, schedule_)) ledgers.push_back(known_ledger(role));
     return ledgers;
   }
 
@@ -268,6 +268,22 @@ class LedgerMaker {
   }
   const TensorShard& shard_of(const RankRole::Part& part) {
     return shards_.of(static_cast<int>(replica_of(part).ranks.size()), part.tensor_index);
+  }
+
+  /// Ranks of one position that hold like parts of like replicas need the same.
+  const MemoryLedger& known_ledger(const RankRole& role) {
+    std::vector<std::int64_t> key{role.position};
+    for (const RankRole::Part& part : role.parts) {
+      const StageReplica& replica = replica_of(part);
+      for (const std::int64_t one :
+           {std::int64_t{part.segment}, std::int64_t{part.tensor_index},
+            static_cast<std::int64_t>(replica.ranks.size()), replica.micro_batch}) {
+        key.push_back(one);
+      }
+    }
+    const auto known = ledgers_.find(key);
+    if (known != ledgers_.end()) return known->second;
+    return ledgers_.emplace(std::move(key), ledger(role)).first->second;
   }
 
   MemoryLedger ledger(const RankRole& role) {
@@ -376,6 +392,7 @@ class LedgerMaker {
   Timeline timeline_;
   FetchTimes fetches_;
   std::map<std::tuple<int, int, int, std::int64_t>, StageMemory> memories_;
+  std::map<std::vector<std::int64_t>, MemoryLedger> ledgers_;
 };
 
 }  // namespace

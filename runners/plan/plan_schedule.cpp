@@ -277,6 +277,43 @@ Schedule generate(const Plan& plan, const Generator& generator, const PipelineGr
   return generator.make(request);
 }
 
+/// The order of `1f1b` with the plan's own warm-ups.
+Schedule generate_warm_ups(const Plan& plan, const PipelineGraph& graph) {
+  const int positions = stage_count(plan), micro_batches = plan.micro_batches;
+  ProblemList problems;
+  if (plan.schedule != "1f1b" || plan.chunks != 1) {
+    problems.add(fmt::format("warm-ups for {} with {} chunks", plan.schedule, plan.chunks), "",
+                 "Leave warm_up out, or use 1f1b with one chunk.");
+  }
+  if (static_cast<int>(plan.warm_up.size()) != positions) {
+    problems.add(fmt::format("{} warm-ups for {} positions", plan.warm_up.size(), positions), "",
+                 "Give one for each.");
+  }
+  problems.throw_if_any();
+  for (int q = 0; q < positions; ++q) {
+    const int own = plan.warm_up[static_cast<std::size_t>(q)];
+    const int next = q + 1 < positions ? plan.warm_up[static_cast<std::size_t>(q) + 1] : -1;
+    if (own >= std::min(micro_batches, positions - 1 - q) && own >= next) continue;
+    problems.add(fmt::format("position {} does {} forwards before its first backward", q, own),
+                 fmt::format("{} positions follow, the next one does {}", positions - 1 - q, next),
+                 "Give as many as positions follow, and as many as the next one.");
+  }
+  problems.throw_if_any();
+  Schedule schedule;
+  schedule.graph = graph;
+  for (int q = 0; q < positions; ++q) {
+    std::vector<Instruction>& program = schedule.programs.emplace_back();
+    const int ahead = std::min(micro_batches, plan.warm_up[static_cast<std::size_t>(q)]);
+    int forwards = 0;
+    for (; forwards < ahead; ++forwards) program.push_back(compute(Op::forward, q, forwards));
+    for (int backwards = 0; backwards < micro_batches; ++backwards) {
+      if (forwards < micro_batches) program.push_back(compute(Op::forward, q, forwards++));
+      program.push_back(compute(Op::backward, q, backwards));
+    }
+  }
+  return schedule;
+}
+
 /// A rank runs one computation at a time: what the schedule pairs runs one after the other, each as
 /// soon as it can.
 void part_pairs(Schedule& schedule) {
@@ -319,7 +356,8 @@ Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const
   const StagePlaces places = stage_places(plan, generator.order);
   check_positions(plan, places);
   PipelineGraph pipeline = PlanPipeline(graph, staged, plan, times, places).run();
-  Schedule schedule = generate(plan, generator, pipeline, places);
+  Schedule schedule = plan.warm_up.empty() ? generate(plan, generator, pipeline, places)
+                                           : generate_warm_ups(plan, pipeline);
   schedule.graph = std::move(pipeline);
   schedule.name = plan.schedule;
   schedule.chunks = plan.chunks;

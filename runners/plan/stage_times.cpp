@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 #include <set>
 #include <variant>
@@ -95,21 +96,21 @@ class ClassRates {
 class TimesMaker {
  public:
   TimesMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-             const Cluster& cluster, Precision precision)
+             const Cluster& cluster, Precision precision, ShardTable& shards)
       : graph_(graph),
         staged_(staged),
         plan_(plan),
         cluster_(cluster),
         precision_(precision),
         rates_(cluster, precision),
-        shards_(graph) {}
+        shards_(shards) {}
 
   StageTimes run() {
     check();
     for (int stage = 0; stage < staged_.stages(); ++stage) {
       auto& replicas = result_.compute.emplace_back();
       for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
-        replicas.push_back(compute(stage, replica));
+        replicas.push_back(known_compute(stage, replica));
       }
       result_.reduction_s.push_back(reduction(stage));
       result_.optimizer_s.push_back(optimizer(stage));
@@ -149,6 +150,16 @@ class TimesMaker {
     return cluster_.ranks[at_index(rank.value())].device_class;
   }
 
+  /// Replicas of one stage on like devices and links take the same.
+  const StageTimes::Compute& known_compute(int stage, const StageReplica& replica) {
+    std::string key = fmt::format("{} {} {}", stage, replica.micro_batch, ring(replica.ranks, 1e9));
+    for (const RankId rank : replica.ranks) key += " " + class_of(rank);
+    const auto known = known_.find(key);
+    if (known != known_.end()) return known->second;
+    return known_.emplace(key, compute(stage, replica)).first->second;
+  }
+
+ public:
   /// Of the slowest rank of the replica, with the sums that its ranks share.
   StageTimes::Compute compute(int stage, const StageReplica& replica) {
     StageTimes::Compute most;
@@ -166,6 +177,7 @@ class TimesMaker {
     return most;
   }
 
+ private:
   StageTimes::Compute operations(int stage, const TensorShard& shard, const StageReplica& replica,
                                  int index) const {
     const std::string& device = class_of(replica.ranks[at_index(index)]);
@@ -340,15 +352,28 @@ class TimesMaker {
 
   /// Two float64 numbers, in as many rounds as a tree has levels.
   double agreement() const {
-    const int ranks = plan_.ranks();
+    const std::vector<RankId> ranks = distinct_ranks();
     double slowest = 0;
-    for (int a = 0; a < ranks; ++a) {
-      for (int b = a + 1; b < ranks; ++b) {
-        const Seconds time = cluster_.link(RankId(a), RankId(b)).time(Bytes(16));
+    for (std::size_t a = 0; a < ranks.size(); ++a) {
+      for (std::size_t b = a + 1; b < ranks.size(); ++b) {
+        const Seconds time = cluster_.link(ranks[a], ranks[b]).time(Bytes(16));
         slowest = std::max(slowest, time.value());
       }
     }
-    return ranks > 1 ? slowest * std::ceil(std::log2(ranks)) : 0;
+    return plan_.ranks() > 1 ? slowest * std::ceil(std::log2(plan_.ranks())) : 0;
+  }
+
+  /// Ranks between which every link of the plan's ranks shows: two of each cluster's, unless pairs
+  /// have links of their own.
+  std::vector<RankId> distinct_ranks() const {
+    const bool pairs = std::any_of(cluster_.links.begin(), cluster_.links.end(),
+                                   [](const Link& link) { return link.ranks.has_value(); });
+    std::map<std::string, int> seen;
+    std::vector<RankId> ranks;
+    for (int rank = 0; rank < plan_.ranks(); ++rank) {
+      if (pairs || ++seen[cluster_.ranks[at_index(rank)].cluster] <= 2) ranks.emplace_back(rank);
+    }
+    return ranks;
   }
 
   const ModelGraph& graph_;
@@ -357,7 +382,8 @@ class TimesMaker {
   const Cluster& cluster_;
   Precision precision_;
   ClassRates rates_;
-  ShardTable shards_;
+  ShardTable& shards_;
+  std::map<std::string, StageTimes::Compute> known_;
   StageTimes result_;
 };
 
@@ -376,7 +402,14 @@ StageTimes::Compute StageTimes::slowest(int stage) const {
 
 StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                        const Cluster& cluster, Precision precision) {
-  return TimesMaker(graph, staged, plan, cluster, precision).run();
+  ShardTable shards(graph);
+  return TimesMaker(graph, staged, plan, cluster, precision, shards).run();
+}
+
+StageTimes::Compute replica_times(const ModelGraph& graph, const StagedGraph& staged,
+                                  const Plan& plan, int stage, const StageReplica& replica,
+                                  const Cluster& cluster, Precision precision, ShardTable& shards) {
+  return TimesMaker(graph, staged, plan, cluster, precision, shards).compute(stage, replica);
 }
 
 }  // namespace heteroperf

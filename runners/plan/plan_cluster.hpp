@@ -1,0 +1,13 @@
+#pragma once
+
+#include "runners/cluster/cluster.hpp"
+#include "runners/plan/plan.hpp"
+
+namespace heteroperf {
+
+/// The machine as a plan uses it: rank r is the plan's rank r, devices that it leaves idle are not
+/// there. `cluster` itself where the plan does not choose. Throws UserError with every device that
+/// the cluster does not have or that is named twice, and where devices and ranks do not fit.
+Cluster plan_cluster(const Plan& plan, const Cluster& cluster);
+
+}  // namespace heteroperf

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "metrics/error.hpp"
+#include "runners/plan/search/graph_problem.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// Gives devices to replicas.
+class DeviceGiver {
+ public:
+  explicit DeviceGiver(const std::vector<std::vector<std::vector<RankId>>>& nodes) : free_(nodes) {}
+
+  /// The first node that can hold the group; of those the one with the fewest free devices.
+  std::vector<RankId> take(int pool, int count) {
+    auto& nodes = free_[at_index(pool)];
+    auto best = nodes.end();
+    for (auto node = nodes.begin(); node != nodes.end(); ++node) {
+      if (static_cast<int>(node->size()) < count) continue;
+      if (best == nodes.end() || node->size() < best->size()) best = node;
+      if (static_cast<int>(best->size()) == count) break;
+    }
+    if (best == nodes.end()) return {};
+    std::vector<RankId> ranks(best->begin(), best->begin() + count);
+    best->erase(best->begin(), best->begin() + count);
+    return ranks;
+  }
+
+ private:
+  std::vector<std::vector<std::vector<RankId>>> free_;
+};
+
+}  // namespace
+
+Plan GraphProblem::plan(const PipelineDraft& draft) const {
+  Plan plan;
+  plan.graph_hash = graph_.hash();
+  plan.cluster = cluster_.name;
+  plan.schedule = draft.schedule;
+  plan.micro_batches = draft.micro_batches;
+  plan.zero_stage = draft.zero_stage;
+  std::size_t node = 0;
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    const DraftStage& from = draft.stages[s];
+    PlanStage& stage = plan.stages.emplace_back();
+    stage.recomputation = from.recomputation;
+    for (const std::size_t end = layer_ends_[at_index(from.end - 1)]; node < end; ++node) {
+      stage.nodes.push_back(graph_.nodes()[node].name);
+    }
+    if (draft.schedule == "1f1b") plan.warm_up.push_back(from.warm_up);
+    if (from.wire == WireFormat::fp32 || s + 1 == draft.stages.size()) continue;
+    plan.wires.push_back({static_cast<int>(s), static_cast<int>(s) + 1, from.wire});
+  }
+  PipelineDraft least = draft;
+  set_least_warm_ups(least);
+  if (least == draft) plan.warm_up.clear();
+
+  struct Place {
+    int degree;
+    std::size_t stage;
+    const ReplicaGroup* group;
+    int number;
+  };
+  std::vector<Place> places;
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    for (const ReplicaGroup& group : draft.stages[s].groups) {
+      for (int r = 0; r < group.replicas; ++r) {
+        places.push_back({problem_.degrees[at_index(group.degree)], s, &group,
+                          static_cast<int>(places.size())});
+      }
+    }
+  }
+  std::vector<std::vector<RankId>> taken(places.size());
+  std::vector<Place> by_size = places;
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [](const Place& a, const Place& b) { return a.degree > b.degree; });
+  DeviceGiver devices(nodes_);
+  for (const Place& place : by_size) {
+    auto& ranks = taken[at_index(place.number)] = devices.take(place.group->pool, place.degree);
+    if (ranks.empty()) {
+      throw UserError(fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "
+                                  "free devices",
+                                  place.degree, problem_.pools[at_index(place.group->pool)].name),
+                      "groups stay within a node", "Use smaller degrees.");
+    }
+  }
+  // Ranks in the order of the cluster's, so that a plan of all devices needs no list of them.
+  std::vector<RankId> used;
+  for (const auto& ranks : taken) used.insert(used.end(), ranks.begin(), ranks.end());
+  std::sort(used.begin(), used.end());
+  const auto rank_of = [&](RankId device) {
+    return RankId(static_cast<std::int32_t>(std::lower_bound(used.begin(), used.end(), device) -
+                                            used.begin()));
+  };
+  for (const Place& place : places) {
+    StageReplica replica;
+    for (const RankId device : taken[at_index(place.number)]) {
+      replica.ranks.push_back(rank_of(device));
+    }
+    replica.micro_batch = place.group->samples;
+    replica.device_class = problem_.pools[at_index(place.group->pool)].device_class;
+    plan.stages[place.stage].replicas.push_back(std::move(replica));
+  }
+  const bool first_ones = used.empty() || used.back().value() + 1 == static_cast<int>(used.size());
+  if (!first_ones) plan.devices = used;
+  return plan;
+}
+
+PipelineDraft GraphProblem::draft(const Plan& plan) const {
+  ProblemList problems;
+  if (plan.chunks != 1) problems.add("a plan of several chunks per position");
+  std::map<RankId, int> pool_of;
+  for (std::size_t pool = 0; pool < nodes_.size(); ++pool) {
+    for (const auto& node : nodes_[pool]) {
+      for (const RankId rank : node) pool_of[rank] = static_cast<int>(pool);
+    }
+  }
+  PipelineDraft draft;
+  draft.micro_batches = plan.micro_batches;
+  draft.zero_stage = plan.zero_stage;
+  draft.schedule = plan.schedule;
+  std::size_t nodes = 0;
+  int first = 0;
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    const PlanStage& from = plan.stages[s];
+    DraftStage& stage = draft.stages.emplace_back();
+    nodes += from.nodes.size();
+    const auto end = std::find(layer_ends_.begin(), layer_ends_.end(), nodes);
+    if (end == layer_ends_.end()) {
+      problems.add(fmt::format("stage {} ends between two layers", s));
+      break;
+    }
+    stage.first = first;
+    stage.end = first = static_cast<int>(end - layer_ends_.begin()) + 1;
+    stage.recomputation = from.recomputation;
+    stage.wire = plan.wire(static_cast<int>(s), static_cast<int>(s) + 1);
+    for (const StageReplica& replica : from.replicas) {
+      const RankId device = plan.devices.empty()
+                                ? replica.ranks.front()
+                                : plan.devices[at_index(replica.ranks.front().value())];
+      const auto degree = std::find(problem_.degrees.begin(), problem_.degrees.end(),
+                                    static_cast<int>(replica.ranks.size()));
+      if (degree == problem_.degrees.end() || replica.direction != 0 ||
+          replica.micro_batch > problem_.most_samples || !pool_of.contains(device)) {
+        problems.add(fmt::format("stage {} has a replica of {} ranks and {} samples", s,
+                                 replica.ranks.size(), replica.micro_batch),
+                     "the tables do not have it");
+        continue;
+      }
+      const ReplicaGroup group{pool_of.at(device),
+                               static_cast<int>(degree - problem_.degrees.begin()), 1,
+                               replica.micro_batch};
+      ReplicaGroup* last = stage.groups.empty() ? nullptr : &stage.groups.back();
+      if (last != nullptr && last->pool == group.pool && last->degree == group.degree &&
+          last->samples == group.samples) {
+        ++last->replicas;
+      } else {
+        stage.groups.push_back(group);
+      }
+    }
+  }
+  problems.throw_if_any();
+  set_least_warm_ups(draft);
+  for (std::size_t s = 0; s < plan.warm_up.size(); ++s) draft.stages[s].warm_up = plan.warm_up[s];
+  return draft;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,249 @@
+#include "runners/plan/search/draft_scorer.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+LayerSums::Range range_of(const DraftStage& stage) { return {stage.first, stage.end}; }
+
+/// AdamW reads parameter, gradient and two moments, and writes parameter and moments.
+constexpr double optimizer_words = 7;
+constexpr double infinite = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+bool DraftScore::fits() const {
+  return std::all_of(stages.begin(), stages.end(),
+                     [](const StageScore& stage) { return stage.excess_bytes <= 0; });
+}
+
+ClockStage DraftScorer::compute(const DraftStage& stage) const {
+  LayerSums::Work most;
+  for (const ReplicaGroup& group : stage.groups) {
+    const LayerSums::Work work = sums_.work(group, range_of(stage), stage.recomputation);
+    most.forward_s = std::max(most.forward_s, work.forward_s);
+    most.input_gradient_s = std::max(most.input_gradient_s, work.input_gradient_s);
+    most.weight_gradient_s = std::max(most.weight_gradient_s, work.weight_gradient_s);
+    most.recompute_s = std::max(most.recompute_s, work.recompute_s);
+  }
+  ClockStage clock;
+  clock.forward_s = most.forward_s;
+  clock.recompute_s = most.recompute_s;
+  clock.backward_s = most.input_gradient_s + most.weight_gradient_s;
+  clock.warm_up = stage.warm_up;
+  return clock;
+}
+
+/// Replicas of both stages split the micro-batch in their order: the largest overlap of any two
+/// over their link.
+double DraftScorer::message(const DraftStage& from, const DraftStage& to,
+                            double bytes_per_sample) const {
+  if (bytes_per_sample <= 0) return 0;
+  double slowest = 0;
+  std::size_t a = 0, b = 0;
+  std::int64_t a_first = 0, b_first = 0;  // samples before the replicas at hand
+  int a_done = 0, b_done = 0;             // replicas of the groups at hand
+  // What two groups have shown before need not be timed again.
+  std::int64_t seen = 0;
+  std::size_t seen_a = from.groups.size(), seen_b = 0;
+  while (a < from.groups.size() && b < to.groups.size()) {
+    const ReplicaGroup &x = from.groups[a], &y = to.groups[b];
+    const std::int64_t a_end = a_first + x.samples, b_end = b_first + y.samples;
+    const std::int64_t overlap = std::min(a_end, b_end) - std::max(a_first, b_first);
+    if (a != seen_a || b != seen_b) seen = 0, seen_a = a, seen_b = b;
+    if (overlap > seen) {
+      seen = overlap;
+      const double bytes = std::ceil(bytes_per_sample * static_cast<double>(overlap));
+      const LinkCurve& link = problem_.links[at_index(x.pool)][at_index(y.pool)];
+      slowest = std::max(slowest, link.time(Bytes(static_cast<std::uint64_t>(bytes))).value());
+    }
+    if (a_end <= b_end) {
+      a_first = a_end;
+      if (++a_done == x.replicas) ++a, a_done = 0;
+    }
+    if (b_end <= a_end) {
+      b_first = b_end;
+      if (++b_done == y.replicas) ++b, b_done = 0;
+    }
+  }
+  return slowest;
+}
+
+/// Ring all-reduce over the first ranks of all replicas, by its slowest link.
+double DraftScorer::ring(const std::vector<const DraftStage*>& stages, double bytes) const {
+  int replicas = 0;
+  int first = -1, last = -1;
+  double latency = 0, seconds_per_byte = 0;
+  const auto add = [&](int a, int b) {
+    const LinkCurve& link = problem_.links[at_index(a)][at_index(b)];
+    latency = std::max(latency, link.latency().value());
+    seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth().value());
+  };
+  for (const DraftStage* stage : stages) {
+    for (const ReplicaGroup& group : stage->groups) {
+      if (first < 0) first = group.pool;
+      if (last >= 0) add(last, group.pool);
+      if (group.replicas > 1) add(group.pool, group.pool);
+      last = group.pool;
+      replicas += group.replicas;
+    }
+  }
+  if (replicas < 2) return 0;
+  add(last, first);
+  const double n = replicas;
+  return 2 * (n - 1) / n * bytes * seconds_per_byte + 2 * (n - 1) * latency;
+}
+
+bool DraftScorer::shares_table(const PipelineDraft& draft, std::size_t stage) const {
+  return !problem_.tied_parameters.empty() && draft.stages.size() > 1 &&
+         (stage == 0 || stage + 1 == draft.stages.size());
+}
+
+/// Of the fullest rank; a table that two stages hold is summed apart.
+double DraftScorer::reduced_parameters(const PipelineDraft& draft, std::size_t stage) const {
+  const DraftStage& s = draft.stages[stage];
+  const bool without_table = stage == 0 && shares_table(draft, stage);
+  double most = 0;
+  for (const ReplicaGroup& group : s.groups) {
+    double elements = sums_.parameters(group.degree, range_of(s));
+    if (without_table) elements -= problem_.tied_parameters[at_index(group.degree)];
+    most = std::max(most, elements);
+  }
+  return most;
+}
+
+double DraftScorer::tied_reduction(const PipelineDraft& draft) const {
+  const DraftStage &first = draft.stages.front(), &last = draft.stages.back();
+  const double degree = problem_.degrees[at_index(first.groups.front().degree)];
+  return ring({&first, &last}, problem_.tied_parameters.front() / degree * problem_.master_bytes);
+}
+
+double DraftScorer::optimizer(const PipelineDraft& draft, std::size_t stage) const {
+  const DraftStage& s = draft.stages[stage];
+  double elements = reduced_parameters(draft, stage);
+  if (shares_table(draft, stage)) {
+    elements += problem_.tied_parameters.front() /
+                problem_.degrees[at_index(s.groups.front().degree)];
+  }
+  if (draft.zero_stage == 1) elements /= s.replicas();
+  double slowest = 0;
+  for (const ReplicaGroup& group : s.groups) {
+    const double rate = problem_.pools[at_index(group.pool)].optimizer_rate;
+    if (rate <= 0) continue;
+    slowest = std::max(slowest, optimizer_words * elements * problem_.master_bytes / rate);
+  }
+  return slowest;
+}
+
+double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
+                           const ReplicaGroup& group) const {
+  const DraftStage& s = draft.stages[stage];
+  LayerSums::Holding holding;
+  holding.recomputation = s.recomputation;
+  holding.in_flight = std::min(draft.micro_batches, s.warm_up + 1);
+  const bool alike = std::all_of(s.groups.begin(), s.groups.end(), [&](const ReplicaGroup& other) {
+    return other.degree == group.degree;
+  });
+  if (draft.zero_stage == 1 && alike) holding.state_replicas = s.replicas();
+  return sums_.memory(group.degree, group.samples, range_of(s), holding);
+}
+
+/// A tree over all ranks: as many rounds as it has levels.
+double DraftScorer::agreement(const PipelineDraft& draft) const {
+  std::vector<int> devices(problem_.pools.size(), 0);
+  int ranks = 0;
+  for (const DraftStage& stage : draft.stages) {
+    for (const ReplicaGroup& group : stage.groups) {
+      const int count = group.replicas * problem_.degrees[at_index(group.degree)];
+      devices[at_index(group.pool)] += count;
+      ranks += count;
+    }
+  }
+  double slowest = 0;
+  for (std::size_t a = 0; a < devices.size(); ++a) {
+    for (std::size_t b = a; b < devices.size(); ++b) {
+      if (devices[a] < (a == b ? 2 : 1) || devices[b] < 1) continue;
+      slowest = std::max(slowest, problem_.links[a][b].time(Bytes(16)).value());
+    }
+  }
+  return ranks > 1 ? slowest * std::ceil(std::log2(ranks)) : 0;
+}
+
+DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
+  DraftScore result;
+  const bool tied = shares_table(draft, 0);
+  const double table_s = tied ? tied_reduction(draft) : 0;
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    const DraftStage& stage = draft.stages[s];
+    StageScore& score = result.stages.emplace_back();
+    score.clock = compute(stage);
+    if (s + 1 < draft.stages.size()) {
+      const std::size_t cut = at_index(stage.end - 1);
+      const auto format = static_cast<std::size_t>(stage.wire);
+      score.clock.activation_s =
+          message(stage, draft.stages[s + 1], problem_.activation_bytes[cut][format]);
+      score.clock.gradient_s =
+          message(stage, draft.stages[s + 1], problem_.gradient_bytes[cut][format]);
+    }
+    score.reduction_s = ring({&stage}, reduced_parameters(draft, s) * problem_.master_bytes);
+    if (shares_table(draft, s)) score.reduction_s += table_s;
+    score.optimizer_s = optimizer(draft, s);
+    double tightest = -infinite;
+    for (const ReplicaGroup& group : stage.groups) {
+      const double bytes = memory(draft, s, group);
+      const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
+      const double excess = limit > 0 ? bytes - limit : -infinite;
+      if (score.memory_bytes > 0 && excess <= tightest) continue;
+      tightest = excess;
+      score.memory_bytes = bytes;
+      score.limit_bytes = limit;
+      score.excess_bytes = std::max(0.0, excess);
+    }
+  }
+  result.agreement_s = agreement(draft);
+  return result;
+}
+
+/// A stage's gradients are summed when its last backward has ended, a table's when those of both
+/// its stages have.
+void DraftScorer::finish(const std::vector<double>& ends, DraftScore& score) const {
+  const bool tied = !problem_.tied_parameters.empty() && ends.size() > 1;
+  const double both = std::max(ends.front(), ends.back());
+  double step = 0;
+  for (std::size_t s = 0; s < ends.size(); ++s) {
+    const bool waits = tied && (s == 0 || s + 1 == ends.size());
+    const double ready = waits ? both : ends[s];
+    const StageScore& stage = score.stages[s];
+    const double reduced = stage.reduction_s > 0 ? ready + stage.reduction_s : ends[s];
+    step = std::max(step, std::max(reduced, ends[s]) + stage.optimizer_s);
+    score.makespan_s = std::max(score.makespan_s, ends[s]);
+  }
+  score.step_time_s = step + score.agreement_s;
+}
+
+DraftScore DraftScorer::score(const PipelineDraft& draft) const {
+  DraftScore result = parts(draft);
+  std::vector<ClockStage> clocks;
+  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
+  finish(pipeline_ends(clocks, draft.micro_batches), result);
+  return result;
+}
+
+DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
+  DraftScore result = parts(draft);
+  std::vector<ClockStage> clocks;
+  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
+  std::vector<double> ends(clocks.size(), pipeline_estimate(clocks, draft.micro_batches));
+  for (std::size_t s = 1; s < ends.size(); ++s) {
+    ends[s] = ends[s - 1] - clocks[s - 1].backward_s - clocks[s - 1].gradient_s;
+  }
+  finish(ends, result);
+  return result;
+}
+
+}  // namespace heteroperf

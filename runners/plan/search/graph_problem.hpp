@@ -1,0 +1,55 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/cluster/cluster.hpp"
+#include "runners/plan/search/pipeline_draft.hpp"
+#include "runners/plan/search/planning_problem.hpp"
+#include "workloads/model_graph.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+/// What is planned for, beside model and machine.
+struct PlanningRequest {
+  Precision precision = Precision::fp32;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::int64_t batch = 1;         ///< samples of a step
+  std::int64_t most_samples = 64; ///< of a replica's micro-batch
+  int most_degree = 16;           ///< of tensor parallelism
+};
+
+/// A model and a machine as a PlanningProblem, and the way back.
+///
+/// Layers are the pieces between those places of the graph's order where one narrow tensor crosses.
+/// Pools are the ranks of one class and one cluster label, fastest class first, then by name: the
+/// order of the description does not enter. Times are replica_times(), memory is stage_memory().
+class GraphProblem {
+ public:
+  /// Throws UserError with everything wrong: no devices, a class without a rate, a model that
+  /// cannot be cut to one layer per place. `graph` and `cluster` outlive it.
+  GraphProblem(const ModelGraph& graph, const Cluster& cluster, const PlanningRequest& request);
+
+  const PlanningProblem& problem() const { return problem_; }
+  const ModelGraph& graph() const { return graph_; }
+  const Cluster& cluster() const { return cluster_; }
+  const PlanningRequest& request() const { return request_; }
+
+  /// Devices are taken node by node, larger tensor-parallel groups first. Requires a draft that
+  /// uses no more devices than there are. Throws UserError where nodes are too small for the
+  /// groups.
+  Plan plan(const PipelineDraft& draft) const;
+  /// The draft that plan() makes this plan of. Throws UserError for other plans (several chunks,
+  /// other cuts, degrees or micro-batches beyond the tables).
+  PipelineDraft draft(const Plan& plan) const;
+
+ private:
+  const ModelGraph& graph_;
+  const Cluster& cluster_;
+  PlanningRequest request_;
+  PlanningProblem problem_;
+  std::vector<std::size_t> layer_ends_;                        ///< by layer, in nodes
+  std::vector<std::vector<std::vector<RankId>>> nodes_;        ///< [pool][node]: its ranks
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "workloads/model_graph.hpp"
+
+namespace heteroperf {
+
+/// Ends of the layers of a graph, in nodes: every place of its order that one tensor with a
+/// gradient crosses alone, no wider than `widest` times the median such place's.
+std::vector<std::size_t> layer_ends(const ModelGraph& graph, double widest = 4);
+
+/// Equal numbers for layers of equal nodes with equal inputs: they cost the same.
+std::vector<int> layer_kinds(const ModelGraph& graph, const std::vector<std::size_t>& ends);
+
+}  // namespace heteroperf

@@ -1,0 +1,124 @@
+#include "runners/plan/search/layer_sums.hpp"
+
+#include <algorithm>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+std::vector<LayerTimes> prefix_sums(const std::vector<LayerTimes>& layers) {
+  std::vector<LayerTimes> sums;
+  if (layers.empty()) return sums;
+  sums.resize(layers.size() + 1);
+  for (std::size_t l = 0; l < layers.size(); ++l) {
+    const LayerTimes &a = sums[l], &b = layers[l];
+    sums[l + 1] = {a.forward_s + b.forward_s, a.input_gradient_s + b.input_gradient_s,
+                   a.weight_gradient_s + b.weight_gradient_s, a.attention_s + b.attention_s};
+  }
+  return sums;
+}
+
+}  // namespace
+
+LayerSums::LayerSums(const PlanningProblem& problem) : problem_(problem) {
+  for (const DevicePool& pool : problem.pools) {
+    auto& of_pool = times_.emplace_back();
+    for (const auto& of_degree : pool.times) {
+      auto& by_samples = of_pool.emplace_back();
+      for (const auto& layers : of_degree) by_samples.push_back(prefix_sums(layers));
+    }
+  }
+  for (const auto& of_degree : problem.bytes) {
+    auto& by_samples = bytes_.emplace_back();
+    auto& inner = inner_extra_.emplace_back();
+    for (const std::vector<LayerBytes>& layers : of_degree) {
+      auto& sums = by_samples.emplace_back(layers.size() + 1);
+      auto& most = inner.emplace_back();
+      for (std::size_t l = 0; l < layers.size(); ++l) {
+        sums[l].extra = layers[l].extra;
+        for (std::size_t r = 0; r < 3; ++r) {
+          sums[l + 1].kept_before[r] = sums[l].kept_before[r] + layers[l].kept[r];
+          if (l > 0 && l + 1 < layers.size()) most[r] = std::max(most[r], layers[l].extra[r]);
+        }
+      }
+    }
+  }
+  for (const std::vector<double>& of_degree : problem.parameters) {
+    auto& sums = parameters_.emplace_back(1, 0.0);
+    for (const double one : of_degree) sums.push_back(sums.back() + one);
+  }
+}
+
+bool LayerSums::known(int pool, int degree, std::int64_t samples) const {
+  return samples >= 1 && samples <= problem_.most_samples &&
+         !times_[at_index(pool)][at_index(degree)][at_index(samples - 1)].empty();
+}
+
+LayerSums::Work LayerSums::work(const ReplicaGroup& group, Range range,
+                                Recomputation recomputation) const {
+  const auto& sums =
+      times_[at_index(group.pool)][at_index(group.degree)][at_index(group.samples - 1)];
+  const LayerTimes &a = sums[at_index(range.first)], &b = sums[at_index(range.end)];
+  Work work{b.forward_s - a.forward_s, b.input_gradient_s - a.input_gradient_s,
+            b.weight_gradient_s - a.weight_gradient_s, 0};
+  if (recomputation == Recomputation::full) work.recompute_s = work.forward_s;
+  if (recomputation == Recomputation::selective) {
+    work.input_gradient_s += b.attention_s - a.attention_s;
+  }
+  return work;
+}
+
+/// Of the ends of the range, and of the fullest layer within the model.
+double LayerSums::extra(int degree, std::int64_t samples, Range range,
+                        std::size_t recomputation) const {
+  const auto& sums = bytes(degree, samples);
+  double most = std::max(sums[at_index(range.first)].extra[recomputation],
+                         sums[at_index(range.end - 1)].extra[recomputation]);
+  if (range.end - range.first > 2) {
+    most = std::max(most, inner_extra_[at_index(degree)][at_index(samples - 1)][recomputation]);
+  }
+  return most;
+}
+
+double LayerSums::parameters(int degree, Range range) const {
+  const auto& sums = parameters_[at_index(degree)];
+  return sums[at_index(range.end)] - sums[at_index(range.first)];
+}
+
+double LayerSums::state_memory(int degree, Range range, int state_replicas) const {
+  double elements = parameters(degree, range);
+  if (has_tied_copy(range)) elements += problem_.tied_parameters[at_index(degree)];
+  return elements * (problem_.weight_bytes + problem_.optimizer_bytes / state_replicas);
+}
+
+double LayerSums::memory(int degree, std::int64_t samples, Range range,
+                         const Holding& holding) const {
+  const auto& sums = bytes(degree, samples);
+  const auto kept_by = [&](Recomputation r) {
+    const auto i = static_cast<std::size_t>(r);
+    return sums[at_index(range.end)].kept_before[i] - sums[at_index(range.first)].kept_before[i];
+  };
+  const bool full = holding.recomputation == Recomputation::full;
+  // A stage that recomputes keeps the input of its first layer, and is whole again in B.
+  const auto as_run = full ? Recomputation::none : holding.recomputation;
+  const double whole = kept_by(as_run);
+  const auto f = static_cast<std::size_t>(Recomputation::full);
+  const double kept = full ? sums[at_index(range.first + 1)].kept_before[f] -
+                                 sums[at_index(range.first)].kept_before[f]
+                           : whole;
+  double boundary = 0;
+  if (range.first > 0) {
+    boundary += problem_.activation_bytes[at_index(range.first - 1)][0] +
+                problem_.gradient_bytes[at_index(range.first - 1)][0];
+  }
+  if (range.end < problem_.layers) {
+    boundary += problem_.activation_bytes[at_index(range.end - 1)][0] +
+                problem_.gradient_bytes[at_index(range.end - 1)][0];
+  }
+  return state_memory(degree, range, holding.state_replicas) + (holding.in_flight - 1) * kept +
+         whole + extra(degree, samples, range, static_cast<std::size_t>(as_run)) +
+         boundary * static_cast<double>(samples);
+}
+
+}  // namespace heteroperf

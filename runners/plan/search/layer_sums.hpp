@@ -1,0 +1,64 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/plan/search/pipeline_draft.hpp"
+#include "runners/plan/search/planning_problem.hpp"
+
+namespace heteroperf {
+
+/// Sums over any range of layers in constant time.
+class LayerSums {
+ public:
+  /// The problem outlives it and has passed check_problem().
+  explicit LayerSums(const PlanningProblem& problem);
+
+  /// One micro-batch on one replica.
+  struct Work {
+    double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0, recompute_s = 0;
+    double total() const { return forward_s + input_gradient_s + weight_gradient_s + recompute_s; }
+  };
+  struct Range {
+    int first = 0, end = 0;
+  };
+
+  bool known(int pool, int degree, std::int64_t samples) const;
+  /// Requires known().
+  Work work(const ReplicaGroup& group, Range range, Recomputation recomputation) const;
+
+  /// What decides a rank's memory beside the range.
+  struct Holding {
+    Recomputation recomputation = Recomputation::none;
+    int in_flight = 1;           ///< micro-batches kept at once
+    int state_replicas = 1;      ///< that share optimizer states
+  };
+  /// Bytes of one rank at its fullest moment.
+  double memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
+  /// The part of it that does not depend on micro-batches.
+  double state_memory(int degree, Range range, int state_replicas) const;
+
+  /// Elements that one rank holds; a tied table counts where the range has its first layer alone, or
+  /// all layers.
+  double parameters(int degree, Range range) const;
+  bool has_tied_copy(Range range) const {
+    return !problem_.tied_parameters.empty() && range.end == problem_.layers && range.first > 0;
+  }
+
+ private:
+  struct Bytes3 {
+    std::array<double, 3> kept_before{};  ///< of all layers before this one
+    std::array<double, 3> extra{};        ///< of this layer
+  };
+  const std::vector<Bytes3>& bytes(int degree, std::int64_t samples) const {
+    return bytes_[static_cast<std::size_t>(degree)][static_cast<std::size_t>(samples - 1)];
+  }
+  double extra(int degree, std::int64_t samples, Range range, std::size_t recomputation) const;
+
+  const PlanningProblem& problem_;
+  std::vector<std::vector<std::vector<std::vector<LayerTimes>>>> times_;  ///< [..][..][..][L+1]
+  std::vector<std::vector<std::vector<Bytes3>>> bytes_;                   ///< [..][..][L+1]
+  std::vector<std::vector<std::array<double, 3>>> inner_extra_;           ///< layers 1 to L−2
+  std::vector<std::vector<double>> parameters_;                           ///< [..][L+1]
+};
+
+}  // namespace heteroperf

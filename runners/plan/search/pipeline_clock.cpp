@@ -1,0 +1,111 @@
+#include "runners/plan/search/pipeline_clock.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
+
+/// One position's place in its order of forwards and backwards.
+struct Progress {
+  int forwards = 0, backwards = 0;
+  double free = 0;
+};
+
+class PipelineClock {
+ public:
+  PipelineClock(const std::vector<ClockStage>& stages, int micro_batches)
+      : stages_(stages),
+        micro_batches_(micro_batches),
+        count_(static_cast<int>(stages.size())),
+        progress_(stages.size()),
+        forward_end_(stages.size(), std::vector<double>(at_index(micro_batches), 0)),
+        backward_end_(forward_end_) {}
+
+  std::vector<double> run() {
+    int left = count_;
+    while (left > 0) {
+      int moved = 0;
+      left = 0;
+      for (int s = 0; s < count_; ++s) moved += advance(s);
+      for (int s = count_ - 1; s >= 0; --s) {
+        moved += advance(s);
+        left += progress_[at_index(s)].backwards < micro_batches_ ? 1 : 0;
+      }
+      HETEROPERF_EXPECT(moved > 0 || left == 0);
+    }
+    std::vector<double> ends;
+    for (const Progress& one : progress_) ends.push_back(one.free);
+    return ends;
+  }
+
+ private:
+  /// As far as position s gets; how many passes that were.
+  int advance(int s) {
+    Progress& at = progress_[at_index(s)];
+    int moved = 0;
+    while (at.backwards < micro_batches_) {
+      const int ahead = at.forwards - at.backwards;
+      const bool forward =
+          at.forwards < micro_batches_ && ahead <= stages_[at_index(s)].warm_up;
+      if (!(forward ? run_forward(s, at) : run_backward(s, at))) break;
+      ++moved;
+    }
+    return moved;
+  }
+
+  bool run_forward(int s, Progress& at) {
+    double arrived = 0;
+    if (s > 0) {
+      if (progress_[at_index(s - 1)].forwards <= at.forwards) return false;
+      arrived = forward_end_[at_index(s - 1)][at_index(at.forwards)] +
+                stages_[at_index(s - 1)].activation_s;
+    }
+    at.free = std::max(at.free, arrived) + stages_[at_index(s)].forward_s;
+    forward_end_[at_index(s)][at_index(at.forwards++)] = at.free;
+    return true;
+  }
+
+  bool run_backward(int s, Progress& at) {
+    double arrived = 0;
+    if (s + 1 < count_) {
+      if (progress_[at_index(s + 1)].backwards <= at.backwards) return false;
+      arrived = backward_end_[at_index(s + 1)][at_index(at.backwards)] +
+                stages_[at_index(s)].gradient_s;
+    }
+    const ClockStage& stage = stages_[at_index(s)];
+    // What is recomputed needs no gradient: it fills the wait.
+    at.free = std::max(at.free + stage.recompute_s, arrived) + stage.backward_s;
+    backward_end_[at_index(s)][at_index(at.backwards++)] = at.free;
+    return true;
+  }
+
+  const std::vector<ClockStage>& stages_;
+  int micro_batches_, count_;
+  std::vector<Progress> progress_;
+  std::vector<std::vector<double>> forward_end_, backward_end_;
+};
+
+}  // namespace
+
+std::vector<double> pipeline_ends(const std::vector<ClockStage>& stages, int micro_batches) {
+  return PipelineClock(stages, micro_batches).run();
+}
+
+double pipeline_estimate(const std::vector<ClockStage>& stages, int micro_batches) {
+  double round_trip = 0, period = 0;
+  for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
+    const double work = stage->forward_s + stage->recompute_s + stage->backward_s;
+    const bool last = stage == stages.rbegin();
+    round_trip += work + (last ? 0 : stage->activation_s + stage->gradient_s);
+    const int under_way = std::min(micro_batches, stage->warm_up + 1);
+    period = std::max({period, work, round_trip / under_way});
+  }
+  return round_trip + (micro_batches - 1) * period;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,43 @@
+#include "runners/plan/search/pipeline_draft.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace heteroperf {
+
+std::int64_t DraftStage::samples() const {
+  std::int64_t sum = 0;
+  for (const ReplicaGroup& group : groups) sum += group.samples * group.replicas;
+  return sum;
+}
+
+int DraftStage::replicas() const {
+  int sum = 0;
+  for (const ReplicaGroup& group : groups) sum += group.replicas;
+  return sum;
+}
+
+void set_least_warm_ups(PipelineDraft& draft) {
+  const auto stages = static_cast<int>(draft.stages.size());
+  for (int s = 0; s < stages; ++s) {
+    draft.stages[static_cast<std::size_t>(s)].warm_up =
+        std::min(draft.micro_batches, stages - 1 - s);
+  }
+}
+
+std::string to_text(const PipelineDraft& draft) {
+  std::string text =
+      fmt::format("{} x{} z{}", draft.schedule, draft.micro_batches, draft.zero_stage);
+  for (const DraftStage& stage : draft.stages) {
+    text += fmt::format("; {}-{} r{} u{} w{}", stage.first, stage.end,
+                        static_cast<int>(stage.recomputation), stage.warm_up,
+                        static_cast<int>(stage.wire));
+    for (const ReplicaGroup& g : stage.groups) {
+      text += fmt::format(" {}:{}*{}x{}", g.pool, g.degree, g.replicas, g.samples);
+    }
+  }
+  return text;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runners/plan/plan.hpp"
+
+namespace heteroperf {
+
+/// Replicas of a stage that are alike.
+struct ReplicaGroup {
+  int pool = 0;              ///< of PlanningProblem::pools
+  int degree = 0;            ///< index of PlanningProblem::degrees
+  int replicas = 1;
+  std::int64_t samples = 1;  ///< of every micro-batch, of one replica
+  friend auto operator<=>(const ReplicaGroup&, const ReplicaGroup&) = default;
+};
+
+/// A stage of a draft: layers [first, end) on some groups of replicas, which split every
+/// micro-batch in this order.
+struct DraftStage {
+  int first = 0, end = 0;
+  std::vector<ReplicaGroup> groups;
+  Recomputation recomputation = Recomputation::none;
+  int warm_up = 0;                           ///< forwards before the first backward
+  WireFormat wire = WireFormat::fp32;        ///< to the next stage and back
+  std::int64_t samples() const;              ///< of a micro-batch
+  int replicas() const;
+  friend bool operator==(const DraftStage&, const DraftStage&) = default;
+};
+
+/// A candidate of the search: a plan in numbers alone. One chunk per position.
+struct PipelineDraft {
+  int micro_batches = 1;
+  int zero_stage = 0;
+  std::string schedule = "1f1b";
+  std::vector<DraftStage> stages;
+  friend bool operator==(const PipelineDraft&, const PipelineDraft&) = default;
+};
+
+/// Warm-ups as 1f1b has them: as many as stages follow.
+void set_least_warm_ups(PipelineDraft& draft);
+
+/// A short text that is equal for equal drafts alone.
+std::string to_text(const PipelineDraft& draft);
+
+}  // namespace heteroperf

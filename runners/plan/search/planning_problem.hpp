@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runners/cluster/link_curve.hpp"
+#include "runners/plan/plan.hpp"
+
+namespace heteroperf {
+
+/// What one layer takes for one micro-batch, in seconds, sums within a tensor-parallel group
+/// included.
+struct LayerTimes {
+  double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
+  double attention_s = 0;  ///< the part of F that selective recomputation does again
+};
+
+/// What one layer holds of one micro-batch, in bytes, by Recomputation. Under `full` a stage keeps
+/// the input of its first layer alone, until its backward pass holds what `none` holds.
+struct LayerBytes {
+  std::array<double, 3> kept{};   ///< from F to B
+  std::array<double, 3> extra{};  ///< at most during a pass, beside what is kept
+};
+
+/// Devices that are alike in all that a planner knows.
+struct DevicePool {
+  std::string name;  ///< unique
+  std::string device_class;
+  int devices = 0;
+  int devices_per_node = 0;    ///< tensor-parallel groups stay within a node
+  double memory_bytes = 0;     ///< of one device; 0: not limited
+  double optimizer_rate = 0;   ///< bytes per second of the optimizer's passes; 0: takes no time
+  /// [degree index][micro-batch − 1][layer]; an empty list: that combination is not known and not
+  /// used.
+  std::vector<std::vector<std::vector<LayerTimes>>> times;
+};
+
+/// All that the search for a plan is told: a chain of layers, pools of devices, links between them.
+struct PlanningProblem {
+  int layers = 0;
+  std::vector<DevicePool> pools;
+  std::vector<int> degrees;  ///< tensor-parallel degrees, ascending, the first is 1
+  /// [degree index][micro-batch − 1][layer]
+  std::vector<std::vector<std::vector<LayerBytes>>> bytes;
+  /// [degree index][layer]: elements of the parameters that one rank holds; of a tied table the
+  /// first layer's.
+  std::vector<std::vector<double>> parameters;
+  /// [degree index]: elements that one rank holds of a table that first and last layer share (a tied
+  /// head); empty: none.
+  std::vector<double> tied_parameters;
+  /// [layer][wire format], by layer before the cut: bytes per sample of what crosses, and of its
+  /// gradient.
+  std::vector<std::array<double, 3>> activation_bytes, gradient_bytes;
+  /// [pool][pool]: between any two of their devices.
+  std::vector<std::vector<LinkCurve>> links;
+
+  double weight_bytes = 8;     ///< per element: weights, gradients, master copies
+  double optimizer_bytes = 8;  ///< per element: what ZeRO-1 spreads
+  double master_bytes = 4;     ///< per element: what is summed over replicas
+  std::int64_t batch = 1;      ///< samples of a step
+  std::int64_t most_samples = 0;  ///< of a replica's micro-batch: the tables' extent
+
+  int devices() const;
+};
+
+/// Throws UserError with everything wrong: no devices, layers or batch, a time, size or link that
+/// is negative or not finite, tables of other extents, a pair of pools without a link.
+void check_problem(const PlanningProblem& problem);
+
+}  // namespace heteroperf

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "runners/plan/search/draft_scorer.hpp"
+
+namespace heteroperf {
+
+/// Devices that a stage may use, by pool.
+using DeviceCounts = std::vector<int>;
+
+/// What is the same for all stages of a pipeline.
+struct FillRules {
+  std::int64_t samples = 1;  ///< of a micro-batch
+  int micro_batches = 1;
+  int zero_stage = 1;
+};
+
+/// Makes single stages of devices: how much of the model they can take, and how they share it.
+class StageFiller {
+ public:
+  /// The scorer outlives it.
+  explicit StageFiller(const DraftScorer& scorer);
+
+  /// The longest range of layers before `end` that the devices do within `period_s` per micro-batch
+  /// with `in_flight` of them kept, and its stage; nothing where not even one layer goes.
+  std::optional<DraftStage> fill(const DeviceCounts& devices, int end, int in_flight,
+                                 double period_s, const FillRules& rules) const;
+
+  /// The shares of a micro-batch with which a stage of these replicas (of any samples) is fastest:
+  /// its layers, recomputation and warm-up stay. Replicas may be left without work, and are then
+  /// left out. Nothing where memory or tables have no room.
+  std::optional<DraftStage> balance(const DraftStage& stage, const FillRules& rules) const;
+
+  const DraftScorer& scorer() const { return scorer_; }
+
+ private:
+  struct Capacity {
+    std::int64_t samples = 0;  ///< of one replica
+    int degree = 0;
+    int replicas = 0;
+    std::int64_t all() const { return samples * replicas; }
+  };
+  std::int64_t most_samples(ReplicaGroup group, LayerSums::Range range,
+                            const LayerSums::Holding& holding, double period_s,
+                            const FillRules& rules) const;
+  bool takes(const DeviceCounts& devices, LayerSums::Range range,
+             const LayerSums::Holding& holding, double period_s, const FillRules& rules,
+             std::vector<Capacity>* chosen) const;
+  bool takes_any(const DeviceCounts& devices, LayerSums::Range range, int in_flight,
+                 double period_s, const FillRules& rules, DraftStage* stage) const;
+
+  const DraftScorer& scorer_;
+  std::vector<std::vector<std::vector<std::int64_t>>> sizes_;  ///< [pool][degree]: known, ascending
+};
+
+}  // namespace heteroperf
