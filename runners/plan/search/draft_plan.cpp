@@ -57,7 +57,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
     plan.wires.push_back({static_cast<int>(s), static_cast<int>(s) + 1, from.wire});
   }
   PipelineDraft least = draft;
-  set_least_warm_ups(least);
+  set_schedule(least, draft.schedule);
   if (least == draft) plan.warm_up.clear();
 
   struct Place {
@@ -165,7 +165,7 @@ PipelineDraft GraphProblem::draft(const Plan& plan) const {
     }
   }
   problems.throw_if_any();
-  set_least_warm_ups(draft);
+  set_schedule(draft, plan.schedule);
   for (std::size_t s = 0; s < plan.warm_up.size(); ++s) draft.stages[s].warm_up = plan.warm_up[s];
   return draft;
 }

@@ -13,6 +13,12 @@ LayerSums::Range range_of(const DraftStage& stage) { return {stage.first, stage.
 
 /// AdamW reads parameter, gradient and two moments, and writes parameter and moments.
 constexpr double optimizer_words = 7;
+ClockOrder clock_order(const std::string& schedule) {
+  return schedule == "zb-h1"   ? ClockOrder::zb_h1
+         : schedule == "zb-h2" ? ClockOrder::zb_h2
+                               : ClockOrder::one_f_one_b;
+}
+
 constexpr double infinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
@@ -34,7 +40,8 @@ ClockStage DraftScorer::compute(const DraftStage& stage) const {
   ClockStage clock;
   clock.forward_s = most.forward_s;
   clock.recompute_s = most.recompute_s;
-  clock.backward_s = most.input_gradient_s + most.weight_gradient_s;
+  clock.input_gradient_s = most.input_gradient_s;
+  clock.weight_gradient_s = most.weight_gradient_s;
   clock.warm_up = stage.warm_up;
   return clock;
 }
@@ -146,6 +153,7 @@ double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
   LayerSums::Holding holding;
   holding.recomputation = s.recomputation;
   holding.in_flight = std::min(draft.micro_batches, s.warm_up + 1);
+  holding.split_backward = clock_order(draft.schedule) != ClockOrder::one_f_one_b;
   const bool alike = std::all_of(s.groups.begin(), s.groups.end(), [&](const ReplicaGroup& other) {
     return other.degree == group.degree;
   });
@@ -230,7 +238,7 @@ DraftScore DraftScorer::score(const PipelineDraft& draft) const {
   DraftScore result = parts(draft);
   std::vector<ClockStage> clocks;
   for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
-  finish(pipeline_ends(clocks, draft.micro_batches), result);
+  finish(pipeline_ends(clocks, draft.micro_batches, clock_order(draft.schedule)), result);
   return result;
 }
 
@@ -240,7 +248,8 @@ DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
   for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
   std::vector<double> ends(clocks.size(), pipeline_estimate(clocks, draft.micro_batches));
   for (std::size_t s = 1; s < ends.size(); ++s) {
-    ends[s] = ends[s - 1] - clocks[s - 1].backward_s - clocks[s - 1].gradient_s;
+    const ClockStage& before = clocks[s - 1];
+    ends[s] = ends[s - 1] - before.input_gradient_s - before.weight_gradient_s - before.gradient_s;
   }
   finish(ends, result);
   return result;

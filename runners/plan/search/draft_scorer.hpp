@@ -25,15 +25,15 @@ struct DraftScore {
   bool fits() const;
 };
 
-/// Times drafts with the rules of stage_times() and predict(): the schedule `1f1b` exactly, with any
-/// warm-up. Cheap enough for every candidate of a search.
+/// Times drafts with the rules of stage_times() and predict(): `1f1b` with any warm-up, `zb-h1` and `zb-h2`
+/// exactly. Cheap enough for every candidate of a search.
 class DraftScorer {
  public:
   /// The problem outlives it and has passed check_problem().
   explicit DraftScorer(const PlanningProblem& problem) : problem_(problem), sums_(problem) {}
 
   DraftScore score(const PipelineDraft& draft) const;
-  /// With the pipeline's time by formula instead of the exact clock.
+  /// With the time of `1f1b` by formula instead of the exact clock.
   DraftScore estimate(const PipelineDraft& draft) const;
 
   /// Of the slowest group in each pass.

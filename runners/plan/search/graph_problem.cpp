@@ -217,6 +217,7 @@ class ProblemMaker {
           const auto more = static_cast<double>(m);
           for (std::size_t r = 0; r < 3; ++r) {
             bytes.kept[r] = one.kept[r] + more * (two.kept[r] - one.kept[r]);
+            bytes.split[r] = one.split[r] + more * (two.split[r] - one.split[r]);
             bytes.extra[r] = one.extra[r] + more * (two.extra[r] - one.extra[r]);
           }
         }
@@ -233,6 +234,7 @@ class ProblemMaker {
       const std::uint64_t most = std::max({memory.forward, memory.recompute, memory.backward,
                                            memory.input_gradient, memory.weight_gradient});
       bytes.kept[static_cast<std::size_t>(r)] = static_cast<double>(memory.after_forward);
+      bytes.split[static_cast<std::size_t>(r)] = static_cast<double>(memory.after_input_gradient);
       bytes.extra[static_cast<std::size_t>(r)] =
           static_cast<double>(most - std::min(most, memory.after_forward));
     }

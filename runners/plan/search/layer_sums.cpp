@@ -39,6 +39,7 @@ LayerSums::LayerSums(const PlanningProblem& problem) : problem_(problem) {
         sums[l].extra = layers[l].extra;
         for (std::size_t r = 0; r < 3; ++r) {
           sums[l + 1].kept_before[r] = sums[l].kept_before[r] + layers[l].kept[r];
+          sums[l + 1].split_before[r] = sums[l].split_before[r] + layers[l].split[r];
           if (l > 0 && l + 1 < layers.size()) most[r] = std::max(most[r], layers[l].extra[r]);
         }
       }
@@ -102,10 +103,15 @@ double LayerSums::memory(int degree, std::int64_t samples, Range range,
   const bool full = holding.recomputation == Recomputation::full;
   // A stage that recomputes keeps the input of its first layer, and is whole again in B.
   const auto as_run = full ? Recomputation::none : holding.recomputation;
-  const double whole = kept_by(as_run);
+  double split = 0;
+  if (holding.split_backward) {
+    const auto r = static_cast<std::size_t>(holding.recomputation);
+    split = sums[at_index(range.end)].split_before[r] - sums[at_index(range.first)].split_before[r];
+  }
+  const double whole = std::max(kept_by(as_run), split);
   const auto f = static_cast<std::size_t>(Recomputation::full);
-  const double kept = full ? sums[at_index(range.first + 1)].kept_before[f] -
-                                 sums[at_index(range.first)].kept_before[f]
+  const double kept = full ? std::max(split, sums[at_index(range.first + 1)].kept_before[f] -
+                                 sums[at_index(range.first)].kept_before[f])
                            : whole;
   double boundary = 0;
   if (range.first > 0) {

@@ -31,6 +31,7 @@ class LayerSums {
     Recomputation recomputation = Recomputation::none;
     int in_flight = 1;           ///< micro-batches kept at once
     int state_replicas = 1;      ///< that share optimizer states
+    bool split_backward = false; ///< W apart from B
   };
   /// Bytes of one rank at its fullest moment.
   double memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
@@ -46,7 +47,7 @@ class LayerSums {
 
  private:
   struct Bytes3 {
-    std::array<double, 3> kept_before{};  ///< of all layers before this one
+    std::array<double, 3> kept_before{}, split_before{};  ///< of all layers before this one
     std::array<double, 3> extra{};        ///< of this layer
   };
   const std::vector<Bytes3>& bytes(int degree, std::int64_t samples) const {

@@ -18,11 +18,10 @@ struct PlanBound {
   std::vector<Constraint> constraints;  ///< all of them
 };
 
-/// Requires a problem that has passed check_problem(). Constraints:
-/// "work": every layer does the batch on some pool, shares fractional, at the pool's best degree
-/// and micro-batch; "latency": one sample's way through all layers, each on its fastest pool, and the
-/// shortest exchange at the end; "work and all-reduce": the least of work with one stage's sum
-/// over replicas, and of two or more stages with what the first and the last must wait.
+/// Requires a problem that has passed check_problem(). Constraints: "work", every layer does the
+/// batch on some pool, shares fractional, at the pool's best degree and micro-batch; "latency", one
+/// sample's way through all layers, each on its fastest device; "work and all-reduce", of a model
+/// that cannot be cut, the least over numbers of replicas of their work and their sum.
 PlanBound plan_bound(const PlanningProblem& problem);
 
 }  // namespace heteroperf

@@ -10,18 +10,23 @@ namespace {
 
 std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
-/// One position's place in its order of forwards and backwards.
+enum class Pass { forward, input_gradient, weight_gradient };
+
+/// One position's place in its order of passes.
 struct Progress {
-  int forwards = 0, backwards = 0;
+  int forwards = 0, backwards = 0, weights = 0;
   double free = 0;
 };
 
 class PipelineClock {
  public:
-  PipelineClock(const std::vector<ClockStage>& stages, int micro_batches)
+  PipelineClock(const std::vector<ClockStage>& stages, int micro_batches, ClockOrder order)
       : stages_(stages),
         micro_batches_(micro_batches),
         count_(static_cast<int>(stages.size())),
+        zero_bubble_(order == ClockOrder::zb_h1   ? 1
+                     : order == ClockOrder::zb_h2 ? 2
+                                                  : 0),
         progress_(stages.size()),
         forward_end_(stages.size(), std::vector<double>(at_index(micro_batches), 0)),
         backward_end_(forward_end_) {}
@@ -34,7 +39,7 @@ class PipelineClock {
       for (int s = 0; s < count_; ++s) moved += advance(s);
       for (int s = count_ - 1; s >= 0; --s) {
         moved += advance(s);
-        left += progress_[at_index(s)].backwards < micro_batches_ ? 1 : 0;
+        left += progress_[at_index(s)].weights < micro_batches_ ? 1 : 0;
       }
       HETEROPERF_EXPECT(moved > 0 || left == 0);
     }
@@ -48,14 +53,35 @@ class PipelineClock {
   int advance(int s) {
     Progress& at = progress_[at_index(s)];
     int moved = 0;
-    while (at.backwards < micro_batches_) {
-      const int ahead = at.forwards - at.backwards;
-      const bool forward =
-          at.forwards < micro_batches_ && ahead <= stages_[at_index(s)].warm_up;
-      if (!(forward ? run_forward(s, at) : run_backward(s, at))) break;
+    while (at.weights < micro_batches_) {
+      const Pass pass = zero_bubble_ > 0 ? next_zero_bubble(s, at) : next_one_f_one_b(s, at);
+      if (pass == Pass::weight_gradient) {
+        at.free += stages_[at_index(s)].weight_gradient_s;
+        ++at.weights;
+      } else if (!(pass == Pass::forward ? run_forward(s, at) : run_backward(s, at))) {
+        break;
+      }
       ++moved;
     }
     return moved;
+  }
+
+  Pass next_one_f_one_b(int s, const Progress& at) const {
+    const int ahead = at.forwards - at.backwards;
+    const bool forward = at.forwards < micro_batches_ && ahead <= stages_[at_index(s)].warm_up;
+    return forward ? Pass::forward : Pass::input_gradient;
+  }
+
+  /// w = k(p−r−1) forwards; then for each i: F if any remain, B_i, the oldest W if w + i ≥ k(p−1);
+  /// then the remaining W.
+  Pass next_zero_bubble(int s, const Progress& at) const {
+    const int warm_up = zero_bubble_ * (count_ - 1 - s);
+    if (at.forwards < std::min(micro_batches_, warm_up)) return Pass::forward;
+    // After B_i one W is due when w + i has reached k(p−1).
+    const int due = at.backwards - (zero_bubble_ * (count_ - 1) - warm_up);
+    if (at.weights < due || at.backwards == micro_batches_) return Pass::weight_gradient;
+    const bool forward = at.forwards < micro_batches_ && at.forwards <= warm_up + at.backwards;
+    return forward ? Pass::forward : Pass::input_gradient;
   }
 
   bool run_forward(int s, Progress& at) {
@@ -79,27 +105,29 @@ class PipelineClock {
     }
     const ClockStage& stage = stages_[at_index(s)];
     // What is recomputed needs no gradient: it fills the wait.
-    at.free = std::max(at.free + stage.recompute_s, arrived) + stage.backward_s;
+    at.free = std::max(at.free + stage.recompute_s, arrived) + stage.input_gradient_s;
+    if (zero_bubble_ == 0) at.free += stage.weight_gradient_s, ++at.weights;
     backward_end_[at_index(s)][at_index(at.backwards++)] = at.free;
     return true;
   }
 
   const std::vector<ClockStage>& stages_;
-  int micro_batches_, count_;
+  int micro_batches_, count_, zero_bubble_;
   std::vector<Progress> progress_;
   std::vector<std::vector<double>> forward_end_, backward_end_;
 };
 
 }  // namespace
 
-std::vector<double> pipeline_ends(const std::vector<ClockStage>& stages, int micro_batches) {
-  return PipelineClock(stages, micro_batches).run();
+std::vector<double> pipeline_ends(const std::vector<ClockStage>& stages, int micro_batches,
+                                  ClockOrder order) {
+  return PipelineClock(stages, micro_batches, order).run();
 }
 
 double pipeline_estimate(const std::vector<ClockStage>& stages, int micro_batches) {
   double round_trip = 0, period = 0;
   for (auto stage = stages.rbegin(); stage != stages.rend(); ++stage) {
-    const double work = stage->forward_s + stage->recompute_s + stage->backward_s;
+    const double work = stage->work_s();
     const bool last = stage == stages.rbegin();
     round_trip += work + (last ? 0 : stage->activation_s + stage->gradient_s);
     const int under_way = std::min(micro_batches, stage->warm_up + 1);

@@ -6,20 +6,29 @@ namespace heteroperf {
 
 /// A position of a pipeline as its clock needs it, in seconds per micro-batch.
 struct ClockStage {
-  double forward_s = 0, recompute_s = 0, backward_s = 0;
+  double forward_s = 0, recompute_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
   double activation_s = 0, gradient_s = 0;  ///< to the next position, and back from it
   int warm_up = 0;                          ///< forwards before the first backward
+  double work_s() const { return forward_s + recompute_s + input_gradient_s + weight_gradient_s; }
 };
 
-/// Every position's end of its last backward when `micro_batches` pass: `warm_up` forwards, then
-/// forwards and backwards in turn, then the remaining backwards; messages arrive after their time
-/// and take none of a device. Exact. Requires warm_up never to grow along the pipeline, and to be
-/// at least the number of positions that follow, or the number of micro-batches.
-std::vector<double> pipeline_ends(const std::vector<ClockStage>& stages, int micro_batches);
+/// How positions order their passes.
+enum class ClockOrder {
+  one_f_one_b,  ///< `1f1b` with each position's own warm-up; B and W as one
+  zb_h1,        ///< `zb-h1`
+  zb_h2,        ///< `zb-h2`
+};
 
-/// The same by formula, for all positions together: the first micro-batch's round trip, then the
-/// slowest position's time for each other one, or where warm-ups are too few the longest round trip
-/// / micro-batches under way.
+/// Every position's end of its last pass when `micro_batches` go through; messages arrive after
+/// their time and take none of a device. Exact. `one_f_one_b` requires warm_up never to grow along
+/// the pipeline, and to be at least the number of positions that follow, or the number of
+/// micro-batches.
+std::vector<double> pipeline_ends(const std::vector<ClockStage>& stages, int micro_batches,
+                                  ClockOrder order = ClockOrder::one_f_one_b);
+
+/// The end of `1f1b` by formula: the first micro-batch's round trip, then the slowest position's
+/// time for each other one, or where warm-ups are too few the longest round trip / micro-batches
+/// under way.
 double pipeline_estimate(const std::vector<ClockStage>& stages, int micro_batches);
 
 }  // namespace heteroperf

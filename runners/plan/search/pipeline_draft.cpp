@@ -18,11 +18,15 @@ int DraftStage::replicas() const {
   return sum;
 }
 
-void set_least_warm_ups(PipelineDraft& draft) {
+void set_schedule(PipelineDraft& draft, const std::string& schedule) {
   const auto stages = static_cast<int>(draft.stages.size());
+  draft.schedule = schedule;
   for (int s = 0; s < stages; ++s) {
-    draft.stages[static_cast<std::size_t>(s)].warm_up =
-        std::min(draft.micro_batches, stages - 1 - s);
+    // schedule/README.md: zb-h1 keeps p micro-batches on every rank, zb-h2 2p - 1.
+    const int ahead = schedule == "zb-h1"   ? stages - 1
+                      : schedule == "zb-h2" ? 2 * (stages - 1)
+                                            : stages - 1 - s;
+    draft.stages[static_cast<std::size_t>(s)].warm_up = std::min(draft.micro_batches, ahead);
   }
 }
 

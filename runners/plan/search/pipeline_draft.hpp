@@ -23,7 +23,8 @@ struct DraftStage {
   int first = 0, end = 0;
   std::vector<ReplicaGroup> groups;
   Recomputation recomputation = Recomputation::none;
-  int warm_up = 0;                           ///< forwards before the first backward
+  /// `1f1b`: forwards before the first backward; others: micro-batches kept at most, less one.
+  int warm_up = 0;
   WireFormat wire = WireFormat::fp32;        ///< to the next stage and back
   std::int64_t samples() const;              ///< of a micro-batch
   int replicas() const;
@@ -39,8 +40,8 @@ struct PipelineDraft {
   friend bool operator==(const PipelineDraft&, const PipelineDraft&) = default;
 };
 
-/// Warm-ups as 1f1b has them: as many as stages follow.
-void set_least_warm_ups(PipelineDraft& draft);
+/// Gives a draft a schedule, `1f1b`, `zb-h1` or `zb-h2`, with that schedule's least warm-ups.
+void set_schedule(PipelineDraft& draft, const std::string& schedule);
 
 /// A short text that is equal for equal drafts alone.
 std::string to_text(const PipelineDraft& draft);

@@ -22,6 +22,7 @@ struct LayerTimes {
 /// the input of its first layer alone, until its backward pass holds what `none` holds.
 struct LayerBytes {
   std::array<double, 3> kept{};   ///< from F to B
+  std::array<double, 3> split{};  ///< from B to W, where a schedule parts them
   std::array<double, 3> extra{};  ///< at most during a pass, beside what is kept
 };
 

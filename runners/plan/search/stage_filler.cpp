@@ -99,6 +99,7 @@ bool StageFiller::takes_any(const DeviceCounts& devices, LayerSums::Range range,
     LayerSums::Holding holding;
     holding.recomputation = r;
     holding.in_flight = in_flight;
+    holding.split_backward = rules.split_backward;
     std::vector<Capacity> chosen(devices.size());
     if (!takes(devices, range, holding, period_s, rules, stage != nullptr ? &chosen : nullptr)) {
       continue;
@@ -140,6 +141,7 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
   LayerSums::Holding holding;
   holding.recomputation = stage.recomputation;
   holding.in_flight = std::min(rules.micro_batches, stage.warm_up + 1);
+  holding.split_backward = rules.split_backward;
   std::vector<ReplicaGroup> groups;  // one of each pool and degree
   bool alike = true;
   for (const ReplicaGroup& group : stage.groups) {

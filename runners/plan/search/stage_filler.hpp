@@ -15,6 +15,11 @@ struct FillRules {
   std::int64_t samples = 1;  ///< of a micro-batch
   int micro_batches = 1;
   int zero_stage = 1;
+  bool split_backward = false;  ///< W apart from B
+
+  static FillRules of(const PipelineDraft& draft, std::int64_t samples) {
+    return {samples, draft.micro_batches, draft.zero_stage, draft.schedule != "1f1b"};
+  }
 };
 
 /// Makes single stages of devices: how much of the model they can take, and how they share it.

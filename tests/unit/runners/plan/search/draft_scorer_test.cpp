@@ -56,7 +56,7 @@ TEST(DraftScorer, AgreesWithThePredictionOfItsPlan) {
 }
 
 TEST(DraftScorer, TheFormulaIsExactForEqualStagesWithoutMessages) {
-  std::vector<ClockStage> stages(4, ClockStage{1, 0, 2, 0, 0, 0});
+  std::vector<ClockStage> stages(4, ClockStage{1, 0, 1, 1, 0, 0, 0});
   for (int s = 0; s < 4; ++s) stages[static_cast<std::size_t>(s)].warm_up = 3 - s;
   const std::vector<double> ends = pipeline_ends(stages, 8);
   EXPECT_DOUBLE_EQ(ends.front(), 4 * 3 + 7 * 3);
@@ -64,7 +64,7 @@ TEST(DraftScorer, TheFormulaIsExactForEqualStagesWithoutMessages) {
 }
 
 TEST(DraftScorer, DeeperWarmUpsPayOnSlowLinks) {
-  std::vector<ClockStage> stages(4, ClockStage{1, 0, 2, 1, 1, 0});
+  std::vector<ClockStage> stages(4, ClockStage{1, 0, 1, 1, 1, 1, 0});
   for (int s = 0; s < 4; ++s) stages[static_cast<std::size_t>(s)].warm_up = 3 - s;
   const double shallow = pipeline_ends(stages, 32).front();
   for (ClockStage& stage : stages) stage.warm_up *= 2;

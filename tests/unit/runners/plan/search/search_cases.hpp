@@ -97,7 +97,9 @@ inline PipelineDraft random_draft(const PlanningProblem& problem, std::mt19937_6
       stage.groups.push_back(last);
     }
   }
-  set_least_warm_ups(draft);
+  constexpr const char* schedules[] = {"1f1b", "1f1b", "zb-h1", "zb-h2"};
+  set_schedule(draft, schedules[below(4)]);
+  if (draft.schedule != "1f1b") return draft;
   int more = below(4);
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
     draft.stages[s].warm_up += more;

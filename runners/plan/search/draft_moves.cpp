@@ -1,0 +1,203 @@
+#include "runners/plan/search/draft_moves.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// Less is noise of sums.
+constexpr double least_gain = 1e-9;
+
+}  // namespace
+
+bool DraftMoves::rebalance(PipelineDraft& draft, const std::vector<std::size_t>& stages) const {
+  std::int64_t samples = 0;
+  for (const DraftStage& stage : draft.stages) samples = std::max(samples, stage.samples());
+  const FillRules rules = FillRules::of(draft, samples);
+  for (const std::size_t s : stages) {
+    std::optional<DraftStage> stage = filler_.balance(draft.stages[s], rules);
+    if (!stage) return false;
+    draft.stages[s] = std::move(*stage);
+  }
+  return true;
+}
+
+void DraftMoves::cuts(const PipelineDraft& draft, const Visit& visit) const {
+  for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
+    for (const int by : {-4, -2, -1, 1, 2, 4}) {
+      const int cut = draft.stages[s].end + by;
+      if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) continue;
+      PipelineDraft moved = draft;
+      moved.stages[s].end = moved.stages[s + 1].first = cut;
+      if (rebalance(moved, {s, s + 1})) visit(std::move(moved));
+    }
+  }
+}
+
+/// One replica, or a quarter of the group's, goes to another stage or is left idle.
+void DraftMoves::replicas(const PipelineDraft& draft, const Visit& visit) const {
+  const std::size_t stages = draft.stages.size();
+  for (std::size_t s = 0; s < stages; ++s) {
+    for (std::size_t g = 0; g < draft.stages[s].groups.size(); ++g) {
+      const ReplicaGroup group = draft.stages[s].groups[g];
+      for (const int count : {1, std::max(2, group.replicas / 4)}) {
+        if (count > group.replicas) continue;
+        PipelineDraft without = draft;
+        without.stages[s].groups[g].replicas -= count;
+        if (count == group.replicas) {
+          auto& groups = without.stages[s].groups;
+          groups.erase(groups.begin() + static_cast<std::ptrdiff_t>(g));
+          if (groups.empty()) continue;
+        }
+        if (!rebalance(without, {s})) continue;
+        for (std::size_t to = 0; to < stages; ++to) {
+          if (to == s || (stages > 8 && to + 1 != s && to != s + 1)) continue;
+          PipelineDraft moved = without;
+          ReplicaGroup more = group;
+          more.replicas = count;
+          moved.stages[to].groups.push_back(more);
+          if (rebalance(moved, {to})) visit(std::move(moved));
+        }
+        visit(std::move(without));
+      }
+    }
+  }
+}
+
+void DraftMoves::degrees(const PipelineDraft& draft, const Visit& visit) const {
+  const PlanningProblem& problem = filler_.scorer().problem();
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    for (std::size_t g = 0; g < draft.stages[s].groups.size(); ++g) {
+      const ReplicaGroup group = draft.stages[s].groups[g];
+      const int devices = group.replicas * problem.degrees[at_index(group.degree)];
+      for (std::size_t d = 0; d < problem.degrees.size(); ++d) {
+        if (static_cast<int>(d) == group.degree || devices % problem.degrees[d] != 0) continue;
+        if (problem.degrees[d] > problem.pools[at_index(group.pool)].devices_per_node) continue;
+        PipelineDraft moved = draft;
+        moved.stages[s].groups[g].degree = static_cast<int>(d);
+        moved.stages[s].groups[g].replicas = devices / problem.degrees[d];
+        if (rebalance(moved, {s})) visit(std::move(moved));
+      }
+    }
+  }
+}
+
+void DraftMoves::recomputation(const PipelineDraft& draft, const Visit& visit) const {
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    for (const Recomputation r :
+         {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+      if (r == draft.stages[s].recomputation) continue;
+      PipelineDraft moved = draft;
+      moved.stages[s].recomputation = r;
+      if (rebalance(moved, {s})) visit(std::move(moved));
+    }
+  }
+  PipelineDraft moved = draft;
+  moved.zero_stage = 1 - draft.zero_stage;
+  visit(std::move(moved));
+}
+
+void DraftMoves::schedules(const PipelineDraft& draft, const Visit& visit) const {
+  if (draft.stages.size() == 1) return;
+  std::vector<std::size_t> all(draft.stages.size());
+  std::iota(all.begin(), all.end(), std::size_t{0});
+  for (const std::string& schedule : rules_.schedules) {
+    if (schedule == draft.schedule) continue;
+    PipelineDraft moved = draft;
+    set_schedule(moved, schedule);
+    if (rebalance(moved, all)) visit(std::move(moved));
+  }
+}
+
+/// The first k positions start more or fewer micro-batches ahead.
+void DraftMoves::warm_ups(const PipelineDraft& draft, const Visit& visit) const {
+  const auto stages = static_cast<int>(draft.stages.size());
+  if (stages == 1 || !rules_.deeper_warm_ups || draft.schedule != "1f1b") return;
+  for (int k = 0; k < stages; ++k) {
+    for (const int by : {-1, 1, stages - 1}) {
+      PipelineDraft moved = draft;
+      bool allowed = by != 0;
+      for (int s = 0; s <= k; ++s) {
+        int& warm_up = moved.stages[at_index(s)].warm_up;
+        warm_up = std::min(warm_up + by, draft.micro_batches);
+        allowed = allowed && warm_up >= std::min(draft.micro_batches, stages - 1 - s);
+      }
+      for (int s = 0; s + 1 < stages; ++s) {
+        allowed = allowed &&
+                  moved.stages[at_index(s)].warm_up >= moved.stages[at_index(s + 1)].warm_up;
+      }
+      if (allowed && moved != draft) visit(std::move(moved));
+    }
+  }
+}
+
+/// One sample from each replica of a group to one replica of another.
+void DraftMoves::shares(const PipelineDraft& draft, const Visit& visit) const {
+  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+    const auto& groups = draft.stages[s].groups;
+    for (std::size_t from = 0; from < groups.size(); ++from) {
+      for (std::size_t to = 0; to < groups.size(); ++to) {
+        if (from == to || groups[from].samples < 2) continue;
+        PipelineDraft moved = draft;
+        auto& changed = moved.stages[s].groups;
+        ReplicaGroup less = groups[from], more = groups[to];
+        less.replicas = more.replicas = 1;
+        --less.samples;
+        ++more.samples;
+        if (!filler_.scorer().sums().known(more.pool, more.degree, more.samples)) continue;
+        --changed[from].replicas;
+        --changed[to].replicas;
+        changed.push_back(less);
+        changed.push_back(more);
+        std::erase_if(changed, [](const ReplicaGroup& group) { return group.replicas == 0; });
+        visit(std::move(moved));
+      }
+    }
+  }
+}
+
+void DraftMoves::wires(const PipelineDraft& draft, const Visit& visit) const {
+  for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
+    for (const WireFormat format : {WireFormat::bf16, WireFormat::int8}) {
+      if (format > rules_.coarsest_wire || format <= draft.stages[s].wire) continue;
+      PipelineDraft moved = draft;
+      moved.stages[s].wire = format;
+      visit(std::move(moved));
+    }
+  }
+}
+
+ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& stop) {
+  using Kind = void (DraftMoves::*)(const PipelineDraft&, const Visit&) const;
+  constexpr Kind kinds[] = {&DraftMoves::cuts,          &DraftMoves::replicas,
+                            &DraftMoves::degrees,       &DraftMoves::recomputation,
+                            &DraftMoves::schedules,     &DraftMoves::warm_ups,
+                            &DraftMoves::shares,        &DraftMoves::wires};
+  const std::int64_t samples = start.draft.stages.front().samples();
+  bool better = true;
+  while (better && !stop()) {
+    better = false;
+    for (const Kind kind : kinds) {
+      const double gain = kind == &DraftMoves::wires ? rules_.least_wire_gain : least_gain;
+      ScoredDraft best = start;
+      (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
+        if (stop() || draft.stages.front().samples() != samples) return;
+        ++scored_;
+        DraftScore score = filler_.scorer().score(draft);
+        const double wanted = std::min(best.score.step_time_s,
+                                       start.score.step_time_s * (1 - gain));
+        if (!score.fits() || score.step_time_s >= wanted) return;
+        best = {std::move(draft), std::move(score)};
+      });
+      if (best.draft == start.draft) continue;
+      start = std::move(best);
+      better = true;
+    }
+  }
+  return start;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,271 @@
+#include "runners/plan/search/draft_search.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <set>
+
+#include "metrics/error.hpp"
+#include "runners/plan/search/exhaustive_search.hpp"
+#include "runners/plan/search/fit_advice.hpp"
+#include "runners/plan/search/pipeline_fill.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+/// A formula's word is not trusted closer than this before the exact clock has spoken.
+constexpr double estimate_room = 1.25;
+/// Of the period, at which bisection ends.
+constexpr double period_steps = 1.005;
+/// Problems for which every draft can be looked at.
+constexpr int most_exhaustive_devices = 8, most_exhaustive_layers = 8;
+constexpr double most_exhaustive_drafts = 1e13;
+
+/// The fastest distinct drafts so far.
+class BestDrafts {
+ public:
+  explicit BestDrafts(std::size_t keep) : keep_(keep) {}
+
+  double time_to_beat() const {
+    return drafts_.size() < keep_ ? infinite : drafts_.back().score.step_time_s;
+  }
+  double best() const { return drafts_.empty() ? infinite : drafts_.front().score.step_time_s; }
+  bool add(ScoredDraft&& draft) {
+    if (draft.score.step_time_s >= time_to_beat()) return false;
+    if (!seen_.insert(to_text(draft.draft)).second) return false;
+    const auto place = std::upper_bound(drafts_.begin(), drafts_.end(), draft, faster);
+    drafts_.insert(place, std::move(draft));
+    if (drafts_.size() > keep_) drafts_.pop_back();
+    return true;
+  }
+  const std::vector<ScoredDraft>& drafts() const { return drafts_; }
+
+ private:
+  /// Equal times: fewer stages, then any fixed order.
+  static bool faster(const ScoredDraft& a, const ScoredDraft& b) {
+    if (a.score.step_time_s != b.score.step_time_s) {
+      return a.score.step_time_s < b.score.step_time_s;
+    }
+    if (a.draft.stages.size() != b.draft.stages.size()) {
+      return a.draft.stages.size() < b.draft.stages.size();
+    }
+    return to_text(a.draft) < to_text(b.draft);
+  }
+
+  std::size_t keep_;
+  std::vector<ScoredDraft> drafts_;
+  std::set<std::string> seen_;
+};
+
+class DraftSearch {
+ public:
+  DraftSearch(const PlanningProblem& problem, const SearchOptions& options)
+      : problem_(problem),
+        options_(options),
+        start_(std::chrono::steady_clock::now()),
+        scorer_(problem),
+        filler_(scorer_),
+        best_(options.keep) {}
+
+  SearchOutcome run() {
+    result_.bound = plan_bound(problem_);
+    fill_all();
+    if (best_.drafts().empty() && !late()) throw UserError(fit_problems(problem_));
+    improve_all();
+    look_at_all();
+    restart();
+    result_.complete = !late();
+    if (best_.drafts().empty()) {
+      throw UserError("no plan was found in the time given", "",
+                      "Give a longer --time-limit, or check that the model fits at all.");
+    }
+    result_.best = best_.drafts();
+    result_.seconds = elapsed_s();
+    return std::move(result_);
+  }
+
+ private:
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  bool late() const { return elapsed_s() > options_.time_limit_s; }
+  /// Looks at the clock now and then.
+  std::function<bool()> stop() {
+    return [this] { return (++looks_ & 15) == 0 ? late() : false; };
+  }
+
+  /// Numbers of samples of a micro-batch: those that divide the batch, about 32 micro-batches first.
+  std::vector<std::int64_t> micro_batch_sizes() const {
+    double most = 0;
+    for (const DevicePool& pool : problem_.pools) {
+      most += static_cast<double>(pool.devices) * static_cast<double>(problem_.most_samples);
+    }
+    std::vector<std::int64_t> sizes;
+    for (std::int64_t d = 1; d * d <= problem_.batch; ++d) {
+      if (problem_.batch % d != 0) continue;
+      for (const std::int64_t one : {d, problem_.batch / d}) {
+        const bool new_one = std::find(sizes.begin(), sizes.end(), one) == sizes.end();
+        if (new_one && static_cast<double>(one) <= most) sizes.push_back(one);
+      }
+    }
+    const auto away = [&](std::int64_t samples) {
+      const auto count = static_cast<double>(problem_.batch) / static_cast<double>(samples);
+      return std::abs(std::log(count / 32));
+    };
+    std::stable_sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
+      return std::pair(away(a), a) < std::pair(away(b), b);
+    });
+    return sizes;
+  }
+
+  void fill_all() {
+    PipelineFill fill(filler_);
+    for (const std::int64_t samples : micro_batch_sizes()) {
+      const std::int64_t count = problem_.batch / samples;
+      if (count > most_micro_batches) continue;
+      FillRules rules;
+      rules.samples = samples;
+      rules.micro_batches = static_cast<int>(count);
+      fill_one(fill, rules);
+      if (late()) return;
+    }
+  }
+
+  /// Bisects the period: shorter ones than the bound's are not there, longer ones than the best
+  /// plan's cannot win.
+  void fill_one(PipelineFill& fill, const FillRules& rules) {
+    const auto visit = [&](PipelineDraft&& draft) { consider(std::move(draft)); };
+    double low = std::max(result_.bound.seconds / rules.micro_batches, 1e-12);
+    double high = 0;
+    const double last = best_.best() / rules.micro_batches;
+    for (double period = std::min(last, 1.5 * low); high == 0; period *= 2) {
+      period = std::min(period, std::max(last, low));
+      if (fill.run(period, rules, stop(), visit)) {
+        high = period;
+      } else {
+        low = std::max(low, period);
+        if (period >= last || period > 1e9 * result_.bound.seconds + 1e9 || late()) return;
+      }
+    }
+    while (high / low > period_steps && !late()) {
+      const double middle = std::sqrt(high * low);
+      (fill.run(middle, rules, stop(), visit) ? high : low) = middle;
+      high = std::min(high, best_.best() / rules.micro_batches);
+    }
+  }
+
+  /// In every schedule, with its shares balanced; by formula first.
+  void consider(PipelineDraft&& draft) {
+    for (const std::string& schedule : options_.moves.schedules) {
+      PipelineDraft one = draft;
+      set_schedule(one, schedule);
+      consider_one(std::move(one));
+      if (draft.stages.size() == 1) return;
+    }
+  }
+
+  void consider_one(PipelineDraft&& draft) {
+    std::int64_t samples = problem_.batch / draft.micro_batches;
+    for (DraftStage& stage : draft.stages) {
+      std::optional<DraftStage> balanced =
+          filler_.balance(stage, FillRules::of(draft, samples));
+      if (!balanced) return;
+      stage = std::move(*balanced);
+    }
+    if (!seen_.insert(to_text(draft)).second) return;
+    ++result_.candidates;
+    const DraftScore estimate = scorer_.estimate(draft);
+    if (!estimate.fits() || estimate.step_time_s > estimate_room * best_.time_to_beat()) return;
+    ++result_.candidates;
+    DraftScore score = scorer_.score(draft);
+    best_.add({std::move(draft), std::move(score)});
+  }
+
+  void improve(const ScoredDraft& draft) {
+    DraftMoves moves(filler_, options_.moves);
+    best_.add(moves.improve(draft, stop()));
+    result_.candidates += moves.scored();
+  }
+
+  void improve_all() {
+    const std::vector<ScoredDraft> found = best_.drafts();
+    for (const ScoredDraft& draft : found) {
+      if (!late()) improve(draft);
+    }
+  }
+
+  void look_at_all() {
+    const bool small = problem_.devices() <= most_exhaustive_devices &&
+                       problem_.layers <= most_exhaustive_layers;
+    if (!small) return;
+    bool all = true;
+    for (const int zero_stage : {1, 0}) {
+      ExhaustiveSearch search(scorer_, zero_stage);
+      if (search.drafts() > most_exhaustive_drafts) return;
+      all = search.run(best_.best(), stop(),
+                       [&](ScoredDraft&& draft) {
+                         best_.add(ScoredDraft(draft));
+                       }) &&
+            all;
+      result_.candidates += search.scored();
+    }
+    result_.exhaustive = all;
+    if (!best_.drafts().empty()) improve(ScoredDraft(best_.drafts().front()));
+  }
+
+  /// Local search again, from the best draft after some random steps.
+  void restart() {
+    if (result_.exhaustive || best_.drafts().empty()) return;
+    std::mt19937_64 random(options_.seed);
+    for (int i = 0; i < options_.restarts && !late(); ++i) {
+      const std::size_t which = random() % best_.drafts().size();
+      PipelineDraft draft = best_.drafts()[which].draft;
+      if (!shake(draft, random)) continue;
+      ++result_.candidates;
+      DraftScore score = scorer_.score(draft);
+      if (score.fits()) improve({std::move(draft), std::move(score)});
+    }
+  }
+
+  bool shake(PipelineDraft& draft, std::mt19937_64& random) {
+    if (draft.stages.size() < 2) return false;
+    for (int step = 0; step < 3; ++step) {
+      const std::size_t s = random() % (draft.stages.size() - 1);
+      const int by = static_cast<int>(random() % 5) - 2;
+      const int cut = draft.stages[s].end + by;
+      if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) continue;
+      draft.stages[s].end = draft.stages[s + 1].first = cut;
+    }
+    const std::int64_t samples = problem_.batch / draft.micro_batches;
+    for (DraftStage& stage : draft.stages) {
+      std::optional<DraftStage> balanced =
+          filler_.balance(stage, FillRules::of(draft, samples));
+      if (!balanced) return false;
+      stage = std::move(*balanced);
+    }
+    return true;
+  }
+
+  static constexpr std::int64_t most_micro_batches = 8192;
+  const PlanningProblem& problem_;
+  const SearchOptions& options_;
+  std::chrono::steady_clock::time_point start_;
+  DraftScorer scorer_;
+  StageFiller filler_;
+  BestDrafts best_;
+  std::set<std::string> seen_;
+  std::uint64_t looks_ = 0;
+  SearchOutcome result_;
+};
+
+}  // namespace
+
+SearchOutcome search_drafts(const PlanningProblem& problem, const SearchOptions& options) {
+  check_problem(problem);
+  return DraftSearch(problem, options).run();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,89 @@
+#include "runners/plan/search/fit_advice.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runners/plan/search/pipeline_fill.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Longer than any step: memory alone decides.
+constexpr double any_period_s = 1e30;
+constexpr double most_memory_factor = 1 << 20;
+
+bool fits(const PlanningProblem& problem) {
+  const DraftScorer scorer(problem);
+  const StageFiller filler(scorer);
+  PipelineFill fill(filler);
+  const auto never = [] { return false; };
+  const auto nothing = [](PipelineDraft&&) {};
+  for (std::int64_t samples = 1; samples <= problem.batch; ++samples) {
+    if (problem.batch % samples != 0) continue;
+    FillRules rules;
+    rules.samples = samples;
+    rules.micro_batches =
+        static_cast<int>(std::min<std::int64_t>(problem.batch / samples, 1 << 20));
+    if (fill.run(any_period_s, rules, never, nothing)) return true;
+    // Larger micro-batches need more memory, but can use more replicas to share states.
+    if (samples > problem.devices()) break;
+  }
+  return false;
+}
+
+PlanningProblem with_memory(PlanningProblem problem, double factor) {
+  for (DevicePool& pool : problem.pools) pool.memory_bytes *= factor;
+  return problem;
+}
+
+PlanningProblem with_devices(PlanningProblem problem, int factor) {
+  for (DevicePool& pool : problem.pools) pool.devices *= factor;
+  return problem;
+}
+
+/// To a part in a thousand; 0: no factor helps.
+double least_memory_factor(const PlanningProblem& problem) {
+  double low = 1, high = 2;
+  while (!fits(with_memory(problem, high))) {
+    low = high;
+    if ((high *= 2) > most_memory_factor) return 0;
+  }
+  while (high / low > 1.001) {
+    const double middle = (low + high) / 2;
+    (fits(with_memory(problem, middle)) ? high : low) = middle;
+  }
+  return high;
+}
+
+}  // namespace
+
+std::vector<Problem> fit_problems(const PlanningProblem& problem) {
+  const double factor = least_memory_factor(problem);
+  if (factor == 0) {
+    return {{"no plan covers the model and its batch",
+             fmt::format("for some layer no pool has times with micro-batches of 1 to {}, whatever "
+                         "the memory",
+                         problem.most_samples),
+             "Add the missing times, or another batch."}};
+  }
+  std::string pools;
+  for (const DevicePool& pool : problem.pools) {
+    if (pool.devices == 0 || pool.memory_bytes <= 0) continue;
+    constexpr double gib = 1 << 30;
+    pools += fmt::format("{}{} needs {:.2f} GiB ({:.2f} GiB available)", pools.empty() ? "" : ", ",
+                         pool.name, factor * pool.memory_bytes / gib, pool.memory_bytes / gib);
+  }
+  std::string advice = fmt::format("Use devices with {:.3g} times the memory", factor);
+  for (const int more : {2, 3, 4, 6, 8, 16, 32, 64}) {
+    if (static_cast<long long>(problem.devices()) * more > (1 << 16)) break;
+    if (!fits(with_devices(problem, more))) continue;
+    advice += fmt::format(", {} times as many devices", more);
+    break;
+  }
+  return {{"the model fits nowhere on this machine",
+           fmt::format("with full recomputation, ZeRO-1 and the smallest micro-batch {}", pools),
+           advice + ", or a smaller model."}};
+}
+
+}  // namespace heteroperf

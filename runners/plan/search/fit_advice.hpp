@@ -1,0 +1,14 @@
+#pragma once
+
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "runners/plan/search/planning_problem.hpp"
+
+namespace heteroperf {
+
+/// Why no plan of a problem fits the memory of its devices: how much more each would need, and how
+/// many more of them. Where it is not the memory: which tables are empty.
+std::vector<Problem> fit_problems(const PlanningProblem& problem);
+
+}  // namespace heteroperf
