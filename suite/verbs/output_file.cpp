@@ -8,11 +8,12 @@
 
 namespace heteroperf {
 
-OutputFile::OutputFile(std::string path) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path, const char* option) : path_(std::move(path)) {
   if (!given()) return;
   errno = 0;
   if (std::ofstream(path_, std::ios::binary | std::ios::app)) return;
-  throw UserError("cannot write " + path_, std::strerror(errno), "Give --out a writable path.");
+  throw UserError("cannot write " + path_, std::strerror(errno),
+                  std::string("Give ") + option + " a writable path.");
 }
 
 bool OutputFile::write(const std::string& text) const {

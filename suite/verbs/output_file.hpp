@@ -4,12 +4,12 @@
 
 namespace heteroperf {
 
-/// The file that `--out` names; "" for none.
+/// The file that an option, `--out` if no other, names; "" for none.
 class OutputFile {
  public:
   OutputFile() = default;
   /// Throws UserError unless the file can be written; creates it.
-  explicit OutputFile(std::string path);
+  explicit OutputFile(std::string path, const char* option = "--out");
 
   bool given() const { return !path_.empty(); }
   /// Replaces what it holds. False when that failed.

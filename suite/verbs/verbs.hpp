@@ -26,5 +26,10 @@ std::unique_ptr<Verb> make_recover_verb();
 std::unique_ptr<Verb> make_resume_verb();
 std::unique_ptr<Verb> make_align_verb();
 std::unique_ptr<Verb> make_export_verb();
+std::unique_ptr<Verb> make_compare_verb();
+std::unique_ptr<Verb> make_gate_verb();
+std::unique_ptr<Verb> make_baseline_verb();
+std::unique_ptr<Verb> make_history_verb();
+std::unique_ptr<Verb> make_rank_verb();
 
 }  // namespace heteroperf

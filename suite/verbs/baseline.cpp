@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
+#include "results/comparison/baseline_store.hpp"
+#include "results/comparison/run_comparison.hpp"
+#include "suite/verbs/baseline_listing.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double red_margin = 0.02;
+
+bool has_key_of(const RunDigest& run, const RunDigest& other) { return run.key == other.key; }
+
+/// What of the saved runs of the same key the new ones make worse, or nothing.
+std::optional<std::string> what_is_worse(const RunSet& saved, const RunSet& runs) {
+  for (const RunDigest& one : runs.runs) {
+    RunPairs pairs;
+    for (const RunDigest& run : saved.runs) {
+      if (has_key_of(run, one)) pairs.base.runs.push_back(run);
+    }
+    for (const RunDigest& run : runs.runs) {
+      if (has_key_of(run, one)) pairs.head.runs.push_back(run);
+    }
+    if (pairs.base.runs.empty()) continue;
+    for (const MetricComparison& metric : compare_runs(pairs, red_margin).metrics) {
+      // A number that may only be equal tells no worse from better.
+      if (metric.verdict != SpeedVerdict::slower) continue;
+      return fmt::format("{} is worse: {} instead of {}", metric.metric->name, metric.b.text,
+                         metric.a.text);
+    }
+  }
+  return std::nullopt;
+}
+
+class BaselineVerb : public Verb {
+ public:
+  const char* name() const override { return "baseline"; }
+  const char* summary() const override {
+    return "keep runs as files to compare with: save, list, show, rm";
+  }
+  std::vector<std::string> examples() const override {
+    return {"baseline save main results/latest", "baseline list --dir ci/baselines"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("action", action_, "save, list, show or rm")->required();
+    command.add_option("name", name_, "of the baseline");
+    command.add_option("runs", runs_, "save: run folders, or folders of them");
+    command.add_option("--dir", folder_, "where baselines are kept")
+        ->type_name("DIR")
+        ->capture_default_str();
+    command.add_flag("--force", force_, "save: also in place of a better one");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    for (const BaselineAction& action : actions) {
+      if (action_ == action.name) return (this->*action.run)(options);
+    }
+    throw unknown_name("action", action_, {"save", "list", "show", "rm"});
+  }
+
+ private:
+  struct BaselineAction {
+    const char* name;
+    ExitCode (BaselineVerb::*run)(const GlobalOptions& options);
+  };
+  static const BaselineAction actions[4];
+
+  ExitCode save(const GlobalOptions& options) {
+    require_name();
+    if (runs_.empty()) {
+      throw UserError("baseline save takes a name and a run", "no run is given");
+    }
+    const RunSet runs = require_runs({runs_.begin(), runs_.end()});
+    require_whole(runs);
+    if (!force_ && !refuse_on_red(runs)) return ExitCode::regression;
+    const auto files = save_baseline(folder_, name_, runs.runs);
+    if (options.json) {
+      fmt::print("{}", baseline_listing_json_text({{name_, files}}));
+    } else {
+      for (const auto& file : files) fmt::print("saved {}\n", file.string());
+    }
+    return ExitCode::ok;
+  }
+
+  /// A partial or failed run is no measure for others.
+  static void require_whole(const RunSet& runs) {
+    for (const RunDigest& run : runs.runs) {
+      if (run.status == "complete") continue;
+      throw Error(ErrorKind::invalid_result,
+                  {{run.run_id + " cannot be a baseline", "its status is " + run.status, ""}});
+    }
+  }
+
+  bool refuse_on_red(const RunSet& runs) const {
+    const std::filesystem::path home = std::filesystem::path(folder_) / name_;
+    if (!std::filesystem::exists(home)) return true;
+    const auto worse = what_is_worse(find_runs({home}), runs);
+    if (!worse) return true;
+    fmt::print(stderr, "heteroperf: the baseline '{}' stays ({}). --force replaces it.\n", name_,
+               *worse);
+    return false;
+  }
+
+  ExitCode list(const GlobalOptions& options) {
+    print(saved_baselines(folder_), options);
+    return ExitCode::ok;
+  }
+
+  ExitCode show(const GlobalOptions& options) {
+    require_name();
+    print({saved_baseline(folder_, name_)}, options);
+    return ExitCode::ok;
+  }
+
+  ExitCode remove(const GlobalOptions& options) {
+    require_name();
+    remove_baseline(folder_, name_);
+    if (options.json) fmt::print("{}", baseline_listing_json_text(saved_baselines(folder_)));
+    return ExitCode::ok;
+  }
+
+  static void print(const std::vector<SavedBaseline>& baselines, const GlobalOptions& options) {
+    fmt::print("{}", options.json ? baseline_listing_json_text(baselines)
+                                  : baseline_listing_text(baselines));
+  }
+
+  void require_name() const {
+    if (name_.empty()) throw UserError("baseline " + action_ + " takes a name", "none is given");
+  }
+
+  std::string action_, name_, folder_ = "baselines";
+  std::vector<std::string> runs_;
+  bool force_ = false;
+};
+
+const BaselineVerb::BaselineAction BaselineVerb::actions[4] = {{"save", &BaselineVerb::save},
+                                                               {"list", &BaselineVerb::list},
+                                                               {"show", &BaselineVerb::show},
+                                                               {"rm", &BaselineVerb::remove}};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_baseline_verb() { return std::make_unique<BaselineVerb>(); }
+
+}  // namespace heteroperf

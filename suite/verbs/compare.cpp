@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "metrics/name_table.hpp"
+#include "results/comparison/hetero_ratio.hpp"
+#include "results/comparison/run_comparison.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+enum class ComparisonForm { console, json, markdown };
+constexpr Named<ComparisonForm> forms[] = {{ComparisonForm::console, "console"},
+                                           {ComparisonForm::json, "json"},
+                                           {ComparisonForm::markdown, "md"}};
+
+class CompareVerb : public Verb {
+ public:
+  const char* name() const override { return "compare"; }
+  const char* summary() const override {
+    return "B against A with intervals, and what else differs; mixed against homogeneous clusters";
+  }
+  std::vector<std::string> examples() const override {
+    return {"compare results/a results/b",
+            "compare --baseline homogeneous results/mix results/fast-alone results/slow-alone"};
+  }
+  void declare(CLI::App& command) override {
+    command
+        .add_option("runs", runs_,
+                    "A and B: runs, or folders of repeated runs; with --baseline the mix, then one "
+                    "per class")
+        ->required();
+    command.add_option("--baseline", baseline_, "homogeneous: HSR of the first against the others")
+        ->type_name("KIND");
+    command
+        .add_option("--threshold", threshold_percent_, "a change below this is none, in percent")
+        ->type_name("PCT")
+        ->capture_default_str();
+    command.add_option("--format", format_, "console, json or md")->type_name("NAME");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const ComparisonForm form =
+        options.json ? ComparisonForm::json : parse_name(forms, "format", format_);
+    check_options();
+    fmt::print("{}", baseline_.empty() ? compare(form) : against_classes(form));
+    return ExitCode::ok;
+  }
+
+ private:
+  void check_options() const {
+    ProblemList problems;
+    if (!baseline_.empty() && baseline_ != "homogeneous") {
+      problems.add("unknown baseline '" + baseline_ + "'", "homogeneous is known");
+    }
+    if (baseline_.empty() && runs_.size() != 2) {
+      problems.add(fmt::format("{} given", runs_.size()), "compare takes A and B",
+                   "Repeated runs go into a folder each.");
+    }
+    if (!baseline_.empty() && runs_.size() < 3) {
+      problems.add(fmt::format("{} given", runs_.size()),
+                   "the mix, and one run or folder per class, are at least 3");
+    }
+    if (!(threshold_percent_ > 0 && threshold_percent_ < 100)) {
+      problems.add(fmt::format("--threshold {:g} is out of range", threshold_percent_),
+                   "above 0 and below 100 percent");
+    }
+    problems.throw_if_any();
+  }
+
+  std::string compare(ComparisonForm form) const {
+    const RunSet a = require_runs({runs_[0]}), b = require_runs({runs_[1]});
+    require_comparable(a, b, "A", "B");
+    const RunComparison comparison = compare_runs(arranged(a, b), threshold_percent_ / 100);
+    if (form == ComparisonForm::json) return comparison_json_text(comparison);
+    return form == ComparisonForm::markdown ? comparison_markdown_text(comparison)
+                                            : comparison_console_text(comparison);
+  }
+
+  std::string against_classes(ComparisonForm form) const {
+    std::vector<RunSet> alone;
+    for (std::size_t i = 1; i < runs_.size(); ++i) alone.push_back(require_runs({runs_[i]}));
+    const HeteroRatio ratio = hetero_ratio(require_runs({runs_[0]}), alone);
+    if (form == ComparisonForm::json) return hetero_ratio_json_text(ratio);
+    return form == ComparisonForm::markdown ? hetero_ratio_markdown_text(ratio)
+                                            : hetero_ratio_console_text(ratio);
+  }
+
+  std::vector<std::string> runs_;
+  std::string baseline_, format_ = "console";
+  double threshold_percent_ = 2;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_compare_verb() { return std::make_unique<CompareVerb>(); }
+
+}  // namespace heteroperf

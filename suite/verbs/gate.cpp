@@ -1,0 +1,186 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "metrics/error.hpp"
+#include "results/gate/gate_report.hpp"
+#include "results/run_folder.hpp"
+#include "runners/cluster/cpu_set.hpp"
+#include "suite/run/signals.hpp"
+#include "suite/verbs/gate_session.hpp"
+#include "suite/verbs/machine_load.hpp"
+#include "suite/verbs/output_file.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double percent = 0.01;
+constexpr std::size_t most_blocks_allowed = 1000;
+
+ExitCode exit_code_for(GateVerdict verdict) {
+  if (verdict == GateVerdict::regression) return ExitCode::regression;
+  return verdict == GateVerdict::inconclusive ? ExitCode::inconclusive : ExitCode::ok;
+}
+
+class GateVerb : public Verb {
+ public:
+  const char* name() const override { return "gate"; }
+  const char* summary() const override {
+    return "is the head slower than the base? exit code 0 no, 3 yes, 4 cannot be told";
+  }
+  std::vector<std::string> examples() const override {
+    return {
+        "gate --base-cmd './old run llm --quick' --head-cmd './new run llm --quick' --junit "
+        "out.xml --markdown out.md",
+        "gate --base baselines/main --head results/latest"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("--base-cmd", commands_.base, "command that runs the base")
+        ->type_name("COMMAND");
+    command.add_option("--head-cmd", commands_.head, "command that runs the head")
+        ->type_name("COMMAND");
+    command.add_option("--base", base_, "run folders, folders of them, or a saved baseline")
+        ->type_name("RUNS");
+    command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
+    command.add_option("--threshold", threshold_percent_, "smallest loss that counts, in percent")
+        ->type_name("PCT")
+        ->capture_default_str();
+    command.add_option("--alpha", rules_.statistics.alpha, "chance of a false alarm")
+        ->type_name("P")
+        ->capture_default_str();
+    command
+        .add_option(
+            "--max-blocks", rules_.statistics.most_blocks,
+            "blocks of base, head, head, base to run at most; at least 5 are needed to tell")
+        ->type_name("N")
+        ->capture_default_str();
+    command.add_option("--ignore", rules_.ignored, "metrics that are not gated")
+        ->type_name("METRIC");
+    command.add_option("--junit", junit_, "write JUnit XML")->type_name("FILE");
+    command.add_option("--markdown", markdown_, "write a summary for a CI step")->type_name("FILE");
+    command.add_option("--out", out_, "new folder for the runs of --base-cmd and --head-cmd")
+        ->type_name("DIR");
+    command.add_option("--timeout", commands_.deadline_s, "seconds that one run may take")
+        ->type_name("S")
+        ->capture_default_str();
+    command
+        .add_option("--max-load", max_load_,
+                    "share of the cores that others may use before it begins; 1: any load")
+        ->type_name("SHARE")
+        ->capture_default_str();
+    command.add_option("--settle", settle_s_, "seconds to wait for that")
+        ->type_name("S")
+        ->capture_default_str();
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    check_options();
+    const OutputFile junit(junit_, "--junit"), markdown(markdown_, "--markdown");
+    rules_.statistics.margin = -std::log1p(-threshold_percent_ * percent);
+    GateReport report = commands_.base.empty() ? gate_records() : gate_commands(options);
+    write(junit, gate_junit_text(report));
+    write(markdown, gate_markdown_text(report));
+    fmt::print("{}", options.json ? gate_json_text(report) : gate_console_text(report));
+    return exit_code_for(report.verdict);
+  }
+
+ private:
+  void check_options() const {
+    ProblemList problems;
+    const bool commands = !commands_.base.empty() || !commands_.head.empty();
+    const bool records = !base_.empty() || !head_.empty();
+    if (commands == records) {
+      problems.add("a gate needs a base and a head", "either as records or as commands",
+                   "Give --base and --head, or --base-cmd and --head-cmd.");
+    } else if (commands && (commands_.base.empty() || commands_.head.empty())) {
+      problems.add("one of --base-cmd and --head-cmd is missing");
+    } else if (records && (base_.empty() || head_.empty())) {
+      problems.add("one of --base and --head is missing");
+    }
+    const auto range = [&](bool ok, const char* option, double value, const char* why) {
+      if (!ok) problems.add(fmt::format("{} {:g} is out of range", option, value), why);
+    };
+    const SequentialRule& rule = rules_.statistics;
+    range(threshold_percent_ > 0 && threshold_percent_ < 100, "--threshold", threshold_percent_,
+          "above 0 and below 100 percent");
+    range(rule.alpha > 0 && rule.alpha < 0.5, "--alpha", rule.alpha, "above 0 and below 0.5");
+    range(rule.most_blocks >= 1 && rule.most_blocks <= most_blocks_allowed, "--max-blocks",
+          static_cast<double>(rule.most_blocks), "1 to 1000");
+    range(commands_.deadline_s > 0, "--timeout", commands_.deadline_s, "above 0 seconds");
+    range(max_load_ > 0 && max_load_ <= 1, "--max-load", max_load_, "above 0, at most 1");
+    range(settle_s_ >= 0, "--settle", settle_s_, "0 seconds or more");
+    problems.throw_if_any();
+  }
+
+  GateReport gate_records() const {
+    const std::vector<std::filesystem::path> base(base_.begin(), base_.end());
+    const std::vector<std::filesystem::path> head(head_.begin(), head_.end());
+    const RunSet base_runs = require_runs(base), head_runs = require_runs(head);
+    require_comparable(base_runs, head_runs, "--base", "--head");
+    const RunPairs runs = arranged(base_runs, head_runs);
+    GateReport report = judge_gate(runs, rules_);
+    if (runs.order == RunOrder::apart) {
+      report.notes.push_back(
+          "base and head were not run by turns: what changed on the machine between them cannot "
+          "be told from a change of the program");
+    }
+    return report;
+  }
+
+  GateReport gate_commands(const GlobalOptions& options) {
+    install_stop_signals([] {});
+    const std::string load = require_quiet_machine();
+    if (out_.empty()) out_ = "results/" + make_run_name("gate").run_id;
+    commands_.out = create_run_folder(out_).folder;
+    const GateProgress progress = [&](const std::string& line) {
+      if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
+    };
+    GateReport report = run_gate(commands_, rules_, progress);
+    report.notes.push_back(load);
+    report.reproduce = reproduce();
+    write_file_atomically(commands_.out / "gate.json", gate_json_text(report));
+    return report;
+  }
+
+  std::string require_quiet_machine() const {
+    const int cores = usable_cores().count();
+    const auto busy = wait_for_quiet(cores, max_load_, settle_s_);
+    if (!busy) return "the system does not tell how busy it was before the gate";
+    if (*busy > max_load_ * cores && max_load_ < 1) {
+      throw Error(ErrorKind::environment,
+                  {{fmt::format("the machine is busy: {:.1f} of {} cores are in use", *busy, cores),
+                    fmt::format("at most {:.1f} before a gate begins", max_load_ * cores),
+                    "End other programs, wait with --settle, or allow it with --max-load 1."}});
+    }
+    return fmt::format("{:.1f} of {} cores were busy before the gate", *busy, cores);
+  }
+
+  std::string reproduce() const {
+    return fmt::format(
+        "heteroperf gate --base-cmd '{}' --head-cmd '{}' --threshold {:g} --alpha "
+        "{:g} --max-blocks {}",
+        commands_.base, commands_.head, threshold_percent_, rules_.statistics.alpha,
+        rules_.statistics.most_blocks);
+  }
+
+  static void write(const OutputFile& file, const std::string& text) {
+    if (file.write(text)) return;
+    throw SystemError("cannot write " + file.path(), "the disk may be full", "",
+                      ErrorKind::environment);
+  }
+
+  GateCommands commands_;
+  std::vector<std::string> base_, head_;
+  GateRules rules_;
+  double threshold_percent_ = 2;
+  std::string junit_, markdown_, out_;
+  double max_load_ = 0.5, settle_s_ = 30;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_gate_verb() { return std::make_unique<GateVerb>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,49 @@
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "results/history/run_history.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+class HistoryVerb : public Verb {
+ public:
+  const char* name() const override { return "history"; }
+  const char* summary() const override {
+    return "runs over time: where the level changed, with commit and environment";
+  }
+  std::vector<std::string> examples() const override {
+    return {"history results/", "history results/ --metric step_time_s --json"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("folders", folders_, "folders of runs")->required();
+    command.add_option("--metric", metric_, "what is followed")
+        ->type_name("NAME")
+        ->capture_default_str();
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const ComparedMetric& metric = compared_metric(metric_);
+    if (metric.unit[0] == '\0') {
+      throw UserError(metric_ + " cannot be followed over time", "it is no number");
+    }
+    const RunHistory history = run_history(find_runs({folders_.begin(), folders_.end()}), metric);
+    if (history.series.empty() && history.skipped.empty()) {
+      throw UserError(folders_.front() + " holds no record",
+                      "neither it nor the folders in it have a record.json");
+    }
+    fmt::print("{}", options.json ? history_json_text(history) : history_console_text(history));
+    return ExitCode::ok;
+  }
+
+ private:
+  std::vector<std::string> folders_;
+  std::string metric_ = "throughput";
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_history_verb() { return std::make_unique<HistoryVerb>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,152 @@
+#include "suite/verbs/shell_command.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <thread>
+
+#include "metrics/error.hpp"
+#include "suite/run/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto poll_period = std::chrono::milliseconds(10);
+constexpr auto grace = std::chrono::seconds(5);
+constexpr int signal_offset = 128;
+
+void require(int error, const std::string& what) {
+  if (error == 0) return;
+  throw SystemError("cannot " + what, std::strerror(error), "", ErrorKind::environment);
+}
+
+/// The library's objects, freed on every way out.
+struct SpawnSettings {
+  posix_spawn_file_actions_t files{};
+  posix_spawnattr_t attributes{};
+
+  SpawnSettings() {
+    require(posix_spawn_file_actions_init(&files), "start a command");
+    require(posix_spawnattr_init(&attributes), "start a command");
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  void redirect(int descriptor, const char* path, int flags) {
+    constexpr mode_t mode = 0644;
+    require(posix_spawn_file_actions_addopen(&files, descriptor, path, flags, mode),
+            std::string("open ") + path);
+  }
+  /// A group of its own; signals as a fresh program expects them.
+  void isolate() {
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  }
+};
+
+std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+  std::vector<std::string> all = settings;
+  const auto is_set = [&](std::string_view entry) {
+    const std::string_view name = entry.substr(0, entry.find('=') + 1);
+    return std::any_of(settings.begin(), settings.end(),
+                       [&](const std::string& one) { return one.starts_with(name); });
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!is_set(*entry)) all.emplace_back(*entry);
+  }
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+pid_t start(const ShellCommand& command) {
+  SpawnSettings settings;
+  settings.redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
+  settings.redirect(STDOUT_FILENO, command.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+  settings.redirect(STDERR_FILENO, command.err.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+  settings.isolate();
+  std::vector<std::string> words{"/bin/sh", "-c", command.line};
+  std::vector<std::string> environment = environment_with(command.environment);
+  pid_t pid = -1;
+  require(posix_spawn(&pid, "/bin/sh", &settings.files, &settings.attributes,
+                      pointers_to(words).data(), pointers_to(environment).data()),
+          "start `" + command.line + "`");
+  return pid;
+}
+
+/// The exit status once it has ended.
+std::optional<int> ended(pid_t pid) {
+  int status = 0;
+  const pid_t got = waitpid(pid, &status, WNOHANG);
+  if (got == 0 || (got < 0 && errno == EINTR)) return std::nullopt;
+  return got == pid ? status : 0;
+}
+
+std::optional<int> wait_until(pid_t pid, Clock::time_point moment) {
+  while (true) {
+    if (const auto status = ended(pid)) return status;
+    if (Clock::now() >= moment) return std::nullopt;
+    std::this_thread::sleep_for(poll_period);
+  }
+}
+
+int stop_group(pid_t pid) {
+  kill(-pid, SIGTERM);
+  if (const auto status = wait_until(pid, Clock::now() + grace)) return *status;
+  kill(-pid, SIGKILL);
+  const auto status = wait_until(pid, Clock::now() + grace);
+  return status.value_or(SIGKILL);
+}
+
+int exit_code_of_status(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : signal_offset + WTERMSIG(status);
+}
+
+}  // namespace
+
+CommandOutcome run_shell_command(const ShellCommand& command) {
+  const auto begin = Clock::now();
+  const auto deadline = begin + std::chrono::duration<double>(command.deadline_s);
+  const pid_t pid = start(command);
+  CommandOutcome outcome;
+  std::optional<int> status;
+  while (!(status = ended(pid))) {
+    if (stop_signal() != nullptr) outcome.end = CommandEnd::interrupted;
+    if (Clock::now() >= deadline) outcome.end = CommandEnd::timed_out;
+    if (outcome.end != CommandEnd::exited) {
+      status = stop_group(pid);
+      break;
+    }
+    std::this_thread::sleep_for(poll_period);
+  }
+  kill(-pid, SIGKILL);
+  outcome.exit_code = exit_code_of_status(*status);
+  outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  return outcome;
+}
+
+}  // namespace heteroperf

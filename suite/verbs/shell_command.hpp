@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace heteroperf {
+
+/// A command line for /bin/sh, and what it is given.
+struct ShellCommand {
+  std::string line;
+  std::vector<std::string> environment;  ///< "NAME=value", in place of this process's own
+  std::filesystem::path out, err;        ///< where its output goes
+  double deadline_s = 0;                 ///< it is ended after that long
+};
+
+enum class CommandEnd { exited, timed_out, interrupted };
+
+struct CommandOutcome {
+  CommandEnd end = CommandEnd::exited;
+  int exit_code = 0;  ///< 128 + signal when it was killed
+  double seconds = 0;
+};
+
+/// Runs it in a process group of its own and waits. At the deadline, or when this process is asked
+/// to stop (signals.hpp), the group gets SIGTERM and five seconds later SIGKILL; what it leaves
+/// running in the group is killed in any case, so that nothing disturbs the next run. Throws
+/// SystemError when it cannot be started.
+CommandOutcome run_shell_command(const ShellCommand& command);
+
+}  // namespace heteroperf
