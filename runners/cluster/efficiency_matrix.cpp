@@ -1,0 +1,226 @@
+#include "runners/cluster/efficiency_matrix.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/system_files.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* bandwidth_operation = "memory";
+
+/// Product of the extents of "AxBxC"; 0 for an empty one, nothing for what is no shape.
+std::optional<double> size_of(const std::string& shape) {
+  if (shape.empty()) return 0;
+  double size = 1;
+  std::size_t begin = 0;
+  while (begin <= shape.size()) {
+    const std::size_t end = std::min(shape.find('x', begin), shape.size());
+    const auto extent = parse_integer(std::string_view(shape).substr(begin, end - begin));
+    if (!extent || *extent < 1) return std::nullopt;
+    size *= static_cast<double>(*extent);
+    begin = end + 1;
+  }
+  return size;
+}
+
+bool is_positive(double value) { return std::isfinite(value) && value > 0; }
+
+/// Places `entry` unless what is there holds.
+template <class Map, class Key, class Entry>
+void place(Map& map, const Key& key, const Entry& entry) {
+  const auto [found, is_new] = map.emplace(key, entry);
+  if (is_new || entry.origin.provenance < found->second.origin.provenance) return;
+  found->second = entry;
+}
+
+std::string text_of(const EfficiencyMatrix::OperationKey& key) {
+  return fmt::format("{} {} {} {}", key.device_class,
+                     key.operation.empty() ? "any operation" : key.operation,
+                     key.shape.empty() ? "any shape" : key.shape, key.precision);
+}
+
+Origin origin_of(const std::string& source) {
+  return {source.starts_with("measured") ? Provenance::probe : Provenance::file, source};
+}
+
+}  // namespace
+
+void EfficiencyMatrix::add(const OperationKey& key, const Rate& rate) {
+  ProblemList problems;
+  if (key.device_class.empty() || key.precision.empty()) {
+    problems.add(fmt::format("a rate of {} operations per second", rate.rate.value()),
+                 "has no device class or no precision");
+  }
+  if (!size_of(key.shape)) {
+    problems.add(fmt::format("the shape of {} is \"{}\"", text_of(key), key.shape),
+                 "as in 1024x1024x64");
+  }
+  if (!is_positive(rate.rate.value())) {
+    problems.add(fmt::format("{} is {} operations per second", text_of(key), rate.rate.value()),
+                 "must be positive and finite");
+  }
+  problems.throw_if_any();
+  place(rates_, key, rate);
+}
+
+void EfficiencyMatrix::add(const DeviceKey& key, const Value& value) {
+  const char* name = value_names(key.second)[static_cast<std::size_t>(key.second)];
+  if (key.first.empty()) throw UserError(fmt::format("{} of no device class", name));
+  const bool may_be_zero = key.second != DeviceQuantity::memory_bytes &&
+                           key.second != DeviceQuantity::memory_bytes_per_s;
+  if (!is_positive(value.value) && !(may_be_zero && value.value == 0)) {
+    throw UserError(fmt::format("{} of {} is {}", name, key.first, value.value),
+                    may_be_zero ? "must be 0 or more and finite" : "must be positive and finite");
+  }
+  place(values_, key, value);
+}
+
+void EfficiencyMatrix::add(LinkScope scope, const std::string& a, const std::string& b,
+                           const Curve& curve) {
+  if (a.empty() || b.empty()) throw UserError("a link has an end without a name");
+  if (curve.curve.empty())
+    throw UserError(fmt::format("the link of {} and {} has no points", a, b));
+  place(links_, LinkKey(scope, std::min(a, b), std::max(a, b)), curve);
+}
+
+void EfficiencyMatrix::merge(const EfficiencyMatrix& other) {
+  for (const auto& [key, rate] : other.rates_) place(rates_, key, rate);
+  for (const auto& [key, value] : other.values_) place(values_, key, value);
+  for (const auto& [key, curve] : other.links_) place(links_, key, curve);
+}
+
+std::optional<double> EfficiencyMatrix::value(const std::string& device_class,
+                                              DeviceQuantity quantity) const {
+  const auto found = values_.find({device_class, quantity});
+  if (found == values_.end()) return std::nullopt;
+  return found->second.value;
+}
+
+const EfficiencyMatrix::Curve* EfficiencyMatrix::link(LinkScope scope, const std::string& a,
+                                                      const std::string& b) const {
+  const auto found = links_.find(LinkKey(scope, std::min(a, b), std::max(a, b)));
+  return found == links_.end() ? nullptr : &found->second;
+}
+
+/// Entries without a shape count where no shape is known.
+const EfficiencyMatrix::Rate* EfficiencyMatrix::nearest(const OperationKey& wanted,
+                                                        double size) const {
+  const Rate* best = nullptr;
+  double best_distance = 0;
+  for (auto entry = rates_.lower_bound({wanted.device_class, wanted.operation, "", ""});
+       entry != rates_.end(); ++entry) {
+    const OperationKey& key = entry->first;
+    if (key.device_class != wanted.device_class || key.operation != wanted.operation) break;
+    if (key.precision != wanted.precision) continue;
+    const double own = *size_of(key.shape);
+    const double distance =
+        own > 0 && size > 0 ? std::abs(std::log(own / size)) : std::numeric_limits<double>::max();
+    if (best != nullptr && distance >= best_distance) continue;
+    best = &entry->second;
+    best_distance = distance;
+  }
+  return best;
+}
+
+const EfficiencyMatrix::Rate* EfficiencyMatrix::fastest(const std::string& device_class,
+                                                        const std::string& precision) const {
+  const Rate* best = nullptr;
+  for (auto entry = rates_.lower_bound({device_class, "", "", ""}); entry != rates_.end();
+       ++entry) {
+    if (entry->first.device_class != device_class) break;
+    if (entry->first.precision != precision) continue;
+    if (best == nullptr || entry->second.rate > best->rate) best = &entry->second;
+  }
+  return best;
+}
+
+EfficiencyMatrix::Time EfficiencyMatrix::time(const std::string& device_class,
+                                              const std::string& operation,
+                                              const std::string& precision,
+                                              const OperationWork& work) const {
+  const double launch_s = value(device_class, DeviceQuantity::launch_s).value_or(0);
+  const auto bandwidth = values_.find({device_class, DeviceQuantity::memory_bytes_per_s});
+  const bool has_bandwidth = bandwidth != values_.end();
+  const double memory_s = has_bandwidth ? work.bytes / bandwidth->second.value : 0;
+  ProblemList problems;
+  if (work.operations <= 0) {
+    if (has_bandwidth) return {launch_s + memory_s, bandwidth->second.origin};
+    problems.add(fmt::format("no memory bandwidth of {}", device_class),
+                 fmt::format("{} has no operations to count", operation),
+                 "`heteroperf probe` measures it.");
+    problems.throw_if_any();
+  }
+  for (const std::string& kind : {operation, std::string()}) {
+    const Rate* rate = nearest({device_class, kind, "", precision}, work.size);
+    if (rate != nullptr) return {launch_s + work.operations / rate->rate.value(), rate->origin};
+  }
+  const Rate* peak = fastest(device_class, precision);
+  if (peak == nullptr) {
+    problems.add(fmt::format("no rate of {} in {}", device_class, precision), "",
+                 "`heteroperf probe` measures it.");
+  }
+  problems.throw_if_any();
+  return {launch_s + std::max(work.operations / peak->rate.value(), memory_s),
+          {Provenance::analytic, "roofline of the fastest rate and the memory bandwidth"}};
+}
+
+EfficiencyMatrix matrix_of(const Cluster& cluster) {
+  EfficiencyMatrix matrix;
+  for (const DeviceClass& one : cluster.classes) {
+    const Origin given{Provenance::file, "cluster " + cluster.name};
+    for (const auto& [precision, rate] : one.rates) {
+      matrix.add({one.name, "", "", precision}, {rate, given});
+    }
+    if (one.memory.value() == 0) continue;
+    matrix.add({one.name, DeviceQuantity::memory_bytes},
+               {static_cast<double>(one.memory.value()), given});
+  }
+  for (const Efficiency& entry : cluster.efficiency) {
+    const Origin origin = origin_of(entry.source);
+    if (entry.operation == bandwidth_operation) {
+      matrix.add({entry.device_class, DeviceQuantity::memory_bytes_per_s},
+                 {entry.rate.value(), origin});
+    } else if (!entry.precision.empty() && size_of(entry.shape)) {
+      matrix.add({entry.device_class, entry.operation, entry.shape, entry.precision},
+                 {entry.rate, origin});
+    }
+  }
+  for (const Link& link : cluster.links) {
+    if (link.ranks || link.curve.empty()) continue;
+    matrix.add(LinkScope::zones, link.from, link.to, {link.curve, origin_of(link.source)});
+  }
+  return matrix;
+}
+
+void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
+  const auto put = [&](Efficiency entry) {
+    const auto same = [&](const Efficiency& e) {
+      return std::tie(e.device_class, e.operation, e.shape, e.precision) ==
+             std::tie(entry.device_class, entry.operation, entry.shape, entry.precision);
+    };
+    std::erase_if(cluster.efficiency, same);
+    cluster.efficiency.push_back(std::move(entry));
+  };
+  for (DeviceClass& one : cluster.classes) {
+    for (const auto& [key, rate] : matrix.rates()) {
+      if (key.device_class != one.name) continue;
+      if (key.operation.empty()) {
+        one.rates[key.precision] = rate.rate;
+      } else {
+        put({one.name, key.operation, key.shape, key.precision, rate.rate, rate.origin.source});
+      }
+    }
+    const auto bandwidth = matrix.values().find({one.name, DeviceQuantity::memory_bytes_per_s});
+    if (bandwidth == matrix.values().end()) continue;
+    put({one.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
+         bandwidth->second.origin.source});
+  }
+}
+
+}  // namespace heteroperf

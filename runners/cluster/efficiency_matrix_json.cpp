@@ -1,0 +1,209 @@
+#include "runners/cluster/efficiency_matrix_json.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+
+#include "metrics/strict_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* format_name = "heteroperf-efficiency";
+constexpr int format_version = 1;
+
+template <class Enum>
+const char* name_of_value(Enum value) {
+  return value_names(value)[static_cast<std::size_t>(value)];
+}
+
+void put_origin(Json& entry, const Origin& origin) {
+  entry["provenance"] = name_of_value(origin.provenance);
+  if (!origin.source.empty()) entry["source"] = origin.source;
+}
+
+Json rate_json(const EfficiencyMatrix::OperationKey& key, const EfficiencyMatrix::Rate& rate) {
+  Json entry = {{"class", key.device_class}, {"precision", key.precision}};
+  if (!key.operation.empty()) entry["operation"] = key.operation;
+  if (!key.shape.empty()) entry["shape"] = key.shape;
+  entry["ops_per_second"] = rate.rate.value();
+  put_origin(entry, rate.origin);
+  return entry;
+}
+
+Json value_json(const EfficiencyMatrix::DeviceKey& key, const EfficiencyMatrix::Value& value) {
+  Json entry = {
+      {"class", key.first}, {"quantity", name_of_value(key.second)}, {"value", value.value}};
+  put_origin(entry, value.origin);
+  return entry;
+}
+
+Json link_json(const EfficiencyMatrix::LinkKey& key, const EfficiencyMatrix::Curve& curve) {
+  Json points = Json::array();
+  for (const LinkCurve::Point& point : curve.curve.points()) {
+    points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
+  }
+  Json entry = {{"scope", name_of_value(std::get<0>(key))},
+                {"between", {std::get<1>(key), std::get<2>(key)}},
+                {"points", std::move(points)}};
+  put_origin(entry, curve.origin);
+  return entry;
+}
+
+class MatrixReader {
+ public:
+  explicit MatrixReader(const std::string& origin) : problems_(origin) {}
+
+  EfficiencyMatrix read(const Json& document) {
+    ObjectReader reader(document, "", problems_);
+    reader.require({"_format", "_version"});
+    reader.expect_format(format_name, format_version);
+    const auto each = [&](const char* key, auto method) {
+      reader.for_each(
+          key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
+    };
+    each("operations", &MatrixReader::read_rate);
+    each("devices", &MatrixReader::read_device);
+    each("links", &MatrixReader::read_link);
+    reader.finish();
+    problems_.throw_if_any();
+    return std::move(matrix_);
+  }
+
+ private:
+  static Origin read_origin(ObjectReader& reader) {
+    Origin origin;
+    reader.read("provenance", origin.provenance);
+    reader.read("source", origin.source);
+    return origin;
+  }
+
+  /// Adds what the entry says, or notes what is wrong with it.
+  template <class Add>
+  void attempt(const std::string& path, Add add) {
+    try {
+      add();
+    } catch (const UserError& error) {
+      for (const Problem& p : error.problems()) {
+        problems_.add(path + ": " + p.problem, p.why, p.suggestion);
+      }
+    }
+  }
+
+  template <class Map, class Key>
+  bool is_new(const Map& map, const Key& key, const std::string& path) {
+    if (map.find(key) == map.end()) return true;
+    problems_.add(path + " is there twice");
+    return false;
+  }
+
+  void read_rate(const Json& value, const std::string& path) {
+    ObjectReader reader(value, path, problems_);
+    EfficiencyMatrix::OperationKey key;
+    double rate = 0;
+    reader.require({"class", "precision", "ops_per_second"});
+    reader.read("class", key.device_class);
+    reader.read("operation", key.operation);
+    reader.read("shape", key.shape);
+    reader.read("precision", key.precision);
+    reader.read("ops_per_second", rate);
+    const Origin origin = read_origin(reader);
+    reader.finish();
+    if (!is_new(matrix_.rates(), key, path)) return;
+    attempt(path, [&] { matrix_.add(key, EfficiencyMatrix::Rate{OpsPerSecond(rate), origin}); });
+  }
+
+  void read_device(const Json& value, const std::string& path) {
+    ObjectReader reader(value, path, problems_);
+    EfficiencyMatrix::DeviceKey key;
+    double number = 0;
+    reader.require({"class", "quantity", "value"});
+    reader.read("class", key.first);
+    reader.read("quantity", key.second);
+    reader.read("value", number);
+    const Origin origin = read_origin(reader);
+    reader.finish();
+    if (!is_new(matrix_.values(), key, path)) return;
+    attempt(path, [&] { matrix_.add(key, EfficiencyMatrix::Value{number, origin}); });
+  }
+
+  void read_link(const Json& value, const std::string& path) {
+    ObjectReader reader(value, path, problems_);
+    LinkScope scope = LinkScope::classes;
+    std::vector<std::string> ends;
+    reader.require({"scope", "between", "points"});
+    reader.read("scope", scope);
+    reader.read("between", ends);
+    std::vector<LinkCurve::Point> points;
+    reader.for_each("points", [&](const Json& point, const std::string& at) {
+      ObjectReader inner(point, at, problems_);
+      std::uint64_t bytes = 0;
+      double time_s = 0;
+      inner.require({"bytes", "time_s"});
+      inner.read("bytes", bytes);
+      inner.read("time_s", time_s);
+      inner.finish();
+      points.push_back({Bytes(bytes), Seconds(time_s)});
+    });
+    const Origin origin = read_origin(reader);
+    reader.finish();
+    if (ends.size() != 2) {
+      problems_.add(fmt::format("{}.between has {} ends", path, ends.size()), "two names");
+      return;
+    }
+    attempt(path, [&] { add_link(scope, ends, {LinkCurve(std::move(points)), origin}, path); });
+  }
+
+  /// The other direction with the same curve adds nothing.
+  void add_link(LinkScope scope, const std::vector<std::string>& ends,
+                const EfficiencyMatrix::Curve& curve, const std::string& path) {
+    if (const EfficiencyMatrix::Curve* known = matrix_.link(scope, ends[0], ends[1])) {
+      if (known->curve == curve.curve) return;
+      problems_.add(fmt::format("{}: the link of {} and {} is there with another curve", path,
+                                ends[0], ends[1]),
+                    "a link is the same in both directions", "Give it once.");
+      return;
+    }
+    matrix_.add(scope, ends[0], ends[1], curve);
+  }
+
+  DocumentProblems problems_;
+  EfficiencyMatrix matrix_;
+};
+
+}  // namespace
+
+std::string efficiency_matrix_text(const EfficiencyMatrix& matrix) {
+  Json document = {{"_format", format_name},
+                   {"_version", format_version},
+                   {"operations", Json::array()},
+                   {"devices", Json::array()},
+                   {"links", Json::array()}};
+  for (const auto& [key, rate] : matrix.rates())
+    document["operations"].push_back(rate_json(key, rate));
+  for (const auto& [key, value] : matrix.values())
+    document["devices"].push_back(value_json(key, value));
+  for (const auto& [key, curve] : matrix.links())
+    document["links"].push_back(link_json(key, curve));
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+EfficiencyMatrix parse_efficiency_matrix(const std::string& text, const std::string& origin) {
+  return MatrixReader(origin).read(parse_strict_json(text, origin));
+}
+
+EfficiencyMatrix read_efficiency_matrix(const std::filesystem::path& file) {
+  errno = 0;
+  std::ifstream in(file, std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (!in.is_open() || in.bad()) {
+    throw UserError(fmt::format("the efficiency file {} cannot be read", file.string()),
+                    errno != 0 ? std::strerror(errno) : "the system gives no reason");
+  }
+  return parse_efficiency_matrix(text, file.string());
+}
+
+}  // namespace heteroperf
