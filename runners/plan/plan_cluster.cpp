@@ -33,29 +33,30 @@ void check_devices(const Plan& plan, const Cluster& cluster) {
 
 }  // namespace
 
+Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks) {
+  std::map<RankId, RankId> number;
+  Cluster part = cluster;
+  part.ranks.clear();
+  for (const RankId rank : ranks) {
+    number.emplace(rank, RankId(static_cast<std::int32_t>(part.ranks.size())));
+    part.ranks.push_back(cluster.ranks.at(static_cast<std::size_t>(rank.value())));
+  }
+  part.links.clear();
+  for (Link link : cluster.links) {
+    if (link.ranks) {
+      const auto a = number.find(link.ranks->first), b = number.find(link.ranks->second);
+      if (a == number.end() || b == number.end()) continue;
+      link.ranks = std::minmax(a->second, b->second);
+    }
+    part.links.push_back(std::move(link));
+  }
+  return part;
+}
+
 Cluster plan_cluster(const Plan& plan, const Cluster& cluster) {
   if (plan.devices.empty()) return cluster;
   check_devices(plan, cluster);
-  Cluster result = cluster;
-  result.ranks.clear();
-  result.links.clear();
-  std::map<RankId, RankId> place;
-  std::map<std::string, int> used;
-  for (const RankId device : plan.devices) {
-    place.emplace(device, RankId(static_cast<std::int32_t>(place.size())));
-    result.ranks.push_back(cluster.ranks[static_cast<std::size_t>(device.value())]);
-    ++used[result.ranks.back().device_class];
-  }
-  for (Link link : cluster.links) {
-    if (link.ranks) {
-      const auto a = place.find(link.ranks->first), b = place.find(link.ranks->second);
-      if (a == place.end() || b == place.end()) continue;
-      link.ranks = std::minmax(a->second, b->second);
-    }
-    result.links.push_back(std::move(link));
-  }
-  for (DeviceClass& one : result.classes) one.count = used[one.name];
-  return result;
+  return part_of_cluster(cluster, plan.devices);
 }
 
 }  // namespace heteroperf

@@ -39,6 +39,7 @@ class DraftMoves {
   using Visit = std::function<void(PipelineDraft&&)>;
   void cuts(const PipelineDraft& draft, const Visit& visit) const;
   void replicas(const PipelineDraft& draft, const Visit& visit) const;
+  void idle_devices(const PipelineDraft& draft, const Visit& visit) const;
   void degrees(const PipelineDraft& draft, const Visit& visit) const;
   void recomputation(const PipelineDraft& draft, const Visit& visit) const;
   void schedules(const PipelineDraft& draft, const Visit& visit) const;

@@ -18,8 +18,8 @@ namespace {
 constexpr double infinite = std::numeric_limits<double>::infinity();
 /// A formula's word is not trusted closer than this before the exact clock has spoken.
 constexpr double estimate_room = 1.25;
-/// Of the period, at which bisection ends.
-constexpr double period_steps = 1.005;
+/// Longer than any step: memory alone decides.
+constexpr double any_period_s = 1e30;
 /// Problems for which every draft can be looked at.
 constexpr int most_exhaustive_devices = 8, most_exhaustive_layers = 8;
 constexpr double most_exhaustive_drafts = 1e13;
@@ -98,7 +98,7 @@ class DraftSearch {
   }
 
   /// Numbers of samples of a micro-batch: those that divide the batch, about 32 micro-batches first.
-  std::vector<std::int64_t> micro_batch_sizes() const {
+  std::vector<std::int64_t> micro_batch_sizes(PipelineFill& fill) {
     double most = 0;
     for (const DevicePool& pool : problem_.pools) {
       most += static_cast<double>(pool.devices) * static_cast<double>(problem_.most_samples);
@@ -115,6 +115,12 @@ class DraftSearch {
       const auto count = static_cast<double>(problem_.batch) / static_cast<double>(samples);
       return std::abs(std::log(count / 32));
     };
+    std::sort(sizes.begin(), sizes.end());
+    // Smaller micro-batches never need more memory: what does not fit at all need not be tried.
+    const auto end = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
+      return fill.run(any_period_s, rules_of(samples), stop(), [](PipelineFill::Structure&&) {});
+    });
+    sizes.erase(end, sizes.end());
     std::stable_sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
       return std::pair(away(a), a) < std::pair(away(b), b);
     });
@@ -123,37 +129,38 @@ class DraftSearch {
 
   void fill_all() {
     PipelineFill fill(filler_);
-    for (const std::int64_t samples : micro_batch_sizes()) {
-      const std::int64_t count = problem_.batch / samples;
-      if (count > most_micro_batches) continue;
-      FillRules rules;
-      rules.samples = samples;
-      rules.micro_batches = static_cast<int>(count);
-      fill_one(fill, rules);
+    for (const std::int64_t samples : micro_batch_sizes(fill)) {
+      if (problem_.batch / samples > most_micro_batches) continue;
+      fill_one(fill, rules_of(samples));
       if (late()) return;
     }
   }
 
-  /// Bisects the period: shorter ones than the bound's are not there, longer ones than the best
-  /// plan's cannot win.
+  FillRules rules_of(std::int64_t samples) const {
+    FillRules rules;
+    rules.samples = samples;
+    rules.micro_batches = static_cast<int>(
+        std::min<std::int64_t>(problem_.batch / samples, std::numeric_limits<int>::max()));
+    return rules;
+  }
+
+  /// Structures that cover the model within some more than the shortest period thinkable, each then
+  /// with its own shortest period. Longer ones than the best plan's cannot win.
   void fill_one(PipelineFill& fill, const FillRules& rules) {
-    const auto visit = [&](PipelineDraft&& draft) { consider(std::move(draft)); };
-    double low = std::max(result_.bound.seconds / rules.micro_batches, 1e-12);
-    double high = 0;
-    const double last = best_.best() / rules.micro_batches;
-    for (double period = std::min(last, 1.5 * low); high == 0; period *= 2) {
-      period = std::min(period, std::max(last, low));
-      if (fill.run(period, rules, stop(), visit)) {
-        high = period;
-      } else {
-        low = std::max(low, period);
-        if (period >= last || period > 1e9 * result_.bound.seconds + 1e9 || late()) return;
-      }
-    }
-    while (high / low > period_steps && !late()) {
-      const double middle = std::sqrt(high * low);
-      (fill.run(middle, rules, stop(), visit) ? high : low) = middle;
-      high = std::min(high, best_.best() / rules.micro_batches);
+    const double least = std::max(result_.bound.seconds / rules.micro_batches, 1e-12);
+    std::set<PipelineFill::Structure> seen;
+    double period_s = 0;
+    const auto visit = [&](PipelineFill::Structure&& structure) {
+      if (late() || !seen.insert(structure).second) return;
+      const double longest = std::min(period_s, best_.time_to_beat() / rules.micro_batches);
+      if (auto draft = fill.tighten(structure, longest, rules)) consider(std::move(*draft));
+    };
+    bool any = false;
+    for (const double factor : {1.04, 1.1, 1.2, 1.4, 1.8, 2.5, 4.0, 8.0, 1e2, 1e4, 1e8}) {
+      period_s = factor * least;
+      if (late() || least * rules.micro_batches * factor > 1.1 * best_.time_to_beat()) return;
+      if (any && factor > 2) return;
+      any = fill.run(period_s, rules, stop(), visit) || any;
     }
   }
 

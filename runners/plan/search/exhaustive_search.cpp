@@ -24,6 +24,7 @@ ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
         types_.push_back({static_cast<int>(p), static_cast<int>(d), 1, m});
         for (std::size_t l = 0; l < layers; ++l) {
           const LayerTimes& t = problem_.pools[p].times[d][at_index(m - 1)][l];
+          attention_ = attention_ || t.attention_s > 0;
           least[l] =
               std::min(least[l], t.forward_s + t.input_gradient_s + t.weight_gradient_s);
         }
@@ -118,6 +119,7 @@ bool ExhaustiveSearch::hopeless(const DraftStage& stage, const ClockStage& clock
 void ExhaustiveSearch::add_stage(const DraftStage& stage) {
   for (const Recomputation r :
        {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+    if (r == Recomputation::selective && !attention_) continue;
     DraftStage one = stage;
     one.recomputation = r;
     const ClockStage clock = scorer_.compute(one);

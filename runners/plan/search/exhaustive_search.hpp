@@ -37,6 +37,7 @@ class ExhaustiveSearch {
   std::vector<int> free_;             ///< devices, by pool
   PipelineDraft draft_;               ///< stages from the last to the first
   int zero_stage_;
+  bool attention_ = false;            ///< selective recomputation is something of its own
   std::int64_t samples_ = 1;
   double best_s_ = 0;
   bool stopped_ = false;

@@ -18,7 +18,7 @@ bool fits(const PlanningProblem& problem) {
   const StageFiller filler(scorer);
   PipelineFill fill(filler);
   const auto never = [] { return false; };
-  const auto nothing = [](PipelineDraft&&) {};
+  const auto nothing = [](PipelineFill::Structure&&) {};
   for (std::int64_t samples = 1; samples <= problem.batch; ++samples) {
     if (problem.batch % samples != 0) continue;
     FillRules rules;

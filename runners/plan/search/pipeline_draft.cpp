@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 
 namespace heteroperf {
 
@@ -16,6 +17,24 @@ int DraftStage::replicas() const {
   int sum = 0;
   for (const ReplicaGroup& group : groups) sum += group.replicas;
   return sum;
+}
+
+std::vector<ReplicaGroup> ordered_groups(std::vector<ReplicaGroup> groups) {
+  std::sort(groups.begin(), groups.end(), [](const ReplicaGroup& a, const ReplicaGroup& b) {
+    return std::tuple(a.pool, a.degree, -a.samples) < std::tuple(b.pool, b.degree, -b.samples);
+  });
+  std::vector<ReplicaGroup> result;
+  for (const ReplicaGroup& group : groups) {
+    if (group.replicas == 0 || group.samples == 0) continue;
+    ReplicaGroup* last = result.empty() ? nullptr : &result.back();
+    if (last != nullptr && last->pool == group.pool && last->degree == group.degree &&
+        last->samples == group.samples) {
+      last->replicas += group.replicas;
+    } else {
+      result.push_back(group);
+    }
+  }
+  return result;
 }
 
 void set_schedule(PipelineDraft& draft, const std::string& schedule) {

@@ -40,6 +40,9 @@ struct PipelineDraft {
   friend bool operator==(const PipelineDraft&, const PipelineDraft&) = default;
 };
 
+/// By pool, degree, and more samples first; groups that are alike as one, empty ones left out.
+std::vector<ReplicaGroup> ordered_groups(std::vector<ReplicaGroup> groups);
+
 /// Gives a draft a schedule, `1f1b`, `zb-h1` or `zb-h2`, with that schedule's least warm-ups.
 void set_schedule(PipelineDraft& draft, const std::string& schedule);
 

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <span>
 
 namespace heteroperf {
 namespace {
 
 std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
-/// Numbers of stages of one group that are tried: all small ones, then steps of a quarter.
-std::vector<int> stage_counts(int most) {
-  std::vector<int> counts;
-  for (int n = 1; n <= most; n += std::max(1, n / 4)) counts.push_back(n);
-  return counts;
-}
+/// Numbers of stages of one group that are tried, and those on machines of many devices.
+constexpr int stage_counts[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48};
+constexpr int few_stage_counts[] = {1, 2, 4, 8, 16, 32, 48};
+constexpr int many_devices = 1024;
 
 }  // namespace
 
@@ -22,11 +22,11 @@ PipelineFill::PipelineFill(const StageFiller& filler)
     : filler_(filler), problem_(filler.scorer().problem()) {
   const std::size_t pools = problem_.pools.size();
   sets_ = std::size_t{1} << pools;
-  most_stages_ = std::min({problem_.layers, problem_.devices(), 64});
+  most_stages_ = std::min({problem_.layers, problem_.devices(), 48});
   for (PoolSet group = 1; group < sets_; ++group) {
-    // Many pools: those next to each other in speed, so that sets stay few.
+    // Many pools: pairs, and those next to each other in speed.
     const PoolSet ones = group >> std::countr_zero(group);
-    if (pools <= 4 || std::has_single_bit(ones + 1)) groups_.push_back(group);
+    if (pools <= 3 || std::popcount(group) <= 2 || std::has_single_bit(ones + 1)) groups_.push_back(group);
   }
   for (const DevicePool& pool : problem_.pools) {
     auto& row = device_seconds_.emplace_back(1, 0.0);
@@ -67,52 +67,93 @@ void PipelineFill::extend(std::size_t index, PoolSet group, int stages, double p
     if ((group >> pool & 1) != 0) devices[pool] = problem_.pools[pool].devices / stages;
   }
   int first = states_[index].first;
-  std::vector<DraftStage> added;
-  for (int s = 0; s < stages && first > 0; ++s) {
-    std::optional<DraftStage> stage =
-        filler_.fill(devices, first, before + s + 1, period_s, rules);
+  int added = 0, likely = 0;
+  for (; added < stages && first > 0; ++added) {
+    const std::optional<DraftStage> stage =
+        filler_.fill(devices, first, before + added + 1, period_s, rules, likely);
+    ++fills_;
     if (!stage) return;
+    likely = stage->end - stage->first;
     first = stage->first;
-    added.push_back(std::move(*stage));
   }
-  const std::size_t to = index_of(before + static_cast<int>(added.size()), used | group);
+  const std::size_t to = index_of(before + added, used | group);
   State& state = states_[to];
   if (state.first >= 0 && state.first <= first) return;
-  if (first > 0 && !can_finish(static_cast<PoolSet>(sets_ - 1) & ~(used | group), first, period_s,
-                               rules)) {
-    return;
-  }
-  state = {first, static_cast<int>(index), std::move(added)};
+  const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~(used | group);
+  if (first > 0 && !can_finish(free, first, period_s, rules)) return;
+  state = {first, static_cast<int>(index), std::move(devices), added};
 }
 
-PipelineDraft PipelineFill::draft(std::size_t index, const FillRules& rules) const {
+PipelineFill::Structure PipelineFill::structure(std::size_t index) const {
+  Structure result;
+  for (int at = static_cast<int>(index); at >= 0; at = states_[at_index(at)].from) {
+    const State& state = states_[at_index(at)];
+    result.insert(result.end(), at_index(state.stages), state.devices);
+  }
+  return result;
+}
+
+std::optional<PipelineDraft> PipelineFill::fill(const Structure& structure, double period_s,
+                                                const FillRules& rules) const {
   PipelineDraft draft;
   draft.micro_batches = rules.micro_batches;
   draft.zero_stage = rules.zero_stage;
-  for (int at = static_cast<int>(index); at >= 0; at = states_[at_index(at)].from) {
-    const State& state = states_[at_index(at)];
-    draft.stages.insert(draft.stages.end(), state.stages.rbegin(), state.stages.rend());
+  int first = problem_.layers, in_flight = 1, likely = 0;
+  for (auto devices = structure.rbegin(); devices != structure.rend() && first > 0; ++devices) {
+    std::optional<DraftStage> stage =
+        filler_.fill(*devices, first, in_flight++, period_s, rules, likely);
+    if (!stage) return std::nullopt;
+    likely = stage->end - stage->first;
+    first = stage->first;
+    draft.stages.push_back(std::move(*stage));
   }
-  for (DraftStage& stage : draft.stages) {
-    stage.warm_up = std::min(stage.warm_up, rules.micro_batches);
-  }
+  if (first > 0) return std::nullopt;
+  std::reverse(draft.stages.begin(), draft.stages.end());
   return draft;
 }
 
+std::optional<PipelineDraft> PipelineFill::tighten(const Structure& structure, double period_s,
+                                                   const FillRules& rules) const {
+  std::optional<PipelineDraft> best = fill(structure, period_s, rules);
+  double low = period_s / 4, high = period_s;
+  while (best && high / low > 1.001) {
+    const double middle = std::sqrt(low * high);
+    std::optional<PipelineDraft> shorter = fill(structure, middle, rules);
+    (shorter ? high : low) = middle;
+    if (shorter) best = std::move(shorter);
+  }
+  return best;
+}
+
+/// The same pools have covered as much with half the stages.
+bool PipelineFill::is_dominated(std::size_t index) const {
+  const std::size_t used = index % sets_;
+  for (std::size_t stages = 0; 2 * stages < index / sets_; ++stages) {
+    const int first = states_[stages * sets_ + used].first;
+    if (first >= 0 && first <= states_[index].first) return true;
+  }
+  return false;
+}
+
 bool PipelineFill::run(double period_s, const FillRules& rules, const std::function<bool()>& stop,
-                       const std::function<void(PipelineDraft&&)>& visit) {
+                       const std::function<void(Structure&&)>& visit) {
   states_.assign(at_index(most_stages_ + 1) * sets_, State());
   states_[0].first = problem_.layers;
+  const std::span<const int> counts =
+      problem_.devices() > many_devices ? std::span<const int>(few_stage_counts)
+                                        : std::span<const int>(stage_counts);
   bool any = false;
+  const std::uint64_t start = fills_;
   for (std::size_t index = 0; index < states_.size(); ++index) {
     const int first = states_[index].first;
     if (first < 0) continue;
     if (first == 0) {
       any = true;
-      visit(draft(index, rules));
+      visit(structure(index));
       continue;
     }
-    if (stop()) break;
+    if (stop() || fills_ > start + most_fills) break;
+    if (is_dominated(index)) continue;
     const PoolSet free = static_cast<PoolSet>(sets_ - 1) & ~static_cast<PoolSet>(index % sets_);
     const int room = most_stages_ - static_cast<int>(index / sets_);
     for (const PoolSet group : groups_) {
@@ -121,7 +162,8 @@ bool PipelineFill::run(double period_s, const FillRules& rules, const std::funct
       for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
         if ((group >> pool & 1) != 0) most = std::min(most, problem_.pools[pool].devices);
       }
-      for (const int stages : stage_counts(std::min(most, first))) {
+      for (const int stages : counts) {
+        if (stages > std::min(most, first)) break;
         extend(index, group, stages, period_s, rules);
       }
     }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "runners/plan/search/stage_filler.hpp"
@@ -17,22 +18,39 @@ class PipelineFill {
   /// The filler outlives it.
   explicit PipelineFill(const StageFiller& filler);
 
-  /// Calls `visit` with every pipeline of undominated states that covers the model with each stage
-  /// within `period_s`. False where there is none. Stops early where `stop` says so.
+  /// The devices of every stage, the first stage first.
+  using Structure = std::vector<DeviceCounts>;
+
+  /// At most `most_fills` stages are filled.
+  /// Calls `visit` with the structure of every pipeline of undominated states that covers the model
+  /// with each stage within `period_s`. False where there is none. Stops early where `stop` says so.
   bool run(double period_s, const FillRules& rules, const std::function<bool()>& stop,
-           const std::function<void(PipelineDraft&&)>& visit);
+           const std::function<void(Structure&&)>& visit);
+  /// A structure filled from the last stage to the first; stages that get no layers are left out.
+  /// Nothing where it does not cover the model.
+  std::optional<PipelineDraft> fill(const Structure& structure, double period_s,
+                                    const FillRules& rules) const;
+  /// With the shortest period, to a part in a thousand, of those up to `period_s`.
+  std::optional<PipelineDraft> tighten(const Structure& structure, double period_s,
+                                       const FillRules& rules) const;
+
+  /// Stages filled so far.
+  std::uint64_t fills() const { return fills_; }
 
  private:
+  static constexpr std::uint64_t most_fills = 20000;
   using PoolSet = std::uint32_t;
   struct State {
     int first = -1;  ///< layers before it are open; −1: not reached
     int from = -1;   ///< index of the state before
-    std::vector<DraftStage> stages;  ///< added to it, the last one first
+    DeviceCounts devices;  ///< of each stage added to it
+    int stages = 0;
   };
   bool can_finish(PoolSet free, int first, double period_s, const FillRules& rules) const;
+  bool is_dominated(std::size_t index) const;
   void extend(std::size_t index, PoolSet group, int stages, double period_s,
               const FillRules& rules);
-  PipelineDraft draft(std::size_t index, const FillRules& rules) const;
+  Structure structure(std::size_t index) const;
   std::size_t index_of(int stages, PoolSet used) const {
     return static_cast<std::size_t>(stages) * sets_ + used;
   }
@@ -44,6 +62,7 @@ class PipelineFill {
   std::vector<PoolSet> groups_;
   std::vector<std::vector<double>> device_seconds_;  ///< [pool][layers before]: per sample
   std::vector<State> states_;
+  std::uint64_t fills_ = 0;
 };
 
 }  // namespace heteroperf

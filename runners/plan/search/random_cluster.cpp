@@ -63,4 +63,9 @@ Cluster random_cluster(std::uint64_t seed, const RandomClusterRange& range) {
   return cluster;
 }
 
+std::int64_t random_batch(std::uint64_t seed, int devices) {
+  // Another stream than the cluster's.
+  return devices * static_cast<std::int64_t>(Draw(seed ^ 0x9e3779b97f4a7c15u).scale(16, 128));
+}
+
 }  // namespace heteroperf

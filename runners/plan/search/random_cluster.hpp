@@ -20,4 +20,7 @@ struct RandomClusterRange {
 /// evenly on a logarithmic scale. Equal on every machine.
 Cluster random_cluster(std::uint64_t seed, const RandomClusterRange& range = {});
 
+/// Samples of a step for such a cluster: 16 to 128 per device, drawn on a logarithmic scale.
+std::int64_t random_batch(std::uint64_t seed, int devices);
+
 }  // namespace heteroperf

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 namespace heteroperf {
 namespace {
@@ -12,25 +11,8 @@ std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Room for the last digits of sums.
 constexpr double slack = 1 + 1e-9;
-
-/// Neighbours that are alike become one.
-std::vector<ReplicaGroup> merged(std::vector<ReplicaGroup> groups) {
-  std::sort(groups.begin(), groups.end(), [](const ReplicaGroup& a, const ReplicaGroup& b) {
-    return std::tuple(a.pool, a.degree, -a.samples) < std::tuple(b.pool, b.degree, -b.samples);
-  });
-  std::vector<ReplicaGroup> result;
-  for (const ReplicaGroup& group : groups) {
-    if (group.replicas == 0 || group.samples == 0) continue;
-    ReplicaGroup* last = result.empty() ? nullptr : &result.back();
-    if (last != nullptr && last->pool == group.pool && last->degree == group.degree &&
-        last->samples == group.samples) {
-      last->replicas += group.replicas;
-    } else {
-      result.push_back(group);
-    }
-  }
-  return result;
-}
+/// Whole samples this many to a replica lose little.
+constexpr std::int64_t fine_samples = 6;
 
 }  // namespace
 
@@ -50,65 +32,74 @@ StageFiller::StageFiller(const DraftScorer& scorer) : scorer_(scorer) {
 }
 
 /// Time and memory grow with the samples.
-std::int64_t StageFiller::most_samples(ReplicaGroup group, LayerSums::Range range,
-                                       const LayerSums::Holding& holding, double period_s,
-                                       const FillRules& rules) const {
+StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range range,
+                                            const LayerSums::Holding& holding, double period_s,
+                                            const FillRules& rules) const {
   const double limit = scorer_.problem().pools[at_index(group.pool)].memory_bytes;
-  const auto fits = [&](std::int64_t samples) {
-    if (samples > rules.samples) return false;
-    group.samples = samples;
-    const LayerSums& sums = scorer_.sums();
-    if (sums.work(group, range, holding.recomputation).total() > period_s * slack) return false;
-    return limit <= 0 || sums.memory(group.degree, samples, range, holding) <= limit;
-  };
+  const LayerSums& sums = scorer_.sums();
   const auto& sizes = sizes_[at_index(group.pool)][at_index(group.degree)];
-  const auto end = std::partition_point(sizes.begin(), sizes.end(), fits);
-  return end == sizes.begin() ? 0 : *(end - 1);
+  const auto in_time = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
+    group.samples = samples;
+    return samples <= rules.samples &&
+           sums.work(group, range, holding.recomputation).total() <= period_s * slack;
+  });
+  const auto end = limit <= 0
+                       ? in_time
+                       : std::partition_point(sizes.begin(), in_time, [&](std::int64_t samples) {
+                           return sums.memory(group.degree, samples, range, holding) <= limit;
+                         });
+  Capacity result;
+  result.degree = group.degree;
+  result.replicas = group.replicas;
+  if (in_time != sizes.begin()) result.in_time = *(in_time - 1);
+  if (end != sizes.begin()) result.samples = *(end - 1);
+  return result;
 }
 
-bool StageFiller::takes(const DeviceCounts& devices, LayerSums::Range range,
-                        const LayerSums::Holding& holding, double period_s, const FillRules& rules,
-                        std::vector<Capacity>* chosen) const {
+/// Of every pool the degree with which it takes the most samples.
+StageFiller::Room StageFiller::room(const DeviceCounts& devices, LayerSums::Range range,
+                                    const LayerSums::Holding& holding, double period_s,
+                                    const FillRules& rules, std::vector<Capacity>& chosen) const {
   const PlanningProblem& problem = scorer_.problem();
-  std::int64_t sum = 0;
+  std::int64_t sum = 0, in_time = 0;
   for (std::size_t pool = 0; pool < devices.size(); ++pool) {
-    if (devices[pool] == 0) continue;
-    Capacity best;
+    chosen[pool] = Capacity();
+    std::int64_t most_in_time = 0;
     for (std::size_t d = 0; d < problem.degrees.size(); ++d) {
-      Capacity one;
-      one.degree = static_cast<int>(d);
-      one.replicas = devices[pool] / problem.degrees[d];
-      if (one.replicas == 0) break;
-      const ReplicaGroup group{static_cast<int>(pool), one.degree, one.replicas, 1};
+      const int replicas = devices[pool] / problem.degrees[d];
+      if (replicas == 0) break;
       LayerSums::Holding own = holding;
-      if (rules.zero_stage == 1) own.state_replicas = one.replicas;
-      one.samples = most_samples(group, range, own, period_s, rules);
-      if (one.all() > best.all()) best = one;
+      if (rules.zero_stage == 1) own.state_replicas = replicas;
+      const Capacity one = capacity({static_cast<int>(pool), static_cast<int>(d), replicas, 1},
+                                    range, own, period_s, rules);
+      most_in_time = std::max(most_in_time, one.in_time * replicas);
+      if (one.all() > chosen[pool].all()) chosen[pool] = one;
+      // Larger groups pay where memory is short, or where whole samples are too coarse.
+      if (one.samples == one.in_time && one.samples >= fine_samples) break;
     }
-    sum += best.all();
-    if (chosen != nullptr) (*chosen)[pool] = best;
-    if (chosen == nullptr && sum >= rules.samples) return true;
+    sum += chosen[pool].all();
+    in_time += most_in_time;
   }
-  return sum >= rules.samples;
+  if (sum >= rules.samples) return Room::enough;
+  return in_time >= rules.samples ? Room::too_little_memory : Room::too_slow;
 }
 
-bool StageFiller::takes_any(const DeviceCounts& devices, LayerSums::Range range, int in_flight,
-                            double period_s, const FillRules& rules, DraftStage* stage) const {
+bool StageFiller::takes(const DeviceCounts& devices, LayerSums::Range range, int in_flight,
+                        double period_s, const FillRules& rules, DraftStage* stage) const {
+  std::vector<Capacity> chosen(devices.size());
   for (const Recomputation r :
        {Recomputation::none, Recomputation::selective, Recomputation::full}) {
     LayerSums::Holding holding;
     holding.recomputation = r;
     holding.in_flight = in_flight;
     holding.split_backward = rules.split_backward;
-    std::vector<Capacity> chosen(devices.size());
-    if (!takes(devices, range, holding, period_s, rules, stage != nullptr ? &chosen : nullptr)) {
-      continue;
-    }
+    const Room there_is = room(devices, range, holding, period_s, rules, chosen);
+    if (there_is == Room::too_slow) return false;
+    if (there_is == Room::too_little_memory) continue;
     if (stage == nullptr) return true;
     stage->first = range.first;
     stage->end = range.end;
     stage->recomputation = r;
-    stage->groups.clear();
     for (std::size_t pool = 0; pool < devices.size(); ++pool) {
       const Capacity& one = chosen[pool];
       if (one.all() == 0) continue;
@@ -120,17 +111,29 @@ bool StageFiller::takes_any(const DeviceCounts& devices, LayerSums::Range range,
 }
 
 std::optional<DraftStage> StageFiller::fill(const DeviceCounts& devices, int end, int in_flight,
-                                            double period_s, const FillRules& rules) const {
+                                            double period_s, const FillRules& rules,
+                                            int likely) const {
   const int kept = std::min(in_flight, rules.micro_batches);
-  // More layers never need less; the longest range is found by bisection.
-  int fails = -1, goes = end;
-  while (goes - fails > 1) {
-    const int first = fails + (goes - fails) / 2;
-    (takes_any(devices, {first, end}, kept, period_s, rules, nullptr) ? goes : fails) = first;
+  const auto goes = [&](int first) {
+    return takes(devices, {first, end}, kept, period_s, rules, nullptr);
+  };
+  // More layers never need less: the longest range is found by bisection, around the likely one.
+  int fails = -1, best = end;
+  for (int step = 1, at = end - likely; likely > 0; step *= 4) {
+    at = std::clamp(at, 0, end - 1);
+    const bool good = goes(at);
+    (good ? best : fails) = at;
+    if (good ? fails >= 0 || at == 0 : best < end || at == end - 1) break;
+    at += good ? -step : step;
+    if (good && fails + 1 >= best) break;
   }
-  if (goes == end) return std::nullopt;
+  while (best - fails > 1) {
+    const int first = fails + (best - fails) / 2;
+    (goes(first) ? best : fails) = first;
+  }
+  if (best == end) return std::nullopt;
   DraftStage stage;
-  if (!takes_any(devices, {goes, end}, kept, period_s, rules, &stage)) return std::nullopt;
+  if (!takes(devices, {best, end}, kept, period_s, rules, &stage)) return std::nullopt;
   stage.warm_up = in_flight - 1;
   return stage;
 }
@@ -166,20 +169,20 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
     }
   }
   std::sort(periods.begin(), periods.end());
-  const auto room = [&](double period_s) {
+  const auto samples_in = [&](double period_s) {
     std::int64_t sum = 0;
     for (const ReplicaGroup& group : groups) {
-      sum += group.replicas * most_samples(group, range, holding, period_s, rules);
+      sum += group.replicas * capacity(group, range, holding, period_s, rules).samples;
     }
     return sum;
   };
   const auto shortest = std::partition_point(periods.begin(), periods.end(), [&](double period_s) {
-    return room(period_s) < rules.samples;
+    return samples_in(period_s) < rules.samples;
   });
   if (shortest == periods.end()) return std::nullopt;
   std::int64_t over = -rules.samples;
   for (ReplicaGroup& group : groups) {
-    group.samples = most_samples(group, range, holding, *shortest, rules);
+    group.samples = capacity(group, range, holding, *shortest, rules).samples;
     over += group.replicas * group.samples;
   }
   // What is too much is taken from the slowest first, one sample of each of its replicas.
@@ -207,7 +210,7 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
   }
   result.insert(result.end(), groups.begin(), groups.end());
   DraftStage balanced = stage;
-  balanced.groups = merged(std::move(result));
+  balanced.groups = ordered_groups(std::move(result));
   for (const ReplicaGroup& group : balanced.groups) {
     if (!scorer_.sums().known(group.pool, group.degree, group.samples)) return std::nullopt;
   }

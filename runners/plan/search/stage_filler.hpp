@@ -29,9 +29,10 @@ class StageFiller {
   explicit StageFiller(const DraftScorer& scorer);
 
   /// The longest range of layers before `end` that the devices do within `period_s` per micro-batch
-  /// with `in_flight` of them kept, and its stage; nothing where not even one layer goes.
+  /// with `in_flight` of them kept, and its stage; nothing where not even one layer goes. `likely`:
+  /// about how many layers that may be; 0: no idea.
   std::optional<DraftStage> fill(const DeviceCounts& devices, int end, int in_flight,
-                                 double period_s, const FillRules& rules) const;
+                                 double period_s, const FillRules& rules, int likely = 0) const;
 
   /// The shares of a micro-batch with which a stage of these replicas (of any samples) is fastest:
   /// its layers, recomputation and warm-up stay. Replicas may be left without work, and are then
@@ -42,19 +43,19 @@ class StageFiller {
 
  private:
   struct Capacity {
-    std::int64_t samples = 0;  ///< of one replica
+    std::int64_t samples = 0;   ///< of one replica
+    std::int64_t in_time = 0;   ///< as many if memory had no end
     int degree = 0;
     int replicas = 0;
     std::int64_t all() const { return samples * replicas; }
   };
-  std::int64_t most_samples(ReplicaGroup group, LayerSums::Range range,
-                            const LayerSums::Holding& holding, double period_s,
-                            const FillRules& rules) const;
-  bool takes(const DeviceCounts& devices, LayerSums::Range range,
-             const LayerSums::Holding& holding, double period_s, const FillRules& rules,
-             std::vector<Capacity>* chosen) const;
-  bool takes_any(const DeviceCounts& devices, LayerSums::Range range, int in_flight,
-                 double period_s, const FillRules& rules, DraftStage* stage) const;
+  enum class Room { enough, too_slow, too_little_memory };
+  Capacity capacity(ReplicaGroup group, LayerSums::Range range, const LayerSums::Holding& holding,
+                    double period_s, const FillRules& rules) const;
+  Room room(const DeviceCounts& devices, LayerSums::Range range, const LayerSums::Holding& holding,
+            double period_s, const FillRules& rules, std::vector<Capacity>& chosen) const;
+  bool takes(const DeviceCounts& devices, LayerSums::Range range, int in_flight, double period_s,
+             const FillRules& rules, DraftStage* stage) const;
 
   const DraftScorer& scorer_;
   std::vector<std::vector<std::vector<std::int64_t>>> sizes_;  ///< [pool][degree]: known, ascending

@@ -1,0 +1,83 @@
+#include "runners/plan/search/certificate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runners/plan/plan_check.hpp"
+#include "runners/plan/plan_cluster.hpp"
+#include "workloads/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::vector<CriticalPart> critical_parts(const ScheduleReport& report) {
+  std::vector<CriticalPart> parts;
+  for (const PathStep& step : report.critical_path) {
+    if (parts.empty() || parts.back().position != step.rank) {
+      parts.push_back({step.rank, 0, step.span.start, step.span.end});
+    }
+    ++parts.back().passes;
+    parts.back().end_s = step.span.end;
+  }
+  return parts;
+}
+
+/// The position that ends last and what it did there most; else what the path waits for.
+std::string limiter(const Prediction& prediction) {
+  double busy = 0, exposed = 0;
+  int busiest = 0, summing = 0;
+  for (std::size_t q = 0; q < prediction.pipeline.ranks.size(); ++q) {
+    if (prediction.pipeline.ranks[q].busy > busy) {
+      busy = prediction.pipeline.ranks[q].busy;
+      busiest = static_cast<int>(q);
+    }
+    if (prediction.reduction_exposed_s[q] > exposed) {
+      exposed = prediction.reduction_exposed_s[q];
+      summing = static_cast<int>(q);
+    }
+  }
+  double messages = 0;
+  for (const RankTimes& times : prediction.pipeline.ranks) {
+    messages = std::max(messages, times.communication);
+  }
+  if (exposed > busy) return fmt::format("stage {}: sum over replicas", summing);
+  if (messages > busy) return "messages between stages";
+  return fmt::format("stage {}: compute", busiest);
+}
+
+}  // namespace
+
+PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
+                        Precision precision, OptimizerKind optimizer) {
+  const Cluster used = plan_cluster(plan, cluster);
+  check_plan(plan, graph, used, precision, optimizer);
+  const StagedGraph staged = cut_graph(graph, plan);
+  const StageTimes times = stage_times(graph, staged, plan, used, precision);
+  PlanCertificate result;
+  result.prediction = predict(graph, staged, plan, times, precision, optimizer);
+  const double step_s = result.prediction.step_time_s;
+  if (step_s > 0) {
+    result.operations_per_s =
+        strict_train_ops(graph, plan.samples_per_step()).to_double() / step_s;
+  }
+  PlanningRequest request;
+  request.precision = precision;
+  request.optimizer = optimizer;
+  request.batch = static_cast<std::int64_t>(plan.samples_per_step());
+  result.bound = plan_bound(GraphProblem(graph, cluster, request).problem());
+  result.gap = result.bound.seconds > 0 ? step_s / result.bound.seconds - 1 : 0;
+  result.limited_by = limiter(result.prediction);
+  result.critical_path = critical_parts(result.prediction.pipeline);
+  for (std::size_t rank = 0; rank < result.prediction.memory.size(); ++rank) {
+    const std::string& name = used.ranks[rank].device_class;
+    const auto device =
+        std::find_if(used.classes.begin(), used.classes.end(),
+                     [&](const DeviceClass& one) { return one.name == name; });
+    result.memory.push_back({name, result.prediction.memory[rank],
+                             device == used.classes.end() ? Bytes(0) : device->memory});
+  }
+  return result;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,86 @@
+#include "runners/plan/search/plan_search.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "metrics/error.hpp"
+#include "runners/plan/plan_check.hpp"
+#include "runners/plan/plan_cluster.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Between two searches, where the exact ledger did not fit.
+constexpr double memory_step = 0.93;
+constexpr int most_searches = 5;
+
+class PlanSearch {
+ public:
+  PlanSearch(const GraphProblem& problem, const SearchOptions& options)
+      : problem_(problem), options_(options), start_(std::chrono::steady_clock::now()) {}
+
+  PlanSearchResult run() {
+    PlanningProblem drafted = problem_.problem();
+    std::vector<Problem> refused;
+    for (int i = 0; i < most_searches && result_.plans.empty(); ++i) {
+      SearchOptions options = options_;
+      options.time_limit_s = options_.time_limit_s - elapsed_s();
+      if (i > 0 && options.time_limit_s <= 0) break;
+      const SearchOutcome outcome = search_drafts(drafted, options);
+      add(outcome);
+      for (const ScoredDraft& one : outcome.best) judge(one, refused);
+      for (DevicePool& pool : drafted.pools) pool.memory_bytes *= memory_step;
+    }
+    if (result_.plans.empty()) throw UserError(refused);
+    std::stable_sort(
+        result_.plans.begin(), result_.plans.end(),
+        [](const FoundPlan& a, const FoundPlan& b) { return a.step_time_s < b.step_time_s; });
+    result_.seconds = elapsed_s();
+    return std::move(result_);
+  }
+
+ private:
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  void add(const SearchOutcome& outcome) {
+    result_.bound = outcome.bound;
+    result_.candidates += outcome.candidates;
+    result_.complete = result_.complete && outcome.complete;
+    result_.exhaustive = outcome.exhaustive;
+  }
+
+  void judge(const ScoredDraft& one, std::vector<Problem>& refused) {
+    // A result in hand and no time left: the drafts are in order.
+    if (!result_.plans.empty() && elapsed_s() > options_.time_limit_s) return;
+    ++result_.simulated;
+    try {
+      const PlanningRequest& request = problem_.request();
+      const ModelGraph& graph = problem_.graph();
+      const Plan plan = problem_.plan(one.draft);
+      const Cluster used = plan_cluster(plan, problem_.cluster());
+      check_plan(plan, graph, used, request.precision, request.optimizer);
+      const StagedGraph staged = cut_graph(graph, plan);
+      const StageTimes times = stage_times(graph, staged, plan, used, request.precision);
+      const Prediction prediction =
+          predict(graph, staged, plan, times, request.precision, request.optimizer);
+      result_.plans.push_back({plan, prediction.step_time_s});
+    } catch (const UserError& error) {
+      refused = error.problems();
+    }
+  }
+
+  const GraphProblem& problem_;
+  const SearchOptions& options_;
+  std::chrono::steady_clock::time_point start_;
+  PlanSearchResult result_;
+};
+
+}  // namespace
+
+PlanSearchResult search_plans(const GraphProblem& problem, const SearchOptions& options) {
+  return PlanSearch(problem, options).run();
+}
+
+}  // namespace heteroperf

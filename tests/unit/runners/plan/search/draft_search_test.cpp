@@ -1,0 +1,121 @@
+#include "runners/plan/search/draft_search.hpp"
+
+#include <limits>
+
+#include "runners/plan/search/random_cluster.hpp"
+#include "tests/unit/runners/plan/search/brute_force.hpp"
+#include "tests/unit/runners/plan/search/search_cases.hpp"
+#include "tests/unit/runners/plan/search/small_problems.hpp"
+#include "workloads/models.hpp"
+
+namespace heteroperf {
+namespace {
+
+SearchOptions plain_options() {
+  SearchOptions options;
+  options.time_limit_s = 600;
+  options.moves.schedules = {"1f1b"};
+  options.moves.deeper_warm_ups = false;
+  return options;
+}
+
+TEST(DraftSearch, FindsTheOptimumOfSmallProblems) {
+  int fit = 0;
+  for (std::uint64_t seed = 1; seed <= 220; ++seed) {
+    const PlanningProblem problem = small_problem(seed);
+    const double expected = brute_force_step_time(problem);
+    if (expected == std::numeric_limits<double>::infinity()) {
+      EXPECT_THROW(search_drafts(problem, plain_options()), UserError) << seed;
+      continue;
+    }
+    ++fit;
+    const SearchOutcome outcome = search_drafts(problem, plain_options());
+    EXPECT_TRUE(outcome.exhaustive);
+    EXPECT_NEAR(outcome.best.front().score.step_time_s, expected, 1e-9 * expected)
+        << seed << ": " << to_text(outcome.best.front().draft);
+    EXPECT_LE(outcome.bound.seconds, expected * (1 + 1e-9)) << seed;
+  }
+  EXPECT_GE(fit, 200);
+}
+
+/// The same problem with its pools the other way round.
+PlanningProblem reversed(PlanningProblem problem) {
+  std::reverse(problem.pools.begin(), problem.pools.end());
+  std::reverse(problem.links.begin(), problem.links.end());
+  for (auto& row : problem.links) std::reverse(row.begin(), row.end());
+  return problem;
+}
+
+TEST(DraftSearch, TheSameTwiceAndInAnyOrderOfPools) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    const PlanningProblem problem = small_problem(seed);
+    if (brute_force_step_time(problem) == std::numeric_limits<double>::infinity()) continue;
+    const SearchOutcome a = search_drafts(problem, plain_options());
+    const SearchOutcome b = search_drafts(problem, plain_options());
+    ASSERT_EQ(a.best.size(), b.best.size());
+    for (std::size_t i = 0; i < a.best.size(); ++i) EXPECT_EQ(a.best[i].draft, b.best[i].draft);
+    EXPECT_EQ(a.candidates, b.candidates);
+    const SearchOutcome c = search_drafts(reversed(problem), plain_options());
+    EXPECT_NEAR(c.best.front().score.step_time_s, a.best.front().score.step_time_s,
+                0.02 * a.best.front().score.step_time_s);
+  }
+}
+
+TEST(DraftSearch, GapsOnRandomMixedClusters) {
+  const ModelGraph graph = build_model("gpt2-xl");
+  std::vector<double> gaps;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const Cluster cluster = random_cluster(seed);
+    PlanningRequest request;
+    request.batch = random_batch(seed, static_cast<int>(cluster.ranks.size()));
+    const GraphProblem problem(graph, cluster, request);
+    SearchOptions options;
+    options.time_limit_s = 600;
+    options.restarts = 2;
+    const SearchOutcome outcome = search_drafts(problem.problem(), options);
+    EXPECT_TRUE(outcome.best.front().score.fits());
+    EXPECT_GE(outcome.best.front().score.step_time_s, outcome.bound.seconds);
+    gaps.push_back(outcome.best.front().score.step_time_s / outcome.bound.seconds - 1);
+  }
+  std::sort(gaps.begin(), gaps.end());
+  EXPECT_LE(gaps[gaps.size() / 2], 0.12);
+  EXPECT_LE(gaps.back(), 0.4);
+}
+
+TEST(DraftSearch, BadInputIsNamed) {
+  const auto says_of = [](PlanningProblem problem, const std::string& part) {
+    return says(problems_of([&] { search_drafts(problem, plain_options()); }), part);
+  };
+  const PlanningProblem good = small_problem(3);
+  PlanningProblem bad = good;
+  for (DevicePool& pool : bad.pools) pool.devices = 0;
+  EXPECT_TRUE(says_of(bad, "a cluster without devices"));
+  bad = good;
+  bad.pools[0].devices = 100000;
+  EXPECT_TRUE(says_of(bad, "plans have up to 65536 ranks"));
+  bad = good;
+  bad.pools[0].times[0][0][1].forward_s = -1;
+  EXPECT_TRUE(says_of(bad, "layer 1 takes -1 s on 'pool0'"));
+  bad = good;
+  bad.pools[0].times[1][1][0].weight_gradient_s = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(says_of(bad, "takes inf s"));
+  bad = good;
+  bad.batch = 0;
+  EXPECT_TRUE(says_of(bad, "a batch of 0 samples"));
+  bad = small_problem(1);
+  bad.pools.resize(1);
+  bad.pools[0].devices = 4;
+  bad.links = {{LinkCurve()}};
+  EXPECT_TRUE(says_of(bad, "no link from 'pool0' to 'pool0'"));
+}
+
+TEST(DraftSearch, SaysWhatWouldMakeAModelFit) {
+  PlanningProblem problem = small_problem(3);
+  for (DevicePool& pool : problem.pools) pool.memory_bytes = 5;
+  const std::string text = problems_of([&] { search_drafts(problem, plain_options()); });
+  EXPECT_TRUE(says(text, "the model fits nowhere on this machine"));
+  EXPECT_TRUE(says(text, "times the memory"));
+}
+
+}  // namespace
+}  // namespace heteroperf
