@@ -59,19 +59,6 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   return even_plan(workload.graph, request);
 }
 
-/// So that the plan can be simulated by itself.
-PlanWorkload plan_workload(const Workload& workload) {
-  const SampleSpec& spec = workload.data->spec();
-  const bool tokens = spec.kind == InputKind::tokens;
-  PlanWorkload own;
-  own.name = workload.name;
-  (tokens ? own.size : own.model) = workload.size;
-  own.precision = to_string(workload.precision);
-  own.optimizer = to_string(workload.recipe.kind);
-  if (tokens) own.sequence_length = spec.length;
-  return own;
-}
-
 void name_classes(Plan& plan, const Cluster& cluster) {
   for (PlanStage& stage : plan.stages) {
     for (StageReplica& replica : stage.replicas) {
@@ -148,6 +135,18 @@ std::string span_text(const std::set<Value>& values) {
 }
 
 }  // namespace
+
+PlanWorkload plan_workload(const Workload& workload) {
+  const SampleSpec& spec = workload.data->spec();
+  const bool tokens = spec.kind == InputKind::tokens;
+  PlanWorkload own;
+  own.name = workload.name;
+  (tokens ? own.size : own.model) = workload.size;
+  own.precision = to_string(workload.precision);
+  own.optimizer = to_string(workload.recipe.kind);
+  if (tokens) own.sequence_length = spec.length;
+  return own;
+}
 
 std::string ChosenPlan::device_class(int rank) const {
   return cluster ? cluster->ranks[static_cast<std::size_t>(rank)].device_class : "cpu";

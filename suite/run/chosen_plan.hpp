@@ -37,6 +37,8 @@ ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
                        const Workload& workload, int ranks);
 /// As above, of a plan already made.
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
+/// What a plan says of its workload, so that it can be simulated by itself.
+PlanWorkload plan_workload(const Workload& workload);
 
 /// "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; uneven parts as they are ("dp 1..3").
 std::string summary_text(const Plan& plan);

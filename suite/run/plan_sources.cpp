@@ -90,6 +90,9 @@ PlanSources read_plan_sources(const RunConfig& config) {
     collect(problems, [&] { sources.cluster = find_cluster(sources.cluster_file); });
   }
   problems.throw_if_any();
+  if (sources.plan && sources.cluster) {
+    sources.cluster = plan_cluster(*sources.plan, *sources.cluster);
+  }
   return sources;
 }
 
@@ -117,26 +120,6 @@ RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int co
   problems.throw_if_any();
   result.scale.ranks = first.ranks;
   return result;
-}
-
-Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks) {
-  std::map<RankId, RankId> number;
-  Cluster part = cluster;
-  part.ranks.clear();
-  for (const RankId rank : ranks) {
-    number.emplace(rank, RankId(static_cast<std::int32_t>(part.ranks.size())));
-    part.ranks.push_back(cluster.ranks.at(static_cast<std::size_t>(rank.value())));
-  }
-  part.links.clear();
-  for (Link link : cluster.links) {
-    if (link.ranks) {
-      const auto a = number.find(link.ranks->first), b = number.find(link.ranks->second);
-      if (a == number.end() || b == number.end()) continue;
-      link.ranks = std::minmax(a->second, b->second);
-    }
-    part.links.push_back(std::move(link));
-  }
-  return part;
 }
 
 std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {

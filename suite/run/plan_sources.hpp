@@ -6,6 +6,7 @@
 
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "suite/run/run_config.hpp"
 
 namespace heteroperf {
@@ -13,6 +14,7 @@ namespace heteroperf {
 /// What `--cluster` and `--plan` name, read. Without --cluster a plan's own cluster stands in.
 struct PlanSources {
   std::string cluster_file = {};  ///< or a shipped name; empty without a cluster
+  /// As the plan uses it, where there is one.
   std::optional<Cluster> cluster = std::nullopt;
   std::optional<Plan> plan = std::nullopt;
 };
@@ -25,9 +27,6 @@ PlanSources read_plan_sources(const RunConfig& config);
 /// the launcher's world (`world_ranks`, 0 without one) unlike the cluster's or the plan's.
 RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
                      int world_ranks);
-
-/// Some ranks of a cluster, numbered anew in their order.
-Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks);
 
 /// A class of a mixed cluster and its ranks, ascending.
 struct ClassRanks {

@@ -9,6 +9,7 @@
 #include "metrics/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_check.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/catalog.hpp"
 
@@ -53,12 +54,17 @@ bool is_plan_file(const std::string& path) {
   return text.find("\"heteroperf-plan\"") != std::string::npos;
 }
 
+Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request) {
+  require_sources(plan, request);
+  return workload_of(plan, request);
+}
+
 PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   PlanSimulation result;
   result.plan = read_plan_file(request.path);
-  require_sources(result.plan, request);
-  const Workload workload = workload_of(result.plan, request);
-  const Cluster cluster = find_cluster(first_of(request.cluster, result.plan.cluster));
+  const Workload workload = simulated_workload(result.plan, request);
+  const Cluster cluster =
+      plan_cluster(result.plan, find_cluster(first_of(request.cluster, result.plan.cluster)));
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
   const StagedGraph staged = cut_graph(workload.graph, result.plan);

@@ -9,6 +9,7 @@
 #include "runners/plan/prediction.hpp"
 #include "runners/schedule/simulator.hpp"
 #include "suite/verbs/measured_plan.hpp"
+#include "workloads/workload.hpp"
 
 namespace heteroperf {
 
@@ -31,6 +32,10 @@ struct PlanSimulation {
 
 /// Whether a file says that it is a plan; false for what cannot be read.
 bool is_plan_file(const std::string& path);
+
+/// The workload that a plan was made for, or that the request names instead. Throws UserError with
+/// everything that neither says.
+Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request);
 
 /// Throws UserError with everything wrong: a plan that does not say its workload or cluster and a
 /// request that does not either, and what check_plan() finds.

@@ -16,6 +16,7 @@ std::unique_ptr<Verb> make_doctor_verb();
 std::unique_ptr<Verb> make_list_verb();
 std::unique_ptr<Verb> make_count_verb();
 std::unique_ptr<Verb> make_schedule_verb();
+std::unique_ptr<Verb> make_plan_verb();
 std::unique_ptr<Verb> make_simulate_verb();
 std::unique_ptr<Verb> make_comm_verb();
 std::unique_ptr<Verb> make_probe_verb();

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include "suite/verbs/checkpoint_checks.hpp"
+#include "suite/verbs/plan_report.hpp"
+#include "suite/verbs/plan_simulation.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -12,18 +14,17 @@ class VerifyVerb : public Verb {
  public:
   const char* name() const override { return "verify"; }
   const char* summary() const override {
-    return "recompute everything a run claims from its journal and graphs";
+    return "recompute everything a run or a plan claims";
   }
   std::vector<std::string> examples() const override {
     return {"verify results/latest", "verify results/latest/record.json --json"};
   }
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run or suite folder, or a file inside one")->required();
+    command.add_option("run", path_, "run or suite folder, a file inside one, or a plan that `plan` wrote")->required();
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    Verification result = verify(path_);
-    for (VerifyCheck& check : check_checkpoints(path_)) result.checks.push_back(std::move(check));
+    const Verification result = is_plan_file(path_) ? verify_plan_file(path_) : verify_run();
     if (options.json) {
       fmt::print("{}", result.to_json());
     } else {
@@ -33,6 +34,12 @@ class VerifyVerb : public Verb {
   }
 
  private:
+  Verification verify_run() const {
+    Verification result = verify(path_);
+    for (VerifyCheck& check : check_checkpoints(path_)) result.checks.push_back(std::move(check));
+    return result;
+  }
+
   static void print(const Verification& result, const GlobalOptions& options) {
     for (const VerifyCheck& check : result.checks) {
       if (check.ok && options.verbosity == Verbosity::quiet) continue;
@@ -43,7 +50,7 @@ class VerifyVerb : public Verb {
         fmt::print("       expected {}\n       actual   {}\n", check.expected, check.actual);
     }
     fmt::print("{} checks: {}\n", result.checks.size(),
-               result.ok() ? "everything matches" : "this is not what was measured");
+               result.ok() ? "everything matches" : "this is not what the file says");
   }
 
   std::string path_;

@@ -1,0 +1,129 @@
+#include "suite/verbs/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace heteroperf {
+namespace {
+
+double gibibytes(Bytes bytes) { return static_cast<double>(bytes.value()) / (1u << 30); }
+
+/// "12 x a100 tp4 x3, 5 x v100 x2": replicas, class, degree, samples each.
+std::string replicas_text(const PlanStage& stage) {
+  std::string text;
+  for (std::size_t i = 0; i < stage.replicas.size();) {
+    const StageReplica& first = stage.replicas[i];
+    std::size_t end = i;
+    while (end < stage.replicas.size() && stage.replicas[end].micro_batch == first.micro_batch &&
+           stage.replicas[end].device_class == first.device_class &&
+           stage.replicas[end].ranks.size() == first.ranks.size()) {
+      ++end;
+    }
+    text += fmt::format("{}{} x {}{}: {} each", i == 0 ? "" : ", ", end - i, first.device_class,
+                        first.ranks.size() > 1 ? fmt::format(" tp{}", first.ranks.size()) : "",
+                        first.micro_batch);
+    i = end;
+  }
+  return text;
+}
+
+/// The rank of a stage with the least room.
+const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanStage& stage) {
+  const PlanCertificate::RankMemory* result = nullptr;
+  const auto share = [](const PlanCertificate::RankMemory& memory) {
+    const double limit = static_cast<double>(memory.limit.value());
+    const double bytes = static_cast<double>(memory.ledger.total().value());
+    return limit > 0 ? bytes / limit : bytes * 1e-18;
+  };
+  for (const StageReplica& replica : stage.replicas) {
+    for (const RankId rank : replica.ranks) {
+      const auto& one = report.certificate.memory[static_cast<std::size_t>(rank.value())];
+      if (result == nullptr || share(one) > share(*result)) result = &one;
+    }
+  }
+  return *result;
+}
+
+std::string stage_row(const PlanReport& report, std::size_t s) {
+  const PlanStage& stage = report.plan.stages[s];
+  const PlanCertificate::RankMemory& memory = fullest(report, stage);
+  std::string room = fmt::format("{:.2f} GiB", gibibytes(memory.ledger.total()));
+  if (memory.limit > Bytes(0)) room += fmt::format(" of {:.2f}", gibibytes(memory.limit));
+  return fmt::format("{:>5}  {:>5}  {:<10} {:<20} {}\n", s, stage.nodes.size(),
+                     to_string(stage.recomputation), room, replicas_text(stage));
+}
+
+std::string summary_of(const Plan& plan) {
+  return fmt::format("{} stage{}, {} micro-batches of {}, {} ranks, {}", plan.stages.size(),
+                     plan.stages.size() == 1 ? "" : "s", plan.micro_batches,
+                     plan.micro_batch_samples(), plan.ranks(), plan.schedule);
+}
+
+std::string comparison_text(const PlanReport& report) {
+  std::string text;
+  for (const ClassAlone& one : report.alone) {
+    text += one.plan ? fmt::format("alone           {} x {}: {:.6g} s ({})\n", one.devices,
+                                   one.device_class, one.step_time_s, summary_of(*one.plan))
+                     : fmt::format("alone           {} x {}: no plan ({})\n", one.devices,
+                                   one.device_class, one.why_not);
+  }
+  if (const auto hsr = report.hsr()) {
+    text += fmt::format("HSR             {:.4f} of the sum of the classes alone\n", *hsr);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<double> PlanReport::hsr() const {
+  double sum = 0;
+  for (const ClassAlone& one : alone) {
+    if (one.plan) sum += static_cast<double>(one.plan->samples_per_step()) / one.step_time_s;
+  }
+  if (sum == 0) return std::nullopt;
+  return throughput() / sum;
+}
+
+std::string plan_report_table(const PlanReport& report) {
+  const PlanCertificate& c = report.certificate;
+  const Plan& plan = report.plan;
+  std::string text = fmt::format("{} on {}\nstage  nodes  recompute  fullest rank         replicas\n",
+                                 summary_of(plan), report.machine);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) text += stage_row(report, s);
+  if (!plan.warm_up.empty()) {
+    text += fmt::format("warm-up         {} forwards before the first backward\n",
+                        fmt::join(plan.warm_up, " "));
+  }
+  for (const StageWire& wire : plan.wires) {
+    text += fmt::format("wire            {} between stages {} and {}\n", to_string(wire.format),
+                        wire.from, wire.to);
+  }
+  if (report.devices > plan.ranks()) {
+    text += fmt::format("idle            {} of {} devices\n", report.devices - plan.ranks(),
+                        report.devices);
+  }
+  text += fmt::format(
+      "step time       {:.6g} s  throughput {:.6g} samples/s, {:.6g} {}s/s\n"
+      "operations      {:.6g} per second (strict)\n"
+      "limited by      {}\n"
+      "lower bound     {:.6g} s ({}), {:.1f} % below\n",
+      c.prediction.step_time_s, report.throughput(),
+      report.throughput() * static_cast<double>(report.units_per_sample), report.unit,
+      c.operations_per_s, c.limited_by, c.bound.seconds, c.bound.binding, 100 * c.gap);
+  if (report.search.plans.size() > 1) {
+    const FoundPlan& second = report.search.plans[1];
+    text += fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s,
+                        summary_of(second.plan));
+  }
+  text += comparison_text(report);
+  text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
+                      report.search.seconds, report.search.candidates, report.search.simulated,
+                      report.search.exhaustive  ? ", every draft looked at"
+                      : report.search.complete ? ""
+                                               : ", ended by the time limit");
+  return text;
+}
+
+}  // namespace heteroperf

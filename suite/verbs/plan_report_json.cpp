@@ -1,0 +1,234 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <iterator>
+
+#include "metrics/strict_json.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_json.hpp"
+#include "suite/verbs/plan_report.hpp"
+#include "suite/verbs/plan_simulation.hpp"
+
+namespace heteroperf {
+namespace {
+
+Json ledger_json(const MemoryLedger& ledger) {
+  return {{"weights_bytes", ledger.weights.value()},
+          {"gradients_bytes", ledger.gradients.value()},
+          {"optimizer_bytes", ledger.optimizer.value()},
+          {"activations_bytes", ledger.activations.value()},
+          {"buffers_bytes", ledger.buffers.value()}};
+}
+
+Json memory_json(const PlanCertificate& certificate) {
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < certificate.memory.size(); ++rank) {
+    const PlanCertificate::RankMemory& one = certificate.memory[rank];
+    Json object{{"rank", rank}, {"bytes", one.ledger.total().value()}};
+    if (one.limit > Bytes(0)) object["limit_bytes"] = one.limit.value();
+    object["ledger"] = ledger_json(one.ledger);
+    ranks.push_back(std::move(object));
+  }
+  return ranks;
+}
+
+Json replicas_json(const Plan& plan, const PlanCertificate& certificate) {
+  Json replicas = Json::array();
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const StageReplica& replica : plan.stages[s].replicas) {
+      const auto rank = static_cast<std::size_t>(replica.ranks.front().value());
+      replicas.push_back({{"stage", s},
+                          {"device_class", certificate.memory[rank].device_class},
+                          {"tensor_parallel", replica.ranks.size()},
+                          {"micro_batch", replica.micro_batch},
+                          {"batch_share", static_cast<double>(replica.micro_batch) /
+                                              static_cast<double>(plan.micro_batch_samples())}});
+    }
+  }
+  return replicas;
+}
+
+Json predicted_json(const Plan& plan, const PlanCertificate& certificate) {
+  return {{"step_time_s", certificate.prediction.step_time_s},
+          {"throughput", certificate.prediction.throughput},
+          {"ops_per_second", certificate.operations_per_s},
+          {"samples_per_step", plan.samples_per_step()}};
+}
+
+Json certificate_json(const PlanCertificate& certificate) {
+  Json path = Json::array(), constraints = Json::array();
+  for (const CriticalPart& part : certificate.critical_path) {
+    path.push_back({{"position", part.position},
+                    {"passes", part.passes},
+                    {"start_s", part.start_s},
+                    {"end_s", part.end_s}});
+  }
+  for (const PlanBound::Constraint& one : certificate.bound.constraints) {
+    constraints.push_back({{"name", one.name}, {"seconds", one.seconds}});
+  }
+  return {{"lower_bound_s", certificate.bound.seconds},
+          {"gap", certificate.gap},
+          {"binding", certificate.bound.binding},
+          {"constraints", std::move(constraints)},
+          {"limited_by", certificate.limited_by},
+          {"critical_path", std::move(path)}};
+}
+
+Json search_json(const PlanReport& report) {
+  Json search{{"seconds", report.search.seconds},
+              {"candidates", report.search.candidates},
+              {"simulated", report.search.simulated},
+              {"peak_rss_bytes", report.peak_rss_bytes},
+              {"seed", report.seed},
+              {"complete", report.search.complete},
+              {"exhaustive", report.search.exhaustive}};
+  if (report.search.plans.size() > 1) {
+    search["runner_up_step_time_s"] = report.search.plans[1].step_time_s;
+  }
+  return search;
+}
+
+Json comparison_json(const PlanReport& report) {
+  Json list = Json::array();
+  for (const ClassAlone& one : report.alone) {
+    Json object{{"device_class", one.device_class}, {"devices", one.devices}};
+    if (one.plan) {
+      object["step_time_s"] = one.step_time_s;
+      object["throughput"] = static_cast<double>(one.plan->samples_per_step()) / one.step_time_s;
+      object["plan"] = Json::parse(plan_text(*one.plan));
+    } else {
+      object["why_not"] = one.why_not;
+    }
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
+/// What a claim in the file and its recomputation say, number by number.
+class ClaimChecks {
+ public:
+  explicit ClaimChecks(Verification& result) : result_(result) {}
+
+  void sound(const std::string& name, const std::string& problem) {
+    result_.checks.push_back({name, problem.empty(), "a sound plan",
+                              problem.empty() ? "a sound plan" : problem, CheckText::words});
+  }
+
+  /// Absent claims are no claims; numbers agree to the last digits of sums.
+  void claim(const Json& file, const std::string& path, const Json& expected) {
+    const Json::json_pointer pointer(path);
+    if (!file.contains(pointer)) return;
+    const Json& actual = file.at(pointer);
+    result_.checks.push_back(
+        {path, agree(expected, actual), expected.dump(), actual.dump(), CheckText::json});
+  }
+
+ private:
+  static bool agree(const Json& a, const Json& b) {
+    if (a.is_number() && b.is_number()) {
+      const double x = a.get<double>(), y = b.get<double>();
+      return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y));
+    }
+    if (a.is_structured() && a.type() == b.type() && a.size() == b.size()) {
+      if (a.is_array()) {
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          if (!agree(a[i], b[i])) return false;
+        }
+        return true;
+      }
+      for (const auto& [key, value] : a.items()) {
+        if (!b.contains(key) || !agree(value, b.at(key))) return false;
+      }
+      return true;
+    }
+    return a == b;
+  }
+
+  Verification& result_;
+};
+
+/// Of one plan on one machine.
+struct Claimed {
+  const Workload& workload;
+  const Cluster& cluster;
+};
+
+std::optional<PlanCertificate> certified(const Plan& plan, const Claimed& of,
+                                         const std::string& name, ClaimChecks& checks) {
+  try {
+    PlanCertificate certificate = certify(plan, of.workload.graph, of.cluster,
+                                          of.workload.precision, of.workload.recipe.kind);
+    checks.sound(name, "");
+    return certificate;
+  } catch (const UserError& error) {
+    checks.sound(name, error.what());
+    return std::nullopt;
+  }
+}
+
+/// Every class alone is a plan of its own; HSR is the quotient of what they are worth.
+void check_comparison(const Json& file, const PlanCertificate& mix, const Claimed& of,
+                      ClaimChecks& checks) {
+  if (!file.contains("comparison") || !file.at("comparison").is_array()) return;
+  double sum = 0;
+  const Json& list = file.at("comparison");
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (!list[i].contains("plan")) continue;
+    const std::string path = fmt::format("/comparison/{}", i);
+    const Plan plan = parse_plan(list[i].at("plan").dump(), path);
+    const auto certificate = certified(plan, of, path + "/plan", checks);
+    if (!certificate) continue;
+    checks.claim(file, path + "/step_time_s", certificate->prediction.step_time_s);
+    checks.claim(file, path + "/throughput", certificate->prediction.throughput);
+    sum += certificate->prediction.throughput;
+  }
+  if (sum > 0) checks.claim(file, "/predicted/hsr", mix.prediction.throughput / sum);
+}
+
+}  // namespace
+
+std::string plan_report_json_text(const PlanReport& report) {
+  const std::string plan = plan_text(report.plan);
+  std::string text = plan.substr(0, plan.find_last_of('}'));
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  const auto add = [&](const char* key, const Json& value) {
+    text += fmt::format(",\n  \"{}\":{}", key, value.dump());
+  };
+  Json predicted = predicted_json(report.plan, report.certificate);
+  if (const auto hsr = report.hsr()) predicted["hsr"] = *hsr;
+  add("replicas", replicas_json(report.plan, report.certificate));
+  add("predicted", predicted);
+  add("memory", memory_json(report.certificate));
+  add("certificate", certificate_json(report.certificate));
+  add("search", search_json(report));
+  if (!report.alone.empty()) add("comparison", comparison_json(report));
+  return text + "\n}\n";
+}
+
+Verification verify_plan_file(const std::string& path) {
+  PlanSimulationRequest request;
+  request.path = path;
+  const Plan plan = read_plan_file(path);
+  std::ifstream in(path, std::ios::binary);
+  const Json file = parse_strict_json(std::string{std::istreambuf_iterator<char>(in), {}}, path);
+  const Workload workload = simulated_workload(plan, request);
+  const Cluster cluster = find_cluster(plan.cluster);
+  const Claimed of{workload, cluster};
+  Verification result;
+  ClaimChecks checks(result);
+  const auto certificate = certified(plan, of, "plan", checks);
+  if (!certificate) return result;
+  const Json predicted = predicted_json(plan, *certificate);
+  for (const auto& [key, value] : predicted.items()) {
+    checks.claim(file, "/predicted/" + key, value);
+  }
+  const Json claims = certificate_json(*certificate);
+  for (const auto& [key, value] : claims.items()) checks.claim(file, "/certificate/" + key, value);
+  checks.claim(file, "/memory", memory_json(*certificate));
+  checks.claim(file, "/replicas", replicas_json(plan, *certificate));
+  check_comparison(file, *certificate, of, checks);
+  return result;
+}
+
+}  // namespace heteroperf
