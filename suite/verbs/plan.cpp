@@ -183,7 +183,7 @@ class PlanVerb : public Verb {
   std::string wire_, out_;
   std::optional<std::int64_t> batch_;
   std::int64_t sequence_length_ = 0;
-  SearchOptions options_;
+  PlanSearchOptions options_;
 };
 
 }  // namespace

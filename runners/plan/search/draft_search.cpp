@@ -62,7 +62,7 @@ class BestDrafts {
 
 class DraftSearch {
  public:
-  DraftSearch(const PlanningProblem& problem, const SearchOptions& options)
+  DraftSearch(const PlanningProblem& problem, const PlanSearchOptions& options)
       : problem_(problem),
         options_(options),
         start_(std::chrono::steady_clock::now()),
@@ -258,7 +258,7 @@ class DraftSearch {
 
   static constexpr std::int64_t most_micro_batches = 8192;
   const PlanningProblem& problem_;
-  const SearchOptions& options_;
+  const PlanSearchOptions& options_;
   std::chrono::steady_clock::time_point start_;
   DraftScorer scorer_;
   StageFiller filler_;
@@ -270,7 +270,7 @@ class DraftSearch {
 
 }  // namespace
 
-SearchOutcome search_drafts(const PlanningProblem& problem, const SearchOptions& options) {
+SearchOutcome search_drafts(const PlanningProblem& problem, const PlanSearchOptions& options) {
   check_problem(problem);
   return DraftSearch(problem, options).run();
 }

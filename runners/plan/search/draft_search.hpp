@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-struct SearchOptions {
+struct PlanSearchOptions {
   double time_limit_s = 10;  ///< then the best so far is the result
   std::uint64_t seed = 1;    ///< of the steps that local search is restarted with
   std::size_t keep = 8;      ///< drafts for the exact simulator
@@ -30,6 +30,6 @@ struct SearchOutcome {
 /// stand in the problem does not change the time found.
 /// Throws UserError as check_problem() does, and where the model fits nowhere: by how much, and
 /// what would make it fit.
-SearchOutcome search_drafts(const PlanningProblem& problem, const SearchOptions& options);
+SearchOutcome search_drafts(const PlanningProblem& problem, const PlanSearchOptions& options);
 
 }  // namespace heteroperf

@@ -16,14 +16,14 @@ constexpr int most_searches = 5;
 
 class PlanSearch {
  public:
-  PlanSearch(const GraphProblem& problem, const SearchOptions& options)
+  PlanSearch(const GraphProblem& problem, const PlanSearchOptions& options)
       : problem_(problem), options_(options), start_(std::chrono::steady_clock::now()) {}
 
   PlanSearchResult run() {
     PlanningProblem drafted = problem_.problem();
     std::vector<Problem> refused;
     for (int i = 0; i < most_searches && result_.plans.empty(); ++i) {
-      SearchOptions options = options_;
+      PlanSearchOptions options = options_;
       options.time_limit_s = options_.time_limit_s - elapsed_s();
       if (i > 0 && options.time_limit_s <= 0) break;
       const SearchOutcome outcome = search_drafts(drafted, options);
@@ -72,14 +72,14 @@ class PlanSearch {
   }
 
   const GraphProblem& problem_;
-  const SearchOptions& options_;
+  const PlanSearchOptions& options_;
   std::chrono::steady_clock::time_point start_;
   PlanSearchResult result_;
 };
 
 }  // namespace
 
-PlanSearchResult search_plans(const GraphProblem& problem, const SearchOptions& options) {
+PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options) {
   return PlanSearch(problem, options).run();
 }
 

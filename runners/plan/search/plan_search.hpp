@@ -24,6 +24,6 @@ struct PlanSearchResult {
 
 /// search_drafts(), and its best re-scored by predict(). What needs more memory there than the
 /// search's own estimate is left out; where that leaves nothing, the search goes on with less.
-PlanSearchResult search_plans(const GraphProblem& problem, const SearchOptions& options);
+PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options);
 
 }  // namespace heteroperf

@@ -11,8 +11,8 @@
 namespace heteroperf {
 namespace {
 
-SearchOptions plain_options() {
-  SearchOptions options;
+PlanSearchOptions plain_options() {
+  PlanSearchOptions options;
   options.time_limit_s = 600;
   options.moves.schedules = {"1f1b"};
   options.moves.deeper_warm_ups = false;
@@ -69,7 +69,7 @@ TEST(DraftSearch, GapsOnRandomMixedClusters) {
     PlanningRequest request;
     request.batch = random_batch(seed, static_cast<int>(cluster.ranks.size()));
     const GraphProblem problem(graph, cluster, request);
-    SearchOptions options;
+    PlanSearchOptions options;
     options.time_limit_s = 600;
     options.restarts = 2;
     const SearchOutcome outcome = search_drafts(problem.problem(), options);
