@@ -55,8 +55,8 @@ class PlanVerb : public Verb {
   void declare(CLI::App& command) override {
     command.add_option("workload", workload_, "of `list workloads`")->required();
     const std::pair<const char*, std::string&> texts[] = {
-        {"--cluster", cluster_},     {"--size", request_.size},   {"--model", request_.model},
-        {"--precision", precision_}, {"--schedule", schedule_},   {"--compare", compare_},
+        {"--cluster", cluster_},     {"--size", request_.size}, {"--model", request_.model},
+        {"--precision", precision_}, {"--schedule", schedule_}, {"--compare", compare_},
         {"--objective", objective_}, {"--coarsest-wire", wire_}};
     constexpr const char* help[] = {
         "a file, or one of the shipped descriptions",
@@ -100,15 +100,16 @@ class PlanVerb : public Verb {
                    fmt::format("one of {}", fmt::join(known, ", ")));
     };
     if (cluster_.empty()) {
-      problems.add("no --cluster", "a plan is for a machine",
-                   fmt::format("Give a file, or one of {}.",
-                               fmt::join(shipped_cluster_names(), ", ")));
+      problems.add(
+          "no --cluster", "a plan is for a machine",
+          fmt::format("Give a file, or one of {}.", fmt::join(shipped_cluster_names(), ", ")));
     }
     expect("--schedule", schedule_, {"1f1b", "zb-h1", "zb-h2"});
     expect("--compare", compare_, {"homogeneous"});
     expect("--objective", objective_, {"time"});
     if (batch_ && (*batch_ < 1 || *batch_ > most_batch)) {
-      problems.add(fmt::format("--batch {}", *batch_), "", fmt::format("Give 1 to {}.", most_batch));
+      problems.add(fmt::format("--batch {}", *batch_), "",
+                   fmt::format("Give 1 to {}.", most_batch));
     }
     if (!(options_.time_limit_s > 0)) {
       problems.add(fmt::format("--time-limit {}", options_.time_limit_s), "",
@@ -123,8 +124,8 @@ class PlanVerb : public Verb {
 
   PlanReport make_report() {
     const Cluster cluster = find_cluster(cluster_);
-    const Workload workload = find_workload(workload_).make(
-        request_, scaling_input(cluster, request_.precision));
+    const Workload workload =
+        find_workload(workload_).make(request_, scaling_input(cluster, request_.precision));
     PlanningRequest planning;
     planning.precision = workload.precision;
     planning.optimizer = workload.recipe.kind;
@@ -138,8 +139,8 @@ class PlanVerb : public Verb {
     report.seed = options_.seed;
     report.search = search_plans(GraphProblem(workload.graph, cluster, planning), options_);
     report.plan = completed(report.search.plans.front().plan, workload);
-    report.certificate = certify(report.plan, workload.graph, cluster, workload.precision,
-                                 workload.recipe.kind);
+    report.certificate =
+        certify(report.plan, workload.graph, cluster, workload.precision, workload.recipe.kind);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
     report.peak_rss_bytes = peak_rss_bytes();
     return report;
@@ -165,7 +166,8 @@ class PlanVerb : public Verb {
         std::vector<RankId> devices;
         for (int rank = 0; rank < plan.ranks(); ++rank) {
           const auto r = static_cast<std::size_t>(rank);
-          const auto of_part = plan.devices.empty() ? r : static_cast<std::size_t>(plan.devices[r].value());
+          const auto of_part =
+              plan.devices.empty() ? r : static_cast<std::size_t>(plan.devices[r].value());
           devices.push_back(own.ranks[of_part]);
         }
         plan.devices = std::move(devices);

@@ -89,8 +89,9 @@ std::optional<double> PlanReport::hsr() const {
 std::string plan_report_table(const PlanReport& report) {
   const PlanCertificate& c = report.certificate;
   const Plan& plan = report.plan;
-  std::string text = fmt::format("{} on {}\nstage  nodes  recompute  fullest rank         replicas\n",
-                                 summary_of(plan), report.machine);
+  std::string text =
+      fmt::format("{} on {}\nstage  nodes  recompute  fullest rank         replicas\n",
+                  summary_of(plan), report.machine);
   for (std::size_t s = 0; s < plan.stages.size(); ++s) text += stage_row(report, s);
   if (!plan.warm_up.empty()) {
     text += fmt::format("warm-up         {} forwards before the first backward\n",
@@ -114,13 +115,13 @@ std::string plan_report_table(const PlanReport& report) {
       c.operations_per_s, c.limited_by, c.bound.seconds, c.bound.binding, 100 * c.gap);
   if (report.search.plans.size() > 1) {
     const FoundPlan& second = report.search.plans[1];
-    text += fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s,
-                        summary_of(second.plan));
+    text +=
+        fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s, summary_of(second.plan));
   }
   text += comparison_text(report);
   text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
                       report.search.seconds, report.search.candidates, report.search.simulated,
-                      report.search.exhaustive  ? ", every draft looked at"
+                      report.search.exhaustive ? ", every draft looked at"
                       : report.search.complete ? ""
                                                : ", ended by the time limit");
   return text;

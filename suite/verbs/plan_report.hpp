@@ -17,15 +17,15 @@ struct ClassAlone {
   int devices = 0;
   std::optional<Plan> plan;  ///< on the mixed machine's ranks
   double step_time_s = 0;
-  std::string why_not;       ///< where there is no plan
+  std::string why_not;  ///< where there is no plan
 };
 
 /// What `plan` found out.
 struct PlanReport {
   Plan plan;
   std::string machine;
-  int devices = 0;               ///< of the machine
-  std::string unit;              ///< "token", "image"
+  int devices = 0;   ///< of the machine
+  std::string unit;  ///< "token", "image"
   std::int64_t units_per_sample = 1;
   PlanCertificate certificate;
   PlanSearchResult search;

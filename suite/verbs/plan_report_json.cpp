@@ -67,12 +67,9 @@ Json certificate_json(const PlanCertificate& certificate) {
   for (const PlanBound::Constraint& one : certificate.bound.constraints) {
     constraints.push_back({{"name", one.name}, {"seconds", one.seconds}});
   }
-  return {{"lower_bound_s", certificate.bound.seconds},
-          {"gap", certificate.gap},
-          {"binding", certificate.bound.binding},
-          {"constraints", std::move(constraints)},
-          {"limited_by", certificate.limited_by},
-          {"critical_path", std::move(path)}};
+  return {{"lower_bound_s", certificate.bound.seconds}, {"gap", certificate.gap},
+          {"binding", certificate.bound.binding},       {"constraints", std::move(constraints)},
+          {"limited_by", certificate.limited_by},       {"critical_path", std::move(path)}};
 }
 
 Json search_json(const PlanReport& report) {

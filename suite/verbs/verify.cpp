@@ -13,14 +13,15 @@ namespace {
 class VerifyVerb : public Verb {
  public:
   const char* name() const override { return "verify"; }
-  const char* summary() const override {
-    return "recompute everything a run or a plan claims";
-  }
+  const char* summary() const override { return "recompute everything a run or a plan claims"; }
   std::vector<std::string> examples() const override {
     return {"verify results/latest", "verify results/latest/record.json --json"};
   }
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run or suite folder, a file inside one, or a plan that `plan` wrote")->required();
+    command
+        .add_option("run", path_,
+                    "run or suite folder, a file inside one, or a plan that `plan` wrote")
+        ->required();
   }
 
   ExitCode run(const GlobalOptions& options) override {

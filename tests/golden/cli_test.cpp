@@ -185,8 +185,7 @@ INSTANTIATE_TEST_SUITE_P(Cli, BadCommandLine, ::testing::ValuesIn(bad_inputs),
 
 TEST(Cli, EveryVerbHasHelpWithTwoExamples) {
   for (const char* verb : {"doctor", "list", "count", "run", "verify", "show", "recover", "resume",
-                           "align", "export", "compare", "gate", "baseline", "history",
-                           "rank"}) {
+                           "align", "export", "compare", "gate", "baseline", "history", "rank"}) {
     const CommandResult help = heteroperf({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0) << verb;
     const std::regex example(std::string("\n  heteroperf ") + verb);

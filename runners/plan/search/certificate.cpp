@@ -58,8 +58,7 @@ PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster
   result.prediction = predict(graph, staged, plan, times, precision, optimizer);
   const double step_s = result.prediction.step_time_s;
   if (step_s > 0) {
-    result.operations_per_s =
-        strict_train_ops(graph, plan.samples_per_step()).to_double() / step_s;
+    result.operations_per_s = strict_train_ops(graph, plan.samples_per_step()).to_double() / step_s;
   }
   PlanningRequest request;
   request.precision = precision;
@@ -71,9 +70,8 @@ PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster
   result.critical_path = critical_parts(result.prediction.pipeline);
   for (std::size_t rank = 0; rank < result.prediction.memory.size(); ++rank) {
     const std::string& name = used.ranks[rank].device_class;
-    const auto device =
-        std::find_if(used.classes.begin(), used.classes.end(),
-                     [&](const DeviceClass& one) { return one.name == name; });
+    const auto device = std::find_if(used.classes.begin(), used.classes.end(),
+                                     [&](const DeviceClass& one) { return one.name == name; });
     result.memory.push_back({name, result.prediction.memory[rank],
                              device == used.classes.end() ? Bytes(0) : device->memory});
   }

@@ -165,8 +165,8 @@ void DraftMoves::warm_ups(const PipelineDraft& draft, const Visit& visit) const 
         allowed = allowed && warm_up >= std::min(draft.micro_batches, stages - 1 - s);
       }
       for (int s = 0; s + 1 < stages; ++s) {
-        allowed = allowed &&
-                  moved.stages[at_index(s)].warm_up >= moved.stages[at_index(s + 1)].warm_up;
+        allowed =
+            allowed && moved.stages[at_index(s)].warm_up >= moved.stages[at_index(s + 1)].warm_up;
       }
       if (allowed && moved != draft) visit(std::move(moved));
     }
@@ -211,10 +211,10 @@ void DraftMoves::wires(const PipelineDraft& draft, const Visit& visit) const {
 
 ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& stop) {
   using Kind = void (DraftMoves::*)(const PipelineDraft&, const Visit&) const;
-  constexpr Kind kinds[] = {&DraftMoves::cuts,          &DraftMoves::replicas,
-                            &DraftMoves::idle_devices,  &DraftMoves::degrees,       &DraftMoves::recomputation,
-                            &DraftMoves::schedules,     &DraftMoves::warm_ups,
-                            &DraftMoves::shares,        &DraftMoves::wires};
+  constexpr Kind kinds[] = {
+      &DraftMoves::cuts,     &DraftMoves::replicas,      &DraftMoves::idle_devices,
+      &DraftMoves::degrees,  &DraftMoves::recomputation, &DraftMoves::schedules,
+      &DraftMoves::warm_ups, &DraftMoves::shares,        &DraftMoves::wires};
   const std::int64_t samples = start.draft.stages.front().samples();
   ScoredDraft fastest = start;
   bool better = true;

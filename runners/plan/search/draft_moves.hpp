@@ -26,7 +26,8 @@ struct ScoredDraft {
 
 /// Improves a draft that fits, by the exact clock, until no single move helps or `stop` says so:
 /// cuts by one or more layers, a replica from one stage to another or to none, a degree, one
-/// stage's recomputation, schedule and warm-ups, ZeRO, a wire's format; shares are balanced after each.
+/// stage's recomputation, schedule and warm-ups, ZeRO, a wire's format; shares are balanced after
+/// each.
 class DraftMoves {
  public:
   DraftMoves(const StageFiller& filler, const MoveRules& rules) : filler_(filler), rules_(rules) {}

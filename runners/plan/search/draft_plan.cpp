@@ -70,8 +70,8 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   for (std::size_t s = 0; s < draft.stages.size(); ++s) {
     for (const ReplicaGroup& group : draft.stages[s].groups) {
       for (int r = 0; r < group.replicas; ++r) {
-        places.push_back({problem_.degrees[at_index(group.degree)], s, &group,
-                          static_cast<int>(places.size())});
+        places.push_back(
+            {problem_.degrees[at_index(group.degree)], s, &group, static_cast<int>(places.size())});
       }
     }
   }
@@ -83,10 +83,11 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   for (const Place& place : by_size) {
     auto& ranks = taken[at_index(place.number)] = devices.take(place.group->pool, place.degree);
     if (ranks.empty()) {
-      throw UserError(fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "
-                                  "free devices",
-                                  place.degree, problem_.pools[at_index(place.group->pool)].name),
-                      "groups stay within a node", "Use smaller degrees.");
+      throw UserError(
+          fmt::format("a tensor-parallel group of {} on '{}' finds no node with as many "
+                      "free devices",
+                      place.degree, problem_.pools[at_index(place.group->pool)].name),
+          "groups stay within a node", "Use smaller degrees.");
     }
   }
   // Ranks in the order of the cluster's, so that a plan of all devices needs no list of them.

@@ -134,8 +134,8 @@ double DraftScorer::optimizer(const PipelineDraft& draft, std::size_t stage) con
   const DraftStage& s = draft.stages[stage];
   double elements = reduced_parameters(draft, stage);
   if (shares_table(draft, stage)) {
-    elements += problem_.tied_parameters.front() /
-                problem_.degrees[at_index(s.groups.front().degree)];
+    elements +=
+        problem_.tied_parameters.front() / problem_.degrees[at_index(s.groups.front().degree)];
   }
   if (draft.zero_stage == 1) elements /= s.replicas();
   double slowest = 0;

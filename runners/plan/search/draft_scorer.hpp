@@ -11,22 +11,22 @@ namespace heteroperf {
 struct StageScore {
   ClockStage clock;
   double reduction_s = 0, optimizer_s = 0;
-  double memory_bytes = 0;    ///< of its fullest rank, against that rank's limit
-  double limit_bytes = 0;     ///< 0: not limited
-  double excess_bytes = 0;    ///< beyond the limit; 0 where it fits
+  double memory_bytes = 0;  ///< of its fullest rank, against that rank's limit
+  double limit_bytes = 0;   ///< 0: not limited
+  double excess_bytes = 0;  ///< beyond the limit; 0 where it fits
 };
 
 /// A draft's time and memory.
 struct DraftScore {
   double step_time_s = 0;
-  double makespan_s = 0;     ///< of the computation
-  double agreement_s = 0;    ///< the last exchange of a step
+  double makespan_s = 0;   ///< of the computation
+  double agreement_s = 0;  ///< the last exchange of a step
   std::vector<StageScore> stages;
   bool fits() const;
 };
 
-/// Times drafts with the rules of stage_times() and predict(): `1f1b` with any warm-up, `zb-h1` and `zb-h2`
-/// exactly. Cheap enough for every candidate of a search.
+/// Times drafts with the rules of stage_times() and predict(): `1f1b` with any warm-up, `zb-h1` and
+/// `zb-h2` exactly. Cheap enough for every candidate of a search.
 class DraftScorer {
  public:
   /// The problem outlives it and has passed check_problem().

@@ -97,7 +97,8 @@ class DraftSearch {
     return [this] { return (++looks_ & 15) == 0 ? late() : false; };
   }
 
-  /// Numbers of samples of a micro-batch: those that divide the batch, about 32 micro-batches first.
+  /// Numbers of samples of a micro-batch: those that divide the batch, about 32 micro-batches
+  /// first.
   std::vector<std::int64_t> micro_batch_sizes(PipelineFill& fill) {
     double most = 0;
     for (const DevicePool& pool : problem_.pools) {
@@ -177,8 +178,7 @@ class DraftSearch {
   void consider_one(PipelineDraft&& draft) {
     std::int64_t samples = problem_.batch / draft.micro_batches;
     for (DraftStage& stage : draft.stages) {
-      std::optional<DraftStage> balanced =
-          filler_.balance(stage, FillRules::of(draft, samples));
+      std::optional<DraftStage> balanced = filler_.balance(stage, FillRules::of(draft, samples));
       if (!balanced) return;
       stage = std::move(*balanced);
     }
@@ -205,18 +205,16 @@ class DraftSearch {
   }
 
   void look_at_all() {
-    const bool small = problem_.devices() <= most_exhaustive_devices &&
-                       problem_.layers <= most_exhaustive_layers;
+    const bool small =
+        problem_.devices() <= most_exhaustive_devices && problem_.layers <= most_exhaustive_layers;
     if (!small) return;
     bool all = true;
     for (const int zero_stage : {1, 0}) {
       ExhaustiveSearch search(scorer_, zero_stage);
       if (search.drafts() > most_exhaustive_drafts) return;
-      all = search.run(best_.best(), stop(),
-                       [&](ScoredDraft&& draft) {
-                         best_.add(ScoredDraft(draft));
-                       }) &&
-            all;
+      all = search.run(best_.best(), stop(), [&](ScoredDraft&& draft) {
+        best_.add(ScoredDraft(draft));
+      }) && all;
       result_.candidates += search.scored();
     }
     result_.exhaustive = all;
@@ -248,8 +246,7 @@ class DraftSearch {
     }
     const std::int64_t samples = problem_.batch / draft.micro_batches;
     for (DraftStage& stage : draft.stages) {
-      std::optional<DraftStage> balanced =
-          filler_.balance(stage, FillRules::of(draft, samples));
+      std::optional<DraftStage> balanced = filler_.balance(stage, FillRules::of(draft, samples));
       if (!balanced) return false;
       stage = std::move(*balanced);
     }

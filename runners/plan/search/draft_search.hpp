@@ -22,8 +22,8 @@ struct SearchOutcome {
   PlanBound bound;
   std::uint64_t candidates = 0;  ///< drafts scored by formula or by the exact clock
   double seconds = 0;
-  bool complete = true;    ///< it ended by itself, not by the time limit
-  bool exhaustive = false; ///< no draft with the least warm-ups is faster
+  bool complete = true;     ///< it ended by itself, not by the time limit
+  bool exhaustive = false;  ///< no draft with the least warm-ups is faster
 };
 
 /// The fastest drafts of a problem. Deterministic where it ends by itself; the order in which pools

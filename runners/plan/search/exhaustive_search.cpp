@@ -25,8 +25,7 @@ ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
         for (std::size_t l = 0; l < layers; ++l) {
           const LayerTimes& t = problem_.pools[p].times[d][at_index(m - 1)][l];
           attention_ = attention_ || t.attention_s > 0;
-          least[l] =
-              std::min(least[l], t.forward_s + t.input_gradient_s + t.weight_gradient_s);
+          least[l] = std::min(least[l], t.forward_s + t.input_gradient_s + t.weight_gradient_s);
         }
       }
     }
@@ -49,8 +48,7 @@ double ExhaustiveSearch::drafts() const {
 }
 
 void ExhaustiveSearch::take(const ReplicaGroup& group, int sign) {
-  free_[at_index(group.pool)] -=
-      sign * group.replicas * problem_.degrees[at_index(group.degree)];
+  free_[at_index(group.pool)] -= sign * group.replicas * problem_.degrees[at_index(group.degree)];
 }
 
 bool ExhaustiveSearch::run(double best_s, const std::function<bool()>& stop,

@@ -32,12 +32,12 @@ class ExhaustiveSearch {
 
   const DraftScorer& scorer_;
   const PlanningProblem& problem_;
-  std::vector<ReplicaGroup> types_;   ///< every replica there can be
-  std::vector<double> way_;           ///< [layer]: least time of all layers before it
-  std::vector<int> free_;             ///< devices, by pool
-  PipelineDraft draft_;               ///< stages from the last to the first
+  std::vector<ReplicaGroup> types_;  ///< every replica there can be
+  std::vector<double> way_;          ///< [layer]: least time of all layers before it
+  std::vector<int> free_;            ///< devices, by pool
+  PipelineDraft draft_;              ///< stages from the last to the first
   int zero_stage_;
-  bool attention_ = false;            ///< selective recomputation is something of its own
+  bool attention_ = false;  ///< selective recomputation is something of its own
   std::int64_t samples_ = 1;
   double best_s_ = 0;
   bool stopped_ = false;

@@ -55,9 +55,8 @@ std::vector<PoolRanks> pools_of(const Cluster& cluster, Precision precision) {
     const auto own = rates.find(to_string(precision));
     return own == rates.end() ? 0 : own->second.value();
   };
-  std::stable_sort(pools.begin(), pools.end(), [&](const PoolRanks& a, const PoolRanks& b) {
-    return rate(a) > rate(b);
-  });
+  std::stable_sort(pools.begin(), pools.end(),
+                   [&](const PoolRanks& a, const PoolRanks& b) { return rate(a) > rate(b); });
   return pools;
 }
 
@@ -98,7 +97,8 @@ class ProblemMaker {
   PlanningProblem run() {
     result_.layers = static_cast<int>(kinds_.size());
     result_.batch = request_.batch;
-    result_.most_samples = std::min(request_.most_samples, std::max<std::int64_t>(1, request_.batch));
+    result_.most_samples =
+        std::min(request_.most_samples, std::max<std::int64_t>(1, request_.batch));
     set_degrees();
     for (const PoolRanks& pool : pools_) add_pool(pool);
     set_memory();
@@ -273,8 +273,8 @@ class ProblemMaker {
       std::array<double, 3> forward{}, backward{};
       for (const WireFormat format : {WireFormat::fp32, WireFormat::bf16, WireFormat::int8}) {
         const auto f = static_cast<std::size_t>(format);
-        forward[f] = static_cast<double>(
-            message_bytes(graph_, edge->nodes, 1, request_.precision, format));
+        forward[f] =
+            static_cast<double>(message_bytes(graph_, edge->nodes, 1, request_.precision, format));
         backward[f] = static_cast<double>(
             message_bytes(graph_, edge->with_gradient, 1, request_.precision, format));
       }

@@ -14,9 +14,9 @@ namespace heteroperf {
 struct PlanningRequest {
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
-  std::int64_t batch = 1;         ///< samples of a step
-  std::int64_t most_samples = 64; ///< of a replica's micro-batch
-  int most_degree = 16;           ///< of tensor parallelism
+  std::int64_t batch = 1;          ///< samples of a step
+  std::int64_t most_samples = 64;  ///< of a replica's micro-batch
+  int most_degree = 16;            ///< of tensor parallelism
 };
 
 /// A model and a machine as a PlanningProblem, and the way back.
@@ -48,8 +48,8 @@ class GraphProblem {
   const Cluster& cluster_;
   PlanningRequest request_;
   PlanningProblem problem_;
-  std::vector<std::size_t> layer_ends_;                        ///< by layer, in nodes
-  std::vector<std::vector<std::vector<RankId>>> nodes_;        ///< [pool][node]: its ranks
+  std::vector<std::size_t> layer_ends_;                  ///< by layer, in nodes
+  std::vector<std::vector<std::vector<RankId>>> nodes_;  ///< [pool][node]: its ranks
 };
 
 }  // namespace heteroperf

@@ -111,7 +111,7 @@ double LayerSums::memory(int degree, std::int64_t samples, Range range,
   const double whole = std::max(kept_by(as_run), split);
   const auto f = static_cast<std::size_t>(Recomputation::full);
   const double kept = full ? std::max(split, sums[at_index(range.first + 1)].kept_before[f] -
-                                 sums[at_index(range.first)].kept_before[f])
+                                                 sums[at_index(range.first)].kept_before[f])
                            : whole;
   double boundary = 0;
   if (range.first > 0) {

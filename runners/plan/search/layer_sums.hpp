@@ -29,17 +29,17 @@ class LayerSums {
   /// What decides a rank's memory beside the range.
   struct Holding {
     Recomputation recomputation = Recomputation::none;
-    int in_flight = 1;           ///< micro-batches kept at once
-    int state_replicas = 1;      ///< that share optimizer states
-    bool split_backward = false; ///< W apart from B
+    int in_flight = 1;            ///< micro-batches kept at once
+    int state_replicas = 1;       ///< that share optimizer states
+    bool split_backward = false;  ///< W apart from B
   };
   /// Bytes of one rank at its fullest moment.
   double memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
   /// The part of it that does not depend on micro-batches.
   double state_memory(int degree, Range range, int state_replicas) const;
 
-  /// Elements that one rank holds; a tied table counts where the range has its first layer alone, or
-  /// all layers.
+  /// Elements that one rank holds; a tied table counts where the range has its first layer alone,
+  /// or all layers.
   double parameters(int degree, Range range) const;
   bool has_tied_copy(Range range) const {
     return !problem_.tied_parameters.empty() && range.end == problem_.layers && range.first > 0;
@@ -48,7 +48,7 @@ class LayerSums {
  private:
   struct Bytes3 {
     std::array<double, 3> kept_before{}, split_before{};  ///< of all layers before this one
-    std::array<double, 3> extra{};        ///< of this layer
+    std::array<double, 3> extra{};                        ///< of this layer
   };
   const std::vector<Bytes3>& bytes(int degree, std::int64_t samples) const {
     return bytes_[static_cast<std::size_t>(degree)][static_cast<std::size_t>(samples - 1)];

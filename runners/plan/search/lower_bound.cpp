@@ -131,8 +131,7 @@ double one_stage_bound(const PlanningProblem& problem, const WeightedWork& work)
       rate += rates[used++];
     }
     const double work_s = rate > 0 && rate < infinite ? work.work / rate : 0;
-    least = std::min(least,
-                     work_s + least_ring(problem, static_cast<double>(replicas), elements));
+    least = std::min(least, work_s + least_ring(problem, static_cast<double>(replicas), elements));
   }
   return least;
 }

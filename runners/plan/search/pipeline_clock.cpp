@@ -100,8 +100,8 @@ class PipelineClock {
     double arrived = 0;
     if (s + 1 < count_) {
       if (progress_[at_index(s + 1)].backwards <= at.backwards) return false;
-      arrived = backward_end_[at_index(s + 1)][at_index(at.backwards)] +
-                stages_[at_index(s)].gradient_s;
+      arrived =
+          backward_end_[at_index(s + 1)][at_index(at.backwards)] + stages_[at_index(s)].gradient_s;
     }
     const ClockStage& stage = stages_[at_index(s)];
     // What is recomputed needs no gradient: it fills the wait.

@@ -10,8 +10,8 @@ namespace heteroperf {
 
 /// Replicas of a stage that are alike.
 struct ReplicaGroup {
-  int pool = 0;              ///< of PlanningProblem::pools
-  int degree = 0;            ///< index of PlanningProblem::degrees
+  int pool = 0;    ///< of PlanningProblem::pools
+  int degree = 0;  ///< index of PlanningProblem::degrees
   int replicas = 1;
   std::int64_t samples = 1;  ///< of every micro-batch, of one replica
   friend auto operator<=>(const ReplicaGroup&, const ReplicaGroup&) = default;
@@ -25,8 +25,8 @@ struct DraftStage {
   Recomputation recomputation = Recomputation::none;
   /// `1f1b`: forwards before the first backward; others: micro-batches kept at most, less one.
   int warm_up = 0;
-  WireFormat wire = WireFormat::fp32;        ///< to the next stage and back
-  std::int64_t samples() const;              ///< of a micro-batch
+  WireFormat wire = WireFormat::fp32;  ///< to the next stage and back
+  std::int64_t samples() const;        ///< of a micro-batch
   int replicas() const;
   friend bool operator==(const DraftStage&, const DraftStage&) = default;
 };

@@ -26,7 +26,8 @@ PipelineFill::PipelineFill(const StageFiller& filler)
   for (PoolSet group = 1; group < sets_; ++group) {
     // Many pools: pairs, and those next to each other in speed.
     const PoolSet ones = group >> std::countr_zero(group);
-    if (pools <= 3 || std::popcount(group) <= 2 || std::has_single_bit(ones + 1)) groups_.push_back(group);
+    if (pools <= 3 || std::popcount(group) <= 2 || std::has_single_bit(ones + 1))
+      groups_.push_back(group);
   }
   for (const DevicePool& pool : problem_.pools) {
     auto& row = device_seconds_.emplace_back(1, 0.0);
@@ -139,9 +140,9 @@ bool PipelineFill::run(double period_s, const FillRules& rules, const std::funct
                        const std::function<void(Structure&&)>& visit) {
   states_.assign(at_index(most_stages_ + 1) * sets_, State());
   states_[0].first = problem_.layers;
-  const std::span<const int> counts =
-      problem_.devices() > many_devices ? std::span<const int>(few_stage_counts)
-                                        : std::span<const int>(stage_counts);
+  const std::span<const int> counts = problem_.devices() > many_devices
+                                          ? std::span<const int>(few_stage_counts)
+                                          : std::span<const int>(stage_counts);
   bool any = false;
   const std::uint64_t start = fills_;
   for (std::size_t index = 0; index < states_.size(); ++index) {

@@ -23,7 +23,8 @@ class PipelineFill {
 
   /// At most `most_fills` stages are filled.
   /// Calls `visit` with the structure of every pipeline of undominated states that covers the model
-  /// with each stage within `period_s`. False where there is none. Stops early where `stop` says so.
+  /// with each stage within `period_s`. False where there is none. Stops early where `stop` says
+  /// so.
   bool run(double period_s, const FillRules& rules, const std::function<bool()>& stop,
            const std::function<void(Structure&&)>& visit);
   /// A structure filled from the last stage to the first; stages that get no layers are left out.
@@ -41,8 +42,8 @@ class PipelineFill {
   static constexpr std::uint64_t most_fills = 20000;
   using PoolSet = std::uint32_t;
   struct State {
-    int first = -1;  ///< layers before it are open; −1: not reached
-    int from = -1;   ///< index of the state before
+    int first = -1;        ///< layers before it are open; −1: not reached
+    int from = -1;         ///< index of the state before
     DeviceCounts devices;  ///< of each stage added to it
     int stages = 0;
   };

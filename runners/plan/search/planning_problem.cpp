@@ -72,7 +72,8 @@ class ProblemCheck {
     }
     expect(problem_.links.size(), problem_.pools.size(), "rows of links");
     for (const auto& row : problem_.links) expect(row.size(), problem_.pools.size(), "links");
-    for (const auto& of_degree : problem_.parameters) expect(of_degree.size(), layers, "parameters");
+    for (const auto& of_degree : problem_.parameters)
+      expect(of_degree.size(), layers, "parameters");
     for (const auto& of_degree : problem_.bytes) {
       expect(of_degree.size(), samples, "memory by micro-batch");
       for (const auto& of_samples : of_degree) expect(of_samples.size(), layers, "memory by layer");

@@ -31,9 +31,9 @@ struct DevicePool {
   std::string name;  ///< unique
   std::string device_class;
   int devices = 0;
-  int devices_per_node = 0;    ///< tensor-parallel groups stay within a node
-  double memory_bytes = 0;     ///< of one device; 0: not limited
-  double optimizer_rate = 0;   ///< bytes per second of the optimizer's passes; 0: takes no time
+  int devices_per_node = 0;   ///< tensor-parallel groups stay within a node
+  double memory_bytes = 0;    ///< of one device; 0: not limited
+  double optimizer_rate = 0;  ///< bytes per second of the optimizer's passes; 0: takes no time
   /// [degree index][micro-batch − 1][layer]; an empty list: that combination is not known and not
   /// used.
   std::vector<std::vector<std::vector<LayerTimes>>> times;
@@ -49,8 +49,8 @@ struct PlanningProblem {
   /// [degree index][layer]: elements of the parameters that one rank holds; of a tied table the
   /// first layer's.
   std::vector<std::vector<double>> parameters;
-  /// [degree index]: elements that one rank holds of a table that first and last layer share (a tied
-  /// head); empty: none.
+  /// [degree index]: elements that one rank holds of a table that first and last layer share (a
+  /// tied head); empty: none.
   std::vector<double> tied_parameters;
   /// [layer][wire format], by layer before the cut: bytes per sample of what crosses, and of its
   /// gradient.
@@ -58,10 +58,10 @@ struct PlanningProblem {
   /// [pool][pool]: between any two of their devices.
   std::vector<std::vector<LinkCurve>> links;
 
-  double weight_bytes = 8;     ///< per element: weights, gradients, master copies
-  double optimizer_bytes = 8;  ///< per element: what ZeRO-1 spreads
-  double master_bytes = 4;     ///< per element: what is summed over replicas
-  std::int64_t batch = 1;      ///< samples of a step
+  double weight_bytes = 8;        ///< per element: weights, gradients, master copies
+  double optimizer_bytes = 8;     ///< per element: what ZeRO-1 spreads
+  double master_bytes = 4;        ///< per element: what is summed over replicas
+  std::int64_t batch = 1;         ///< samples of a step
   std::int64_t most_samples = 0;  ///< of a replica's micro-batch: the tables' extent
 
   int devices() const;

@@ -42,21 +42,24 @@ Cluster random_cluster(std::uint64_t seed, const RandomClusterRange& range) {
     device.name = fmt::format("class_{}", c);
     device.kind = DeviceKind::paced;
     device.count = devices;
-    device.memory = Bytes(static_cast<std::uint64_t>(
-        draw.scale(range.least_memory, range.most_memory)));
+    device.memory =
+        Bytes(static_cast<std::uint64_t>(draw.scale(range.least_memory, range.most_memory)));
     const double rate = draw.scale(range.slowest_rate, range.speed_spread * range.slowest_rate);
     device.rates["fp32"] = OpsPerSecond(rate);
     device.rates["bf16"] = OpsPerSecond(rate);
-    cluster.efficiency.push_back({device.name, "memory", "stream", "fp32",
-                                  OpsPerSecond(draw.scale(0.8e12, 3e12)), "drawn"});
+    cluster.efficiency.push_back(
+        {device.name, "memory", "stream", "fp32", OpsPerSecond(draw.scale(0.8e12, 3e12)), "drawn"});
     for (int d = 0; d < devices; ++d) {
-      cluster.ranks.push_back({device.name, fmt::format("{}-{:04}", device.name, d / per_node),
-                               device.name, {}});
+      cluster.ranks.push_back(
+          {device.name, fmt::format("{}-{:04}", device.name, d / per_node), device.name, {}});
     }
     for (int other = 0; other <= c; ++other) {
       const BytesPerSecond bandwidth(draw.scale(range.least_bandwidth, range.most_bandwidth));
-      cluster.links.push_back({fmt::format("class_{}", other), device.name, {},
-                               LinkCurve(Seconds(range.latency_s), bandwidth), "drawn"});
+      cluster.links.push_back({fmt::format("class_{}", other),
+                               device.name,
+                               {},
+                               LinkCurve(Seconds(range.latency_s), bandwidth),
+                               "drawn"});
     }
     cluster.classes.push_back(std::move(device));
   }

@@ -9,7 +9,7 @@ namespace heteroperf {
 /// Bounds of the clusters that random_cluster() makes.
 struct RandomClusterRange {
   int least_classes = 1, most_classes = 4;
-  int least_devices = 64, most_devices = 512;  ///< of all classes together
+  int least_devices = 64, most_devices = 512;     ///< of all classes together
   double slowest_rate = 60e12, speed_spread = 4;  ///< operations per second, fp32; fastest/slowest
   double least_memory = 16e9, most_memory = 96e9;
   double least_bandwidth = 10e9, most_bandwidth = 100e9;  ///< bytes per second, any link

@@ -43,8 +43,8 @@ class StageFiller {
 
  private:
   struct Capacity {
-    std::int64_t samples = 0;   ///< of one replica
-    std::int64_t in_time = 0;   ///< as many if memory had no end
+    std::int64_t samples = 0;  ///< of one replica
+    std::int64_t in_time = 0;  ///< as many if memory had no end
     int degree = 0;
     int replicas = 0;
     std::int64_t all() const { return samples * replicas; }

@@ -156,9 +156,9 @@ class BruteForce {
     if (tied) {
       std::vector<Copy> holders = stages_.front().copies;
       holders.insert(holders.end(), stages_.back().copies.begin(), stages_.back().copies.end());
-      table = ring(holders, p_.tied_parameters[0] /
-                                p_.degrees[stages_.front().copies.front().degree] *
-                                p_.master_bytes);
+      table =
+          ring(holders, p_.tied_parameters[0] / p_.degrees[stages_.front().copies.front().degree] *
+                            p_.master_bytes);
     }
     double step = 0, slowest_link = 0;
     int ranks = 0;

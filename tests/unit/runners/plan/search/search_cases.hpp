@@ -40,8 +40,11 @@ inline Cluster mixed_cluster(const std::vector<ClassCase>& classes, double inner
     }
     for (std::size_t other = 0; other <= c; ++other) {
       const double bandwidth = other == c ? inner_bandwidth : outer_bandwidth;
-      cluster.links.push_back({classes[other].name, one.name, {},
-                               LinkCurve(Seconds(latency_s), BytesPerSecond(bandwidth)), "given"});
+      cluster.links.push_back({classes[other].name,
+                               one.name,
+                               {},
+                               LinkCurve(Seconds(latency_s), BytesPerSecond(bandwidth)),
+                               "given"});
     }
     cluster.efficiency.push_back(
         {one.name, "memory", "stream", "fp32", OpsPerSecond(one.rate / 10), "given"});

@@ -40,10 +40,9 @@ inline PlanningProblem small_problem(std::uint64_t seed) {
       for (int samples = 1; samples <= 2; ++samples) {
         auto& layers = of_degree.emplace_back();
         for (int l = 0; l < problem.layers; ++l) {
-          const double forward =
-              (0.5 + part()) * (0.3 + samples) / speed / (degree == 1 ? 1 : 1.7);
-          layers.push_back({forward, forward * (0.8 + 0.4 * part()),
-                            forward * (0.8 + 0.4 * part()), 0});
+          const double forward = (0.5 + part()) * (0.3 + samples) / speed / (degree == 1 ? 1 : 1.7);
+          layers.push_back(
+              {forward, forward * (0.8 + 0.4 * part()), forward * (0.8 + 0.4 * part()), 0});
         }
       }
     }
