@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 
@@ -49,6 +50,7 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
 }  // namespace
 
 bool is_plan_file(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) return false;
   std::ifstream in(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   return text.find("\"heteroperf-plan\"") != std::string::npos;

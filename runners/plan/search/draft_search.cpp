@@ -73,9 +73,9 @@ class DraftSearch {
   SearchOutcome run() {
     result_.bound = plan_bound(problem_);
     fill_all();
-    if (best_.drafts().empty() && !late()) throw UserError(fit_problems(problem_));
     improve_all();
     look_at_all();
+    if (best_.drafts().empty() && !late()) throw UserError(fit_problems(problem_));
     restart();
     result_.complete = !late();
     if (best_.drafts().empty()) {
