@@ -11,4 +11,7 @@ namespace heteroperf {
 /// size settled. `launcher`: the foreign program that started the ranks ("mpirun"); empty: none.
 std::string reproduce_command(const RunConfig& config, const std::string& launcher);
 
+/// As one word for a shell: in single quotes unless it needs none.
+std::string shell_quoted(const std::string& word);
+
 }  // namespace heteroperf

@@ -7,6 +7,7 @@
 #include "results/gate/gate_report.hpp"
 #include "results/run_folder.hpp"
 #include "runners/cluster/cpu_set.hpp"
+#include "suite/run/reproduce.hpp"
 #include "suite/run/signals.hpp"
 #include "suite/verbs/gate_session.hpp"
 #include "suite/verbs/machine_load.hpp"
@@ -159,10 +160,10 @@ class GateVerb : public Verb {
 
   std::string reproduce() const {
     return fmt::format(
-        "heteroperf gate --base-cmd '{}' --head-cmd '{}' --threshold {:g} --alpha "
+        "heteroperf gate --base-cmd {} --head-cmd {} --threshold {:g} --alpha "
         "{:g} --max-blocks {}",
-        commands_.base, commands_.head, threshold_percent_, rules_.statistics.alpha,
-        rules_.statistics.most_blocks);
+        shell_quoted(commands_.base), shell_quoted(commands_.head), threshold_percent_,
+        rules_.statistics.alpha, rules_.statistics.most_blocks);
   }
 
   static void write(const OutputFile& file, const std::string& text) {
