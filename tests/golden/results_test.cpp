@@ -205,11 +205,12 @@ TEST_F(ResultVerbs, CompareAndItsExitCodes) {
 }
 
 TEST_F(ResultVerbs, BaselineIsKeptAndGatedAgainst) {
-  make_runs("good", 5, 12.002, 0.002);
+  make_runs("good", 5, 12, 0.002);
+  make_runs("again", 5, 12.001, 0.002, {.number = 20});
   make_runs("bad", 5, 13.5, 0.002, {.number = 10});
   ASSERT_EQ(verb({"baseline", "save", "main", "good"}).exit_code, 0);
   EXPECT_EQ(verb({"gate", "--base", "baselines/main", "--head", "bad"}).exit_code, 3);
-  const CommandResult same = verb({"gate", "--base", "baselines/main", "--head", "good"});
+  const CommandResult same = verb({"gate", "--base", "baselines/main", "--head", "again"});
   EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
   const CommandResult refused = verb({"baseline", "save", "main", "bad"});
   EXPECT_EQ(refused.exit_code, 3);
