@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 
 #include "metrics/strict_json.hpp"
+#include "runners/cluster/description_json.hpp"
 #include "runners/cluster/machine_json.hpp"
 
 namespace heteroperf {
@@ -131,7 +128,6 @@ class ClusterReader {
   void read_link(const Json& entry, const std::string& path);
   bool read_between(const Json* between, const std::string& path, Link& link);
   LinkCurve read_curve(ObjectReader& reader);
-  LinkCurve read_points(ObjectReader& reader);
   void add_link(Link link, const Json& between);
   void read_efficiency(const Json& entry, const std::string& path);
   void count_devices();
@@ -239,21 +235,6 @@ bool ClusterReader::read_between(const Json* between, const std::string& path, L
   return true;
 }
 
-LinkCurve ClusterReader::read_points(ObjectReader& reader) {
-  std::vector<LinkCurve::Point> points;
-  reader.for_each("points", [&](const Json& entry, const std::string& path) {
-    ObjectReader point(entry, path, problems_);
-    std::uint64_t bytes = 0;
-    double time_s = 0;
-    point.require({"bytes", "time_s"});
-    point.read("bytes", bytes);
-    point.read("time_s", time_s);
-    point.finish();
-    points.push_back({Bytes(bytes), Seconds(time_s)});
-  });
-  return LinkCurve(std::move(points));
-}
-
 /// After a problem any curve will do: it keeps the link from counting as missing.
 LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
   const std::string path = reader.path_of("points");
@@ -265,7 +246,7 @@ LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
   reader.read("bandwidth_bytes_per_s", bandwidth);
   try {
     if (has_points) {
-      const LinkCurve curve = read_points(reader);
+      const LinkCurve curve(read_link_points(reader, problems_));
       if ((has_latency && !near(latency_s, curve.latency().value())) ||
           (has_bandwidth && !near(bandwidth, curve.bandwidth().value()))) {
         throw UserError("latency_s or bandwidth_bytes_per_s is not that of the points",
@@ -335,25 +316,6 @@ void ClusterReader::count_devices() {
   }
 }
 
-std::string read_text(const std::filesystem::path& file) {
-  const std::string name = file.string();
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
-    throw UserError(fmt::format("the cluster file {} cannot be read", name), "it is a folder");
-  }
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    const int code = errno;
-    throw UserError(fmt::format("the cluster file {} cannot be read", name),
-                    code != 0 ? std::strerror(code) : "the system gives no reason",
-                    "`heteroperf probe -o FILE` writes one");
-  }
-  if (text.empty()) throw UserError(fmt::format("the cluster file {} is empty", name));
-  return text;
-}
-
 }  // namespace
 
 nlohmann::json to_json(const Cluster& cluster) {
@@ -373,7 +335,9 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
 }
 
 Cluster read_cluster(const std::filesystem::path& file) {
-  return ClusterReader(file.string()).read(parse_strict_json(read_text(file), file.string()));
+  const std::string text =
+      read_description(file, "cluster", "`heteroperf probe -o FILE` writes one");
+  return ClusterReader(file.string()).read(parse_strict_json(text, file.string()));
 }
 
 }  // namespace heteroperf

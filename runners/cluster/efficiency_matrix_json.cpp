@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
 #include "metrics/strict_json.hpp"
+#include "runners/cluster/description_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -137,17 +133,7 @@ class MatrixReader {
     reader.require({"scope", "between", "points"});
     reader.read("scope", scope);
     reader.read("between", ends);
-    std::vector<LinkCurve::Point> points;
-    reader.for_each("points", [&](const Json& point, const std::string& at) {
-      ObjectReader inner(point, at, problems_);
-      std::uint64_t bytes = 0;
-      double time_s = 0;
-      inner.require({"bytes", "time_s"});
-      inner.read("bytes", bytes);
-      inner.read("time_s", time_s);
-      inner.finish();
-      points.push_back({Bytes(bytes), Seconds(time_s)});
-    });
+    std::vector<LinkCurve::Point> points = read_link_points(reader, problems_);
     const Origin origin = read_origin(reader);
     reader.finish();
     if (ends.size() != 2) {
@@ -196,14 +182,7 @@ EfficiencyMatrix parse_efficiency_matrix(const std::string& text, const std::str
 }
 
 EfficiencyMatrix read_efficiency_matrix(const std::filesystem::path& file) {
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw UserError(fmt::format("the efficiency file {} cannot be read", file.string()),
-                    errno != 0 ? std::strerror(errno) : "the system gives no reason");
-  }
-  return parse_efficiency_matrix(text, file.string());
+  return parse_efficiency_matrix(read_description(file, "efficiency"), file.string());
 }
 
 }  // namespace heteroperf
