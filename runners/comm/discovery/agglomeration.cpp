@@ -214,8 +214,11 @@ std::string Agglomeration::reason(const BandwidthTable& table,
                                   const std::vector<Ranks>& parts) const {
   if (ranks_.size() == 1) return "one rank";
   if (table.size() == 1 && measured_.empty()) {
-    return fmt::format("one host: {} ranks share {} cores, which hides how they are linked",
-                       ranks_.size(), ranks_.front().host_cores);
+    const std::string ranks = fmt::format("one host: {} ranks", ranks_.size());
+    const std::uint32_t cores = ranks_.front().host_cores;
+    return cores > 0 && ranks_.size() > cores
+               ? fmt::format("{} share {} cores, which hides how they are linked", ranks, cores)
+               : fmt::format("{}, too many to measure each link", ranks);
   }
   double slowest = std::numeric_limits<double>::infinity();
   for (const auto& [ignored, value] : measured_) slowest = std::min(slowest, value);

@@ -111,6 +111,14 @@ TEST(Agglomeration, RanksThatShareCoresAreNotToldApart) {
   EXPECT_EQ(sets_of(find(ranks, waits)), (Sets{{0, 2}, {1}}));
 }
 
+TEST(Agglomeration, LargeHostsAreNotSaidToShareCores) {
+  std::vector<RankDescriptor> ranks = on_hosts(std::vector<std::string>(17, "a"));
+  for (RankDescriptor& rank : ranks) rank.host_cores = 64;
+  const RankClusters found = find(ranks, by_site(std::vector<int>(17, 0), 5e9, 1e8));
+  EXPECT_EQ(found.clusters.size(), 1u);
+  EXPECT_EQ(found.reason, "one host: 17 ranks, too many to measure each link");
+}
+
 TEST(Agglomeration, TellsLikeClustersBehindAThinLinkApart) {
   const auto ranks = on_hosts({"a", "b", "a", "b", "a"});
   const RankClusters thin = find(ranks, by_site({0, 1, 0, 1, 0}, 5e9, 1.17e8));
