@@ -186,8 +186,8 @@ class PlanCheck {
   }
 
   void check_memory(const Cluster& cluster, Precision precision, OptimizerKind optimizer) {
-    const std::vector<MemoryLedger> ledgers =
-        plan_memory(graph_, *staged_, plan_, *schedule_, precision, optimizer);
+    const std::vector<MemoryLedger> ledgers = plan_memory(
+        graph_, *staged_, plan_, *schedule_, simulate(*schedule_), precision, optimizer);
     const std::vector<RankRole> roles = rank_roles(plan_, *schedule_);
     for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
       const std::string& name = cluster.ranks[rank].device_class;

@@ -13,7 +13,6 @@
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/shard_table.hpp"
 #include "runners/plan/stage_memory.hpp"
-#include "runners/schedule/simulator.hpp"
 
 namespace heteroperf {
 namespace {
@@ -245,7 +244,8 @@ class RankTrace {
 class LedgerMaker {
  public:
   LedgerMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-              const Schedule& schedule, Precision precision, OptimizerKind optimizer)
+              const Schedule& schedule, const Timeline& timeline, Precision precision,
+              OptimizerKind optimizer)
       : graph_(graph),
         staged_(staged),
         plan_(plan),
@@ -253,8 +253,8 @@ class LedgerMaker {
         precision_(precision),
         optimizer_(optimizer),
         shards_(graph),
-        timeline_(simulate(schedule)),
-        fetches_(schedule, timeline_) {}
+        timeline_(timeline),
+        fetches_(schedule, timeline) {}
 
   std::vector<MemoryLedger> run() {
     std::vector<MemoryLedger> ledgers;
@@ -389,7 +389,7 @@ class LedgerMaker {
   Precision precision_;
   OptimizerKind optimizer_;
   ShardTable shards_;
-  Timeline timeline_;
+  const Timeline& timeline_;
   FetchTimes fetches_;
   std::map<std::tuple<int, int, int, std::int64_t>, StageMemory> memories_;
   std::map<std::vector<std::int64_t>, MemoryLedger> ledgers_;
@@ -399,8 +399,9 @@ class LedgerMaker {
 
 std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
                                       const Plan& plan, const Schedule& schedule,
-                                      Precision precision, OptimizerKind optimizer) {
-  return LedgerMaker(graph, staged, plan, schedule, precision, optimizer).run();
+                                      const Timeline& timeline, Precision precision,
+                                      OptimizerKind optimizer) {
+  return LedgerMaker(graph, staged, plan, schedule, timeline, precision, optimizer).run();
 }
 
 }  // namespace heteroperf

@@ -5,6 +5,7 @@
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/schedule/schedule.hpp"
+#include "runners/schedule/simulator.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
@@ -17,9 +18,10 @@ struct MemoryLedger {
   Bytes total() const { return weights + gradients + optimizer + activations + buffers; }
 };
 
-/// [rank]. `schedule` is the plan's lowered one.
+/// [rank]. `schedule` is the plan's lowered one, `timeline` its simulation.
 std::vector<MemoryLedger> plan_memory(const ModelGraph& graph, const StagedGraph& staged,
                                       const Plan& plan, const Schedule& schedule,
-                                      Precision precision, OptimizerKind optimizer);
+                                      const Timeline& timeline, Precision precision,
+                                      OptimizerKind optimizer);
 
 }  // namespace heteroperf

@@ -95,7 +95,7 @@ Prediction predict(const ModelGraph& graph, const StagedGraph& staged, const Pla
   if (result.step_time_s > 0) {
     result.throughput = static_cast<double>(plan.samples_per_step()) / result.step_time_s;
   }
-  result.memory = plan_memory(graph, staged, plan, schedule, precision, optimizer);
+  result.memory = plan_memory(graph, staged, plan, schedule, timeline, precision, optimizer);
   return result;
 }
 

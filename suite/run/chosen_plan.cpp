@@ -170,8 +170,8 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
   chosen.schedule =
       plan_schedule(graph, staged, chosen.plan, chosen.emulated ? &*chosen.times : nullptr);
   chosen.roles = rank_roles(chosen.plan, chosen.schedule);
-  chosen.memory =
-      plan_memory(graph, staged, chosen.plan, chosen.schedule, workload.precision, optimizer);
+  chosen.memory = plan_memory(graph, staged, chosen.plan, chosen.schedule,
+                              simulate(chosen.schedule), workload.precision, optimizer);
   if (chosen.times) {
     chosen.prediction =
         predict(graph, staged, chosen.plan, *chosen.times, workload.precision, optimizer);

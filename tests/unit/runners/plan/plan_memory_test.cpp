@@ -11,7 +11,8 @@ namespace {
 std::vector<MemoryLedger> ledgers(const ModelGraph& graph, const Plan& plan,
                                   Precision precision = Precision::fp32) {
   const StagedGraph staged = cut_graph(graph, plan);
-  return plan_memory(graph, staged, plan, plan_schedule(graph, staged, plan), precision,
+  const Schedule schedule = plan_schedule(graph, staged, plan);
+  return plan_memory(graph, staged, plan, schedule, simulate(schedule), precision,
                      OptimizerKind::adamw);
 }
 
