@@ -44,9 +44,13 @@ class CheckpointingTest : public testing::Test {
       context.run_folder = folder_.path().string();
       if (rank == 0) context.journal = &journal;
       Checkpointing checkpoints(context, [&](const std::string& folder) {
-        const std::lock_guard lock(saved_.mutex);
-        saved_.folders[rank].push_back(fs::path(folder).filename());
-        fs::create_directories(folder);
+        {
+          const std::lock_guard lock(saved_.mutex);
+          saved_.folders[rank].push_back(fs::path(folder).filename());
+          fs::create_directories(folder);
+        }
+        // As saving is: no rank writes once another has returned.
+        world.communicator->barrier();
         return CheckpointReport{7, 100, 0.5};
       });
       for (std::size_t n = 0; n < steps.size(); ++n) {
