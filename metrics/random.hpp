@@ -35,7 +35,7 @@ class RandomStream {
   constexpr std::uint64_t below(std::uint64_t bound);
 
  private:
-  __extension__ using Wide = unsigned __int128;
+  __extension__ typedef unsigned __int128 Wide;  // nvcc takes no `using` here
   std::uint64_t seed_;
   std::uint64_t counter_ = 0;
 };

@@ -3,8 +3,13 @@
 #include <cstdint>
 #include <type_traits>
 
-// Included by variant.cpp alone, once per instruction set; everything here is local to that file.
+// Included by variant.cpp, once per instruction set, and by cuda/table.cu; everything here is local
+// to that file.
+#if defined(__CUDACC__)
+#define HETEROPERF_KERNEL __host__ __device__ __forceinline__
+#else
 #define HETEROPERF_KERNEL [[gnu::always_inline]] inline
+#endif
 
 namespace heteroperf {
 namespace {

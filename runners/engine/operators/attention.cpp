@@ -1,16 +1,22 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
+#include <ATen/ops/empty.h>
 
 #include <cmath>
 
 #include "metrics/error.hpp"
+#include "runners/engine/operators/device_attention.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Calls body(double*) or body(float*) on a table of an accumulation type.
+at::Tensor host_table(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type));
+}
+
+/// Calls body(double*) or body(float*) on a host table of an accumulation type.
 template <class Body>
 void fill(const at::Tensor& table, const Body& body) {
   if (table.scalar_type() == at::kDouble) {
@@ -21,7 +27,7 @@ void fill(const at::Tensor& table, const Body& body) {
 }
 
 /// Attention on packed rows, read and written in place. Saves the packed input, the output and the
-/// log of each softmax sum.
+/// log of each softmax sum; on a device what device_attention() saves.
 class AttentionOperator final : public Operator {
  public:
   explicit AttentionOperator(const Attention& attributes) : a_(attributes) {}
@@ -29,7 +35,11 @@ class AttentionOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
     const at::Tensor packed = inputs[0].contiguous();
-    const Parts parts = split(packed);
+    const AttentionParts parts = split(packed);
+    if (packed.is_cuda()) {
+      saved = {packed};
+      return merge(device_attention(parts, a_.causal, bias(packed), saved));
+    }
     auto [out, log_sum] = at::_scaled_dot_product_flash_attention_for_cpu(
         parts.query, parts.key, parts.value, 0.0, a_.causal, bias(packed));
     saved = {packed, out, log_sum};
@@ -39,19 +49,21 @@ class AttentionOperator final : public Operator {
   void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
                       const PassContext&, GradientSink& sink) override {
     if (!sink.wanted(0)) return;
-    const Parts parts = split(saved[0]);
+    const AttentionParts parts = split(saved[0]);
     const at::Tensor g = dy.view({dy.size(0), dy.size(1), a_.heads, a_.head_dim}).transpose(1, 2);
+    if (dy.is_cuda()) {
+      const AttentionParts got =
+          device_attention_backward(g, parts, a_.causal, bias(saved[0]), saved);
+      sink.put(0, pack(merge(got.query), merge(got.key), merge(got.value)));
+      return;
+    }
     const auto [query, key, value] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
         g, parts.query, parts.key, parts.value, saved[1], saved[2], 0.0, a_.causal, bias(saved[0]));
     sink.put(0, pack(merge(query), merge(key), merge(value)));
   }
 
  private:
-  struct Parts {
-    at::Tensor query, key, value;  ///< {B, heads, T, head_dim}, views
-  };
-
-  Parts split(const at::Tensor& packed) const {
+  AttentionParts split(const at::Tensor& packed) const {
     const auto part = [&](std::int64_t first, std::int64_t heads) {
       return packed.narrow(2, first * a_.head_dim, heads * a_.head_dim)
           .view({packed.size(0), packed.size(1), heads, a_.head_dim})
@@ -69,8 +81,8 @@ class AttentionOperator final : public Operator {
   at::Tensor pack(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
     const std::int64_t widths[3] = {query.size(2), key.size(2), value.size(2)};
     const void* parts[3] = {query.data_ptr(), key.data_ptr(), value.data_ptr()};
-    at::Tensor packed = empty({query.size(0), query.size(1), widths[0] + widths[1] + widths[2]},
-                              query.scalar_type());
+    at::Tensor packed =
+        empty({query.size(0), query.size(1), widths[0] + widths[1] + widths[2]}, query);
     const KernelTable& kernels = kernels_for(packed);
     for_rows(matrix_of(packed),
              [&](RowRange r) { kernels.pack(r, widths, parts, packed.data_ptr()); });
@@ -85,7 +97,7 @@ class AttentionOperator final : public Operator {
     const at::ScalarType type = accumulation_type(packed.scalar_type());
     if (alibi_.defined() && alibi_.size(2) == length && alibi_.scalar_type() == type) return alibi_;
     const auto all_heads = static_cast<double>(a_.all_heads > 0 ? a_.all_heads : a_.heads);
-    alibi_ = empty({1, a_.heads, length, length}, type);
+    alibi_ = host_table({1, a_.heads, length, length}, type);
     fill(alibi_, [&](auto* values) {
       for (std::int64_t head = 0; head < a_.heads; ++head) {
         const double slope =
@@ -98,6 +110,7 @@ class AttentionOperator final : public Operator {
         }
       }
     });
+    alibi_ = alibi_.to(packed.device());
     return alibi_;
   }
 
@@ -125,7 +138,7 @@ class RotaryOperator final : public Operator {
   enum class Direction { forward, back };
 
   at::Tensor turn(const at::Tensor& x, Direction direction) {
-    make_tables(x.size(1), accumulation_type(x.scalar_type()));
+    make_tables(x);
     at::Tensor y = empty_like(x);
     const RotaryLayout layout{x.size(1), a_.heads + a_.kv_heads, a_.head_dim,
                               direction == Direction::back};
@@ -137,13 +150,16 @@ class RotaryOperator final : public Operator {
   }
 
   // Su et al., arXiv:2104.09864, equation 15; angles in double.
-  void make_tables(std::int64_t length, at::ScalarType type) {
+  void make_tables(const at::Tensor& x) {
+    const std::int64_t length = x.size(1), half = a_.head_dim / 2;
+    const at::ScalarType type = accumulation_type(x.scalar_type());
     if (cosine_.defined() && cosine_.size(0) == length && cosine_.scalar_type() == type) return;
-    const std::int64_t half = a_.head_dim / 2;
-    cosine_ = empty({length, half}, type);
-    sine_ = empty({length, half}, type);
+    cosine_ = host_table({length, half}, type);
+    sine_ = host_table({length, half}, type);
     fill_angles(cosine_, [](double angle) { return std::cos(angle); });
     fill_angles(sine_, [](double angle) { return std::sin(angle); });
+    cosine_ = cosine_.to(x.device());
+    sine_ = sine_.to(x.device());
   }
 
   template <class F>

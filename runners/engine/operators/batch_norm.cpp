@@ -22,6 +22,7 @@ class BatchNormOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors& parameters, Tensors& saved,
                      const PassContext& context) override {
     const at::Tensor x = canonical(inputs[0]);
+    follow(x.device());
     const bool train = context.mode == Mode::train;
     Statistics s;
     if (train) {
@@ -84,18 +85,24 @@ class BatchNormOperator final : public Operator {
 
   static Statistics measure(const at::Tensor& x) {
     const RowBlocks blocks(pixels_of(x));
-    const ColumnPartials means(blocks, x.scalar_type()), deviations(blocks, x.scalar_type());
+    const ColumnPartials means(blocks, x), deviations(blocks, x);
     const KernelTable& kernels = kernels_for(x);
     blocks.run([&](std::int64_t block, RowRange r) {
       kernels.moments(r, x.data_ptr(), means.block(block), deviations.block(block));
     });
     const std::int64_t channels = x.size(1);
-    Statistics s{empty_accumulators({channels}, x.scalar_type()),
-                 empty_accumulators({channels}, x.scalar_type())};
+    Statistics s{empty_accumulators({channels}, x), empty_accumulators({channels}, x)};
     kernels.combine_moments({0, channels, channels}, blocks.matrix.rows, blocks.rows_per_block,
                             means.data(), deviations.data(), s.mean.data_ptr(),
                             s.variance.data_ptr());
     return s;
+  }
+
+  // Running statistics are made on the host: the device is known with the first input.
+  void follow(at::Device device) {
+    if (running_mean_.device() == device) return;
+    running_mean_ = running_mean_.to(device);
+    running_variance_ = running_variance_.to(device);
   }
 
   // The running variance is the unbiased one, as LibTorch's.
@@ -109,7 +116,7 @@ class BatchNormOperator final : public Operator {
 
   Affine affine_of(const at::Tensor& x, const Statistics& s, const Tensors& parameters) const {
     const std::int64_t channels = x.size(1);
-    const auto vector = [&] { return empty_accumulators({channels}, x.scalar_type()); };
+    const auto vector = [&] { return empty_accumulators({channels}, x); };
     Affine affine{vector(), vector(), vector()};
     kernels_for(x).batch_norm_affine({0, channels, channels}, attributes_.eps, s.mean.data_ptr(),
                                      s.variance.data_ptr(), parameters[0].data_ptr(),
@@ -141,7 +148,7 @@ class BatchNormOperator final : public Operator {
 
   Sums sums_of(const at::Tensor& dy, const Tensors& saved) const {
     const RowBlocks blocks(pixels_of(dy));
-    Sums sums{ColumnPartials(blocks, dy.scalar_type()), ColumnPartials(blocks, dy.scalar_type())};
+    Sums sums{ColumnPartials(blocks, dy), ColumnPartials(blocks, dy)};
     const KernelTable& kernels = kernels_for(dy);
     const MaskSource mask = mask_source(saved);
     blocks.run([&](std::int64_t block, RowRange r) {
@@ -156,7 +163,7 @@ class BatchNormOperator final : public Operator {
                      const Sums& sums, GradientSink& sink) const {
     const std::int64_t channels = dy.size(1);
     const KernelTable& kernels = kernels_for(dy);
-    const auto vector = [&] { return empty_accumulators({channels}, dy.scalar_type()); };
+    const auto vector = [&] { return empty_accumulators({channels}, dy); };
     const at::Tensor a = vector(), b = vector(), c = vector();
     kernels.batch_norm_coefficients({0, channels, channels}, pixels_of(dy).rows,
                                     sums.g.combined().data_ptr(), sums.g_xhat.combined().data_ptr(),

@@ -39,9 +39,9 @@ class Conv2dOperator final : public Operator {
     const at::Tensor x = canonical(inputs[0]);
     saved = {x};
     const Window window = window_of(x);
-    if (!gathers(window)) return library_forward(x, parameters);
-    at::Tensor y =
-        empty_images({x.size(0), a_.out_channels, window.out[0], window.out[1]}, x.scalar_type());
+    if (!gathers(window, x)) return library_forward(x, parameters);
+    at::Tensor y = empty_images({x.size(0), a_.out_channels, window.out[0], window.out[1]}, x,
+                                x.scalar_type());
     const at::Tensor weight = as_matrix(parameters[0]).t();
     blocks(x, window).run([&](std::int64_t first, std::int64_t count) {
       at::Tensor product = pixels(y.narrow(0, first, count));
@@ -56,15 +56,16 @@ class Conv2dOperator final : public Operator {
     if (!sink.wanted(0)) return;
     const at::Tensor dy = canonical(output_gradient), &x = saved[0];
     const Window window = window_of(x);
-    sink.put(0, gathers(window) ? gathered_input(dy, parameters[0], x, window)
-                                : library_backward(dy, x, parameters[0], {true, false, false})[0]);
+    sink.put(0, gathers(window, x)
+                    ? gathered_input(dy, parameters[0], x, window)
+                    : library_backward(dy, x, parameters[0], {true, false, false})[0]);
   }
 
   void weight_gradient(const at::Tensor& output_gradient, const Tensors& saved,
                        const PassContext& context, Tensors& gradients) override {
     const at::Tensor dy = canonical(output_gradient);
     const Window window = window_of(saved[0]);
-    if (gathers(window)) {
+    if (gathers(window, dy)) {
       gathered_weight(dy, saved[0], window, context, gradients);
       return;
     }
@@ -76,7 +77,7 @@ class Conv2dOperator final : public Operator {
 
   void backward(const at::Tensor& output_gradient, const Tensors& parameters, const Tensors& saved,
                 const PassContext& context, GradientSink& sink, Tensors& gradients) override {
-    if (gathers(window_of(saved[0]))) {
+    if (gathers(window_of(saved[0]), saved[0])) {
       Operator::backward(canonical(output_gradient), parameters, saved, context, sink, gradients);
       return;
     }
@@ -100,7 +101,8 @@ class Conv2dOperator final : public Operator {
     return w;
   }
 
-  bool gathers(const Window& w) const {
+  bool gathers(const Window& w, const at::Tensor& x) const {
+    if (x.is_cuda()) return false;  // cuDNN chooses for itself
     const bool pointwise = w.kernel[0] == 1 && w.kernel[1] == 1;
     return a_.groups == 1 && (pointwise || w.out[0] * w.out[1] <= most_gathered_positions);
   }
@@ -129,8 +131,7 @@ class Conv2dOperator final : public Operator {
 
   static at::Tensor columns(const at::Tensor& x, const Window& w) {
     if (is_plain(w)) return pixels(x);
-    at::Tensor gathered =
-        empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)}, x.scalar_type());
+    at::Tensor gathered = empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)}, x);
     const KernelTable& kernels = kernels_for(x);
     for_rows(matrix_of(gathered),
              [&](RowRange r) { kernels.im2col(r, w, x.data_ptr(), gathered.data_ptr()); });
@@ -139,7 +140,7 @@ class Conv2dOperator final : public Operator {
 
   static void scatter(const at::Tensor& gathered, const Window& w, const at::Tensor& dx) {
     const KernelTable& kernels = kernels_for(dx);
-    const Matrix samples{dx.size(0), w.out[0] * w.out[1] * window_elements(w)};
+    const Matrix samples{dx.size(0), w.out[0] * w.out[1] * window_elements(w), place_of(dx)};
     for_rows(samples,
              [&](RowRange r) { kernels.col2im(r, w, gathered.data_ptr(), dx.data_ptr()); });
   }
@@ -166,8 +167,7 @@ class Conv2dOperator final : public Operator {
     const at::Tensor& buffer = gradients[0];
     const bool direct = buffer.is_contiguous(at::MemoryFormat::ChannelsLast);
     const at::Tensor matrix =
-        direct ? as_matrix(buffer)
-               : empty({buffer.size(0), window_elements(w)}, buffer.scalar_type());
+        direct ? as_matrix(buffer) : empty({buffer.size(0), window_elements(w)}, buffer);
     Accumulation how = direct ? context.accumulation : Accumulation::overwrite;
     blocks(x, w).run([&](std::int64_t first, std::int64_t count) {
       multiply_into(matrix, pixels(dy.narrow(0, first, count)).t(),
@@ -191,7 +191,7 @@ class Conv2dOperator final : public Operator {
   static void bias_gradient(const at::Tensor& dy, const PassContext& context,
                             const at::Tensor& gradient) {
     const RowBlocks rows(pixels_of(dy));
-    const ColumnPartials sums(rows, dy.scalar_type());
+    const ColumnPartials sums(rows, dy);
     const KernelTable& kernels = kernels_for(dy);
     rows.run([&](std::int64_t block, RowRange r) {
       kernels.column_sum(r, dy.data_ptr(), sums.block(block));
@@ -215,8 +215,9 @@ class Conv2dOperator final : public Operator {
   }
 
   static at::Tensor stand_in(const at::Tensor& gradient, const at::Tensor& dy) {
-    return gradient.scalar_type() == dy.scalar_type() ? gradient
-                                                      : empty(gradient.sizes(), dy.scalar_type());
+    return gradient.scalar_type() == dy.scalar_type()
+               ? gradient
+               : empty(gradient.sizes(), gradient, dy.scalar_type());
   }
 
   void store(const Tensors& got, const PassContext& context, Tensors& gradients) const {

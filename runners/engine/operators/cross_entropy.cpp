@@ -1,3 +1,5 @@
+#include <ATen/ops/sum.h>
+
 #include "metrics/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
@@ -27,7 +29,7 @@ class CrossEntropyOperator final : public Operator {
     const Matrix m = matrix_of(logits);
     HETEROPERF_EXPECT(targets.numel() == m.rows);
     check_indices(targets, m.columns, "target");
-    const at::Tensor losses = empty_accumulators({m.rows}, logits.scalar_type());
+    const at::Tensor losses = empty_accumulators({m.rows}, logits);
     const at::Tensor log_sums = empty_like(losses);
     const KernelTable& kernels = kernels_for(logits);
     for_rows(m, [&](RowRange r) {
@@ -59,8 +61,11 @@ class CrossEntropyOperator final : public Operator {
 
  private:
   static at::Tensor mean(const at::Tensor& losses) {
-    at::Tensor loss = empty({1}, losses.scalar_type());
     const auto count = static_cast<double>(losses.numel());
+    if (losses.is_cuda()) {
+      return at::sum(losses, at::kDouble).div_(count).to(losses.scalar_type()).view({1});
+    }
+    at::Tensor loss = empty({1}, losses);
     if (losses.scalar_type() == at::kDouble) {
       *loss.data_ptr<double>() = sum_of<double>(losses) / count;
     } else {

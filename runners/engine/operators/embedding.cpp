@@ -9,7 +9,7 @@ void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at
   const std::int64_t length = dy.size(1);
   GradientTarget target(buffer, accumulation_type(dy.scalar_type()), accumulation);
   const KernelTable& kernels = kernels_for(dy);
-  for_rows({length, dy.size(0) * dy.size(2)}, [&](RowRange r) {
+  for_rows({length, dy.size(0) * dy.size(2), place_of(dy)}, [&](RowRange r) {
     kernels.sum_batch({r.begin, r.end, dy.size(2)}, dy.size(0), length, dy.data_ptr(),
                       store_for(target.accumulation()), target.values().data_ptr());
   });
@@ -22,6 +22,10 @@ void position_gradient(const at::Tensor& dy, Accumulation accumulation, const at
 
 /// Indices counted from `first`; −1 for those that are not among `count` from there on.
 at::Tensor indices_within(const at::Tensor& indices, std::int64_t first, std::int64_t count) {
+  if (indices.is_cuda()) {
+    const at::Tensor local = indices.sub(first);
+    return local.masked_fill_(local.lt(0).logical_or_(local.ge(count)), -1);
+  }
   at::Tensor local = empty_like(indices);
   const auto* from = indices.const_data_ptr<std::int64_t>();
   auto* to = local.data_ptr<std::int64_t>();
@@ -47,8 +51,7 @@ class EmbeddingOperator final : public Operator {
       indices = indices_within(indices, part_.first, attributes_.vocabulary);
     }
     saved = {indices};
-    at::Tensor y = empty({indices.size(0), indices.size(1), attributes_.features},
-                         parameters[0].scalar_type());
+    at::Tensor y = empty({indices.size(0), indices.size(1), attributes_.features}, parameters[0]);
     const void* rows = positions_ == Positions::learned ? parameters[1].data_ptr() : nullptr;
     const KernelTable& kernels = kernels_for(y);
     for_rows(matrix_of(y), [&](RowRange r) {
@@ -78,11 +81,16 @@ class EmbeddingOperator final : public Operator {
     if (target.accumulation() == Accumulation::overwrite) target.values().zero_();
     const KernelTable& kernels = kernels_for(dy);
     const Matrix m = matrix_of(dy);
+    const auto* rows = indices.const_data_ptr<std::int64_t>();
+    if (dy.is_cuda()) {
+      kernels.embedding_backward({0, m.columns, m.columns}, m.rows, m.columns, rows, dy.data_ptr(),
+                                 target.values().data_ptr());
+      return target.finish();
+    }
     const std::int64_t grain =
         std::max<std::int64_t>(32, elements_per_thread / std::max<std::int64_t>(m.rows, 1));
     at::parallel_for(0, m.columns, grain, [&](std::int64_t begin, std::int64_t end) {
-      kernels.embedding_backward({begin, end, m.columns}, m.rows, m.columns,
-                                 indices.const_data_ptr<std::int64_t>(), dy.data_ptr(),
+      kernels.embedding_backward({begin, end, m.columns}, m.rows, m.columns, rows, dy.data_ptr(),
                                  target.values().data_ptr());
     });
     target.finish();
@@ -125,7 +133,7 @@ class AddRowsOperator final : public Operator {
       return;
     }
     const RowBlocks blocks(matrix_of(dy));
-    const ColumnPartials sums(blocks, dy.scalar_type());
+    const ColumnPartials sums(blocks, dy);
     const KernelTable& kernels = kernels_for(dy);
     blocks.run([&](std::int64_t block, RowRange r) {
       kernels.column_sum(r, dy.data_ptr(), sums.block(block));

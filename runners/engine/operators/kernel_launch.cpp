@@ -10,29 +10,52 @@
 
 namespace heteroperf {
 
-const KernelTable& kernels_for(at::ScalarType type) {
+namespace {
+
+const DeviceKernels* loaded_kernels = nullptr;
+
+}  // namespace
+
+void use_device_kernels(const DeviceKernels& kernels) { loaded_kernels = &kernels; }
+
+const DeviceKernels& device_kernels() {
+  HETEROPERF_EXPECT(loaded_kernels != nullptr);
+  return *loaded_kernels;
+}
+
+Element element_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
-      return kernels_for(Element::float32);
+      return Element::float32;
     case at::kDouble:
-      return kernels_for(Element::float64);
+      return Element::float64;
     case at::kBFloat16:
-      return kernels_for(Element::bfloat16);
+      return Element::bfloat16;
     default:
       throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),
                       "they are built for fp32, bf16 and fp64");
   }
 }
 
+const KernelTable& kernels_for(at::ScalarType type) { return kernels_for(element_of(type)); }
+
+const KernelTable& kernels_for(const at::Tensor& tensor) {
+  const Element element = element_of(tensor.scalar_type());
+  return tensor.is_cuda() ? device_kernels().table(element) : kernels_for(element);
+}
+
 at::ScalarType accumulation_type(at::ScalarType type) {
   return type == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::empty(sizes, at::TensorOptions().dtype(type));
+at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type).device(like.device()));
 }
-at::Tensor empty_accumulators(at::IntArrayRef sizes, at::ScalarType data_type) {
-  return empty(sizes, accumulation_type(data_type));
+at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like) {
+  return empty(sizes, like, like.scalar_type());
+}
+at::Tensor empty_accumulators(at::IntArrayRef sizes, const at::Tensor& like) {
+  return empty(sizes, like, accumulation_type(like.scalar_type()));
 }
 at::Tensor empty_like(const at::Tensor& tensor) { return at::empty_like(tensor); }
 
@@ -40,29 +63,33 @@ at::Tensor canonical(const at::Tensor& tensor) {
   return tensor.contiguous(tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast
                                              : at::MemoryFormat::Contiguous);
 }
-at::Tensor empty_images(at::IntArrayRef sizes, at::ScalarType type) {
-  return at::empty(sizes,
-                   at::TensorOptions().dtype(type).memory_format(at::MemoryFormat::ChannelsLast));
+at::Tensor empty_images(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions()
+                              .dtype(type)
+                              .device(like.device())
+                              .memory_format(at::MemoryFormat::ChannelsLast));
 }
 Matrix pixels_of(const at::Tensor& images) {
-  return {images.size(0) * images.size(2) * images.size(3), images.size(1)};
+  return {images.size(0) * images.size(2) * images.size(3), images.size(1), place_of(images)};
 }
 
 Matrix matrix_of(const at::Tensor& tensor) {
   const std::int64_t columns = tensor.size(-1);
-  return {columns == 0 ? 0 : tensor.numel() / columns, columns};
+  return {columns == 0 ? 0 : tensor.numel() / columns, columns, place_of(tensor)};
 }
 
 RowBlocks::RowBlocks(Matrix of) : matrix(of) {
   constexpr std::int64_t most_blocks = 32, least_rows = 16;
-  rows_per_block = std::max(least_rows, (of.rows + most_blocks - 1) / most_blocks);
+  rows_per_block = of.place == MemoryPlace::device
+                       ? device_rows_per_block(of.rows, of.columns)
+                       : std::max(least_rows, (of.rows + most_blocks - 1) / most_blocks);
   count = (of.rows + rows_per_block - 1) / rows_per_block;
 }
 
-ColumnPartials::ColumnPartials(const RowBlocks& blocks, at::ScalarType data_type)
+ColumnPartials::ColumnPartials(const RowBlocks& blocks, const at::Tensor& like)
     : blocks_(blocks.count),
       columns_(blocks.matrix.columns),
-      values_(empty_accumulators({blocks_, columns_}, data_type)) {}
+      values_(empty_accumulators({blocks_, columns_}, like)) {}
 
 void* ColumnPartials::block(std::int64_t index) const {
   const std::size_t offset = static_cast<std::size_t>(index * columns_) * values_.element_size();
@@ -73,6 +100,11 @@ void ColumnPartials::combine_into(const at::Tensor& target, Accumulation accumul
   const at::ScalarType own = accumulation_type(target.scalar_type());
   HETEROPERF_EXPECT(own == values_.scalar_type() && target.numel() == columns_);
   const KernelTable& kernels = kernels_for(target);
+  if (target.is_cuda()) {
+    kernels.combine({0, columns_, columns_}, blocks_, values_.data_ptr(), store_for(accumulation),
+                    target.data_ptr());
+    return;
+  }
   const std::int64_t grain = std::max<std::int64_t>(64, elements_per_thread / blocks_);
   at::parallel_for(0, columns_, grain, [&](std::int64_t begin, std::int64_t end) {
     kernels.combine({begin, end, columns_}, blocks_, values_.data_ptr(), store_for(accumulation),
@@ -81,7 +113,7 @@ void ColumnPartials::combine_into(const at::Tensor& target, Accumulation accumul
 }
 
 at::Tensor ColumnPartials::combined() const {
-  at::Tensor sums = empty({columns_}, values_.scalar_type());
+  at::Tensor sums = empty({columns_}, values_);
   combine_into(sums, Accumulation::overwrite);
   return sums;
 }
@@ -93,7 +125,7 @@ GradientTarget::GradientTarget(const at::Tensor& buffer, at::ScalarType type,
     values_ = buffer;
     return;
   }
-  values_ = empty(buffer.sizes(), type);
+  values_ = empty(buffer.sizes(), buffer, type);
   accumulation_ = Accumulation::overwrite;
 }
 
@@ -134,6 +166,7 @@ void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, con
 
 void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what) {
   HETEROPERF_EXPECT(indices.scalar_type() == at::kLong && indices.is_contiguous());
+  if (indices.is_cuda()) return;
   const auto* values = indices.const_data_ptr<std::int64_t>();
   std::uint64_t largest = 0;
   for (std::int64_t i = 0; i < indices.numel(); ++i) {

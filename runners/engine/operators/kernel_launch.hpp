@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
+#include "runners/engine/kernels/cuda/row_split.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/operators/operator.hpp"
 
@@ -13,28 +15,42 @@ namespace heteroperf {
 
 /// Throws UserError for a type no kernel is built for.
 const KernelTable& kernels_for(at::ScalarType type);
-inline const KernelTable& kernels_for(const at::Tensor& tensor) {
-  return kernels_for(tensor.scalar_type());
-}
+/// For the memory that the tensor is in.
+const KernelTable& kernels_for(const at::Tensor& tensor);
+/// Of the module for CUDA devices, once it is loaded; it is never unloaded.
+void use_device_kernels(const DeviceKernels& kernels);
+const DeviceKernels& device_kernels();
+/// The element type of kernels. Throws UserError for a type none is built for.
+Element element_of(at::ScalarType type);
+
 /// float for float and bfloat16, double for double: statistics, losses, partial sums.
 at::ScalarType accumulation_type(at::ScalarType type);
 
-at::Tensor empty(at::IntArrayRef sizes, at::ScalarType type);
-at::Tensor empty_accumulators(at::IntArrayRef sizes, at::ScalarType data_type);
+/// On the device of `like`; of its type, its accumulation type, or the type named.
+at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like);
+at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type);
+at::Tensor empty_accumulators(at::IntArrayRef sizes, const at::Tensor& like);
 at::Tensor empty_like(const at::Tensor& tensor);
 
 /// The layout operators work in: images channels last, everything else contiguous. Copies only
 /// what has another layout.
 at::Tensor canonical(const at::Tensor& tensor);
-at::Tensor empty_images(at::IntArrayRef sizes, at::ScalarType type);
+at::Tensor empty_images(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type);
 /// Canonical images {B, C, H, W} as {pixels of the batch, channels}.
 struct Matrix;
 Matrix pixels_of(const at::Tensor& images);
 
-/// A tensor seen as {elements / last dimension, last dimension}; contiguous.
+/// Rows and columns of a contiguous tensor; what runs on it is a device's one call or the host's
+/// many.
+enum class MemoryPlace { host, device };
+inline MemoryPlace place_of(const at::Tensor& tensor) {
+  return tensor.is_cuda() ? MemoryPlace::device : MemoryPlace::host;
+}
 struct Matrix {
   std::int64_t rows = 0, columns = 0;
+  MemoryPlace place = MemoryPlace::host;
 };
+/// A tensor seen as {elements / last dimension, last dimension}.
 Matrix matrix_of(const at::Tensor& tensor);
 
 /// Null for an undefined tensor.
@@ -45,9 +61,11 @@ inline void* data_of(const at::Tensor& tensor) {
 /// Elements one thread should have before a second one is worth waking.
 constexpr std::int64_t elements_per_thread = 16384;
 
-/// Runs body(RowRange) on disjoint ranges of `rows`, in parallel when there is enough work.
+/// Runs body(RowRange) on disjoint ranges of `rows`, in parallel when there is enough work; on a
+/// device once.
 template <class Body>
 void for_rows(Matrix matrix, const Body& body) {
+  if (matrix.place == MemoryPlace::device) return body(RowRange{0, matrix.rows, matrix.columns});
   const std::int64_t width = std::max<std::int64_t>(matrix.columns, 1);
   const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / width);
   at::parallel_for(0, matrix.rows, grain, [&](std::int64_t begin, std::int64_t end) {
@@ -58,17 +76,21 @@ void for_rows(Matrix matrix, const Body& body) {
 /// Runs body(RowRange) over the elements of dense tensors of one layout, as one long column.
 template <class Body>
 void for_elements(const at::Tensor& tensor, const Body& body) {
-  for_rows({tensor.numel(), 1}, body);
+  for_rows({tensor.numel(), 1, place_of(tensor)}, body);
 }
 
 /// Rows cut into blocks whose number depends on the shape alone: sums over rows are made per block
-/// and joined in block order, so their bits do not depend on the number of threads.
+/// and joined in block order, so their bits do not depend on the number of threads. A device makes
+/// the sums of all blocks in one call.
 struct RowBlocks {
   explicit RowBlocks(Matrix matrix);
 
   /// body(block, RowRange)
   template <class Body>
   void run(const Body& body) const {
+    if (matrix.place == MemoryPlace::device) {
+      return body(std::int64_t{0}, RowRange{0, matrix.rows, matrix.columns});
+    }
     const std::int64_t work = std::max<std::int64_t>(rows_per_block * matrix.columns, 1);
     const std::int64_t grain = std::max<std::int64_t>(1, elements_per_thread / work);
     at::parallel_for(0, count, grain, [&](std::int64_t first, std::int64_t last) {
@@ -83,10 +105,10 @@ struct RowBlocks {
   std::int64_t rows_per_block = 1, count = 0;
 };
 
-/// One sum per column and block, of `data_type`'s accumulation type.
+/// One sum per column and block, of `like`'s accumulation type.
 class ColumnPartials {
  public:
-  ColumnPartials(const RowBlocks& blocks, at::ScalarType data_type);
+  ColumnPartials(const RowBlocks& blocks, const at::Tensor& like);
 
   void* block(std::int64_t index) const;
   void* data() const { return values_.data_ptr(); }
@@ -129,7 +151,8 @@ void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tens
 void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, const at::Tensor& b,
                  at::IntArrayRef shape);
 
-/// Throws UserError naming the first index outside [0, limit).
+/// Throws UserError naming the largest index outside [0, limit). Indices on a device are not read:
+/// who put them there has checked them.
 void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what);
 
 }  // namespace heteroperf

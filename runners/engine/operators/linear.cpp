@@ -97,7 +97,7 @@ class LinearOperator final : public Operator {
   at::Tensor gradient_and_bias(const at::Tensor& dy, const Tensors& saved,
                                const PassContext& context, Tensors& gradients) const {
     if (!bias_) return product_gradient(dy, saved, nullptr);
-    const ColumnPartials sums(RowBlocks(matrix_of(dy)), dy.scalar_type());
+    const ColumnPartials sums(RowBlocks(matrix_of(dy)), dy);
     at::Tensor g = product_gradient(dy, saved, &sums);
     sums.combine_into(gradients[1], context.accumulation);
     return g;

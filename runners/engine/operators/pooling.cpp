@@ -35,9 +35,9 @@ class MaxPoolOperator final : public Operator {
     const at::Tensor x = canonical(inputs[0]);
     const std::vector<std::int64_t> sizes =
         batched(x.size(0), {input_[0], window_.out[0], window_.out[1]});
-    at::Tensor y = empty_images(sizes, x.scalar_type());
+    at::Tensor y = empty_images(sizes, x, x.scalar_type());
     saved.clear();
-    if (context.mode == Mode::train) saved = {empty_images(sizes, at::kByte)};
+    if (context.mode == Mode::train) saved = {empty_images(sizes, x, at::kByte)};
     auto* taps = saved.empty() ? nullptr : saved[0].data_ptr<std::uint8_t>();
     const KernelTable& kernels = kernels_for(x);
     for_rows(pixels_of(y),
@@ -49,9 +49,9 @@ class MaxPoolOperator final : public Operator {
                       const PassContext&, GradientSink& sink) override {
     if (!sink.wanted(0)) return;
     const at::Tensor dy = canonical(output_gradient);
-    at::Tensor dx = empty_images(batched(dy.size(0), input_), dy.scalar_type());
+    at::Tensor dx = empty_images(batched(dy.size(0), input_), dy, dy.scalar_type());
     const KernelTable& kernels = kernels_for(dy);
-    for_rows({dy.size(0), dx.numel() / dy.size(0)}, [&](RowRange r) {
+    for_rows({dy.size(0), dx.numel() / dy.size(0), place_of(dy)}, [&](RowRange r) {
       kernels.max_pool_backward(r, window_, dy.data_ptr(), saved[0].data_ptr<std::uint8_t>(),
                                 dx.data_ptr());
     });
@@ -79,7 +79,7 @@ class AvgPoolOperator final : public Operator {
                       GradientSink& sink) override {
     if (!sink.wanted(0)) return;
     // Only the sizes of the input enter, and its layout.
-    const at::Tensor like = empty_images(batched(dy.size(0), input_), dy.scalar_type());
+    const at::Tensor like = empty_images(batched(dy.size(0), input_), dy, dy.scalar_type());
     sink.put(0, at::avg_pool2d_backward(canonical(dy), like, a_.kernel, a_.stride, a_.padding,
                                         false, false, std::nullopt));
   }
@@ -98,7 +98,7 @@ class GlobalAvgPoolOperator final : public Operator {
                      const PassContext&) override {
     saved.clear();
     const at::Tensor x = canonical(inputs[0]);
-    at::Tensor y = empty({x.size(0), input_[0]}, x.scalar_type());
+    at::Tensor y = empty({x.size(0), input_[0]}, x);
     const KernelTable& kernels = kernels_for(x);
     for_rows(matrix_of(y), [&](RowRange r) {
       kernels.mean_rows(r, input_[1] * input_[2], x.data_ptr(), y.data_ptr());
@@ -110,7 +110,7 @@ class GlobalAvgPoolOperator final : public Operator {
                       const PassContext&, GradientSink& sink) override {
     if (!sink.wanted(0)) return;
     const at::Tensor dy = output_gradient.contiguous();
-    at::Tensor dx = empty_images(batched(dy.size(0), input_), dy.scalar_type());
+    at::Tensor dx = empty_images(batched(dy.size(0), input_), dy, dy.scalar_type());
     const KernelTable& kernels = kernels_for(dy);
     for_rows(matrix_of(dy), [&](RowRange r) {
       kernels.mean_rows_backward(r, input_[1] * input_[2], dy.data_ptr(), dx.data_ptr());

@@ -73,7 +73,7 @@ class ClassTokenOperator final : public Operator {
                        Tensors& gradients) override {
     const at::Tensor rows = dy.select(1, 0).contiguous();
     const RowBlocks blocks(matrix_of(rows));
-    const ColumnPartials sums(blocks, rows.scalar_type());
+    const ColumnPartials sums(blocks, rows);
     const KernelTable& kernels = kernels_for(rows);
     blocks.run([&](std::int64_t block, RowRange r) {
       kernels.column_sum(r, rows.data_ptr(), sums.block(block));

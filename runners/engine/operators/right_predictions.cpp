@@ -34,11 +34,11 @@ std::uint64_t count_right(const at::Tensor& logits, const at::Tensor& targets,
                               .contiguous()
                               .to(accumulation_type(logits.scalar_type()));
   const at::Tensor top = mine.clone();
-  group.all_reduce(buffer_of(top), Reduction::max);
+  all_reduce(group, top, Reduction::max);
   // Ranks below the top name a class that none has.
   const at::Tensor classes = best.add(first_class).contiguous();
   classes.masked_fill_(mine.lt(top), std::numeric_limits<std::int64_t>::max());
-  group.all_reduce(buffer_of(classes), Reduction::min);
+  all_reduce(group, classes, Reduction::min);
   return count_equal(classes, targets);
 }
 

@@ -67,8 +67,8 @@ class LayerNormOperator final : public RowNormOperator {
                      const PassContext&) override {
     const at::Tensor x = inputs[0].contiguous();
     const Matrix m = matrix_of(x);
-    const at::Tensor mean = empty_accumulators({m.rows}, x.scalar_type());
-    const at::Tensor rstd = empty_accumulators({m.rows}, x.scalar_type());
+    const at::Tensor mean = empty_accumulators({m.rows}, x);
+    const at::Tensor rstd = empty_accumulators({m.rows}, x);
     at::Tensor y = empty_like(x);
     const KernelTable& kernels = kernels_for(x);
     void* bias = attributes_.bias ? parameters[1].data_ptr() : nullptr;
@@ -86,7 +86,7 @@ class LayerNormOperator final : public RowNormOperator {
     const at::Tensor dy = output_gradient.contiguous();
     const KernelTable& kernels = kernels_for(dy);
     const RowBlocks blocks(matrix_of(dy));
-    const ColumnPartials weight(blocks, dy.scalar_type()), bias(blocks, dy.scalar_type());
+    const ColumnPartials weight(blocks, dy), bias(blocks, dy);
     blocks.run([&](std::int64_t block, RowRange r) {
       kernels.layer_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), data_of(parameter),
                                   saved[1].data_ptr(), saved[2].data_ptr(), dx.store,
@@ -111,7 +111,7 @@ class RmsNormOperator final : public RowNormOperator {
                      const PassContext&) override {
     const at::Tensor x = inputs[0].contiguous();
     const Matrix m = matrix_of(x);
-    const at::Tensor rstd = empty_accumulators({m.rows}, x.scalar_type());
+    const at::Tensor rstd = empty_accumulators({m.rows}, x);
     at::Tensor y = empty_like(x);
     const KernelTable& kernels = kernels_for(x);
     for_rows(m, [&](RowRange r) {
@@ -128,7 +128,7 @@ class RmsNormOperator final : public RowNormOperator {
     const at::Tensor dy = output_gradient.contiguous();
     const KernelTable& kernels = kernels_for(dy);
     const RowBlocks blocks(matrix_of(dy));
-    const ColumnPartials weight(blocks, dy.scalar_type());
+    const ColumnPartials weight(blocks, dy);
     blocks.run([&](std::int64_t block, RowRange r) {
       kernels.rms_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), data_of(parameter),
                                 saved[1].data_ptr(), dx.store, data_of(dx.values),

@@ -33,4 +33,10 @@ MutableBuffer buffer_of(const at::Tensor& tensor) {
           data_type(tensor.scalar_type())};
 }
 
+void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction) {
+  const at::Tensor here = tensor.cpu();
+  group.all_reduce(buffer_of(here), reduction);
+  if (tensor.is_cuda()) tensor.copy_(here);
+}
+
 }  // namespace heteroperf

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "runners/comm/buffer.hpp"
+#include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 
@@ -12,5 +12,8 @@ DataType data_type(at::ScalarType type);
 /// A dense tensor's elements in the order of memory, as communicators take them. Throws UserError
 /// for a type they cannot carry.
 MutableBuffer buffer_of(const at::Tensor& tensor);
+
+/// In place; a device's tensor goes through the host's memory, and waits for the device.
+void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction);
 
 }  // namespace heteroperf

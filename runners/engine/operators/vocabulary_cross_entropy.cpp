@@ -25,14 +25,15 @@ class VocabularyCrossEntropyOperator final : public Operator {
     HETEROPERF_EXPECT(targets.numel() == m.rows);
     check_indices(targets, part_.all, "target");
     const at::Tensor tops = largest(logits), sums = sum(logits, targets, tops);
-    const at::Tensor loss = empty({1}, sums.scalar_type());
+    const at::Tensor host_sums = sums.cpu(), host_tops = tops.cpu();  // themselves on the host
+    const at::Tensor loss = empty({1}, host_sums);
     if (loss.scalar_type() == at::kDouble) {
-      finish<double>(sums, tops, loss);
+      finish<double>(host_sums, host_tops, loss);
     } else {
-      finish<float>(sums, tops, loss);
+      finish<float>(host_sums, host_tops, loss);
     }
-    saved = {logits, targets, tops};
-    return loss;
+    saved = {logits, targets, host_tops.to(logits.device())};
+    return loss.to(logits.device());
   }
 
   void input_gradient(const at::Tensor& dy, const Tensors&, const Tensors& saved,
@@ -59,24 +60,24 @@ class VocabularyCrossEntropyOperator final : public Operator {
 
   at::Tensor largest(const at::Tensor& logits) const {
     const Matrix m = matrix_of(logits);
-    const at::Tensor tops = empty_accumulators({m.rows}, logits.scalar_type());
+    const at::Tensor tops = empty_accumulators({m.rows}, logits);
     const KernelTable& kernels = kernels_for(logits);
     for_rows(m, [&](RowRange r) { kernels.row_top(r, logits.data_ptr(), tops.data_ptr()); });
-    group_.all_reduce(buffer_of(tops), Reduction::max);
+    all_reduce(group_, tops, Reduction::max);
     return tops;
   }
 
   at::Tensor sum(const at::Tensor& logits, const at::Tensor& targets,
                  const at::Tensor& tops) const {
     const Matrix m = matrix_of(logits);
-    const at::Tensor sums = empty_accumulators({m.rows, sums_per_row}, logits.scalar_type());
+    const at::Tensor sums = empty_accumulators({m.rows, sums_per_row}, logits);
     const KernelTable& kernels = kernels_for(logits);
     for_rows(m, [&](RowRange r) {
       kernels.softmax_sums(r, part_.first, logits.data_ptr(),
                            targets.const_data_ptr<std::int64_t>(), tops.data_ptr(),
                            sums.data_ptr());
     });
-    group_.all_reduce(buffer_of(sums), Reduction::sum);
+    all_reduce(group_, sums, Reduction::sum);
     return sums;
   }
 

@@ -1,0 +1,346 @@
+#pragma once
+
+#include <type_traits>
+
+#include "runners/engine/kernels/activation_functions.hpp"
+#include "runners/engine/kernels/cuda/reductions.cuh"
+#include "runners/engine/kernels/cuda/row_split.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct ReluOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A v) const {
+    return v <= A(0) ? A(0) : v;
+  }
+};
+struct ReluGradient {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A g, A v) const {
+    return v <= A(0) ? A(0) : g;
+  }
+};
+struct SiluOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A v) const {
+    return silu_at<A>(v).value;
+  }
+};
+struct SiluGradient {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A g, A v) const {
+    return g * silu_at<A>(v).slope;
+  }
+};
+struct TanhOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A v) const {
+    return hyperbolic_tangent(v);
+  }
+};
+struct TanhGradient {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A g, A v) const {
+    return g * (A(1) - v * v);
+  }
+};
+template <GeluKind kind>
+struct GeluOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A v) const {
+    return gelu_at<kind, A>(v).value;
+  }
+};
+template <GeluKind kind>
+struct GeluGradient {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A g, A v) const {
+    return g * gelu_at<kind, A>(v).slope;
+  }
+};
+struct SwigluOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A g, A u) const {
+    return silu_at<A>(g).value * u;
+  }
+};
+struct ProductOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return a * b;
+  }
+};
+struct SumOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+struct ReluOfSum {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return a + b <= A(0) ? A(0) : a + b;
+  }
+};
+
+// y may be one of the inputs: every element is read before it is written.
+template <class T, int n, class F>
+__global__ void map_one(std::int64_t packs, F f, const T* a, T* y) {
+  HETEROPERF_FOR_ITEMS(i, packs) {
+    const Pack<T, n> from = load<n>(a, i);
+    Pack<T, n> to;
+    for (int k = 0; k < n; ++k) to.at[k] = narrow<T>(f(widen(from.at[k])));
+    keep<n>(y, i, to);
+  }
+}
+template <class T, int n, class F>
+__global__ void map_two(std::int64_t packs, F f, const T* a, const T* b, T* y) {
+  HETEROPERF_FOR_ITEMS(i, packs) {
+    const Pack<T, n> left = load<n>(a, i), right = load<n>(b, i);
+    Pack<T, n> to;
+    for (int k = 0; k < n; ++k) to.at[k] = narrow<T>(f(widen(left.at[k]), widen(right.at[k])));
+    keep<n>(y, i, to);
+  }
+}
+
+/// Calls body(std::integral_constant) with the widest pack that elements and pointers allow.
+template <class T, class Body, class... P>
+void with_packs(std::int64_t elements, const Body& body, const P*... pointers) {
+  constexpr int wide = pack_width<T>;
+  if (elements % wide == 0 && aligned_for_packs(pointers...)) {
+    body(std::integral_constant<int, wide>());
+  } else {
+    body(std::integral_constant<int, 1>());
+  }
+}
+
+template <class T, class F>
+void map(RowRange r, F f, const void* a, void* y) {
+  const std::int64_t count = r.end * r.columns;
+  if (count == 0) return;
+  with_packs<T>(
+      count,
+      [&](auto width) {
+        constexpr int n = decltype(width)::value;
+        launch(map_one<T, n, F>, over_items(count / n), count / n, f, as<T>(a), as<T>(y));
+      },
+      a, y);
+}
+template <class T, class F>
+void map(RowRange r, F f, const void* a, const void* b, void* y) {
+  const std::int64_t count = r.end * r.columns;
+  if (count == 0) return;
+  with_packs<T>(
+      count,
+      [&](auto width) {
+        constexpr int n = decltype(width)::value;
+        launch(map_two<T, n, F>, over_items(count / n), count / n, f, as<T>(a), as<T>(b), as<T>(y));
+      },
+      a, b, y);
+}
+
+template <class T>
+void relu(RowRange r, const void* x, void* y) {
+  map<T>(r, ReluOf(), x, y);
+}
+template <class T>
+void relu_backward(RowRange r, const void* dy, const void* y, void* dx) {
+  map<T>(r, ReluGradient(), dy, y, dx);
+}
+template <class T>
+void silu(RowRange r, const void* x, void* y) {
+  map<T>(r, SiluOf(), x, y);
+}
+template <class T>
+void silu_backward(RowRange r, const void* dy, const void* x, void* dx) {
+  map<T>(r, SiluGradient(), dy, x, dx);
+}
+template <class T>
+void tanh_forward(RowRange r, const void* x, void* y) {
+  map<T>(r, TanhOf(), x, y);
+}
+template <class T>
+void tanh_backward(RowRange r, const void* dy, const void* y, void* dx) {
+  map<T>(r, TanhGradient(), dy, y, dx);
+}
+template <class T>
+void swiglu(RowRange r, const void* gate, const void* up, void* y) {
+  map<T>(r, SwigluOf(), gate, up, y);
+}
+template <class T>
+void multiply(RowRange r, const void* a, const void* b, void* y) {
+  map<T>(r, ProductOf(), a, b, y);
+}
+template <class T>
+void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
+  with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, SumOf(), a, b, y);
+}
+
+template <class T, int n>
+__global__ void swiglu_gradients(std::int64_t packs, const T* dy, const T* gate, const T* up,
+                                 T* dgate, T* dup) {
+  HETEROPERF_FOR_ITEMS(i, packs) {
+    const Pack<T, n> g = load<n>(dy, i), at_gate = load<n>(gate, i), at_up = load<n>(up, i);
+    Pack<T, n> to_gate, to_up;
+    for (int k = 0; k < n; ++k) {
+      const auto at = silu_at<Acc<T>>(widen(at_gate.at[k]));
+      to_gate.at[k] = narrow<T>(widen(g.at[k]) * widen(at_up.at[k]) * at.slope);
+      to_up.at[k] = narrow<T>(widen(g.at[k]) * at.value);
+    }
+    keep<n>(dgate, i, to_gate);
+    keep<n>(dup, i, to_up);
+  }
+}
+template <class T>
+void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* up, void* dgate,
+                     void* dup) {
+  const std::int64_t count = r.end * r.columns;
+  if (count == 0) return;
+  with_packs<T>(
+      count,
+      [&](auto width) {
+        constexpr int n = decltype(width)::value;
+        launch(swiglu_gradients<T, n>, over_items(count / n), count / n, as<T>(dy), as<T>(gate),
+               as<T>(up), as<T>(dgate), as<T>(dup));
+      },
+      dy, gate, up, dgate, dup);
+}
+
+template <class T, int n, GeluKind kind>
+__global__ void bias_gelu_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias, T* y) {
+  HETEROPERF_FOR_MATRIX(row, rows, column, packs) {
+    const std::int64_t i = row * packs + column;
+    Pack<T, n> sum = load<n>(x, i), to;
+    const Pack<T, n> b = load<n>(bias, column);
+    for (int k = 0; k < n; ++k) {
+      sum.at[k] = narrow<T>(widen(sum.at[k]) + widen(b.at[k]));
+      to.at[k] = narrow<T>(gelu_at<kind, Acc<T>>(widen(sum.at[k])).value);
+    }
+    keep<n>(x, i, sum);
+    keep<n>(y, i, to);
+  }
+}
+template <class T, GeluKind kind>
+void bias_gelu_of(RowRange r, void* x, const void* bias, void* y) {
+  if (bias == nullptr) return map<T>(r, GeluOf<kind>(), x, y);
+  if (r.end * r.columns == 0) return;
+  with_packs<T>(
+      r.columns,
+      [&](auto width) {
+        constexpr int n = decltype(width)::value;
+        launch(bias_gelu_rows<T, n, kind>, over_matrix(r.end, r.columns / n), r.end, r.columns / n,
+               as<T>(x), as<T>(bias), as<T>(y));
+      },
+      x, bias, y);
+}
+template <class T>
+void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
+  kind == GeluKind::erf ? bias_gelu_of<T, GeluKind::erf>(r, x, bias, y)
+                        : bias_gelu_of<T, GeluKind::tanh>(r, x, bias, y);
+}
+
+template <class T, GeluKind kind>
+__global__ void gelu_backward_tiles(std::int64_t rows, std::int64_t columns,
+                                    std::int64_t rows_per_block, const T* dy, const T* x, T* dx,
+                                    Acc<T>* sums) {
+  const TilePlace at = tile_place(rows, columns, rows_per_block);
+  Acc<T> sum = 0;
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    const std::int64_t i = row * columns + at.column;
+    const Acc<T> g = widen(dy[i]) * gelu_at<kind, Acc<T>>(widen(x[i])).slope;
+    dx[i] = narrow<T>(g);
+    sum += g;
+  }
+  sum = sum_tile(sum);
+  if (at.inside && threadIdx.y == 0) sums[blockIdx.y * columns + at.column] = sum;
+}
+template <class T, GeluKind kind>
+void gelu_backward_of(RowRange r, const void* dy, const void* x, void* dx, void* sums) {
+  if (sums == nullptr) return map<T>(r, GeluGradient<kind>(), dy, x, dx);
+  if (r.end * r.columns == 0) return;
+  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
+  launch(gelu_backward_tiles<T, kind>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
+         r.columns, per_block, as<T>(dy), as<T>(x), as<T>(dx), as<Acc<T>>(sums));
+}
+template <class T>
+void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, void* dx, void* sums) {
+  kind == GeluKind::erf ? gelu_backward_of<T, GeluKind::erf>(r, dy, x, dx, sums)
+                        : gelu_backward_of<T, GeluKind::tanh>(r, dy, x, dx, sums);
+}
+
+template <class T, int n>
+__global__ void add_bias_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias,
+                              const T* residual) {
+  HETEROPERF_FOR_MATRIX(row, rows, column, packs) {
+    const std::int64_t i = row * packs + column;
+    const Pack<T, n> from = load<n>(x, i);
+    Acc<T> v[n];
+    for (int k = 0; k < n; ++k) v[k] = widen(from.at[k]);
+    if (bias != nullptr) {
+      const Pack<T, n> b = load<n>(bias, column);
+      for (int k = 0; k < n; ++k) v[k] += widen(b.at[k]);
+    }
+    if (residual != nullptr) {
+      const Pack<T, n> more = load<n>(residual, i);
+      for (int k = 0; k < n; ++k) v[k] += widen(more.at[k]);
+    }
+    Pack<T, n> to;
+    for (int k = 0; k < n; ++k) to.at[k] = narrow<T>(v[k]);
+    keep<n>(x, i, to);
+  }
+}
+template <class T>
+void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
+  if (r.end * r.columns == 0) return;
+  with_packs<T>(
+      r.columns,
+      [&](auto width) {
+        constexpr int n = decltype(width)::value;
+        launch(add_bias_rows<T, n>, over_matrix(r.end, r.columns / n), r.end, r.columns / n,
+               as<T>(x), as<T>(bias), as<T>(residual));
+      },
+      x, bias, residual);
+}
+
+template <class T>
+__global__ void column_sum_tiles(std::int64_t rows, std::int64_t columns,
+                                 std::int64_t rows_per_block, const T* x, Acc<T>* sums) {
+  const TilePlace at = tile_place(rows, columns, rows_per_block);
+  Acc<T> sum = 0;
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    sum += widen(x[row * columns + at.column]);
+  }
+  sum = sum_tile(sum);
+  if (at.inside && threadIdx.y == 0) sums[blockIdx.y * columns + at.column] = sum;
+}
+template <class T>
+void column_sum(RowRange r, const void* x, void* partials) {
+  if (r.end * r.columns == 0) return;
+  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
+  launch(column_sum_tiles<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end, r.columns,
+         per_block, as<T>(x), as<Acc<T>>(partials));
+}
+
+template <class T>
+__global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const Acc<T>* partials,
+                              Store store, T* target) {
+  const TilePlace at = tile_place(blocks, columns, blocks);
+  Acc<T> sum = 0;
+  for (std::int64_t block = threadIdx.y; at.inside && block < blocks; block += tile_rows) {
+    sum += partials[block * columns + at.column];
+  }
+  sum = sum_tile(sum);
+  if (!at.inside || threadIdx.y != 0) return;
+  if (store == Store::add) sum += widen(target[at.column]);
+  target[at.column] = narrow<T>(sum);
+}
+template <class T>
+void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
+  if (r.columns == 0) return;
+  launch(combine_tiles<T>, over_tiles(r.columns, 1), r.columns, blocks, as<Acc<T>>(partials), store,
+         as<T>(target));
+}
+
+}  // namespace
+}  // namespace heteroperf

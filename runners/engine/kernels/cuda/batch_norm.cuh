@@ -1,0 +1,220 @@
+#pragma once
+
+#include "runners/engine/kernels/cuda/reductions.cuh"
+#include "runners/engine/kernels/cuda/row_split.hpp"
+#include "runners/engine/kernels/vector_math.hpp"
+
+namespace heteroperf {
+namespace {
+
+template <class T>
+__global__ void moment_tiles(std::int64_t rows, std::int64_t columns, std::int64_t rows_per_block,
+                             const T* x, Acc<T>* means, Acc<T>* deviations) {
+  using A = Acc<T>;
+  HETEROPERF_SHARED A center[tile_columns];
+  const TilePlace at = tile_place(rows, columns, rows_per_block);
+  A sum = 0, squares = 0;
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    sum += widen(x[row * columns + at.column]);
+  }
+  sum = sum_tile(sum);
+  if (threadIdx.y == 0) center[threadIdx.x] = sum / static_cast<A>(at.last - at.first);
+  __syncthreads();
+  const A mean = center[threadIdx.x];
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    const A d = widen(x[row * columns + at.column]) - mean;
+    squares += d * d;
+  }
+  squares = sum_tile(squares);
+  if (!at.inside || threadIdx.y != 0) return;
+  means[blockIdx.y * columns + at.column] = mean;
+  deviations[blockIdx.y * columns + at.column] = squares;
+}
+template <class T>
+void moments(RowRange r, const void* x, void* mean, void* deviation) {
+  if (r.end * r.columns == 0) return;
+  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
+  launch(moment_tiles<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end, r.columns,
+         per_block, as<T>(x), as<Acc<T>>(mean), as<Acc<T>>(deviation));
+}
+
+// The formula is batch_norm_kernels.hpp's.
+template <class A>
+__global__ void join_moments(std::int64_t columns, std::int64_t rows, std::int64_t block_rows,
+                             const A* means, const A* deviations, A* mean, A* variance) {
+  HETEROPERF_FOR_ITEMS(c, columns) {
+    A m = 0, v = 0;
+    for (std::int64_t block = 0; block * block_rows < rows; ++block) {
+      const std::int64_t before = block * block_rows;
+      const std::int64_t count = rows - before < block_rows ? rows - before : block_rows;
+      const A share = static_cast<A>(count) / static_cast<A>(before + count);
+      const A delta = means[block * columns + c] - m;
+      m += delta * share;
+      v += deviations[block * columns + c] + delta * delta * (static_cast<A>(before) * share);
+    }
+    mean[c] = m;
+    variance[c] = v / static_cast<A>(rows);
+  }
+}
+template <class T>
+void combine_moments(RowRange r, std::int64_t rows, std::int64_t block_rows, const void* means,
+                     const void* deviations, void* mean, void* variance) {
+  using A = Acc<T>;
+  if (r.columns == 0) return;
+  launch(join_moments<A>, over_items(r.columns), r.columns, rows, block_rows, as<A>(means),
+         as<A>(deviations), as<A>(mean), as<A>(variance));
+}
+
+template <class T>
+__global__ void affine_columns(std::int64_t columns, Acc<T> eps, const Acc<T>* mean,
+                               const Acc<T>* variance, const T* weight, const T* bias, Acc<T>* rstd,
+                               Acc<T>* scale, Acc<T>* shift) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_ITEMS(c, columns) {
+    const A rs = A(1) / std::sqrt(variance[c] + eps), s = widen(weight[c]) * rs;
+    rstd[c] = rs;
+    scale[c] = s;
+    shift[c] = widen(bias[c]) - mean[c] * s;
+  }
+}
+template <class T>
+void batch_norm_affine(RowRange r, double eps, const void* mean, const void* variance,
+                       const void* weight, const void* bias, void* rstd, void* scale, void* shift) {
+  using A = Acc<T>;
+  if (r.columns == 0) return;
+  launch(affine_columns<T>, over_items(r.columns), r.columns, static_cast<A>(eps), as<A>(mean),
+         as<A>(variance), as<T>(weight), as<T>(bias), as<A>(rstd), as<A>(scale), as<A>(shift));
+}
+
+template <class T>
+__global__ void coefficient_columns(std::int64_t columns, std::int64_t rows, const Acc<T>* sum,
+                                    const Acc<T>* sum_xhat, const Acc<T>* rstd, const T* weight,
+                                    Acc<T>* a, Acc<T>* b, Acc<T>* c) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_ITEMS(i, columns) {
+    const A rs = rstd[i], slope = widen(weight[i]) * rs;
+    a[i] = slope;
+    b[i] = -slope * rs * sum_xhat[i] / static_cast<A>(rows);
+    c[i] = -slope * sum[i] / static_cast<A>(rows);
+  }
+}
+template <class T>
+void batch_norm_coefficients(RowRange r, std::int64_t rows, const void* sum, const void* sum_xhat,
+                             const void* rstd, const void* weight, void* a, void* b, void* c) {
+  using A = Acc<T>;
+  if (r.columns == 0) return;
+  launch(coefficient_columns<T>, over_items(r.columns), r.columns, rows, as<A>(sum),
+         as<A>(sum_xhat), as<A>(rstd), as<T>(weight), as<A>(a), as<A>(b), as<A>(c));
+}
+
+template <class T, int n>
+__global__ void scale_shift_rows(std::int64_t rows, std::int64_t packs, const T* x,
+                                 const Acc<T>* scale, const Acc<T>* shift, const T* residual,
+                                 bool with_relu, T* y) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_MATRIX(row, rows, column, packs) {
+    const std::int64_t i = row * packs + column;
+    const Pack<T, n> from = load<n>(x, i);
+    Pack<T, n> more, to;
+    if (residual != nullptr) more = load<n>(residual, i);
+    for (int k = 0; k < n; ++k) {
+      A v = widen(from.at[k]) * scale[column * n + k] + shift[column * n + k];
+      if (residual != nullptr) v += widen(more.at[k]);
+      to.at[k] = narrow<T>(with_relu && v <= A(0) ? A(0) : v);
+    }
+    keep<n>(y, i, to);
+  }
+}
+template <class T>
+void scale_shift(RowRange r, const void* x, const void* scale, const void* shift,
+                 BatchNormEpilogue epilogue, void* y) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  with_packs<T>(
+      r.columns,
+      [&](auto width) {
+        constexpr int n = decltype(width)::value;
+        launch(scale_shift_rows<T, n>, over_matrix(r.end, r.columns / n), r.end, r.columns / n,
+               as<T>(x), as<A>(scale), as<A>(shift), as<T>(epilogue.residual), epilogue.relu,
+               as<T>(y));
+      },
+      x, epilogue.residual, y);
+}
+
+/// A gradient behind the relu; see KernelTable::batch_norm_sums.
+template <class T>
+struct MaskedElement {
+  using A = Acc<T>;
+  const T* dy;
+  const T* x;
+  const T* y;
+  const A* scale;
+  const A* shift;
+
+  __device__ A at(std::int64_t i, std::int64_t column) const {
+    const A g = widen(dy[i]);
+    if (y != nullptr) return widen(y[i]) <= A(0) ? A(0) : g;
+    if (scale == nullptr) return g;
+    // Rounded as the forward stored it, so that both decide alike.
+    const T forward = narrow<T>(widen(x[i]) * scale[column] + shift[column]);
+    return widen(forward) <= A(0) ? A(0) : g;
+  }
+};
+
+template <class T>
+__global__ void batch_norm_sum_tiles(std::int64_t rows, std::int64_t columns,
+                                     std::int64_t rows_per_block, MaskedElement<T> gradient,
+                                     const Acc<T>* mean, const Acc<T>* rstd, Acc<T>* sums,
+                                     Acc<T>* sums_xhat) {
+  using A = Acc<T>;
+  const TilePlace at = tile_place(rows, columns, rows_per_block);
+  A sum = 0, sum_xhat = 0;
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    const std::int64_t i = row * columns + at.column;
+    const A v = gradient.at(i, at.column);
+    sum += v;
+    sum_xhat += v * (widen(gradient.x[i]) - mean[at.column]) * rstd[at.column];
+  }
+  sum = sum_tile(sum);
+  sum_xhat = sum_tile(sum_xhat);
+  if (!at.inside || threadIdx.y != 0) return;
+  sums[blockIdx.y * columns + at.column] = sum;
+  sums_xhat[blockIdx.y * columns + at.column] = sum_xhat;
+}
+template <class T>
+void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, const void* scale,
+                     const void* shift, const void* mean, const void* rstd, void* sum,
+                     void* sum_xhat) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
+  const MaskedElement<T> gradient{as<T>(dy), as<T>(x), as<T>(y), as<A>(scale), as<A>(shift)};
+  launch(batch_norm_sum_tiles<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
+         r.columns, per_block, gradient, as<A>(mean), as<A>(rstd), as<A>(sum), as<A>(sum_xhat));
+}
+
+template <class T>
+__global__ void batch_norm_inputs(std::int64_t rows, std::int64_t columns,
+                                  MaskedElement<T> gradient, const Acc<T>* mean, const Acc<T>* a,
+                                  const Acc<T>* b, const Acc<T>* c, T* dx, T* masked) {
+  HETEROPERF_FOR_MATRIX(row, rows, column, columns) {
+    const std::int64_t i = row * columns + column;
+    const Acc<T> g = gradient.at(i, column);
+    if (masked != nullptr) masked[i] = narrow<T>(g);
+    dx[i] =
+        narrow<T>(a[column] * g + b[column] * (widen(gradient.x[i]) - mean[column]) + c[column]);
+  }
+}
+template <class T>
+void batch_norm_backward(RowRange r, const void* dy, const void* x, const void* y,
+                         const void* scale, const void* shift, const void* mean, const void* a,
+                         const void* b, const void* c, void* dx, void* masked) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  const MaskedElement<T> gradient{as<T>(dy), as<T>(x), as<T>(y), as<A>(scale), as<A>(shift)};
+  launch(batch_norm_inputs<T>, over_matrix(r.end, r.columns), r.end, r.columns, gradient,
+         as<A>(mean), as<A>(a), as<A>(b), as<A>(c), as<T>(dx), as<T>(masked));
+}
+
+}  // namespace
+}  // namespace heteroperf

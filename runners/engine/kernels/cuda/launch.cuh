@@ -1,0 +1,103 @@
+#pragma once
+
+// Compiled by nvcc, and by tests as plain C++ behind a header that plays the part of a device
+// (it defines HETEROPERF_CUDA_ON_HOST, the built-in variables and launch()).
+#include <cstdint>
+
+#include "runners/engine/kernels/scalar_types.hpp"
+
+#if defined(__CUDACC__)
+#include <cuda_runtime.h>
+#define HETEROPERF_SHARED __shared__
+#elif !defined(HETEROPERF_CUDA_ON_HOST)
+#error "CUDA kernels are compiled by nvcc"
+#endif
+
+namespace heteroperf {
+
+struct LaunchShape {
+  unsigned grid_x = 1, grid_y = 1, threads_x = 1, threads_y = 1;
+};
+
+#if defined(__CUDACC__)
+/// LibTorch's current stream of the current device.
+cudaStream_t kernel_stream();
+/// Throws SystemError for anything but success.
+void expect_launched(cudaError_t code);
+
+template <class... P, class... A>
+void launch(void (*kernel)(P...), LaunchShape shape, A... arguments) {
+  kernel<<<dim3(shape.grid_x, shape.grid_y), dim3(shape.threads_x, shape.threads_y), 0,
+           kernel_stream()>>>(arguments...);
+  expect_launched(cudaGetLastError());
+}
+#endif
+
+namespace {
+
+constexpr unsigned most_threads = 256, most_grid_blocks = 4096, warp_width = 32;
+
+inline std::int64_t divided_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+inline unsigned at_most(std::int64_t wanted, unsigned most) {
+  return wanted < static_cast<std::int64_t>(most) ? static_cast<unsigned>(wanted < 1 ? 1 : wanted)
+                                                  : most;
+}
+/// The smallest power of two that is not below `wanted`, between `least` and `most`.
+inline unsigned power_of_two(std::int64_t wanted, unsigned least, unsigned most) {
+  unsigned result = least;
+  while (result < most && static_cast<std::int64_t>(result) < wanted) result *= 2;
+  return result;
+}
+
+/// Items one after the other.
+inline LaunchShape over_items(std::int64_t items) {
+  return {at_most(divided_up(items, most_threads), most_grid_blocks), 1, most_threads, 1};
+}
+/// x along the columns, y along the rows.
+inline LaunchShape over_matrix(std::int64_t rows, std::int64_t columns) {
+  const unsigned x = power_of_two(columns, 8, most_threads), y = most_threads / x;
+  const unsigned grid_x = at_most(divided_up(columns, x), most_grid_blocks);
+  return {grid_x, at_most(divided_up(rows, y), most_grid_blocks / grid_x), x, y};
+}
+/// A block per row.
+inline LaunchShape over_rows(std::int64_t rows, std::int64_t columns) {
+  return {at_most(rows, 1U << 20), 1, power_of_two(columns / 4, warp_width, 2 * most_threads), 1};
+}
+
+/// Neighbouring elements that one instruction loads.
+template <class T, int n>
+struct alignas(n * sizeof(T)) Pack {
+  T at[n];
+};
+template <class T>
+constexpr int pack_width = 16 / static_cast<int>(sizeof(T));
+
+template <class... P>
+bool aligned_for_packs(const P*... pointers) {
+  return (... && (reinterpret_cast<std::uintptr_t>(pointers) % 16 == 0));
+}
+
+template <int n, class T>
+HETEROPERF_KERNEL Pack<T, n> load(const T* from, std::int64_t pack) {
+  return reinterpret_cast<const Pack<T, n>*>(from)[pack];
+}
+template <int n, class T>
+HETEROPERF_KERNEL void keep(T* to, std::int64_t pack, const Pack<T, n>& values) {
+  reinterpret_cast<Pack<T, n>*>(to)[pack] = values;
+}
+
+#define HETEROPERF_FOR_ITEMS(i, count)                                                    \
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < (count); \
+       i += std::int64_t{gridDim.x} * blockDim.x)
+#define HETEROPERF_FOR_MATRIX(row, rows, column, columns)                                    \
+  for (std::int64_t row = std::int64_t{blockIdx.y} * blockDim.y + threadIdx.y; row < (rows); \
+       row += std::int64_t{gridDim.y} * blockDim.y)                                          \
+    for (std::int64_t column = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;          \
+         column < (columns); column += std::int64_t{gridDim.x} * blockDim.x)
+#define HETEROPERF_FOR_ROWS(row, rows) \
+  for (std::int64_t row = blockIdx.x; row < (rows); row += gridDim.x)
+#define HETEROPERF_FOR_COLUMNS(column, columns) \
+  for (std::int64_t column = threadIdx.x; column < (columns); column += blockDim.x)
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,172 @@
+#pragma once
+
+#include "runners/engine/kernels/cuda/reductions.cuh"
+#include "runners/engine/kernels/cuda/row_split.hpp"
+#include "runners/engine/kernels/vector_math.hpp"
+
+namespace heteroperf {
+namespace {
+
+template <class T>
+__global__ void layer_norm_rows(std::int64_t rows, std::int64_t n, Acc<T> eps, const T* x,
+                                const T* weight, const T* bias, T* y, Acc<T>* mean, Acc<T>* rstd) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_ROWS(row, rows) {
+    const T* px = x + row * n;
+    A sum = 0, squares = 0;
+    HETEROPERF_FOR_COLUMNS(c, n) sum += widen(px[c]);
+    const A mu = sum_block(sum) / static_cast<A>(n);
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      const A d = widen(px[c]) - mu;
+      squares += d * d;
+    }
+    const A rs = A(1) / std::sqrt(sum_block(squares) / static_cast<A>(n) + eps);
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      const A v = (widen(px[c]) - mu) * rs * widen(weight[c]);
+      y[row * n + c] = narrow<T>(bias != nullptr ? v + widen(bias[c]) : v);
+    }
+    if (threadIdx.x != 0) continue;
+    mean[row] = mu;
+    rstd[row] = rs;
+  }
+}
+template <class T>
+void layer_norm(RowRange r, double eps, const void* x, const void* weight, const void* bias,
+                void* y, void* mean, void* rstd) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  launch(layer_norm_rows<T>, over_rows(r.end, r.columns), r.end, r.columns, static_cast<A>(eps),
+         as<T>(x), as<T>(weight), as<T>(bias), as<T>(y), as<A>(mean), as<A>(rstd));
+}
+
+// The formula is norm_kernels.hpp's.
+template <class T>
+__global__ void layer_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, const T* x,
+                                  const T* weight, const Acc<T>* mean, const Acc<T>* rstd,
+                                  Store store, T* dx) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_ROWS(row, rows) {
+    const A mu = mean[row], rs = rstd[row];
+    A sum = 0, sum_xhat = 0;
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      const A g = widen(dy[row * n + c]) * widen(weight[c]);
+      sum += g;
+      sum_xhat += g * ((widen(x[row * n + c]) - mu) * rs);
+    }
+    const A slope = -rs * sum_block(sum_xhat) / static_cast<A>(n);
+    const A offset = -rs * sum_block(sum) / static_cast<A>(n);
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      const std::int64_t i = row * n + c;
+      const A xhat = (widen(x[i]) - mu) * rs;
+      const A v = rs * widen(dy[i]) * widen(weight[c]) + slope * xhat + offset;
+      dx[i] = narrow<T>(store == Store::add ? widen(dx[i]) + v : v);
+    }
+  }
+}
+template <class T>
+__global__ void layer_norm_parameters(std::int64_t rows, std::int64_t columns,
+                                      std::int64_t rows_per_block, const T* dy, const T* x,
+                                      const Acc<T>* mean, const Acc<T>* rstd, Acc<T>* weight_sums,
+                                      Acc<T>* bias_sums) {
+  using A = Acc<T>;
+  const TilePlace at = tile_place(rows, columns, rows_per_block);
+  A dw = 0, db = 0;
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    const std::int64_t i = row * columns + at.column;
+    const A d = widen(dy[i]);
+    dw += d * ((widen(x[i]) - mean[row]) * rstd[row]);
+    db += d;
+  }
+  dw = sum_tile(dw);
+  db = sum_tile(db);
+  if (!at.inside || threadIdx.y != 0) return;
+  weight_sums[blockIdx.y * columns + at.column] = dw;
+  bias_sums[blockIdx.y * columns + at.column] = db;
+}
+template <class T>
+void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
+                         const void* mean, const void* rstd, Store store, void* dx,
+                         void* weight_partial, void* bias_partial) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  if (dx != nullptr) {
+    launch(layer_norm_inputs<T>, over_rows(r.end, r.columns), r.end, r.columns, as<T>(dy), as<T>(x),
+           as<T>(weight), as<A>(mean), as<A>(rstd), store, as<T>(dx));
+  }
+  if (weight_partial == nullptr) return;
+  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
+  launch(layer_norm_parameters<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
+         r.columns, per_block, as<T>(dy), as<T>(x), as<A>(mean), as<A>(rstd), as<A>(weight_partial),
+         as<A>(bias_partial));
+}
+
+template <class T>
+__global__ void rms_norm_rows(std::int64_t rows, std::int64_t n, Acc<T> eps, const T* x,
+                              const T* weight, T* y, Acc<T>* rstd) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_ROWS(row, rows) {
+    A squares = 0;
+    HETEROPERF_FOR_COLUMNS(c, n) squares += widen(x[row * n + c]) * widen(x[row * n + c]);
+    const A rs = A(1) / std::sqrt(sum_block(squares) / static_cast<A>(n) + eps);
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      y[row * n + c] = narrow<T>(widen(x[row * n + c]) * rs * widen(weight[c]));
+    }
+    if (threadIdx.x == 0) rstd[row] = rs;
+  }
+}
+template <class T>
+void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y, void* rstd) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  launch(rms_norm_rows<T>, over_rows(r.end, r.columns), r.end, r.columns, static_cast<A>(eps),
+         as<T>(x), as<T>(weight), as<T>(y), as<A>(rstd));
+}
+
+template <class T>
+__global__ void rms_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, const T* x,
+                                const T* weight, const Acc<T>* rstd, Store store, T* dx) {
+  using A = Acc<T>;
+  HETEROPERF_FOR_ROWS(row, rows) {
+    const A rs = rstd[row];
+    A sum = 0;
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      sum += widen(dy[row * n + c]) * widen(weight[c]) * widen(x[row * n + c]);
+    }
+    const A slope = -rs * rs * rs * sum_block(sum) / static_cast<A>(n);
+    HETEROPERF_FOR_COLUMNS(c, n) {
+      const std::int64_t i = row * n + c;
+      const A v = rs * widen(dy[i]) * widen(weight[c]) + slope * widen(x[i]);
+      dx[i] = narrow<T>(store == Store::add ? widen(dx[i]) + v : v);
+    }
+  }
+}
+template <class T>
+__global__ void rms_norm_parameters(std::int64_t rows, std::int64_t columns,
+                                    std::int64_t rows_per_block, const T* dy, const T* x,
+                                    const Acc<T>* rstd, Acc<T>* weight_sums) {
+  const TilePlace at = tile_place(rows, columns, rows_per_block);
+  Acc<T> dw = 0;
+  for (std::int64_t row = at.first + threadIdx.y; at.inside && row < at.last; row += tile_rows) {
+    const std::int64_t i = row * columns + at.column;
+    dw += widen(dy[i]) * widen(x[i]) * rstd[row];
+  }
+  dw = sum_tile(dw);
+  if (at.inside && threadIdx.y == 0) weight_sums[blockIdx.y * columns + at.column] = dw;
+}
+template <class T>
+void rms_norm_backward(RowRange r, const void* dy, const void* x, const void* weight,
+                       const void* rstd, Store store, void* dx, void* weight_partial) {
+  using A = Acc<T>;
+  if (r.end * r.columns == 0) return;
+  if (dx != nullptr) {
+    launch(rms_norm_inputs<T>, over_rows(r.end, r.columns), r.end, r.columns, as<T>(dy), as<T>(x),
+           as<T>(weight), as<A>(rstd), store, as<T>(dx));
+  }
+  if (weight_partial == nullptr) return;
+  const std::int64_t per_block = device_rows_per_block(r.end, r.columns);
+  launch(rms_norm_parameters<T>, over_tiles(r.columns, divided_up(r.end, per_block)), r.end,
+         r.columns, per_block, as<T>(dy), as<T>(x), as<A>(rstd), as<A>(weight_partial));
+}
+
+}  // namespace
+}  // namespace heteroperf

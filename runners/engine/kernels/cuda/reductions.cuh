@@ -1,0 +1,80 @@
+#pragma once
+
+#include "runners/engine/kernels/cuda/launch.cuh"
+
+namespace heteroperf {
+namespace {
+
+struct PlusOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return a + b;
+  }
+};
+struct LargerOf {
+  template <class A>
+  HETEROPERF_KERNEL A operator()(A a, A b) const {
+    return b > a ? b : a;
+  }
+};
+
+/// One value of every thread of a one-dimensional block, joined; the result on all of them. All
+/// threads call it. The order of the sums depends on the block's size alone.
+template <class A, class Join>
+__device__ A join_block(A value, Join join) {
+  HETEROPERF_SHARED A of_warp[2 * most_threads / warp_width];
+  for (unsigned step = warp_width / 2; step > 0; step /= 2) {
+    value = join(value, __shfl_xor_sync(0xffffffffU, value, static_cast<int>(step)));
+  }
+  const unsigned warps = blockDim.x / warp_width;
+  if (warps == 1) return value;
+  __syncthreads();  // the result of the call before has been read
+  if (threadIdx.x % warp_width == 0) of_warp[threadIdx.x / warp_width] = value;
+  __syncthreads();
+  A result = of_warp[0];
+  for (unsigned warp = 1; warp < warps; ++warp) result = join(result, of_warp[warp]);
+  return result;
+}
+template <class A>
+__device__ A sum_block(A value) {
+  return join_block(value, PlusOf());
+}
+
+/// Tiles of columns × blocks of rows.
+constexpr unsigned tile_columns = 32, tile_rows = 8;
+
+inline LaunchShape over_tiles(std::int64_t columns, std::int64_t blocks) {
+  return {static_cast<unsigned>(divided_up(columns, tile_columns)), static_cast<unsigned>(blocks),
+          tile_columns, tile_rows};
+}
+
+/// What each row of threads of a tile has for a column, added up in their order; on the first row.
+template <class A>
+__device__ A sum_tile(A value) {
+  HETEROPERF_SHARED A of_row[tile_rows][tile_columns];
+  __syncthreads();  // the result of the call before has been read
+  of_row[threadIdx.y][threadIdx.x] = value;
+  __syncthreads();
+  A sum = of_row[0][threadIdx.x];
+  if (threadIdx.y != 0) return sum;
+  for (unsigned y = 1; y < tile_rows; ++y) sum += of_row[y][threadIdx.x];
+  return sum;
+}
+
+/// A tile's rows [first, last) and the column of this thread.
+struct TilePlace {
+  std::int64_t first, last, column;
+  bool inside;
+};
+__device__ inline TilePlace tile_place(std::int64_t rows, std::int64_t columns,
+                                       std::int64_t rows_per_block) {
+  TilePlace place;
+  place.first = std::int64_t{blockIdx.y} * rows_per_block;
+  place.last = place.first + rows_per_block < rows ? place.first + rows_per_block : rows;
+  place.column = std::int64_t{blockIdx.x} * tile_columns + threadIdx.x;
+  place.inside = place.column < columns;
+  return place;
+}
+
+}  // namespace
+}  // namespace heteroperf

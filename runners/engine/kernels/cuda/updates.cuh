@@ -1,0 +1,105 @@
+#pragma once
+
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
+#include "runners/engine/kernels/cuda/reductions.cuh"
+#include "runners/engine/kernels/vector_math.hpp"
+
+namespace heteroperf {
+namespace {
+
+template <class T>
+struct AdamwFactors {
+  T scale, keep, beta1, rest1, beta2, rest2, epsilon, step, root;
+};
+template <class T>
+__global__ void adamw_elements(std::int64_t count, AdamwFactors<T> k, T* weight, const T* gradient,
+                               T* first, T* second) {
+  HETEROPERF_FOR_ITEMS(i, count) {
+    const T g = k.scale * gradient[i];
+    const T m = k.beta1 * first[i] + k.rest1 * g;
+    const T v = k.beta2 * second[i] + k.rest2 * g * g;
+    first[i] = m;
+    second[i] = v;
+    weight[i] = k.keep * weight[i] - k.step * m / (std::sqrt(v) * k.root + k.epsilon);
+  }
+}
+template <class T>
+void adamw_of(void* weight, const void* gradient, void* first, void* second, std::int64_t count,
+              const AdamwScalars& s) {
+  if (count == 0) return;
+  const AdamwFactors<T> k{
+      static_cast<T>(s.gradient_scale), static_cast<T>(s.keep),  static_cast<T>(s.beta1),
+      static_cast<T>(1 - s.beta1),      static_cast<T>(s.beta2), static_cast<T>(1 - s.beta2),
+      static_cast<T>(s.epsilon),        static_cast<T>(s.step),  static_cast<T>(s.root)};
+  launch(adamw_elements<T>, over_items(count), count, k, as<T>(weight), as<T>(gradient),
+         as<T>(first), as<T>(second));
+}
+inline void adamw(Element element, void* weight, const void* gradient, void* first, void* second,
+                  std::int64_t count, const AdamwScalars& s) {
+  element == Element::float64 ? adamw_of<double>(weight, gradient, first, second, count, s)
+                              : adamw_of<float>(weight, gradient, first, second, count, s);
+}
+
+template <class T>
+struct SgdFactors {
+  T scale, decay, momentum, rate;
+};
+template <class T>
+__global__ void sgd_elements(std::int64_t count, SgdFactors<T> k, T* weight, const T* gradient,
+                             T* velocity) {
+  HETEROPERF_FOR_ITEMS(i, count) {
+    const T g = k.scale * gradient[i] + k.decay * weight[i];
+    const T b = k.momentum * velocity[i] + g;
+    velocity[i] = b;
+    weight[i] -= k.rate * b;
+  }
+}
+template <class T>
+void sgd_of(void* weight, const void* gradient, void* velocity, std::int64_t count,
+            const SgdScalars& s) {
+  if (count == 0) return;
+  const SgdFactors<T> k{static_cast<T>(s.gradient_scale), static_cast<T>(s.decay),
+                        static_cast<T>(s.momentum), static_cast<T>(s.learning_rate)};
+  launch(sgd_elements<T>, over_items(count), count, k, as<T>(weight), as<T>(gradient),
+         as<T>(velocity));
+}
+inline void sgd(Element element, void* weight, const void* gradient, void* velocity,
+                std::int64_t count, const SgdScalars& s) {
+  element == Element::float64 ? sgd_of<double>(weight, gradient, velocity, count, s)
+                              : sgd_of<float>(weight, gradient, velocity, count, s);
+}
+
+template <class T>
+__global__ void square_sums(std::int64_t count, const T* values, double* partials) {
+  double own = 0;
+  HETEROPERF_FOR_ITEMS(i, count) {
+    const auto x = static_cast<double>(values[i]);
+    own += x * x;
+  }
+  own = sum_block(own);
+  if (threadIdx.x == 0) partials[blockIdx.x] = own;
+}
+__global__ void add_partials(std::int64_t count, const double* partials, double* sum) {
+  double own = 0;
+  HETEROPERF_FOR_COLUMNS(i, count) own += partials[i];
+  own = sum_block(own);
+  if (threadIdx.x == 0) *sum += own;
+}
+template <class T>
+void add_square_sum_of(const void* values, std::int64_t count, double* partials, double* sum) {
+  if (count == 0) return;
+  LaunchShape shape = over_items(count);
+  shape.grid_x =
+      shape.grid_x < square_sum_blocks ? shape.grid_x : static_cast<unsigned>(square_sum_blocks);
+  launch(square_sums<T>, shape, count, as<T>(values), partials);
+  launch(add_partials, LaunchShape{1, 1, most_threads, 1}, std::int64_t{shape.grid_x},
+         static_cast<const double*>(partials), sum);
+}
+inline void add_square_sum(Element element, const void* values, std::int64_t count,
+                           double* partials, double* sum) {
+  element == Element::float64 ? add_square_sum_of<double>(values, count, partials, sum)
+                              : add_square_sum_of<float>(values, count, partials, sum);
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,340 @@
+#pragma once
+
+#include <array>
+#include <cmath>
+
+#include "tests/unit/runners/engine/kernels/kernel_bench.hpp"
+
+namespace heteroperf {
+namespace {
+
+using RunKernel = void (*)(Bench&, std::int64_t rows, std::int64_t columns);
+struct KernelCase {
+  const char* name;
+  RunKernel run;
+};
+
+template <auto member>
+void one_input(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), y = b.data(rows * columns);
+  (b.k.*member)({0, rows, columns}, x.data(), y.data());
+  b.outputs = {y};
+}
+template <auto member>
+void two_inputs(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values u = b.data(rows * columns), v = b.data(rows * columns), y = b.data(rows * columns);
+  (b.k.*member)({0, rows, columns}, u.data(), v.data(), y.data());
+  b.outputs = {y};
+}
+template <GeluKind kind, bool with_bias>
+void run_bias_gelu(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), bias = b.data(columns), y = b.data(rows * columns);
+  b.k.bias_gelu({0, rows, columns}, kind, x.data(), with_bias ? bias.data() : nullptr, y.data());
+  b.outputs = {x, y};
+}
+template <GeluKind kind>
+void run_gelu_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values dy = b.data(rows * columns), x = b.data(rows * columns), dx = b.data(rows * columns);
+  Values alone = dx, parts = b.partials(rows, columns);
+  b.k.gelu_backward({0, rows, columns}, kind, dy.data(), x.data(), dx.data(), parts.data());
+  b.k.gelu_backward({0, rows, columns}, kind, dy.data(), x.data(), alone.data(), nullptr);
+  b.outputs = {dx, alone};
+  b.combine(parts, columns);
+}
+void run_swiglu_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n = rows * columns;
+  Values dy = b.data(n), gate = b.data(n), up = b.data(n), dgate = b.data(n), dup = b.data(n);
+  b.k.swiglu_backward({0, n, 1}, dy.data(), gate.data(), up.data(), dgate.data(), dup.data());
+  b.outputs = {dgate, dup};
+}
+template <bool with_relu>
+void run_add(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values u = b.data(rows * columns), v = b.data(rows * columns);
+  b.k.add({0, rows, columns}, u.data(), v.data(), with_relu, u.data());  // in place
+  b.outputs = {u};
+}
+template <bool with_bias, bool with_residual>
+void run_add_bias(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), bias = b.data(columns), more = b.data(rows * columns);
+  b.k.add_bias({0, rows, columns}, x.data(), with_bias ? bias.data() : nullptr,
+               with_residual ? more.data() : nullptr);
+  b.outputs = {x};
+}
+template <Store store>
+void run_column_sum(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), parts = b.partials(rows, columns);
+  b.k.column_sum({0, rows, columns}, x.data(), parts.data());
+  b.combine(parts, columns, store);
+}
+template <bool with_bias>
+void run_layer_norm(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), w = b.data(columns), bias = b.data(columns);
+  Values y = b.data(rows * columns), mean = b.sums(rows), rstd = b.sums(rows);
+  b.k.layer_norm({0, rows, columns}, 1e-3, x.data(), w.data(), with_bias ? bias.data() : nullptr,
+                 y.data(), mean.data(), rstd.data());
+  b.outputs = {y, mean, rstd};
+}
+template <Store store>
+void run_layer_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values dy = b.data(rows * columns), x = b.data(rows * columns), w = b.data(columns);
+  Values mean = b.sums(rows), rstd = b.sums(rows, 0.5, 2), dx = b.data(rows * columns);
+  Values alone = dx, dw = b.partials(rows, columns), db = b.partials(rows, columns);
+  Values dw_alone = dw, db_alone = db;
+  const RowRange r{0, rows, columns};
+  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), mean.data(), rstd.data(), store,
+                          dx.data(), dw.data(), db.data());
+  b.k.layer_norm_backward(r, dy.data(), x.data(), w.data(), mean.data(), rstd.data(), store,
+                          alone.data(), nullptr, nullptr);
+  b.k.layer_norm_backward(r, dy.data(), x.data(), nullptr, mean.data(), rstd.data(), store, nullptr,
+                          dw_alone.data(), db_alone.data());
+  b.outputs = {dx, alone};
+  for (Values* parts : {&dw, &db, &dw_alone, &db_alone}) b.combine(*parts, columns);
+}
+void run_rms_norm(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), w = b.data(columns), y = b.data(rows * columns);
+  Values rstd = b.sums(rows);
+  b.k.rms_norm({0, rows, columns}, 1e-3, x.data(), w.data(), y.data(), rstd.data());
+  b.outputs = {y, rstd};
+}
+template <Store store>
+void run_rms_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values dy = b.data(rows * columns), x = b.data(rows * columns), w = b.data(columns);
+  Values rstd = b.sums(rows, 0.5, 2), dx = b.data(rows * columns), dw = b.partials(rows, columns);
+  Values dw_alone = dw;
+  const RowRange r{0, rows, columns};
+  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), store, dx.data(), dw.data());
+  b.k.rms_norm_backward(r, dy.data(), x.data(), w.data(), rstd.data(), store, nullptr,
+                        dw_alone.data());
+  b.outputs = {dx};
+  b.combine(dw, columns);
+  b.combine(dw_alone, columns);
+}
+void run_moments(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), means = b.partials(rows, columns), deviations = means;
+  Values mean = b.sums(columns), variance = b.sums(columns);
+  b.k.moments({0, rows, columns}, x.data(), means.data(), deviations.data());
+  b.k.combine_moments({0, columns, columns}, rows, b.rows_per_block(rows, columns), means.data(),
+                      deviations.data(), mean.data(), variance.data());
+  b.outputs = {mean, variance};
+}
+void run_affine(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values mean = b.sums(columns), variance = b.sums(columns, 0.1, 2), w = b.data(columns);
+  Values bias = b.data(columns), rstd = mean, scale = mean, shift = mean;
+  Values sum = b.sums(columns), sum_xhat = b.sums(columns), p = sum, q = sum, c = sum;
+  const RowRange r{0, columns, columns};
+  b.k.batch_norm_affine(r, 1e-5, mean.data(), variance.data(), w.data(), bias.data(), rstd.data(),
+                        scale.data(), shift.data());
+  b.k.batch_norm_coefficients(r, rows, sum.data(), sum_xhat.data(), rstd.data(), w.data(), p.data(),
+                              q.data(), c.data());
+  b.outputs = {rstd, scale, shift, p, q, c};
+}
+template <bool with_relu, bool with_residual>
+void run_scale_shift(Bench& b, std::int64_t rows, std::int64_t columns) {
+  Values x = b.data(rows * columns), scale = b.sums(columns), shift = b.sums(columns);
+  Values more = b.data(rows * columns), y = x;
+  b.k.scale_shift({0, rows, columns}, x.data(), scale.data(), shift.data(),
+                  {with_relu, with_residual ? more.data() : nullptr}, y.data());
+  b.outputs = {y};
+}
+enum class MaskFrom { nothing, output, scale };
+template <MaskFrom mask>
+void run_batch_norm_backward(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t n = rows * columns;
+  Values dy = b.data(n), x = b.data(n), y = b.data(n), scale = b.sums(columns);
+  Values shift = b.sums(columns), mean = b.sums(columns), rstd = b.sums(columns, 0.5, 2);
+  Values p = b.sums(columns), q = b.sums(columns), c = b.sums(columns), dx = x, masked = x;
+  Values sum = b.partials(rows, columns), sum_xhat = b.partials(rows, columns), alone = x;
+  const RowRange r{0, rows, columns};
+  const void* output = mask == MaskFrom::output ? y.data() : nullptr;
+  const void* factor = mask == MaskFrom::scale ? scale.data() : nullptr;
+  b.k.batch_norm_sums(r, dy.data(), x.data(), output, factor, shift.data(), mean.data(),
+                      rstd.data(), sum.data(), sum_xhat.data());
+  b.k.batch_norm_backward(r, dy.data(), x.data(), output, factor, shift.data(), mean.data(),
+                          p.data(), q.data(), c.data(), dx.data(), masked.data());
+  b.k.batch_norm_backward(r, dy.data(), x.data(), output, factor, shift.data(), mean.data(),
+                          p.data(), q.data(), c.data(), alone.data(), nullptr);
+  b.outputs = {dx, masked, alone};
+  b.combine(sum, columns);
+  b.combine(sum_xhat, columns);
+}
+void run_cross_entropy(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::vector<std::int64_t> targets = b.indices(rows, 0, columns);
+  Values logits = b.data(rows * columns, -8, 8), losses = b.sums(rows), lse = b.sums(rows);
+  const RowRange r{0, rows, columns};
+  b.k.cross_entropy(r, {0.1, 1.0}, logits.data(), targets.data(), losses.data(), lse.data());
+  b.k.cross_entropy_backward(r, {0.1, 0.25}, logits.data(), targets.data(), lse.data(),
+                             logits.data());
+  b.outputs = {losses, lse, logits};
+}
+void run_cut_cross_entropy(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t first = 5, classes = 3 * columns + 5;
+  const std::vector<std::int64_t> targets = b.indices(rows, 0, classes);
+  Values logits = b.data(rows * columns, -8, 8), tops = b.sums(rows), sums = b.sums(3 * rows);
+  Values gradient = logits;
+  const RowRange r{0, rows, columns};
+  b.k.row_top(r, logits.data(), tops.data());
+  b.k.softmax_sums(r, first, logits.data(), targets.data(), tops.data(), sums.data());
+  b.k.cross_entropy_backward(r, {0.1, 0.25, first, classes}, logits.data(), targets.data(),
+                             tops.data(), gradient.data());
+  b.outputs = {tops, sums, gradient};
+}
+template <bool with_positions>
+void run_embedding(Bench& b, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t vocabulary = 23;
+  const std::int64_t length = 1 + rows / 3;
+  const std::vector<std::int64_t> indices = b.indices(rows, -2, vocabulary);
+  std::vector<std::int64_t> own = indices;
+  for (std::int64_t& index : own) index = std::max<std::int64_t>(index, -1);
+  Values table = b.data(vocabulary * columns), positions = b.data(length * columns);
+  Values y = b.data(rows * columns), gradient = b.sums(vocabulary * columns);
+  b.k.embedding({0, rows, columns}, own.data(), table.data(),
+                with_positions ? positions.data() : nullptr, length, y.data());
+  b.k.embedding_backward({0, columns, columns}, rows, columns, own.data(), y.data(),
+                         gradient.data());
+  b.outputs = {y, gradient};
+}
+template <Store store>
+void run_positions(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t batch = 3, length = rows;
+  Values x = b.data(batch * length * columns), table = b.data(length * columns), y = x;
+  Values gradient = b.sums((length + 2) * columns);
+  b.k.add_rows({0, batch * length, columns}, x.data(), table.data(), length, y.data());
+  b.k.sum_batch({0, length, columns}, batch, length, y.data(), store, gradient.data());
+  b.outputs = {y, gradient};
+}
+template <bool inverse>
+void run_rotary(Bench& b, std::int64_t rows, std::int64_t columns) {
+  RotaryLayout layout;
+  layout.length = 1 + rows / 2;
+  layout.head_dim = 6;
+  layout.turned = 3;
+  layout.inverse = inverse;
+  const std::int64_t width = 4 * layout.head_dim + 0 * columns;
+  Values x = b.data(rows * width), cosine = b.sums(layout.length * 3), sine = cosine, y = x;
+  b.k.rotary({0, rows, width}, layout, x.data(), cosine.data(), sine.data(), y.data());
+  b.outputs = {y};
+}
+void run_pack(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const std::int64_t widths[3] = {columns, 3, 2 * columns};
+  Values query = b.data(rows * widths[0]), key = b.data(rows * widths[1]);
+  Values value = b.data(rows * widths[2]), packed = b.data(rows * (3 * columns + 3));
+  const void* parts[3] = {query.data(), key.data(), value.data()};
+  b.k.pack({0, rows, 3 * columns + 3}, widths, parts, packed.data());
+  b.outputs = {packed};
+}
+void run_dropout(Bench& b, std::int64_t rows, std::int64_t columns) {
+  DropoutKey key;
+  key.seed = 3, key.step = 7, key.node = 11, key.first_sample = 5;
+  key.sample_elements = columns;
+  key.keep = 0.7;
+  Values x = b.data(rows * columns, 1, 2), y = x;
+  b.k.dropout({0, rows * columns, 1}, key, x.data(), y.data());
+  b.outputs = {y};
+}
+
+/// Windows with and without stride, padding and overlap.
+Window window_of(std::int64_t columns, std::int64_t number) {
+  constexpr std::array<std::array<std::int64_t, 6>, 4> shapes{
+      {{3, 3, 1, 1, 1, 1}, {2, 2, 2, 2, 0, 0}, {3, 2, 2, 1, 1, 0}, {1, 3, 3, 2, 0, 1}}};
+  const auto& s = shapes[static_cast<std::size_t>(number) % shapes.size()];
+  Window w;
+  w.channels = columns;
+  for (std::size_t axis = 0; axis < 2; ++axis) {
+    w.in[axis] = axis == 0 ? 7 : 5;
+    w.kernel[axis] = s[axis];
+    w.stride[axis] = s[axis + 2];
+    w.padding[axis] = s[axis + 4];
+    w.out[axis] = (w.in[axis] + 2 * w.padding[axis] - w.kernel[axis]) / w.stride[axis] + 1;
+  }
+  return w;
+}
+void run_windows(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const Window w = window_of(columns, rows);
+  const std::int64_t batch = 2, pixels = batch * w.out[0] * w.out[1];
+  const std::int64_t elements = w.kernel[0] * w.kernel[1] * columns;
+  Values x = b.data(batch * 35 * columns), gathered = b.data(pixels * elements), dx = x;
+  b.k.im2col({0, pixels, elements}, w, x.data(), gathered.data());
+  b.k.col2im({0, batch, 1}, w, gathered.data(), dx.data());
+  b.outputs = {gathered, dx};
+}
+void run_max_pool(Bench& b, std::int64_t rows, std::int64_t columns) {
+  const Window w = window_of(columns, rows);
+  const std::int64_t batch = 2, pixels = batch * w.out[0] * w.out[1];
+  // Few different values: the first of equal ones counts.
+  Values x = b.data(batch * 35 * columns), y = b.data(pixels * columns), dy = b.data(y.count());
+  for (std::int64_t i = 0; i < x.count(); ++i) x.set(i, std::round(x.at(i)));
+  x.set(b.below(x.count()), std::nan(""));
+  Values dx = x;
+  std::vector<std::uint8_t> taps(static_cast<std::size_t>(y.count()));
+  b.k.max_pool({0, pixels, columns}, w, x.data(), y.data(), taps.data());
+  b.k.max_pool_backward({0, batch, 1}, w, dy.data(), taps.data(), dx.data());
+  Values chosen = b.data(y.count());
+  for (std::int64_t i = 0; i < y.count(); ++i) {
+    chosen.set(i, taps[static_cast<std::size_t>(i)]);
+    if (std::isnan(y.at(i))) y.set(i, 100);
+  }
+  b.outputs = {y, chosen, dx};
+}
+void run_means(Bench& b, std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t pixels = 7;
+  Values x = b.data(rows * pixels * columns), y = b.data(rows * columns), dx = x;
+  b.k.mean_rows({0, rows, columns}, pixels, x.data(), y.data());
+  b.k.mean_rows_backward({0, rows, columns}, pixels, y.data(), dx.data());
+  b.outputs = {y, dx};
+}
+
+const KernelCase cases[] = {
+    {"relu", one_input<&KernelTable::relu>},
+    {"relu_backward", two_inputs<&KernelTable::relu_backward>},
+    {"silu", one_input<&KernelTable::silu>},
+    {"silu_backward", two_inputs<&KernelTable::silu_backward>},
+    {"tanh", one_input<&KernelTable::tanh>},
+    {"tanh_backward", two_inputs<&KernelTable::tanh_backward>},
+    {"swiglu", two_inputs<&KernelTable::swiglu>},
+    {"swiglu_backward", run_swiglu_backward},
+    {"multiply", two_inputs<&KernelTable::multiply>},
+    {"add", run_add<false>},
+    {"add, relu", run_add<true>},
+    {"bias_gelu, erf", run_bias_gelu<GeluKind::erf, true>},
+    {"bias_gelu, tanh", run_bias_gelu<GeluKind::tanh, true>},
+    {"gelu, erf", run_bias_gelu<GeluKind::erf, false>},
+    {"gelu, tanh", run_bias_gelu<GeluKind::tanh, false>},
+    {"gelu_backward, erf", run_gelu_backward<GeluKind::erf>},
+    {"gelu_backward, tanh", run_gelu_backward<GeluKind::tanh>},
+    {"add_bias", run_add_bias<true, false>},
+    {"add residual", run_add_bias<false, true>},
+    {"add_bias and residual", run_add_bias<true, true>},
+    {"column_sum", run_column_sum<Store::overwrite>},
+    {"column_sum, added", run_column_sum<Store::add>},
+    {"layer_norm", run_layer_norm<true>},
+    {"layer_norm without bias", run_layer_norm<false>},
+    {"layer_norm_backward", run_layer_norm_backward<Store::overwrite>},
+    {"layer_norm_backward, added", run_layer_norm_backward<Store::add>},
+    {"rms_norm", run_rms_norm},
+    {"rms_norm_backward", run_rms_norm_backward<Store::overwrite>},
+    {"rms_norm_backward, added", run_rms_norm_backward<Store::add>},
+    {"moments", run_moments},
+    {"batch_norm_affine, batch_norm_coefficients", run_affine},
+    {"scale_shift", run_scale_shift<false, false>},
+    {"scale_shift, relu", run_scale_shift<true, false>},
+    {"scale_shift, residual and relu", run_scale_shift<true, true>},
+    {"batch_norm_backward", run_batch_norm_backward<MaskFrom::nothing>},
+    {"batch_norm_backward behind a relu", run_batch_norm_backward<MaskFrom::scale>},
+    {"batch_norm_backward behind a residual", run_batch_norm_backward<MaskFrom::output>},
+    {"cross_entropy", run_cross_entropy},
+    {"cross_entropy, cut", run_cut_cross_entropy},
+    {"embedding", run_embedding<false>},
+    {"embedding with positions", run_embedding<true>},
+    {"add_rows, sum_batch", run_positions<Store::overwrite>},
+    {"add_rows, sum_batch added", run_positions<Store::add>},
+    {"rotary", run_rotary<false>},
+    {"rotary, back", run_rotary<true>},
+    {"pack", run_pack},
+    {"dropout", run_dropout},
+    {"im2col, col2im", run_windows},
+    {"max_pool", run_max_pool},
+    {"mean_rows", run_means},
+};
+
+}  // namespace
+}  // namespace heteroperf
