@@ -12,6 +12,10 @@ VENV="$ROOT/.venv"
 # LibTorch's wheel. Its CUDA build also needs the two small runtime wheels on a CPU.
 TORCH_WHEEL="torch==2.11.0"
 CUDA_WHEELS=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
+# What libtorch_cuda needs besides a CUDA toolkit: only where there is a GPU.
+GPU_WHEELS=("nvidia-cufile" "nvidia-cusparselt-cu13==0.8.0" "nvidia-nvshmem-cu13==3.4.5"
+  "nvidia-nccl-cu13==2.28.9")
+NVIDIA_DRIVER="/dev/nvidiactl"
 CMAKE_WHEEL="cmake==3.31.*"
 CMAKE_MINIMUM="3.25"
 TORCH_MINIMUM="2.1"
@@ -250,6 +254,8 @@ ensure_torch() {
     say "LibTorch is a download of about 600 MB and takes 1.1 GB on disk"
   fi
   ensure_wheels LibTorch "$TORCH_OTHERWISE" "$TORCH_WHEEL" "${CUDA_WHEELS[@]}"
+  [ ! -e "$NVIDIA_DRIVER" ] || ensure_wheels "LibTorch's libraries for GPUs" \
+    "use --device cpu" "${GPU_WHEELS[@]}"
   find_torch >/dev/null || fail "LibTorch in .venv does not load" \
     "$(ldd "$VENV"/lib/python3*/site-packages/torch/lib/libtorch_cpu.so 2>&1 | grep 'not found' | xargs)" \
     "$TORCH_OTHERWISE"

@@ -9,6 +9,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
+#include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
@@ -118,6 +119,7 @@ class BoundaryEnd::Receiving final : public Arrival {
       times_.sent_ns = std::max(times_.sent_ns, part.times.sent_ns);
       times_.modelled_s = std::max(times_.modelled_s, part.times.modelled_s);
     }
+    for (at::Tensor& result : results_) result = result.to(end_.device_);
     return std::move(results_);
   }
 
@@ -171,8 +173,8 @@ class BoundaryEnd::Receiving final : public Arrival {
 
 BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,
                          const std::vector<const StageReplica*>& to, const Shape& shape,
-                         WireFormat wire, int tag)
-    : world_(world), tag_(tag) {
+                         WireFormat wire, int tag, at::Device device)
+    : world_(world), tag_(tag), device_(device) {
   for (const Lane& lane : shape.lanes) {
     ReshardConfig config;
     config.type = data_type(lane.type);
@@ -188,7 +190,7 @@ BoundaryEnd::~BoundaryEnd() = default;
 void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
   HETEROPERF_EXPECT(tensors.size() == lanes_.size());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    const at::Tensor source = tensors[i].contiguous();
+    const at::Tensor source = on_host(tensors[i].contiguous());
     const RankProgram::Memories memories{static_cast<const std::byte*>(source.const_data_ptr()),
                                          nullptr, nullptr};
     for (const RankProgram::Parcel* parcel : lanes_[i]->sends) {

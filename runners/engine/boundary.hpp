@@ -42,10 +42,11 @@ class BoundaryEnd {
     std::int64_t batch = 0;  ///< samples of a micro-batch over all replicas
   };
   /// `from`, `to`: replicas of the two stages, of one direction of the pipeline; replicas whose
-  /// share of the batch begins at or beyond `shape.batch` take no part.
+  /// share of the batch begins at or beyond `shape.batch` take no part. What arrives is put on
+  /// `device`.
   BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,
               const std::vector<const StageReplica*>& to, const Shape& shape, WireFormat wire,
-              int tag);
+              int tag, at::Device device = at::kCPU);
   ~BoundaryEnd();
 
   /// Starts to send this rank's tiles. `tensors` in the order of the shape.
@@ -74,6 +75,7 @@ class BoundaryEnd {
 
   Communicator& world_;
   int tag_;
+  at::Device device_;
   std::vector<std::unique_ptr<LaneEnd>> lanes_;  ///< by tensor
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
 };

@@ -11,19 +11,30 @@ namespace heteroperf {
 /// The groups of several ranks that sum together and that `world`'s own rank is in.
 class GradientGroups {
  public:
-  /// Collective. One split makes as many groups as have no rank in common.
-  GradientGroups(Communicator& world, const std::vector<GradientFamily>& families);
+  /// Collective. One split makes as many groups as have no rank in common. Copies that are cut
+  /// alike sum within `devices`, the same ranks, where it is given.
+  GradientGroups(Communicator& world, Communicator* devices,
+                 const std::vector<GradientFamily>& families);
 
-  Communicator& find(const std::vector<RankId>& group) const;
+  /// Of a family of copies that are cut alike (`uniform`), or not.
+  Communicator& find(const std::vector<RankId>& group, bool uniform) const;
   /// They stay where they are; find() is not for after.
   std::vector<std::unique_ptr<Communicator>> release() { return std::move(communicators_); }
 
  private:
   using Group = std::vector<RankId>;
+  /// By uniform().
+  struct Key {
+    Group ranks;
+    bool on_devices = false;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  void make(Communicator& world, std::vector<Group> groups, bool on_devices);
   /// Takes those it makes out of `groups`.
-  void split_off(Communicator& world, std::vector<Group>& groups);
+  void split_off(Communicator& world, std::vector<Group>& groups, bool on_devices);
 
-  std::vector<Group> groups_;
+  bool has_devices_ = false;
+  std::vector<Key> groups_;
   std::vector<std::unique_ptr<Communicator>> communicators_;
 };
 

@@ -1,13 +1,11 @@
 #include "runners/engine/gradient_reducer.hpp"
 
-#include <ATen/Dispatch.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "metrics/error.hpp"
 #include "runners/comm/concurrent_use.hpp"
-#include "runners/engine/optimizer_kernels.hpp"
+#include "runners/engine/square_sum.hpp"
 #include "runners/engine/sum_plan.hpp"
 #include "runners/engine/sum_queue.hpp"
 #include "workloads/graph_counts.hpp"
@@ -26,6 +24,13 @@ std::size_t bucket_size(const ReductionConfig& config, const ModelGraph& graph, 
   return std::clamp(all / plan.stages.size() / of_a_stage, least, most);
 }
 
+bool tensor_parallel(const Plan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [](const PlanStage& stage) {
+    return std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                       [](const StageReplica& r) { return r.ranks.size() > 1; });
+  });
+}
+
 }  // namespace
 
 class GradientReducer::Implementation {
@@ -35,7 +40,7 @@ class GradientReducer::Implementation {
                  const ReductionConfig& config)
       : store_(store), sliced_(plan.zero_stage > 0) {
     const std::vector<GradientFamily> families = gradient_families(staged, plan);
-    GradientGroups groups(world, families);
+    GradientGroups groups(world, config.devices, families);
     SumPlan sums = plan_sums(graph, staged, plan, world.rank(), store, families, groups,
                              bucket_size(config, graph, plan));
     owned_ = sliced_ ? std::move(sums.owned) : std::vector<ArenaRange>{{0, store.elements()}};
@@ -50,7 +55,9 @@ class GradientReducer::Implementation {
     }
     reason_ = config.overlap == ReductionConfig::Overlap::off ? "switched off"
               : entries.empty()                               ? "nothing is summed on this rank"
-                                                              : one_thread_reason(world);
+              : config.devices != nullptr && tensor_parallel(plan)
+                  ? "groups of one GPU take turns: it also sums for tensor parallelism"
+                  : one_thread_reason(world);
     queue_ = std::make_unique<SumQueue>(
         groups.release(), std::move(entries),
         reason_.empty() ? SumQueue::Runner::own_thread : SumQueue::Runner::caller, config.memory);
@@ -81,17 +88,7 @@ class GradientReducer::Implementation {
 
   const std::vector<ArenaRange>& owned() const { return owned_; }
   const std::vector<ArenaRange>& counted() const { return counted_; }
-  double own_square_sum() const {
-    double sum = 0;
-    const at::Tensor& gradient = store_.reduced_gradient();
-    AT_DISPATCH_FLOATING_TYPES(gradient.scalar_type(), "own_square_sum", [&] {
-      const auto* data = gradient.const_data_ptr<scalar_t>();
-      for (const ArenaRange& range : counted_) {
-        sum += sum_of_squares(data + range.begin, range.count());
-      }
-    });
-    return sum;
-  }
+  double own_square_sum() const { return square_sum(store_.reduced_gradient(), counted_); }
   const SumQueue& queue() const { return *queue_; }
   const std::string& overlap_reason() const { return reason_; }
 

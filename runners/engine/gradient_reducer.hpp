@@ -22,6 +22,8 @@ struct ReductionConfig {
   enum class Overlap { off, on } overlap = Overlap::on;
   /// What that thread allocates is charged here.
   std::optional<RankMemory> memory = std::nullopt;
+  /// The ranks of the plan over a library of their GPUs: copies of equal degree sum through it.
+  Communicator* devices = nullptr;
 };
 
 /// Sums gradients over the replicas of each stage, its copies in the other direction, and the

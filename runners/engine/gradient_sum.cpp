@@ -1,5 +1,9 @@
 #include "runners/engine/gradient_sum.hpp"
 
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -7,6 +11,8 @@
 #include "metrics/error.hpp"
 #include "runners/comm/reshard/reshard.hpp"
 #include "runners/comm/slice.hpp"
+#include "runners/engine/operators/host_copies.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
@@ -19,9 +25,9 @@ std::size_t own_index(const Communicator& group) {
   return static_cast<std::size_t>(group.rank().value());
 }
 
-MutableBuffer part(const at::Tensor& arena, const ArenaRange& range, DataType type) {
-  return MutableBuffer(arena.mutable_data_ptr(), unsigned_of(arena.numel()), type)
-      .part(unsigned_of(range.begin), unsigned_of(range.count()));
+at::Tensor part(const at::Tensor& arena, const ArenaRange& range) {
+  const c10::InferenceMode no_tape;
+  return arena.narrow(0, range.begin, range.count());
 }
 
 }  // namespace
@@ -31,12 +37,10 @@ GradientArenas::GradientArenas(const ParameterStore& store)
       master_(store.master()),
       type_(gradient_.scalar_type() == at::kDouble ? DataType::f64 : DataType::f32) {}
 
-MutableBuffer GradientArenas::gradients(const ArenaRange& range) const {
-  return part(gradient_, range, type_);
+at::Tensor GradientArenas::gradients(const ArenaRange& range) const {
+  return part(gradient_, range);
 }
-MutableBuffer GradientArenas::masters(const ArenaRange& range) const {
-  return part(master_, range, type_);
-}
+at::Tensor GradientArenas::masters(const ArenaRange& range) const { return part(master_, range); }
 
 FlatSum::FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
                  SumTarget target)
@@ -50,20 +54,39 @@ FlatSum::FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaR
   const Slice own = block_of(counts_, own_index(group));
   slice_.begin = range.begin + static_cast<std::int64_t>(own.begin);
   slice_.end = range.begin + static_cast<std::int64_t>(own.end());
-  sum_ = std::make_unique<std::byte[]>(arenas_.gradients(slice_).bytes());
+}
+
+at::Tensor FlatSum::slice_of(const at::Tensor& range) const {
+  return part(range, {slice_.begin - range_.begin, slice_.end - range_.begin});
+}
+
+/// Until the sum takes its place.
+at::Tensor FlatSum::room_like(const at::Tensor& slice) {
+  if (slice.is_cuda()) return at::empty(slice.sizes(), slice.options());
+  if (!room_) room_ = std::make_unique<std::byte[]>(slice.nbytes());
+  return at::from_blob(room_.get(), slice.sizes(), at::TensorOptions().dtype(slice.scalar_type()));
 }
 
 void FlatSum::run() {
-  if (target_ == SumTarget::all) return group_.all_reduce(arenas_.gradients(range_));
-  const MutableBuffer own = arenas_.gradients(slice_);
-  const MutableBuffer sum(sum_.get(), own.count, own.type);
-  group_.reduce_scatter(arenas_.gradients(range_), sum, counts_, Reduction::sum);
-  if (own.count > 0) std::memcpy(own.data, sum.data, own.bytes());
+  const c10::InferenceMode no_tape;
+  HostCopies there(group_);
+  const at::Tensor all = there.of(arenas_.gradients(range_));
+  if (target_ == SumTarget::all) {
+    group_.all_reduce(buffer_of(all));
+  } else {
+    const at::Tensor own = slice_of(all), sum = room_like(own);
+    group_.reduce_scatter(buffer_of(all), buffer_of(sum), counts_, Reduction::sum);
+    own.copy_(sum);
+  }
+  there.put_back();
 }
 
 void FlatSum::share() {
   if (target_ == SumTarget::all) return;
-  group_.all_gather(arenas_.masters(slice_), arenas_.masters(range_), counts_);
+  HostCopies there(group_);
+  const at::Tensor all = there.of(arenas_.masters(range_));
+  group_.all_gather(buffer_of(slice_of(all)), buffer_of(all), counts_);
+  there.put_back();
 }
 
 namespace {
@@ -223,7 +246,9 @@ class ReshardedSum::Move {
   }
 
   /// What this rank has before and after, within its part of the parameter.
-  void run(MutableBuffer part) {
+  void run(const at::Tensor& values) {
+    HostCopies here;
+    const MutableBuffer part = buffer_of(here.of(values));
     auto* arena = static_cast<std::byte*>(part.data);
     std::byte* tile = mine_.data();
     for (const ArenaRange& row : sent_) {
@@ -239,6 +264,7 @@ class ReshardedSum::Move {
       std::memcpy(arena + unsigned_of(row.begin) * size_, tile, bytes);
       tile += bytes;
     }
+    here.put_back();
   }
 
   const std::vector<ArenaRange>& received() const { return received_; }

@@ -15,8 +15,8 @@ namespace heteroperf {
 struct GradientArenas {
   explicit GradientArenas(const ParameterStore& store);
 
-  MutableBuffer gradients(const ArenaRange& range) const;
-  MutableBuffer masters(const ArenaRange& range) const;
+  at::Tensor gradients(const ArenaRange& range) const;
+  at::Tensor masters(const ArenaRange& range) const;
   DataType type() const { return type_; }
 
  private:
@@ -40,7 +40,8 @@ class GradientSum {
 enum class SumTarget { all, own_part };
 
 /// Elements that lie alike on all ranks of the group. Rank r's own part is slice r; slices begin on
-/// cache lines.
+/// cache lines. A device's go through the host's memory unless the group's buffers are on the
+/// device.
 class FlatSum final : public GradientSum {
  public:
   FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
@@ -51,12 +52,15 @@ class FlatSum final : public GradientSum {
   std::vector<ArenaRange> owned() const override { return {slice_}; }
 
  private:
+  at::Tensor slice_of(const at::Tensor& range) const;
+  at::Tensor room_like(const at::Tensor& slice);
+
   Communicator& group_;
   GradientArenas arenas_;
   ArenaRange range_, slice_;
   SumTarget target_;
   std::vector<std::size_t> counts_;
-  std::unique_ptr<std::byte[]> sum_;  ///< of the slice, until it takes its place
+  std::unique_ptr<std::byte[]> room_;
 };
 
 /// One parameter that the copies of a stage have cut differently: every element gets one summand of

@@ -1,5 +1,6 @@
 #include <array>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -30,6 +31,20 @@ std::string line_at(const std::string& text, std::size_t position) {
   return text.substr(first, text.find('\n', position) - first);
 }
 
+void look_at(const char* module, EngineStatus& status) {
+  try {
+    const std::string libraries = list_libraries(SharedModule::find(module).string());
+    const std::size_t missing = libraries.find("not found");
+    if (missing != std::string::npos) {
+      status.reason = line_at(libraries, missing);
+    } else {
+      status.usable = true;
+    }
+  } catch (const Error& error) {
+    status.reason = error.what();
+  }
+}
+
 }  // namespace
 
 EngineStatus engine_file_status() {
@@ -40,16 +55,22 @@ EngineStatus engine_file_status() {
     return status;
   }
   status.version = HETEROPERF_LIBTORCH_VERSION;
-  try {
-    const std::string libraries = list_libraries(SharedModule::find("engine").string());
-    const std::size_t missing = libraries.find("not found");
-    if (missing != std::string::npos) {
-      status.reason = line_at(libraries, missing);
-    } else {
-      status.usable = true;
-    }
-  } catch (const Error& error) {
-    status.reason = error.what();
+  look_at("engine", status);
+  return status;
+}
+
+EngineStatus cuda_file_status() {
+  EngineStatus status;
+  status.built = HETEROPERF_WITH_CUDA != 0;
+  if (!status.built) {
+    status.reason = "not built with CUDA (configure with -DHETEROPERF_CUDA=ON)";
+    return status;
+  }
+  status.version = HETEROPERF_CUDA_VERSION;
+  if (std::filesystem::exists("/dev/nvidiactl")) {
+    look_at("cuda", status);
+  } else {
+    status.reason = "no NVIDIA driver is loaded (/dev/nvidiactl is missing)";
   }
   return status;
 }

@@ -21,6 +21,18 @@ std::shared_ptr<Engine> load_engine() {
 #endif
 }
 
+namespace {
+
+[[noreturn]] void refuse_cuda() {
+  throw SystemError("this engine computes on no GPU", "it has no CUDA side", "Use --device cpu",
+                    ErrorKind::environment);
+}
+
+}  // namespace
+
+std::vector<CudaDevice> Engine::cuda_devices() { refuse_cuda(); }
+double Engine::measure_cuda_peak_ops_per_second(Precision, int, double) { refuse_cuda(); }
+
 EngineStatus engine_status() {
   EngineStatus status;
   status.built = HETEROPERF_WITH_TORCH != 0;

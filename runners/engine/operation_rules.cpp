@@ -61,8 +61,31 @@ Ops attention_backward(Inputs inputs) {
                                 inputs.at(3).toTensor(), inputs.at(7).toBool());
 }
 
+// What device_attention() writes out: gradient (backward), query, key, value, whether causal.
+Ops written_attention(Inputs inputs) {
+  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
+                            inputs.at(2).toTensor(), inputs.at(3).toBool());
+}
+Ops written_attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(4).toBool());
+}
+// Causal stands in another place than flash attention's.
+Ops efficient_attention(Inputs inputs) {
+  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
+                            inputs.at(2).toTensor(), inputs.at(6).toBool());
+}
+Ops efficient_attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(11).toBool());
+}
+Ops flash_attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(11).toBool());
+}
+
 constexpr auto per_output = OperationRule::Per::output_element;
-constexpr std::array<OperationRule, 16> rules{{
+constexpr std::array<OperationRule, 22> rules{{
     {"aten::mm", product_of_first},
     {"aten::bmm", product_of_first},
     {"aten::addmm", product_behind_sum},
@@ -79,6 +102,12 @@ constexpr std::array<OperationRule, 16> rules{{
     {"aten::convolution_backward", convolution_backward},
     {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
     {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+    {"aten::_scaled_dot_product_flash_attention", attention},
+    {"aten::_scaled_dot_product_flash_attention_backward", flash_attention_backward},
+    {"aten::_scaled_dot_product_efficient_attention", efficient_attention},
+    {"aten::_scaled_dot_product_efficient_attention_backward", efficient_attention_backward},
+    {"heteroperf::attention", written_attention},
+    {"heteroperf::attention_backward", written_attention_backward},
 }};
 
 constexpr std::array<std::string_view, 6> suspicious{"matmul", "linear",    "einsum",

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "metrics/error.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/optimizer_kernels.hpp"
+#include "runners/engine/square_sum.hpp"
 
 namespace heteroperf {
 namespace {
@@ -70,11 +73,8 @@ std::vector<Optimizer::State> Optimizer::states() const {
 }
 
 double Optimizer::gradient_norm() const {
-  double sum = 0;
-  AT_DISPATCH_FLOATING_TYPES(store_.reduced_gradient().scalar_type(), "gradient_norm", [&] {
-    sum = sum_of_squares(store_.reduced_gradient().const_data_ptr<scalar_t>(), store_.elements());
-  });
-  return std::sqrt(sum);
+  const ArenaRange all{0, store_.elements()};
+  return std::sqrt(square_sum(store_.reduced_gradient(), std::span(&all, 1)));
 }
 
 void Optimizer::update(double learning_rate, double gradient_norm) {
@@ -91,24 +91,31 @@ void Optimizer::update_as(double learning_rate, double scale) {
   T* weights = store_.master().mutable_data_ptr<T>();
   const T* gradients = store_.reduced_gradient().const_data_ptr<T>();
   T* firsts = first_.mutable_data_ptr<T>();
+  const bool on_device = store_.master().is_cuda();
+  const Element element = element_of(store_.master().scalar_type());
   const auto t = static_cast<double>(updates_);
   for (const Piece& piece : pieces_) {
     T* weight = weights + piece.range.begin;
     const T* gradient = gradients + piece.range.begin;
+    T* first = firsts + piece.state;
+    const std::int64_t count = piece.range.count();
     if (recipe_.kind == OptimizerKind::sgd) {
-      sgd_update(weight, gradient, firsts + piece.state, 0, piece.range.count(),
-                 {scale, piece.decay, recipe_.momentum, learning_rate});
+      const SgdScalars scalars{scale, piece.decay, recipe_.momentum, learning_rate};
+      on_device ? device_kernels().sgd_update(element, weight, gradient, first, count, scalars)
+                : sgd_update(weight, gradient, first, 0, count, scalars);
       continue;
     }
-    adamw_update(weight, gradient, firsts + piece.state,
-                 second_.mutable_data_ptr<T>() + piece.state, 0, piece.range.count(),
-                 {.gradient_scale = scale,
-                  .keep = 1.0 - learning_rate * piece.decay,
-                  .beta1 = recipe_.beta1,
-                  .beta2 = recipe_.beta2,
-                  .epsilon = recipe_.epsilon,
-                  .step = learning_rate / (1.0 - std::pow(recipe_.beta1, t)),
-                  .root = 1.0 / std::sqrt(1.0 - std::pow(recipe_.beta2, t))});
+    T* second = second_.mutable_data_ptr<T>() + piece.state;
+    const AdamwScalars scalars{.gradient_scale = scale,
+                               .keep = 1.0 - learning_rate * piece.decay,
+                               .beta1 = recipe_.beta1,
+                               .beta2 = recipe_.beta2,
+                               .epsilon = recipe_.epsilon,
+                               .step = learning_rate / (1.0 - std::pow(recipe_.beta1, t)),
+                               .root = 1.0 / std::sqrt(1.0 - std::pow(recipe_.beta2, t))};
+    on_device
+        ? device_kernels().adamw_update(element, weight, gradient, first, second, count, scalars)
+        : adamw_update(weight, gradient, first, second, 0, count, scalars);
   }
 }
 

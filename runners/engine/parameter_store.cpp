@@ -43,10 +43,10 @@ ParameterStore::ParameterStore(const ModelGraph& graph, Precision precision, std
     : ParameterStore(graph, all_of(graph), precision, seed) {}
 
 ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
-                               Precision precision, std::uint64_t seed) {
+                               Precision precision, std::uint64_t seed, at::Device device) {
   lay_out(graph, held,
           alignment_bytes / static_cast<std::int64_t>(c10::elementSize(scalar_type(precision))));
-  make_arenas(precision);
+  make_arenas(precision, device);
   make_views(graph);
   for (const Entry& entry : entries_) initialise(graph, entry, seed);
   publish();
@@ -55,7 +55,7 @@ ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldPa
 // Values are drawn in the order of the contiguous shape, whatever the order in memory.
 void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed) {
   const HeldParameter& held = entry.place.held;
-  const at::Tensor values = at::empty(held.shape, master_.options());
+  const at::Tensor values = at::empty(held.shape, master_.options().device(at::kCPU));
   fill_initial_values(graph, held.node, held.index, seed, values, held.shard);
   view_of(master_, entry, graph.node(held.node)).copy_(values);
 }
@@ -85,14 +85,15 @@ void ParameterStore::lay_out(const ModelGraph& graph, const std::vector<HeldPara
   }
 }
 
-void ParameterStore::make_arenas(Precision precision) {
+void ParameterStore::make_arenas(Precision precision, at::Device device) {
   const at::ScalarType type = scalar_type(precision);
   const at::ScalarType wide = precision == Precision::bf16 ? at::kFloat : type;
-  master_ = at::zeros({elements_}, at::TensorOptions().dtype(wide));
-  reduced_gradient_ = at::zeros({elements_}, at::TensorOptions().dtype(wide));
+  const at::TensorOptions options = at::TensorOptions().device(device);
+  master_ = at::zeros({elements_}, options.dtype(wide));
+  reduced_gradient_ = at::zeros({elements_}, options.dtype(wide));
   const bool own = type != wide;
-  working_ = own ? at::zeros({elements_}, at::TensorOptions().dtype(type)) : master_;
-  gradient_ = own ? at::zeros({elements_}, at::TensorOptions().dtype(type)) : reduced_gradient_;
+  working_ = own ? at::zeros({elements_}, options.dtype(type)) : master_;
+  gradient_ = own ? at::zeros({elements_}, options.dtype(type)) : reduced_gradient_;
 }
 
 at::Tensor ParameterStore::view_of(const at::Tensor& arena, const Entry& entry, const Node& node) {
@@ -148,7 +149,8 @@ void ParameterStore::publish(std::int64_t begin, std::int64_t end) {
 }
 
 std::string ParameterStore::fingerprint() const {
-  const auto* bytes = static_cast<const std::byte*>(master_.const_data_ptr());
+  const at::Tensor here = master_.cpu();  // itself on the host
+  const auto* bytes = static_cast<const std::byte*>(here.const_data_ptr());
   return Hash128("parameters").update(std::span(bytes, master_.nbytes())).hex();
 }
 

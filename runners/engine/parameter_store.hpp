@@ -30,7 +30,7 @@ class ParameterStore {
  public:
   /// Initial values are those of the full graph's parameters, whatever part of them is held.
   ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
-                 Precision precision, std::uint64_t seed);
+                 Precision precision, std::uint64_t seed, at::Device device = at::kCPU);
   /// The whole graph on one rank.
   ParameterStore(const ModelGraph& graph, Precision precision, std::uint64_t seed);
 
@@ -58,6 +58,7 @@ class ParameterStore {
 
   /// Element type of those views.
   at::ScalarType operator_type() const { return working_.scalar_type(); }
+  at::Device device() const { return working_.device(); }
 
   /// What the optimizer reads and writes, {elements}; float32 for bf16.
   const at::Tensor& master() const { return master_; }
@@ -84,7 +85,7 @@ class ParameterStore {
   std::size_t position(NodeId node, std::size_t index) const;
   void lay_out(const ModelGraph& graph, const std::vector<HeldParameter>& held,
                std::int64_t alignment);
-  void make_arenas(Precision precision);
+  void make_arenas(Precision precision, at::Device device);
   void make_views(const ModelGraph& graph);
   void initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed);
   static at::Tensor view_of(const at::Tensor& arena, const Entry& entry, const Node& node);

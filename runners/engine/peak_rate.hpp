@@ -16,4 +16,7 @@ void use_threads(int threads);
 /// 2048 over about `seconds`.
 double measure_matrix_rate(Precision precision, int threads, double seconds);
 
+/// The same on CUDA device `gpu`, of products of 4096 and 8192, by the device's clock.
+double measure_cuda_matrix_rate(Precision precision, int gpu, double seconds);
+
 }  // namespace heteroperf

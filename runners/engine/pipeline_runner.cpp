@@ -9,6 +9,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
@@ -60,7 +61,8 @@ struct PipelineRunner::EdgeState {
 };
 
 PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deployment,
-                               Communicator& world, ParameterStore& store, GradientReducer& reducer)
+                               Communicator& world, Communicator* devices, ParameterStore& store,
+                               GradientReducer& reducer, Accelerator* accelerator)
     : spec_(spec),
       deployment_(deployment),
       world_(world),
@@ -68,10 +70,11 @@ PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deplo
       reducer_(reducer),
       loader_(spec.data, store.operator_type(), spec.seed),
       written_(std::make_shared<StageExecutor::Written>(store.count())),
+      accelerator_(accelerator),
       watchdog_(spec.timeout_s,
                 [this](std::int64_t i) { return where(static_cast<std::size_t>(i)); }) {
   if (spec.pacing) timeline_.emplace(spec.pacing->dilation > 0 ? spec.pacing->dilation : 1.0);
-  make_parts();
+  make_parts(devices != nullptr ? *devices : world);
   make_edges();
 }
 
@@ -103,7 +106,7 @@ StageModel PipelineRunner::stage_model(const RankShare::Part& part) const {
   return model;
 }
 
-void PipelineRunner::make_parts() {
+void PipelineRunner::make_parts(Communicator& sums) {
   const bool any_tensor_parallel =
       std::any_of(spec_.plan.stages.begin(), spec_.plan.stages.end(), [](const PlanStage& stage) {
         return std::any_of(stage.replicas.begin(), stage.replicas.end(),
@@ -113,7 +116,7 @@ void PipelineRunner::make_parts() {
     const RankRole::Part& role = deployment_.share.parts.front().role;
     const StageReplica& mine =
         spec_.plan.stages[at_index(role.stage)].replicas[at_index(role.replica)];
-    tensor_group_ = world_.split(mine.ranks.front().value(), role.tensor_index);
+    tensor_group_ = sums.split(mine.ranks.front().value(), role.tensor_index);
   }
   const PipelineGraph& graph = deployment_.schedule.graph;
   for (const RankShare::Part& own : deployment_.share.parts) {
@@ -166,11 +169,11 @@ void PipelineRunner::make_edges() {
       const WireFormat wire = spec_.plan.wire(from, to);
       state->activations = std::make_unique<BoundaryEnd>(
           world_, sources, targets, shape_of(state->edge->nodes, batch, sources, targets), wire,
-          activation_tag);
+          activation_tag, store_.device());
       if (!state->edge->with_gradient.empty()) {
         state->gradients = std::make_unique<BoundaryEnd>(
             world_, targets, sources, shape_of(state->edge->with_gradient, batch, targets, sources),
-            wire, gradient_tag);
+            wire, gradient_tag, store_.device());
       }
     }
     edges_[e] = std::move(state);
@@ -273,8 +276,12 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
                               const std::function<void()>& update) {
   step_ = step;
   clock_ = &clock;
+  clock_start_ns_ = clock.start_ns();
   update_ = &update;
   loss_ = peak_held_ = 0;
+  device_loss_.reset();
+  device_times_.clear();
+  if (accelerator_ != nullptr) device_start_ = accelerator_->mark();
   spans_.clear();
   reductions_.clear();
   reduction_ready_s_.assign(spec_.plan.stages.size(), 0);
@@ -359,7 +366,7 @@ void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work)
   for_boundaries([](BoundaryEnd& end) { end.retire(); });
   clock_->lap(&TimeSplit::other_s);
   const std::int64_t start_ns = steady_now_ns();
-  work();
+  accelerator_ != nullptr ? timed(work) : work();
   if (timeline_) {
     timeline_->finish(ready_s_, duration_s(part, i.op));
     ready_s_ = 0;
@@ -368,6 +375,7 @@ void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work)
   clock_->move(&TimeSplit::compute_s, &TimeSplit::communication_s,
                part.executor.take_tensor_communication_s());
   const auto index = static_cast<std::int32_t>(&i - deployment_.program().data());
+  if (accelerator_ != nullptr) device_times_.back().span = spans_.size();
   spans_.push_back({index, start_ns, steady_now_ns()});
 }
 
@@ -375,8 +383,8 @@ void PipelineRunner::load(const Instruction& i) {
   Part& part = part_of(i);
   clock_->lap(&TimeSplit::other_s);
   const PassContext at = context(part, i.micro_batch);
-  Batch batch =
-      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch);
+  Batch batch = on_device(
+      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch));
   if (part.executor.takes_data()) {
     part.executor.put(i.micro_batch, spec_.graph.input(), batch.sample);
   }
@@ -410,8 +418,8 @@ void PipelineRunner::take_inputs(Part& part, int micro_batch) {
   if (!part.executor.takes_targets() || part.edges_in.empty()) return;
   clock_->lap(&TimeSplit::other_s);
   const PassContext at = context(part, micro_batch);
-  const Batch batch =
-      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch);
+  const Batch batch = on_device(
+      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch));
   part.executor.put_targets(micro_batch, batch.targets);
   clock_->lap(&TimeSplit::data_s);
 }
@@ -451,7 +459,50 @@ void PipelineRunner::hand_on_outputs(Part& part, int micro_batch) {
 void PipelineRunner::loss(const Instruction& i) {
   const Part& part = part_of(i);
   if (part.share.role.tensor_index != 0) return;
-  loss_ += part.executor.loss(i.micro_batch) * context(part, i.micro_batch).loss_scale;
+  const double scale = context(part, i.micro_batch).loss_scale;
+  if (accelerator_ == nullptr) {
+    loss_ += part.executor.loss(i.micro_batch) * scale;
+    return;
+  }
+  // Read once a step: reading waits for the device.
+  const at::Tensor term = part.executor.loss_value(i.micro_batch).to(at::kDouble).mul(scale);
+  device_loss_ = device_loss_.defined() ? device_loss_.add(term) : term;
+}
+
+double PipelineRunner::loss() const {
+  return device_loss_.defined() ? device_loss_.item().toDouble() : loss_;
+}
+
+// Indices are checked here: kernels on a device cannot refuse one.
+Batch PipelineRunner::on_device(Batch batch) const {
+  if (accelerator_ == nullptr) return batch;
+  const std::int64_t classes = spec_.data->spec().classes;
+  check_indices(batch.targets, classes, "target");
+  if (batch.sample.scalar_type() == at::kLong) check_indices(batch.sample, classes, "token");
+  return {accelerator_->bring(canonical(batch.sample)), accelerator_->bring(batch.targets)};
+}
+
+void PipelineRunner::timed(const std::function<void()>& work) {
+  if (accelerator_ == nullptr) return work();
+  DeviceTime time{accelerator_->mark(), nullptr, std::nullopt};
+  work();
+  time.end = accelerator_->mark();
+  device_times_.push_back(std::move(time));
+}
+
+double PipelineRunner::device_seconds() {
+  const auto to_ns = [](double seconds) { return static_cast<std::int64_t>(seconds * 1e9); };
+  double sum = 0;
+  for (const DeviceTime& time : device_times_) {
+    const double seconds = time.end->seconds_since(*time.begin);
+    sum += seconds;
+    if (!time.span) continue;
+    InstructionSpan& span = spans_[*time.span];
+    span.start_ns = clock_start_ns_ + to_ns(time.begin->seconds_since(*device_start_));
+    span.end_ns = span.start_ns + to_ns(seconds);
+  }
+  device_times_.clear();
+  return sum;
 }
 
 void PipelineRunner::recompute(const Instruction& i) {
@@ -610,9 +661,9 @@ PipelineRunner::EvaluationEdges& PipelineRunner::evaluation_edges(std::int64_t b
     const StageEdge& edge = *edges_[e]->edge;
     const Replicas from = replicas_of(spec_.plan, edge.from, 0);
     const Replicas to = replicas_of(spec_.plan, edge.to, 0);
-    edges->ends[e] =
-        std::make_unique<BoundaryEnd>(world_, from, to, shape_of(edge.nodes, batch, from, to),
-                                      spec_.plan.wire(edge.from, edge.to), evaluation_tag);
+    edges->ends[e] = std::make_unique<BoundaryEnd>(
+        world_, from, to, shape_of(edge.nodes, batch, from, to),
+        spec_.plan.wire(edge.from, edge.to), evaluation_tag, store_.device());
   }
   evaluation_edges_.push_back(std::move(edges));
   return *evaluation_edges_.back();
@@ -629,7 +680,8 @@ BatchScore PipelineRunner::evaluate(std::uint64_t first, std::int64_t count) {
     if (part->share.role.segment != stage || own <= 0) continue;
     StageExecutor& executor = part->executor;
     if (executor.takes_data() || executor.takes_targets()) {
-      Batch batch = loader_.validation(first + static_cast<std::uint64_t>(part->first_sample), own);
+      const Batch batch = on_device(
+          loader_.validation(first + static_cast<std::uint64_t>(part->first_sample), own));
       part->sample = batch.sample;
       if (executor.takes_data()) executor.put(0, spec_.graph.input(), batch.sample);
       if (executor.takes_targets()) executor.put_targets(0, batch.targets);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runners/device/accelerator.hpp"
 #include "runners/engine/batch_loader.hpp"
 #include "runners/engine/boundary.hpp"
 #include "runners/engine/deployment.hpp"
@@ -30,14 +31,20 @@ class PipelineRunner {
  public:
   /// Collective over `world`. All references outlive the runner.
   PipelineRunner(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
-                 ParameterStore& store, GradientReducer& reducer);
+                 Communicator* devices, ParameterStore& store, GradientReducer& reducer,
+                 Accelerator* accelerator);
   ~PipelineRunner();
 
   /// `update` is called at OPT_STEP, once all gradients are summed. On failure the error names rank
   /// and instruction.
   void run_step(std::uint64_t step, StepClock& clock, const std::function<void()>& update);
-  /// This rank's share of the last step's mean over the global batch.
-  double loss() const { return loss_; }
+  /// This rank's share of the last step's mean over the global batch. Waits for a device.
+  double loss() const;
+  /// Runs `work`, a part of the step, and on a device notes its time there.
+  void timed(const std::function<void()>& work);
+  /// What the device computed for in the last step, by its own clock. Waits for it, and gives
+  /// spans() the device's times.
+  double device_seconds();
 
   /// Validation samples [first, first + count), at most a micro-batch of the plan: the score of
   /// this rank's share on the stage of the loss, else nothing. Collective.
@@ -88,7 +95,8 @@ class PipelineRunner {
   void nothing(const Instruction&) {}
   void refuse(const Instruction& i);
 
-  void make_parts();
+  /// `sums`: the world as tensor-parallel sums use it.
+  void make_parts(Communicator& sums);
   void make_edges();
   StageModel stage_model(const RankShare::Part& part) const;
   Part& part_of(const Instruction& i);
@@ -116,6 +124,7 @@ class PipelineRunner {
   template <class Work>
   void compute(Part& part, const Instruction& i, const Work& work);
   double duration_s(const Part& part, Op op) const;
+  Batch on_device(Batch batch) const;
 
   const TrainingSpec& spec_;
   const Deployment& deployment_;
@@ -136,8 +145,18 @@ class PipelineRunner {
 
   std::uint64_t step_ = 0;
   StepClock* clock_ = nullptr;
+  std::int64_t clock_start_ns_ = 0;
   const std::function<void()>* update_ = nullptr;
   double loss_ = 0, peak_held_ = 0, ready_s_ = 0;
+  Accelerator* accelerator_;  ///< null: the host computes
+  at::Tensor device_loss_;    ///< {1}, float64
+  /// On a device: between two points of its stream, and of which of spans_ it is the time.
+  struct DeviceTime {
+    std::unique_ptr<Accelerator::Mark> begin, end;
+    std::optional<std::size_t> span;
+  };
+  std::vector<DeviceTime> device_times_;
+  std::unique_ptr<Accelerator::Mark> device_start_;
   std::vector<InstructionSpan> spans_;
   Watchdog watchdog_;
 };

@@ -84,6 +84,12 @@ void check_classes(const TrainingSpec& spec, ProblemList& problems) {
   }
 }
 
+void check_device(const TrainingSpec& spec, ProblemList& problems) {
+  if (!spec.gpu || !spec.pacing) return;
+  problems.add("an emulated device on a GPU", "emulated devices compute on the host",
+               "Use --device cpu or another cluster");
+}
+
 void check_plan_of(const TrainingSpec& spec, int ranks, ProblemList& problems) {
   try {
     check_plan(spec.plan, spec.graph);
@@ -117,6 +123,7 @@ void check_data(const TrainingSpec& spec, int ranks, ProblemList& problems) {
 void check_training_spec(const TrainingSpec& spec, int ranks) {
   ProblemList problems;
   check_counts(spec, problems);
+  check_device(spec, problems);
   try {
     spec.graph.loss();
     spec.graph.input();

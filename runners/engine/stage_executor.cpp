@@ -18,6 +18,7 @@ using Clock = std::chrono::steady_clock;
 std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 double to_double(const at::Tensor& scalar) {
+  if (scalar.is_cuda()) return scalar.item().toDouble();
   switch (scalar.scalar_type()) {
     case at::kDouble:
       return *scalar.const_data_ptr<double>();
@@ -74,7 +75,7 @@ struct StageExecutor::Flight {
 
   PassContext context;
   at::Tensor targets;
-  double loss = 0;
+  at::Tensor loss;
   NodeId kept{-1};              ///< the logits, in evaluation
   double held = 0;              ///< as StageExecutor::held() counts
   Tensors values;               ///< by node
@@ -207,7 +208,10 @@ void StageExecutor::put_targets(int micro_batch, at::Tensor targets) {
   flight(micro_batch).targets = std::move(targets);
 }
 
-double StageExecutor::loss(int micro_batch) const { return flight(micro_batch).loss; }
+double StageExecutor::loss(int micro_batch) const { return to_double(loss_value(micro_batch)); }
+const at::Tensor& StageExecutor::loss_value(int micro_batch) const {
+  return flight(micro_batch).loss;
+}
 
 double StageExecutor::held() const {
   double sum = 0;
@@ -228,7 +232,7 @@ void StageExecutor::forward(int micro_batch, const PassContext& context) {
 void StageExecutor::recompute(int micro_batch) {
   HETEROPERF_EXPECT(model_.recomputation == Recomputation::full);
   Flight& own = flight(micro_batch);
-  const double loss = own.loss;
+  const at::Tensor loss = own.loss;
   own.context.pass = heteroperf::Pass::recomputation;
   run_forward(own);
   own.context.pass = heteroperf::Pass::first;
@@ -241,7 +245,7 @@ void StageExecutor::run_forward(Flight& own) {
     at::Tensor output = run_group(own, g);
     const NodeId node = model_.groups[g].nodes.back();
     if (loss_group(g)) {
-      own.loss = to_double(output);
+      own.loss = std::move(output);
     } else {
       own.values[position(node)] = std::move(output);
     }
@@ -420,7 +424,7 @@ at::Tensor StageExecutor::sum_over_tensor_group(at::Tensor tensor) {
   if (!held_alone(tensor) || !tensor.is_contiguous()) {
     tensor = tensor.clone(at::MemoryFormat::Contiguous);
   }
-  model_.tensor_group->all_reduce(buffer_of(tensor));
+  all_reduce(*model_.tensor_group, tensor, Reduction::sum);
   return tensor;
 }
 
@@ -447,7 +451,7 @@ BatchScore StageExecutor::evaluate(int micro_batch) {
       cut ? count_right(scores, own.targets, model_.first_of_vocabulary[position(logits)],
                         *model_.tensor_group)
           : count_right(scores, own.targets);
-  return {own.loss, static_cast<std::uint64_t>(own.targets.numel()), right};
+  return {to_double(own.loss), static_cast<std::uint64_t>(own.targets.numel()), right};
 }
 
 Tensors StageExecutor::buffers() const {

@@ -72,6 +72,8 @@ class StageExecutor {
   at::Tensor output(int micro_batch, NodeId node);
   /// Mean over the micro-batch's targets.
   double loss(int micro_batch) const;
+  /// The same as a tensor {1}, which the device may still be computing.
+  const at::Tensor& loss_value(int micro_batch) const;
 
   void recompute(int micro_batch);
   /// A gradient that comes back over an edge out, whole; they are summed.

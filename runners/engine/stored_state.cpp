@@ -65,31 +65,31 @@ void add_pieces(const ModelGraph& graph, const ParameterStore& store, const std:
 }  // namespace
 
 std::vector<TensorPiece> stored_parameters(const ModelGraph& graph, const ParameterStore& store,
-                                           std::span<const ArenaRange> ranges) {
+                                           std::span<const ArenaRange> ranges, HostCopies& here) {
   std::vector<TensorPiece> pieces;
-  add_pieces(graph, store, "", store.master(), {0, store.elements()}, ranges, pieces);
+  add_pieces(graph, store, "", here.of(store.master()), {0, store.elements()}, ranges, pieces);
   return pieces;
 }
 
 std::vector<TensorPiece> stored_states(const ModelGraph& graph, const ParameterStore& store,
                                        const std::vector<Optimizer::State>& states,
-                                       std::span<const ArenaRange> ranges) {
+                                       std::span<const ArenaRange> ranges, HostCopies& here) {
   std::vector<TensorPiece> pieces;
   for (const Optimizer::State& state : states) {
-    add_pieces(graph, store, "optimizer." + state.name + "/", state.values, state.covers, ranges,
-               pieces);
+    add_pieces(graph, store, "optimizer." + state.name + "/", here.of(state.values), state.covers,
+               ranges, pieces);
   }
   return pieces;
 }
 
-std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers) {
+std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers, HostCopies& here) {
   std::vector<TensorPiece> pieces;
   for (const NamedBuffer& buffer : buffers) {
     HeldTensor held;
     held.name = buffer.name;
     held.type = stored_type(buffer.values.scalar_type());
     held.shape = buffer.values.sizes().vec();
-    held.data = buffer.values.data_ptr();
+    held.data = here.of(buffer.values).data_ptr();
     const std::vector<TensorPiece> own = pieces_of(held);
     pieces.insert(pieces.end(), own.begin(), own.end());
   }

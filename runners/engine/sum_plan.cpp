@@ -82,7 +82,7 @@ class SumPlanner {
       if (group.size() == 1) {
         add_own(run, copy, index);
       } else {
-        add_buckets(groups_.find(group), run, copy, index);
+        add_buckets(groups_.find(group, true), run, copy, index);
       }
     }
   }
@@ -183,7 +183,7 @@ class SumPlanner {
   }
 
   void add_resharded(const GradientFamily& family, std::size_t copy, std::size_t index) {
-    Communicator& group = groups_.find(family.groups().front());
+    Communicator& group = groups_.find(family.groups().front(), false);
     std::vector<HeldParameter> all = held(family, family.copies.front(), 0);
     std::stable_partition(all.begin(), all.end(),
                           [](const HeldParameter& p) { return p.shape.size() > 1; });

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "runners/comm/communicator.hpp"
+#include "runners/engine/load_cuda.hpp"
 #include "runners/engine/peak_rate.hpp"
 #include "runners/engine/training_session.hpp"
 
@@ -32,11 +33,24 @@ class TorchEngine final : public Engine {
     return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
   }
   bool has_native_bf16() const override { return cpu_multiplies_bf16(); }
-  std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group) override {
-    return start_training(spec, group);
+  std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
+                                         Communicator* devices) override {
+    return start_training(spec, group, devices);
   }
   double measure_peak_ops_per_second(Precision precision, int threads, double seconds) override {
     return measure_matrix_rate(precision, threads, seconds);
+  }
+  std::vector<CudaDevice> cuda_devices() override {
+    const Accelerator& accelerator = heteroperf::cuda_devices();
+    std::vector<CudaDevice> devices;
+    for (int i = 0; i < accelerator.count(); ++i) {
+      const AcceleratorProperties found = accelerator.properties(i);
+      devices.push_back({found.name, found.memory_bytes});
+    }
+    return devices;
+  }
+  double measure_cuda_peak_ops_per_second(Precision precision, int gpu, double seconds) override {
+    return measure_cuda_matrix_rate(precision, gpu, seconds);
   }
 };
 

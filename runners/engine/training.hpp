@@ -27,7 +27,8 @@ struct Pacing {
   int cores = 1;  ///< that the ranks share
 };
 
-/// Everything that determines one training: the same on every rank of the group.
+/// Everything that determines one training: the same on every rank of the group but for what
+/// computes (`threads`, `gpu`, `clock_offset_ns`).
 struct TrainingSpec {
   ModelGraph graph;
   std::shared_ptr<const DataSource> data;
@@ -36,6 +37,7 @@ struct TrainingSpec {
   Plan plan;               ///< of all ranks of the group
   std::uint64_t seed = 1;  ///< initial weights, order of samples, dropout masks
   int threads = 1;         ///< intra-operation threads of this rank
+  std::optional<int> gpu;  ///< index of the CUDA device that computes; none: the host's cores
   double timeout_s = 30;   ///< an instruction that takes longer is reported by the watchdog
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get that of rank 0
   std::optional<Pacing> pacing;
@@ -97,7 +99,8 @@ struct InstructionSpan {
 };
 
 struct MemoryReport {
-  std::uint64_t peak_bytes = 0;  ///< high-water mark of this rank's tensors (c10 allocator)
+  /// High-water mark of this rank's tensors (c10 allocator); on a device those in its memory.
+  std::uint64_t peak_bytes = 0;
   std::uint64_t current_bytes = 0;
   std::uint64_t process_peak_resident_bytes = 0;  ///< VmHWM, all ranks of this process together
 };

@@ -14,7 +14,9 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/checkpoint/save_checkpoint.hpp"
+#include "runners/engine/load_cuda.hpp"
 #include "runners/engine/operation_observer.hpp"
+#include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/optimizer.hpp"
 #include "runners/engine/peak_rate.hpp"
 #include "runners/engine/pipeline_runner.hpp"
@@ -45,12 +47,28 @@ void check_agreement(const TrainingSpec& spec, Communicator& group) {
                   "Start every rank with the same arguments and the same files");
 }
 
+// The host's clock tells when it gave the device its work, not when that was done. What the device
+// computed is compute; the host's own work counts where it was not hidden behind that.
+void split_by_device(double device_s, StepReport& report) {
+  TimeSplit& split = report.split;
+  const double wall_s = static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9;
+  split.compute_s = std::min(device_s, wall_s);
+  const double rest_s = wall_s - split.compute_s;
+  const double host_s = split.communication_s + split.bubble_s + split.data_s;
+  const double shown = host_s > rest_s && host_s > 0 ? rest_s / host_s : 1.0;
+  split.communication_s *= shown;
+  split.bubble_s *= shown;
+  split.data_s *= shown;
+  split.other_s = rest_s - shown * host_s;
+}
+
 /// The first step is slower than those that follow: memory and code are cold.
 constexpr std::uint64_t calibration_step = 1;
 
 class PlanSession final : public TrainingSession {
  public:
-  PlanSession(const TrainingSpec& spec, Communicator& world, RankMemory memory);
+  PlanSession(const TrainingSpec& spec, Communicator& world, Communicator* devices,
+              RankMemory memory, Accelerator* accelerator);
 
   StepReport step() override;
   StepReport observed_step(ObservedOperations& observed) override;
@@ -69,6 +87,7 @@ class PlanSession final : public TrainingSession {
   struct Scope {
     explicit Scope(const PlanSession& session) : charged(session.memory_) {
       use_threads(session.spec_.threads);
+      if (session.spec_.gpu) session.accelerator_->select(*session.spec_.gpu);
     }
     MemoryScope charged;
     c10::InferenceMode no_tape;
@@ -89,11 +108,12 @@ class PlanSession final : public TrainingSession {
   std::vector<double> score_batches(std::uint64_t samples);
   std::vector<Tensors> average_buffers();
   void put_back(const std::vector<Tensors>& own);
-  std::vector<TensorPiece> pieces(std::span<const ArenaRange> ranges) const;
+  std::vector<TensorPiece> pieces(std::span<const ArenaRange> ranges, HostCopies& here) const;
 
   TrainingSpec spec_;
   Communicator& world_;
   RankMemory memory_;
+  Accelerator* accelerator_;  ///< null: the host computes
   Deployment deployment_;
   ParameterStore store_;
   GradientReducer reducer_;
@@ -102,16 +122,19 @@ class PlanSession final : public TrainingSession {
   std::uint64_t step_ = 0;
 };
 
-PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, RankMemory memory)
+PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, Communicator* devices,
+                         RankMemory memory, Accelerator* accelerator)
     : spec_(spec),
       world_(world),
       memory_(std::move(memory)),
+      accelerator_(accelerator),
       deployment_(spec_.graph, spec_.plan, spec_.pacing ? &spec_.pacing->times : nullptr,
                   world.rank()),
-      store_(spec_.graph, deployment_.share.parameters, spec_.precision, spec_.seed),
+      store_(spec_.graph, deployment_.share.parameters, spec_.precision, spec_.seed,
+             spec_.gpu ? cuda_device(*spec_.gpu) : at::Device(at::kCPU)),
       reducer_(world, spec_.graph, deployment_.staged, spec_.plan, deployment_.roles,
-               deployment_.share, store_, {.memory = memory_}),
-      runner_(spec_, deployment_, world, store_, reducer_),
+               deployment_.share, store_, {.memory = memory_, .devices = devices}),
+      runner_(spec_, deployment_, world, devices, store_, reducer_, accelerator),
       optimizer_(spec_.recipe, store_, reducer_.owned()) {}
 
 StepReport PlanSession::step() {
@@ -136,7 +159,12 @@ StepReport PlanSession::run_step() {
   report.learning_rate = learning_rate_at(spec_.recipe, step_);
   runner_.run_step(step_, clock, [&] { update(report, clock); });
   ++step_;
+  if (accelerator_ != nullptr) {
+    accelerator_->wait();
+    clock.lap(&TimeSplit::compute_s);
+  }
   clock.finish(report);
+  if (accelerator_ != nullptr) split_by_device(runner_.device_seconds(), report);
   return report;
 }
 
@@ -161,7 +189,7 @@ void PlanSession::update(StepReport& report, StepClock& clock) {
   report.loss = all.loss;
   report.gradient_norm = std::sqrt(all.square_sum);
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) {
-    optimizer_.update(report.learning_rate, report.gradient_norm);
+    runner_.timed([&] { optimizer_.update(report.learning_rate, report.gradient_norm); });
     clock.lap(&TimeSplit::compute_s);
     reducer_.share_parameters();
     clock.lap(&TimeSplit::communication_s);
@@ -301,7 +329,7 @@ std::vector<Tensors> PlanSession::average_buffers() {
   for (const PipelineRunner::StageBuffers& part : buffers) {
     double* next = sums.data() + first[static_cast<std::size_t>(part.stage)];
     for (const auto& [name, buffer] : part.named) {
-      const at::Tensor wide = buffer.to(at::kDouble).contiguous();
+      const at::Tensor wide = buffer.to(at::kDouble).contiguous().cpu();
       const auto* data = wide.const_data_ptr<double>();
       if (part.tensor_index == 0) {
         for (std::int64_t i = 0; i < wide.numel(); ++i) next[i] += data[i];
@@ -334,14 +362,15 @@ std::optional<PacingReport> PlanSession::pacing() const {
 }
 
 MemoryReport PlanSession::memory() const {
-  const MemoryUse use = memory_.use();
+  const MemoryUse use = spec_.gpu ? accelerator_->memory(*spec_.gpu) : memory_.use();
   return {use.peak_bytes, use.current_bytes, process_peak_resident_bytes()};
 }
 
-std::vector<TensorPiece> PlanSession::pieces(std::span<const ArenaRange> ranges) const {
-  std::vector<TensorPiece> all = stored_parameters(spec_.graph, store_, ranges);
+std::vector<TensorPiece> PlanSession::pieces(std::span<const ArenaRange> ranges,
+                                             HostCopies& here) const {
+  std::vector<TensorPiece> all = stored_parameters(spec_.graph, store_, ranges, here);
   const std::vector<TensorPiece> states =
-      stored_states(spec_.graph, store_, optimizer_.states(), ranges);
+      stored_states(spec_.graph, store_, optimizer_.states(), ranges, here);
   all.insert(all.end(), states.begin(), states.end());
   return all;
 }
@@ -356,10 +385,11 @@ CheckpointReport PlanSession::save(const std::string& folder) {
   state.optimizer_step = optimizer_.updates();
   state.data_position = step_ * spec_.plan.samples_per_step();
   const std::vector<Tensors> own = average_buffers();
-  std::vector<TensorPiece> mine = pieces(reducer_.counted());
+  HostCopies here;
+  std::vector<TensorPiece> mine = pieces(reducer_.counted(), here);
   for (const PipelineRunner::StageBuffers& part : runner_.buffers()) {
     if (part.replica != 0 || part.tensor_index != 0) continue;
-    const std::vector<TensorPiece> buffers = stored_buffers(part.named);
+    const std::vector<TensorPiece> buffers = stored_buffers(part.named, here);
     mine.insert(mine.end(), buffers.begin(), buffers.end());
   }
   const CheckpointReport report = save_checkpoint(world_, folder, state, mine);
@@ -372,12 +402,14 @@ void PlanSession::restore(const std::string& folder) {
   const CheckpointReader reader(folder);
   reader.expect_graph(spec_.graph.hash());
   const ArenaRange all{0, store_.elements()};
-  std::vector<TensorPiece> mine = pieces(std::span(&all, 1));
+  HostCopies here;
+  std::vector<TensorPiece> mine = pieces(std::span(&all, 1), here);
   for (const PipelineRunner::StageBuffers& part : runner_.buffers()) {
-    const std::vector<TensorPiece> buffers = stored_buffers(part.named);
+    const std::vector<TensorPiece> buffers = stored_buffers(part.named, here);
     mine.insert(mine.end(), buffers.begin(), buffers.end());
   }
   reader.read(mine);
+  here.put_back();
   step_ = reader.state().step;
   optimizer_.restore_updates(reader.state().optimizer_step);
   store_.publish();
@@ -385,14 +417,17 @@ void PlanSession::restore(const std::string& folder) {
 
 }  // namespace
 
-std::unique_ptr<TrainingSession> start_training(const TrainingSpec& spec, Communicator& group) {
+std::unique_ptr<TrainingSession> start_training(const TrainingSpec& spec, Communicator& group,
+                                                Communicator* devices) {
   check_training_spec(spec, group.size());
   check_agreement(spec, group);
   const RankMemory memory;
   use_threads(spec.threads);
   const MemoryScope charged(memory);
   const c10::InferenceMode no_tape;
-  return std::make_unique<PlanSession>(spec, group, memory);
+  Accelerator* const accelerator = spec.gpu ? &use_cuda(*spec.gpu) : nullptr;
+  if (accelerator != nullptr) accelerator->reset_peak(*spec.gpu);
+  return std::make_unique<PlanSession>(spec, group, devices, memory, accelerator);
 }
 
 }  // namespace heteroperf

@@ -28,6 +28,31 @@ if(NOT HETEROPERF_TORCH STREQUAL "OFF")
 endif()
 heteroperf_optional(TORCH LibTorch_FOUND)
 
+# The GPU side of the engine: a module of its own, which a run on the CPU never loads.
+set(HETEROPERF_CUDA_FOUND FALSE)
+if(HETEROPERF_WITH_TORCH AND NOT HETEROPERF_CUDA STREQUAL "OFF")
+  find_package(CUDAToolkit QUIET)
+  find_library(LibTorch_CUDA_LIBRARY torch_cuda HINTS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH)
+  find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda HINTS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH)
+  mark_as_advanced(LibTorch_CUDA_LIBRARY LibTorch_C10_CUDA_LIBRARY)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND LibTorch_CUDA_LIBRARY
+     AND LibTorch_C10_CUDA_LIBRARY)
+    if(NOT CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+    endif()
+    if(NOT DEFINED ENV{CUDACXX})
+      set(ENV{CUDACXX} "${CUDAToolkit_NVCC_EXECUTABLE}")
+    endif()
+    include(CheckLanguage)
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+      enable_language(CUDA)
+      set(HETEROPERF_CUDA_FOUND TRUE)
+    endif()
+  endif()
+endif()
+heteroperf_optional(CUDA HETEROPERF_CUDA_FOUND)
+
 if(NOT HETEROPERF_MPI STREQUAL "OFF")
   find_package(MPI COMPONENTS CXX)
 endif()
@@ -52,7 +77,7 @@ heteroperf_optional(HDF5 HDF5_FOUND)
 function(heteroperf_print_summary)
   message(STATUS "HeteroPerf ${PROJECT_VERSION}: ${CMAKE_BUILD_TYPE}, "
                  "LibTorch ${HETEROPERF_WITH_TORCH} ${LibTorch_VERSION}, "
-                 "MPI ${HETEROPERF_WITH_MPI}, "
+                 "CUDA ${HETEROPERF_WITH_CUDA}, MPI ${HETEROPERF_WITH_MPI}, "
                  "NCCL ${HETEROPERF_WITH_NCCL} ${NCCL_VERSION}, HDF5 ${HETEROPERF_WITH_HDF5} ${HDF5_VERSION}, "
                  "tests ${HETEROPERF_TESTS}, benchmarks ${HETEROPERF_BENCHMARKS}")
 endfunction()

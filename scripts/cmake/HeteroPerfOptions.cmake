@@ -1,7 +1,7 @@
 # Options, the language level and the one target that carries warnings.
 include(GNUInstallDirs)
 
-foreach(part IN ITEMS TORCH MPI NCCL HDF5)
+foreach(part IN ITEMS TORCH CUDA MPI NCCL HDF5)
   set(HETEROPERF_${part} AUTO CACHE STRING "Build with ${part}: AUTO, ON or OFF")
   set_property(CACHE HETEROPERF_${part} PROPERTY STRINGS AUTO ON OFF)
 endforeach()

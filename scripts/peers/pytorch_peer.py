@@ -209,12 +209,16 @@ def parse_arguments():
     parser.add_argument("--warmup-steps", type=int, default=5)
     parser.add_argument("--clip-norm", type=float, default=0.0, help="0: no gradient clipping")
     parser.add_argument("--channels-last", action="store_true", help="resnet18 in NHWC memory")
+    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--seed", type=int, default=1)
     return parser.parse_args()
 
 
 def main():
     arguments = parse_arguments()
+    torch.set_default_device(arguments.device)
+    # Float32 means float32 on both sides.
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.manual_seed(arguments.seed)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
@@ -231,6 +235,7 @@ def main():
             "version": torch.__version__,
             "model": arguments.model,
             "parameters": sum(p.numel() for p in task.model.parameters()),
+            "device": arguments.device,
             "threads": torch.get_num_threads(),
             "batch": task.batch,
             "steps": len(times_s),

@@ -149,7 +149,9 @@ PlanWorkload plan_workload(const Workload& workload) {
 }
 
 std::string ChosenPlan::device_class(int rank) const {
-  return cluster ? cluster->ranks[static_cast<std::size_t>(rank)].device_class : "cpu";
+  const auto r = static_cast<std::size_t>(rank);
+  if (cluster) return cluster->ranks[r].device_class;
+  return r < devices.size() ? devices[r] : "cpu";
 }
 
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster) {
@@ -180,11 +182,13 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
 }
 
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
-                       const Workload& workload, int ranks) {
-  Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, ranks);
+                       const Workload& workload, const Placement& placement) {
+  Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, placement.ranks);
   plan.workload = plan_workload(workload);
   if (sources.cluster) plan.cluster = config.cluster.file;
-  return complete_plan(std::move(plan), workload, sources.cluster);
+  ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);
+  for (const RankBinding& binding : placement.bindings) chosen.devices.push_back(binding.device);
+  return chosen;
 }
 
 std::string summary_text(const Plan& plan) {

@@ -9,6 +9,7 @@
 #include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"
+#include "suite/run/placement.hpp"
 #include "suite/run/plan_sources.hpp"
 #include "workloads/workload.hpp"
 
@@ -26,15 +27,16 @@ struct ChosenPlan {
   std::optional<Prediction> prediction;  ///< where there are times
   std::string unpredicted;               ///< why a cluster's plan has none
   bool emulated = false;
+  std::vector<std::string> devices;  ///< by rank: what computes (RankBinding::device)
 
-  /// "cpu" on a machine that nobody described.
+  /// Of the cluster; what computes on a machine that nobody described.
   std::string device_class(int rank) const;
 };
 
 /// The plan of the file, or an even one of the configuration's degrees, checked against the model
 /// and the cluster. Throws UserError with everything wrong.
 ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
-                       const Workload& workload, int ranks);
+                       const Workload& workload, const Placement& placement);
 /// As above, of a plan already made.
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
 /// What a plan says of its workload, so that it can be simulated by itself.

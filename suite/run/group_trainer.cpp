@@ -61,7 +61,8 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       group_number_(group_number),
       trial_(trial),
       window_(std::make_shared<ValidationWindow>(spec.data)),
-      session_(context.engine.start(with_data(spec, window_), group)),
+      session_(
+          context.engine.start(with_data(spec, window_), group, trial ? nullptr : context.devices)),
       samples_per_slice_(static_cast<std::uint64_t>(spec.plan.micro_batch_samples())),
       samples_per_step_(spec.plan.samples_per_step()),
       tokens_per_sample_(tokens_of(spec.graph)),

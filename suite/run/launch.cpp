@@ -10,6 +10,7 @@
 #include "results/show.hpp"
 #include "results/suite_record.hpp"
 #include "runners/comm/mpi_launch.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "suite/error_report_json.hpp"
 #include "suite/run/baselines.hpp"
 #include "suite/run/host_share.hpp"
@@ -194,9 +195,28 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
   return worst;
 }
 
-ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources,
-                        const Placement& placement, const RunIdentity& identity,
-                        const GlobalOptions& options) {
+/// Gives ranks their GPUs, with the names that the engine finds; all ranks are on this host, or
+/// those of `world`. Throws SystemError with the reason why there is none.
+void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* world) {
+  give_gpus(config, placement.bindings);
+  if (!config.uses_gpus()) return;
+  std::vector<std::string> names;
+  const std::vector<CudaDevice> mine = load_engine()->cuda_devices();
+  for (RankBinding& binding : placement.bindings) {
+    if (binding.gpu) *binding.gpu %= static_cast<int>(mine.size());
+    names.push_back(binding.gpu ? mine[static_cast<std::size_t>(*binding.gpu)].name
+                                : binding.device);
+  }
+  // Each knows the devices of its own host alone.
+  if (world != nullptr) {
+    names = gather_texts(*world, names[static_cast<std::size_t>(world->rank().value())]);
+  }
+  for (std::size_t r = 0; r < names.size(); ++r) placement.bindings[r].device = names[r];
+}
+
+ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Placement placement,
+                        const RunIdentity& identity, const GlobalOptions& options) {
+  find_gpus(config.scale, placement, nullptr);
   const auto runs = prepare_runs(config, sources, placement, placement.ranks);
   const auto engine = load_engine();
   RunOutput output(config, identity, options, runs);
@@ -219,12 +239,13 @@ ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
                          const RunIdentity& identity, const GlobalOptions& options) {
   std::unique_ptr<RunOutput> output;
   RunConfig effective = config;
-  effective.scale.transport = "mpi";
+  if (effective.scale.transport != "nccl") effective.scale.transport = "mpi";
   RankWork work;
   work.body = [&](World& world) {
     const HostShare share = share_of_host(*world.communicator, cores);
     Placement placement = choose_launched_placement(config.scale, cores, launched.size, share);
     placement.bindings = gather_bindings(*world.communicator, placement.bindings.front());
+    find_gpus(config.scale, placement, world.communicator.get());
     const auto runs = prepare_runs(effective, sources, placement, share.ranks_on_host);
     const auto engine = load_engine();
     if (launched.rank == 0) {
@@ -261,7 +282,7 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& identity,
   const PlanSources sources = read_plan_sources(given);
   const RunConfig config = with_ranks(given, sources, cores.count(), world_ranks);
   const Placement placement = choose_placement(config.scale, cores, world_ranks);
-  if (!launched && config.scale.transport == "mpi") {
+  if (!launched && config.scale.transport != "threads") {
     return run_under_mpirun(config, sources, placement, cores, identity);
   }
   install_stop_signals(flush_open_journal);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -21,6 +22,8 @@ int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
   }
   if (world_ranks > 0) return world_ranks;
   if (config.ranks > 0) return config.ranks;
+  const auto listed = static_cast<int>(config.devices().size());
+  if (listed > 1 || config.devices().front() == "cuda") return listed;
   const int threads = std::max(1, config.threads_per_rank);
   return std::max(1, cores / threads);
 }
@@ -60,6 +63,20 @@ int core_count(const Placement& placement) {
     for (const int cpu : binding.cpus) cores.emplace(binding.host, cpu);
   }
   return std::max(1, static_cast<int>(cores.size()));
+}
+
+void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
+  const std::vector<std::string> devices = config.devices();
+  if (devices.size() > 1 && devices.size() != bindings.size()) {
+    throw UserError(fmt::format("--device {} names {} devices", config.device, devices.size()),
+                    fmt::format("the run has {} ranks", bindings.size()),
+                    "Name one for all, or one per rank");
+  }
+  std::map<std::string, int> taken;
+  for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
+    bindings[rank].device = devices[devices.size() == 1 ? 0 : rank];
+    if (bindings[rank].device == "cuda") bindings[rank].gpu = taken[bindings[rank].host]++;
+  }
 }
 
 std::string host_name() {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,8 +12,10 @@ namespace heteroperf {
 /// Where one rank computes.
 struct RankBinding {
   std::string host;
-  CpuSet cpus;          ///< that it is bound to, or may use
-  std::string unbound;  ///< why it is not bound; empty: it is
+  CpuSet cpus;                  ///< that it is bound to, or may use
+  std::string unbound;          ///< why it is not bound; empty: it is
+  std::string device = "cpu";   ///< or the GPU's name
+  std::optional<int> gpu = {};  ///< that computes, among those its host shows
 };
 
 /// Who computes where.
@@ -31,6 +34,10 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
 
 /// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
 int core_count(const Placement& placement);
+
+/// Ranks whose `scale.device` is cuda get their host's GPUs in turn; each is shared where there are
+/// fewer. Takes `bindings` of all ranks. Throws UserError for a list of another length.
+void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings);
 
 std::string host_name();
 

@@ -117,6 +117,13 @@ void check_schedule(const RunConfig& config, const CatalogEntry& entry, ProblemL
                "a training by time has no last step to decay to", "Use --steps, or leave it out");
 }
 
+/// Groups of a search come and go: their sums go through the hosts.
+void check_transport(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
+  if (config.scale.transport != "nccl" || entry.program != ProgramKind::search) return;
+  problems.add(fmt::format("--transport nccl does not go with {}", entry.name),
+               "a search's groups sum through the hosts", "Use --transport mpi");
+}
+
 /// Runs `check`; what it throws of the user's problems is added.
 template <class Check>
 void collect(ProblemList& problems, Check&& check) {
@@ -196,7 +203,7 @@ void make_plan(const RunConfig& config, const PlanSources& sources, const Scalin
                PreparedRun& run, ProblemList& problems) {
   check_trace(config, problems);
   collect(problems, [&] {
-    run.plan = choose_plan(config, sources, run.workload, run.placement.ranks);
+    run.plan = choose_plan(config, sources, run.workload, run.placement);
     check_memory(run.workload, mean_memory(*run.plan), machine, problems);
   });
 }
@@ -207,6 +214,7 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   ProblemList problems;
   PreparedRun run{config, placement, {}, 0, ""};
   check_schedule(config, entry, problems);
+  check_transport(config, entry, problems);
   collect(problems, [&] {
     run.workload = entry.make(request_of(config, entry), machine);
     if (entry.program == ProgramKind::search) {
@@ -235,6 +243,7 @@ void check_one(const RunConfig& config, const PlanSources& sources, const Placem
   const std::string generated = DataConfig().source;
   ProblemList problems;
   check_schedule(config, entry, problems);
+  check_transport(config, entry, problems);
   collect(problems, [&] {
     WorkloadRequest request = request_of(config, entry);
     request.data = generated;

@@ -23,6 +23,7 @@ struct RankContext {
   Engine& engine;
   RankLog* log_file = nullptr;       ///< with rank_logs only
   ProgressLine* progress = nullptr;  ///< rank 0 only
+  Communicator* devices = nullptr;   ///< all ranks over their GPUs' library, with nccl only
   std::string run_folder = {};       ///< of rank 0, absolute; with rank_logs or checkpoints only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get rank 0's

@@ -6,10 +6,13 @@
 #include <optional>
 
 #include "runners/cluster/cpu_set.hpp"
+#include "runners/comm/nccl/device_world.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
+#include "suite/run/rank_session.hpp"
 #include "suite/run/search_program.hpp"
 #include "suite/run/training_program.hpp"
 
@@ -47,8 +50,12 @@ void bind(const Placement& placement, int rank) {
 void measure_peak(const PreparedRun& run, RankContext& context) {
   if (run.config.measure.peak_s <= 0) return;
   context.all_ranks().barrier();
-  double rate = context.engine.measure_peak_ops_per_second(
-      run.workload.precision, run.placement.threads_per_rank, run.config.measure.peak_s);
+  const double seconds = run.config.measure.peak_s;
+  const Precision precision = run.workload.precision;
+  const std::optional<int> gpu = gpu_of(context);
+  double rate = gpu ? context.engine.measure_cuda_peak_ops_per_second(precision, *gpu, seconds)
+                    : context.engine.measure_peak_ops_per_second(
+                          precision, run.placement.threads_per_rank, seconds);
   context.all_ranks().all_reduce(std::span(&rate, 1));
   if (context.is_first()) {
     context.post(PeakEvent{rate, to_string(run.workload.precision), "measured"});
@@ -56,7 +63,7 @@ void measure_peak(const PreparedRun& run, RankContext& context) {
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {
-  if (!context.is_first() || run.workload.precision != Precision::bf16 ||
+  if (!context.is_first() || run.workload.precision != Precision::bf16 || gpu_of(context) ||
       context.engine.has_native_bf16()) {
     return;
   }
@@ -138,12 +145,24 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   return agree_on_end(context, search);
 }
 
+/// All ranks over NCCL; null for other transports. Collective.
+std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world) {
+  if (config.scale.transport != "nccl") return nullptr;
+  const auto library = open_nccl_device(world);
+  DeviceWorld devices = make_device_world(world, library, describe_rank(*world.communicator), {});
+  HybridConfig hybrid;
+  hybrid.staging.timeout_s = config.comm.timeout_s;
+  return make_device_group(world, devices, std::move(hybrid));
+}
+
 }  // namespace
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
   std::optional<FirstRankService> service;
   if (first.recorder != nullptr) service.emplace(run, world, first.recorder->journal());
   RankContext context{run.config, run.placement, world, engine};
+  const std::unique_ptr<Communicator> devices = open_devices(run.config, world);
+  context.devices = devices.get();
   if (first.recorder != nullptr) {
     context.progress = first.progress;
     context.journal = &first.recorder->journal();

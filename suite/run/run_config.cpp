@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <sstream>
 
 #include "runners/schedule/generator.hpp"
 #include "suite/catalog.hpp"
@@ -53,13 +54,23 @@ class Validation {
 constexpr double many = 1e9;
 
 void check_scale(const RunConfig& c, Validation& check) {
-  check.choice("scale.transport", c.scale.transport, {"threads", "mpi"});
-  check.choice("scale.device", c.scale.device, {"cpu"});
+  check.choice("scale.transport", c.scale.transport, {"threads", "mpi", "nccl"});
+  for (const std::string& device : c.scale.devices()) {
+    check.choice("scale.device", device, {"cpu", "cuda"});
+  }
   check.choice("scale.bind", c.scale.bind, {"auto", "none"});
   check.range("scale.ranks", c.scale.ranks, 0, 1e6);
   check.range("scale.threads_per_rank", c.scale.threads_per_rank, 0, 4096);
   check.range("batch.micro_batch", double(c.batch.micro_batch), 0, 1e6);
   check.range("batch.micro_batches", double(c.batch.micro_batches), 0, 1e6);
+}
+
+/// NCCL moves what is in a GPU's memory alone.
+void check_devices(const ScaleConfig& c, ProblemList& problems) {
+  if (c.transport != "nccl" || c.uses_only_gpus()) return;
+  problems.add(fmt::format("--transport nccl does not go with --device {}", c.device),
+               "NCCL sums what is in the memory of GPUs",
+               "Use --device cuda, or another transport");
 }
 
 void check_model(const RunConfig& c, Validation& check) {
@@ -241,11 +252,29 @@ std::string shown(const Setting& setting) {
                               : fmt::format("{} {}", setting.flag, setting.value);
 }
 
+std::vector<std::string> ScaleConfig::devices() const {
+  std::vector<std::string> names;
+  std::istringstream list(device + ',');
+  for (std::string name; std::getline(list, name, ',');) names.push_back(name);
+  return names;
+}
+
+bool ScaleConfig::uses_gpus() const {
+  const std::vector<std::string> all = devices();
+  return std::find(all.begin(), all.end(), "cuda") != all.end();
+}
+
+bool ScaleConfig::uses_only_gpus() const {
+  const std::vector<std::string> all = devices();
+  return std::all_of(all.begin(), all.end(), [](const std::string& d) { return d == "cuda"; });
+}
+
 void validate(const RunConfig& config, const std::vector<Setting>& settings,
               ProblemList& problems) {
   Validation check(settings, problems);
   check_model(config, check);
   check_scale(config, check);
+  check_devices(config.scale, problems);
   check_optimizer(config.optimizer, check);
   check_lengths(config, check);
   check_plan_values(config, check);

@@ -30,8 +30,13 @@ struct ScaleConfig {
   int ranks = 0;             ///< 0: one per usable core, or the launcher's world
   int threads_per_rank = 0;  ///< 0: usable cores / ranks
   std::string transport = "threads";
-  std::string device = "cpu";
-  std::string bind = "auto";  ///< auto: where ranks × threads fit the cores; none
+  std::string device = "cpu";  ///< cpu or cuda, of all ranks or a list by rank: "cuda,cpu"
+  std::string bind = "auto";   ///< auto: where ranks × threads fit the cores; none
+
+  /// One for all ranks, or one per rank.
+  std::vector<std::string> devices() const;
+  bool uses_gpus() const;
+  bool uses_only_gpus() const;
 };
 
 /// `batch.*`; 0: the workload's own.

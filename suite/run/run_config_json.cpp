@@ -51,7 +51,7 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"scale.ranks", "ranks of the run", "one per usable core"}, c.scale.ranks);
   visit({"scale.threads_per_rank", "threads inside a rank", "cores / ranks"},
         c.scale.threads_per_rank);
-  visit({"scale.transport", "threads, mpi"}, c.scale.transport);
+  visit({"scale.transport", "threads, mpi, nccl"}, c.scale.transport);
   visit({"scale.device", "cpu"}, c.scale.device);
   visit({"scale.bind", "auto; none leaves placement to the system"}, c.scale.bind);
   visit({"batch.micro_batch", "samples per replica and micro-batch", own}, c.batch.micro_batch);

@@ -20,6 +20,8 @@ Json bindings(const Placement& placement) {
                                          {"cpus", to_list(binding.cpus)},
                                          {"bound", binding.unbound.empty()}});
     if (!binding.unbound.empty()) entry["reason"] = binding.unbound;
+    entry["device"] = binding.device;
+    if (binding.gpu) entry["gpu"] = *binding.gpu;
   }
   return list;
 }

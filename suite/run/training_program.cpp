@@ -184,6 +184,11 @@ class TrainingProgram {
 
 }  // namespace
 
+std::optional<int> gpu_of(const RankContext& context) {
+  return context.placement.bindings[static_cast<std::size_t>(context.all_ranks().rank().value())]
+      .gpu;
+}
+
 TrainingSpec training_spec(const RankContext& context, const Workload& workload) {
   TrainingSpec spec;
   spec.graph = workload.graph;
@@ -194,6 +199,7 @@ TrainingSpec training_spec(const RankContext& context, const Workload& workload)
   spec.clock_offset_ns = context.clock_offset_ns;
   spec.seed = context.config.seed;
   spec.threads = context.placement.threads_per_rank;
+  spec.gpu = gpu_of(context);
   return spec;
 }
 

@@ -10,6 +10,9 @@ namespace heteroperf {
 /// finite.
 ProgramEnd run_training(RankContext& context, const Workload& workload, const ChosenPlan& plan);
 
+/// The GPU that this rank computes on; none: the host's cores.
+std::optional<int> gpu_of(const RankContext& context);
+
 /// The engine's view of a workload on this configuration, without a plan.
 TrainingSpec training_spec(const RankContext& context, const Workload& workload);
 

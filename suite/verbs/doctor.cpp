@@ -82,9 +82,13 @@ BackendStatus hdf5_status() {
   return status;
 }
 
-BackendStatus not_built(const std::string& name) {
+BackendStatus cuda_status() {
+  const EngineStatus found = cuda_file_status();
   BackendStatus status;
-  status.reason = "this version of the program has no " + name + " backend";
+  status.built = found.built;
+  status.usable = found.usable;
+  status.version = found.version;
+  status.reason = found.reason;
   return status;
 }
 
@@ -95,7 +99,7 @@ DoctorReport examine() {
                    check_disk(),   check_load(machine),  check_governor(machine)};
   report.backends = {{"mpi", mpi_status()},
                      {"nccl", nccl_status()},
-                     {"cuda", not_built("CUDA")},
+                     {"cuda", cuda_status()},
                      {"hdf5", hdf5_status()}};
   return report;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "metrics/error.hpp"
+#include "runners/engine/operators/host_copies.hpp"
 
 namespace heteroperf {
 
@@ -34,9 +35,9 @@ MutableBuffer buffer_of(const at::Tensor& tensor) {
 }
 
 void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction) {
-  const at::Tensor here = tensor.cpu();
-  group.all_reduce(buffer_of(here), reduction);
-  if (tensor.is_cuda()) tensor.copy_(here);
+  HostCopies copies(group);
+  group.all_reduce(buffer_of(copies.of(tensor)), reduction);
+  copies.put_back();
 }
 
 }  // namespace heteroperf

@@ -13,7 +13,8 @@ DataType data_type(at::ScalarType type);
 /// for a type they cannot carry.
 MutableBuffer buffer_of(const at::Tensor& tensor);
 
-/// In place; a device's tensor goes through the host's memory, and waits for the device.
+/// In place. A device's tensor is waited for, and goes through the host's memory unless the
+/// group's buffers are on the device.
 void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction);
 
 }  // namespace heteroperf

@@ -22,7 +22,10 @@ class NoEngine : public Engine {
  public:
   std::string libtorch_version() const override { return ""; }
   bool has_native_bf16() const override { return false; }
-  std::unique_ptr<TrainingSession> start(const TrainingSpec&, Communicator&) override { return {}; }
+  std::unique_ptr<TrainingSession> start(const TrainingSpec&, Communicator&,
+                                         Communicator*) override {
+    return {};
+  }
   double measure_peak_ops_per_second(Precision, int, double) override { return 0; }
 };
 

@@ -21,6 +21,12 @@ Workload nano() {
   return make_llm(request, {8, std::uint64_t{8} << 30, 1e10});
 }
 
+Placement ranks_alone(int ranks) {
+  Placement placement;
+  placement.ranks = ranks;
+  return placement;
+}
+
 RunConfig config_of(int pipeline, int tensor, const char* schedule = "1f1b") {
   RunConfig config;
   config.plan.pipeline = pipeline;
@@ -32,7 +38,8 @@ RunConfig config_of(int pipeline, int tensor, const char* schedule = "1f1b") {
 TEST(ChosenPlan, EvenOnesHaveTheDegreesAndAsManySamplesAsDataParallelRanks) {
   const Workload workload = nano();
   for (const auto& [pipeline, tensor] : {std::pair(1, 1), {2, 1}, {1, 2}, {2, 2}, {4, 1}}) {
-    const ChosenPlan chosen = choose_plan(config_of(pipeline, tensor), {}, workload, 4);
+    const ChosenPlan chosen =
+        choose_plan(config_of(pipeline, tensor), {}, workload, ranks_alone(4));
     EXPECT_EQ(chosen.plan.ranks(), 4);
     EXPECT_EQ(chosen.plan.samples_per_step(), 4u * 2 * 4) << pipeline << " " << tensor;
     EXPECT_EQ(chosen.roles.size(), 4u);
@@ -46,14 +53,14 @@ TEST(ChosenPlan, EvenOnesHaveTheDegreesAndAsManySamplesAsDataParallelRanks) {
 TEST(ChosenPlan, GivenMicroBatchesCount) {
   RunConfig config = config_of(2, 1);
   config.batch.micro_batches = 6;
-  const ChosenPlan chosen = choose_plan(config, {}, nano(), 4);
+  const ChosenPlan chosen = choose_plan(config, {}, nano(), ranks_alone(4));
   EXPECT_EQ(chosen.plan.micro_batches, 6);
   EXPECT_EQ(summary_text(chosen.plan), "pp 2 x tp 1 x dp 2, 1f1b, 6 micro-batches of 2");
 }
 
 TEST(ChosenPlan, SharesNameWhatRanksHold) {
   const auto shares = [](const RunConfig& config, int ranks) {
-    const ChosenPlan chosen = choose_plan(config, {}, nano(), ranks);
+    const ChosenPlan chosen = choose_plan(config, {}, nano(), ranks_alone(ranks));
     std::vector<std::string> texts;
     for (const RankRole& role : chosen.roles) texts.push_back(held_share(chosen.plan, role));
     return texts;
@@ -71,11 +78,11 @@ TEST(ChosenPlan, SharesNameWhatRanksHold) {
 TEST(ChosenPlan, TheScheduleChoosesItsChunksWhateverTheMicroBatches) {
   RunConfig config = config_of(2, 1, "dualpipev");
   config.batch.micro_batches = 4;
-  EXPECT_EQ(choose_plan(config, {}, nano(), 2).plan.chunks, 2);
-  EXPECT_EQ(choose_plan(config_of(2, 1), {}, nano(), 2).plan.chunks, 1);
+  EXPECT_EQ(choose_plan(config, {}, nano(), ranks_alone(2)).plan.chunks, 2);
+  EXPECT_EQ(choose_plan(config_of(2, 1), {}, nano(), ranks_alone(2)).plan.chunks, 1);
   config.batch.micro_batches = 1;
   try {
-    choose_plan(config, {}, nano(), 2);
+    choose_plan(config, {}, nano(), ranks_alone(2));
     FAIL() << "too few micro-batches";
   } catch (const UserError& error) {
     EXPECT_EQ(std::string(error.what()).find("chunks per rank"), std::string::npos) << error.what();
@@ -83,14 +90,14 @@ TEST(ChosenPlan, TheScheduleChoosesItsChunksWhateverTheMicroBatches) {
 }
 
 TEST(ChosenPlan, DegreesThatDoNotFitAreTold) {
-  EXPECT_THROW(choose_plan(config_of(3, 1), {}, nano(), 4), UserError);
+  EXPECT_THROW(choose_plan(config_of(3, 1), {}, nano(), ranks_alone(4)), UserError);
 }
 
 TEST(ChosenPlan, APacedClusterPredicts) {
   const Cluster cluster = find_cluster("fast2_slow6");
   const auto ranks = static_cast<int>(cluster.ranks.size());
   const ChosenPlan chosen =
-      choose_plan(config_of(2, 1), {"", cluster, std::nullopt}, nano(), ranks);
+      choose_plan(config_of(2, 1), {"", cluster, std::nullopt}, nano(), ranks_alone(ranks));
   EXPECT_TRUE(chosen.emulated);
   ASSERT_TRUE(chosen.times && chosen.prediction);
   const std::vector<Event> events = plan_events(chosen);
@@ -121,7 +128,7 @@ TEST(ChosenPlan, RealDevicesWithoutRatesGetAReasonInsteadOfAPrediction) {
   cluster.efficiency.clear();
   const auto ranks = static_cast<int>(cluster.ranks.size());
   const ChosenPlan chosen =
-      choose_plan(config_of(1, 1), {"", cluster, std::nullopt}, nano(), ranks);
+      choose_plan(config_of(1, 1), {"", cluster, std::nullopt}, nano(), ranks_alone(ranks));
   EXPECT_FALSE(chosen.prediction);
   const std::vector<Event> events = plan_events(chosen);
   ASSERT_TRUE(std::holds_alternative<WarningEvent>(events.back()));
@@ -135,7 +142,7 @@ TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
   run.placement.ranks = ranks;
   run.placement.bindings.resize(static_cast<std::size_t>(ranks));
   run.config.with_baselines = true;
-  run.plan = choose_plan(run.config, {"", cluster, std::nullopt}, run.workload, ranks);
+  run.plan = choose_plan(run.config, {"", cluster, std::nullopt}, run.workload, ranks_alone(ranks));
   const std::vector<Baseline> baselines = choose_baselines(run);
   const std::vector<ClassRanks> classes = ranks_by_class(cluster);
   ASSERT_EQ(baselines.size(), classes.size());
@@ -151,7 +158,7 @@ TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
     const auto n = static_cast<int>(classes[c].ranks.size());
     const ChosenPlan plain =
         choose_plan(config_of(1, 1), {"", part_of_cluster(cluster, classes[c].ranks), std::nullopt},
-                    run.workload, n);
+                    run.workload, ranks_alone(n));
     if (plain.plan.samples_per_step() == run.plan->plan.samples_per_step()) {
       EXPECT_GE(alone.plan->prediction->throughput, plain.prediction->throughput);
     }
@@ -161,7 +168,7 @@ TEST(Baselines, EachClassAloneGetsItsBestEvenPlan) {
 TEST(Baselines, OneClassHasNone) {
   PreparedRun run{config_of(1, 1), {}, nano(), 0, ""};
   run.config.with_baselines = true;
-  run.plan = choose_plan(run.config, {}, run.workload, 2);
+  run.plan = choose_plan(run.config, {}, run.workload, ranks_alone(2));
   EXPECT_TRUE(choose_baselines(run).empty());
 }
 

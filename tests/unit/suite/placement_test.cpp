@@ -73,6 +73,45 @@ TEST(Placement, NamesTheBindingOfEveryRank) {
   EXPECT_EQ(choose_placement(config, four_cores(), 0).bindings[0].unbound, "scale.bind=none");
 }
 
+std::vector<RankBinding> on_hosts(const std::vector<std::string>& hosts) {
+  std::vector<RankBinding> bindings;
+  for (const std::string& host : hosts) bindings.push_back({host, {0}, ""});
+  return bindings;
+}
+
+TEST(Placement, RanksOfAHostTakeItsGpusInTurn) {
+  std::vector<RankBinding> bindings = on_hosts({"a", "b", "a", "b"});
+  ScaleConfig config;
+  config.device = "cuda";
+  give_gpus(config, bindings);
+  EXPECT_EQ(bindings[0].gpu, 0);
+  EXPECT_EQ(bindings[1].gpu, 0);
+  EXPECT_EQ(bindings[2].gpu, 1);
+  EXPECT_EQ(bindings[3].gpu, 1);
+}
+
+TEST(Placement, RanksOfOneRunComputeOnUnlikeDevices) {
+  std::vector<RankBinding> bindings = on_hosts({"a", "a", "a"});
+  ScaleConfig config;
+  config.device = "cuda,cpu,cuda";
+  give_gpus(config, bindings);
+  EXPECT_EQ(bindings[0].gpu, 0);
+  EXPECT_EQ(bindings[1].gpu, std::nullopt);
+  EXPECT_EQ(bindings[1].device, "cpu");
+  EXPECT_EQ(bindings[2].gpu, 1);
+  EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 3);
+  config.device = "cuda,cpu";
+  EXPECT_THROW(give_gpus(config, bindings), UserError);
+}
+
+TEST(Placement, OneRankTakesAGpuUnlessToldOtherwise) {
+  ScaleConfig config;
+  config.device = "cuda";
+  EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 1);
+  config.ranks = 2;
+  EXPECT_EQ(choose_placement(config, four_cores(), 0).ranks, 2);
+}
+
 TEST(Placement, EveryRankHearsTheBindingOfEveryRank) {
   std::mutex mutex;
   std::vector<std::vector<RankBinding>> heard;

@@ -23,6 +23,9 @@ struct DeviceKernels {
   /// square_sum_blocks doubles on the device.
   void (*add_square_sum)(Element, const void* values, std::int64_t count, double* partials,
                          double* sum);
+  /// Until all that the calling thread's current stream of device `index` was given is done. Throws
+  /// SystemError.
+  void (*wait)(int index);
 };
 
 constexpr std::int64_t square_sum_blocks = 1024;

@@ -19,6 +19,9 @@ struct LaunchShape {
   unsigned grid_x = 1, grid_y = 1, threads_x = 1, threads_y = 1;
 };
 
+/// Until the current stream of device `index` has done all that it was given. Throws SystemError.
+void wait_for_stream(int index);
+
 #if defined(__CUDACC__)
 /// LibTorch's current stream of the current device.
 cudaStream_t kernel_stream();

@@ -68,7 +68,7 @@ const KernelTable& table_of(Element element) {
   }
 }
 
-constexpr DeviceKernels kernels{table_of, adamw, sgd, add_square_sum};
+constexpr DeviceKernels kernels{table_of, adamw, sgd, add_square_sum, wait_for_stream};
 
 }  // namespace
 

@@ -62,6 +62,22 @@ TEST_P(EveryCase, SharedOptimizerStatesGiveTheSameBits) {
   EXPECT_EQ(train(given, config_of(3000, Overlap::on), 1), expected) << given.name;
 }
 
+// The group of devices is one more group of the same ranks here.
+TEST_P(EveryCase, SumsAlikeThroughAGroupOfDevices) {
+  const GradientCase given = this->given();
+  const Prints expected = train(given, config_of(3000, Overlap::on), 1);
+  Prints prints(static_cast<std::size_t>(given.plan.ranks()));
+  run_on_threads(given.plan.ranks(), {}, [&](World& world) {
+    const RankId rank = world.communicator->rank();
+    const auto devices = world.communicator->split(0, rank.value());
+    ReductionConfig config = config_of(3000, Overlap::on);
+    config.devices = devices.get();
+    prints[static_cast<std::size_t>(rank.value())] =
+        test::train_checked(given, *world.communicator, config, 1);
+  });
+  EXPECT_EQ(prints, expected) << given.name;
+}
+
 INSTANTIATE_TEST_SUITE_P(GradientReducer, EveryCase,
                          ::testing::Range<std::size_t>(0, test::gradient_cases().size()));
 

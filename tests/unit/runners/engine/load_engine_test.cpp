@@ -12,7 +12,7 @@ namespace {
 TEST(LoadEngine, TrainsThroughTheModule) {
   const std::shared_ptr<Engine> engine = load_engine();
   const auto alone = make_null_communicator();
-  const auto session = engine->start(test::small_training(test::tiny_gpt()), *alone);
+  const auto session = engine->start(test::small_training(test::tiny_gpt()), *alone, nullptr);
   const double first = session->step().loss;
   for (int i = 0; i < 10; ++i) session->step();
   EXPECT_LT(session->step().loss, first);
@@ -22,7 +22,7 @@ TEST(LoadEngine, ErrorsOfTheModuleKeepTheirType) {
   TrainingSpec spec = test::small_training(test::tiny_gpt());
   spec.plan.stages[0].replicas[0].micro_batch = 0;
   const auto alone = make_null_communicator();
-  EXPECT_THROW(load_engine()->start(spec, *alone), UserError);
+  EXPECT_THROW(load_engine()->start(spec, *alone, nullptr), UserError);
 }
 
 TEST(LoadEngine, TellsItsVersion) {

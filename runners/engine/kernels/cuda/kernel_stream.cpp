@@ -1,0 +1,32 @@
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include "metrics/error.hpp"
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
+
+namespace heteroperf {
+
+cudaStream_t kernel_stream() { return c10::cuda::getCurrentCUDAStream(); }
+
+void expect_launched(cudaError_t code) {
+  if (code == cudaSuccess) return;
+  throw SystemError("a kernel could not be started", cudaGetErrorString(code),
+                    "The program is built for the devices named in CMAKE_CUDA_ARCHITECTURES",
+                    ErrorKind::environment);
+}
+
+void wait_for_stream(int index) {
+  const auto device = static_cast<c10::DeviceIndex>(index);
+  const cudaError_t code = cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream(device));
+  if (code == cudaSuccess) return;
+  throw SystemError("work on a GPU failed", cudaGetErrorString(code),
+                    "nvidia-smi tells what holds the device", ErrorKind::environment);
+}
+
+}  // namespace heteroperf
+
+/// The module's door to the kernels.
+extern "C" __attribute__((visibility("default"))) const heteroperf::DeviceKernels*
+heteroperf_device_kernels() {
+  return &heteroperf::cuda_kernels();
+}
