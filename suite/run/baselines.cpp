@@ -8,6 +8,7 @@
 #include "results/ruleset.hpp"
 #include "results/run_summary.hpp"
 #include "results/sha256.hpp"
+#include "runners/plan/search/plan_search.hpp"
 #include "suite/run/rank_messages.hpp"
 
 namespace heteroperf {
@@ -74,20 +75,52 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
   return part;
 }
 
+/// The planner's plan of all ranks; none where it leaves some idle, or where the search ran out of
+/// time, which not all ranks of a run would see alike.
+std::optional<ChosenPlan> searched_plan(const Workload& workload, const Cluster& cluster,
+                                        std::uint64_t samples) {
+  PlanningRequest request;
+  request.precision = workload.precision;
+  request.optimizer = workload.recipe.kind;
+  request.batch = static_cast<std::int64_t>(samples);
+  try {
+    const PlanSearchResult found = search_plans(GraphProblem(workload.graph, cluster, request), {});
+    if (!found.complete) return std::nullopt;
+    for (const FoundPlan& one : found.plans) {
+      if (one.plan.ranks() != static_cast<int>(cluster.ranks.size())) continue;
+      return complete_plan(one.plan, workload, cluster);
+    }
+  } catch (const UserError&) {
+    // What the planner cannot cut, an even plan may still run.
+  }
+  return std::nullopt;
+}
+
+bool is_even(const Plan& plan) {
+  const StageReplica& first = plan.stages.front().replicas.front();
+  return std::all_of(plan.stages.begin(), plan.stages.end(), [&](const PlanStage& stage) {
+    return stage.replicas.size() == plan.stages.front().replicas.size() &&
+           std::all_of(stage.replicas.begin(), stage.replicas.end(), [&](const StageReplica& r) {
+             return r.ranks.size() == first.ranks.size() && r.micro_batch == first.micro_batch;
+           });
+  });
+}
+
 RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
   RunConfig own = config;
   const Plan& plan = chosen.plan;
-  const auto replicas = static_cast<int>(plan.stages.front().replicas.size());
   own.with_baselines = false;
   own.trace.clear();
   own.checkpoint = {};
   own.parent.reset();
   own.scale.ranks = plan.ranks();
   own.plan = PlanConfig{};
+  own.batch = {};
+  own.plan.schedule = plan.schedule;
+  if (!is_even(plan)) return own;  // the record's plan says it
   own.plan.pipeline = static_cast<int>(plan.stages.size());
   own.plan.tensor = static_cast<int>(plan.stages.front().replicas.front().ranks.size());
-  own.plan.data = replicas;
-  own.plan.schedule = plan.schedule;
+  own.plan.data = static_cast<int>(plan.stages.front().replicas.size());
   own.batch = {plan.stages.front().replicas.front().micro_batch, plan.micro_batches};
   return own;
 }
@@ -106,8 +139,8 @@ Baseline make_baseline(const PreparedRun& run, const ClassRanks& own) {
   try {
     PreparedRun alone{run.config, part_of_placement(run.placement, baseline.ranks), run.workload, 0,
                       run.reproduce};
-    alone.plan = best_even_plan(run.workload, part_of_cluster(*mix.cluster, own.ranks),
-                                mix.plan.samples_per_step(), mix.plan.schedule);
+    alone.plan = best_plan_alone(run.workload, part_of_cluster(*mix.cluster, own.ranks),
+                                 mix.plan.samples_per_step(), mix.plan.schedule);
     alone.config = config_of(run.config, *alone.plan);
     baseline.run = std::make_shared<const PreparedRun>(std::move(alone));
   } catch (const UserError& error) {
@@ -211,9 +244,9 @@ class BaselineRun {
 
 }  // namespace
 
-ChosenPlan best_even_plan(const Workload& workload, const Cluster& cluster, std::uint64_t samples,
-                          const std::string& schedule) {
-  std::optional<ChosenPlan> best;
+ChosenPlan best_plan_alone(const Workload& workload, const Cluster& cluster, std::uint64_t samples,
+                           const std::string& schedule) {
+  std::optional<ChosenPlan> best = searched_plan(workload, cluster, samples);
   std::optional<UserError> refusal;
   for (const EvenPlanRequest& request :
        candidates(static_cast<int>(cluster.ranks.size()), samples, schedule)) {

@@ -14,7 +14,7 @@ namespace heteroperf {
 
 struct PreparedRun;
 
-/// One class of a mixed cluster alone, with its own best even plan.
+/// One class of a mixed cluster alone, with its own best plan.
 struct Baseline {
   std::string device_class;
   std::vector<RankId> ranks;  ///< of the mixed run, ascending: those that run it
