@@ -10,6 +10,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
@@ -68,9 +69,11 @@ PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deplo
       world_(world),
       store_(store),
       reducer_(reducer),
+      shapes_(spec.graph, store.operator_type()),
       loader_(spec.data, store.operator_type(), spec.seed),
       written_(std::make_shared<StageExecutor::Written>(store.count())),
       accelerator_(accelerator),
+      device_times_(accelerator),
       watchdog_(spec.timeout_s,
                 [this](std::int64_t i) { return where(static_cast<std::size_t>(i)); }) {
   if (spec.pacing) timeline_.emplace(spec.pacing->dilation > 0 ? spec.pacing->dilation : 1.0);
@@ -95,7 +98,11 @@ StageModel PipelineRunner::stage_model(const RankShare::Part& part) const {
                    shard.output_is_partial,
                    gradient_is_partial_within(shard, deployment_.staged.stage_of, part.role.stage),
                    shard.output_is_sharded,
-                   shard.first_of_vocabulary};
+                   shard.first_of_vocabulary,
+                   {}};
+  if (spec_.plan.sequence_parallel && shard.degree > 1) {
+    model.rows = row_cuts(shard, deployment_.staged.stage_of, part.role.stage);
+  }
   for (const StageEdge& edge : deployment_.staged.edges) {
     if (edge.from != part.role.stage) continue;
     for (const NodeId node : edge.nodes) {
@@ -119,6 +126,7 @@ void PipelineRunner::make_parts(Communicator& sums) {
     tensor_group_ = sums.split(mine.ranks.front().value(), role.tensor_index);
   }
   const PipelineGraph& graph = deployment_.schedule.graph;
+  summands_.assign(store_.count(), 0);
   for (const RankShare::Part& own : deployment_.share.parts) {
     auto part = std::make_unique<Part>(own, stage_model(own), store_, written_);
     const StageReplica& replica =
@@ -128,6 +136,9 @@ void PipelineRunner::make_parts(Communicator& sums) {
     part->executor.on_gradient(
         [this, own = part.get()](std::size_t ordinal) { take_gradient(*own, ordinal); });
     part->micro_batches = graph.segments[at_index(own.role.segment)].micro_batches;
+    for (std::size_t p = 0; p < summands_.size(); ++p) {
+      if (part->executor.gradient_is_summand(p)) ++summands_[p];
+    }
     parts_.push_back(std::move(part));
   }
 }
@@ -168,84 +179,16 @@ void PipelineRunner::make_edges() {
       const auto targets = replicas_of(spec_.plan, to, direction);
       const WireFormat wire = spec_.plan.wire(from, to);
       state->activations = std::make_unique<BoundaryEnd>(
-          world_, sources, targets, shape_of(state->edge->nodes, batch, sources, targets), wire,
+          world_, sources, targets, shapes_.of(state->edge->nodes, batch, sources, targets), wire,
           activation_tag, store_.device());
       if (!state->edge->with_gradient.empty()) {
         state->gradients = std::make_unique<BoundaryEnd>(
-            world_, targets, sources, shape_of(state->edge->with_gradient, batch, targets, sources),
-            wire, gradient_tag, store_.device());
+            world_, targets, sources,
+            shapes_.of(state->edge->with_gradient, batch, targets, sources), wire, gradient_tag,
+            store_.device());
       }
     }
     edges_[e] = std::move(state);
-  }
-}
-
-const TensorShard& PipelineRunner::shard_of(int degree, int index) {
-  for (const TensorShard& known : shards_) {
-    if (known.degree == degree && known.index == index) return known;
-  }
-  shards_.push_back(tensor_shard(spec_.graph, degree, index));
-  return shards_.back();
-}
-
-/// Widths of a node's output on the ranks of a replica; empty where all have it whole.
-std::vector<std::int64_t> PipelineRunner::widths_of(NodeId id, const Replicas& replicas) {
-  std::vector<std::int64_t> widths;
-  const std::size_t degree = replicas.front()->ranks.size();
-  if (std::all_of(replicas.begin(), replicas.end(),
-                  [](const StageReplica* r) { return r->ranks.size() == 1; })) {
-    return widths;
-  }
-  for (const StageReplica* replica : replicas) {
-    if (replica->ranks.size() == degree) continue;
-    if (degree > 1 &&
-        !shard_of(static_cast<int>(degree), 0).output_is_sharded[at_index(id.value())]) {
-      continue;
-    }
-    throw UserError(fmt::format("the output of '{}' crosses a stage border in parts that replicas "
-                                "of {} and of {} ranks have cut differently",
-                                spec_.graph.node(id).name, degree, replica->ranks.size()),
-                    "a stage's replicas must hold it alike",
-                    "Cut the model where the layer's output is summed, or give the replicas the "
-                    "same number of ranks");
-  }
-  for (std::size_t i = 0; i < degree; ++i) {
-    const TensorShard& shard = shard_of(static_cast<int>(degree), static_cast<int>(i));
-    if (!shard.output_is_sharded[at_index(id.value())]) return {};
-    widths.push_back(shard.graph.node(id).output.back());
-  }
-  return widths;
-}
-
-BoundaryEnd::Shape PipelineRunner::shape_of(const std::vector<NodeId>& nodes, std::int64_t batch,
-                                            const Replicas& from, const Replicas& to) {
-  BoundaryEnd::Shape shape;
-  shape.batch = batch;
-  for (const NodeId id : nodes) {
-    const Node& node = spec_.graph.node(id);
-    const auto* input = std::get_if<Input>(&node.attributes);
-    const bool tokens = input != nullptr && input->kind == InputKind::tokens;
-    BoundaryEnd::Lane lane{node.output, tokens ? at::kLong : store_.operator_type(),
-                           widths_of(id, from), widths_of(id, to)};
-    check_columns(id, lane, from, to);
-    shape.lanes.push_back(std::move(lane));
-  }
-  return shape;
-}
-
-/// Packed heads lie in another order on groups of another size.
-void PipelineRunner::check_columns(NodeId id, const BoundaryEnd::Lane& lane, const Replicas& from,
-                                   const Replicas& to) {
-  if (lane.from_widths == lane.to_widths) return;
-  for (const Replicas* side : {&from, &to}) {
-    const auto degree = static_cast<int>(side->front()->ranks.size());
-    if (degree == 1 || shard_of(degree, 0).columns[at_index(id.value())].size() <= 1) continue;
-    throw UserError(fmt::format("the packed heads of '{}' cross a stage border between {} and {} "
-                                "tensor-parallel ranks",
-                                spec_.graph.node(id).name, from.front()->ranks.size(),
-                                to.front()->ranks.size()),
-                    "they lie in another order on each",
-                    "Cut the model before the projection or behind the attention");
   }
 }
 
@@ -276,17 +219,16 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
                               const std::function<void()>& update) {
   step_ = step;
   clock_ = &clock;
-  clock_start_ns_ = clock.start_ns();
   update_ = &update;
   loss_ = peak_held_ = 0;
   device_loss_.reset();
-  device_times_.clear();
-  if (accelerator_ != nullptr) device_start_ = accelerator_->mark();
+  device_times_.begin_step(clock.start_ns());
   spans_.clear();
   reductions_.clear();
   reduction_ready_s_.assign(spec_.plan.stages.size(), 0);
   std::fill(written_->begin(), written_->end(), false);
   collected_.assign(store_.count(), false);
+  summands_left_ = summands_;
   for (const std::unique_ptr<Part>& part : parts_) part->weights_left = part->micro_batches;
   const std::vector<Instruction>& program = deployment_.program();
   for (std::size_t i = 0; i < program.size(); ++i) {
@@ -366,7 +308,7 @@ void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work)
   for_boundaries([](BoundaryEnd& end) { end.retire(); });
   clock_->lap(&TimeSplit::other_s);
   const std::int64_t start_ns = steady_now_ns();
-  accelerator_ != nullptr ? timed(work) : work();
+  device_times_.run(work);
   if (timeline_) {
     timeline_->finish(ready_s_, duration_s(part, i.op));
     ready_s_ = 0;
@@ -375,7 +317,7 @@ void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work)
   clock_->move(&TimeSplit::compute_s, &TimeSplit::communication_s,
                part.executor.take_tensor_communication_s());
   const auto index = static_cast<std::int32_t>(&i - deployment_.program().data());
-  if (accelerator_ != nullptr) device_times_.back().span = spans_.size();
+  device_times_.name_last(spans_.size());
   spans_.push_back({index, start_ns, steady_now_ns()});
 }
 
@@ -482,29 +424,6 @@ Batch PipelineRunner::on_device(Batch batch) const {
   return {accelerator_->bring(canonical(batch.sample)), accelerator_->bring(batch.targets)};
 }
 
-void PipelineRunner::timed(const std::function<void()>& work) {
-  if (accelerator_ == nullptr) return work();
-  DeviceTime time{accelerator_->mark(), nullptr, std::nullopt};
-  work();
-  time.end = accelerator_->mark();
-  device_times_.push_back(std::move(time));
-}
-
-double PipelineRunner::device_seconds() {
-  const auto to_ns = [](double seconds) { return static_cast<std::int64_t>(seconds * 1e9); };
-  double sum = 0;
-  for (const DeviceTime& time : device_times_) {
-    const double seconds = time.end->seconds_since(*time.begin);
-    sum += seconds;
-    if (!time.span) continue;
-    InstructionSpan& span = spans_[*time.span];
-    span.start_ns = clock_start_ns_ + to_ns(time.begin->seconds_since(*device_start_));
-    span.end_ns = span.start_ns + to_ns(seconds);
-  }
-  device_times_.clear();
-  return sum;
-}
-
 void PipelineRunner::recompute(const Instruction& i) {
   Part& part = part_of(i);
   compute(part, i, [&] { part.executor.recompute(i.micro_batch); });
@@ -582,7 +501,13 @@ void PipelineRunner::take_gradient(Part& part, std::size_t ordinal) {
   store_.collect_gradient(ordinal, collected_[ordinal] ? ParameterStore::Collect::add
                                                        : ParameterStore::Collect::overwrite);
   collected_[ordinal] = true;
-  if (part.weights_left == 1) reducer_.ready(ordinal);
+  if (part.weights_left > 1) return;
+  if (summands_left_[ordinal] > 0 && --summands_left_[ordinal] == 0) {
+    const ParameterStore::Place& place = store_.place(ordinal);
+    all_reduce(*tensor_group_, store_.reduced_gradient().narrow(0, place.offset, place.count),
+               Reduction::sum);
+  }
+  reducer_.ready(ordinal);
 }
 
 void PipelineRunner::send_activation(const Instruction& i) {
@@ -659,10 +584,10 @@ PipelineRunner::EvaluationEdges& PipelineRunner::evaluation_edges(std::int64_t b
   for (std::size_t e = 0; e < edges->ends.size(); ++e) {
     if (!edges_[e] || edges_[e]->inside()) continue;
     const StageEdge& edge = *edges_[e]->edge;
-    const Replicas from = replicas_of(spec_.plan, edge.from, 0);
-    const Replicas to = replicas_of(spec_.plan, edge.to, 0);
+    const BoundaryShapes::Replicas from = replicas_of(spec_.plan, edge.from, 0);
+    const BoundaryShapes::Replicas to = replicas_of(spec_.plan, edge.to, 0);
     edges->ends[e] = std::make_unique<BoundaryEnd>(
-        world_, from, to, shape_of(edge.nodes, batch, from, to),
+        world_, from, to, shapes_.of(edge.nodes, batch, from, to),
         spec_.plan.wire(edge.from, edge.to), evaluation_tag, store_.device());
   }
   evaluation_edges_.push_back(std::move(edges));

@@ -1,17 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "runners/device/accelerator.hpp"
 #include "runners/engine/batch_loader.hpp"
-#include "runners/engine/boundary.hpp"
+#include "runners/engine/boundary_shapes.hpp"
 #include "runners/engine/deployment.hpp"
+#include "runners/engine/device_times.hpp"
 #include "runners/engine/gradient_reducer.hpp"
 #include "runners/engine/paced_timeline.hpp"
 #include "runners/engine/stage_executor.hpp"
@@ -40,11 +39,11 @@ class PipelineRunner {
   void run_step(std::uint64_t step, StepClock& clock, const std::function<void()>& update);
   /// This rank's share of the last step's mean over the global batch. Waits for a device.
   double loss() const;
-  /// Runs `work`, a part of the step, and on a device notes its time there.
-  void timed(const std::function<void()>& work);
+  /// On a device: of the step under way, to which others may add work of their own.
+  DeviceTimes& device_times() { return device_times_; }
   /// What the device computed for in the last step, by its own clock. Waits for it, and gives
   /// spans() the device's times.
-  double device_seconds();
+  double device_seconds() { return device_times_.finish(spans_); }
 
   /// Validation samples [first, first + count), at most a micro-batch of the plan: the score of
   /// this rank's share on the stage of the loss, else nothing. Collective.
@@ -102,13 +101,6 @@ class PipelineRunner {
   Part& part_of(const Instruction& i);
   std::size_t number_of(const Part& part) const;
   std::string where(std::size_t instruction) const;
-  using Replicas = std::vector<const StageReplica*>;
-  const TensorShard& shard_of(int degree, int index);
-  std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
-  BoundaryEnd::Shape shape_of(const std::vector<NodeId>& nodes, std::int64_t batch,
-                              const Replicas& from, const Replicas& to);
-  void check_columns(NodeId node, const BoundaryEnd::Lane& lane, const Replicas& from,
-                     const Replicas& to);
   EvaluationEdges& evaluation_edges(std::int64_t batch);
   PassContext context(const Part& part, int micro_batch) const;
   void take_inputs(Part& part, int micro_batch);
@@ -132,31 +124,27 @@ class PipelineRunner {
   ParameterStore& store_;
   GradientReducer& reducer_;
   std::unique_ptr<Communicator> tensor_group_;
-  std::deque<TensorShard> shards_;  ///< of this and other stages' ranks, as they were needed
+  BoundaryShapes shapes_;
   BatchLoader loader_;
   std::vector<std::unique_ptr<Part>> parts_;
   std::vector<std::unique_ptr<EdgeState>> edges_;  ///< by edge of the schedule; null: not here
   std::vector<std::unique_ptr<EvaluationEdges>> evaluation_edges_;
   std::shared_ptr<StageExecutor::Written> written_;
   std::vector<bool> collected_;  ///< by ordinal: of a gradient of this step (bf16)
+  /// By ordinal: parts whose gradient of it is a summand of the tensor-parallel group's; and those
+  /// of this step that are still to come.
+  std::vector<int> summands_, summands_left_;
   std::optional<PacedTimeline> timeline_;
   std::vector<double> reduction_ready_s_;  ///< by stage: modelled end of its last gradient here
   std::vector<int> reductions_;            ///< stages in the order of REDUCE_GRAD
 
   std::uint64_t step_ = 0;
   StepClock* clock_ = nullptr;
-  std::int64_t clock_start_ns_ = 0;
   const std::function<void()>* update_ = nullptr;
   double loss_ = 0, peak_held_ = 0, ready_s_ = 0;
   Accelerator* accelerator_;  ///< null: the host computes
   at::Tensor device_loss_;    ///< {1}, float64
-  /// On a device: between two points of its stream, and of which of spans_ it is the time.
-  struct DeviceTime {
-    std::unique_ptr<Accelerator::Mark> begin, end;
-    std::optional<std::size_t> span;
-  };
-  std::vector<DeviceTime> device_times_;
-  std::unique_ptr<Accelerator::Mark> device_start_;
+  DeviceTimes device_times_;
   std::vector<InstructionSpan> spans_;
   Watchdog watchdog_;
 };

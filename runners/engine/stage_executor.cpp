@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
+#include "runners/engine/operators/row_exchange.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
@@ -70,6 +71,7 @@ struct StageExecutor::Flight {
     slots.clear();
     targets.reset();
     held = 0;
+    batch = 0;
     kept = NodeId(-1);
   }
 
@@ -78,6 +80,7 @@ struct StageExecutor::Flight {
   at::Tensor loss;
   NodeId kept{-1};              ///< the logits, in evaluation
   double held = 0;              ///< as StageExecutor::held() counts
+  std::int64_t batch = 0;       ///< samples
   Tensors values;               ///< by node
   std::vector<int> edges_left;  ///< by node: to be taken yet
   std::vector<Tensors> saved;   ///< by group
@@ -86,7 +89,8 @@ struct StageExecutor::Flight {
 };
 
 StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion) {
-  StageModel model{graph, make_operator_groups(graph, type, fusion), {}, {}, {}, {}, {}, {}, {}};
+  StageModel model{graph, make_operator_groups(graph, type, fusion), {}, {}, {}, {}, {}, {}, {},
+                   {}};
   model.edges_out.resize(graph.nodes().size());
   return model;
 }
@@ -201,7 +205,9 @@ void StageExecutor::release(int micro_batch) {
 }
 
 void StageExecutor::put(int micro_batch, NodeId node, at::Tensor value) {
-  flight(micro_batch).values[position(node)] = std::move(value);
+  Flight& own = flight(micro_batch);
+  own.batch = value.size(0);
+  own.values[position(node)] = keeps_rows(node) ? own_rows(value) : std::move(value);
 }
 
 void StageExecutor::put_targets(int micro_batch, at::Tensor targets) {
@@ -291,20 +297,77 @@ at::Tensor StageExecutor::run_group(Flight& own, std::size_t g) {
   } else if (keeps_inputs(g)) {
     own.saved[g] = std::move(inputs);
   }
-  if (model_.tensor_group != nullptr && model_.output_is_partial[position(group.nodes.back())]) {
-    output = sum_over_tensor_group(std::move(output));
+  return to_kept_form(own, g, std::move(output));
+}
+
+bool StageExecutor::keeps_rows(NodeId node) const {
+  return !model_.rows.keeps.empty() && model_.rows.keeps[position(node)];
+}
+
+bool StageExecutor::works_on_rows(std::size_t g) const {
+  return !model_.rows.works.empty() && model_.rows.works[position(model_.groups[g].nodes.back())];
+}
+
+at::Tensor StageExecutor::own_rows(const at::Tensor& whole) const {
+  return RowExchange(*model_.tensor_group).own(whole);
+}
+
+at::Tensor StageExecutor::whole(const Flight& own, NodeId node, at::Tensor value) {
+  const Lap lap(&tensor_communication_s_);
+  return RowExchange(*model_.tensor_group)
+      .gather(value, own.batch, model_.graph.node(node).output.front());
+}
+
+// Of an operation's own output, whole, a summand or by rows.
+at::Tensor StageExecutor::to_kept_form(const Flight& own, std::size_t g, at::Tensor output) {
+  const NodeId node = model_.groups[g].nodes.back();
+  if (model_.tensor_group == nullptr) return output;
+  if (model_.output_is_partial[position(node)]) {
+    if (!keeps_rows(node)) return sum_over_tensor_group(std::move(output));
+    const Lap lap(&tensor_communication_s_);
+    return RowExchange(*model_.tensor_group).sum(output);
   }
-  return output;
+  if (keeps_rows(node) == works_on_rows(g)) return output;
+  return keeps_rows(node) ? own_rows(output) : whole(own, node, std::move(output));
+}
+
+// As the operation needs it that made the output, from what its users gave.
+at::Tensor StageExecutor::output_gradient(Flight& own, std::size_t g) {
+  const NodeId node = model_.groups[g].nodes.back();
+  at::Tensor gradient = own.slots.take(node);
+  if (model_.tensor_group == nullptr || !gradient.defined()) return gradient;
+  if (keeps_rows(node)) {
+    return works_on_rows(g) ? gradient : whole(own, node, std::move(gradient));
+  }
+  if (!model_.gradient_is_partial[position(node)]) {
+    return works_on_rows(g) ? own_rows(gradient) : gradient;
+  }
+  if (!works_on_rows(g)) return sum_over_tensor_group(std::move(gradient));
+  const Lap lap(&tensor_communication_s_);
+  return RowExchange(*model_.tensor_group).sum(gradient);
+}
+
+bool StageExecutor::gradient_is_summand(std::size_t ordinal) const {
+  for (std::size_t g = 0; g < ordinals_.size(); ++g) {
+    if (!works_on_rows(g)) continue;
+    if (std::find(ordinals_[g].begin(), ordinals_[g].end(), ordinal) != ordinals_[g].end()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 at::Tensor StageExecutor::output(int micro_batch, NodeId node) {
   Flight& own = flight(micro_batch);
   const std::size_t n = position(node);
   HETEROPERF_EXPECT(own.values[n].defined() && own.edges_left[n] > 0);
-  return --own.edges_left[n] > 0 ? own.values[n] : std::exchange(own.values[n], at::Tensor());
+  at::Tensor value =
+      --own.edges_left[n] > 0 ? own.values[n] : std::exchange(own.values[n], at::Tensor());
+  return keeps_rows(node) ? whole(own, node, std::move(value)) : value;
 }
 
 void StageExecutor::put_gradient(int micro_batch, NodeId node, at::Tensor gradient) {
+  if (keeps_rows(node)) return flight(micro_batch).slots.add(node, own_rows(gradient));
   // It is whole on every tensor-parallel rank: where theirs are to be summed, one brings it in.
   if (model_.tensor_group != nullptr && model_.gradient_is_partial[position(node)] &&
       model_.tensor_group->rank() != RankId(0)) {
@@ -314,7 +377,9 @@ void StageExecutor::put_gradient(int micro_batch, NodeId node, at::Tensor gradie
 }
 
 at::Tensor StageExecutor::gradient(int micro_batch, NodeId node) {
-  at::Tensor result = flight(micro_batch).slots.take(node);
+  Flight& own = flight(micro_batch);
+  at::Tensor result = own.slots.take(node);
+  if (result.defined() && keeps_rows(node)) return whole(own, node, std::move(result));
   if (result.defined() && model_.tensor_group != nullptr &&
       model_.gradient_is_partial[position(node)]) {
     result = sum_over_tensor_group(std::move(result));
@@ -368,12 +433,8 @@ void StageExecutor::restore(Flight& own, std::size_t g) {
 void StageExecutor::backward_group(Flight& own, std::size_t g, Gradients which) {
   const OperatorGroup& group = model_.groups[g];
   const NodeId node = group.nodes.back();
-  at::Tensor gradient = own.slots.take(node);
+  at::Tensor gradient = output_gradient(own, g);
   HETEROPERF_EXPECT(gradient.defined() || loss_group(g));
-  if (model_.tensor_group != nullptr && gradient.defined() &&
-      model_.gradient_is_partial[position(node)]) {
-    gradient = sum_over_tensor_group(std::move(gradient));
-  }
   PassContext context = own.context;
   context.node = node.value();
   SlotSink sink(own.slots, group.inputs);

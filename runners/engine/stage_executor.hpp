@@ -12,6 +12,7 @@
 #include "runners/engine/operators/operator_group.hpp"
 #include "runners/engine/parameter_store.hpp"
 #include "runners/plan/plan.hpp"
+#include "runners/plan/row_cuts.hpp"
 
 namespace heteroperf {
 
@@ -40,6 +41,7 @@ struct StageModel {
   Communicator* tensor_group = nullptr;
   std::vector<bool> output_is_partial, gradient_is_partial, output_is_sharded;
   std::vector<std::int64_t> first_of_vocabulary;
+  RowCuts rows;  ///< sequence parallelism; nothing without it
 };
 
 /// The whole graph as one stage.
@@ -107,6 +109,8 @@ class StageExecutor {
   std::vector<std::string> buffer_names() const;
   /// Ordinals of the store that this stage writes gradients of, last group first.
   const std::vector<std::size_t>& written_parameters() const { return written_parameters_; }
+  /// Whether this rank's gradient of a parameter is a summand of its tensor-parallel group's.
+  bool gradient_is_summand(std::size_t ordinal) const;
 
   enum class Profile { off, on };
   void profile(Profile how) { profile_ = how; }
@@ -131,6 +135,13 @@ class StageExecutor {
   Accumulation prepare_gradients(std::size_t g);
   void tell_gradients(std::size_t g) const;
   at::Tensor sum_over_tensor_group(at::Tensor tensor);
+  /// Whether the stage keeps this rank's rows of the node's output.
+  bool keeps_rows(NodeId node) const;
+  bool works_on_rows(std::size_t g) const;
+  at::Tensor whole(const Flight& flight, NodeId node, at::Tensor value);
+  at::Tensor own_rows(const at::Tensor& whole) const;
+  at::Tensor to_kept_form(const Flight& flight, std::size_t g, at::Tensor output);
+  at::Tensor output_gradient(Flight& flight, std::size_t g);
   bool loss_group(std::size_t g) const { return takes_targets_ && g + 1 == model_.groups.size(); }
   bool keeps_inputs(std::size_t g) const;
 

@@ -189,7 +189,8 @@ void PlanSession::update(StepReport& report, StepClock& clock) {
   report.loss = all.loss;
   report.gradient_norm = std::sqrt(all.square_sum);
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) {
-    runner_.timed([&] { optimizer_.update(report.learning_rate, report.gradient_norm); });
+    runner_.device_times().run(
+        [&] { optimizer_.update(report.learning_rate, report.gradient_norm); });
     clock.lap(&TimeSplit::compute_s);
     reducer_.share_parameters();
     clock.lap(&TimeSplit::communication_s);

@@ -123,6 +123,7 @@ class EvenPlan {
     plan.chunks = request_.chunks;
     plan.micro_batches = request_.micro_batches;
     plan.zero_stage = request_.zero_stage;
+    plan.sequence_parallel = request_.sequence_parallel;
     add_stages(ends, plan);
     add_replicas(placed, plan);
     return plan;

@@ -13,6 +13,7 @@ struct EvenPlanRequest {
   std::string schedule = "1f1b";
   Recomputation recomputation = Recomputation::none;
   int zero_stage = 0;
+  bool sequence_parallel = false;
 };
 
 /// Stages of nearly equal training operations, cut where one tensor alone crosses if there are

@@ -16,7 +16,7 @@ std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); 
 class Grouping {
  public:
   Grouping(const StagePart& part, Precision precision)
-      : part_(part), graph_(part.shard.graph), precision_(precision) {}
+      : part_(part), graph_(part.shard.graph), rows_(part.rows()), precision_(precision) {}
 
   std::vector<MemoryGroup> run() {
     std::vector<bool> taken(graph_.nodes().size(), false);
@@ -124,7 +124,7 @@ class Grouping {
     if (is<BatchNorm>(first)) return describe_batch_norm(group);
     if (is<LayerNorm>(first) || is<RmsNorm>(first)) {
       group.saved = {group.inputs[0]};
-      group.saved_alone = statistics((is<LayerNorm>(first) ? 2 : 1) * rows(group.inputs[0]));
+      group.saved_alone = norm_statistics(first);
       group.gives = MemoryGroup::Gives::in_place;
     } else if (is<Conv2d>(first) || is<Gelu>(first) || (is<Silu>(first) && first == last)) {
       group.saved = {group.inputs[0]};
@@ -144,6 +144,14 @@ class Grouping {
                is<Flatten>(last) || is<ToSequence>(last)) {
       group.gives = MemoryGroup::Gives::same;
     }
+  }
+
+  std::uint64_t norm_statistics(std::size_t n) const {
+    std::int64_t all = part_.samples * rows(n);
+    if (!rows_.works.empty() && rows_.works[n]) {
+      all = rows_of_rank(all, part_.shard.index, part_.shard.degree).count;
+    }
+    return u((is<LayerNorm>(n) ? 2 : 1) * all) * statistic_bytes(precision_);
   }
 
   void describe_linear(MemoryGroup& group) const {
@@ -200,6 +208,7 @@ class Grouping {
 
   const StagePart& part_;
   const ModelGraph& graph_;
+  RowCuts rows_;
   Precision precision_;
 };
 

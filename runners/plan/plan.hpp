@@ -70,6 +70,8 @@ struct Plan {
   int chunks = 1;  ///< v: stages per position and direction
   int micro_batches = 1;
   int zero_stage = 0;  ///< 1: optimizer states are spread over the replicas of a stage
+  /// Tensor-parallel ranks do norms and sums between their layers by rows (row_cuts.hpp).
+  bool sequence_parallel = false;
   std::vector<PlanStage> stages;
   std::vector<StageWire> wires;  ///< others: fp32
   /// By position: forwards before its first backward, never fewer than positions follow. Empty: the

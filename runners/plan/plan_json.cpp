@@ -35,6 +35,7 @@ class PlanReader {
     reader.read("chunks", plan_.chunks, 1, most_ranks);
     reader.read("micro_batches", plan_.micro_batches, 1, most_tasks);
     reader.read("zero_stage", plan_.zero_stage, 0, 1);
+    reader.read("sequence_parallel", plan_.sequence_parallel);
     reader.read_object("workload", [&](ObjectReader& inner) { read_workload(inner); });
     reader.for_each("stages",
                     [&](const Json& value, const std::string& path) { read_stage(value, path); });
@@ -166,6 +167,7 @@ std::string plan_text(const Plan& plan) {
   add("chunks", std::to_string(plan.chunks));
   add("micro_batches", std::to_string(plan.micro_batches));
   add("zero_stage", std::to_string(plan.zero_stage));
+  if (plan.sequence_parallel) add("sequence_parallel", "true");
   add("stages", lines_of(stages));
   if (!wires.empty()) add("wires", lines_of(wires));
   if (!plan.warm_up.empty()) add("warm_up", text_of(plan.warm_up));

@@ -308,8 +308,12 @@ class LedgerMaker {
                                 part.tensor_index, replica.micro_batch);
     const auto known = memories_.find(key);
     if (known != memories_.end()) return known->second;
-    const StagePart stage{staged_, part.stage, shard_of(part), replica.micro_batch,
-                          plan_.stages[at_index(part.stage)].recomputation};
+    const StagePart stage{staged_,
+                          part.stage,
+                          shard_of(part),
+                          replica.micro_batch,
+                          plan_.stages[at_index(part.stage)].recomputation,
+                          plan_.sequence_parallel};
     return memories_.emplace(key, stage_memory(stage, precision_)).first->second;
   }
 

@@ -59,6 +59,7 @@ class StagePasses {
         graph_(part.shard.graph),
         precision_(precision),
         groups_(memory_groups(part, precision)),
+        rows_(part.rows()),
         values_(graph_.nodes().size(), none),
         slots_(values_),
         last_use_(values_) {
@@ -105,10 +106,20 @@ class StagePasses {
     memory.weight_gradient = pool_.take_peak();
   }
 
-  std::uint64_t bytes(std::size_t n) const {
+  std::uint64_t whole_bytes(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
     return u(part_.samples * element_count(node.output)) * bytes_per_output(node, precision_);
   }
+  std::uint64_t row_bytes(std::size_t n) const {
+    const Node& node = graph_.nodes()[n];
+    const std::int64_t rows =
+        rows_of_rank(part_.samples * node.output[0], part_.shard.index, part_.shard.degree).count;
+    return u(rows * node.output[1]) * bytes_per_output(node, precision_);
+  }
+  bool keeps_rows(std::size_t n) const { return !rows_.keeps.empty() && rows_.keeps[n]; }
+  bool works_on_rows(std::size_t n) const { return !rows_.works.empty() && rows_.works[n]; }
+  /// As it is kept, value or gradient.
+  std::uint64_t bytes(std::size_t n) const { return keeps_rows(n) ? row_bytes(n) : whole_bytes(n); }
   bool inside(std::size_t n) const {
     return part_.staged.stage_of[n] == part_.stage &&
            !std::holds_alternative<Input>(graph_.nodes()[n].attributes);
@@ -144,6 +155,9 @@ class StagePasses {
       values_[out] = values_[group.inputs[0]];
       pool_.hold(values_[out]);
     } else {
+      // Both forms are there while one becomes the other.
+      if (keeps_rows(out) && !works_on_rows(out)) pool_.pass(whole_bytes(out) + row_bytes(out));
+      if (works_on_rows(out) && !keeps_rows(out)) pool_.pass(whole_bytes(out) + row_bytes(out));
       values_[out] = pool_.add(is_loss(out) ? 4 : bytes(out));
     }
     for (const std::size_t n : group.saved) {
@@ -194,6 +208,7 @@ class StagePasses {
     if (group.differentiable) {
       std::size_t gradient = slots_[group.nodes.back()];
       slots_[group.nodes.back()] = none;
+      change_form(group.nodes.back(), gradient);
       if (group.gives == MemoryGroup::Gives::overwrite) clear_saved(g);
       pool_.grow(group.temporary + group.recomputed);
       give(group, gradient);
@@ -205,6 +220,14 @@ class StagePasses {
       drop(gradient);
     }
     clear_saved(g);
+  }
+
+  /// From what the users of a node's output gave to what the operation needs that made it.
+  void change_form(std::size_t n, std::size_t& gradient) {
+    if (gradient == none || keeps_rows(n) == works_on_rows(n)) return;
+    const std::size_t other = pool_.add(works_on_rows(n) ? row_bytes(n) : whole_bytes(n));
+    pool_.drop(gradient);
+    gradient = other;
   }
 
   void clear_saved(std::size_t g) {
@@ -265,6 +288,7 @@ class StagePasses {
   const ModelGraph& graph_;
   Precision precision_;
   std::vector<MemoryGroup> groups_;
+  RowCuts rows_;
   std::vector<std::size_t> values_, slots_;  ///< by node: number of the tensor
   std::vector<std::size_t> last_use_;        ///< by node: group
   std::vector<std::vector<std::size_t>> saved_;
@@ -273,6 +297,11 @@ class StagePasses {
 };
 
 }  // namespace
+
+RowCuts StagePart::rows() const {
+  if (!sequence_parallel || shard.degree == 1) return {};
+  return row_cuts(shard, staged.stage_of, stage);
+}
 
 StageMemory stage_memory(const StagePart& part, Precision precision) {
   return StagePasses(part, precision).run();

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "runners/plan/plan.hpp"
+#include "runners/plan/row_cuts.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "runners/plan/tensor_parallel.hpp"
 #include "workloads/recipe.hpp"
@@ -27,6 +28,10 @@ struct StagePart {
   const TensorShard& shard;
   std::int64_t samples = 1;
   Recomputation recomputation = Recomputation::none;
+  bool sequence_parallel = false;
+
+  /// Which of the stage's tensors are kept by rows.
+  RowCuts rows() const;
 };
 
 StageMemory stage_memory(const StagePart& part, Precision precision);

@@ -55,6 +55,7 @@ Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) 
   request.schedule = config.plan.schedule;
   request.recomputation = parse_recomputation(config.plan.recompute);
   request.zero_stage = config.plan.zero_stage;
+  request.sequence_parallel = config.plan.sequence_parallel;
   request.chunks = config.plan.chunks > 0 ? config.plan.chunks : own_chunks(request);
   return even_plan(workload.graph, request);
 }

@@ -54,6 +54,7 @@ struct PlanConfig {
   std::string schedule = "1f1b";   ///< a name of `list schedules`
   std::string recompute = "none";  ///< none, selective, full
   int zero_stage = 0;              ///< 1: optimizer states are spread over the replicas
+  bool sequence_parallel = false;  ///< norms and sums of tensor-parallel ranks by rows
   std::string file;                ///< a plan, in place of all the others and of `batch.*`
 };
 

@@ -64,6 +64,9 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"plan.recompute", "none, selective (attention), full", nullptr, fixed}, c.plan.recompute);
   visit({"plan.zero_stage", "1 spreads optimizer states over replicas", nullptr, fixed},
         c.plan.zero_stage);
+  visit(
+      {"plan.sequence_parallel", "norms and sums of tensor-parallel ranks by rows", nullptr, fixed},
+      c.plan.sequence_parallel);
   visit({"plan.file", "a plan in place of the other plan.* and batch.*", "none", fixed},
         c.plan.file);
   visit({"cluster.file", "a cluster description, or the name of a shipped one", "this machine",

@@ -125,6 +125,7 @@ class ArgumentWriter {
           "--recompute-granularity full\n--recompute-method uniform\n--recompute-num-layers 1\n";
     }
     if (plan_.zero_stage == 1) text += "--use-distributed-optimizer\n";
+    if (plan_.sequence_parallel) text += "--sequence-parallel\n";
     return text;
   }
 

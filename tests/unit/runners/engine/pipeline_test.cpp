@@ -13,9 +13,11 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/training_session.hpp"
 #include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"
 #include "runners/schedule/memory.hpp"
+#include "runners/schedule/simulator.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {
@@ -140,6 +142,70 @@ TEST(Pipeline, ReplicasAndTensorParallelRanksTrainAsOne) {
 }
 
 // A stage may end where a tensor has cut consumers on both sides, and whole ones beside them.
+TEST(Pipeline, SequenceParallelRanksTrainAsOne) {
+  const std::vector<std::pair<std::string, ModelGraph>> models{
+      {"gpt", test::gpt(4)},
+      {"gpt with dropout", test::gpt(4, 0.1)},
+      {"llama", test::tiny_llama()},
+      {"vit", test::tiny_vit()}};
+  for (const auto& [name, graph] : models) {
+    for (EvenPlanRequest request :
+         {EvenPlanRequest{.tensor = 2, .micro_batch = 2, .micro_batches = 2},
+          EvenPlanRequest{.tensor = 4, .micro_batch = 1, .micro_batches = 2},
+          EvenPlanRequest{.pipeline = 2, .tensor = 2, .data = 2, .micro_batches = 4}}) {
+      if (name == "vit" && request.tensor * request.pipeline > 2) continue;
+      if (name == "llama" && request.tensor > 2) continue;  // it has two key-value heads
+      request.sequence_parallel = true;
+      expect_close(
+          train_on_threads(planned(graph, request)), serial(graph, request), 1e-11,
+          fmt::format("{} p {} t {} d {}", name, request.pipeline, request.tensor, request.data));
+    }
+  }
+}
+
+// Both directions of DualPipe use one norm; recomputation and W apart go the same way again.
+TEST(Pipeline, SequenceParallelRanksGoWithAnySchedule) {
+  const ModelGraph graph = test::gpt(8);
+  for (EvenPlanRequest request :
+       {EvenPlanRequest{.pipeline = 2, .schedule = "dualpipe"},
+        EvenPlanRequest{.pipeline = 2, .chunks = 2, .schedule = "zb-v"},
+        EvenPlanRequest{.pipeline = 2, .schedule = "zb-h1", .recomputation = Recomputation::full},
+        EvenPlanRequest{.recomputation = Recomputation::selective, .zero_stage = 1}}) {
+    request.tensor = 2;
+    request.micro_batch = 2;
+    request.micro_batches = 4;
+    request.sequence_parallel = true;
+    expect_close(train_on_threads(planned(graph, request)), serial(graph, request), 1e-11,
+                 request.schedule);
+  }
+}
+
+TEST(Pipeline, SequenceParallelRanksHoldWhatTheLedgerSaysAndLess) {
+  const ModelGraph graph = test::gpt(8);
+  std::vector<double> peaks;
+  for (const bool by_rows : {false, true}) {
+    const EvenPlanRequest request{
+        .tensor = 2, .micro_batch = 16, .micro_batches = 2, .sequence_parallel = by_rows};
+    const TrainingSpec spec = planned(graph, request, Precision::fp32);
+    const StagedGraph staged = cut_graph(graph, spec.plan);
+    const Schedule schedule = plan_schedule(graph, staged, spec.plan);
+    const std::vector<MemoryLedger> ledgers = plan_memory(
+        graph, staged, spec.plan, schedule, simulate(schedule), Precision::fp32, spec.recipe.kind);
+    double peak = 0;
+    run_on_threads(2, {}, [&](World& world) {
+      const auto session = start_training(spec, *world.communicator);
+      for (int step = 0; step < 3; ++step) session->step();
+      if (world.communicator->rank() == RankId(0)) {
+        peak = static_cast<double>(session->memory().peak_bytes);
+      }
+    });
+    const auto planned_peak = static_cast<double>(ledgers.front().total().value());
+    EXPECT_NEAR(peak / planned_peak, 1.0, 0.05) << "by rows: " << by_rows;
+    peaks.push_back(peak);
+  }
+  EXPECT_LT(peaks[1], peaks[0]);
+}
+
 TEST(Pipeline, TensorParallelRanksMeetStageBordersAnywhere) {
   for (const char* model : {"gpt", "llama", "vit"}) {
     const ModelGraph graph = model == std::string("gpt")     ? test::gpt(2)
