@@ -4,7 +4,7 @@
 
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan.hpp"
-#include "runners/plan/shard_table.hpp"
+#include "runners/plan/stage_work.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "workloads/recipe.hpp"
 
@@ -31,15 +31,17 @@ struct StageTimes {
 };
 
 /// From the classes' rates, the efficiency matrix where it has an entry, and the links of
-/// `cluster`, whose rank r is the plan's: strict operations / rate, α–β messages. Throws UserError
+/// `cluster`, whose rank r is the plan's: ClassRates::pass_s(), α–β messages. Throws UserError
 /// with everything missing: a rank beyond the cluster, a class without a rate for `precision`.
 StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                        const Cluster& cluster, Precision precision);
 
 /// StageTimes::compute of one stage on one replica that need not be the plan's.
-/// `shards` is of `graph`. Requires a cluster that has the replica's ranks and their rates.
+/// `works` is of `graph` and `staged`. Requires a cluster that has the replica's ranks and their
+/// rates.
 StageTimes::Compute replica_times(const ModelGraph& graph, const StagedGraph& staged,
                                   const Plan& plan, int stage, const StageReplica& replica,
-                                  const Cluster& cluster, Precision precision, ShardTable& shards);
+                                  const Cluster& cluster, Precision precision,
+                                  StageWorkTable& works);
 
 }  // namespace heteroperf

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
@@ -46,6 +47,34 @@ std::string limiter(const Prediction& prediction) {
   return fmt::format("stage {}: compute", busiest);
 }
 
+/// Tables that reach as far as the plan.
+PlanningRequest request_of(const Plan& plan, Precision precision, OptimizerKind optimizer) {
+  PlanningRequest request;
+  request.precision = precision;
+  request.optimizer = optimizer;
+  request.batch = static_cast<std::int64_t>(plan.samples_per_step());
+  for (const PlanStage& stage : plan.stages) {
+    for (const StageReplica& replica : stage.replicas) {
+      request.most_samples = std::max(request.most_samples, replica.micro_batch);
+      request.most_degree = std::max(request.most_degree, static_cast<int>(replica.ranks.size()));
+    }
+  }
+  return request;
+}
+
+/// Ranks with parts of several stages can sum the one while they compute the other.
+BoundScope scope_of(const Plan& plan) {
+  std::set<RankId> seen;
+  for (const PlanStage& stage : plan.stages) {
+    for (const StageReplica& replica : stage.replicas) {
+      for (const RankId rank : replica.ranks) {
+        if (!seen.insert(rank).second) return BoundScope::any_plan;
+      }
+    }
+  }
+  return BoundScope::one_stage_per_position;
+}
+
 }  // namespace
 
 PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
@@ -60,11 +89,8 @@ PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster
   if (step_s > 0) {
     result.operations_per_s = strict_train_ops(graph, plan.samples_per_step()).to_double() / step_s;
   }
-  PlanningRequest request;
-  request.precision = precision;
-  request.optimizer = optimizer;
-  request.batch = static_cast<std::int64_t>(plan.samples_per_step());
-  result.bound = plan_bound(GraphProblem(graph, cluster, request).problem());
+  const GraphProblem problem(graph, cluster, request_of(plan, precision, optimizer));
+  result.bound = plan_bound(problem.problem(), scope_of(plan));
   result.gap = result.bound.seconds > 0 ? step_s / result.bound.seconds - 1 : 0;
   result.limited_by = limiter(result.prediction);
   result.critical_path = critical_parts(result.prediction.pipeline);

@@ -10,6 +10,7 @@
 #include "metrics/error.hpp"
 #include "runners/plan/search/exhaustive_search.hpp"
 #include "runners/plan/search/fit_advice.hpp"
+#include "runners/plan/search/pipeline_beam.hpp"
 #include "runners/plan/search/pipeline_fill.hpp"
 
 namespace heteroperf {
@@ -23,6 +24,9 @@ constexpr double any_period_s = 1e30;
 /// Problems for which every draft can be looked at.
 constexpr int most_exhaustive_devices = 8, most_exhaustive_layers = 8;
 constexpr double most_exhaustive_drafts = 1e13;
+/// Orders of pools: all of so many, so many of them with every micro-batch, and the micro-batches
+/// that are worth all.
+constexpr std::size_t most_permuted_pools = 5, few_orders = 4, good_sizes = 3;
 
 /// The fastest distinct drafts so far.
 class BestDrafts {
@@ -72,6 +76,7 @@ class DraftSearch {
 
   SearchOutcome run() {
     result_.bound = plan_bound(problem_);
+    fill_in_order();
     fill_all();
     improve_all();
     look_at_all();
@@ -128,6 +133,68 @@ class DraftSearch {
     return sizes;
   }
 
+  /// Orders of the pools along the pipeline, the last stage's first: of speed, of memory, and each
+  /// the other way round; with few pools all others too.
+  std::vector<std::vector<int>> pool_orders() const {
+    std::vector<int> order;
+    for (std::size_t pool = 0; pool < problem_.pools.size(); ++pool) {
+      if (problem_.pools[pool].devices > 0) order.push_back(static_cast<int>(pool));
+    }
+    std::vector<std::vector<int>> orders;
+    const auto add = [&](std::vector<int> one) {
+      for (int way = 0; way < 2; ++way) {
+        if (std::find(orders.begin(), orders.end(), one) == orders.end()) orders.push_back(one);
+        std::reverse(one.begin(), one.end());
+      }
+    };
+    add(order);
+    std::vector<int> by_memory = order;
+    std::stable_sort(by_memory.begin(), by_memory.end(), [&](int a, int b) {
+      return problem_.pools[static_cast<std::size_t>(a)].memory_bytes <
+             problem_.pools[static_cast<std::size_t>(b)].memory_bytes;
+    });
+    add(by_memory);
+    if (order.size() > most_permuted_pools) return orders;
+    while (std::next_permutation(order.begin(), order.end())) add(order);
+    return orders;
+  }
+
+  /// Pools one after the other: few orders with every micro-batch, then all of them with those
+  /// micro-batches that were good.
+  void fill_in_order() {
+    PipelineBeam beam(filler_);
+    PipelineFill fill(filler_);
+    const std::vector<std::vector<int>> orders = pool_orders();
+    const std::size_t few = std::min<std::size_t>(orders.size(), few_orders);
+    std::vector<std::pair<double, FillRules>> good;  // by the shortest step
+    for (const std::int64_t samples : micro_batch_sizes(fill)) {
+      if (problem_.batch / samples > most_micro_batches) continue;
+      const FillRules rules = rules_of(samples);
+      double shortest = infinite;
+      for (std::size_t i = 0; i < few; ++i) {
+        shortest = std::min(shortest, fill_one_order(beam, orders[i], rules));
+      }
+      if (shortest < infinite) good.emplace_back(shortest, rules);
+    }
+    std::stable_sort(good.begin(), good.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    for (std::size_t g = 0; g < std::min(good.size(), good_sizes); ++g) {
+      for (std::size_t i = few; i < orders.size(); ++i) {
+        fill_one_order(beam, orders[i], good[g].second);
+      }
+    }
+    result_.candidates += beam.tried();
+  }
+
+  /// Seconds of the step that came of it.
+  double fill_one_order(PipelineBeam& beam, const std::vector<int>& order, const FillRules& rules) {
+    const double least = result_.bound.seconds / rules.micro_batches;
+    const double most = std::min(best_.time_to_beat() / rules.micro_batches, 2 * least);
+    if (late() || most <= least) return infinite;
+    std::optional<PipelineDraft> draft = beam.tighten(order, least * 0.98, most, rules);
+    return draft ? consider(std::move(*draft)) : infinite;
+  }
+
   void fill_all() {
     PipelineFill fill(filler_);
     for (const std::int64_t samples : micro_batch_sizes(fill)) {
@@ -166,29 +233,34 @@ class DraftSearch {
   }
 
   /// In every schedule, with its shares balanced; by formula first.
-  void consider(PipelineDraft&& draft) {
+  double consider(PipelineDraft&& draft) {
+    double shortest = infinite;
     for (const std::string& schedule : options_.moves.schedules) {
       PipelineDraft one = draft;
       set_schedule(one, schedule);
-      consider_one(std::move(one));
-      if (draft.stages.size() == 1) return;
+      shortest = std::min(shortest, consider_one(std::move(one)));
+      if (draft.stages.size() == 1) break;
     }
+    return shortest;
   }
 
-  void consider_one(PipelineDraft&& draft) {
+  double consider_one(PipelineDraft&& draft) {
     std::int64_t samples = problem_.batch / draft.micro_batches;
     for (DraftStage& stage : draft.stages) {
       std::optional<DraftStage> balanced = filler_.balance(stage, FillRules::of(draft, samples));
-      if (!balanced) return;
+      if (!balanced) return infinite;
       stage = std::move(*balanced);
     }
-    if (!seen_.insert(to_text(draft)).second) return;
+    if (!seen_.insert(to_text(draft)).second) return infinite;
     ++result_.candidates;
     const DraftScore estimate = scorer_.estimate(draft);
-    if (!estimate.fits() || estimate.step_time_s > estimate_room * best_.time_to_beat()) return;
+    if (!estimate.fits()) return infinite;
+    if (estimate.step_time_s > estimate_room * best_.time_to_beat()) return estimate.step_time_s;
     ++result_.candidates;
     DraftScore score = scorer_.score(draft);
+    const double seconds = score.step_time_s;
     best_.add({std::move(draft), std::move(score)});
+    return seconds;
   }
 
   void improve(const ScoredDraft& draft) {

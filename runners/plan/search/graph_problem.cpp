@@ -92,7 +92,7 @@ class ProblemMaker {
         kinds_(layer_kinds(graph, ends)),
         plan_(layer_plan(ends)),
         staged_(cut_graph(graph, plan_)),
-        shards_(graph) {}
+        works_(graph, staged_, request.precision) {}
 
   PlanningProblem run() {
     result_.layers = static_cast<int>(kinds_.size());
@@ -139,7 +139,7 @@ class ProblemMaker {
       if (attention->heads % degree != 0 || attention->kv_heads % degree != 0) return false;
     }
     try {
-      shards_.of(degree, 0);
+      works_.shards().of(degree, 0);
       return true;
     } catch (const UserError&) {
       return false;
@@ -160,11 +160,8 @@ class ProblemMaker {
       pool.devices_per_node = std::max(pool.devices_per_node, static_cast<int>(node.size()));
     }
     pool.memory_bytes = static_cast<double>(device.memory.value());
-    for (const Efficiency& entry : cluster_.efficiency) {
-      if (entry.device_class != ranks.device_class || entry.operation != "memory") continue;
-      pool.optimizer_rate = entry.rate.value();
-      break;
-    }
+    pool.optimizer_rate =
+        ClassRates(cluster_, request_.precision).memory_bytes_per_s(ranks.device_class);
     for (const int degree : result_.degrees) pool.times.push_back(times(ranks, degree));
   }
 
@@ -194,7 +191,7 @@ class ProblemMaker {
     const auto with = [&](Recomputation recomputation) {
       plan_.stages[at_index(layer)].recomputation = recomputation;
       return replica_times(graph_, staged_, plan_, layer, replica, cluster_, request_.precision,
-                           shards_);
+                           works_);
     };
     const StageTimes::Compute none = with(Recomputation::none),
                               selective = with(Recomputation::selective);
@@ -229,7 +226,8 @@ class ProblemMaker {
     LayerBytes bytes;
     for (const Recomputation r :
          {Recomputation::none, Recomputation::selective, Recomputation::full}) {
-      const StagePart part{staged_, static_cast<int>(layer), shards_.of(degree, 0), samples, r};
+      const StagePart part{staged_, static_cast<int>(layer), works_.shards().of(degree, 0), samples,
+                           r};
       const StageMemory memory = stage_memory(part, request_.precision);
       const std::uint64_t most = std::max({memory.forward, memory.recompute, memory.backward,
                                            memory.input_gradient, memory.weight_gradient});
@@ -248,7 +246,7 @@ class ProblemMaker {
       for (int index = 0; index < degree; ++index) {
         double sum = 0;
         for (const NodeId id : nodes) {
-          sum += parameter_elements(shards_.of(degree, index).graph.node(id));
+          sum += parameter_elements(works_.shards().of(degree, index).graph.node(id));
         }
         most = std::max(most, sum);
       }
@@ -258,7 +256,8 @@ class ProblemMaker {
     for (const StagedGraph::Tied& tied : staged_.tied) {
       double most = 0;
       for (int index = 0; index < degree; ++index) {
-        most = std::max(most, parameter_elements(shards_.of(degree, index).graph.node(tied.owner)));
+        most = std::max(
+            most, parameter_elements(works_.shards().of(degree, index).graph.node(tied.owner)));
       }
       result_.tied_parameters.push_back(most);
     }
@@ -315,7 +314,7 @@ class ProblemMaker {
   std::vector<int> kinds_;
   Plan plan_;
   StagedGraph staged_;
-  ShardTable shards_;
+  StageWorkTable works_;
   PlanningProblem result_;
 };
 

@@ -93,26 +93,33 @@ double LayerSums::state_memory(int degree, Range range, int state_replicas) cons
   return elements * (problem_.weight_bytes + problem_.optimizer_bytes / state_replicas);
 }
 
-double LayerSums::memory(int degree, std::int64_t samples, Range range,
-                         const Holding& holding) const {
+double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
+                               const Holding& holding) const {
   const auto& sums = bytes(degree, samples);
   const auto kept_by = [&](Recomputation r) {
     const auto i = static_cast<std::size_t>(r);
     return sums[at_index(range.end)].kept_before[i] - sums[at_index(range.first)].kept_before[i];
   };
   const bool full = holding.recomputation == Recomputation::full;
-  // A stage that recomputes keeps the input of its first layer, and is whole again in B.
-  const auto as_run = full ? Recomputation::none : holding.recomputation;
   double split = 0;
   if (holding.split_backward) {
     const auto r = static_cast<std::size_t>(holding.recomputation);
     split = sums[at_index(range.end)].split_before[r] - sums[at_index(range.first)].split_before[r];
   }
-  const double whole = std::max(kept_by(as_run), split);
+  // A stage that recomputes keeps the input of its first layer, and is whole again in B.
+  const double whole = std::max(kept_by(full ? Recomputation::none : holding.recomputation), split);
   const auto f = static_cast<std::size_t>(Recomputation::full);
   const double kept = full ? std::max(split, sums[at_index(range.first + 1)].kept_before[f] -
                                                  sums[at_index(range.first)].kept_before[f])
                            : whole;
+  return state_memory(degree, range, holding.state_replicas) + (holding.in_flight - 1) * kept +
+         whole;
+}
+
+double LayerSums::memory(int degree, std::int64_t samples, Range range,
+                         const Holding& holding) const {
+  const auto as_run =
+      holding.recomputation == Recomputation::full ? Recomputation::none : holding.recomputation;
   double boundary = 0;
   if (range.first > 0) {
     boundary += problem_.activation_bytes[at_index(range.first - 1)][0] +
@@ -122,8 +129,8 @@ double LayerSums::memory(int degree, std::int64_t samples, Range range,
     boundary += problem_.activation_bytes[at_index(range.end - 1)][0] +
                 problem_.gradient_bytes[at_index(range.end - 1)][0];
   }
-  return state_memory(degree, range, holding.state_replicas) + (holding.in_flight - 1) * kept +
-         whole + extra(degree, samples, range, static_cast<std::size_t>(as_run)) +
+  return least_memory(degree, samples, range, holding) +
+         extra(degree, samples, range, static_cast<std::size_t>(as_run)) +
          boundary * static_cast<double>(samples);
 }
 

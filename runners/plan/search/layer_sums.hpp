@@ -35,6 +35,8 @@ class LayerSums {
   };
   /// Bytes of one rank at its fullest moment.
   double memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
+  /// Of that what is certain: states and kept tensors, without what passes and messages need.
+  double least_memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
   /// The part of it that does not depend on micro-batches.
   double state_memory(int degree, Range range, int state_replicas) const;
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "runners/plan/search/stage_relaxation.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -93,67 +95,51 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
   return best;
 }
 
-/// Ring all-reduce with the fastest link there is.
-double least_ring(const PlanningProblem& problem, double replicas, double elements) {
-  double latency = infinite, seconds_per_byte = infinite;
-  for (const auto& row : problem.links) {
-    for (const LinkCurve& link : row) {
-      if (link.empty()) continue;
-      latency = std::min(latency, link.latency().value());
-      seconds_per_byte = std::min(seconds_per_byte, 1 / link.bandwidth().value());
-    }
-  }
-  if (replicas < 2 || latency == infinite) return 0;
-  return 2 * (replicas - 1) / replicas * elements * problem.master_bytes * seconds_per_byte +
-         2 * (replicas - 1) * latency;
+/// What a relaxation of stages says with all its terms, and with the first of them.
+void add_stages(const PlanningProblem& problem, PlanBound& bound) {
+  constexpr double fine = 1e-3, coarse = 4e-3;
+  const double all =
+      StageRelaxation(problem, {true, true, true}).bound(bound.seconds, infinite, fine);
+  if (!(all < infinite)) return;
+  double before = bound.seconds;
+  const auto add = [&](const char* name, const RelaxationTerms& terms) {
+    before = all > before * (1 + coarse)
+                 ? StageRelaxation(problem, terms).bound(before, all, coarse)
+                 : before;
+    bound.constraints.push_back({name, before});
+  };
+  add("whole layers and samples", {false, false, false});
+  add("filling the pipeline", {true, false, false});
+  add("sums over replicas and optimizer", {true, true, false});
+  bound.constraints.push_back({"memory", all});
+  bound.seconds = all;
 }
 
-/// A plan of one stage with n replicas uses at most the n · (largest degree) fastest devices, and
-/// sums all parameters over its replicas when their work is done.
-double one_stage_bound(const PlanningProblem& problem, const WeightedWork& work) {
-  std::vector<double> rates;
-  for (std::size_t p = 0; p < problem.pools.size(); ++p) {
-    rates.insert(rates.end(), static_cast<std::size_t>(std::max(0, problem.pools[p].devices)),
-                 work.rates[p]);
+/// The term that adds the most to the work, or another where work is not what counts.
+std::string binding_of(const PlanBound& bound) {
+  const double work = bound.constraints[0].seconds;
+  double most = 0.01 * work, before = work;
+  std::string name = "work";
+  for (std::size_t i = 1; i < bound.constraints.size(); ++i) {
+    const double more = bound.constraints[i].seconds - before;
+    if (more > most) most = more, name = bound.constraints[i].name;
+    before = std::max(before, bound.constraints[i].seconds);
   }
-  std::sort(rates.rbegin(), rates.rend());
-  double elements = infinite;
-  for (const std::vector<double>& of_degree : problem.parameters) {
-    double sum = 0;
-    for (const double one : of_degree) sum += one;
-    elements = std::min(elements, sum);
-  }
-  const auto most_degree = static_cast<std::size_t>(problem.degrees.back());
-  double least = infinite, rate = 0;
-  std::size_t used = 0;
-  for (std::size_t replicas = 1; used < rates.size(); ++replicas) {
-    for (const std::size_t end = std::min(rates.size(), replicas * most_degree); used < end;) {
-      rate += rates[used++];
-    }
-    const double work_s = rate > 0 && rate < infinite ? work.work / rate : 0;
-    least = std::min(least, work_s + least_ring(problem, static_cast<double>(replicas), elements));
-  }
-  return least;
+  return name;
 }
 
 }  // namespace
 
-PlanBound plan_bound(const PlanningProblem& problem) {
+PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
   const LeastTimes least = least_times(problem);
-  const WeightedWork work = best_weights(problem, least);
   double latency = 0;
   for (const double one : least.fastest) latency += one < infinite ? one : 0;
   PlanBound bound;
-  bound.constraints = {{"work", seconds_of(work, problem)}, {"latency", latency}};
-  // Of several stages the sums may be over one replica each.
-  if (problem.layers == 1) {
-    bound.constraints.push_back({"work and all-reduce", one_stage_bound(problem, work)});
-  }
-  for (const PlanBound::Constraint& one : bound.constraints) {
-    if (!bound.binding.empty() && one.seconds <= bound.seconds) continue;
-    bound.seconds = one.seconds;
-    bound.binding = one.name;
-  }
+  bound.constraints = {{"work", seconds_of(best_weights(problem, least), problem)},
+                       {"latency", latency}};
+  bound.seconds = std::max(bound.constraints[0].seconds, latency);
+  if (scope == BoundScope::one_stage_per_position && bound.seconds > 0) add_stages(problem, bound);
+  bound.binding = binding_of(bound);
   return bound;
 }
 

@@ -15,13 +15,21 @@ struct PlanBound {
     std::string name;
     double seconds = 0;
   };
-  std::vector<Constraint> constraints;  ///< all of them
+  std::vector<Constraint> constraints;  ///< all of them, each with what the ones before it say
 };
 
-/// Requires a problem that has passed check_problem(). Constraints: "work", every layer does the
-/// batch on some pool, shares fractional, at the pool's best degree and micro-batch; "latency", one
-/// sample's way through all layers, each on its fastest device; "work and all-reduce", of a model
-/// that cannot be cut, the least over numbers of replicas of their work and their sum.
-PlanBound plan_bound(const PlanningProblem& problem);
+/// Which plans a bound is of.
+enum class BoundScope {
+  one_stage_per_position,  ///< every plan of one chunk and one direction
+  any_plan,
+};
+
+/// Requires a problem that has passed check_problem(). README.md (Lower bound) has the argument.
+/// Constraints: "work", every layer does the batch on some pool, shares fractional, at the pool's
+/// best degree and micro-batch; "latency", one sample's way through all layers, each on its fastest
+/// device; and of plans of one stage per position, each added to those before: "whole layers and
+/// samples", "filling the pipeline", "sums over replicas and optimizer", "memory".
+PlanBound plan_bound(const PlanningProblem& problem,
+                     BoundScope scope = BoundScope::one_stage_per_position);
 
 }  // namespace heteroperf

@@ -132,8 +132,15 @@ std::optional<DraftStage> StageFiller::fill(const DeviceCounts& devices, int end
     (goes(first) ? best : fails) = first;
   }
   if (best == end) return std::nullopt;
+  return fill_range(devices, {best, end}, in_flight, period_s, rules);
+}
+
+std::optional<DraftStage> StageFiller::fill_range(const DeviceCounts& devices,
+                                                  LayerSums::Range range, int in_flight,
+                                                  double period_s, const FillRules& rules) const {
   DraftStage stage;
-  if (!takes(devices, {best, end}, kept, period_s, rules, &stage)) return std::nullopt;
+  const int kept = std::min(in_flight, rules.micro_batches);
+  if (!takes(devices, range, kept, period_s, rules, &stage)) return std::nullopt;
   stage.warm_up = in_flight - 1;
   return stage;
 }

@@ -34,6 +34,11 @@ class StageFiller {
   std::optional<DraftStage> fill(const DeviceCounts& devices, int end, int in_flight,
                                  double period_s, const FillRules& rules, int likely = 0) const;
 
+  /// The stage of exactly these layers; nothing where the devices are too few.
+  std::optional<DraftStage> fill_range(const DeviceCounts& devices, LayerSums::Range range,
+                                       int in_flight, double period_s,
+                                       const FillRules& rules) const;
+
   /// The shares of a micro-batch with which a stage of these replicas (of any samples) is fastest:
   /// its layers, recomputation and warm-up stay. Replicas may be left without work, and are then
   /// left out. Nothing where memory or tables have no room.

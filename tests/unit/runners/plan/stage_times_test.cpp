@@ -21,7 +21,8 @@ TEST(StageTimes, ByHand) {
   Plan plan = chain_plan(graph, {3});
   plan.stages[0].replicas = {{{RankId(0)}, 3, "", 0}, {{RankId(1)}, 1, "", 0}};
   plan.stages[1].replicas = {{{RankId(2)}, 4, "", 0}};
-  const Cluster cluster = flat_cluster(3, 1e6, 1e-3, 1e6);
+  Cluster cluster = flat_cluster(3, 1e6, 1e-3, 1e6);
+  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
   const StageTimes times = times_of(graph, plan, cluster);
   // y0: {4, 8} x {8, 8} is 512 operations a sample, the head 1024; tables and losses count 0.
   EXPECT_DOUBLE_EQ(times.compute[0][0].forward_s, 3 * 512e-6);
@@ -37,7 +38,69 @@ TEST(StageTimes, ByHand) {
   EXPECT_DOUBLE_EQ(times.reduction_s[0], 768e-6 + 2e-3);
   EXPECT_EQ(times.reduction_s[1], 0);
   EXPECT_DOUBLE_EQ(times.agreement_s, 2 * (1e-3 + 16e-6));
-  EXPECT_EQ(times.optimizer_s[0], 0);
+  EXPECT_NEAR(times.optimizer_s[0], 0, 1e-20);
+}
+
+/// The time of a chain's only stage on one device with these efficiency entries.
+StageTimes::Compute chain_times(const std::vector<Efficiency>& entries, std::int64_t samples = 1) {
+  const ModelGraph graph = linear_chain(1);
+  Plan plan = chain_plan(graph, {});
+  plan.stages[0].replicas[0].micro_batch = samples;
+  Cluster cluster = flat_cluster(1, 1e6, 0, 1e6);
+  cluster.efficiency = entries;
+  return times_of(graph, plan, cluster).compute[0][0];
+}
+
+TEST(StageTimes, WhatMovesBytesIsNotFree) {
+  const StageTimes::Compute times =
+      chain_times({{"one", "memory", "", "fp32", OpsPerSecond(1e3), ""}}, 2);
+  // Of a sample: the table reads 4 indices of 8 bytes and 4 rows of 32, writes 128; y0 reads and
+  // writes 128, the head reads 128 and writes 256, the loss reads 256. Weights: 256 and 512 bytes.
+  EXPECT_DOUBLE_EQ(times.forward_s, (2 * (32 + 256 + 256 + 384 + 256) + 768) / 1e3);
+  // The loss makes 256 of 256; head and y0 have their inputs' gradients from their outputs'.
+  EXPECT_DOUBLE_EQ(times.input_gradient_s, (2 * (512 + 384 + 256) + 768) / 1e3);
+  // Of both weights; the table's rows are read and written.
+  EXPECT_DOUBLE_EQ(times.weight_gradient_s, (2 * (384 + 256 + 384) + 2 * 768) / 1e3);
+}
+
+TEST(StageTimes, AClassThatSaysNothingOfItsMemoryMovesAByteInTheTimeOfFourOperations) {
+  const StageTimes::Compute unsaid = chain_times({});
+  const StageTimes::Compute said =
+      chain_times({{"one", "memory", "", "fp32", OpsPerSecond(0.25e6), ""}});
+  EXPECT_DOUBLE_EQ(unsaid.forward_s, said.forward_s);
+  EXPECT_DOUBLE_EQ(unsaid.weight_gradient_s, said.weight_gradient_s);
+}
+
+TEST(StageTimes, EveryOperatorIsLaunched) {
+  const std::vector<Efficiency> memory{{"one", "memory", "", "fp32", OpsPerSecond(1e30), ""}};
+  std::vector<Efficiency> launched = memory;
+  launched.push_back({"one", "launch", "", "fp32", OpsPerSecond(100), ""});
+  const StageTimes::Compute without = chain_times(memory), with = chain_times(launched);
+  // Table, y0, head, loss; B of all but the table; W of all but the loss.
+  EXPECT_NEAR(with.forward_s - without.forward_s, 4 * 0.01, 1e-12);
+  EXPECT_NEAR(with.input_gradient_s - without.input_gradient_s, 3 * 0.01, 1e-12);
+  EXPECT_NEAR(with.weight_gradient_s - without.weight_gradient_s, 3 * 0.01, 1e-12);
+}
+
+TEST(StageTimes, ProductsAreDoneInWholeTiles) {
+  const std::vector<Efficiency> memory{{"one", "memory", "", "fp32", OpsPerSecond(1e30), ""}};
+  std::vector<Efficiency> tiled = memory;
+  tiled.push_back({"one", "gemm_tile", "16x16x4", "fp32", OpsPerSecond(1e6), ""});
+  // Three samples of {4, 8} x {8, 8} and {4, 8} x {8, 16}: 12 rows take those of one tile.
+  EXPECT_DOUBLE_EQ(chain_times(tiled, 3).forward_s, (2 * 16 * 16 * 8 + 2 * 16 * 16 * 8) / 1e6);
+  // {8, 12} x {12, 8} and {16, 12} x {12, 8}, both in one tile's rows and columns.
+  EXPECT_DOUBLE_EQ(chain_times(tiled, 3).weight_gradient_s, 2 * (2 * 16 * 16 * 12) / 1e6);
+  EXPECT_DOUBLE_EQ(chain_times(memory, 3).forward_s, 3 * 1536 / 1e6);
+}
+
+TEST(StageTimes, NoStageIsFree) {
+  const ModelGraph graph = build_model("nano");
+  for (std::size_t end = 2; end < graph.nodes().size(); ++end) {
+    const Plan plan = chain_plan(graph, {end});
+    for (const auto& replicas : times_of(graph, plan, flat_cluster(2, 1e6, 0, 1e6)).compute) {
+      EXPECT_GT(replicas[0].forward_s, 0) << end;
+    }
+  }
 }
 
 TEST(StageTimes, WireFormatsShortenMessages) {
@@ -58,17 +121,18 @@ TEST(StageTimes, TheEfficiencyMatrixWinsOverTheClass) {
   cluster.efficiency.push_back({"one", "gemm", "4x8x8", "fp32", OpsPerSecond(2e6), ""});
   cluster.efficiency.push_back({"one", "gemm", "400x800x800", "fp32", OpsPerSecond(8e6), ""});
   cluster.efficiency.push_back({"one", "gemm", "4x8x8", "bf16", OpsPerSecond(16e6), ""});
-  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e6), ""});
+  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e12), ""});
   const StageTimes times = times_of(graph, plan, cluster);
-  EXPECT_DOUBLE_EQ(times.compute[0][0].forward_s, 1536 / 2e6);
+  EXPECT_NEAR(times.compute[0][0].forward_s, 1536 / 2e6, 1e-8);
   // Seven words of each of 320 parameters.
-  EXPECT_DOUBLE_EQ(times.optimizer_s[0], 7 * 4 * 320e-6);
+  EXPECT_DOUBLE_EQ(times.optimizer_s[0], 7 * 4 * 320e-12);
 }
 
 TEST(StageTimes, RecomputationIsAForwardOfTheStageOrOfItsAttention) {
   const ModelGraph graph = build_model("nano");
   Plan plan = chain_plan(graph, {});
-  const Cluster cluster = flat_cluster(1, 1e6, 0, 1e6);
+  Cluster cluster = flat_cluster(1, 1e6, 0, 1e6);
+  cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
   const StageTimes::Compute none = times_of(graph, plan, cluster).compute[0][0];
   plan.stages[0].recomputation = Recomputation::full;
   const StageTimes::Compute full = times_of(graph, plan, cluster).compute[0][0];
@@ -87,7 +151,8 @@ TEST(StageTimes, RecomputationIsAForwardOfTheStageOrOfItsAttention) {
 TEST(StageTimes, TensorParallelRanksShareWorkAndPayForSums) {
   const ModelGraph graph = build_model("nano");
   Plan plan = chain_plan(graph, {});
-  const auto forward = [&](const Cluster& cluster) {
+  const auto forward = [&](Cluster cluster) {
+    cluster.efficiency.push_back({"one", "memory", "", "fp32", OpsPerSecond(1e30), ""});
     return times_of(graph, plan, cluster).compute[0][0].forward_s;
   };
   const double alone = forward(flat_cluster(2, 1e6, 0, 1e18));

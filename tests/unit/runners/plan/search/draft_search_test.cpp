@@ -78,8 +78,8 @@ TEST(DraftSearch, GapsOnRandomMixedClusters) {
     gaps.push_back(outcome.best.front().score.step_time_s / outcome.bound.seconds - 1);
   }
   std::sort(gaps.begin(), gaps.end());
-  EXPECT_LE(gaps[gaps.size() / 2], 0.12);
-  EXPECT_LE(gaps.back(), 0.4);
+  EXPECT_LE(gaps[gaps.size() / 2], 0.08);
+  EXPECT_LE(gaps.back(), 0.15);
 }
 
 TEST(DraftSearch, BadInputIsNamed) {

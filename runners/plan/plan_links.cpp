@@ -1,0 +1,104 @@
+#include "runners/plan/plan_links.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "runners/plan/plan_bytes.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+double PlanLinks::ring_s(const std::vector<RankId>& ranks, double bytes) const {
+  const std::size_t n = ranks.size();
+  if (n < 2) return 0;
+  double latency = 0, seconds_per_byte = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const RankId a = ranks[i], b = ranks[(i + 1) % n];
+    if (a == b) continue;
+    const LinkCurve& link = cluster_.link(a, b);
+    latency = std::max(latency, link.latency().value());
+    seconds_per_byte = std::max(seconds_per_byte, 1 / link.bandwidth().value());
+  }
+  const auto count = static_cast<double>(n);
+  return 2 * (count - 1) / count * bytes * seconds_per_byte + 2 * (count - 1) * latency;
+}
+
+std::vector<RankId> PlanLinks::ring_of(const std::vector<int>& stages) const {
+  std::vector<RankId> ranks;
+  for (const int stage : stages) {
+    for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
+      const RankId rank = replica.ranks.front();
+      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+/// Calls visit(from, to, samples that both have).
+template <class Visit>
+void PlanLinks::for_each_pair(const StageEdge& edge, int direction, Visit visit) const {
+  std::int64_t from_first = 0;
+  for (const StageReplica& from : plan_.stages[at_index(edge.from)].replicas) {
+    if (from.direction != direction) continue;
+    std::int64_t to_first = 0;
+    for (const StageReplica& to : plan_.stages[at_index(edge.to)].replicas) {
+      if (to.direction != direction) continue;
+      const std::int64_t first = std::max(from_first, to_first);
+      const std::int64_t last = std::min(from_first + from.micro_batch, to_first + to.micro_batch);
+      if (last > first) visit(from, to, last - first);
+      to_first += to.micro_batch;
+    }
+    from_first += from.micro_batch;
+  }
+}
+
+double PlanLinks::message_s(const StageEdge& edge, const std::vector<NodeId>& nodes) const {
+  if (nodes.empty()) return 0;
+  double slowest = 0;
+  for (const int direction : {0, 1}) {
+    for_each_pair(edge, direction,
+                  [&](const StageReplica& from, const StageReplica& to, std::int64_t samples) {
+                    const Bytes bytes(message_bytes(graph_, nodes, samples, precision_,
+                                                    plan_.wire(edge.from, edge.to)));
+                    for (const RankId a : from.ranks) {
+                      for (const RankId b : to.ranks) {
+                        if (a == b) continue;
+                        slowest = std::max(slowest, cluster_.link(a, b).time(bytes).value());
+                      }
+                    }
+                  });
+  }
+  return slowest;
+}
+
+/// Ranks between which every link of the plan's ranks shows: two of each cluster's, unless pairs
+/// have links of their own.
+std::vector<RankId> PlanLinks::distinct_ranks() const {
+  const bool pairs = std::any_of(cluster_.links.begin(), cluster_.links.end(),
+                                 [](const Link& link) { return link.ranks.has_value(); });
+  std::map<std::string, int> seen;
+  std::vector<RankId> ranks;
+  for (int rank = 0; rank < plan_.ranks(); ++rank) {
+    if (pairs || ++seen[cluster_.ranks[at_index(rank)].cluster] <= 2) ranks.emplace_back(rank);
+  }
+  return ranks;
+}
+
+double PlanLinks::agreement_s() const {
+  const std::vector<RankId> ranks = distinct_ranks();
+  double slowest = 0;
+  for (std::size_t a = 0; a < ranks.size(); ++a) {
+    for (std::size_t b = a + 1; b < ranks.size(); ++b) {
+      const Seconds time = cluster_.link(ranks[a], ranks[b]).time(Bytes(16));
+      slowest = std::max(slowest, time.value());
+    }
+  }
+  return plan_.ranks() > 1 ? slowest * std::ceil(std::log2(plan_.ranks())) : 0;
+}
+
+}  // namespace heteroperf

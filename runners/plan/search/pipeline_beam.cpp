@@ -1,0 +1,270 @@
+#include "runners/plan/search/pipeline_beam.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+/// Room for the last digits of sums.
+constexpr double slack = 1 + 1e-9;
+constexpr std::size_t beam_width = 12;
+constexpr int most_stages = 64;
+/// Into as many equal stages what is left of a pool may be thought to go.
+constexpr int most_shares = 8;
+constexpr double tight = 1.002;
+
+}  // namespace
+
+PipelineBeam::PipelineBeam(const StageFiller& filler)
+    : filler_(filler), problem_(filler.scorer().problem()), sums_(filler.scorer().sums()) {
+  for (const DevicePool& pool : problem_.pools) {
+    auto& row = device_seconds_.emplace_back(1, 0.0);
+    for (int layer = 0; layer < problem_.layers; ++layer) {
+      double least = infinite;
+      for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
+        for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
+          if (pool.times[d][m].empty()) continue;
+          const LayerTimes& t = pool.times[d][m][at_index(layer)];
+          const double time = t.forward_s + t.input_gradient_s + t.weight_gradient_s;
+          least = std::min(least, time * problem_.degrees[d] / static_cast<double>(m + 1));
+        }
+      }
+      row.push_back(row.back() + least);
+    }
+  }
+}
+
+bool PipelineBeam::takes(const ReplicaGroup& group, LayerSums::Range range,
+                         Recomputation recomputation, const Task& task) const {
+  if (sums_.work(group, range, recomputation).total() > task.period_s * slack) return false;
+  const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
+  if (limit <= 0) return true;
+  LayerSums::Holding holding;
+  holding.recomputation = recomputation;
+  holding.in_flight = std::min(task.in_flight, task.rules.micro_batches);
+  holding.split_backward = task.rules.split_backward;
+  if (task.rules.zero_stage == 1) holding.state_replicas = group.replicas;
+  return sums_.memory(group.degree, group.samples, range, holding) <= limit;
+}
+
+/// The longest range before `end`; an empty one where not even a layer goes.
+PipelineBeam::Reach PipelineBeam::reach(const ReplicaGroup& group, int end,
+                                        const Task& task) const {
+  Reach best{end, Recomputation::none};
+  for (const Recomputation r :
+       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+    int fails = -1, good = end;
+    while (good - fails > 1) {
+      const int first = fails + (good - fails) / 2;
+      (takes(group, {first, end}, r, task) ? good : fails) = first;
+    }
+    if (good < best.first) best = {good, r};
+    // Time alone limits it: recomputing takes more.
+    if (good > 0 && sums_.work(group, {good - 1, end}, r).total() > task.period_s * slack) {
+      break;
+    }
+    if (best.first == 0) break;
+  }
+  return best;
+}
+
+std::int64_t PipelineBeam::most_samples(ReplicaGroup group, LayerSums::Range range,
+                                        Recomputation recomputation, const Task& task) const {
+  std::int64_t good = 0, fails = std::min(problem_.most_samples, task.rules.samples) + 1;
+  while (fails - good > 1) {
+    group.samples = good + (fails - good) / 2;
+    const bool fits = sums_.known(group.pool, group.degree, group.samples) &&
+                      takes(group, range, recomputation, task);
+    (fits ? good : fails) = group.samples;
+  }
+  return good;
+}
+
+/// Over 1 where the free devices could do the open layers if nothing were lost.
+double PipelineBeam::worth(const Node& node, const Task& task) const {
+  if (node.first == 0) return infinite;
+  double samples = 0;
+  for (std::size_t i = at_index(node.at); i < task.order.size(); ++i) {
+    const std::size_t pool = at_index(task.order[i]);
+    const double devices = i == at_index(node.at) ? node.left : problem_.pools[pool].devices;
+    const double time = device_seconds_[pool][at_index(node.first)];
+    samples += devices * task.period_s / std::max(time, 1e-300);
+  }
+  return samples / static_cast<double>(task.rules.samples);
+}
+
+void PipelineBeam::push(Node&& node, const Task& task) {
+  node.worth = worth(node, task);
+  if (node.worth < 1 - 1e-9) return;
+  next_.push_back(static_cast<int>(nodes_.size()));
+  nodes_.push_back(std::move(node));
+}
+
+/// Samples that the pool at hand has no devices for go to the next one, and the one after it.
+bool PipelineBeam::add_others(Node& node, std::int64_t open, const Task& task) const {
+  const LayerSums::Range range{node.stage.first, node.stage.end};
+  while (open > 0) {
+    if (++node.at >= static_cast<int>(task.order.size())) return false;
+    const int pool = task.order[at_index(node.at)];
+    node.left = problem_.pools[at_index(pool)].devices;
+    ReplicaGroup best{pool, 0, 0, 0};
+    for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
+      const int degree = problem_.degrees[d];
+      if (degree > problem_.pools[at_index(pool)].devices_per_node || degree > node.left) break;
+      ReplicaGroup group{pool, static_cast<int>(d), node.left / degree, 1};
+      group.samples = most_samples(group, range, node.stage.recomputation, task);
+      if (group.samples * best.replicas * problem_.degrees[at_index(best.degree)] <=
+          best.samples * best.replicas * degree) {
+        if (best.samples > 0) continue;
+      }
+      best = group;
+    }
+    if (best.samples == 0) return false;
+    const int degree = problem_.degrees[at_index(best.degree)];
+    best.replicas = static_cast<int>(
+        std::min<std::int64_t>(best.replicas, (open + best.samples - 1) / best.samples));
+    open -= best.replicas * best.samples;
+    node.left -= best.replicas * degree;
+    node.stage.groups.push_back(best);
+  }
+  return true;
+}
+
+void PipelineBeam::add(int parent, const ReplicaGroup& group, const Task& task) {
+  ++tried_;
+  const Node& before = nodes_[at_index(parent)];
+  const Reach there = reach(group, before.first, task);
+  if (there.first == before.first) return;
+  Node node;
+  node.parent = parent;
+  node.first = there.first;
+  node.at = before.at;
+  node.left = before.left - group.replicas * problem_.degrees[at_index(group.degree)];
+  node.stage.first = there.first;
+  node.stage.end = before.first;
+  node.stage.recomputation = there.recomputation;
+  node.stage.warm_up = task.in_flight - 1;
+  if (group.replicas > 0) node.stage.groups.push_back(group);
+  if (!add_others(node, task.rules.samples - group.replicas * group.samples, task)) return;
+  push(std::move(node), task);
+}
+
+/// All free devices of all pools in the first stage.
+void PipelineBeam::finish_with_all(int parent, const Task& task) {
+  const Node& before = nodes_[at_index(parent)];
+  DeviceCounts devices(problem_.pools.size(), 0);
+  for (std::size_t i = at_index(before.at); i < task.order.size(); ++i) {
+    const std::size_t pool = at_index(task.order[i]);
+    devices[pool] = i == at_index(before.at) ? before.left : problem_.pools[pool].devices;
+  }
+  const auto stage =
+      filler_.fill_range(devices, {0, before.first}, task.in_flight, task.period_s, task.rules);
+  if (!stage) return;
+  Node node;
+  node.parent = parent;
+  node.first = 0;
+  node.at = static_cast<int>(task.order.size());
+  node.stage = *stage;
+  push(std::move(node), task);
+}
+
+/// Few samples to a replica, or what makes the pool's devices come out even.
+void PipelineBeam::extend(int parent, const Task& task) {
+  finish_with_all(parent, task);
+  const int at = nodes_[at_index(parent)].at, left = nodes_[at_index(parent)].left;
+  if (at >= static_cast<int>(task.order.size())) return;
+  const int pool = task.order[at_index(at)];
+  for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
+    const int degree = problem_.degrees[d];
+    if (degree > problem_.pools[at_index(pool)].devices_per_node || degree > left) break;
+    const int available = left / degree;
+    std::vector<std::int64_t> sizes{1, 2, 3, 4};
+    for (int shares = 1; shares <= most_shares; ++shares) {
+      sizes.push_back((task.rules.samples * shares + available - 1) / available);
+    }
+    std::sort(sizes.begin(), sizes.end());
+    sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+    for (const std::int64_t samples : sizes) {
+      if (samples > task.rules.samples || samples > problem_.most_samples) break;
+      if (!sums_.known(pool, static_cast<int>(d), samples)) continue;
+      const std::int64_t needed = (task.rules.samples + samples - 1) / samples;
+      add(parent,
+          {pool, static_cast<int>(d), static_cast<int>(std::min<std::int64_t>(available, needed)),
+           samples},
+          task);
+    }
+  }
+  // Or the next pool begins a stage of its own.
+  if (at + 1 >= static_cast<int>(task.order.size())) return;
+  Node node = nodes_[at_index(parent)];
+  node.at = at + 1;
+  node.left = problem_.pools[at_index(task.order[at_index(at + 1)])].devices;
+  node.worth = worth(node, task);
+  if (node.worth < 1 - 1e-9) return;
+  nodes_.push_back(std::move(node));
+  extend(static_cast<int>(nodes_.size()) - 1, task);
+}
+
+PipelineDraft PipelineBeam::draft(int last, const FillRules& rules) const {
+  PipelineDraft result;
+  result.micro_batches = rules.micro_batches;
+  result.zero_stage = rules.zero_stage;
+  for (int at = last; nodes_[at_index(at)].parent >= 0; at = nodes_[at_index(at)].parent) {
+    DraftStage stage = nodes_[at_index(at)].stage;
+    stage.groups = ordered_groups(std::move(stage.groups));
+    result.stages.push_back(std::move(stage));
+  }
+  return result;
+}
+
+std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, double period_s,
+                                                const FillRules& rules) {
+  Task task{order, period_s, rules};
+  nodes_.assign(1, Node());
+  nodes_[0].first = problem_.layers;
+  nodes_[0].left = problem_.pools[at_index(order.front())].devices;
+  if (worth(nodes_[0], task) < 1 - 1e-9) return std::nullopt;
+  std::vector<int> beam{0};
+  for (; !beam.empty() && task.in_flight <= most_stages; ++task.in_flight) {
+    next_.clear();
+    for (const int parent : beam) extend(parent, task);
+    const auto better = [&](int a, int b) {
+      const Node &x = nodes_[at_index(a)], &y = nodes_[at_index(b)];
+      return std::tuple(-x.worth, x.first, x.at, x.left, a) <
+             std::tuple(-y.worth, y.first, y.at, y.left, b);
+    };
+    std::sort(next_.begin(), next_.end(), better);
+    if (!next_.empty() && nodes_[at_index(next_[0])].first == 0) return draft(next_[0], rules);
+    beam.clear();
+    for (const int one : next_) {
+      const Node& x = nodes_[at_index(one)];
+      const bool known = !beam.empty() && nodes_[at_index(beam.back())].first == x.first &&
+                         nodes_[at_index(beam.back())].at == x.at &&
+                         nodes_[at_index(beam.back())].left == x.left;
+      if (!known) beam.push_back(one);
+      if (beam.size() == beam_width) break;
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<PipelineDraft> PipelineBeam::tighten(const std::vector<int>& order, double least_s,
+                                                   double most_s, const FillRules& rules) {
+  std::optional<PipelineDraft> best = fill(order, most_s, rules);
+  double low = least_s, high = most_s;
+  while (best && high > low * tight) {
+    const double middle = std::sqrt(low * high);
+    std::optional<PipelineDraft> shorter = fill(order, middle, rules);
+    (shorter ? high : low) = middle;
+    if (shorter) best = std::move(shorter);
+  }
+  return best;
+}
+
+}  // namespace heteroperf

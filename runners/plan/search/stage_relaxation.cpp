@@ -1,0 +1,291 @@
+#include "runners/plan/search/stage_relaxation.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+constexpr double infinite = std::numeric_limits<double>::infinity();
+/// Room for the last digits of sums.
+constexpr double slack = 1 + 1e-9;
+/// AdamW's, as in the draft's score.
+constexpr double optimizer_words = 7;
+constexpr int price_rounds = 10;
+constexpr double first_rate = 0.1;  ///< how far prices go in the first
+constexpr double most_growth = 1e6;
+/// The exact ledger of a stage may be less than the sum over its layers.
+constexpr double memory_margin = 0.98;
+
+}  // namespace
+
+StageRelaxation::StageRelaxation(const PlanningProblem& problem, const RelaxationTerms& terms)
+    : problem_(problem), terms_(terms), sums_(problem), devices_(problem.devices()) {
+  add_choices();
+  set_heads();
+  set_links();
+}
+
+void StageRelaxation::add_choices() {
+  prices_.assign(problem_.pools.size(), 0);
+  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
+    if (problem_.pools[p].devices == 0) continue;
+    for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
+      const int degree = problem_.degrees[d];
+      if (degree > problem_.pools[p].devices_per_node) continue;
+      for (std::int64_t samples = 1; samples <= problem_.most_samples; ++samples) {
+        Choice choice;
+        choice.pool = static_cast<int>(p);
+        choice.degree = static_cast<int>(d);
+        choice.samples = samples;
+        if (!sums_.known(choice.pool, choice.degree, samples)) continue;
+        for (std::size_t r = 0; r < 3; ++r) choice.seconds[r] = seconds_of(choice, r);
+        const double seconds = std::max(choice.seconds[0].back(), 1e-300) * degree;
+        prices_[p] = std::max(prices_[p], static_cast<double>(samples) / seconds);
+        choices_.push_back(std::move(choice));
+      }
+    }
+  }
+}
+
+/// [layer]: of the layers before it.
+std::vector<double> StageRelaxation::seconds_of(const Choice& choice,
+                                                std::size_t recomputation) const {
+  const auto& layers = problem_.pools[at_index(choice.pool)]
+                           .times[at_index(choice.degree)][at_index(choice.samples - 1)];
+  std::vector<double> sums(1, 0);
+  for (const LayerTimes& t : layers) {
+    const double again = recomputation == 0 ? 0 : recomputation == 1 ? t.attention_s : t.forward_s;
+    sums.push_back(sums.back() + t.forward_s + t.input_gradient_s + t.weight_gradient_s + again);
+  }
+  return sums;
+}
+
+/// Of all replicas, if they are of this choice alone.
+double StageRelaxation::devices(const Choice& choice, const Step& step) const {
+  return static_cast<double>(step.samples) / static_cast<double>(choice.samples) *
+         problem_.degrees[at_index(choice.degree)];
+}
+
+/// One sample's forwards, each layer on its fastest replica; and a replica's least seconds for a
+/// sample of each layer.
+void StageRelaxation::set_heads() {
+  heads_.assign(1, 0);
+  replica_s_.assign(1, 0);
+  for (int layer = 0; layer < problem_.layers; ++layer) {
+    double forward = infinite, all = infinite;
+    for (const DevicePool& pool : problem_.pools) {
+      for (std::size_t d = 0; d < problem_.degrees.size() && pool.devices > 0; ++d) {
+        if (problem_.degrees[d] > pool.devices_per_node) continue;
+        for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
+          if (pool.times[d][m].empty()) continue;
+          const LayerTimes& t = pool.times[d][m][at_index(layer)];
+          forward = std::min(forward, t.forward_s);
+          all = std::min(all, (t.forward_s + t.input_gradient_s + t.weight_gradient_s) /
+                                  static_cast<double>(m + 1));
+        }
+      }
+    }
+    heads_.push_back(heads_.back() + (forward < infinite && terms_.filling ? forward : 0));
+    replica_s_.push_back(replica_s_.back() + (all < infinite ? all : 0));
+  }
+}
+
+/// The best that a ring with a rank of the pool can have.
+void StageRelaxation::set_links() {
+  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
+    std::array<double, 2> best{infinite, infinite};
+    for (std::size_t q = 0; q < problem_.pools.size(); ++q) {
+      for (const LinkCurve* link : {&problem_.links[p][q], &problem_.links[q][p]}) {
+        if (link->empty() || problem_.pools[q].devices < (p == q ? 2 : 1)) continue;
+        best[0] = std::min(best[0], link->latency().value());
+        best[1] = std::min(best[1], 1 / link->bandwidth().value());
+      }
+    }
+    links_.push_back(best[1] < infinite ? best : std::array<double, 2>{0, 0});
+  }
+}
+
+/// Sum over the stage's replicas, and the optimizer with its states spread over as many as can be.
+double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
+                                   const Step& step) const {
+  if (!terms_.sums) return 0;
+  // All replicas together do the batch; none is faster than the fastest.
+  const double least_replicas =
+      std::ceil((replica_s_[at_index(range.end)] - replica_s_[at_index(range.first)]) *
+                static_cast<double>(problem_.batch) / step.seconds / slack);
+  const bool cut = range.first > 0 || range.end < problem_.layers;
+  const bool shares_table = cut && !problem_.tied_parameters.empty() &&
+                            (range.first == 0 || range.end == problem_.layers);
+  double elements = sums_.parameters(choice.degree, range);
+  if (shares_table && range.first == 0) {
+    elements -= problem_.tied_parameters[at_index(choice.degree)];
+  }
+  const auto& [latency, seconds_per_byte] = links_[at_index(choice.pool)];
+  const auto ring = [&](double replicas, double count) {
+    if (replicas < 2) return 0.0;
+    return 2 * (replicas - 1) / replicas * count * problem_.master_bytes * seconds_per_byte +
+           2 * (replicas - 1) * latency;
+  };
+  double seconds = ring(least_replicas, elements);
+  // First and last stage hold the table: a ring of two at the least.
+  if (shares_table) {
+    seconds += ring(2, problem_.tied_parameters.front() / problem_.degrees.back());
+  }
+  const double rate = problem_.pools[at_index(choice.pool)].optimizer_rate;
+  if (rate > 0) {
+    const auto most_replicas = static_cast<double>(std::min<std::int64_t>(step.samples, devices_));
+    seconds += optimizer_words * elements / most_replicas * problem_.master_bytes / rate;
+  }
+  return seconds;
+}
+
+bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const Step& step) const {
+  const double left = step.seconds - heads_[at_index(range.first)];
+  const auto& sums = choice.seconds[0];
+  const double work_s = (sums[at_index(range.end)] - sums[at_index(range.first)]) *
+                        static_cast<double>(step.micro_batches) / slack;
+  if (work_s > left) return false;
+  const double work_end = left - after_work(choice, range, step);
+  if (work_s > work_end) return false;
+  const double period_s = work_end / static_cast<double>(step.micro_batches) * slack;
+  return !terms_.memory || has_memory(choice, range, step, period_s);
+}
+
+/// What passes hold beside kept tensors is left out, and states are spread over all replicas.
+bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, const Step& step,
+                                 double period_s) const {
+  const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+  if (limit <= 0) return true;
+  LayerSums::Holding holding;
+  if (range.end < problem_.layers) {
+    holding.in_flight = static_cast<int>(std::min<std::int64_t>(step.micro_batches, 2));
+  }
+  holding.state_replicas = static_cast<int>(std::min<std::int64_t>(step.samples, devices_));
+  for (const Recomputation r :
+       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+    const auto& sums = choice.seconds[static_cast<std::size_t>(r)];
+    if (sums[at_index(range.end)] - sums[at_index(range.first)] > period_s) continue;
+    holding.recomputation = r;
+    const double bytes = sums_.least_memory(choice.degree, choice.samples, range, holding);
+    if (memory_margin * bytes <= limit) return true;
+  }
+  return false;
+}
+
+/// Of the cheapest cuts, at the prices as they are; infinite where there are none. `used`: devices
+/// of each pool that these take.
+double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) {
+  const int layers = problem_.layers;
+  std::vector<double> cost(at_index(layers) + 1, infinite);
+  std::vector<int> from(at_index(layers) + 1, -1), by(at_index(layers) + 1, -1);
+  std::vector<int> ends(choices_.size(), 0);  // the longest range from the layer at hand
+  cost[0] = 0;
+  for (int first = 0; first < layers; ++first) {
+    // Covering more layers never costs less: the best way to here or beyond.
+    if (cost[at_index(first)] == infinite) return infinite;
+    for (std::size_t c = 0; c < choices_.size(); ++c) {
+      const Choice& choice = choices_[c];
+      if (choice.samples > step.samples) continue;
+      const double taken = devices(choice, step) * prices_[at_index(choice.pool)];
+      const double sum = cost[at_index(first)] + taken;
+      if (sum >= cost.back()) continue;
+      int& end = ends[c];
+      end = std::max(end, first);
+      while (end < layers && takes(choice, {first, end + 1}, step)) ++end;
+      // A stage of all that is left may need less: nothing follows it.
+      const bool all = end < layers && takes(choice, {first, layers}, step);
+      for (int to = all ? layers : end; to > first && sum < cost[at_index(to)]; --to) {
+        cost[at_index(to)] = sum;
+        from[at_index(to)] = first;
+        by[at_index(to)] = static_cast<int>(c);
+      }
+    }
+  }
+  if (cost[at_index(layers)] == infinite) return infinite;
+  for (int at = layers; at > 0; at = from[at_index(at)]) {
+    const Choice& choice = choices_[at_index(by[at_index(at)])];
+    used[at_index(choice.pool)] += devices(choice, step);
+  }
+  return cost[at_index(layers)];
+}
+
+/// Prices go up where too much is used, down elsewhere; those that said the most stay for the next
+/// step.
+bool StageRelaxation::is_possible(const Step& step) {
+  std::vector<double> best = prices_;
+  double most_cost = 0;
+  for (int round = 0; round < price_rounds; ++round) {
+    double budget = 0;
+    for (std::size_t p = 0; p < prices_.size(); ++p) {
+      budget += prices_[p] * problem_.pools[p].devices;
+    }
+    std::vector<double> used(prices_.size(), 0);
+    const double cost = least_cost(step, used) / budget;
+    if (cost > slack) return false;
+    if (cost > most_cost) most_cost = cost, best = prices_;
+    double most_used = 0;
+    for (std::size_t p = 0; p < prices_.size(); ++p) {
+      const double devices = problem_.pools[p].devices;
+      if (devices > 0) most_used = std::max(most_used, used[p] / devices);
+    }
+    if (most_used <= 1) break;
+    const double rate = first_rate / (1 + round);
+    for (std::size_t p = 0; p < prices_.size(); ++p) {
+      const double devices = problem_.pools[p].devices;
+      if (devices > 0) prices_[p] *= std::exp(rate * (std::min(2.0, used[p] / devices) - 1));
+    }
+  }
+  prices_ = best;
+  return true;
+}
+
+/// About 200 micro-batches first: the sooner a good step is known, the fewer others need a search.
+std::vector<std::int64_t> StageRelaxation::micro_batch_sizes() const {
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t d = 1; d * d <= problem_.batch; ++d) {
+    if (problem_.batch % d != 0) continue;
+    sizes.push_back(d);
+    if (d != problem_.batch / d) sizes.push_back(problem_.batch / d);
+  }
+  const auto away = [&](std::int64_t samples) {
+    constexpr double likely = 200;
+    return std::abs(std::log(static_cast<double>(problem_.batch / samples) / likely));
+  };
+  std::sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
+    return std::pair(away(a), a) < std::pair(away(b), b);
+  });
+  return sizes;
+}
+
+/// Of micro-batches of these samples, where it is less than `most_s`.
+double StageRelaxation::bound_of(std::int64_t samples, double least_s, double most_s,
+                                 double accuracy) {
+  Step step{most_s, samples, problem_.batch / samples};
+  if (most_s < infinite && !is_possible(step)) return most_s;
+  double low = least_s, high = most_s;
+  for (double grow = 1.02; high == infinite; grow = 1 + 2 * (grow - 1)) {
+    step.seconds = least_s * grow;
+    if (grow > most_growth) return infinite;
+    (is_possible(step) ? high : low) = step.seconds;
+  }
+  while (high > low * (1 + accuracy)) {
+    step.seconds = (low + high) / 2;
+    (is_possible(step) ? high : low) = step.seconds;
+  }
+  return low;
+}
+
+double StageRelaxation::bound(double least_s, double most_s, double accuracy) {
+  double least = most_s;
+  for (const std::int64_t samples : micro_batch_sizes()) {
+    least = std::min(least, bound_of(samples, least_s, least, accuracy));
+    if (least <= least_s) break;
+  }
+  return least;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "runners/plan/search/layer_sums.hpp"
+#include "runners/plan/search/planning_problem.hpp"
+
+namespace heteroperf {
+
+/// Constraints that a StageRelaxation counts beside whole layers and samples.
+struct RelaxationTerms {
+  bool filling = true, sums = true, memory = true;
+};
+
+/// Least step time of plans of one stage per position, with devices divisible: what every plan must
+/// afford.
+///
+/// Of a step of T seconds and micro-batches of m samples: a stage of layers [i, j) begins after one
+/// micro-batch has come through layers 0 … i−1, and sums and updates its parameters after its last
+/// pass; what is left of T over the number of micro-batches is its period. A replica of degree d of
+/// pool p takes at most k samples of these layers in a period, and within its memory, so that m
+/// samples cost at least m · min d π_p / k, for any prices π of devices. Where the cheapest cuts
+/// cost more than all devices, no plan takes T or less (Lagrange duality).
+class StageRelaxation {
+ public:
+  /// The problem outlives it and has passed check_problem().
+  StageRelaxation(const PlanningProblem& problem, const RelaxationTerms& terms);
+
+  /// The least T between `least_s` > 0 and `most_s`, from below to the part `accuracy`; `most_s`
+  /// (which may be infinite) where none will do.
+  double bound(double least_s, double most_s, double accuracy);
+
+ private:
+  /// Replicas of one pool and degree that take so many samples of a micro-batch.
+  struct Choice {
+    int pool = 0, degree = 0;
+    std::int64_t samples = 1;
+    std::array<std::vector<double>, 3> seconds;  ///< [recomputation][layer]: of those before it
+  };
+  /// What a step of T leaves.
+  struct Step {
+    double seconds = 0;
+    std::int64_t samples = 1, micro_batches = 1;
+  };
+  void add_choices();
+  void set_heads();
+  void set_links();
+  bool is_possible(const Step& step);
+  double least_cost(const Step& step, std::vector<double>& used);
+  bool takes(const Choice& choice, LayerSums::Range range, const Step& step) const;
+  double after_work(const Choice& choice, LayerSums::Range range, const Step& step) const;
+  bool has_memory(const Choice& choice, LayerSums::Range range, const Step& step,
+                  double period_s) const;
+  double devices(const Choice& choice, const Step& step) const;
+  std::vector<double> seconds_of(const Choice& choice, std::size_t recomputation) const;
+  std::vector<std::int64_t> micro_batch_sizes() const;
+  double bound_of(std::int64_t samples, double least_s, double most_s, double accuracy);
+
+  const PlanningProblem& problem_;
+  RelaxationTerms terms_;
+  LayerSums sums_;
+  std::vector<Choice> choices_;
+  std::vector<double> heads_;      ///< [layer]: a sample's way to it
+  std::vector<double> replica_s_;  ///< [layer]: of layers before it, per sample on any replica
+  std::vector<std::array<double, 2>> links_;  ///< [pool]: latency, seconds per byte, at best
+  std::vector<double> prices_;
+  int devices_ = 0;  ///< of all pools
+};
+
+}  // namespace heteroperf

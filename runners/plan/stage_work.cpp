@@ -1,0 +1,188 @@
+#include "runners/plan/stage_work.hpp"
+
+#include <algorithm>
+#include <variant>
+
+#include "runners/plan/plan_bytes.hpp"
+#include "workloads/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
+
+PassWork pass_of(const OperatorWork::Pass& pass, double samples) {
+  const double bytes = pass.bytes * samples + (pass.bytes > 0 ? pass.fixed_bytes : 0);
+  return {pass.operations * samples, bytes, {}};
+}
+
+/// The work of one node, for one sample.
+class NodeWork {
+ public:
+  NodeWork(const ModelGraph& graph, NodeId id, Precision precision)
+      : graph_(graph), id_(id), node_(graph.node(id)), precision_(precision) {
+    output_ = bytes(node_);
+    for (const NodeId input : node_.inputs) {
+      inputs_ += bytes(graph.node(input));
+      has_gradient_ = has_gradient_ || graph.node(input).differentiable;
+    }
+    parameters_ = parameter_bytes();
+  }
+
+  OperatorWork run() {
+    work_.operation = is<Linear>() ? "gemm" : kind_name(node_.attributes);
+    work_.attention = is<Attention>();
+    set_operations();
+    set_forward();
+    if (has_gradient_) set_input_gradient();
+    if (parameters_ > 0) set_weight_gradient();
+    return work_;
+  }
+
+ private:
+  template <class... Kinds>
+  bool is() const {
+    return (std::holds_alternative<Kinds>(node_.attributes) || ...);
+  }
+  double bytes(const Node& node) const {
+    return static_cast<double>(element_count(node.output)) *
+           static_cast<double>(bytes_per_output(node, precision_));
+  }
+  /// Of a tied head too.
+  double parameter_bytes() const {
+    double elements = parameter_elements(node_);
+    const auto* linear = std::get_if<Linear>(&node_.attributes);
+    if (linear != nullptr && !linear->tied_to.empty()) {
+      elements += parameter_elements(graph_.node(graph_.find(linear->tied_to)));
+    }
+    return elements * static_cast<double>(bytes_per_element(precision_));
+  }
+  /// Nothing moves: a view, or a dropout that keeps all.
+  bool is_view() const {
+    const auto* dropout = std::get_if<Dropout>(&node_.attributes);
+    return is<Input, Flatten>() || (dropout != nullptr && dropout->p == 0);
+  }
+  bool is_product() const { return is<Linear, Conv2d>(); }
+  bool is_table() const { return is<Embedding, PositionEmbedding, TypeEmbedding, ClassToken>(); }
+  /// Rows of a table that a sample uses.
+  double rows() const { return std::min(parameters_, output_); }
+
+  void set_operations() {
+    const StrictOps ops = strict_node_ops(graph_, id_);
+    work_.forward.operations = ops.forward.to_double();
+    work_.input_gradient.operations = ops.input_gradient.to_double();
+    work_.weight_gradient.operations = ops.weight_gradient.to_double();
+    const auto* linear = std::get_if<Linear>(&node_.attributes);
+    if (linear == nullptr) return;
+    const Shape& input = graph_.node(node_.inputs[0]).output;
+    work_.summed = static_cast<double>(input.back());
+    work_.columns = static_cast<double>(linear->out_features);
+    work_.rows = static_cast<double>(element_count(input)) / work_.summed;
+  }
+
+  void set_forward() {
+    if (is_view()) return;
+    work_.forward.bytes = inputs_ + output_;
+    if (is_table()) work_.forward.bytes += rows();
+    if (is<TakeToken>()) work_.forward.bytes = 2 * output_;
+    if (is<CrossEntropy>()) work_.forward.bytes = inputs_;
+    if (!is_table()) work_.forward.fixed_bytes = parameters_;
+  }
+
+  /// What only hands the gradient on moves nothing.
+  void set_input_gradient() {
+    if (is_view() || is<Add>() || is_table()) return;
+    OperatorWork::Pass& pass = work_.input_gradient;
+    if (is<CrossEntropy>()) {
+      pass.bytes = 2 * inputs_;
+    } else if (is_product()) {
+      pass.bytes = inputs_ + output_;
+      pass.fixed_bytes = parameters_;
+    } else if (is<Concat, MaxPool, AvgPool, GlobalAvgPool, ToSequence, TakeToken, Rotary>()) {
+      pass.bytes = inputs_ + output_;
+    } else {
+      pass.bytes = 2 * inputs_ + output_ + (is<Attention>() ? output_ : 0);
+    }
+  }
+
+  /// Sums are read and written.
+  void set_weight_gradient() {
+    OperatorWork::Pass& pass = work_.weight_gradient;
+    pass.bytes = output_ + (is_table() ? 2 * rows() : inputs_);
+    if (!is_table()) pass.fixed_bytes = 2 * parameters_;
+  }
+
+  const ModelGraph& graph_;
+  NodeId id_;
+  const Node& node_;
+  Precision precision_;
+  double inputs_ = 0, output_ = 0, parameters_ = 0;
+  bool has_gradient_ = false;
+  OperatorWork work_;
+};
+
+}  // namespace
+
+PassWork OperatorWork::forward_of(double samples) const {
+  PassWork work = pass_of(forward, samples);
+  work.extents = {rows * samples, columns, summed};
+  return work;
+}
+
+PassWork OperatorWork::input_gradient_of(double samples) const {
+  PassWork work = pass_of(input_gradient, samples);
+  work.extents = {rows * samples, summed, columns};
+  return work;
+}
+
+PassWork OperatorWork::weight_gradient_of(double samples) const {
+  PassWork work = pass_of(weight_gradient, samples);
+  work.extents = {columns, summed, rows * samples};
+  return work;
+}
+
+const StageWork& StageWorkTable::of(int stage, int degree, int index) {
+  const auto known = known_.find({stage, degree, index});
+  if (known != known_.end()) return *known->second;
+  StageWork made = make(stage, shards_.of(degree, index));
+  for (int other = 0; other < index; ++other) {
+    const auto before = known_.find({stage, degree, other});
+    if (before == known_.end() || !(*before->second == made)) continue;
+    return *known_.emplace(std::tuple(stage, degree, index), before->second).first->second;
+  }
+  works_.push_back(std::move(made));
+  known_.emplace(std::tuple(stage, degree, index), &works_.back());
+  return works_.back();
+}
+
+/// Sums: partial outputs and gradients, and the two small ones of a loss over a cut vocabulary.
+StageWork StageWorkTable::make(int stage, const TensorShard& shard) const {
+  const double element = static_cast<double>(bytes_per_element(precision_));
+  const auto size_of = [&](const Node& node) {
+    return static_cast<double>(element_count(node.output)) * element;
+  };
+  StageWork work;
+  for (const NodeId id : staged_.nodes[static_cast<std::size_t>(stage)]) {
+    const Node& node = shard.graph.node(id);
+    work.operators.push_back(NodeWork(shard.graph, id, precision_).run());
+    if (shard.degree == 1) continue;
+    if (shard.output_is_partial[position(id)]) work.forward_sums.push_back(size_of(node));
+    if (!std::holds_alternative<CrossEntropy>(node.attributes)) continue;
+    if (shard.vocabulary[position(id)] == 0) continue;
+    const Shape& logits = shard.graph.node(node.inputs[0]).output;
+    const double rows =
+        static_cast<double>(element_count(logits)) / static_cast<double>(logits.back());
+    const double number = static_cast<double>(statistic_bytes(precision_));
+    work.forward_sums.push_back(rows * number);
+    work.forward_sums.push_back(3 * rows * number);
+  }
+  if (shard.degree == 1) return work;
+  const std::vector<bool> partial = gradient_is_partial_within(shard, staged_.stage_of, stage);
+  for (std::size_t n = 0; n < partial.size(); ++n) {
+    const Node& node = shard.graph.nodes()[n];
+    if (partial[n] && node.differentiable) work.gradient_sums.push_back(size_of(node));
+  }
+  return work;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "runners/plan/class_rates.hpp"
+#include "runners/plan/shard_table.hpp"
+#include "runners/plan/staged_graph.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+/// What one node of a stage asks for, on one rank. README.md (Times) has the bytes.
+struct OperatorWork {
+  /// A pass: what grows with the samples, and what does not (parameters).
+  struct Pass {
+    double operations = 0, bytes = 0;  ///< per sample
+    double fixed_bytes = 0;
+    friend bool operator==(const Pass&, const Pass&) = default;
+  };
+  const char* operation = "";  ///< as efficiency entries call it
+  bool attention = false;
+  double rows = 0, columns = 0, summed = 0;  ///< of a product's forward; rows per sample; 0: none
+  Pass forward, input_gradient, weight_gradient;
+  friend bool operator==(const OperatorWork&, const OperatorWork&) = default;
+
+  PassWork forward_of(double samples) const;
+  PassWork input_gradient_of(double samples) const;
+  PassWork weight_gradient_of(double samples) const;
+};
+
+/// All that a stage asks for on one rank of a replica, and what the replica's ranks sum.
+struct StageWork {
+  std::vector<OperatorWork> operators;
+  std::vector<double> forward_sums, gradient_sums;  ///< bytes per sample of each all-reduce
+  friend bool operator==(const StageWork&, const StageWork&) = default;
+};
+
+/// The work of a graph's stages, each worked out once.
+class StageWorkTable {
+ public:
+  /// Graph and stages outlive it.
+  StageWorkTable(const ModelGraph& graph, const StagedGraph& staged, Precision precision)
+      : staged_(staged), precision_(precision), shards_(graph) {}
+
+  /// The same address for equal work of one stage and degree. Stays valid.
+  const StageWork& of(int stage, int degree, int index);
+  ShardTable& shards() { return shards_; }
+
+ private:
+  StageWork make(int stage, const TensorShard& shard) const;
+
+  const StagedGraph& staged_;
+  Precision precision_;
+  ShardTable shards_;
+  std::deque<StageWork> works_;
+  std::map<std::tuple<int, int, int>, const StageWork*> known_;
+};
+
+}  // namespace heteroperf
