@@ -1,6 +1,8 @@
 // How far the planner's plans are from the lower bound, on the random mixed clusters of
 // runners/plan/search/random_cluster: one line per cluster, the median at the end.
-//   plan_gap_study [CLUSTERS [FIRST_SEED [MODEL [SECONDS]]]]
+//   plan_gap_study [CLUSTERS [FIRST_SEED [MODEL [SECONDS [DEVICES CLASSES [BATCH]]]]]]
+// SECONDS is the search's time limit. Times are CPU seconds of one thread: making the tables,
+// searching.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,10 +29,11 @@ std::string pools_of(const PlanningProblem& problem) {
   return text;
 }
 
-double study(std::uint64_t seed, const ModelGraph& graph, double limit_s) {
-  const Cluster cluster = random_cluster(seed);
+double study(std::uint64_t seed, const ModelGraph& graph, double limit_s,
+             const RandomClusterRange& range, std::int64_t batch) {
+  const Cluster cluster = random_cluster(seed, range);
   PlanningRequest request;
-  request.batch = random_batch(seed, static_cast<int>(cluster.ranks.size()));
+  request.batch = batch > 0 ? batch : random_batch(seed, static_cast<int>(cluster.ranks.size()));
   const double start = cpu_s();
   const GraphProblem problem(graph, cluster, request);
   const double made = cpu_s();
@@ -50,8 +53,10 @@ double study(std::uint64_t seed, const ModelGraph& graph, double limit_s) {
       static_cast<double>(request.batch) / problem.problem().devices(), best.score.step_time_s,
       100 * gap, made - start, found - made, 100 * reduction / best.score.step_time_s,
       to_text(best.draft));
-  fmt::print("      bound by {}:", outcome.bound.binding);
-  for (const PlanBound::Constraint& one : outcome.bound.constraints) {
+  const double searched = cpu_s();
+  const PlanBound bound = plan_bound(problem.problem());
+  fmt::print("      bound in {:.2f} s cpu, by {}:", cpu_s() - searched, bound.binding);
+  for (const PlanBound::Constraint& one : bound.constraints) {
     fmt::print(" {} {:.3f}", one.name, one.seconds);
   }
   fmt::print("\n");
@@ -67,9 +72,16 @@ int main(int count, char** values) {
   const int first = count > 2 ? std::atoi(values[2]) : 0;
   const heteroperf::ModelGraph graph = heteroperf::build_model(count > 3 ? values[3] : "gpt2-xl");
   const double limit_s = count > 4 ? std::atof(values[4]) : 600;
+  heteroperf::RandomClusterRange range;
+  if (count > 6) {
+    range.least_devices = range.most_devices = std::atoi(values[5]);
+    range.least_classes = range.most_classes = std::atoi(values[6]);
+  }
+  const std::int64_t batch = count > 7 ? std::atoll(values[7]) : 0;
   std::vector<double> gaps;
   for (int seed = first; seed < first + clusters; ++seed) {
-    gaps.push_back(heteroperf::study(static_cast<std::uint64_t>(seed), graph, limit_s));
+    gaps.push_back(
+        heteroperf::study(static_cast<std::uint64_t>(seed), graph, limit_s, range, batch));
   }
   std::sort(gaps.begin(), gaps.end());
   fmt::print("median {:.1f} %, ninth decile {:.1f} %, largest {:.1f} %\n",

@@ -228,7 +228,7 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
         if (stop() || draft.stages.front().samples() != samples) return;
         ++scored_;
         ScoredDraft one{std::move(draft), {}};
-        one.score = filler_.scorer().score(one.draft);
+        one.score = filler_.scorer().extrapolate(one.draft);
         const double value = worth(one);
         if (!one.score.fits() || value >= to_beat) return;
         to_beat = value;
@@ -240,6 +240,7 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
       better = true;
     }
   }
+  fastest.score = filler_.scorer().score(fastest.draft);
   return fastest;
 }
 

@@ -242,6 +242,26 @@ DraftScore DraftScorer::score(const PipelineDraft& draft) const {
   return result;
 }
 
+DraftScore DraftScorer::extrapolate(const PipelineDraft& draft) const {
+  const auto stages = static_cast<int>(draft.stages.size());
+  int deepest = 0;
+  for (const DraftStage& stage : draft.stages) deepest = std::max(deepest, stage.warm_up);
+  // The first pass through the pipeline, and a few rounds of all that is under way.
+  const int settled = 4 * (deepest + stages), more = deepest + stages;
+  if (draft.micro_batches < 2 * (settled + more)) return score(draft);
+  DraftScore result = parts(draft);
+  std::vector<ClockStage> clocks;
+  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
+  const ClockOrder order = clock_order(draft.schedule);
+  const std::vector<double> before = pipeline_ends(clocks, settled, order);
+  std::vector<double> ends = pipeline_ends(clocks, settled + more, order);
+  for (std::size_t s = 0; s < ends.size(); ++s) {
+    ends[s] += (ends[s] - before[s]) / more * (draft.micro_batches - settled - more);
+  }
+  finish(ends, result);
+  return result;
+}
+
 DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
   DraftScore result = parts(draft);
   std::vector<ClockStage> clocks;

@@ -33,6 +33,9 @@ class DraftScorer {
   explicit DraftScorer(const PlanningProblem& problem) : problem_(problem), sums_(problem) {}
 
   DraftScore score(const PipelineDraft& draft) const;
+  /// Of many micro-batches through many stages the exact time of a part of them, and for each other
+  /// one the steady period; else score().
+  DraftScore extrapolate(const PipelineDraft& draft) const;
   /// With the time of `1f1b` by formula instead of the exact clock.
   DraftScore estimate(const PipelineDraft& draft) const;
 

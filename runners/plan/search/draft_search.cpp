@@ -75,7 +75,7 @@ class DraftSearch {
         best_(options.keep) {}
 
   SearchOutcome run() {
-    result_.bound = plan_bound(problem_);
+    result_.bound = plan_bound(problem_, BoundScope::one_stage_per_position, BoundDetail::total);
     fill_in_order();
     fill_all();
     improve_all();
@@ -97,9 +97,8 @@ class DraftSearch {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   }
   bool late() const { return elapsed_s() > options_.time_limit_s; }
-  /// Looks at the clock now and then.
   std::function<bool()> stop() {
-    return [this] { return (++looks_ & 15) == 0 ? late() : false; };
+    return [this] { return late(); };
   }
 
   /// Numbers of samples of a micro-batch: those that divide the batch, about 32 micro-batches
@@ -333,7 +332,6 @@ class DraftSearch {
   StageFiller filler_;
   BestDrafts best_;
   std::set<std::string> seen_;
-  std::uint64_t looks_ = 0;
   SearchOutcome result_;
 };
 

@@ -109,9 +109,9 @@ double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
   // A stage that recomputes keeps the input of its first layer, and is whole again in B.
   const double whole = std::max(kept_by(full ? Recomputation::none : holding.recomputation), split);
   const auto f = static_cast<std::size_t>(Recomputation::full);
-  const double kept = full ? std::max(split, sums[at_index(range.first + 1)].kept_before[f] -
-                                                 sums[at_index(range.first)].kept_before[f])
-                           : whole;
+  const double input =
+      sums[at_index(range.first + 1)].kept_before[f] - sums[at_index(range.first)].kept_before[f];
+  const double kept = full ? std::min(whole, std::max(split, input)) : whole;
   return state_memory(degree, range, holding.state_replicas) + (holding.in_flight - 1) * kept +
          whole;
 }

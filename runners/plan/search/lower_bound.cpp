@@ -96,11 +96,16 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
 }
 
 /// What a relaxation of stages says with all its terms, and with the first of them.
-void add_stages(const PlanningProblem& problem, PlanBound& bound) {
+void add_stages(const PlanningProblem& problem, BoundDetail detail, PlanBound& bound) {
   constexpr double fine = 1e-3, coarse = 4e-3;
   const double all =
       StageRelaxation(problem, {true, true, true}).bound(bound.seconds, infinite, fine);
   if (!(all < infinite)) return;
+  if (detail == BoundDetail::total) {
+    bound.constraints.push_back({"whole stages", all});
+    bound.seconds = all;
+    return;
+  }
   double before = bound.seconds;
   const auto add = [&](const char* name, const RelaxationTerms& terms) {
     before = all > before * (1 + coarse)
@@ -130,7 +135,7 @@ std::string binding_of(const PlanBound& bound) {
 
 }  // namespace
 
-PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
+PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope, BoundDetail detail) {
   const LeastTimes least = least_times(problem);
   double latency = 0;
   for (const double one : least.fastest) latency += one < infinite ? one : 0;
@@ -138,7 +143,9 @@ PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
   bound.constraints = {{"work", seconds_of(best_weights(problem, least), problem)},
                        {"latency", latency}};
   bound.seconds = std::max(bound.constraints[0].seconds, latency);
-  if (scope == BoundScope::one_stage_per_position && bound.seconds > 0) add_stages(problem, bound);
+  if (scope == BoundScope::one_stage_per_position && bound.seconds > 0) {
+    add_stages(problem, detail, bound);
+  }
   bound.binding = binding_of(bound);
   return bound;
 }

@@ -14,7 +14,9 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double slack = 1 + 1e-9;
 /// AdamW's, as in the draft's score.
 constexpr double optimizer_words = 7;
-constexpr int price_rounds = 10;
+constexpr int price_rounds = 10, few_price_rounds = 3;
+/// Layers times choices from which on rounds are few.
+constexpr std::size_t many_steps = 50000;
 constexpr double first_rate = 0.1;  ///< how far prices go in the first
 constexpr double most_growth = 1e6;
 /// The exact ledger of a stage may be less than the sum over its layers.
@@ -34,20 +36,51 @@ void StageRelaxation::add_choices() {
   for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
     if (problem_.pools[p].devices == 0) continue;
     for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
-      const int degree = problem_.degrees[d];
-      if (degree > problem_.pools[p].devices_per_node) continue;
-      for (std::int64_t samples = 1; samples <= problem_.most_samples; ++samples) {
-        Choice choice;
-        choice.pool = static_cast<int>(p);
-        choice.degree = static_cast<int>(d);
-        choice.samples = samples;
-        if (!sums_.known(choice.pool, choice.degree, samples)) continue;
-        for (std::size_t r = 0; r < 3; ++r) choice.seconds[r] = seconds_of(choice, r);
-        const double seconds = std::max(choice.seconds[0].back(), 1e-300) * degree;
-        prices_[p] = std::max(prices_[p], static_cast<double>(samples) / seconds);
-        choices_.push_back(std::move(choice));
-      }
+      if (problem_.degrees[d] > problem_.pools[p].devices_per_node) continue;
+      const std::size_t first = choices_.size();
+      add_samples(static_cast<int>(p), static_cast<int>(d));
+      set_least(first);
     }
+  }
+}
+
+void StageRelaxation::add_samples(int pool, int degree) {
+  for (std::int64_t samples = 1; samples <= problem_.most_samples; ++samples) {
+    if (!sums_.known(pool, degree, samples)) continue;
+    Choice choice;
+    choice.pool = pool;
+    choice.degree = degree;
+    choice.samples = samples;
+    for (std::size_t r = 0; r < 3; ++r) choice.seconds[r] = seconds_of(choice, r);
+    const double seconds =
+        std::max(choice.seconds[0].back(), 1e-300) * problem_.degrees[at_index(degree)];
+    double& price = prices_[at_index(pool)];
+    price = std::max(price, static_cast<double>(samples) / seconds);
+    choices_.push_back(std::move(choice));
+  }
+}
+
+/// Of the choices from `first` on, which are of one pool and degree.
+void StageRelaxation::set_least(std::size_t first) {
+  std::vector<double> least(at_index(problem_.layers), infinite);
+  for (std::size_t c = choices_.size(); c-- > first;) {
+    Choice& choice = choices_[c];
+    const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+    for (int layer = 0; layer < problem_.layers; ++layer) {
+      const LayerSums::Range range{layer, layer + 1};
+      LayerSums::Holding holding;
+      holding.recomputation = Recomputation::full;
+      holding.state_replicas = devices_;
+      const bool fits =
+          !terms_.memory || limit <= 0 ||
+          memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <=
+              limit;
+      const double own =
+          choice.seconds[0][at_index(layer) + 1] - choice.seconds[0][at_index(layer)];
+      if (fits) least[at_index(layer)] = std::min(least[at_index(layer)], own);
+    }
+    choice.least_s = least;
+    choice.next = choices_.size();
   }
 }
 
@@ -70,13 +103,14 @@ double StageRelaxation::devices(const Choice& choice, const Step& step) const {
          problem_.degrees[at_index(choice.degree)];
 }
 
-/// One sample's forwards, each layer on its fastest replica; and a replica's least seconds for a
-/// sample of each layer.
+/// One sample's way there, and there and back, each layer on its fastest replica; and a replica's
+/// least seconds for a sample of each layer.
 void StageRelaxation::set_heads() {
   heads_.assign(1, 0);
+  ways_.assign(1, 0);
   replica_s_.assign(1, 0);
   for (int layer = 0; layer < problem_.layers; ++layer) {
-    double forward = infinite, all = infinite;
+    double forward = infinite, way = infinite, all = infinite;
     for (const DevicePool& pool : problem_.pools) {
       for (std::size_t d = 0; d < problem_.degrees.size() && pool.devices > 0; ++d) {
         if (problem_.degrees[d] > pool.devices_per_node) continue;
@@ -84,12 +118,14 @@ void StageRelaxation::set_heads() {
           if (pool.times[d][m].empty()) continue;
           const LayerTimes& t = pool.times[d][m][at_index(layer)];
           forward = std::min(forward, t.forward_s);
+          way = std::min(way, t.forward_s + t.input_gradient_s);
           all = std::min(all, (t.forward_s + t.input_gradient_s + t.weight_gradient_s) /
                                   static_cast<double>(m + 1));
         }
       }
     }
     heads_.push_back(heads_.back() + (forward < infinite && terms_.filling ? forward : 0));
+    ways_.push_back(ways_.back() + (way < infinite && terms_.filling ? way : 0));
     replica_s_.push_back(replica_s_.back() + (all < infinite ? all : 0));
   }
 }
@@ -149,31 +185,34 @@ bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const 
   const double work_s = (sums[at_index(range.end)] - sums[at_index(range.first)]) *
                         static_cast<double>(step.micro_batches) / slack;
   if (work_s > left) return false;
-  const double work_end = left - after_work(choice, range, step);
-  if (work_s > work_end) return false;
-  const double period_s = work_end / static_cast<double>(step.micro_batches) * slack;
-  return !terms_.memory || has_memory(choice, range, step, period_s);
-}
-
-/// What passes hold beside kept tensors is left out, and states are spread over all replicas.
-bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, const Step& step,
-                                 double period_s) const {
-  const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
-  if (limit <= 0) return true;
-  LayerSums::Holding holding;
-  if (range.end < problem_.layers) {
-    holding.in_flight = static_cast<int>(std::min<std::int64_t>(step.micro_batches, 2));
-  }
-  holding.state_replicas = static_cast<int>(std::min<std::int64_t>(step.samples, devices_));
+  if (!has_memory(choice, range, left / static_cast<double>(step.micro_batches), step,
+                  Recomputation::full))
+    return false;
+  const double period_s =
+      (left - after_work(choice, range, step)) / static_cast<double>(step.micro_batches) * slack;
   for (const Recomputation r :
-       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
-    const auto& sums = choice.seconds[static_cast<std::size_t>(r)];
-    if (sums[at_index(range.end)] - sums[at_index(range.first)] > period_s) continue;
-    holding.recomputation = r;
-    const double bytes = sums_.least_memory(choice.degree, choice.samples, range, holding);
-    if (memory_margin * bytes <= limit) return true;
+       {Recomputation::full, Recomputation::none, Recomputation::selective}) {
+    const auto& with = choice.seconds[static_cast<std::size_t>(r)];
+    if (with[at_index(range.end)] - with[at_index(range.first)] > period_s) continue;
+    if (has_memory(choice, range, period_s, step, r)) return true;
   }
   return false;
+}
+
+/// What passes hold beside kept tensors is left out, and states are spread over all replicas. Full
+/// recomputation needs the least. A micro-batch is kept while it goes through the stages that
+/// follow and comes back: so many of them at once as that takes periods (Little 1961).
+bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, double period_s,
+                                 const Step& step, Recomputation recomputation) const {
+  const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
+  if (!terms_.memory || limit <= 0) return true;
+  LayerSums::Holding holding;
+  holding.recomputation = recomputation;
+  const double way_s = ways_.back() - ways_[at_index(range.first)];
+  const double kept = std::min(way_s / period_s / slack, static_cast<double>(step.micro_batches));
+  holding.in_flight = std::max(1, static_cast<int>(std::ceil(kept)));
+  holding.state_replicas = static_cast<int>(std::min<std::int64_t>(step.samples, devices_));
+  return memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <= limit;
 }
 
 /// Of the cheapest cuts, at the prices as they are; infinite where there are none. `used`: devices
@@ -187,9 +226,15 @@ double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) 
   for (int first = 0; first < layers; ++first) {
     // Covering more layers never costs less: the best way to here or beyond.
     if (cost[at_index(first)] == infinite) return infinite;
+    const double left = (step.seconds - heads_[at_index(first)]) * slack;
     for (std::size_t c = 0; c < choices_.size(); ++c) {
       const Choice& choice = choices_[c];
-      if (choice.samples > step.samples) continue;
+      // Neither these samples nor more of them take a layer.
+      if (choice.samples > step.samples ||
+          choice.least_s[at_index(first)] * static_cast<double>(step.micro_batches) > left) {
+        c = choice.next - 1;
+        continue;
+      }
       const double taken = devices(choice, step) * prices_[at_index(choice.pool)];
       const double sum = cost[at_index(first)] + taken;
       if (sum >= cost.back()) continue;
@@ -218,7 +263,8 @@ double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) 
 bool StageRelaxation::is_possible(const Step& step) {
   std::vector<double> best = prices_;
   double most_cost = 0;
-  for (int round = 0; round < price_rounds; ++round) {
+  const bool many = choices_.size() * at_index(problem_.layers) > many_steps;
+  for (int round = 0; round < (many ? few_price_rounds : price_rounds); ++round) {
     double budget = 0;
     for (std::size_t p = 0; p < prices_.size(); ++p) {
       budget += prices_[p] * problem_.pools[p].devices;

@@ -38,6 +38,9 @@ class StageRelaxation {
     int pool = 0, degree = 0;
     std::int64_t samples = 1;
     std::array<std::vector<double>, 3> seconds;  ///< [recomputation][layer]: of those before it
+    /// [layer]: of it alone, of these samples or more; infinite where they have no memory for it.
+    std::vector<double> least_s;
+    std::size_t next = 0;  ///< the first choice of another pool or degree
   };
   /// What a step of T leaves.
   struct Step {
@@ -45,14 +48,16 @@ class StageRelaxation {
     std::int64_t samples = 1, micro_batches = 1;
   };
   void add_choices();
+  void add_samples(int pool, int degree);
+  void set_least(std::size_t first);
   void set_heads();
   void set_links();
   bool is_possible(const Step& step);
   double least_cost(const Step& step, std::vector<double>& used);
   bool takes(const Choice& choice, LayerSums::Range range, const Step& step) const;
   double after_work(const Choice& choice, LayerSums::Range range, const Step& step) const;
-  bool has_memory(const Choice& choice, LayerSums::Range range, const Step& step,
-                  double period_s) const;
+  bool has_memory(const Choice& choice, LayerSums::Range range, double period_s, const Step& step,
+                  Recomputation recomputation) const;
   double devices(const Choice& choice, const Step& step) const;
   std::vector<double> seconds_of(const Choice& choice, std::size_t recomputation) const;
   std::vector<std::int64_t> micro_batch_sizes() const;
@@ -62,6 +67,7 @@ class StageRelaxation {
   RelaxationTerms terms_;
   LayerSums sums_;
   std::vector<Choice> choices_;
+  std::vector<double> ways_;       ///< [layer]: through all before it and back
   std::vector<double> heads_;      ///< [layer]: a sample's way to it
   std::vector<double> replica_s_;  ///< [layer]: of layers before it, per sample on any replica
   std::vector<std::array<double, 2>> links_;  ///< [pool]: latency, seconds per byte, at best
