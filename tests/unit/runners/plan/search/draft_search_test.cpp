@@ -1,6 +1,8 @@
 #include "runners/plan/search/draft_search.hpp"
 
 #include <limits>
+#include <set>
+#include <string>
 
 #include "runners/plan/search/random_cluster.hpp"
 #include "tests/unit/runners/plan/search/brute_force.hpp"
@@ -36,6 +38,40 @@ TEST(DraftSearch, FindsTheOptimumOfSmallProblems) {
     EXPECT_LE(outcome.bound.seconds, expected * (1 + 1e-9)) << seed;
   }
   EXPECT_GE(fit, 200);
+}
+
+/// Each constraint is at least the one before it, all are at most the optimum, and each is what
+/// binds somewhere.
+TEST(PlanBound, IsNeverAboveTheOptimum) {
+  std::set<std::string> binding;
+  double gaps = 0;
+  int fit = 0;
+  for (std::uint64_t seed = 1001; seed <= 1240; ++seed) {
+    PlanningProblem problem = small_problem(seed);
+    // Memory decides in some, sums over slow links in others.
+    if (seed % 3 == 1) problem.pools[0].memory_bytes *= 0.5;
+    if (seed % 3 == 2) problem.master_bytes *= 20;
+    const double expected = brute_force_step_time(problem);
+    if (expected == std::numeric_limits<double>::infinity()) continue;
+    ++fit;
+    const PlanBound bound = plan_bound(problem);
+    double before = 0;
+    for (const PlanBound::Constraint& one : bound.constraints) {
+      EXPECT_LE(one.seconds, expected * (1 + 1e-9)) << seed << ": " << one.name;
+      if (one.name == "latency") continue;
+      EXPECT_GE(one.seconds, before) << seed << ": " << one.name;
+      before = one.seconds;
+    }
+    EXPECT_LE(plan_bound(problem, BoundScope::any_plan).seconds, bound.seconds);
+    binding.insert(bound.binding);
+    gaps += expected / bound.seconds - 1;
+  }
+  EXPECT_GE(fit, 200);
+  EXPECT_TRUE(binding.contains("whole layers and samples"));
+  EXPECT_TRUE(binding.contains("sums over replicas and optimizer"));
+  EXPECT_TRUE(binding.contains("memory"));
+  RecordProperty("mean_gap", std::to_string(gaps / fit));
+  EXPECT_LE(gaps / fit, 1);
 }
 
 /// The same problem with its pools the other way round.

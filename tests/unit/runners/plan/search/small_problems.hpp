@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// A problem of up to 6 layers and 6 devices in up to 3 pools: degrees 1 and 2, micro-batches of 1
+/// A problem of 2 to 6 layers and up to 6 devices in up to 3 pools, in any combination: degrees 1 and 2, micro-batches of 1
 /// and 2 samples per replica, a batch of up to 12, times that are no multiples of each other, links
 /// from fast to slow, memory that leaves out a part of the plans.
 inline PlanningProblem small_problem(std::uint64_t seed) {
@@ -20,15 +20,15 @@ inline PlanningProblem small_problem(std::uint64_t seed) {
   for (int p = 0; p < pools; ++p) {
     DevicePool pool;
     pool.name = pool.device_class = "pool" + std::to_string(p);
-    pool.devices = 1 + below(pools == 1 ? 6 : pools == 2 ? 3 : 2);
+    // At least one is left for each pool that follows.
+    pool.devices = 1 + below(6 - devices - (pools - 1 - p));
     pool.devices_per_node = 1 + below(2);
     pool.memory_bytes = 40 + 160 * part();
     pool.optimizer_rate = below(2) * 200.0;
     devices += pool.devices;
     problem.pools.push_back(pool);
   }
-  // The more devices the fewer layers, so that every draft can be looked at.
-  problem.layers = 2 + below(devices <= 3 ? 5 : devices == 4 ? 3 : 2);
+  problem.layers = 2 + below(5);
   problem.degrees = {1, 2};
   problem.most_samples = 2;
   constexpr std::int64_t batches[] = {2, 3, 4, 6, 8, 12};
