@@ -49,6 +49,7 @@ struct Efficiency {
 /// The machine as planner, pacing and cost models see it.
 struct Cluster {
   std::string name;
+  std::vector<std::string> assumptions;  ///< of whoever described it; printed with predictions
   std::vector<DeviceClass> classes;
   std::vector<NetworkCard> cards;
   std::vector<RankPlace> ranks;

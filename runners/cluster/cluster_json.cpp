@@ -143,6 +143,7 @@ Cluster ClusterReader::read(const Json& document) {
   reader.require({"_format", "_version", "classes", "ranks"});
   reader.expect_format(format_name, format_version);
   reader.read("name", cluster_.name);
+  reader.read("assumptions", cluster_.assumptions);
   const auto each = [&](const char* key, auto method) {
     reader.for_each(
         key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
@@ -199,8 +200,9 @@ void ClusterReader::read_card(const Json& entry, const std::string& path) {
 void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
   RankPlace place;
-  int count = 1;
+  int count = 1, per_host = 0;
   reader.read("count", count, 1, most_ranks);
+  reader.read("per_host", per_host, 1, most_ranks);
   reader.read("class", place.device_class);
   reader.read("host", place.host);
   reader.read("cluster", place.cluster);
@@ -211,7 +213,11 @@ void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
     problems_.add(fmt::format("{} is rank {}", path, total), fmt::format("at most {}", most_ranks));
     return;
   }
-  cluster_.ranks.insert(cluster_.ranks.end(), static_cast<std::size_t>(count), place);
+  const std::string host = place.host;
+  for (int i = 0; i < count; ++i) {
+    if (per_host > 0) place.host = fmt::format("{}-{:04}", host, i / per_host);
+    cluster_.ranks.push_back(place);
+  }
 }
 
 bool ClusterReader::read_between(const Json* between, const std::string& path, Link& link) {
@@ -325,6 +331,7 @@ nlohmann::json to_json(const Cluster& cluster) {
                              {"ranks", to_json(cluster.ranks)},
                              {"links", list_of(cluster.links)}};
   if (!cluster.name.empty()) document["name"] = cluster.name;
+  if (!cluster.assumptions.empty()) document["assumptions"] = cluster.assumptions;
   if (!cluster.cards.empty()) document["cards"] = list_of(cluster.cards);
   if (!cluster.efficiency.empty()) document["efficiency"] = list_of(cluster.efficiency);
   return document;

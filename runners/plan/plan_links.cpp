@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "runners/plan/plan_bytes.hpp"
 
@@ -30,10 +31,11 @@ double PlanLinks::ring_s(const std::vector<RankId>& ranks, double bytes) const {
 
 std::vector<RankId> PlanLinks::ring_of(const std::vector<int>& stages) const {
   std::vector<RankId> ranks;
+  std::set<RankId> seen;
   for (const int stage : stages) {
     for (const StageReplica& replica : plan_.stages[at_index(stage)].replicas) {
       const RankId rank = replica.ranks.front();
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+      if (seen.insert(rank).second) ranks.push_back(rank);
     }
   }
   return ranks;
@@ -42,18 +44,24 @@ std::vector<RankId> PlanLinks::ring_of(const std::vector<int>& stages) const {
 /// Calls visit(from, to, samples that both have).
 template <class Visit>
 void PlanLinks::for_each_pair(const StageEdge& edge, int direction, Visit visit) const {
-  std::int64_t from_first = 0;
-  for (const StageReplica& from : plan_.stages[at_index(edge.from)].replicas) {
-    if (from.direction != direction) continue;
-    std::int64_t to_first = 0;
-    for (const StageReplica& to : plan_.stages[at_index(edge.to)].replicas) {
-      if (to.direction != direction) continue;
-      const std::int64_t first = std::max(from_first, to_first);
-      const std::int64_t last = std::min(from_first + from.micro_batch, to_first + to.micro_batch);
-      if (last > first) visit(from, to, last - first);
-      to_first += to.micro_batch;
+  const auto of_direction = [&](int stage) {
+    std::vector<const StageReplica*> replicas;
+    for (const StageReplica& one : plan_.stages[at_index(stage)].replicas) {
+      if (one.direction == direction) replicas.push_back(&one);
     }
-    from_first += from.micro_batch;
+    return replicas;
+  };
+  const std::vector<const StageReplica*> senders = of_direction(edge.from),
+                                         receivers = of_direction(edge.to);
+  std::size_t s = 0, r = 0;
+  std::int64_t s_first = 0, r_first = 0;
+  while (s < senders.size() && r < receivers.size()) {
+    const std::int64_t s_end = s_first + senders[s]->micro_batch,
+                       r_end = r_first + receivers[r]->micro_batch;
+    const std::int64_t both = std::min(s_end, r_end) - std::max(s_first, r_first);
+    if (both > 0) visit(*senders[s], *receivers[r], both);
+    if (s_end <= r_end) ++s, s_first = s_end;
+    if (r_end <= s_end) ++r, r_first = r_end;
   }
 }
 

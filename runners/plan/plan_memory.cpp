@@ -1,16 +1,13 @@
 #include "runners/plan/plan_memory.hpp"
 
 #include <algorithm>
-#include <array>
-#include <deque>
 #include <map>
-#include <optional>
 #include <set>
 #include <variant>
 
-#include "metrics/error.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/plan_schedule.hpp"
+#include "runners/plan/rank_memory_trace.hpp"
 #include "runners/plan/shard_table.hpp"
 #include "runners/plan/stage_memory.hpp"
 
@@ -21,225 +18,6 @@ std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()
 std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 constexpr std::uint64_t arena_alignment_bytes = 64;
-
-using EdgeMicroBatch = std::pair<std::int32_t, std::int32_t>;
-
-/// When, in the simulated step, the other ends begin to receive messages: until then their tensors
-/// wait with the sender.
-class FetchTimes {
- public:
-  FetchTimes(const Schedule& schedule, const Timeline& timeline) {
-    for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
-      for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {
-        const Instruction& i = schedule.programs[q][k];
-        if (!is_receive(i.op)) continue;
-        double& time = times_[i.op == Op::recv_grad][{i.edge, i.micro_batch}];
-        time = std::max(time, timeline.spans[q][k].start);
-      }
-    }
-  }
-  double of_activation(EdgeMicroBatch key) const { return of(key, 0); }
-  double of_gradient(EdgeMicroBatch key) const { return of(key, 1); }
-
- private:
-  double of(EdgeMicroBatch key, std::size_t kind) const {
-    const auto found = times_[kind].find(key);
-    return found == times_[kind].end() ? 0 : found->second;
-  }
-  std::array<std::map<EdgeMicroBatch, double>, 2> times_;
-};
-
-/// Tensors that wait for other ranks to fetch them.
-class Unfetched {
- public:
-  void add(std::uint64_t bytes, double fetched) {
-    bytes_ += bytes;
-    waiting_.push_back({bytes, fetched});
-  }
-  /// In their order, as transfers are given back.
-  void retire(double now) {
-    while (!waiting_.empty() && waiting_.front().fetched <= now) {
-      bytes_ -= waiting_.front().bytes;
-      waiting_.pop_front();
-    }
-  }
-  std::uint64_t bytes() const { return bytes_; }
-
- private:
-  struct Sent {
-    std::uint64_t bytes;
-    double fetched;
-  };
-  std::deque<Sent> waiting_;
-  std::uint64_t bytes_ = 0;
-};
-
-/// One segment's micro-batches on a rank.
-struct PartState {
-  RankRole::Part role;
-  StageMemory memory;
-  std::map<int, std::uint64_t> kept = {};  ///< by micro-batch
-  Unfetched outputs = {}, gradients = {};  ///< on their way
-};
-
-/// What one rank holds while it runs its program: sizes alone.
-class RankTrace {
- public:
-  RankTrace(const Schedule& schedule, const FetchTimes& fetches)
-      : schedule_(schedule), fetches_(fetches) {}
-
-  void add_part(const PartState& part) { parts_.push_back(part); }
-  /// Bytes of an edge's activations and gradients on this rank, by edge of the schedule.
-  std::vector<std::uint64_t> activation_bytes, gradient_bytes;
-
-  /// `spans` [instruction] of the simulated step.
-  void run(const std::vector<Instruction>& program, const std::vector<TimeSpan>& spans) {
-    for (std::size_t k = 0; k < program.size(); ++k) {
-      if (is_compute(program[k].op)) retire(spans[k].start);
-      step(program[k]);
-    }
-  }
-  std::uint64_t most_kept() const { return most_kept_; }
-  std::uint64_t most() const { return most_; }
-
- private:
-  using Key = EdgeMicroBatch;
-
-  PartState& part_of(const Instruction& i) {
-    const auto found = std::find_if(parts_.begin(), parts_.end(), [&](const PartState& part) {
-      return part.role.segment == i.segment;
-    });
-    HETEROPERF_EXPECT(found != parts_.end());
-    return *found;
-  }
-  bool here(int segment) const {
-    return std::any_of(parts_.begin(), parts_.end(),
-                       [&](const PartState& part) { return part.role.segment == segment; });
-  }
-
-  void step(const Instruction& i) {
-    switch (i.op) {
-      case Op::recv_act:
-        return arrive({i.edge, i.micro_batch}, activations_, activation_bytes[at_index(i.edge)]);
-      case Op::recv_grad:
-        return arrive({i.edge, i.micro_batch}, gradients_, gradient_bytes[at_index(i.edge)]);
-      case Op::forward:
-        return forward(i);
-      case Op::recompute:
-        return pass(i, &StageMemory::recompute, &StageMemory::after_recompute);
-      case Op::input_gradient:
-        take_gradients(i);
-        pass(i, &StageMemory::input_gradient, &StageMemory::after_input_gradient);
-        return hand_on_gradients(i);
-      case Op::backward:
-        take_gradients(i);
-        pass(i, &StageMemory::backward, nullptr);
-        return hand_on_gradients(i);
-      case Op::weight_gradient:
-        return pass(i, &StageMemory::weight_gradient, nullptr);
-      default:
-        return;
-    }
-  }
-
-  void arrive(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
-    put(key, where, bytes);
-    note(0);
-  }
-
-  void put(Key key, std::map<Key, std::uint64_t>& where, std::uint64_t bytes) {
-    take(key, where);
-    where.emplace(key, bytes);
-    moving_ += bytes;
-  }
-  void take(Key key, std::map<Key, std::uint64_t>& where) {
-    const auto found = where.find(key);
-    if (found == where.end()) return;
-    moving_ -= found->second;
-    where.erase(found);
-  }
-  void retire(double now) {
-    for (PartState& part : parts_) {
-      part.outputs.retire(now);
-      part.gradients.retire(now);
-    }
-  }
-  std::uint64_t unfetched() const {
-    std::uint64_t sum = 0;
-    for (const PartState& part : parts_) sum += part.outputs.bytes() + part.gradients.bytes();
-    return sum;
-  }
-
-  void forward(const Instruction& i) {
-    PartState& part = part_of(i);
-    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-      if (schedule_.graph.edges[at_index(e)].to == i.segment)
-        take({e, i.micro_batch}, activations_);
-    }
-    pass(i, &StageMemory::forward, &StageMemory::after_forward);
-    std::optional<double> fetched;
-    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-      const Edge& edge = schedule_.graph.edges[at_index(e)];
-      if (edge.from != i.segment) continue;
-      if (here(edge.to)) {
-        put({e, i.micro_batch}, activations_, activation_bytes[at_index(e)]);
-      } else {
-        fetched = std::max(fetched.value_or(0), fetches_.of_activation({e, i.micro_batch}));
-      }
-    }
-    if (fetched) part.outputs.add(part.memory.outputs, *fetched);
-    note(0);
-  }
-
-  void take_gradients(const Instruction& i) {
-    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-      if (schedule_.graph.edges[at_index(e)].from == i.segment) {
-        take({e, i.micro_batch}, gradients_);
-      }
-    }
-  }
-
-  void hand_on_gradients(const Instruction& i) {
-    PartState& part = part_of(i);
-    for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-      const Edge& edge = schedule_.graph.edges[at_index(e)];
-      if (edge.to != i.segment || !edge.gradient) continue;
-      if (here(edge.from)) {
-        put({e, i.micro_batch}, gradients_, gradient_bytes[at_index(e)]);
-      } else {
-        part.gradients.add(gradient_bytes[at_index(e)], fetches_.of_gradient({e, i.micro_batch}));
-      }
-    }
-    note(0);
-  }
-
-  /// `most` is of this micro-batch alone; `after` is null where nothing is kept.
-  void pass(const Instruction& i, std::uint64_t StageMemory::*most,
-            std::uint64_t StageMemory::*after) {
-    PartState& part = part_of(i);
-    set_kept(part, i.micro_batch, 0);
-    note(part.memory.*most);
-    if (after != nullptr) set_kept(part, i.micro_batch, part.memory.*after);
-    note(0);
-  }
-
-  void set_kept(PartState& part, int micro_batch, std::uint64_t bytes) {
-    std::uint64_t& kept = part.kept[micro_batch];
-    kept_ += bytes - kept;
-    kept = bytes;
-  }
-
-  void note(std::uint64_t running) {
-    most_kept_ = std::max(most_kept_, kept_);
-    most_ = std::max(most_, kept_ + moving_ + unfetched() + running);
-  }
-
-  const Schedule& schedule_;
-  const FetchTimes& fetches_;
-  std::vector<PartState> parts_;
-  std::map<Key, std::uint64_t> activations_, gradients_;  ///< arrived, not yet used
-  std::uint64_t kept_ = 0, moving_ = 0, most_kept_ = 0, most_ = 0;
-};
 
 class LedgerMaker {
  public:
@@ -289,7 +67,7 @@ class LedgerMaker {
   MemoryLedger ledger(const RankRole& role) {
     MemoryLedger ledger;
     add_parameters(role, ledger);
-    RankTrace trace(schedule_, fetches_);
+    RankMemoryTrace trace(schedule_, fetches_);
     for (const RankRole::Part& part : role.parts) {
       trace.add_part({part, memory_of(part)});
     }
@@ -317,7 +95,7 @@ class LedgerMaker {
     return memories_.emplace(key, stage_memory(stage, precision_)).first->second;
   }
 
-  void set_edges(const RankRole& role, RankTrace& trace) {
+  void set_edges(const RankRole& role, RankMemoryTrace& trace) {
     const std::size_t edges = schedule_.graph.edges.size();
     trace.activation_bytes.assign(edges, 0);
     trace.gradient_bytes.assign(edges, 0);

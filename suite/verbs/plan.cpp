@@ -133,6 +133,7 @@ class PlanVerb : public Verb {
                                      static_cast<std::int64_t>(cluster.ranks.size()));
     PlanReport report;
     report.machine = cluster.name;
+    report.assumptions = cluster.assumptions;
     report.devices = static_cast<int>(cluster.ranks.size());
     report.unit = workload.unit;
     report.units_per_sample = workload.units_per_sample;

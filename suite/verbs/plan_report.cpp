@@ -119,6 +119,8 @@ std::string plan_report_table(const PlanReport& report) {
         fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s, summary_of(second.plan));
   }
   text += comparison_text(report);
+  for (const std::string& one : report.assumptions)
+    text += fmt::format("assumed         {}\n", one);
   text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
                       report.search.seconds, report.search.candidates, report.search.simulated,
                       report.search.exhaustive ? ", every draft looked at"

@@ -24,8 +24,9 @@ struct ClassAlone {
 struct PlanReport {
   Plan plan;
   std::string machine;
-  int devices = 0;   ///< of the machine
-  std::string unit;  ///< "token", "image"
+  std::vector<std::string> assumptions;  ///< of the machine's description
+  int devices = 0;                       ///< of the machine
+  std::string unit;                      ///< "token", "image"
   std::int64_t units_per_sample = 1;
   PlanCertificate certificate;
   PlanSearchResult search;

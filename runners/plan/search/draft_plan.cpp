@@ -28,6 +28,7 @@ class DeviceGiver {
     if (best == nodes.end()) return {};
     std::vector<RankId> ranks(best->begin(), best->begin() + count);
     best->erase(best->begin(), best->begin() + count);
+    if (best->empty()) nodes.erase(best);
     return ranks;
   }
 

@@ -7,9 +7,9 @@
 
 namespace heteroperf {
 
-/// A problem of 2 to 6 layers and up to 6 devices in up to 3 pools, in any combination: degrees 1 and 2, micro-batches of 1
-/// and 2 samples per replica, a batch of up to 12, times that are no multiples of each other, links
-/// from fast to slow, memory that leaves out a part of the plans.
+/// A problem of 2 to 6 layers and up to 6 devices in up to 3 pools, in any combination: degrees 1
+/// and 2, micro-batches of 1 and 2 samples per replica, a batch of up to 12, times that are no
+/// multiples of each other, links from fast to slow, memory that leaves out a part of the plans.
 inline PlanningProblem small_problem(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
