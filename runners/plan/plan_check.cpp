@@ -131,7 +131,7 @@ class PlanCheck {
       }
     }
     std::vector<int> missing;
-    for (int rank = 0; rank < plan_.ranks() && missing.size() < 8; ++rank) {
+    for (int rank = 0, end = plan_.ranks(); rank < end && missing.size() < 8; ++rank) {
       if (!named.contains(rank)) missing.push_back(rank);
     }
     if (missing.empty()) return;

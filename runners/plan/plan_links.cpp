@@ -91,7 +91,7 @@ std::vector<RankId> PlanLinks::distinct_ranks() const {
                                  [](const Link& link) { return link.ranks.has_value(); });
   std::map<std::string, int> seen;
   std::vector<RankId> ranks;
-  for (int rank = 0; rank < plan_.ranks(); ++rank) {
+  for (int rank = 0, end = plan_.ranks(); rank < end; ++rank) {
     if (pairs || ++seen[cluster_.ranks[at_index(rank)].cluster] <= 2) ranks.emplace_back(rank);
   }
   return ranks;

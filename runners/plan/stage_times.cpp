@@ -62,7 +62,7 @@ class TimesMaker {
                    "Use a larger cluster or a smaller plan.");
     }
     std::set<std::string> missing;
-    for (int rank = 0; rank < std::min(ranks, plan_.ranks()); ++rank) {
+    for (int rank = 0, end = std::min(ranks, plan_.ranks()); rank < end; ++rank) {
       const std::string& name = cluster_.ranks[at_index(rank)].device_class;
       if (rates_.rate(name) == nullptr) missing.insert(name);
     }

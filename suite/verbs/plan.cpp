@@ -165,7 +165,7 @@ class PlanVerb : public Verb {
             search_plans(GraphProblem(workload.graph, part, planning), options_);
         Plan plan = completed(found.plans.front().plan, workload);
         std::vector<RankId> devices;
-        for (int rank = 0; rank < plan.ranks(); ++rank) {
+        for (int rank = 0, end = plan.ranks(); rank < end; ++rank) {
           const auto r = static_cast<std::size_t>(rank);
           const auto of_part =
               plan.devices.empty() ? r : static_cast<std::size_t>(plan.devices[r].value());

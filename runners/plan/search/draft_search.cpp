@@ -225,7 +225,7 @@ class DraftSearch {
     bool any = false;
     for (const double factor : {1.04, 1.1, 1.2, 1.4, 1.8, 2.5, 4.0, 8.0, 1e2, 1e4, 1e8}) {
       period_s = factor * least;
-      if (late() || least * rules.micro_batches * factor > 1.1 * best_.time_to_beat()) return;
+      if (late() || least * rules.micro_batches * factor > best_.time_to_beat()) return;
       if (any && factor > 2) return;
       any = fill.run(period_s, rules, stop(), visit) || any;
     }
