@@ -13,6 +13,7 @@
 #include "suite/run/plan_sources.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/plan_report.hpp"
+#include "suite/verbs/sailor_planning.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -49,15 +50,15 @@ class PlanVerb : public Verb {
   }
   std::vector<std::string> examples() const override {
     return {"plan llm --size micro --cluster fast2_slow6 -o plan.json",
-            "plan llm --cluster mixed.json --batch 1024 --compare homogeneous --time-limit 5"};
+            "plan --import sailor:profiles --cost-model sailor --cluster A100-40=32,V100-16=96"};
   }
 
   void declare(CLI::App& command) override {
-    command.add_option("workload", workload_, "of `list workloads`")->required();
+    command.add_option("workload", workload_, "of `list workloads`; not with --import sailor");
     const std::pair<const char*, std::string&> texts[] = {
-        {"--cluster", cluster_},     {"--size", request_.size}, {"--model", request_.model},
-        {"--precision", precision_}, {"--schedule", schedule_}, {"--compare", compare_},
-        {"--objective", objective_}, {"--coarsest-wire", wire_}};
+        {"--cluster", cluster_},     {"--size", request_.size},  {"--model", request_.model},
+        {"--precision", precision_}, {"--schedule", schedule_},  {"--compare", compare_},
+        {"--objective", objective_}, {"--coarsest-wire", wire_}, {"--cost-model", cost_model_}};
     constexpr const char* help[] = {
         "a file, or one of the shipped descriptions",
         "of the workload, or auto",
@@ -66,10 +67,15 @@ class PlanVerb : public Verb {
         "1f1b, zb-h1, zb-h2; any of them by default",
         "homogeneous: also every class alone, with its own best plan",
         "time",
-        "fp32, bf16, int8: how coarse activations may travel over slow links (fp32)"};
+        "fp32, bf16, int8: how coarse activations may travel over slow links (fp32)",
+        "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven shares)"};
     for (std::size_t i = 0; i < std::size(texts); ++i) {
       command.add_option(texts[i].first, texts[i].second, help[i]);
     }
+    command.add_option("--import", imports_,
+                       "KIND:PATH, repeatable. sailor:DIR plans for Sailor's profiles, "
+                       "sailor-plan:FILE is scored beside; flagscale:FILE and plan:FILE are "
+                       "simulated beside ours");
     command.add_option("--batch", batch_, "samples of a step; the workload's own by default");
     command.add_option("--sequence-length", sequence_length_, "of a language model");
     command.add_option("--time-limit", options_.time_limit_s,
@@ -79,20 +85,55 @@ class PlanVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    check_flags();
+    const std::vector<PlanImport> imports = parse_imports(imports_);
+    const bool sailor = !imports_of(imports, "sailor").empty();
+    check_flags(sailor);
     OutputFile out = out_.empty() ? OutputFile() : OutputFile(out_);
-    const PlanReport report = make_report();
-    const std::string text = plan_report_json_text(report);
+    std::string text, table;
+    if (sailor) {
+      const SailorPlanReport report = plan_sailor(sailor_request(imports));
+      text = sailor_plan_json_text(report);
+      table = sailor_plan_table(report);
+    } else {
+      const PlanReport report = make_report(imports);
+      text = plan_report_json_text(report);
+      table = plan_report_table(report);
+    }
     if (out.given() && !out.write(text)) {
       throw UserError("cannot write " + out.path(), "", "Give -o a writable path.");
     }
-    fmt::print("{}", options.json ? text : plan_report_table(report));
+    fmt::print("{}", options.json ? text : table);
     return ExitCode::ok;
   }
 
  private:
-  void check_flags() {
+  SailorPlanningRequest sailor_request(const std::vector<PlanImport>& imports) const {
+    SailorPlanningRequest request;
+    request.source = imports_of(imports, "sailor").front();
+    request.model = request_.model;
+    request.cluster = cluster_;
+    request.peers = imports_of(imports, "sailor-plan");
+    request.cost_model = parse_cost_model(cost_model_.empty() ? "sailor" : cost_model_);
+    request.batch = batch_;
+    request.time_limit_s = options_.time_limit_s;
+    request.compare = !compare_.empty();
+    return request;
+  }
+
+  void check_flags(bool sailor) {
     ProblemList problems;
+    if (!sailor && workload_.empty()) {
+      problems.add("no workload", "a plan is for one", "Give one of `heteroperf list workloads`.");
+    }
+    if (sailor && !workload_.empty()) {
+      problems.add(fmt::format("the workload {} and --import sailor", workload_),
+                   "Sailor's inputs are of a model of their own",
+                   "Leave the workload out; --model chooses among their models.");
+    }
+    if (!sailor && !cost_model_.empty() && parse_cost_model(cost_model_) != CostModel::own) {
+      problems.add(fmt::format("--cost-model {}", cost_model_), "it scores Sailor's profiles",
+                   "Give --import sailor:DIR.");
+    }
     const auto expect = [&](const char* flag, const std::string& value,
                             const std::vector<std::string>& known) {
       if (value.empty() || std::find(known.begin(), known.end(), value) != known.end()) return;
@@ -122,7 +163,7 @@ class PlanVerb : public Verb {
     if (sequence_length_ > 0) request_.sequence_length = sequence_length_;
   }
 
-  PlanReport make_report() {
+  PlanReport make_report(const std::vector<PlanImport>& imports) {
     const Cluster cluster = find_cluster(cluster_);
     const Workload workload =
         find_workload(workload_).make(request_, scaling_input(cluster, request_.precision));
@@ -143,6 +184,9 @@ class PlanVerb : public Verb {
     report.certificate =
         certify(report.plan, workload.graph, cluster, workload.precision, workload.recipe.kind);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
+    for (const PlanImport& one : imports) {
+      report.imported.push_back(score_import(one, workload, cluster));
+    }
     report.peak_rss_bytes = peak_rss_bytes();
     return report;
   }
@@ -183,7 +227,8 @@ class PlanVerb : public Verb {
   static constexpr std::int64_t most_batch = std::int64_t{1} << 24;
   WorkloadRequest request_;
   std::string workload_, cluster_, precision_ = "fp32", schedule_, compare_, objective_ = "time";
-  std::string wire_, out_;
+  std::string wire_, out_, cost_model_;
+  std::vector<std::string> imports_;
   std::optional<std::int64_t> batch_;
   std::int64_t sequence_length_ = 0;
   PlanSearchOptions options_;

@@ -75,6 +75,19 @@ std::string comparison_text(const PlanReport& report) {
   return text;
 }
 
+std::string imported_text(const PlanReport& report) {
+  std::string text;
+  for (const ImportedPlan& one : report.imported) {
+    text +=
+        one.why_not.empty()
+            ? fmt::format(
+                  "imported        {}: {:.6g} s, {:.3f} x ours ({})\n", one.source, one.step_time_s,
+                  one.step_time_s / report.certificate.prediction.step_time_s, summary_of(one.plan))
+            : fmt::format("imported        {}: cannot run here ({})\n", one.source, one.why_not);
+  }
+  return text;
+}
+
 }  // namespace
 
 std::optional<double> PlanReport::hsr() const {
@@ -118,9 +131,10 @@ std::string plan_report_table(const PlanReport& report) {
     text +=
         fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s, summary_of(second.plan));
   }
-  text += comparison_text(report);
+  text += comparison_text(report) + imported_text(report);
   for (const std::string& one : report.assumptions)
-    text += fmt::format("assumed         {}\n", one);
+    text += fmt::format("assumed         {}
+", one);
   text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
                       report.search.seconds, report.search.candidates, report.search.simulated,
                       report.search.exhaustive ? ", every draft looked at"

@@ -7,6 +7,7 @@
 
 #include "results/verify.hpp"
 #include "runners/plan/search/plan_search.hpp"
+#include "suite/verbs/plan_imports.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -33,6 +34,7 @@ struct PlanReport {
   std::uint64_t seed = 1;
   std::uint64_t peak_rss_bytes = 0;
   std::vector<ClassAlone> alone;  ///< empty: not compared
+  std::vector<ImportedPlan> imported;
 
   double throughput() const { return certificate.prediction.throughput; }
   /// Throughput / the sum of every class's alone; absent where not compared.

@@ -102,6 +102,22 @@ Json comparison_json(const PlanReport& report) {
   return list;
 }
 
+Json imported_json(const PlanReport& report) {
+  Json list = Json::array();
+  for (const ImportedPlan& one : report.imported) {
+    Json object{{"source", one.source}};
+    if (!one.plan.stages.empty()) object["plan"] = Json::parse(plan_text(one.plan));
+    if (one.why_not.empty()) {
+      object["step_time_s"] = one.step_time_s;
+      object["ratio"] = one.step_time_s / report.certificate.prediction.step_time_s;
+    } else {
+      object["why_not"] = one.why_not;
+    }
+    list.push_back(std::move(object));
+  }
+  return list;
+}
+
 /// What a claim in the file and its recomputation say, number by number.
 class ClaimChecks {
  public:
@@ -200,6 +216,7 @@ std::string plan_report_json_text(const PlanReport& report) {
   add("certificate", certificate_json(report.certificate));
   add("search", search_json(report));
   if (!report.alone.empty()) add("comparison", comparison_json(report));
+  if (!report.imported.empty()) add("imported", imported_json(report));
   return text + "\n}\n";
 }
 

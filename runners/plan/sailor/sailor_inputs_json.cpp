@@ -169,21 +169,26 @@ void read_devices(const std::filesystem::path& path, SailorInputs& inputs) {
   file.problems().throw_if_any();
 }
 
-std::filesystem::path only_training(const std::filesystem::path& folder) {
+std::vector<std::string> training_files(const std::filesystem::path& folder) {
   std::vector<std::string> found;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (name.starts_with("training_config") && name.ends_with(".json")) found.push_back(name);
   }
-  std::sort(found.begin(), found.end());
-  if (found.size() == 1) return found.front();
   if (error)
     throw UserError(fmt::format("the folder {} cannot be read", folder.string()), error.message());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::filesystem::path only_training(const std::filesystem::path& folder) {
+  const std::vector<std::string> found = training_files(folder);
+  if (found.size() == 1) return found.front();
   throw UserError(fmt::format("{} training configurations in {}", found.size(), folder.string()),
                   found.empty() ? "a file training_config*.json is expected"
                                 : fmt::format("{}", fmt::join(found, ", ")),
-                  "Name the one to use.");
+                  "Name the one to use, or its model.");
 }
 
 }  // namespace
@@ -215,6 +220,18 @@ SailorInputs read_sailor_inputs(const SailorFiles& files) {
   }
   problems.throw_if_any();
   return inputs;
+}
+
+std::filesystem::path sailor_training_of(const std::filesystem::path& folder,
+                                         const std::string& model) {
+  std::vector<std::string> models;
+  for (const std::string& name : training_files(folder)) {
+    models.push_back(read_training(folder / name).model);
+    if (models.back() == model) return name;
+  }
+  throw UserError(
+      fmt::format("no training configuration of model \"{}\" in {}", model, folder.string()),
+      fmt::format("these are there: {}", fmt::join(models, ", ")), did_you_mean(model, models));
 }
 
 }  // namespace heteroperf

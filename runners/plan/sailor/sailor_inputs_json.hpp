@@ -24,4 +24,9 @@ struct SailorFiles {
 /// bandwidth curves in another unit than the peak beside them, memory in GB).
 SailorInputs read_sailor_inputs(const SailorFiles& files);
 
+/// The training configuration of that model among the folder's training_config*.json. Throws
+/// UserError naming the models that there are.
+std::filesystem::path sailor_training_of(const std::filesystem::path& folder,
+                                         const std::string& model);
+
 }  // namespace heteroperf

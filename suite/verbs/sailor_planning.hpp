@@ -1,0 +1,67 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runners/plan/sailor/sailor_score.hpp"
+#include "runners/plan/sailor/sailor_simulation.hpp"
+#include "runners/plan/sailor/search/sailor_search.hpp"
+
+namespace heteroperf {
+
+/// By what plans for Sailor's inputs are searched and compared.
+enum class CostModel {
+  own,          ///< exact simulation over the profiles
+  sailor,       ///< its published formulas
+  sailor_plus,  ///< our extension of them
+};
+/// "own", "sailor", "sailor+". Throws UserError.
+CostModel parse_cost_model(const std::string& text);
+const char* to_string(CostModel model);
+
+struct SailorPlanningRequest {
+  std::string source;   ///< folder of Sailor's inputs, or a training configuration in it
+  std::string model;    ///< of several training configurations, the one of that model
+  std::string cluster;  ///< "A100-40=32,V100-16=96", trace.csv, trace.csv:ROW, or a cluster file
+  std::vector<std::string> peers;  ///< plan files of Sailor's, to be scored beside ours
+  CostModel cost_model = CostModel::sailor;
+  std::optional<std::int64_t> batch;
+  double time_limit_s = 10;
+  bool compare = false;
+};
+
+/// A plan by every measure that we have.
+struct ScoredPeer {
+  std::string name;
+  SailorPlan plan;
+  double formula_s = 0;    ///< `sailor`, or `sailor+` where pipelines have shares of their own
+  double simulated_s = 0;  ///< 0: cannot be simulated
+  bool fits = true;
+  std::string why_not;  ///< not scored
+};
+
+struct SailorPlanReport {
+  SailorPlanningRequest request;
+  SailorTables tables;
+  SailorDevices devices;
+  ScoredPeer chosen;
+  SailorSearchResult search;
+  SailorReport parts;
+  double lower_bound_s = 0;
+  std::vector<ScoredPeer> alone;  ///< every place by itself, named by the place
+  std::vector<int> alone_devices;
+  std::vector<ScoredPeer> peers;
+
+  double seconds(const ScoredPeer& one) const;  ///< by the request's cost model
+  std::optional<double> hsr() const;            ///< to the sum of the places alone
+};
+
+/// Throws UserError with everything wrong of inputs and cluster, and where nothing fits.
+SailorPlanReport plan_sailor(const SailorPlanningRequest& request);
+
+std::string sailor_plan_table(const SailorPlanReport& report);
+std::string sailor_plan_json_text(const SailorPlanReport& report);
+
+}  // namespace heteroperf
