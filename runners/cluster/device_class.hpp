@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "metrics/quantity.hpp"
@@ -24,7 +25,11 @@ struct DeviceClass {
   int threads = 1;  ///< CPU threads that compute for one device
   /// Measured operations per second of one device, by precision ("fp32", "bf16", "fp64"). Empty
   /// until a probe or a run has measured it.
-  std::map<std::string, OpsPerSecond> rates;
+  std::map<std::string, OpsPerSecond> rates = {};
+
+  /// Of one device: what an hour of its use costs, in any one currency; power while it waits and
+  /// while it computes. Absent: unknown.
+  std::optional<double> price_per_hour = {}, idle_watts = {}, busy_watts = {};
 
   /// Its time is modelled: results are marked and never ranked.
   bool emulated() const { return kind == DeviceKind::paced; }

@@ -45,6 +45,13 @@ std::string text_of(const EfficiencyMatrix::OperationKey& key) {
                      key.shape.empty() ? "any shape" : key.shape, key.precision);
 }
 
+/// Prices and watts, as a device class has them.
+constexpr std::pair<DeviceQuantity, std::optional<double> DeviceClass::*> tariffs[] = {
+    {DeviceQuantity::price_per_hour, &DeviceClass::price_per_hour},
+    {DeviceQuantity::idle_watts, &DeviceClass::idle_watts},
+    {DeviceQuantity::busy_watts, &DeviceClass::busy_watts},
+};
+
 Origin origin_of(const std::string& source) {
   return {source.starts_with("measured") ? Provenance::probe : Provenance::file, source};
 }
@@ -177,6 +184,9 @@ EfficiencyMatrix matrix_of(const Cluster& cluster) {
     for (const auto& [precision, rate] : one.rates) {
       matrix.add({one.name, "", "", precision}, {rate, given});
     }
+    for (const auto& [quantity, member] : tariffs) {
+      if (one.*member) matrix.add({one.name, quantity}, {*(one.*member), given});
+    }
     if (one.memory.value() == 0) continue;
     matrix.add({one.name, DeviceQuantity::memory_bytes},
                {static_cast<double>(one.memory.value()), given});
@@ -215,6 +225,9 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
       } else {
         put({one.name, key.operation, key.shape, key.precision, rate.rate, rate.origin.source});
       }
+    }
+    for (const auto& [quantity, member] : tariffs) {
+      if (const auto value = matrix.value(one.name, quantity)) one.*member = value;
     }
     const auto bandwidth = matrix.values().find({one.name, DeviceQuantity::memory_bytes_per_s});
     if (bandwidth == matrix.values().end()) continue;

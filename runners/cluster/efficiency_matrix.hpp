@@ -120,8 +120,9 @@ class EfficiencyMatrix {
 /// its labels' links as zones. Sources that begin with "measured" are a probe's.
 EfficiencyMatrix matrix_of(const Cluster& cluster);
 
-/// Puts the matrix's rates and memory bandwidths of the cluster's own classes among its efficiency
-/// entries, in place of those of the same key, as stage times and pacing read them.
+/// Puts the matrix's rates, memory bandwidths, prices and watts of the cluster's own classes into
+/// the classes and among its efficiency entries, in place of those of the same key, as stage times
+/// and pacing read them.
 void apply(const EfficiencyMatrix& matrix, Cluster& cluster);
 
 }  // namespace heteroperf

@@ -74,6 +74,15 @@ bool read_rates(const json& value, DeviceClass& device) {
   return true;
 }
 
+/// A number of 0 or more.
+template <std::optional<double> DeviceClass::*value>
+bool read_amount(const json& json_value, DeviceClass& device) {
+  if (!json_value.is_number() || !(json_value.get<double>() >= 0)) return false;
+  if (!std::isfinite(json_value.get<double>())) return false;
+  device.*value = json_value.get<double>();
+  return true;
+}
+
 const std::vector<DeviceKey>& device_keys() {
   static const std::vector<DeviceKey> keys = {
       {"name",
@@ -97,6 +106,9 @@ const std::vector<DeviceKey>& device_keys() {
        [](const json& v, DeviceClass& d) { return is_count(v) && (d.threads = v, true); },
        "a number from 1 to 1000000"},
       {"rates_ops_per_second", &read_rates, "an object of positive rates by precision"},
+      {"price_per_hour", &read_amount<&DeviceClass::price_per_hour>, "a price, 0 or more"},
+      {"idle_watts", &read_amount<&DeviceClass::idle_watts>, "watts, 0 or more"},
+      {"busy_watts", &read_amount<&DeviceClass::busy_watts>, "watts, 0 or more"},
   };
   return keys;
 }
@@ -179,6 +191,9 @@ json to_json(const DeviceClass& device) {
                 {"count", device.count},
                 {"threads", device.threads}};
   if (!rates.empty()) entry["rates_ops_per_second"] = std::move(rates);
+  if (device.price_per_hour) entry["price_per_hour"] = *device.price_per_hour;
+  if (device.idle_watts) entry["idle_watts"] = *device.idle_watts;
+  if (device.busy_watts) entry["busy_watts"] = *device.busy_watts;
   return entry;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "suite/catalog.hpp"
@@ -58,7 +59,8 @@ class PlanVerb : public Verb {
     const std::pair<const char*, std::string&> texts[] = {
         {"--cluster", cluster_},     {"--size", request_.size},  {"--model", request_.model},
         {"--precision", precision_}, {"--schedule", schedule_},  {"--compare", compare_},
-        {"--objective", objective_}, {"--coarsest-wire", wire_}, {"--cost-model", cost_model_}};
+        {"--objective", objective_}, {"--coarsest-wire", wire_}, {"--cost-model", cost_model_},
+        {"--profile", profile_},     {"--learn", learn_}};
     constexpr const char* help[] = {
         "a file, or one of the shipped descriptions",
         "of the workload, or auto",
@@ -66,9 +68,11 @@ class PlanVerb : public Verb {
         "fp32, bf16, fp64",
         "1f1b, zb-h1, zb-h2; any of them by default",
         "homogeneous: also every class alone, with its own best plan",
-        "time",
+        "time, cost or energy of a step; the cluster's classes give prices or watts",
         "fp32, bf16, int8: how coarse activations may travel over slow links (fp32)",
-        "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven shares)"};
+        "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven shares)",
+        "efficiency matrix with rates, bandwidths, prices and watts of the cluster's classes",
+        "a run on this cluster: its measured times correct the rates"};
     for (std::size_t i = 0; i < std::size(texts); ++i) {
       command.add_option(texts[i].first, texts[i].second, help[i]);
     }
@@ -80,6 +84,8 @@ class PlanVerb : public Verb {
     command.add_option("--sequence-length", sequence_length_, "of a language model");
     command.add_option("--time-limit", options_.time_limit_s,
                        "seconds; then the best plan so far, with its gap");
+    command.add_option("--replan-threshold", replan_threshold_,
+                       "with --learn: gain from which a re-plan is suggested (0.05)");
     command.add_option("--seed", options_.seed, "of the local search");
     command.add_option("-o,--out", out_, "write the plan here");
   }
@@ -130,7 +136,7 @@ class PlanVerb : public Verb {
                    "Sailor's inputs are of a model of their own",
                    "Leave the workload out; --model chooses among their models.");
     }
-    if (!sailor && !cost_model_.empty() && parse_cost_model(cost_model_) != CostModel::own) {
+    if (!sailor && !cost_model_.empty() && parse_cost_model(cost_model_) != PlanCostModel::own) {
       problems.add(fmt::format("--cost-model {}", cost_model_), "it scores Sailor's profiles",
                    "Give --import sailor:DIR.");
     }
@@ -147,7 +153,11 @@ class PlanVerb : public Verb {
     }
     expect("--schedule", schedule_, {"1f1b", "zb-h1", "zb-h2"});
     expect("--compare", compare_, {"homogeneous"});
-    expect("--objective", objective_, {"time"});
+    expect("--objective", objective_, {"time", "cost", "energy"});
+    if (sailor && objective_ != "time") {
+      problems.add(fmt::format("--objective {} with --import sailor", objective_),
+                   "Sailor's inputs have neither prices nor watts");
+    }
     if (batch_ && (*batch_ < 1 || *batch_ > most_batch)) {
       problems.add(fmt::format("--batch {}", *batch_), "",
                    fmt::format("Give 1 to {}.", most_batch));
@@ -164,7 +174,8 @@ class PlanVerb : public Verb {
   }
 
   PlanReport make_report(const std::vector<PlanImport>& imports) {
-    const Cluster cluster = find_cluster(cluster_);
+    PlanReport report;
+    const Cluster cluster = planned_machine(report);
     const Workload workload =
         find_workload(workload_).make(request_, scaling_input(cluster, request_.precision));
     PlanningRequest planning;
@@ -172,23 +183,61 @@ class PlanVerb : public Verb {
     planning.optimizer = workload.recipe.kind;
     planning.batch = batch_.value_or(workload.micro_batch * workload.micro_batches *
                                      static_cast<std::int64_t>(cluster.ranks.size()));
-    PlanReport report;
+    if (report.learned && !batch_) {
+      planning.batch = static_cast<std::int64_t>(report.learned->plan.samples_per_step());
+    }
     report.machine = cluster.name;
     report.assumptions = cluster.assumptions;
     report.devices = static_cast<int>(cluster.ranks.size());
     report.unit = workload.unit;
     report.units_per_sample = workload.units_per_sample;
     report.seed = options_.seed;
-    report.search = search_plans(GraphProblem(workload.graph, cluster, planning), options_);
+    report.objective = objective_;
+    report.search = search_plans_for(parse_plan_objective(objective_), workload.graph, cluster,
+                                     planning, options_);
     report.plan = completed(report.search.plans.front().plan, workload);
     report.certificate =
         certify(report.plan, workload.graph, cluster, workload.precision, workload.recipe.kind);
+    report.expense = step_expense(report.plan, workload.graph, cluster, workload.precision,
+                                  report.certificate.prediction.step_time_s);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
     for (const PlanImport& one : imports) {
       report.imported.push_back(score_import(one, workload, cluster));
     }
     report.peak_rss_bytes = peak_rss_bytes();
     return report;
+  }
+
+  /// The description with what profile and run know better.
+  Cluster planned_machine(PlanReport& report) const {
+    Cluster cluster = find_cluster(cluster_);
+    if (!profile_.empty()) {
+      const EfficiencyMatrix profile = read_efficiency_matrix(profile_);
+      check_profile(profile, cluster);
+      report.efficiency.merge(profile);
+      apply(profile, cluster);
+    }
+    if (!learn_.empty()) {
+      report.learned = learn_from_run(learn_, cluster);
+      report.replan_threshold = replan_threshold_;
+      report.efficiency.merge(report.learned->matrix);
+      apply(report.learned->matrix, cluster);
+    }
+    return cluster;
+  }
+
+  /// A profile of classes that the cluster does not have is another machine's.
+  void check_profile(const EfficiencyMatrix& profile, const Cluster& cluster) const {
+    std::set<std::string> known, here;
+    for (const auto& [key, rate] : profile.rates()) known.insert(key.device_class);
+    for (const auto& [key, value] : profile.values()) known.insert(key.first);
+    for (const DeviceClass& one : cluster.classes) {
+      if (known.contains(one.name)) return;
+      here.insert(one.name);
+    }
+    throw UserError(fmt::format("--profile {} is of {}", profile_, fmt::join(known, ", ")),
+                    fmt::format("the cluster has {}", fmt::join(here, ", ")),
+                    "Name the classes alike.");
   }
 
   Plan completed(Plan plan, const Workload& workload) const {
@@ -227,7 +276,8 @@ class PlanVerb : public Verb {
   static constexpr std::int64_t most_batch = std::int64_t{1} << 24;
   WorkloadRequest request_;
   std::string workload_, cluster_, precision_ = "fp32", schedule_, compare_, objective_ = "time";
-  std::string wire_, out_, cost_model_;
+  std::string wire_, out_, cost_model_, profile_, learn_;
+  double replan_threshold_ = 0.05;
   std::vector<std::string> imports_;
   std::optional<std::int64_t> batch_;
   std::int64_t sequence_length_ = 0;

@@ -26,6 +26,7 @@ struct ImportedPlan {
   Plan plan;
   double step_time_s = 0;
   std::string why_not;  ///< not empty: it cannot run here
+  double throughput() const { return static_cast<double>(plan.samples_per_step()) / step_time_s; }
 };
 
 /// The plan of a FlagScale configuration or of a plan file, for this model and machine. Its ranks

@@ -75,20 +75,51 @@ std::string comparison_text(const PlanReport& report) {
   return text;
 }
 
+std::string learned_text(const PlanReport& report) {
+  if (!report.learned) return "";
+  const LearnedRun& run = *report.learned;
+  const auto error = [&](double predicted) { return 100 * (predicted / run.measured_step_s - 1); };
+  std::string text = fmt::format(
+      "learned         {}: step measured {:.6g} s, predicted {:.6g} s ({:+.2f} %), with the "
+      "learned "
+      "rates {:.6g} s ({:+.2f} %)\n",
+      run.run_id, run.measured_step_s, run.predicted_step_s, error(run.predicted_step_s),
+      run.relearned_step_s, error(run.relearned_step_s));
+  for (const LearnedRun::DeviceTime& one : run.classes) {
+    text +=
+        fmt::format("                {} x {}: computes {:.6g} s of a step, predicted {:.6g} s\n",
+                    one.ranks, one.device_class, one.measured_s, one.predicted_s);
+  }
+  const double gain = *report.replan_gain();
+  return text +
+         fmt::format(
+             "re-plan         {}: {:+.1f} % throughput over the plan of the run (from {:.1f} %)\n",
+             gain > report.replan_threshold ? "suggested" : "not needed", 100 * gain,
+             100 * report.replan_threshold);
+}
+
 std::string imported_text(const PlanReport& report) {
   std::string text;
   for (const ImportedPlan& one : report.imported) {
+    if (!one.why_not.empty()) {
+      text += fmt::format("imported        {}: cannot run here ({})\n", one.source, one.why_not);
+      continue;
+    }
     text +=
-        one.why_not.empty()
-            ? fmt::format(
-                  "imported        {}: {:.6g} s, {:.3f} x ours ({})\n", one.source, one.step_time_s,
-                  one.step_time_s / report.certificate.prediction.step_time_s, summary_of(one.plan))
-            : fmt::format("imported        {}: cannot run here ({})\n", one.source, one.why_not);
+        fmt::format("imported        {}: {:.6g} s, {:.3f} of our throughput ({})\n", one.source,
+                    one.step_time_s, one.throughput() / report.throughput(), summary_of(one.plan));
   }
   return text;
 }
 
 }  // namespace
+
+std::optional<double> PlanReport::replan_gain() const {
+  if (!learned) return std::nullopt;
+  const double before =
+      static_cast<double>(learned->plan.samples_per_step()) / learned->relearned_step_s;
+  return throughput() / before - 1;
+}
 
 std::optional<double> PlanReport::hsr() const {
   double sum = 0;
@@ -126,15 +157,19 @@ std::string plan_report_table(const PlanReport& report) {
       c.prediction.step_time_s, report.throughput(),
       report.throughput() * static_cast<double>(report.units_per_sample), report.unit,
       c.operations_per_s, c.limited_by, c.bound.seconds, c.bound.binding, 100 * c.gap);
+  if (report.expense.cost)
+    text += fmt::format("cost            {:.6g} per step\n", *report.expense.cost);
+  if (report.expense.joules)
+    text += fmt::format("energy          {:.6g} J per step\n", *report.expense.joules);
   if (report.search.plans.size() > 1) {
     const FoundPlan& second = report.search.plans[1];
     text +=
         fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s, summary_of(second.plan));
   }
-  text += comparison_text(report) + imported_text(report);
-  for (const std::string& one : report.assumptions)
-    text += fmt::format("assumed         {}
-", one);
+  text += comparison_text(report) + imported_text(report) + learned_text(report);
+  for (const std::string& one : report.assumptions) {
+    text += fmt::format("assumed         {}\n", one);
+  }
   text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
                       report.search.seconds, report.search.candidates, report.search.simulated,
                       report.search.exhaustive ? ", every draft looked at"

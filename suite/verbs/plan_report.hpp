@@ -6,7 +6,8 @@
 #include <vector>
 
 #include "results/verify.hpp"
-#include "runners/plan/search/plan_search.hpp"
+#include "runners/plan/search/plan_objective.hpp"
+#include "suite/verbs/learned_run.hpp"
 #include "suite/verbs/plan_imports.hpp"
 #include "workloads/workload.hpp"
 
@@ -31,20 +32,31 @@ struct PlanReport {
   std::int64_t units_per_sample = 1;
   PlanCertificate certificate;
   PlanSearchResult search;
+  std::string objective = "time";
+  StepExpense expense;
   std::uint64_t seed = 1;
   std::uint64_t peak_rss_bytes = 0;
   std::vector<ClassAlone> alone;  ///< empty: not compared
   std::vector<ImportedPlan> imported;
+  std::optional<LearnedRun> learned;
+  double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
+  /// Of profile and run, put into the machine's description before planning; empty: nothing.
+  EfficiencyMatrix efficiency;
 
   double throughput() const { return certificate.prediction.throughput; }
   /// Throughput / the sum of every class's alone; absent where not compared.
   std::optional<double> hsr() const;
+  /// Throughput / that of the learned run's plan − 1, both with the learned rates.
+  std::optional<double> replan_gain() const;
 };
 
 /// The plan file: the plan, and what is claimed of it.
 std::string plan_report_json_text(const PlanReport& report);
 /// For people: what was chosen and why.
 std::string plan_report_table(const PlanReport& report);
+
+/// Puts the rates that a plan file was made with into a machine's description.
+void apply_noted_efficiency(const std::string& path, Cluster& cluster);
 
 /// Recomputes everything that a plan file claims, from the plan in it alone. Plans without claims
 /// are checked to be sound. Throws UserError where the file is no plan, or does not say its

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "metrics/strict_json.hpp"
+#include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/verbs/plan_report.hpp"
@@ -49,11 +50,15 @@ Json replicas_json(const Plan& plan, const PlanCertificate& certificate) {
   return replicas;
 }
 
-Json predicted_json(const Plan& plan, const PlanCertificate& certificate) {
-  return {{"step_time_s", certificate.prediction.step_time_s},
-          {"throughput", certificate.prediction.throughput},
-          {"ops_per_second", certificate.operations_per_s},
-          {"samples_per_step", plan.samples_per_step()}};
+Json predicted_json(const Plan& plan, const PlanCertificate& certificate,
+                    const StepExpense& expense) {
+  Json predicted{{"step_time_s", certificate.prediction.step_time_s},
+                 {"throughput", certificate.prediction.throughput},
+                 {"ops_per_second", certificate.operations_per_s},
+                 {"samples_per_step", plan.samples_per_step()}};
+  if (expense.cost) predicted["cost_per_step"] = *expense.cost;
+  if (expense.joules) predicted["energy_per_step_j"] = *expense.joules;
+  return predicted;
 }
 
 Json certificate_json(const PlanCertificate& certificate) {
@@ -78,6 +83,7 @@ Json search_json(const PlanReport& report) {
               {"simulated", report.search.simulated},
               {"peak_rss_bytes", report.peak_rss_bytes},
               {"seed", report.seed},
+              {"objective", report.objective},
               {"complete", report.search.complete},
               {"exhaustive", report.search.exhaustive}};
   if (report.search.plans.size() > 1) {
@@ -109,13 +115,34 @@ Json imported_json(const PlanReport& report) {
     if (!one.plan.stages.empty()) object["plan"] = Json::parse(plan_text(one.plan));
     if (one.why_not.empty()) {
       object["step_time_s"] = one.step_time_s;
-      object["ratio"] = one.step_time_s / report.certificate.prediction.step_time_s;
+      object["throughput"] = one.throughput();
+      object["ratio"] = one.throughput() / report.throughput();
     } else {
       object["why_not"] = one.why_not;
     }
     list.push_back(std::move(object));
   }
   return list;
+}
+
+Json learned_json(const PlanReport& report) {
+  const LearnedRun& run = *report.learned;
+  Json classes = Json::array();
+  for (const LearnedRun::DeviceTime& one : run.classes) {
+    classes.push_back({{"device_class", one.device_class},
+                       {"ranks", one.ranks},
+                       {"measured_compute_s", one.measured_s},
+                       {"predicted_compute_s", one.predicted_s}});
+  }
+  return {{"run_id", run.run_id},
+          {"measured_step_time_s", run.measured_step_s},
+          {"predicted_step_time_s", run.predicted_step_s},
+          {"error_fraction", run.predicted_step_s / run.measured_step_s - 1},
+          {"relearned_step_time_s", run.relearned_step_s},
+          {"relearned_error_fraction", run.relearned_step_s / run.measured_step_s - 1},
+          {"classes", std::move(classes)},
+          {"replan_gain", *report.replan_gain()},
+          {"replan_suggested", *report.replan_gain() > report.replan_threshold}};
 }
 
 /// What a claim in the file and its recomputation say, number by number.
@@ -208,7 +235,7 @@ std::string plan_report_json_text(const PlanReport& report) {
   const auto add = [&](const char* key, const Json& value) {
     text += fmt::format(",\n  \"{}\":{}", key, value.dump());
   };
-  Json predicted = predicted_json(report.plan, report.certificate);
+  Json predicted = predicted_json(report.plan, report.certificate, report.expense);
   if (const auto hsr = report.hsr()) predicted["hsr"] = *hsr;
   add("replicas", replicas_json(report.plan, report.certificate));
   add("predicted", predicted);
@@ -217,7 +244,18 @@ std::string plan_report_json_text(const PlanReport& report) {
   add("search", search_json(report));
   if (!report.alone.empty()) add("comparison", comparison_json(report));
   if (!report.imported.empty()) add("imported", imported_json(report));
+  if (report.learned) add("learned", learned_json(report));
+  if (!(report.efficiency == EfficiencyMatrix())) {
+    add("efficiency", Json::parse(efficiency_matrix_text(report.efficiency)));
+  }
   return text + "\n}\n";
+}
+
+void apply_noted_efficiency(const std::string& path, Cluster& cluster) {
+  std::ifstream in(path, std::ios::binary);
+  const Json file = parse_strict_json(std::string{std::istreambuf_iterator<char>(in), {}}, path);
+  if (!file.is_object() || !file.contains("efficiency")) return;
+  apply(parse_efficiency_matrix(file.at("efficiency").dump(), path + ": efficiency"), cluster);
 }
 
 Verification verify_plan_file(const std::string& path) {
@@ -227,13 +265,16 @@ Verification verify_plan_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const Json file = parse_strict_json(std::string{std::istreambuf_iterator<char>(in), {}}, path);
   const Workload workload = simulated_workload(plan, request);
-  const Cluster cluster = find_cluster(plan.cluster);
+  Cluster cluster = find_cluster(plan.cluster);
+  apply_noted_efficiency(path, cluster);
   const Claimed of{workload, cluster};
   Verification result;
   ClaimChecks checks(result);
   const auto certificate = certified(plan, of, "plan", checks);
   if (!certificate) return result;
-  const Json predicted = predicted_json(plan, *certificate);
+  const StepExpense expense = step_expense(plan, workload.graph, cluster, workload.precision,
+                                           certificate->prediction.step_time_s);
+  const Json predicted = predicted_json(plan, *certificate, expense);
   for (const auto& [key, value] : predicted.items()) {
     checks.claim(file, "/predicted/" + key, value);
   }

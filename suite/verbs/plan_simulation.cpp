@@ -13,6 +13,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/catalog.hpp"
+#include "suite/verbs/plan_report.hpp"
 
 namespace heteroperf {
 namespace {
@@ -65,8 +66,9 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   PlanSimulation result;
   result.plan = read_plan_file(request.path);
   const Workload workload = simulated_workload(result.plan, request);
-  const Cluster cluster =
-      plan_cluster(result.plan, find_cluster(first_of(request.cluster, result.plan.cluster)));
+  Cluster machine = find_cluster(first_of(request.cluster, result.plan.cluster));
+  apply_noted_efficiency(request.path, machine);
+  const Cluster cluster = plan_cluster(result.plan, machine);
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
   const StagedGraph staged = cut_graph(workload.graph, result.plan);

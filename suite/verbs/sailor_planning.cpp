@@ -51,7 +51,7 @@ class SailorPlanner {
 
  private:
   double seconds(const ScoredPeer& one) const {
-    return request_.cost_model == CostModel::own ? one.simulated_s : one.formula_s;
+    return request_.cost_model == PlanCostModel::own ? one.simulated_s : one.formula_s;
   }
 
   ScoredPeer scored(std::string name, const SailorPlan& plan) const {
@@ -73,11 +73,11 @@ class SailorPlanner {
   SailorSearchResult best(const SailorDevices& devices, ScoredPeer& chosen) const {
     SailorSearchOptions options;
     options.time_limit_s = request_.time_limit_s;
-    options.score =
-        request_.cost_model == CostModel::sailor ? SailorScore::published : SailorScore::extended;
+    options.score = request_.cost_model == PlanCostModel::sailor ? SailorScore::published
+                                                                 : SailorScore::extended;
     SailorSearchResult found = search_sailor(tables_, devices, options);
     chosen = scored("", found.plan);
-    if (request_.cost_model != CostModel::own) return found;
+    if (request_.cost_model != PlanCostModel::own) return found;
     options.score = SailorScore::published;
     SailorSearchResult other = search_sailor(tables_, devices, options);
     other.candidates += found.candidates;
@@ -150,17 +150,17 @@ std::string limited_by(const SailorPlanReport& report) {
 
 }  // namespace
 
-CostModel parse_cost_model(const std::string& text) {
+PlanCostModel parse_cost_model(const std::string& text) {
   const auto* found = std::find(std::begin(cost_models), std::end(cost_models), text);
-  if (found != std::end(cost_models)) return static_cast<CostModel>(found - cost_models);
+  if (found != std::end(cost_models)) return static_cast<PlanCostModel>(found - cost_models);
   throw UserError(fmt::format("--cost-model {}", text),
                   fmt::format("one of {}", fmt::join(cost_models, ", ")));
 }
 
-const char* to_string(CostModel model) { return cost_models[static_cast<std::size_t>(model)]; }
+const char* to_string(PlanCostModel model) { return cost_models[static_cast<std::size_t>(model)]; }
 
 double SailorPlanReport::seconds(const ScoredPeer& one) const {
-  return request.cost_model == CostModel::own ? one.simulated_s : one.formula_s;
+  return request.cost_model == PlanCostModel::own ? one.simulated_s : one.formula_s;
 }
 
 std::optional<double> SailorPlanReport::hsr() const {

@@ -12,21 +12,21 @@
 namespace heteroperf {
 
 /// By what plans for Sailor's inputs are searched and compared.
-enum class CostModel {
+enum class PlanCostModel {
   own,          ///< exact simulation over the profiles
   sailor,       ///< its published formulas
   sailor_plus,  ///< our extension of them
 };
 /// "own", "sailor", "sailor+". Throws UserError.
-CostModel parse_cost_model(const std::string& text);
-const char* to_string(CostModel model);
+PlanCostModel parse_cost_model(const std::string& text);
+const char* to_string(PlanCostModel model);
 
 struct SailorPlanningRequest {
   std::string source;   ///< folder of Sailor's inputs, or a training configuration in it
   std::string model;    ///< of several training configurations, the one of that model
   std::string cluster;  ///< "A100-40=32,V100-16=96", trace.csv, trace.csv:ROW, or a cluster file
   std::vector<std::string> peers;  ///< plan files of Sailor's, to be scored beside ours
-  CostModel cost_model = CostModel::sailor;
+  PlanCostModel cost_model = PlanCostModel::sailor;
   std::optional<std::int64_t> batch;
   double time_limit_s = 10;
   bool compare = false;

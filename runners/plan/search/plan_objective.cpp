@@ -1,0 +1,264 @@
+#include "runners/plan/search/plan_objective.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "metrics/error.hpp"
+#include "runners/plan/plan_cluster.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* objectives[] = {"time", "cost", "energy"};
+constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double seconds_per_hour = 3600;
+/// Shares of a class's devices that are tried, of eight.
+constexpr int eighths[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+/// Of the time limit, for one choice of devices.
+constexpr double share_of_time = 0.125;
+
+const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
+  const std::string& name = cluster.ranks[static_cast<std::size_t>(rank.value())].device_class;
+  return *std::find_if(cluster.classes.begin(), cluster.classes.end(),
+                       [&](const DeviceClass& one) { return one.name == name; });
+}
+
+/// By rank of the plan: seconds of a step in which it computes.
+std::vector<double> busy_seconds(const Plan& plan, const ModelGraph& graph, const Cluster& used,
+                                 Precision precision) {
+  const StagedGraph staged = cut_graph(graph, plan);
+  const StageTimes times = stage_times(graph, staged, plan, used, precision);
+  std::vector<double> busy(static_cast<std::size_t>(plan.ranks()), 0);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
+    for (std::size_t i = 0; i < plan.stages[s].replicas.size(); ++i) {
+      const StageTimes::Compute& one = times.compute[s][i];
+      const double pass =
+          one.forward_s + one.input_gradient_s + one.weight_gradient_s + one.recompute_s;
+      for (const RankId rank : plan.stages[s].replicas[i].ranks) {
+        busy[static_cast<std::size_t>(rank.value())] +=
+            pass * plan.micro_batches + times.optimizer_s[s];
+      }
+    }
+  }
+  return busy;
+}
+
+/// Ranks of every class, in the cluster's order.
+std::map<std::string, std::vector<RankId>> ranks_of(const Cluster& cluster) {
+  std::map<std::string, std::vector<RankId>> result;
+  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
+    result[cluster.ranks[r].device_class].emplace_back(static_cast<std::int32_t>(r));
+  }
+  return result;
+}
+
+/// A plan for some of a machine's devices as one for the machine.
+Plan on_whole_machine(Plan plan, const std::vector<RankId>& part) {
+  std::vector<RankId> devices;
+  for (int rank = 0; rank < plan.ranks(); ++rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    devices.push_back(
+        part[plan.devices.empty() ? r : static_cast<std::size_t>(plan.devices[r].value())]);
+  }
+  plan.devices = std::move(devices);
+  return plan;
+}
+
+/// Looks for the cheapest choice of devices and its plan.
+class ObjectiveSearch {
+ public:
+  ObjectiveSearch(PlanObjective objective, const ModelGraph& graph, const Cluster& cluster,
+                  const PlanningRequest& request, const PlanSearchOptions& options)
+      : objective_(objective),
+        graph_(graph),
+        cluster_(cluster),
+        request_(request),
+        options_(options),
+        ranks_(ranks_of(cluster)),
+        start_(std::chrono::steady_clock::now()) {
+    for (const auto& [name, ranks] : ranks_) names_.push_back(name);
+  }
+
+  PlanSearchResult run() {
+    std::vector<std::vector<int>> starts(1);
+    for (const std::string& name : names_) starts[0].push_back(count(name));
+    for (std::size_t c = 0; c < names_.size() && names_.size() > 1; ++c) {
+      starts.emplace_back(names_.size(), 0)[c] = count(names_[c]);
+    }
+    // The whole machine says what a model that fits nowhere needs.
+    for (const std::vector<int>& counts : starts) descend(counts);
+    if (best_.plans.empty()) {
+      best_ = search_plans(GraphProblem(graph_, cluster_, request_), options_);
+    }
+    best_.candidates = candidates_;
+    best_.simulated = simulated_;
+    best_.complete = complete_;
+    best_.exhaustive = false;
+    best_.seconds = elapsed_s();
+    return std::move(best_);
+  }
+
+ private:
+  int count(const std::string& name) const { return static_cast<int>(ranks_.at(name).size()); }
+  double elapsed_s() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  void descend(std::vector<int> counts) {
+    double value = of(counts);
+    for (bool moved = true; moved;) {
+      moved = false;
+      const std::vector<int> from = counts;
+      for (std::size_t c = 0; c < names_.size(); ++c) {
+        for (const int other : choices(count(names_[c]), from[c])) {
+          std::vector<int> next = from;
+          next[c] = other;
+          const double own = of(next);
+          if (own >= value * (1 - 1e-9)) continue;
+          value = own;
+          counts = next;
+          moved = true;
+        }
+      }
+    }
+  }
+
+  /// Eighths of all, and one more or fewer than there are.
+  static std::set<int> choices(int all, int now) {
+    std::set<int> result{std::max(0, now - 1), std::min(all, now + 1)};
+    for (const int eighth : eighths) result.insert(all * eighth / 8);
+    result.erase(now);
+    return result;
+  }
+
+  /// The least that a plan on so many devices of every class takes; infinite without one.
+  double of(const std::vector<int>& counts) {
+    const auto known = known_.find(counts);
+    if (known != known_.end()) return known->second;
+    double& least = known_.emplace(counts, infinity).first->second;
+    const double left = options_.time_limit_s - elapsed_s();
+    std::vector<RankId> part;
+    for (std::size_t c = 0; c < counts.size(); ++c) {
+      const auto& ranks = ranks_.at(names_[c]);
+      part.insert(part.end(), ranks.begin(), ranks.begin() + counts[c]);
+    }
+    if (part.empty()) return least;
+    if (left <= 0) {
+      complete_ = false;
+      return least;
+    }
+    std::sort(part.begin(), part.end());
+    try {
+      PlanSearchOptions options = options_;
+      options.time_limit_s = std::min(left, share_of_time * options_.time_limit_s);
+      const Cluster machine = part_of_cluster(cluster_, part);
+      take(search_plans(GraphProblem(graph_, machine, request_), options), part, least);
+    } catch (const UserError&) {
+      // The model does not fit these devices.
+    }
+    return least;
+  }
+
+  void take(PlanSearchResult found, const std::vector<RankId>& part, double& least) {
+    candidates_ += found.candidates;
+    simulated_ += found.simulated;
+    complete_ = complete_ && found.complete;
+    std::vector<std::pair<double, FoundPlan>> valued;
+    for (FoundPlan& one : found.plans) {
+      one.plan = on_whole_machine(std::move(one.plan), part);
+      const StepExpense expense =
+          step_expense(one.plan, graph_, cluster_, request_.precision, one.step_time_s);
+      const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
+      valued.emplace_back(value, std::move(one));
+    }
+    std::stable_sort(valued.begin(), valued.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    least = valued.front().first;
+    if (least >= best_value_) return;
+    best_value_ = least;
+    found.plans.clear();
+    for (auto& [value, one] : valued) found.plans.push_back(std::move(one));
+    best_ = std::move(found);
+  }
+
+  PlanObjective objective_;
+  const ModelGraph& graph_;
+  const Cluster& cluster_;
+  const PlanningRequest& request_;
+  const PlanSearchOptions& options_;
+  std::map<std::string, std::vector<RankId>> ranks_;
+  std::vector<std::string> names_;
+  std::chrono::steady_clock::time_point start_;
+  std::map<std::vector<int>, double> known_;
+  PlanSearchResult best_;
+  double best_value_ = infinity;
+  std::uint64_t candidates_ = 0, simulated_ = 0;
+  bool complete_ = true;
+};
+
+}  // namespace
+
+PlanObjective parse_plan_objective(const std::string& text) {
+  const auto* found = std::find(std::begin(objectives), std::end(objectives), text);
+  if (found != std::end(objectives)) return static_cast<PlanObjective>(found - objectives);
+  throw UserError(fmt::format("--objective {}", text),
+                  fmt::format("one of {}", fmt::join(objectives, ", ")));
+}
+
+StepExpense step_expense(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
+                         Precision precision, double step_time_s) {
+  const Cluster used = plan_cluster(plan, cluster);
+  StepExpense result{0.0, 0.0};
+  for (std::size_t r = 0; r < static_cast<std::size_t>(plan.ranks()); ++r) {
+    const auto& price = class_of(used, RankId(static_cast<std::int32_t>(r))).price_per_hour;
+    if (!price) result.cost.reset();
+    if (result.cost) *result.cost += *price / seconds_per_hour * step_time_s;
+  }
+  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
+    const DeviceClass& one = class_of(cluster, RankId(static_cast<std::int32_t>(r)));
+    if (!one.idle_watts || !one.busy_watts) result.joules.reset();
+    if (result.joules) *result.joules += *one.idle_watts * step_time_s;
+  }
+  if (!result.joules) return result;
+  const std::vector<double> busy = busy_seconds(plan, graph, used, precision);
+  for (std::size_t r = 0; r < busy.size(); ++r) {
+    const DeviceClass& one = class_of(used, RankId(static_cast<std::int32_t>(r)));
+    *result.joules += (*one.busy_watts - *one.idle_watts) * std::min(busy[r], step_time_s);
+  }
+  return result;
+}
+
+void check_objective(PlanObjective objective, const Cluster& cluster) {
+  if (objective == PlanObjective::time) return;
+  const bool cost = objective == PlanObjective::cost;
+  ProblemList problems;
+  for (const auto& [name, ranks] : ranks_of(cluster)) {
+    const DeviceClass& one = class_of(cluster, ranks.front());
+    if (cost ? one.price_per_hour.has_value() : one.idle_watts && one.busy_watts) continue;
+    problems.add(
+        fmt::format("device class '{}' has no {}", name,
+                    cost              ? "price_per_hour"
+                    : !one.idle_watts ? "idle_watts"
+                                      : "busy_watts"),
+        fmt::format("--objective {} adds it up", objectives[static_cast<std::size_t>(objective)]),
+        "Write it into the class of the cluster file, or give --profile with it.");
+  }
+  problems.throw_if_any();
+}
+
+PlanSearchResult search_plans_for(PlanObjective objective, const ModelGraph& graph,
+                                  const Cluster& cluster, const PlanningRequest& request,
+                                  const PlanSearchOptions& options) {
+  check_objective(objective, cluster);
+  if (objective == PlanObjective::time) {
+    return search_plans(GraphProblem(graph, cluster, request), options);
+  }
+  return ObjectiveSearch(objective, graph, cluster, request, options).run();
+}
+
+}  // namespace heteroperf
