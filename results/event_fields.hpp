@@ -232,6 +232,17 @@ struct Fields<RankTimeEvent> {
 };
 
 template <>
+struct Fields<RankStepsEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("group", e.group);
+    v("first_step", e.first_step);
+    v("steps", e.steps);
+    v("steps_per_value", e.steps_per_value);
+    v("compute_ns", e.compute_ns);
+  }
+};
+
+template <>
 struct Fields<PacingEvent> {
   static void visit(auto& e, auto&& v) {
     v("dilation", e.dilation);
@@ -274,6 +285,7 @@ struct Fields<PeakEvent> {
     v("ops_per_second", e.ops_per_second);
     v("precision", e.precision);
     v("source", e.source);
+    v("memory_bytes_per_second", e.memory_bytes_per_second);
   }
 };
 

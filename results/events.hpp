@@ -184,6 +184,14 @@ struct RankTimeEvent {
   Ops strict, recompute;
 };
 
+/// How long one rank computed in each step of the measured phase.
+struct RankStepsEvent {
+  std::int32_t rank = 0, group = 0;
+  std::uint64_t first_step = 0, steps = 0;
+  std::uint64_t steps_per_value = 1;     ///< a value is the mean of so many; the last of fewer
+  std::vector<std::int64_t> compute_ns;  ///< of a step
+};
+
 /// How an emulated rank kept to its modelled timeline, since the start.
 struct PacingEvent {
   std::int32_t rank = 0;
@@ -228,6 +236,7 @@ struct WarningEvent {
 struct PeakEvent {
   double ops_per_second = 0;
   std::string precision, source = "measured";
+  std::optional<double> memory_bytes_per_second = {};  ///< reads and writes of a triad
 };
 
 /// What the search's master cost, once no group asks any more.
@@ -258,8 +267,8 @@ struct StopEvent {
 using Event =
     std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
                  PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
-                 ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, PacingEvent,
-                 BaselineEvent, OverheadEvent, WarningEvent, PeakEvent, SearchEvent,
+                 ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, RankStepsEvent,
+                 PacingEvent, BaselineEvent, OverheadEvent, WarningEvent, PeakEvent, SearchEvent,
                  CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.

@@ -77,6 +77,9 @@ class FieldWriter {
   void operator()(const char* name, const std::vector<std::int32_t>& values) {
     list(name, values, [](std::int32_t value) { return json_integer(std::int64_t{value}); });
   }
+  void operator()(const char* name, const std::vector<std::int64_t>& values) {
+    list(name, values, [](std::int64_t value) { return json_integer(value); });
+  }
   void operator()(const char* name, const std::vector<DeviceCount>& values) {
     list(name, values, [](const DeviceCount& value) { return object(value); });
   }
@@ -169,6 +172,9 @@ class FieldReader {
   }
   void operator()(const char* name, std::vector<std::int32_t>& values) {
     for (const Json& item : list(name)) values.push_back(integer<std::int32_t>(name, item));
+  }
+  void operator()(const char* name, std::vector<std::int64_t>& values) {
+    for (const Json& item : list(name)) values.push_back(integer<std::int64_t>(name, item));
   }
   void operator()(const char* name, std::vector<DeviceCount>& values) {
     for (const Json& item : list(name)) read_object(item, values.emplace_back());

@@ -31,6 +31,7 @@ struct RunDigest {
   std::string run_id, created_utc, status, git_commit, program_version, reproduce;
   std::string workload, size, precision, graph_hash, data_fingerprint, unit, host;
   std::uint64_t ranks = 0, threads = 1, seed = 0;
+  std::optional<std::uint64_t> samples_per_step;
   std::vector<DeviceShare> devices;
   bool emulated = false;
   std::string severity;  ///< "closed", "review", "open", "invalid"

@@ -131,6 +131,8 @@ void read_identity(const Json& record, RunDigest& digest) {
   digest.data_fingerprint = text_at(record, "/workload/data_fingerprint");
   digest.unit = text_at(record, "/metrics/throughput/unit");
   digest.host = text_at(record, "/system/host/value");
+  const Json samples = value_at(record, "/workload/samples_per_step");
+  if (samples.is_number_unsigned()) digest.samples_per_step = samples.get<std::uint64_t>();
   digest.seed =
       value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
 }

@@ -80,7 +80,6 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   result.prediction =
       predict(workload.graph, staged, result.plan, times, workload.precision, optimizer);
   result.roles = rank_roles(result.plan, result.schedule);
-  result.measured = measured_beside(request.path);
   return result;
 }
 

@@ -27,7 +27,7 @@ struct PlanSimulation {
   Timeline timeline;
   Prediction prediction;
   std::vector<RankRole> roles;           ///< [rank]
-  std::optional<MeasuredPlan> measured;  ///< where a run's record lies beside the plan
+  std::optional<MeasuredPlan> measured;  ///< to be set beside it, measured_beside()
 };
 
 /// Whether a file says that it is a plan; false for what cannot be read.

@@ -57,7 +57,8 @@ class SimulateVerb : public Verb {
                       "Leave them out, or simulate a schedule.");
     }
     const auto start = std::chrono::steady_clock::now();
-    const PlanSimulation simulation = simulate_plan(plan_);
+    PlanSimulation simulation = simulate_plan(plan_);
+    simulation.measured = measured_beside(plan_.path);
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     if (!trace_.empty()) write_trace(trace_text(simulation.schedule, simulation.timeline));
     fmt::print("{}", options.json ? plan_simulation_json_text(simulation, wall.count())

@@ -32,5 +32,6 @@ std::unique_ptr<Verb> make_gate_verb();
 std::unique_ptr<Verb> make_baseline_verb();
 std::unique_ptr<Verb> make_history_verb();
 std::unique_ptr<Verb> make_rank_verb();
+std::unique_ptr<Verb> make_report_verb();
 
 }  // namespace heteroperf

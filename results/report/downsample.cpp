@@ -1,0 +1,73 @@
+#include "results/report/downsample.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct Bucket {
+  std::size_t begin, end;
+};
+
+struct Place {
+  double x, y;
+};
+
+Place middle(std::span<const double> x, std::span<const double> y, Bucket bucket) {
+  Place sum{0, 0};
+  for (std::size_t i = bucket.begin; i < bucket.end; ++i) {
+    sum.x += x[i];
+    sum.y += y[i];
+  }
+  const auto count = static_cast<double>(bucket.end - bucket.begin);
+  return {sum.x / count, sum.y / count};
+}
+
+double triangle(Place a, Place b, Place c) {
+  return std::abs((a.x - c.x) * (b.y - a.y) - (a.x - b.x) * (c.y - a.y));
+}
+
+}  // namespace
+
+std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<const double> y,
+                                           std::size_t count) {
+  HETEROPERF_EXPECT(x.size() == y.size() && count >= 3);
+  const std::size_t points = x.size();
+  std::vector<std::size_t> kept;
+  if (points <= count) {
+    for (std::size_t i = 0; i < points; ++i) kept.push_back(i);
+    return kept;
+  }
+  const std::size_t buckets = count - 2;
+  const double width = static_cast<double>(points - 2) / static_cast<double>(buckets);
+  const auto bucket_at = [&](std::size_t i) {
+    const auto edge = [&](std::size_t k) {
+      return 1 + static_cast<std::size_t>(static_cast<double>(k) * width);
+    };
+    return i == buckets ? Bucket{points - 1, points}
+                        : Bucket{edge(i), i + 1 == buckets ? points - 1 : edge(i + 1)};
+  };
+  kept.push_back(0);
+  for (std::size_t i = 0; i < buckets; ++i) {
+    const Bucket own = bucket_at(i);
+    const Place next = middle(x, y, bucket_at(i + 1));
+    const Place last{x[kept.back()], y[kept.back()]};
+    std::size_t best = own.begin;
+    double largest = -1;
+    for (std::size_t k = own.begin; k < own.end; ++k) {
+      const double area = triangle(last, {x[k], y[k]}, next);
+      if (area > largest) {
+        largest = area;
+        best = k;
+      }
+    }
+    kept.push_back(best);
+  }
+  kept.push_back(points - 1);
+  return kept;
+}
+
+}  // namespace heteroperf

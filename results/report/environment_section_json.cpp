@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string scalar_text(const Json& json) {
+  return json.is_string() ? json.get<std::string>()
+                          : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// A list of plain values on one line.
+bool is_plain_list(const Json& json) {
+  if (!json.is_array()) return false;
+  for (const Json& item : json) {
+    if (item.is_structured()) return false;
+  }
+  return true;
+}
+
+std::string list_text(const Json& list) {
+  std::string text;
+  for (const Json& item : list) text += (text.empty() ? "" : ", ") + scalar_text(item);
+  return text;
+}
+
+void add_leaves(const Json& json, const std::string& path, ReportTable& table) {
+  if (!json.is_structured()) return table.rows.push_back({path, scalar_text(json)});
+  if (is_plain_list(json)) return table.rows.push_back({path, list_text(json)});
+  for (const auto& item : json.items()) {
+    add_leaves(item.value(), path.empty() ? item.key() : path + "." + item.key(), table);
+  }
+}
+
+/// What was asked of the machine: a value, or why there is none.
+bool is_answer(const Json& json) {
+  return json.is_object() && json.contains("source") &&
+         (json.contains("value") || json.contains("status"));
+}
+
+void add_answers(const Json& json, const std::string& path, ReportTable& table) {
+  if (is_answer(json)) {
+    const bool known = json.contains("value");
+    const Json& value = known ? json["value"] : json["status"];
+    std::string text = is_plain_list(value) ? list_text(value) : scalar_text(value);
+    if (!known && json.contains("reason")) text += ": " + scalar_text(json["reason"]);
+    return table.rows.push_back({path, text, scalar_text(json["source"])});
+  }
+  if (!json.is_object()) {
+    return table.rows.push_back(
+        {path, is_plain_list(json) ? list_text(json) : scalar_text(json), ""});
+  }
+  for (const auto& item : json.items()) {
+    add_answers(item.value(), path.empty() ? item.key() : path + "." + item.key(), table);
+  }
+}
+
+struct NumbersTable {
+  const char* caption;
+  std::vector<const char*> keys;  ///< of record.json
+};
+
+}  // namespace
+
+ReportSection environment_section(const ReportRun& run, const std::string&) {
+  ReportSection section;
+  section.title = "Environment and all numbers";
+  const auto* start = run.journal.first<StartEvent>();
+  if (!start->reproduce.empty()) section.paragraphs.push_back("Reproduce: " + start->reproduce);
+  const Json record = Json::parse(run.record);
+  const NumbersTable tables[] = {
+      {"Numbers of the record",
+       {"metrics", "operations", "prediction", "pacing", "search", "checkpoints", "seeds"}},
+      {"Program and files",
+       {"run_id", "parent", "status", "status_reason", "program", "plan_summary", "workload",
+        "scale", "hashes", "journal", "warnings"}},
+      {"Configuration", {"config"}}};
+  for (const NumbersTable& one : tables) {
+    ReportTable table{one.caption, {"name", "value"}, {}};
+    for (const char* key : one.keys) {
+      if (record.contains(key)) add_leaves(record[key], key, table);
+    }
+    section.tables.push_back(std::move(table));
+  }
+  if (record.contains("system")) {
+    ReportTable table{"System", {"name", "value", "source"}, {}};
+    add_answers(record["system"], "", table);
+    section.tables.push_back(std::move(table));
+  } else {
+    section.paragraphs.push_back("The journal does not describe the system.");
+  }
+  return section;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include "results/number_text.hpp"
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string interval_text(const Interval& interval, const std::string& unit) {
+  return fmt::format("95 %: {} to {}", with_prefix(interval.low, unit),
+                     with_prefix(interval.high, unit));
+}
+
+/// "9.98 Gop/s ± 0.12".
+ReportFigure estimate_figure(const char* name, const Estimate& estimate, const std::string& unit) {
+  const Scaled scaled = scale_of(estimate.value);
+  if (!estimate.ci95) {
+    return {name, with_prefix(estimate.value, unit), "no interval: fewer than 10 steps measured"};
+  }
+  const double half = (estimate.ci95->high - estimate.ci95->low) / 2;
+  return {name,
+          fmt::format("{:.4g} ± {:.2g} {}", estimate.value / scaled.factor, half / scaled.factor,
+                      prefixed(scaled, unit)),
+          interval_text(*estimate.ci95, unit)};
+}
+
+void add_scores(const ReportRun& run, std::vector<ReportFigure>& figures) {
+  const RunSummary& summary = run.summary;
+  const auto* workload = run.journal.first<WorkloadEvent>();
+  if (summary.ops_per_second) {
+    figures.push_back(estimate_figure("OPS (strict)", *summary.ops_per_second, operations_unit));
+  }
+  if (summary.throughput && workload != nullptr) {
+    figures.push_back(estimate_figure("Throughput", *summary.throughput, workload->unit + "/s"));
+  }
+  if (summary.utilization) {
+    figures.push_back(
+        {"Of the measured peak", fmt::format("{:.1f} %", 100 * *summary.utilization), ""});
+  }
+  if (summary.regulated_score) {
+    figures.push_back({"Regulated score", with_prefix(*summary.regulated_score, operations_unit),
+                       "−ln(error) × OPS"});
+  }
+  if (summary.plan.hetero && summary.plan.hetero->measured) {
+    const HeteroFigures& mix = *summary.plan.hetero->measured;
+    figures.push_back({"HSR", fmt::format("{:.3f}", mix.hsr()),
+                       fmt::format("{:.2f} × {} alone", mix.gain(), mix.best_class)});
+  }
+}
+
+void add_quality(const RunSummary& summary, std::vector<ReportFigure>& figures) {
+  if (!summary.quality) return;
+  const QualityResult& quality = *summary.quality;
+  std::string detail = quality.samples > 0 ? fmt::format("on {} samples", quality.samples) : "";
+  if (quality.target) {
+    detail += fmt::format("{}target {:.4g} {}", detail.empty() ? "" : ", ", *quality.target,
+                          quality.met == true ? "met" : "not met");
+  }
+  figures.push_back({fmt::format("Quality ({})", to_string(quality.measure)),
+                     fmt::format("{:.4g}", quality.value), detail});
+}
+
+void add_step_time(const RunSummary& summary, std::vector<ReportFigure>& figures) {
+  if (!summary.step_time) return;
+  figures.push_back({"Step time, median", fmt::format("{:.4g} s", summary.step_time->median_s),
+                     fmt::format("95th percentile {:.4g} s", summary.step_time->p95_s)});
+}
+
+NoticeLevel level_of(Severity severity) {
+  if (severity == Severity::closed) return NoticeLevel::good;
+  return severity == Severity::invalid ? NoticeLevel::bad : NoticeLevel::note;
+}
+
+void add_status(const ReportRun& run, std::vector<ReportNotice>& notices) {
+  const RunSummary& summary = run.summary;
+  if (run.journal.last<StopEvent>() == nullptr) {
+    notices.push_back({NoticeLevel::bad,
+                       fmt::format("The run is not closed: {}. This is what it left in {} steps.",
+                                   summary.reason, summary.total_steps)});
+  } else if (summary.status != RunStatus::complete) {
+    notices.push_back({NoticeLevel::bad, fmt::format("The run is {}: {}", to_string(summary.status),
+                                                     summary.reason)});
+  }
+  if (run.stored == RecordState::absent) {
+    notices.push_back({NoticeLevel::note,
+                       "There is no record.json; this report is made from the journal alone "
+                       "(heteroperf recover makes the record)."});
+  } else if (run.stored == RecordState::differs) {
+    notices.push_back({NoticeLevel::bad,
+                       "record.json is not what the journal gives: it was edited, or written by "
+                       "another version. All numbers here are from the journal."});
+  }
+}
+
+void add_validity(const ReportRun& run, std::vector<ReportNotice>& notices) {
+  const Validity& validity = run.validity;
+  notices.push_back(
+      {level_of(validity.severity),
+       fmt::format("Validity: {}, {} (ruleset {}).{}", to_string(validity.severity),
+                   validity.rankable ? "can be ranked" : "cannot be ranked", ruleset_version,
+                   validity.severity == Severity::invalid ? " An invalid run has no score." : "")});
+}
+
+ReportTable reasons_table(const Validity& validity) {
+  ReportTable table{"Reasons for the validity class",
+                    {"rule", "class", "parameter", "expected", "found", "what to do"},
+                    {}};
+  for (const Reason& reason : validity.reasons) {
+    table.rows.push_back({reason.rule, to_string(reason.severity), reason.parameter,
+                          reason.expected, reason.actual, reason.hint});
+  }
+  return table;
+}
+
+}  // namespace
+
+ReportSection headline_section(const ReportRun& run, const std::string&) {
+  ReportSection section;
+  section.title = "Result";
+  add_status(run, section.notices);
+  add_validity(run, section.notices);
+  for (const DeviceCount& device : run.journal.last<ScaleEvent>() == nullptr
+                                       ? std::vector<DeviceCount>()
+                                       : run.journal.last<ScaleEvent>()->devices) {
+    if (!device.emulated) continue;
+    section.notices.push_back(
+        {NoticeLevel::note,
+         "Emulated devices: their time is modelled, so this run says nothing about real chips."});
+    break;
+  }
+  if (run.validity.severity != Severity::invalid) add_scores(run, section.figures);
+  add_quality(run.summary, section.figures);
+  add_step_time(run.summary, section.figures);
+  section.figures.push_back({"Steps", fmt::format("{}", run.summary.steps),
+                             fmt::format("after {} of warm-up, {} in all", run.summary.warmup_steps,
+                                         run.summary.total_steps)});
+  if (!run.validity.reasons.empty()) section.tables.push_back(reasons_table(run.validity));
+  return section;
+}
+
+}  // namespace heteroperf

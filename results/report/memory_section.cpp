@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct LedgerPart {
+  const char* name;
+  std::uint64_t RankPlanEvent::*bytes;
+};
+constexpr LedgerPart ledger[] = {{"weights", &RankPlanEvent::weights_bytes},
+                                 {"gradients", &RankPlanEvent::gradients_bytes},
+                                 {"optimizer", &RankPlanEvent::optimizer_bytes},
+                                 {"activations", &RankPlanEvent::activations_bytes},
+                                 {"buffers", &RankPlanEvent::buffers_bytes}};
+constexpr double mebibyte = 1024.0 * 1024.0;
+
+/// Per rank a bar stacked of what the plan says, and one of what was measured.
+ReportChart memory_chart(const ReportRun& run, const std::string& id) {
+  ReportChart chart;
+  chart.id = id + "memory";
+  chart.title = "Memory per rank at its fullest, planned and measured";
+  chart.kind = ChartKind::stacked_bars;
+  chart.x = {"rank", ""};
+  chart.y = {"memory", "MiB"};
+  const auto& peaks = run.summary.peak_bytes;
+  for (const LedgerPart& part : ledger) chart.series.push_back({part.name});
+  if (!peaks.empty()) chart.series.push_back({"measured peak"});
+  const auto add = [&](const std::string& name, std::vector<double> values) {
+    chart.categories.push_back(name);
+    for (std::size_t i = 0; i < chart.series.size(); ++i) chart.series[i].y.push_back(values[i]);
+  };
+  for (const RankUse& use : run.summary.plan.ranks) {
+    if (!use.plan) continue;
+    std::vector<double> planned;
+    for (const LedgerPart& part : ledger) {
+      planned.push_back(static_cast<double>((*use.plan).*part.bytes) / mebibyte);
+    }
+    planned.push_back(0);
+    add(fmt::format("rank {}, planned", use.rank), std::move(planned));
+    const auto index = static_cast<std::size_t>(use.rank);
+    if (index >= peaks.size()) continue;
+    std::vector<double> measured(chart.series.size(), 0);
+    measured.back() = static_cast<double>(peaks[index]) / mebibyte;
+    add(fmt::format("rank {}, measured", use.rank), std::move(measured));
+  }
+  chart.description = "What the plan says that each rank holds, beside what it held at most.";
+  return chart;
+}
+
+ReportTable peak_table(const std::vector<std::uint64_t>& peaks) {
+  ReportTable table{"Peak memory per rank", {"rank", "peak [byte]"}, {}};
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    table.rows.push_back({fmt::format("rank {}", rank), fmt::format("{}", peaks[rank])});
+  }
+  return table;
+}
+
+}  // namespace
+
+ReportSection memory_section(const ReportRun& run, const std::string& id) {
+  ReportSection section;
+  section.title = "Memory";
+  if (run.journal.first<RankPlanEvent>() != nullptr) {
+    section.charts.push_back(memory_chart(run, id));
+  }
+  if (!run.summary.peak_bytes.empty()) {
+    section.tables.push_back(peak_table(run.summary.peak_bytes));
+  } else {
+    section.paragraphs = {"Not every rank reported its peak."};
+  }
+  return section;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+using BaselineThroughput = std::optional<double> BaselineEvent::*;
+
+/// A bar per class alone, one for their sum, one for the mix; the sum is stacked of the classes.
+ReportChart mix_chart(const std::vector<const BaselineEvent*>& baselines, BaselineThroughput value,
+                      const HeteroFigures& figures) {
+  ReportChart chart;
+  chart.kind = ChartKind::stacked_bars;
+  chart.x = {"devices", ""};
+  chart.y = {"throughput", "sample/s"};
+  for (const BaselineEvent* one : baselines) {
+    chart.categories.push_back(fmt::format("{} × {} alone", one->count, one->device_class));
+  }
+  chart.categories.push_back("ideal sum");
+  chart.categories.push_back("mixed");
+  for (std::size_t i = 0; i < baselines.size(); ++i) {
+    ChartSeries series{baselines[i]->device_class};
+    series.y.assign(chart.categories.size(), 0);
+    series.y[i] = series.y[baselines.size()] = (baselines[i]->*value).value_or(0);
+    chart.series.push_back(std::move(series));
+  }
+  ChartSeries mix{"mix"};
+  mix.y.assign(chart.categories.size(), 0);
+  mix.y.back() = figures.mix;
+  chart.series.push_back(std::move(mix));
+  chart.rules.push_back({figures.ideal_sum, "ideal sum", false});
+  chart.description = fmt::format(
+      "The mix does {:.4g} samples per second, {:.1f} % of the {:.4g} of its classes together, and "
+      "{:.2f} times the best class alone ({}).",
+      figures.mix, 100 * figures.hsr(), figures.ideal_sum, figures.gain(), figures.best_class);
+  return chart;
+}
+
+ReportTable baseline_table(const std::vector<const BaselineEvent*>& baselines) {
+  ReportTable table{"Classes alone",
+                    {"class", "devices", "plan", "planned [sample/s]", "measured [sample/s]",
+                     "why a number is missing", "folder"},
+                    {}};
+  const auto cell = [](const std::optional<double>& value) {
+    return value ? number_cell(*value) : std::string();
+  };
+  for (const BaselineEvent* one : baselines) {
+    table.rows.push_back({one->device_class, fmt::format("{}", one->count), one->plan,
+                          cell(one->planned_samples_per_s), cell(one->samples_per_s), one->reason,
+                          one->folder});
+  }
+  return table;
+}
+
+}  // namespace
+
+ReportSection mix_section(const ReportRun& run, const std::string& id) {
+  ReportSection section;
+  section.title = "Mixed against homogeneous";
+  const auto baselines = run.journal.all<BaselineEvent>();
+  if (baselines.empty()) {
+    section.paragraphs = {
+        "The run has no mix of device classes, or --with-baselines was not "
+        "given."};
+    return section;
+  }
+  if (const auto& hetero = run.summary.plan.hetero) {
+    const auto add = [&](const std::optional<HeteroFigures>& figures, BaselineThroughput value,
+                         const char* what) {
+      if (!figures) return;
+      ReportChart chart = mix_chart(baselines, value, *figures);
+      chart.id = id + "mix-" + what;
+      chart.title = fmt::format("Mixed against each class alone, {}", what);
+      section.charts.push_back(std::move(chart));
+    };
+    if (run.validity.severity != Severity::invalid) {
+      add(hetero->measured, &BaselineEvent::samples_per_s, "measured");
+    }
+    add(hetero->planned, &BaselineEvent::planned_samples_per_s, "planned");
+  }
+  if (section.charts.empty()) {
+    section.paragraphs = {"A class alone has no number, so there is no ideal sum."};
+  }
+  section.tables.push_back(baseline_table(baselines));
+  return section;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,150 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Spans drawn at most; a step of thousands of instructions is a solid bar anyway.
+constexpr std::size_t most_spans = 6000;
+
+std::size_t series_of(ReportChart& chart, const std::string& kind) {
+  for (std::size_t i = 0; i < chart.series.size(); ++i) {
+    if (chart.series[i].name == kind) return i;
+  }
+  chart.series.push_back({kind});
+  return chart.series.size() - 1;
+}
+
+/// From the first start to the last end.
+struct Extent {
+  double from = std::numeric_limits<double>::infinity(), to = 0;
+};
+
+Extent extent_of(const StepTimeline& timeline) {
+  Extent extent;
+  for (const StepLane& lane : timeline.lanes) {
+    for (const StepSpan& span : lane.spans) {
+      extent.from = std::min(extent.from, span.from_s);
+      extent.to = std::max(extent.to, span.to_s);
+    }
+  }
+  return extent;
+}
+
+std::size_t span_total(const StepTimeline& timeline) {
+  std::size_t total = 0;
+  for (const StepLane& lane : timeline.lanes) total += lane.spans.size();
+  return total;
+}
+
+void add_lane(const StepLane& lane, const std::string& what, double zero_s, double shortest_s,
+              ReportChart& chart) {
+  const std::size_t index = chart.categories.size();
+  chart.categories.push_back(lane.name + what);
+  for (const StepSpan& span : lane.spans) {
+    if (span.to_s - span.from_s < shortest_s) continue;
+    chart.spans.push_back(
+        {index, series_of(chart, span.kind), span.from_s - zero_s, span.to_s - zero_s, span.label});
+  }
+}
+
+/// The length below which spans are left out so that `most_spans` stay.
+double shortest_drawn(const StepTimeline& a, const StepTimeline& b) {
+  std::vector<double> lengths;
+  for (const StepTimeline* timeline : {&a, &b}) {
+    for (const StepLane& lane : timeline->lanes) {
+      for (const StepSpan& span : lane.spans) lengths.push_back(span.to_s - span.from_s);
+    }
+  }
+  if (lengths.size() <= most_spans) return 0;
+  std::nth_element(lengths.begin(), lengths.end() - most_spans, lengths.end());
+  return lengths[lengths.size() - most_spans];
+}
+
+/// Per rank the predicted lane above the measured one.
+void add_lanes(const ReportRun& run, ReportChart& chart) {
+  const Extent predicted = extent_of(run.predicted), measured = extent_of(run.measured);
+  const double shortest_s = shortest_drawn(run.predicted, run.measured);
+  const bool both = !run.predicted.lanes.empty() && !run.measured.lanes.empty();
+  const std::size_t lanes = std::max(run.predicted.lanes.size(), run.measured.lanes.size());
+  for (std::size_t i = 0; i < lanes; ++i) {
+    if (i < run.predicted.lanes.size()) {
+      add_lane(run.predicted.lanes[i], both ? ", predicted" : "", predicted.from, shortest_s,
+               chart);
+    }
+    if (i < run.measured.lanes.size()) {
+      add_lane(run.measured.lanes[i], both ? ", measured" : "", measured.from, shortest_s, chart);
+    }
+  }
+  const std::size_t all = span_total(run.predicted) + span_total(run.measured);
+  if (chart.spans.size() < all) {
+    chart.note = fmt::format("The {} longest of {} instructions.", chart.spans.size(), all);
+  }
+  if (both) {
+    chart.description = fmt::format("A step was predicted to take {:.4g} s and took {:.4g} s.",
+                                    predicted.to - predicted.from, measured.to - measured.from);
+  } else {
+    const Extent& one = run.predicted.lanes.empty() ? measured : predicted;
+    chart.description = fmt::format("One step of {:.4g} s.", one.to - one.from);
+  }
+}
+
+void add_sources(const ReportRun& run, ReportSection& section) {
+  const auto add = [&](const char* name, const StepTimeline& timeline) {
+    section.paragraphs.push_back(timeline.lanes.empty()
+                                     ? fmt::format("{}: none. {}", name, timeline.missing)
+                                     : fmt::format("{}: {}.", name, timeline.source));
+  };
+  add("Predicted", run.predicted);
+  add("Measured", run.measured);
+}
+
+ReportTable prediction_table(const ReportRun& run) {
+  ReportTable table{"Prediction and measurement", {"", "predicted", "measured"}, {}};
+  const PredictionSummary& prediction = *run.summary.plan.prediction;
+  const auto cell = [](const std::optional<double>& value) {
+    return value ? number_cell(*value) : std::string();
+  };
+  table.rows.push_back({"step time [s]", number_cell(prediction.predicted.step_time_s),
+                        cell(prediction.step_time_s)});
+  table.rows.push_back({"samples per second", number_cell(prediction.predicted.samples_per_s),
+                        cell(run.summary.plan.samples_per_s)});
+  table.rows.push_back({"share of time not computing",
+                        number_cell(prediction.predicted.bubble_rate),
+                        cell(run.summary.plan.bubble_rate)});
+  if (prediction.error_fraction) {
+    table.rows.push_back(
+        {"error of the step time", "", fmt::format("{:+.2f} %", 100 * *prediction.error_fraction)});
+  }
+  return table;
+}
+
+}  // namespace
+
+ReportSection pipeline_section(const ReportRun& run, const std::string& id) {
+  ReportSection section;
+  section.title = "One step, instruction by instruction";
+  if (run.summary.search) {
+    section.paragraphs = {"A search has no plan of its own: every group trains its trials."};
+    return section;
+  }
+  if (!run.measured.lanes.empty() || !run.predicted.lanes.empty()) {
+    ReportChart chart;
+    chart.id = id + "pipeline";
+    chart.title = "Pipeline, predicted and measured";
+    chart.kind = ChartKind::spans;
+    chart.x = {"time in the step", "s"};
+    chart.y = {"rank", ""};
+    add_lanes(run, chart);
+    section.charts.push_back(std::move(chart));
+  }
+  add_sources(run, section);
+  if (run.summary.plan.prediction) section.tables.push_back(prediction_table(run));
+  return section;
+}
+
+}  // namespace heteroperf

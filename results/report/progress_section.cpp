@@ -1,0 +1,210 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "metrics/rate.hpp"
+#include "results/report/downsample.hpp"
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double nanosecond = 1e-9;
+
+/// Everything from the first step's start to the last one's end; empty without steps.
+std::optional<TimeWindow> all_steps(const std::vector<const StepEvent*>& steps) {
+  if (steps.empty()) return std::nullopt;
+  TimeWindow window{steps.front()->t_start_ns, steps.front()->t_end_ns};
+  for (const StepEvent* step : steps) {
+    window.start_ns = std::min(window.start_ns, step->t_start_ns);
+    window.end_ns = std::max(window.end_ns, step->t_end_ns);
+  }
+  if (window.end_ns <= window.start_ns) return std::nullopt;
+  return window;
+}
+
+void shade_warmup(const ReportRun& run, ReportChart& chart) {
+  const auto& window = run.summary.window;
+  const auto steps = all_steps(run.journal.all<StepEvent>());
+  if (!window || !steps) return;
+  const double begin = since_start_s(run.journal, steps->start_ns);
+  chart.bands.push_back({begin, since_start_s(run.journal, window->start_ns), "warm-up"});
+  const double end = since_start_s(run.journal, window->end_ns);
+  const double last = since_start_s(run.journal, steps->end_ns);
+  if (last > end) chart.bands.push_back({end, last, "after the window"});
+}
+
+/// Enough spans that each holds a step or two, and few enough to draw.
+std::size_t span_count(std::size_t steps) {
+  constexpr std::size_t fewest = 10, most = 400;
+  return std::clamp(steps, fewest, most);
+}
+
+ChartSeries rate_series(const ReportRun& run, const std::vector<const StepEvent*>& steps,
+                        TimeWindow window, std::size_t count) {
+  std::vector<StepWork> work;
+  for (const StepEvent* step : steps) {
+    if (step->t_end_ns <= step->t_start_ns) continue;
+    work.push_back({step->t_start_ns, step->t_end_ns, step->ops_strict.to_double()});
+  }
+  ChartSeries series{"operations per second", SeriesMark::steps};
+  const double each_s = window.seconds() / static_cast<double>(count);
+  const std::vector<double> amounts = sub_window_amounts(work, window, count);
+  const double begin = since_start_s(run.journal, window.start_ns);
+  for (std::size_t i = 0; i < amounts.size(); ++i) {
+    series.x.push_back(begin + each_s * (static_cast<double>(i) + 0.5));
+    series.y.push_back(amounts[i] / each_s);
+  }
+  return series;
+}
+
+std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id) {
+  const auto steps = run.journal.all<StepEvent>();
+  const auto window = all_steps(steps);
+  if (!window) return std::nullopt;
+  const std::size_t count = span_count(steps.size());
+  ReportChart chart;
+  chart.id = id + "ops";
+  chart.title = "Operations per second over time";
+  chart.x = {"time since the start", "s"};
+  chart.y = {"strict operations", "op/s"};
+  chart.series.push_back(rate_series(run, steps, *window, count));
+  chart.note = fmt::format(
+      "Means over {} equal spans of time of {:.3g} s; a step's operations are shared by time.",
+      count, window->seconds() / static_cast<double>(count));
+  shade_warmup(run, chart);
+  const auto& ops = run.summary.ops_per_second;
+  chart.description = fmt::format("Rate of training from second {:.3g} to {:.3g}.",
+                                  chart.series[0].x.front(), chart.series[0].x.back());
+  if (ops && run.validity.severity != Severity::invalid) {
+    chart.rules.push_back({ops->value, "OPS of the steady window", false});
+  }
+  return chart;
+}
+
+/// Points as a line of at most most_chart_points; says so in the note where it left some out.
+ChartSeries thinned(const std::string& name, const std::vector<double>& x,
+                    const std::vector<double>& y, std::string& note) {
+  ChartSeries series{name, SeriesMark::line};
+  const auto kept = largest_triangles(x, y);
+  for (const std::size_t i : kept) {
+    series.x.push_back(x[i]);
+    series.y.push_back(y[i]);
+  }
+  if (kept.size() < x.size()) {
+    note += fmt::format("{}{}: {} of {} steps, chosen by largest-triangle-three-buckets.",
+                        note.empty() ? "" : " ", name, kept.size(), x.size());
+  }
+  return series;
+}
+
+void add_training_loss(const ReportRun& run, ReportChart& chart) {
+  std::vector<double> x, y;
+  std::size_t left_out = 0;
+  for (const StepEvent* step : run.journal.all<StepEvent>()) {
+    if (!std::isfinite(step->loss)) {
+      ++left_out;
+      continue;
+    }
+    x.push_back(since_start_s(run.journal, step->t_end_ns));
+    y.push_back(step->loss);
+  }
+  if (!x.empty()) chart.series.push_back(thinned("training loss", x, y, chart.note));
+  if (left_out > 0) {
+    chart.note += fmt::format(" {} steps without a finite loss are left out.", left_out);
+  }
+}
+
+void add_evaluations(const ReportRun& run, ReportChart& chart) {
+  ChartSeries loss{"loss on held-out samples", SeriesMark::points};
+  ChartSeries accuracy{"accuracy on held-out samples", SeriesMark::points};
+  accuracy.right = true;
+  const auto* workload = run.journal.first<WorkloadEvent>();
+  const bool classifier = workload != nullptr && workload->family == WorkloadFamily::classifier;
+  for (const EvalEvent* eval : run.journal.all<EvalEvent>()) {
+    const double t_s = since_start_s(run.journal, eval->t_end_ns);
+    loss.x.push_back(t_s);
+    loss.y.push_back(eval->loss);
+    accuracy.x.push_back(t_s);
+    accuracy.y.push_back(eval->accuracy);
+  }
+  if (loss.x.empty()) return;
+  chart.series.push_back(std::move(loss));
+  if (!classifier) return;
+  chart.right = ChartAxis{"accuracy", ""};
+  chart.series.push_back(std::move(accuracy));
+}
+
+/// Of one fixed model: its loss, step by step, and its evaluations.
+std::optional<ReportChart> quality_chart(const ReportRun& run, const std::string& id) {
+  ReportChart chart;
+  chart.id = id + "quality";
+  chart.title = "Loss and quality over time";
+  chart.x = {"time since the start", "s"};
+  chart.y = {"loss", "nat"};
+  add_training_loss(run, chart);
+  add_evaluations(run, chart);
+  if (chart.series.empty()) return std::nullopt;
+  shade_warmup(run, chart);
+  const auto& quality = run.summary.quality;
+  chart.description = "Training loss, and what evaluations found.";
+  if (quality) {
+    chart.description +=
+        fmt::format(" Best {}: {:.4g}.", to_string(quality->measure), quality->value);
+  }
+  if (quality && quality->target && quality->measure == QualityMeasure::loss) {
+    chart.rules.push_back({*quality->target, "target", false});
+  }
+  return chart;
+}
+
+/// Of a search: what each trial reached, and the best so far.
+std::optional<ReportChart> trials_chart(const ReportRun& run, const std::string& id) {
+  const auto* workload = run.journal.first<WorkloadEvent>();
+  const bool higher = workload == nullptr || workload->quality == QualityMeasure::accuracy;
+  ChartSeries each{"trial", SeriesMark::points}, best{"best so far", SeriesMark::steps};
+  for (const JournalLine& line : run.journal.lines) {
+    const auto* trial = std::get_if<TrialEvent>(&line.event);
+    if (trial == nullptr || !trial->quality || !std::isfinite(*trial->quality)) continue;
+    const double value = *trial->quality;
+    const bool better = best.y.empty() || (higher ? value > best.y.back() : value < best.y.back());
+    each.x.push_back(since_start_s(run.journal, line.t_ns));
+    each.y.push_back(value);
+    each.labels.push_back(fmt::format("trial {}, {} steps", trial->id, trial->steps));
+    best.x.push_back(each.x.back());
+    best.y.push_back(better ? value : best.y.back());
+  }
+  if (each.x.empty()) return std::nullopt;
+  ReportChart chart;
+  chart.id = id + "trials";
+  chart.title = "Quality of trials over time";
+  chart.x = {"time since the start", "s"};
+  chart.y = {workload == nullptr ? "quality" : to_string(workload->quality), ""};
+  chart.description =
+      fmt::format("{} results of trials; the best is {:.4g}.", each.x.size(), best.y.back());
+  chart.series = {std::move(each), std::move(best)};
+  shade_warmup(run, chart);
+  return chart;
+}
+
+}  // namespace
+
+double since_start_s(const Journal& journal, std::int64_t t_ns) {
+  return static_cast<double>(t_ns - journal.lines.front().t_ns) * nanosecond;
+}
+
+ReportSection progress_section(const ReportRun& run, const std::string& id) {
+  ReportSection section;
+  section.title = "Over time";
+  const auto add = [&](std::optional<ReportChart> chart) {
+    if (chart) section.charts.push_back(std::move(*chart));
+  };
+  add(ops_chart(run, id));
+  run.summary.search ? add(trials_chart(run, id)) : add(quality_chart(run, id));
+  if (section.charts.empty()) section.paragraphs = {"The run ended before its first step."};
+  return section;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heteroperf {
+
+/// Text of a table; a cell that is empty has no value.
+struct ReportTable {
+  std::string caption;
+  std::vector<std::string> columns;  ///< with units: "step time [s]"
+  std::vector<std::vector<std::string>> rows;
+};
+
+enum class ChartKind {
+  lines,         ///< series over x
+  bars,          ///< a group of bars per category, one per series
+  stacked_bars,  ///< the series of a category on top of each other
+  spans,         ///< a lane per category; what lies on it from one x to another
+  grid,          ///< a lane per series, coloured by its values between neighbouring `edges`
+};
+enum class AxisScale { linear, logarithmic };
+enum class SeriesMark { line, steps, points, dashed };
+
+struct ChartAxis {
+  std::string label, unit;
+  AxisScale scale = AxisScale::linear;
+  std::string title() const { return unit.empty() ? label : label + " [" + unit + "]"; }
+};
+
+/// Values that are not finite are gaps.
+struct ChartSeries {
+  std::string name;
+  SeriesMark mark = SeriesMark::line;
+  std::vector<double> x = {};  ///< of `lines`; otherwise a value per category, or per pair of edges
+  std::vector<double> y = {};
+  std::vector<double> low = {}, high = {};  ///< 95 % interval of each y; empty: none
+  std::vector<std::string> labels = {};     ///< what each point is; empty: nothing to add
+  bool right = false;                       ///< on the right axis
+};
+
+/// Something on a lane; `series` tells its kind.
+struct ChartSpan {
+  std::size_t lane = 0, series = 0;
+  double from = 0, to = 0;
+  std::string label;
+};
+
+/// Part of the x axis that is shaded.
+struct ChartBand {
+  double from = 0, to = 0;
+  std::string label;
+};
+
+/// A line across the chart: at this x, or at this y.
+struct ChartRule {
+  double at = 0;
+  std::string label;
+  bool vertical = true;
+};
+
+/// One chart as data; whoever shows it also shows chart_table().
+struct ReportChart {
+  std::string id;           ///< unique in its page, fit for an attribute
+  std::string title;        ///< also the caption of its table
+  std::string description;  ///< what a reader who cannot see it must know
+  std::string note;         ///< how the values came about, down-sampling included
+  ChartKind kind = ChartKind::lines;
+  ChartAxis x, y;
+  std::optional<ChartAxis> right;
+  std::vector<std::string> categories;
+  std::vector<double> edges;  ///< of a grid: one more than its columns
+  std::vector<ChartSeries> series;
+  std::vector<ChartSpan> spans;
+  std::vector<ChartBand> bands;
+  std::vector<ChartRule> rules;
+};
+
+/// Every value of the chart.
+ReportTable chart_table(const ReportChart& chart);
+
+/// Six significant digits; empty when not finite.
+std::string number_cell(double value);
+
+}  // namespace heteroperf

@@ -1,0 +1,98 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "results/report/report_page.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kind_names[] = {"lines", "bars", "stacked_bars", "spans", "grid"};
+constexpr const char* mark_names[] = {"line", "steps", "points", "dashed"};
+
+/// As many digits as a screen can show: it keeps the page small.
+Json numbers(const std::vector<double>& values) {
+  Json json = Json::array();
+  for (const double value : values) {
+    if (std::isfinite(value)) {
+      json.push_back(std::stod(number_cell(value)));
+    } else {
+      json.push_back(nullptr);
+    }
+  }
+  return json;
+}
+
+Json texts(const std::vector<std::string>& values) {
+  Json json = Json::array();
+  for (const std::string& value : values) json.push_back(utf8_text(value));
+  return json;
+}
+
+Json axis_json(const ChartAxis& axis) {
+  return {{"title", utf8_text(axis.title())}, {"log", axis.scale == AxisScale::logarithmic}};
+}
+
+Json series_json(const ChartSeries& series) {
+  Json json{{"name", utf8_text(series.name)},
+            {"mark", mark_names[static_cast<std::size_t>(series.mark)]},
+            {"right", series.right},
+            {"y", numbers(series.y)}};
+  if (!series.x.empty()) json["x"] = numbers(series.x);
+  if (!series.low.empty()) json["low"] = numbers(series.low);
+  if (!series.high.empty()) json["high"] = numbers(series.high);
+  if (!series.labels.empty()) json["labels"] = texts(series.labels);
+  return json;
+}
+
+Json chart_json(const ReportChart& chart) {
+  Json json{{"id", chart.id},
+            {"title", utf8_text(chart.title)},
+            {"kind", kind_names[static_cast<std::size_t>(chart.kind)]},
+            {"x", axis_json(chart.x)},
+            {"y", axis_json(chart.y)}};
+  if (chart.right) json["right"] = axis_json(*chart.right);
+  json["categories"] = texts(chart.categories);
+  json["edges"] = numbers(chart.edges);
+  json["series"] = Json::array();
+  for (const ChartSeries& series : chart.series) json["series"].push_back(series_json(series));
+  json["spans"] = Json::array();
+  for (const ChartSpan& span : chart.spans) {
+    json["spans"].push_back(
+        {span.lane, span.series, numbers({span.from, span.to}), utf8_text(span.label)});
+  }
+  json["bands"] = Json::array();
+  for (const ChartBand& band : chart.bands) {
+    json["bands"].push_back({numbers({band.from, band.to}), utf8_text(band.label)});
+  }
+  json["rules"] = Json::array();
+  for (const ChartRule& rule : chart.rules) {
+    json["rules"].push_back({numbers({rule.at}), utf8_text(rule.label), rule.vertical});
+  }
+  return json;
+}
+
+/// JSON in which nothing can end the element around it; "<" stands in strings only.
+std::string inside_script(const std::string& json) {
+  std::string text;
+  text.reserve(json.size());
+  for (const char c : json) c == '<' ? text += "\\u003c" : text += c;
+  return text;
+}
+
+}  // namespace
+
+std::string report_data_text(const ReportPage& page) {
+  Json charts = Json::array();
+  for (const ReportPart& part : page.parts) {
+    for (const ReportSection& section : part.sections) {
+      for (const ReportChart& chart : section.charts) charts.push_back(chart_json(chart));
+    }
+  }
+  // Characters beyond ASCII as escapes: line separators among them end no line of a script.
+  return inside_script(Json{{"charts", std::move(charts)}}.dump(-1, ' ', true));
+}
+
+}  // namespace heteroperf

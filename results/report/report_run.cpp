@@ -1,0 +1,30 @@
+#include "results/report/report_run.hpp"
+
+#include "metrics/error.hpp"
+#include "results/record.hpp"
+#include "results/run_folder.hpp"
+
+namespace heteroperf {
+
+ReportRun read_report_run(const std::filesystem::path& folder) {
+  const RunFiles files{folder};
+  if (!std::filesystem::exists(files.journal())) {
+    throw UserError("no report of " + folder.string(),
+                    "there is no journal.jsonl, which holds every step",
+                    "Give the run's whole folder.");
+  }
+  ReportRun run;
+  run.folder = folder;
+  run.journal = read_journal(files.journal().string());
+  run.summary = summarize(run.journal);
+  run.validity = judge(run.journal, run.summary);
+  run.record = build_record(run.journal, run.summary, run.validity);
+  if (!std::filesystem::exists(files.record())) {
+    run.stored = RecordState::absent;
+  } else if (read_text_file(files.record()) != run.record) {
+    run.stored = RecordState::differs;
+  }
+  return run;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/journal.hpp"
+#include "results/ruleset.hpp"
+#include "results/run_summary.hpp"
+
+namespace heteroperf {
+
+/// One instruction of a step on one rank.
+struct StepSpan {
+  std::string kind;  ///< "forward", "message", …
+  std::string label;
+  double from_s = 0, to_s = 0;
+};
+/// What one rank did in a step.
+struct StepLane {
+  std::string name;
+  std::vector<StepSpan> spans;
+};
+/// One optimizer step of all ranks on one clock.
+struct StepTimeline {
+  std::string source;  ///< where it is from, for the reader
+  std::vector<StepLane> lanes;
+  std::string missing;  ///< why there are no lanes
+};
+
+/// How the stored record stands to the journal beside it.
+enum class RecordState { matches, differs, absent };
+
+/// One run as its report needs it.
+struct ReportRun {
+  std::filesystem::path folder;
+  Journal journal;
+  RunSummary summary;
+  Validity validity;
+  std::string record;  ///< made from the journal, whatever is stored
+  RecordState stored = RecordState::matches;
+  StepTimeline measured, predicted;
+};
+
+/// Reads the journal of a run folder, finished or not. Throws UserError without one, JournalError
+/// on a damaged one.
+ReportRun read_report_run(const std::filesystem::path& folder);
+
+/// The spans of a trace in Chrome's format as `run --trace` writes it, a lane per thread; why there
+/// are none is said in `missing`. A second of the trace counts as `seconds_scale` seconds.
+StepTimeline step_timeline(const std::string& trace, const std::string& source,
+                           double seconds_scale);
+/// The trace file, and the cluster, that the run's configuration names; empty without one.
+std::string configured_trace(const Journal& journal);
+std::string configured_cluster(const Journal& journal);
+
+}  // namespace heteroperf

@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t most_trials = 200;
+
+std::string workload_text(const ReportRun& run) {
+  const auto* workload = run.journal.first<WorkloadEvent>();
+  const auto* scale = run.journal.last<ScaleEvent>();
+  std::string text;
+  if (workload != nullptr) {
+    text = fmt::format("{} {} {}", workload->name, workload->size, workload->precision);
+  }
+  if (scale != nullptr) {
+    text += fmt::format("{}{} rank{} over {}", text.empty() ? "" : ", ", scale->ranks,
+                        scale->ranks == 1 ? "" : "s", scale->transport);
+  }
+  return text;
+}
+
+std::vector<std::string> trial_row(const TrialEvent& trial) {
+  const auto cell = [](const std::optional<double>& value) {
+    return value ? number_cell(*value) : std::string();
+  };
+  return {fmt::format("{}", trial.id),
+          trial.parent ? fmt::format("{}", *trial.parent) : "",
+          trial.morph,
+          to_string(trial.state),
+          fmt::format("{}", trial.rung),
+          fmt::format("{}", trial.steps),
+          cell(trial.quality),
+          cell(trial.loss),
+          trial.hyper_parameters.text,
+          trial.reason};
+}
+
+}  // namespace
+
+ReportSection trials_section(const ReportRun& run, const std::string&) {
+  ReportSection section;
+  section.title = "Trials";
+  std::map<std::uint64_t, const TrialEvent*> last;
+  for (const TrialEvent* trial : run.journal.all<TrialEvent>()) last[trial->id] = trial;
+  ReportTable table{"Trials, each as it was last heard of",
+                    {"trial", "parent", "change", "state", "rung", "steps", "quality", "loss",
+                     "hyper-parameters", "reason"},
+                    {}};
+  for (const auto& [id, trial] : last) {
+    if (table.rows.size() == most_trials) {
+      section.paragraphs.push_back(
+          fmt::format("The first {} of {} trials; samples.h5 has all.", most_trials, last.size()));
+      break;
+    }
+    table.rows.push_back(trial_row(*trial));
+  }
+  section.tables.push_back(std::move(table));
+  return section;
+}
+
+ReportPart run_part(const ReportRun& run, const std::string& id) {
+  ReportPart part;
+  const auto* start = run.journal.first<StartEvent>();
+  part.title = start->run_id;
+  part.subtitle = fmt::format("{}{}{}", workload_text(run), start->created_utc.empty() ? "" : ", ",
+                              start->created_utc);
+  part.sections = {
+      headline_section(run, id),   progress_section(run, id), step_time_section(run, id),
+      time_split_section(run, id), pipeline_section(run, id), straggler_section(run, id),
+      roofline_section(run, id),   mix_section(run, id),      memory_section(run, id)};
+  if (run.summary.search) part.sections.push_back(trials_section(run, id));
+  part.sections.push_back(environment_section(run, id));
+  return part;
+}
+
+}  // namespace heteroperf

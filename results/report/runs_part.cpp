@@ -1,0 +1,283 @@
+#include "results/report/runs_part.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "metrics/error.hpp"
+#include "results/comparison/hetero_ratio.hpp"
+#include "results/history/run_history.hpp"
+#include "results/run_folder.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string devices_text(const RunDigest& run) {
+  std::string text;
+  for (const DeviceShare& share : run.devices) {
+    text += fmt::format("{}{} × {}", text.empty() ? "" : " + ", share.count, share.device_class);
+  }
+  return text;
+}
+
+std::string cell(const std::optional<double>& value) {
+  return value ? number_cell(*value) : std::string();
+}
+
+ReportSection list_section(const RunSet& runs) {
+  ReportSection section;
+  section.title = "Runs";
+  ReportTable table{
+      "Runs by date",
+      {"run", "date", "workload", "ranks", "devices", "status", "validity", "OPS [op/s]", "low",
+       "high", "throughput", "unit", "step time [s]", "quality", "of peak"},
+      {}};
+  for (const RunDigest& run : runs.runs) {
+    const auto number = [&](const char* name) {
+      const auto& value = run.metric(name);
+      return value && value->number ? number_cell(*value->number) : std::string();
+    };
+    table.rows.push_back(
+        {run.run_id, run.created_utc,
+         fmt::format("{} {} {}", run.workload, run.size, run.precision),
+         fmt::format("{}", run.ranks), devices_text(run) + (run.emulated ? " (emulated)" : ""),
+         run.status, run.severity + (run.rankable ? "" : ", not rankable"),
+         cell(run.ops_per_second), run.ops_ci95 ? number_cell(run.ops_ci95->low) : "",
+         run.ops_ci95 ? number_cell(run.ops_ci95->high) : "", number("throughput"), run.unit,
+         number("step_time_s"), run.quality, cell(run.utilization)});
+  }
+  section.tables.push_back(std::move(table));
+  for (const SkippedEntry& skipped : runs.skipped) {
+    section.notices.push_back(
+        {NoticeLevel::bad, fmt::format("{}: {}", skipped.path.string(), skipped.reason)});
+  }
+  return section;
+}
+
+// ---------------------------------------------------------------- mixed against homogeneous
+
+using ClassCount = std::pair<std::string, std::uint64_t>;
+
+std::optional<ClassCount> only_class(const RunDigest& run) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const DeviceShare& share : run.devices) counts[share.device_class] += share.count;
+  if (counts.size() != 1) return std::nullopt;
+  return *counts.begin();
+}
+
+/// The runs of each class of `mix` alone, with as many devices; empty unless all are there.
+std::vector<RunSet> alone_of(const RunDigest& mix, const RunSet& runs) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const DeviceShare& share : mix.devices) counts[share.device_class] += share.count;
+  std::vector<RunSet> alone;
+  for (const auto& [name, count] : counts) {
+    const ClassCount wanted{name, count};
+    RunSet set;
+    for (const RunDigest& run : runs.runs) {
+      if (run.graph_hash == mix.graph_hash && only_class(run) == wanted) set.runs.push_back(run);
+    }
+    if (set.runs.empty()) return {};
+    alone.push_back(std::move(set));
+  }
+  return alone;
+}
+
+ReportChart ratio_chart(const HeteroRatio& ratio, const std::string& run_id, std::size_t index) {
+  ReportChart chart;
+  chart.id = fmt::format("mixed-{}", index);
+  chart.title = "Mixed against homogeneous, " + run_id;
+  chart.kind = ChartKind::bars;
+  chart.x = {"devices", ""};
+  chart.y = {"throughput", ratio.unit};
+  ChartSeries series{"throughput"};
+  const auto add = [&](const std::string& name, const SideThroughput& side) {
+    chart.categories.push_back(name);
+    series.y.push_back(side.throughput);
+  };
+  for (const SideThroughput& side : ratio.baselines) {
+    add(fmt::format("{} × {} alone", side.count, side.device_class), side);
+  }
+  chart.categories.push_back("ideal sum");
+  series.y.push_back(ratio.ideal_sum);
+  add("mixed", ratio.mix);
+  chart.series.push_back(std::move(series));
+  chart.rules.push_back({ratio.ideal_sum, "ideal sum", false});
+  chart.description =
+      fmt::format("HSR {:.3f}{}, {:.2f} times {} alone.", ratio.hsr,
+                  ratio.hsr_ci95 ? fmt::format(" (95 % interval {:.3f} to {:.3f})",
+                                               ratio.hsr_ci95->low, ratio.hsr_ci95->high)
+                                 : std::string(),
+                  ratio.gain, ratio.best_class);
+  return chart;
+}
+
+ReportSection mixed_section(const RunSet& runs) {
+  ReportSection section;
+  section.title = "Mixed against homogeneous";
+  std::size_t mixes = 0;
+  for (const RunDigest& run : runs.runs) {
+    if (run.devices.size() < 2 || only_class(run)) continue;
+    ++mixes;
+    const auto alone = alone_of(run, runs);
+    if (alone.empty()) continue;
+    try {
+      RunSet mix;
+      mix.runs = {run};
+      section.charts.push_back(
+          ratio_chart(hetero_ratio(mix, alone), run.run_id, section.charts.size()));
+    } catch (const Error& error) {
+      section.paragraphs.push_back(fmt::format("{}: {}", run.run_id, error.what()));
+    }
+  }
+  if (mixes == 0) {
+    section.paragraphs = {"No run has more than one class of devices."};
+  } else if (section.charts.empty()) {
+    section.paragraphs.push_back(
+        "No run of each class alone is among these runs; a run's own part shows what "
+        "--with-baselines measured.");
+  }
+  return section;
+}
+
+// ---------------------------------------------------------------- trend
+
+ReportChart trend_chart(const HistorySeries& series, const RunHistory& history, std::size_t index) {
+  ReportChart chart;
+  chart.id = fmt::format("trend-{}", index);
+  chart.title = fmt::format("Trend of {}, {}", history.metric->name, series.label);
+  chart.x = {"run, by date", ""};
+  chart.y = {history.metric->name, history.metric->unit};
+  ChartSeries values{history.metric->name}, marks{"environment changed", SeriesMark::points};
+  for (std::size_t i = 0; i < series.points.size(); ++i) {
+    const HistoryPoint& point = series.points[i];
+    const auto at = static_cast<double>(i + 1);
+    const std::string label =
+        fmt::format("{}, {}, {}", point.run_id, point.created_utc, point.git_commit);
+    values.x.push_back(at);
+    values.y.push_back(point.value);
+    values.labels.push_back(label);
+    if (point.environment_changes.empty()) continue;
+    marks.x.push_back(at);
+    marks.y.push_back(point.value);
+    marks.labels.push_back(
+        fmt::format("{}: {}", point.run_id, fmt::join(point.environment_changes, ", ")));
+  }
+  chart.series.push_back(std::move(values));
+  if (!marks.x.empty()) chart.series.push_back(std::move(marks));
+  for (const LevelChange& change : series.changes) {
+    chart.rules.push_back(
+        {static_cast<double>(change.index) + 0.5,
+         fmt::format("{} at {}, {:.4g} to {:.4g}", change.worse ? "worse" : "better", change.commit,
+                     change.before, change.after),
+         true});
+  }
+  chart.description = fmt::format("{} runs, {} lasting changes of level.", series.points.size(),
+                                  series.changes.size());
+  return chart;
+}
+
+ReportTable changes_table(const HistorySeries& series) {
+  ReportTable table{
+      "Changes of level, " + series.label,
+      {"first run of the new level", "commit", "before", "after", "change", "p", "verdict"},
+      {}};
+  for (const LevelChange& change : series.changes) {
+    table.rows.push_back({series.points[change.index].run_id, change.commit,
+                          number_cell(change.before), number_cell(change.after),
+                          fmt::format("{:+.1f} %", 100 * (change.after / change.before - 1)),
+                          number_cell(change.p), change.worse ? "worse" : "better"});
+  }
+  return table;
+}
+
+ReportSection trend_section(const RunSet& runs) {
+  ReportSection section;
+  section.title = "Trend";
+  const RunHistory history = run_history(runs, compared_metric("throughput"));
+  for (const HistorySeries& series : history.series) {
+    if (series.points.size() < 2) continue;
+    section.charts.push_back(trend_chart(series, history, section.charts.size()));
+    if (!series.changes.empty()) section.tables.push_back(changes_table(series));
+  }
+  if (section.charts.empty()) {
+    section.paragraphs = {"No two runs have the same workload, rules, precision, scale and build."};
+  }
+  for (const SkippedEntry& skipped : history.skipped) {
+    section.paragraphs.push_back(
+        fmt::format("Left out: {}: {}.", skipped.path.string(), skipped.reason));
+  }
+  return section;
+}
+
+// ---------------------------------------------------------------- environment
+
+ReportSection differences_section(const RunSet& runs) {
+  constexpr std::size_t most_rows = 300;
+  ReportSection section;
+  section.title = "What changed from the first run to the last";
+  if (runs.runs.size() < 2) return section;
+  const RunDigest &first = runs.runs.front(), &last = runs.runs.back();
+  ReportTable table{
+      "Environment and configuration that differ", {"name", first.run_id, last.run_id}, {}};
+  for (const EnvironmentDifference& one : environment_differences(first, last)) {
+    if (table.rows.size() == most_rows) break;
+    table.rows.push_back({one.path, one.a, one.b});
+  }
+  if (table.rows.empty()) {
+    section.paragraphs = {"Nothing that the records tell."};
+  } else {
+    section.tables.push_back(std::move(table));
+  }
+  return section;
+}
+
+fs::path folder_of(const fs::path& path) {
+  return fs::is_directory(path) ? path : path.parent_path();
+}
+
+}  // namespace
+
+ReportSources report_sources(const std::vector<fs::path>& paths) {
+  ReportSources sources;
+  std::vector<fs::path> given;
+  // A file inside a run folder means the run.
+  for (const fs::path& path : paths) {
+    const bool inside =
+        fs::is_regular_file(path) && fs::exists(RunFiles{path.parent_path()}.journal());
+    given.push_back(inside ? path.parent_path() : path);
+  }
+  sources.records = find_runs(given);
+  std::set<fs::path> seen;
+  const auto add = [&](const fs::path& folder) {
+    if (!fs::exists(RunFiles{folder}.journal())) return;
+    if (seen.insert(fs::weakly_canonical(folder)).second) sources.folders.push_back(folder);
+  };
+  for (const RunDigest& run : sources.records.runs) add(run.record.parent_path());
+  for (const SkippedEntry& skipped : sources.records.skipped) add(folder_of(skipped.path));
+  if (sources.folders.empty() && sources.records.runs.empty()) {
+    const bool unreadable = !sources.records.skipped.empty();
+    throw UserError(paths.front().string() + " holds no run",
+                    unreadable ? sources.records.skipped.front().reason
+                               : "neither it nor the folders in it have a journal or a record",
+                    "Give a run folder, or a folder of them.");
+  }
+  return sources;
+}
+
+ReportPart runs_part(const RunSet& runs) {
+  ReportPart part;
+  part.title = fmt::format("{} runs", runs.runs.size());
+  if (!runs.runs.empty()) {
+    part.subtitle =
+        fmt::format("{} to {}", runs.runs.front().created_utc, runs.runs.back().created_utc);
+  }
+  part.sections = {list_section(runs), scaling_section(runs), mixed_section(runs),
+                   trend_section(runs), differences_section(runs)};
+  return part;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,141 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/statistics.hpp"
+#include "results/report/downsample.hpp"
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double nanosecond = 1e-9;
+
+double seconds_of(const StepEvent& step) {
+  return static_cast<double>(step.t_end_ns - step.t_start_ns) * nanosecond;
+}
+
+/// Durations of the steady window's steps; of all where there is no window.
+std::vector<double> durations(const ReportRun& run) {
+  std::vector<double> seconds;
+  for (const StepEvent* step : run.journal.all<StepEvent>()) {
+    if (run.summary.window && !run.summary.window->contains(step->t_end_ns)) continue;
+    seconds.push_back(seconds_of(*step));
+  }
+  std::sort(seconds.begin(), seconds.end());
+  return seconds;
+}
+
+/// Width by Freedman and Diaconis (1981), 2 IQR / n^(1/3), within bounds that can be drawn.
+std::size_t bin_count(const std::vector<double>& sorted, double low, double high) {
+  constexpr double fewest = 5, most = 60;
+  const double iqr = quantile(sorted, 0.75) - quantile(sorted, 0.25);
+  const double width = 2 * iqr / std::cbrt(static_cast<double>(sorted.size()));
+  if (!(width > 0)) return static_cast<std::size_t>(fewest);
+  return static_cast<std::size_t>(std::clamp(std::ceil((high - low) / width), fewest, most));
+}
+
+/// Where the bins end: the longest step, or the far end of the tail where few steps are beyond.
+double last_edge(const std::vector<double>& sorted) {
+  constexpr double tail = 0.995, far = 4;
+  const bool outliers = sorted.back() > far * median(sorted);
+  return outliers ? quantile(sorted, tail) : sorted.back();
+}
+
+void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
+  const double low = sorted.front(), high = last_edge(sorted);
+  const std::size_t bins = high > low ? bin_count(sorted, low, high) : 1;
+  const double width = (high - low) / static_cast<double>(bins);
+  ChartSeries counts{"steps"};
+  counts.y.assign(bins, 0);
+  std::size_t beyond = 0;
+  for (const double value : sorted) {
+    const auto bin = width > 0 ? static_cast<std::size_t>((value - low) / width) : 0;
+    counts.y[std::min(bin, bins - 1)] += 1;
+    beyond += value > high ? 1 : 0;
+  }
+  for (std::size_t i = 0; i < bins; ++i) {
+    const double from = low + width * static_cast<double>(i);
+    chart.categories.push_back(fmt::format("{:.4g}–{:.4g}", from, from + width));
+  }
+  chart.series.push_back(std::move(counts));
+  chart.note = fmt::format("{} bins, width by Freedman and Diaconis.", bins);
+  if (beyond > 0) {
+    chart.note += fmt::format(" The last one also holds {} longer steps, up to {:.4g} s.", beyond,
+                              sorted.back());
+  }
+}
+
+ReportChart distribution_chart(const std::vector<double>& sorted, const std::string& id) {
+  ReportChart chart;
+  chart.id = id + "steps";
+  chart.title = "Distribution of step times";
+  chart.kind = ChartKind::bars;
+  chart.x = {"step time", "s"};
+  chart.y = {"steps", ""};
+  chart.description =
+      fmt::format("{} steps; half of them take {:.4g} s or less, 95 % {:.4g} s or less.",
+                  sorted.size(), median(sorted), quantile(sorted, 0.95));
+  fill_bins(sorted, chart);
+  return chart;
+}
+
+ReportTable quantile_table(const std::vector<double>& sorted) {
+  ReportTable table{"Quantiles of step times", {"quantile", "step time [s]"}, {}};
+  for (const double p : {0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1.0}) {
+    table.rows.push_back({fmt::format("{:.0f} %", 100 * p), number_cell(quantile(sorted, p))});
+  }
+  table.rows.push_back({"mean", number_cell(mean(sorted))});
+  table.rows.push_back({"standard deviation", number_cell(standard_deviation(sorted))});
+  return table;
+}
+
+std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string& id) {
+  std::vector<double> x, y;
+  for (const StepEvent* step : run.journal.all<StepEvent>()) {
+    x.push_back(since_start_s(run.journal, step->t_end_ns));
+    y.push_back(seconds_of(*step));
+  }
+  if (x.size() < 2) return std::nullopt;
+  ReportChart chart;
+  chart.id = id + "durations";
+  chart.title = "Step time, step by step";
+  chart.x = {"time since the start", "s"};
+  chart.y = {"step time", "s"};
+  chart.description = "How long each step took, warm-up included.";
+  ChartSeries series{"step time", SeriesMark::line};
+  const auto kept = largest_triangles(x, y);
+  for (const std::size_t i : kept) {
+    series.x.push_back(x[i]);
+    series.y.push_back(y[i]);
+  }
+  if (kept.size() < x.size()) {
+    chart.note = fmt::format("{} of {} steps, chosen by largest-triangle-three-buckets.",
+                             kept.size(), x.size());
+  }
+  chart.series.push_back(std::move(series));
+  if (run.summary.window) {
+    chart.bands.push_back({chart.series[0].x.front(),
+                           since_start_s(run.journal, run.summary.window->start_ns), "warm-up"});
+  }
+  return chart;
+}
+
+}  // namespace
+
+ReportSection step_time_section(const ReportRun& run, const std::string& id) {
+  ReportSection section;
+  section.title = "Step times";
+  const std::vector<double> sorted = durations(run);
+  if (sorted.empty()) {
+    section.paragraphs = {"No step ended."};
+    return section;
+  }
+  section.charts.push_back(distribution_chart(sorted, id));
+  if (auto chart = by_step_chart(run, id)) section.charts.push_back(std::move(*chart));
+  section.tables.push_back(quantile_table(sorted));
+  return section;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,138 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "results/report/run_sections.hpp"
+
+namespace heteroperf {
+namespace {
+
+struct SplitPart {
+  const char* name;
+  double StepSplit::*seconds;
+};
+constexpr SplitPart parts[] = {{"compute", &StepSplit::compute_s},
+                               {"exposed communication", &StepSplit::communication_s},
+                               {"bubble", &StepSplit::bubble_s},
+                               {"data", &StepSplit::data_s},
+                               {"other", &StepSplit::other_s}};
+
+/// Bars of ranks, or of what holds several of them.
+struct SplitBars {
+  std::vector<std::string> names;
+  std::vector<RankTimeGroup> groups;
+
+  void add(const std::string& name, const RankTimeEvent& time) {
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      if (names[i] == name) return groups[i].add(time);
+    }
+    names.push_back(name);
+    groups.emplace_back().add(time);
+  }
+};
+
+ReportChart split_chart(const SplitBars& bars, const char* what) {
+  ReportChart chart;
+  chart.kind = ChartKind::stacked_bars;
+  chart.x = {what, ""};
+  chart.y = {"mean of a step", "s"};
+  chart.categories = bars.names;
+  double compute_s = 0, wall_s = 0;
+  for (const SplitPart& part : parts) {
+    ChartSeries series{part.name};
+    for (const RankTimeGroup& group : bars.groups) {
+      const auto steps = static_cast<double>(std::max<std::uint64_t>(1, group.steps));
+      series.y.push_back(group.split.*part.seconds / steps);
+    }
+    chart.series.push_back(std::move(series));
+  }
+  for (const RankTimeGroup& group : bars.groups) {
+    compute_s += group.split.compute_s;
+    wall_s += group.wall_s;
+  }
+  chart.description = fmt::format("{} bars; computing takes {:.1f} % of the time.",
+                                  bars.names.size(), wall_s > 0 ? 100 * compute_s / wall_s : 0.0);
+  return chart;
+}
+
+std::string stages_text(const RankPlanEvent& plan) {
+  return fmt::format("position {}: stage {}", plan.position, fmt::join(plan.stages, ", "));
+}
+
+void add_charts(const ReportRun& run, const std::string& id, ReportSection& section) {
+  SplitBars by_rank, by_stage, by_class;
+  for (const RankUse& use : run.summary.plan.ranks) {
+    if (!use.time) continue;
+    by_rank.add(fmt::format("rank {}", use.rank), *use.time);
+    if (!use.plan) continue;
+    by_stage.add(stages_text(*use.plan), *use.time);
+    by_class.add(use.plan->device_class, *use.time);
+  }
+  const auto add = [&](const SplitBars& bars, const char* name, const char* what) {
+    ReportChart chart = split_chart(bars, what);
+    chart.id = id + "split-" + name;
+    chart.title = fmt::format("Where the time of a step goes, per {}", what);
+    section.charts.push_back(std::move(chart));
+  };
+  if (!by_rank.names.empty()) add(by_rank, "rank", "rank");
+  if (by_stage.names.size() > 1) add(by_stage, "stage", "place in the pipeline");
+  if (by_class.names.size() > 1) add(by_class, "class", "device class");
+}
+
+/// Of the steady window, mean over groups: all that a search tells.
+ReportTable window_table(const TimeShares& time, double window_s) {
+  ReportTable table{
+      "The steady window by use, mean over groups of ranks", {"use", "time [s]", "share"}, {}};
+  const auto add = [&](const char* name, double seconds) {
+    table.rows.push_back({name, number_cell(seconds),
+                          window_s > 0 ? fmt::format("{:.1f} %", 100 * seconds / window_s) : ""});
+  };
+  add("compute", time.compute_s);
+  add("exposed communication", time.communication_s);
+  add("bubble", time.bubble_s);
+  add("data", time.data_s);
+  add("evaluation", time.evaluation_s);
+  add("other", time.other_s);
+  return table;
+}
+
+/// The same as bars, where there is nothing finer.
+ReportChart window_chart(const ReportTable& table, const std::string& id) {
+  ReportChart chart;
+  chart.id = id + "split-window";
+  chart.title = "Where the time of the steady window goes";
+  chart.kind = ChartKind::stacked_bars;
+  chart.x = {"", ""};
+  chart.y = {"time", "s"};
+  chart.categories = {"mean over groups"};
+  for (const auto& row : table.rows) {
+    ChartSeries series{row[0]};
+    series.y = {row[1].empty() ? 0 : std::stod(row[1])};
+    chart.series.push_back(std::move(series));
+  }
+  chart.description = "Mean over the groups of ranks.";
+  return chart;
+}
+
+}  // namespace
+
+ReportSection time_split_section(const ReportRun& run, const std::string& id) {
+  ReportSection section;
+  section.title = "Time per rank and stage";
+  add_charts(run, id, section);
+  if (run.summary.time && run.summary.window) {
+    ReportTable table = window_table(*run.summary.time, run.summary.window->seconds());
+    if (section.charts.empty()) section.charts.push_back(window_chart(table, id));
+    section.tables.push_back(std::move(table));
+  }
+  if (section.charts.empty()) {
+    section.paragraphs = {"No rank has reported where its time went."};
+  } else {
+    section.paragraphs = {
+        "A wait for a message is bubble until its sender sent it, and exposed communication after "
+        "that. Ranks report at the end of the measured phase, on their own clocks."};
+  }
+  return section;
+}
+
+}  // namespace heteroperf

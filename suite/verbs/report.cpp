@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "metrics/error.hpp"
+#include "results/canonical_json.hpp"
+#include "results/report/run_sections.hpp"
+#include "results/report/runs_part.hpp"
+#include "results/run_folder.hpp"
+#include "suite/verbs/report_timelines.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Runs that get a part of their own at most: the newest.
+constexpr std::size_t most_parts = 4;
+
+class ReportVerb : public Verb {
+ public:
+  const char* name() const override { return "report"; }
+  const char* summary() const override {
+    return "one HTML file of a run, or of several: charts, tables, why a score counts or not";
+  }
+  std::vector<std::string> examples() const override {
+    return {"report results/latest", "report results/a results/b -o scaling.html"};
+  }
+  void declare(CLI::App& command) override {
+    command
+        .add_option("runs", paths_,
+                    "run folders, finished or not, or folders of them; several give scaling, "
+                    "mixed against homogeneous, and trend")
+        ->required();
+    command
+        .add_option("-o,--output", output_,
+                    "the file to write (default: report.html in the run's folder, of several runs "
+                    "in the folder that holds them)")
+        ->type_name("FILE");
+    command
+        .add_option("--trace", trace_, "trace of a step that `run --trace` wrote, of the only run")
+        ->type_name("FILE");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const ReportSources sources = report_sources({paths_.begin(), paths_.end()});
+    if (!trace_.empty()) check_trace(sources);
+    const fs::path output = output_.empty() ? default_output(sources) : fs::path(output_);
+    const std::string html = report_html(page_of(sources));
+    write_file_atomically(output, html);
+    if (options.json) {
+      fmt::print("{{\"report\":{},\"bytes\":{},\"runs\":{}}}\n", json_quoted(output.string()),
+                 html.size(), sources.folders.size());
+    } else {
+      fmt::print("{}\n", output.string());
+    }
+    return ExitCode::ok;
+  }
+
+ private:
+  void check_trace(const ReportSources& sources) const {
+    if (sources.folders.size() != 1) {
+      throw UserError(fmt::format("--trace is given for {} runs", sources.folders.size()),
+                      "a trace is of one run", "Report that run alone.");
+    }
+    if (!fs::is_regular_file(trace_)) throw UserError("cannot read " + trace_, "no such file");
+  }
+
+  ReportPage page_of(const ReportSources& sources) const {
+    const bool alone = sources.folders.size() == 1 && sources.records.runs.size() <= 1;
+    ReportPage page;
+    page.title = "HeteroPerf report";
+    if (!alone) page.parts.push_back(runs_part(sources.records));
+    const std::size_t total = sources.folders.size();
+    for (std::size_t i = total; i-- > (total > most_parts ? total - most_parts : 0);) {
+      ReportRun run = read_report_run(sources.folders[i]);
+      add_timelines(run, trace_);
+      page.parts.push_back(run_part(run, fmt::format("r{}-", page.parts.size())));
+    }
+    if (total > most_parts) {
+      page.parts.front().sections.front().paragraphs.push_back(fmt::format(
+          "The newest {} of {} runs have a part of their own below.", most_parts, total));
+    }
+    return page;
+  }
+
+  fs::path default_output(const ReportSources& sources) const {
+    constexpr const char* name = "report.html";
+    if (sources.folders.size() == 1) return sources.folders.front() / name;
+    if (paths_.size() == 1 && fs::is_directory(paths_.front()))
+      return fs::path(paths_.front()) / name;
+    return name;
+  }
+
+  std::vector<std::string> paths_;
+  std::string output_, trace_;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_report_verb() { return std::make_unique<ReportVerb>(); }
+
+}  // namespace heteroperf
