@@ -67,6 +67,7 @@
       grid: { color: grid() },
     };
     if (description.log) settings.ticks.maxTicksLimit = 8;
+    if (description.zero) settings.beginAtZero = true;
     const { ticks, ...rest } = extra;
     return { ...settings, ...rest, ticks: { ...settings.ticks, ...ticks } };
   }
@@ -97,7 +98,7 @@
         stepped: series.mark === "steps" ? "middle" : false,
         pointRadius: dots ? 4.5 : series.x.length <= 40 ? 2.5 : 0,
         pointStyle: ["circle", "rectRot", "triangle", "rect"][index % 4],
-        pointHitRadius: 8, tension: 0, spanGaps: false, low: series.low, high: series.high,
+        pointHitRadius: 8, clip: 8, tension: 0, spanGaps: false, low: series.low, high: series.high,
         notes: series.labels,
       };
     });
@@ -221,7 +222,10 @@
       low = Math.min(low, from);
       high = Math.max(high, to);
     }
-    return high > low ? { min: low, max: high } : {};
+    if (!(high > low)) return {};
+    // The start of a run is zero; a little before it says nothing.
+    if (!model.x.log && low > 0 && low < 0.2 * high) low = 0;
+    return { min: low, max: high };
   }
 
   // A rule across the chart must be inside of it.
@@ -234,9 +238,10 @@
     switch (model.kind) {
       case "lines": {
         const scales = { x: axis(model.x, extent(model)), y: axis(model.y, ruleRoom(model)) };
-        if (model.x.log) {
-          const all = [...new Set(model.series.flatMap((series) => series.x))];
-          if (all.length <= 12 && all.every((x) => Number.isInteger(x))) {
+        const all = [...new Set(model.series.flatMap((series) => series.x))];
+        if (all.every((x) => Number.isInteger(x))) {
+          scales.x.ticks.precision = 0;
+          if (model.x.log && all.length <= 12) {
             scales.x.afterBuildTicks = (scale) => { scale.ticks = all.map((value) => ({ value })); };
           }
         }
@@ -341,7 +346,10 @@
       add(`${short(low)} to ${short(high)}: ${model.y.title}`,
           { background: `linear-gradient(90deg, ${rampColour(0)}, ${rampColour(1)})` }, "ramp");
     } else if (model.series.length > 1) {
-      model.series.forEach((series, i) => add(series.name, { background: colourOf(model, i) }));
+      model.series.forEach((series, i) => {
+        if (series.mark === "dashed") add(series.name, { borderColor: colourOf(model, i) }, "rule");
+        else add(series.name, { background: colourOf(model, i) });
+      });
     }
     const bands = new Set(model.bands.map(([, label]) => label));
     for (const label of bands) {
@@ -429,6 +437,7 @@
       show();
     });
     chart.canvas.addEventListener("blur", clear);
+    entry.clear = clear;
   }
 
   function draw(model) {
@@ -468,6 +477,10 @@
                                                : "Switch to dark colours");
   }
 
+  // Of a chart on A4 or letter paper, in CSS pixels; drawn for another width its letters would be
+  // stretched.
+  const paperWidth = 680;
+
   function start() {
     Chart.defaults.font.family = "system-ui, sans-serif";
     Chart.defaults.font.size = 12;
@@ -486,12 +499,17 @@
       root.dataset.theme = "light";
       printing = true;
       recolour();
+      for (const entry of drawn) {
+        entry.clear();
+        entry.chart.resize(paperWidth, entry.place.clientHeight);
+      }
     });
     window.addEventListener("afterprint", () => {
       printing = false;
       if (before === undefined) delete root.dataset.theme;
       else root.dataset.theme = before;
       recolour();
+      for (const entry of drawn) entry.chart.resize();
     });
     recolour();
     root.dataset.drawn = String(drawn.length);

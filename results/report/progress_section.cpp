@@ -69,7 +69,7 @@ std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id
   chart.id = id + "ops";
   chart.title = "Operations per second over time";
   chart.x = {"time since the start", "s"};
-  chart.y = {"strict operations", "op/s"};
+  chart.y = {"strict operations", "op/s", AxisScale::from_zero};
   chart.series.push_back(rate_series(run, steps, *window, count));
   chart.note = fmt::format(
       "Means over {} equal spans of time of {:.3g} s; a step's operations are shared by time.",

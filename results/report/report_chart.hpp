@@ -21,7 +21,7 @@ enum class ChartKind {
   spans,         ///< a lane per category; what lies on it from one x to another
   grid,          ///< a lane per series, coloured by its values between neighbouring `edges`
 };
-enum class AxisScale { linear, logarithmic };
+enum class AxisScale { linear, from_zero, logarithmic };
 enum class SeriesMark { line, steps, points, dashed };
 
 struct ChartAxis {

@@ -32,7 +32,9 @@ Json texts(const std::vector<std::string>& values) {
 }
 
 Json axis_json(const ChartAxis& axis) {
-  return {{"title", utf8_text(axis.title())}, {"log", axis.scale == AxisScale::logarithmic}};
+  return {{"title", utf8_text(axis.title())},
+          {"log", axis.scale == AxisScale::logarithmic},
+          {"zero", axis.scale == AxisScale::from_zero}};
 }
 
 Json series_json(const ChartSeries& series) {

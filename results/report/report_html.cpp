@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "results/number_text.hpp"
 #include "results/report/report_assets.hpp"
 #include "results/report/report_page.hpp"
 #include "results/text_escapes.hpp"
@@ -14,6 +17,9 @@ constexpr const char* notice_words[] = {"Good", "Note", "Problem"};
 constexpr const char* content_policy =
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: "
     "blob:";
+
+/// Cells of more bytes than that get room.
+constexpr std::size_t long_text = 40;
 
 bool is_number(const std::string& cell) {
   return !cell.empty() && cell.find_first_not_of("0123456789+-.e %") == std::string::npos;
@@ -33,7 +39,9 @@ std::string table_row(const std::vector<std::string>& row) {
     if (i == 0) {
       text += "<th scope=\"row\">" + html_text(row[i]) + "</th>";
     } else {
-      text += is_number(row[i]) ? "<td class=\"n\">" : "<td>";
+      text += is_number(row[i])           ? "<td class=\"n\">"
+              : row[i].size() > long_text ? "<td class=\"t\">"
+                                          : "<td>";
       text += html_text(row[i]) + "</td>";
     }
   }
@@ -50,16 +58,22 @@ std::string table_html(const ReportTable& table, const std::string& id = "") {
   return text + "</tbody></table></div>\n";
 }
 
+std::string with_unit(double value, const ChartAxis& axis) {
+  constexpr double large = 1e4;
+  if (axis.unit.empty() || std::abs(value) < large) return number_cell(value) + ' ' + axis.unit;
+  return with_prefix(value, axis.unit);
+}
+
 /// What colours and lines of the chart mean beyond its series.
 std::string remarks(const ReportChart& chart) {
   std::string text;
   for (const ChartBand& band : chart.bands) {
-    text += fmt::format(" Shaded: {}, {} to {} {}.", band.label, number_cell(band.from),
-                        number_cell(band.to), chart.x.unit);
+    text += fmt::format(" Shaded: {}, {:.4g} to {:.4g} {}.", band.label, band.from, band.to,
+                        chart.x.unit);
   }
   for (const ChartRule& rule : chart.rules) {
     const ChartAxis& axis = rule.vertical ? chart.x : chart.y;
-    text += fmt::format(" Line at {} {}: {}.", number_cell(rule.at), axis.unit, rule.label);
+    text += fmt::format(" Line at {}: {}.", with_unit(rule.at, axis), rule.label);
   }
   return text;
 }

@@ -145,12 +145,20 @@ ReportSection mixed_section(const RunSet& runs) {
 
 // ---------------------------------------------------------------- trend
 
-ReportChart trend_chart(const HistorySeries& series, const RunHistory& history, std::size_t index) {
+std::string unit_of(const HistorySeries& series, const RunHistory& history, const RunSet& runs) {
+  for (const RunDigest& run : runs.runs) {
+    if (run.run_id == series.points.front().run_id && !run.unit.empty()) return run.unit;
+  }
+  return history.metric->unit;
+}
+
+ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
+                        const std::string& unit, std::size_t index) {
   ReportChart chart;
   chart.id = fmt::format("trend-{}", index);
   chart.title = fmt::format("Trend of {}, {}", history.metric->name, series.label);
   chart.x = {"run, by date", ""};
-  chart.y = {history.metric->name, history.metric->unit};
+  chart.y = {history.metric->name, unit, AxisScale::from_zero};
   ChartSeries values{history.metric->name}, marks{"environment changed", SeriesMark::points};
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const HistoryPoint& point = series.points[i];
@@ -200,7 +208,8 @@ ReportSection trend_section(const RunSet& runs) {
   const RunHistory history = run_history(runs, compared_metric("throughput"));
   for (const HistorySeries& series : history.series) {
     if (series.points.size() < 2) continue;
-    section.charts.push_back(trend_chart(series, history, section.charts.size()));
+    section.charts.push_back(
+        trend_chart(series, history, unit_of(series, history, runs), section.charts.size()));
     if (!series.changes.empty()) section.tables.push_back(changes_table(series));
   }
   if (section.charts.empty()) {

@@ -43,6 +43,13 @@ double last_edge(const std::vector<double>& sorted) {
   return outliers ? quantile(sorted, tail) : sorted.back();
 }
 
+/// So many that the edges of a bin differ in their last two.
+int decimals(double width) {
+  constexpr int most = 9;
+  return width > 0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(width))), 0, most)
+                   : most;
+}
+
 void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
   const double low = sorted.front(), high = last_edge(sorted);
   const std::size_t bins = high > low ? bin_count(sorted, low, high) : 1;
@@ -55,12 +62,13 @@ void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
     counts.y[std::min(bin, bins - 1)] += 1;
     beyond += value > high ? 1 : 0;
   }
+  const int digits = decimals(width);
   for (std::size_t i = 0; i < bins; ++i) {
     const double from = low + width * static_cast<double>(i);
-    chart.categories.push_back(fmt::format("{:.4g}–{:.4g}", from, from + width));
+    chart.categories.push_back(fmt::format("{:.{}f}–{:.{}f}", from, digits, from + width, digits));
   }
   chart.series.push_back(std::move(counts));
-  chart.note = fmt::format("{} bins, width by Freedman and Diaconis.", bins);
+  chart.note = fmt::format("{} bin{}, width by Freedman and Diaconis.", bins, bins == 1 ? "" : "s");
   if (beyond > 0) {
     chart.note += fmt::format(" The last one also holds {} longer steps, up to {:.4g} s.", beyond,
                               sorted.back());
@@ -102,7 +110,7 @@ std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string
   chart.id = id + "durations";
   chart.title = "Step time, step by step";
   chart.x = {"time since the start", "s"};
-  chart.y = {"step time", "s"};
+  chart.y = {"step time", "s", AxisScale::from_zero};
   chart.description = "How long each step took, warm-up included.";
   ChartSeries series{"step time", SeriesMark::line};
   const auto kept = largest_triangles(x, y);

@@ -75,7 +75,7 @@ void add_charts(const ReportRun& run, const std::string& id, ReportSection& sect
     section.charts.push_back(std::move(chart));
   };
   if (!by_rank.names.empty()) add(by_rank, "rank", "rank");
-  if (by_stage.names.size() > 1) add(by_stage, "stage", "place in the pipeline");
+  if (by_stage.names.size() > 1) add(by_stage, "stage", "stage");
   if (by_class.names.size() > 1) add(by_class, "class", "device class");
 }
 

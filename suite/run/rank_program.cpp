@@ -10,6 +10,7 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
+#include "suite/run/memory_rate.hpp"
 #include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/rank_session.hpp"
@@ -57,8 +58,12 @@ void measure_peak(const PreparedRun& run, RankContext& context) {
                     : context.engine.measure_peak_ops_per_second(
                           precision, run.placement.threads_per_rank, seconds);
   context.all_ranks().all_reduce(std::span(&rate, 1));
+  context.all_ranks().barrier();
+  double memory =
+      measure_memory_rate(run.placement.threads_per_rank, run.config.measure.peak_s / 2);
+  context.all_ranks().all_reduce(std::span(&memory, 1));
   if (context.is_first()) {
-    context.post(PeakEvent{rate, to_string(run.workload.precision), "measured"});
+    context.post(PeakEvent{rate, to_string(run.workload.precision), "measured", memory});
   }
 }
 

@@ -1,11 +1,44 @@
 #include "suite/run/rank_times.hpp"
 
+#include <cmath>
+
 namespace heteroperf {
 namespace {
 
 constexpr double nanosecond = 1e-9;
 
 }  // namespace
+
+void ComputeSamples::add(const StepReport& report) {
+  if (steps_ == 0) first_step_ = report.step;
+  if (steps_ % steps_per_value_ == 0) {
+    if (sums_s_.size() == most_values) {
+      for (std::size_t i = 0; i < most_values / 2; ++i) {
+        sums_s_[i] = sums_s_[2 * i] + sums_s_[2 * i + 1];
+      }
+      sums_s_.resize(most_values / 2);
+      steps_per_value_ *= 2;
+    }
+    sums_s_.push_back(0);
+  }
+  sums_s_.back() += report.split.compute_s;
+  ++steps_;
+}
+
+std::optional<RankStepsEvent> ComputeSamples::event(std::int32_t rank) const {
+  if (steps_ == 0) return std::nullopt;
+  RankStepsEvent event;
+  event.rank = rank;
+  event.first_step = first_step_;
+  event.steps = steps_;
+  event.steps_per_value = steps_per_value_;
+  for (std::size_t i = 0; i < sums_s_.size(); ++i) {
+    const bool last = i + 1 == sums_s_.size();
+    const std::uint64_t steps = last ? steps_ - i * steps_per_value_ : steps_per_value_;
+    event.compute_ns.push_back(std::llround(sums_s_[i] / static_cast<double>(steps) / nanosecond));
+  }
+  return event;
+}
 
 void SplitSums::add(const StepReport& report) {
   if (steps_ == 0) {

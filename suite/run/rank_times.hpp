@@ -1,12 +1,30 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "results/events.hpp"
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {
+
+/// How long this rank computed in each step. Once it holds `most_values`, neighbours become their
+/// mean: a run of any length leaves between half as many and that many values.
+class ComputeSamples {
+ public:
+  static constexpr std::size_t most_values = 256;
+
+  /// In order.
+  void add(const StepReport& report);
+  /// Nothing without a step.
+  std::optional<RankStepsEvent> event(std::int32_t rank) const;
+
+ private:
+  std::uint64_t first_step_ = 0, steps_ = 0, steps_per_value_ = 1;
+  std::vector<double> sums_s_;  ///< of steps_per_value_ steps each, the last of fewer
+};
 
 /// Sums where the time of this rank goes, step after step.
 class SplitSums {

@@ -136,7 +136,10 @@ class TrainingProgram {
   void train_one() {
     const StepReport report = trainer_.step();
     check_finite(report);
-    if (measuring_) times_.add(report);
+    if (measuring_) {
+      times_.add(report);
+      computing_.add(report);
+    }
     if (context_.progress == nullptr) return;
     units_ += static_cast<double>(report.samples *
                                   static_cast<std::uint64_t>(workload_.units_per_sample));
@@ -154,6 +157,7 @@ class TrainingProgram {
   void post_times() {
     const auto times = times_.event(rank(), trainer_.session().operations());
     if (times) context_.post(*times);
+    if (const auto steps = computing_.event(rank())) context_.post(*steps);
     const auto pacing = trainer_.session().pacing();
     if (!pacing) return;
     context_.post(PacingEvent{rank(), pacing->dilation, pacing->operations, pacing->late,
@@ -177,6 +181,7 @@ class TrainingProgram {
   Checkpointing checkpoints_;
   Schedule schedule_;
   SplitSums times_;
+  ComputeSamples computing_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;

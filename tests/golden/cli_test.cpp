@@ -184,8 +184,9 @@ INSTANTIATE_TEST_SUITE_P(Cli, BadCommandLine, ::testing::ValuesIn(bad_inputs),
                          [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Cli, EveryVerbHasHelpWithTwoExamples) {
-  for (const char* verb : {"doctor", "list", "count", "run", "verify", "show", "recover", "resume",
-                           "align", "export", "compare", "gate", "baseline", "history", "rank"}) {
+  for (const char* verb :
+       {"doctor", "list", "count", "run", "verify", "show", "recover", "resume", "align", "export",
+        "compare", "gate", "baseline", "history", "rank", "report"}) {
     const CommandResult help = heteroperf({verb, "--help"});
     EXPECT_EQ(help.exit_code, 0) << verb;
     const std::regex example(std::string("\n  heteroperf ") + verb);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <vector>
+
 namespace heteroperf {
 namespace {
 
@@ -33,6 +36,41 @@ TEST(SplitSums, AddUpToTheWallWithTheGapsAsOther) {
   EXPECT_EQ(event->split.other_s, 0.5625);  // half a second between the steps
   EXPECT_EQ(event->strict, Ops(200));
   EXPECT_EQ(event->recompute, Ops(14));
+}
+
+TEST(ComputeSamples, SayNothingWithoutAStep) { EXPECT_FALSE(ComputeSamples().event(0)); }
+
+TEST(ComputeSamples, KeepEveryStepOfAShortRun) {
+  ComputeSamples samples;
+  for (std::uint64_t n = 0; n < 3; ++n) {
+    samples.add(step(7 + n, 0, 1, {0.001 * static_cast<double>(n + 1), 1, 1, 1, 1}));
+  }
+  const auto event = samples.event(2);
+  ASSERT_TRUE(event);
+  EXPECT_EQ(event->rank, 2);
+  EXPECT_EQ(event->first_step, 7u);
+  EXPECT_EQ(event->steps, 3u);
+  EXPECT_EQ(event->steps_per_value, 1u);
+  EXPECT_EQ(event->compute_ns, (std::vector<std::int64_t>{1'000'000, 2'000'000, 3'000'000}));
+}
+
+TEST(ComputeSamples, AreMeansOfNeighboursInALongRun) {
+  for (const std::uint64_t steps : {256u, 257u, 1000u, 12345u}) {
+    ComputeSamples samples;
+    for (std::uint64_t n = 0; n < steps; ++n) {
+      samples.add(step(n, 0, 1, {1e-6 * static_cast<double>(n), 0, 0, 0, 0}));
+    }
+    const auto event = samples.event(0);
+    ASSERT_TRUE(event);
+    const std::uint64_t each = event->steps_per_value;
+    EXPECT_LE(event->compute_ns.size(), ComputeSamples::most_values);
+    EXPECT_EQ(event->compute_ns.size(), (steps + each - 1) / each);
+    for (std::uint64_t i = 0; i < event->compute_ns.size(); ++i) {
+      const std::uint64_t first = i * each, last = std::min(steps, first + each) - 1;
+      const double mean_ns = 1e3 * (static_cast<double>(first) + static_cast<double>(last)) / 2;
+      EXPECT_NEAR(static_cast<double>(event->compute_ns[i]), mean_ns, 1.0) << steps << ' ' << i;
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,176 @@
+// The verb `report` over runs that were never run, and its pages in a real browser where there is
+// one.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "results/run_folder.hpp"
+#include "tests/golden/command.hpp"
+#include "tests/unit/results/stored_runs.hpp"
+
+namespace heteroperf::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+constexpr int no_browser = 77;
+
+class ReportVerb : public ::testing::Test {
+ protected:
+  CommandResult report(Words words) const {
+    words.insert(words.begin(), "report");
+    return heteroperf(words, folder_.path());
+  }
+  void write(const std::string& name, const SampleRun& run) const {
+    run.write_finished({folder_ / name});
+  }
+  std::string page(const std::string& name) const { return read_text_file(folder_ / name); }
+  bool says(const std::string& file, const std::string& text) const {
+    return page(file).find(text) != std::string::npos;
+  }
+
+  /// Opens a page in headless Chromium; nothing where there is none.
+  std::optional<Json> look_at(const std::string& file) const {
+    Command command({"/usr/bin/env", "python3", HETEROPERF_CHECK_REPORT, file, "--json"}, folder_.path());
+    const CommandResult result = command.finish(std::chrono::seconds(240));
+    if (result.exit_code == no_browser || result.exit_code == 127) return std::nullopt;
+    EXPECT_EQ(result.exit_code, 0) << file << ": " << result.out << result.err;
+    return Json::parse(result.out, nullptr, false);
+  }
+
+  ScratchFolder folder_;
+};
+
+TEST_F(ReportVerb, LiesInTheRunsFolder) {
+  write("run", fixed_run());
+  const CommandResult result = report({"run"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "run/report.html\n");
+  EXPECT_TRUE(says("run/report.html", "20260101T101500Z-image-0123abcd"));
+  EXPECT_EQ(heteroperf({"verify", "run"}, folder_.path()).exit_code, 0);
+}
+
+TEST_F(ReportVerb, GoesWhereItIsTold) {
+  write("run", fixed_run());
+  const CommandResult result = report({"run/record.json", "-o", "page.html", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = Json::parse(result.out);
+  EXPECT_EQ(json.at("report"), "page.html");
+  EXPECT_EQ(json.at("runs"), 1);
+  EXPECT_EQ(json.at("bytes"), fs::file_size(folder_ / "page.html"));
+  EXPECT_FALSE(fs::exists(folder_ / "run/report.html"));
+}
+
+TEST_F(ReportVerb, OfSeveralRunsAndOfTheirFolderIsTheSame) {
+  for (int i = 0; i < 6; ++i) store_run(folder_ / "runs", {.number = i});
+  ASSERT_EQ(report({"runs", "-o", "folder.html"}).exit_code, 0);
+  ASSERT_EQ(report({"runs/run-000", "runs/run-001", "runs/run-002", "runs/run-003", "runs/run-004",
+                    "runs/run-005", "-o", "list.html"})
+                .exit_code,
+            0);
+  EXPECT_EQ(page("folder.html"), page("list.html"));
+  EXPECT_TRUE(says("folder.html", "6 runs"));
+  EXPECT_TRUE(says("folder.html", "newest 4 of 6"));
+  EXPECT_EQ(report({"runs"}).out, "runs/report.html\n");
+}
+
+TEST_F(ReportVerb, OfRunsThatDidNotEnd) {
+  SampleRun failed = fixed_run();
+  failed.last<StopEvent>() = {RunStatus::failed, "rank 1 was lost", 6};
+  write("failed", failed);
+  SampleRun killed = fixed_run();
+  killed.lines.resize(killed.lines.size() - 4);
+  killed.write({folder_ / "killed"});
+  SampleRun torn = killed;
+  torn.write({folder_ / "torn"});
+  std::ofstream(folder_ / "torn/journal.jsonl", std::ios::app) << "{\"t_ns\":12,\"ra";
+  EXPECT_EQ(report({"failed"}).exit_code, 0);
+  EXPECT_TRUE(says("failed/report.html", "rank 1 was lost"));
+  for (const std::string name : {"killed", "torn"}) {
+    EXPECT_EQ(report({name}).exit_code, 0);
+    EXPECT_TRUE(says(name + "/report.html", "The run is not closed"));
+  }
+}
+
+TEST_F(ReportVerb, OfRecordsThatWereEdited) {
+  write("run", fixed_run());
+  edit_file(folder_ / "run/record.json", "\"value\": ", "\"value\": 9");
+  EXPECT_EQ(report({"run"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "record.json is not what the journal gives"));
+  write("garbage", fixed_run());
+  folder_.write("garbage/record.json", "\xff\xfe{");
+  EXPECT_EQ(report({"garbage"}).exit_code, 0);
+  EXPECT_TRUE(says("garbage/report.html", "record.json is not what the journal gives"));
+}
+
+TEST_F(ReportVerb, ExitCodesOfBadInput) {
+  EXPECT_EQ(report({}).exit_code, 2);
+  EXPECT_EQ(report({"nowhere"}).exit_code, 2);
+  fs::create_directories(folder_ / "empty");
+  EXPECT_EQ(report({"empty"}).exit_code, 2);
+  folder_.write("foreign/notes.txt", "hello");
+  EXPECT_EQ(report({"foreign"}).exit_code, 2);
+  write("run", fixed_run());
+  EXPECT_EQ(report({"run", "--trace", "nowhere.json"}).exit_code, 2);
+  store_run(folder_ / "other", {});
+  EXPECT_EQ(report({"run", "other", "--trace", "run/record.json"}).exit_code, 2);
+  EXPECT_NE(report({"run", "-o", "no/such/folder/page.html"}).exit_code, 0);
+  edit_file(folder_ / "run/journal.jsonl", "\"gradient_norm\":1.5", "\"gradient_norm\":2.5");
+  const CommandResult damaged = report({"run", "--json"});
+  EXPECT_EQ(damaged.exit_code, 9);
+  EXPECT_EQ(Json::parse(damaged.out).at("error").at("kind"), "verification");
+}
+
+TEST_F(ReportVerb, OfNamesThatAreNotUtf8) {
+  const std::string name = "run-\xff\xfe\xe2\x80\xa8";
+  write(name, fixed_run());
+  const CommandResult result = report({name, "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(Json::parse(result.out).at("runs"), 1);
+  EXPECT_TRUE(fs::exists(fs::path(folder_ / name) / "report.html"));
+}
+
+TEST_F(ReportVerb, ShowsTheTraceThatItIsGiven) {
+  write("run", planned_run());
+  folder_.write("trace.json",
+                R"({"traceEvents":[{"ph":"X","name":"F 0.0","tid":1,"ts":0,"dur":2}]})");
+  EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "the trace trace.json"));
+  EXPECT_TRUE(says("run/report.html", "data-chart=\"r0-pipeline\""));
+  folder_.write("trace.json", "{");
+  EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "is no trace"));
+}
+
+TEST_F(ReportVerb, IsSoundInABrowser) {
+  SampleRun failed = fixed_run();
+  failed.last<StopEvent>() = {RunStatus::failed, "rank 1 was lost", 6};
+  SampleRun without_steps = fixed_run();
+  without_steps.erase_all<StepEvent>();
+  without_steps.erase_all<EvalEvent>();
+  write("closed", fixed_run());
+  write("mixed", planned_run());
+  write("search", search_run());
+  write("failed", failed);
+  write("stepless", without_steps);
+  write("long", fixed_run({.steps = 5000, .step_s = 0.1}));
+  for (int i = 0; i < 12; ++i) {
+    store_run(folder_ / "several", {.number = i, .step_s = i < 6 ? 12.0 : 14.0});
+  }
+  for (const std::string name :
+       {"closed", "mixed", "search", "failed", "stepless", "long", "several"}) {
+    ASSERT_EQ(report({name, "-o", name + ".html"}).exit_code, 0);
+    const auto seen = look_at(name + ".html");
+    if (!seen) GTEST_SKIP() << "no Chromium or no Python here";
+    EXPECT_TRUE(seen->at("problems").empty()) << name << ": " << seen->at("problems");
+    const int charts = seen->at("charts");
+    EXPECT_EQ(charts > 3, name != "stepless") << name << ": " << charts;
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf::testing
