@@ -125,10 +125,10 @@
     return sets;
   }
 
-  // The colours of a grid run from its smallest value to its largest, or about 1 where that is
-  // what values are relative to.
+  // Colours run from the smallest value to the largest, and over the chart's own range at least, so
+  // that noise stays pale.
   function gridRange(model) {
-    let low = Infinity, high = -Infinity;
+    let [low, high] = model.colours.length ? model.colours : [Infinity, -Infinity];
     for (const series of model.series) {
       for (const value of series.y) {
         if (value === null) continue;
@@ -231,7 +231,8 @@
   // A rule across the chart must be inside of it.
   function ruleRoom(model) {
     const levels = model.rules.filter(([, , vertical]) => !vertical).map(([[at]]) => at);
-    return levels.length ? { suggestedMax: Math.max(...levels) * 1.05 } : {};
+    if (levels.length === 0) return {};
+    return { suggestedMin: Math.min(...levels), suggestedMax: Math.max(...levels) * 1.05 };
   }
 
   function scalesOf(model) {
@@ -460,6 +461,14 @@
 
   // ------------------------------------------------------------ light and dark, printing
 
+  function nameSwitch() {
+    const button = document.getElementById("theme");
+    button.setAttribute("aria-pressed", String(isDark()));
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", isDark() ? "Switch to light colours"
+                                               : "Switch to dark colours");
+  }
+
   function recolour() {
     for (const entry of drawn) {
       const fresh = settingsOf(entry.model);
@@ -470,11 +479,7 @@
       entry.legend.replaceWith(legend);
       entry.legend = legend;
     }
-    const button = document.getElementById("theme");
-    button.setAttribute("aria-pressed", String(isDark()));
-    button.textContent = isDark() ? "Light" : "Dark";
-    button.setAttribute("aria-label", isDark() ? "Switch to light colours"
-                                               : "Switch to dark colours");
+    nameSwitch();
   }
 
   // Of a chart on A4 or letter paper, in CSS pixels; drawn for another width its letters would be
@@ -511,7 +516,7 @@
       recolour();
       for (const entry of drawn) entry.chart.resize();
     });
-    recolour();
+    nameSwitch();
     root.dataset.drawn = String(drawn.length);
   }
 

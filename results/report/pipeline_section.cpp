@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "results/report/run_sections.hpp"
 
@@ -9,7 +10,7 @@ namespace heteroperf {
 namespace {
 
 /// Spans drawn at most; a step of thousands of instructions is a solid bar anyway.
-constexpr std::size_t most_spans = 6000;
+constexpr std::size_t most_spans = 3000;
 
 std::size_t series_of(ReportChart& chart, const std::string& kind) {
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
@@ -41,49 +42,68 @@ std::size_t span_total(const StepTimeline& timeline) {
   return total;
 }
 
-void add_lane(const StepLane& lane, const std::string& what, double zero_s, double shortest_s,
+/// At most `most` spans of a lane, the longest ones, in order.
+std::vector<StepSpan> longest(const StepLane& lane, std::size_t most) {
+  std::vector<StepSpan> spans = lane.spans;
+  if (spans.size() <= most) return spans;
+  const auto length = [](const StepSpan& span) { return span.to_s - span.from_s; };
+  std::nth_element(spans.begin(), spans.begin() + static_cast<std::ptrdiff_t>(most), spans.end(),
+                   [&](const StepSpan& a, const StepSpan& b) { return length(a) > length(b); });
+  spans.resize(most);
+  std::sort(spans.begin(), spans.end(),
+            [](const StepSpan& a, const StepSpan& b) { return a.from_s < b.from_s; });
+  return spans;
+}
+
+/// What is drawn of all ranks: every `stride`-th, and so many spans of each lane.
+struct LaneChoice {
+  std::size_t stride = 1, most_spans_per_lane = most_spans;
+};
+
+LaneChoice choose_lanes(std::size_t lanes, std::size_t spans) {
+  LaneChoice choice;
+  choice.stride = std::clamp<std::size_t>((spans + most_spans - 1) / most_spans, 1, lanes);
+  const std::size_t drawn = (lanes + choice.stride - 1) / choice.stride;
+  choice.most_spans_per_lane = most_spans / std::max<std::size_t>(1, drawn);
+  return choice;
+}
+
+void add_lane(const StepLane& lane, const std::string& what, double zero_s, LaneChoice choice,
               ReportChart& chart) {
   const std::size_t index = chart.categories.size();
   chart.categories.push_back(lane.name + what);
-  for (const StepSpan& span : lane.spans) {
-    if (span.to_s - span.from_s < shortest_s) continue;
+  for (const StepSpan& span : longest(lane, choice.most_spans_per_lane)) {
     chart.spans.push_back(
         {index, series_of(chart, span.kind), span.from_s - zero_s, span.to_s - zero_s, span.label});
   }
 }
 
-/// The length below which spans are left out so that `most_spans` stay.
-double shortest_drawn(const StepTimeline& a, const StepTimeline& b) {
-  std::vector<double> lengths;
-  for (const StepTimeline* timeline : {&a, &b}) {
-    for (const StepLane& lane : timeline->lanes) {
-      for (const StepSpan& span : lane.spans) lengths.push_back(span.to_s - span.from_s);
-    }
-  }
-  if (lengths.size() <= most_spans) return 0;
-  std::nth_element(lengths.begin(), lengths.end() - most_spans, lengths.end());
-  return lengths[lengths.size() - most_spans];
+std::string choice_note(const ReportChart& chart, LaneChoice choice, std::size_t ranks,
+                        std::size_t all) {
+  if (chart.spans.size() == all) return {};
+  std::string note;
+  if (choice.stride > 1) note = fmt::format("Of {} ranks one in {}. ", ranks, choice.stride);
+  return note +
+         fmt::format("{} of {} instructions, of each rank the longest.", chart.spans.size(), all);
 }
 
 /// Per rank the predicted lane above the measured one.
 void add_lanes(const ReportRun& run, ReportChart& chart) {
   const Extent predicted = extent_of(run.predicted), measured = extent_of(run.measured);
-  const double shortest_s = shortest_drawn(run.predicted, run.measured);
   const bool both = !run.predicted.lanes.empty() && !run.measured.lanes.empty();
-  const std::size_t lanes = std::max(run.predicted.lanes.size(), run.measured.lanes.size());
-  for (std::size_t i = 0; i < lanes; ++i) {
+  const std::size_t ranks = std::max(run.predicted.lanes.size(), run.measured.lanes.size());
+  const std::size_t all = span_total(run.predicted) + span_total(run.measured);
+  LaneChoice choice = choose_lanes(ranks, all);
+  if (both) choice.most_spans_per_lane /= 2;
+  for (std::size_t i = 0; i < ranks; i += choice.stride) {
     if (i < run.predicted.lanes.size()) {
-      add_lane(run.predicted.lanes[i], both ? ", predicted" : "", predicted.from, shortest_s,
-               chart);
+      add_lane(run.predicted.lanes[i], both ? ", predicted" : "", predicted.from, choice, chart);
     }
     if (i < run.measured.lanes.size()) {
-      add_lane(run.measured.lanes[i], both ? ", measured" : "", measured.from, shortest_s, chart);
+      add_lane(run.measured.lanes[i], both ? ", measured" : "", measured.from, choice, chart);
     }
   }
-  const std::size_t all = span_total(run.predicted) + span_total(run.measured);
-  if (chart.spans.size() < all) {
-    chart.note = fmt::format("The {} longest of {} instructions.", chart.spans.size(), all);
-  }
+  chart.note = choice_note(chart, choice, ranks, all);
   if (both) {
     chart.description = fmt::format("A step was predicted to take {:.4g} s and took {:.4g} s.",
                                     predicted.to - predicted.from, measured.to - measured.from);

@@ -71,7 +71,9 @@ struct ReportChart {
   ChartAxis x, y;
   std::optional<ChartAxis> right;
   std::vector<std::string> categories;
-  std::vector<double> edges;  ///< of a grid: one more than its columns
+  std::vector<double> edges;    ///< of a grid: one more than its columns
+  std::vector<double> colours;  ///< of a grid: values that the palest and deepest colour have at
+                                ///< most and at least; empty: those of the grid
   std::vector<ChartSeries> series;
   std::vector<ChartSpan> spans;
   std::vector<ChartBand> bands;

@@ -58,6 +58,7 @@ Json chart_json(const ReportChart& chart) {
   if (chart.right) json["right"] = axis_json(*chart.right);
   json["categories"] = texts(chart.categories);
   json["edges"] = numbers(chart.edges);
+  json["colours"] = numbers(chart.colours);
   json["series"] = Json::array();
   for (const ChartSeries& series : chart.series) json["series"].push_back(series_json(series));
   json["spans"] = Json::array();

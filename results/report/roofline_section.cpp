@@ -103,10 +103,18 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
   chart.note =
       "Bytes are the least that a step must move: activations written and read once, weights read "
       "by both passes and written, gradients and optimizer states read and written.";
-  if (!peak.memory_bytes_per_second) {
+  if (peak.memory_bytes_per_second) {
+    chart.note += " The memory's rate is that of a triad on 24 MiB per thread, all ranks at once.";
+  } else {
     chart.note += " The memory's rate was not measured in this run, so only the peak is drawn.";
   }
   return chart;
+}
+
+bool emulated(const ReportRun& run) {
+  const auto* scale = run.journal.last<ScaleEvent>();
+  return scale != nullptr && std::any_of(scale->devices.begin(), scale->devices.end(),
+                                         [](const DeviceCount& one) { return one.emulated; });
 }
 
 }  // namespace
@@ -117,6 +125,8 @@ ReportSection roofline_section(const ReportRun& run, const std::string& id) {
   const auto* peak = run.journal.last<PeakEvent>();
   if (run.validity.severity == Severity::invalid) {
     section.paragraphs = {"An invalid run has no operations per second."};
+  } else if (emulated(run)) {
+    section.paragraphs = {"The devices are emulated: this machine's ceilings are not theirs."};
   } else if (peak == nullptr || !(peak->ops_per_second > 0)) {
     section.paragraphs = {
         "The peak was not measured (measure.peak_s is 0, or the run ended "

@@ -48,7 +48,10 @@ StepTimeline lanes_of(const Json& trace, double scale) {
           {kind_of(name), name, start_s, start_s + length_s});
     }
   }
-  for (auto& [tid, lane] : lanes) timeline.lanes.push_back(std::move(lane));
+  for (auto& [tid, lane] : lanes) {
+    if (lane.name.empty()) lane.name = fmt::format("thread {}", tid);
+    if (!lane.spans.empty()) timeline.lanes.push_back(std::move(lane));
+  }
   return timeline;
 }
 

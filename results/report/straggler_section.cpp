@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 
 #include "metrics/statistics.hpp"
 #include "results/report/run_sections.hpp"
@@ -33,6 +34,25 @@ std::vector<double> seconds_of(const RankStepsEvent& event) {
     seconds.push_back(static_cast<double>(ns) * nanosecond);
   }
   return seconds;
+}
+
+/// So many neighbours are one cell that the chart stays quick to draw.
+std::size_t values_per_cell(std::size_t ranks, std::size_t values) {
+  constexpr std::size_t most_cells = 6000;
+  std::size_t per_cell = 1;
+  while (ranks * ((values + per_cell - 1) / per_cell) > most_cells && per_cell < values) {
+    per_cell *= 2;
+  }
+  return per_cell;
+}
+
+std::vector<double> cells_of(const std::vector<double>& values, std::size_t per_cell) {
+  std::vector<double> cells;
+  for (std::size_t i = 0; i < values.size(); i += per_cell) {
+    const std::size_t count = std::min(per_cell, values.size() - i);
+    cells.push_back(mean(std::span(values).subspan(i, count)));
+  }
+  return cells;
 }
 
 /// Median over every value of the ranks of one position.
@@ -76,18 +96,23 @@ void fill_ranks(const ReportRun& run, const std::vector<const RankStepsEvent*>& 
   chart.kind = ChartKind::grid;
   chart.x = {"step", ""};
   chart.y = {"time of a step's computing / median of the ranks at the same place", ""};
+  chart.colours = {0.9, 1.5};
   const RankStepsEvent& first = *events.front();
-  for (std::size_t i = 0; i <= first.compute_ns.size(); ++i) {
-    chart.edges.push_back(static_cast<double>(
-        first.first_step + std::min<std::uint64_t>(i * first.steps_per_value, first.steps)));
+  const std::size_t per_cell = values_per_cell(events.size(), first.compute_ns.size());
+  const std::uint64_t cell_steps = per_cell * first.steps_per_value;
+  for (std::uint64_t i = 0; i < first.steps; i += cell_steps) {
+    chart.edges.push_back(static_cast<double>(first.first_step + i));
   }
+  chart.edges.push_back(static_cast<double>(first.first_step + first.steps));
   std::vector<RankSlowness> slowness;
   for (const RankStepsEvent* event : events) {
     const auto found = position.find(event->rank);
     const double peers_s = medians.at(found == position.end() ? 0 : found->second);
     const auto seconds = seconds_of(*event);
     ChartSeries series{fmt::format("rank {}", event->rank)};
-    for (const double value : seconds) series.y.push_back(peers_s > 0 ? value / peers_s : 1);
+    for (const double value : cells_of(seconds, per_cell)) {
+      series.y.push_back(peers_s > 0 ? value / peers_s : 1);
+    }
     const double middle_s = median(seconds);
     slowness.push_back({event->rank, middle_s, *std::max_element(seconds.begin(), seconds.end()),
                         peers_s > 0 ? middle_s / peers_s : 1});
@@ -98,9 +123,8 @@ void fill_ranks(const ReportRun& run, const std::vector<const RankStepsEvent*>& 
       [](const RankSlowness& a, const RankSlowness& b) { return a.relative < b.relative; });
   chart.description = fmt::format("{} ranks. The slowest against its peers is rank {}: {:+.1f} %.",
                                   events.size(), slowest->rank, 100 * (slowest->relative - 1));
-  if (first.steps_per_value > 1) {
-    chart.note =
-        fmt::format("Each cell is the mean of {} consecutive steps.", first.steps_per_value);
+  if (cell_steps > 1) {
+    chart.note = fmt::format("Each cell is the mean of {} consecutive steps.", cell_steps);
   }
   section.charts.push_back(std::move(chart));
   section.tables.push_back(slowness_table(std::move(slowness)));
@@ -145,6 +169,7 @@ void fill_groups(const ReportRun& run, const std::string& id, ReportSection& sec
   chart.kind = ChartKind::grid;
   chart.x = {"time since the start", "s"};
   chart.y = {"share of the time spent in steps", ""};
+  chart.colours = {0, 1};
   const double zero_s = since_start_s(run.journal, begin_ns);
   for (std::size_t i = 0; i <= parts; ++i) {
     chart.edges.push_back(zero_s + static_cast<double>(i) * width_ns * nanosecond);

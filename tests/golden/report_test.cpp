@@ -35,7 +35,8 @@ class ReportVerb : public ::testing::Test {
 
   /// Opens a page in headless Chromium; nothing where there is none.
   std::optional<Json> look_at(const std::string& file) const {
-    Command command({"/usr/bin/env", "python3", HETEROPERF_CHECK_REPORT, file, "--json"}, folder_.path());
+    Command command({"/usr/bin/env", "python3", HETEROPERF_CHECK_REPORT, file, "--json"},
+                    folder_.path());
     const CommandResult result = command.finish(std::chrono::seconds(240));
     if (result.exit_code == no_browser || result.exit_code == 127) return std::nullopt;
     EXPECT_EQ(result.exit_code, 0) << file << ": " << result.out << result.err;

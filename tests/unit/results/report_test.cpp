@@ -272,8 +272,33 @@ TEST(RunPart, NamesTheSlowestRank) {
   EXPECT_NE(chart->description.find("rank 1: +100.0 %"), std::string::npos) << chart->description;
 }
 
+TEST(RunPart, MergesCellsOfManyRanks) {
+  SampleRun sample = fixed_run();
+  for (std::int32_t rank = 0; rank < 100; ++rank) {
+    RankStepsEvent steps;
+    steps.rank = rank;
+    steps.steps = 1000;
+    steps.steps_per_value = 4;
+    for (std::int64_t i = 0; i < 250; ++i) steps.compute_ns.push_back(i % 2 == 0 ? 1000 : 3000);
+    sample.insert_before_stop(steps);
+  }
+  const ReportPart part = run_part(report_run(sample), "");
+  const ReportChart& chart = *find_chart(part, "stragglers");
+  ASSERT_EQ(chart.series.size(), 100u);
+  EXPECT_LE(chart.series.size() * chart.series[0].y.size(), 6000u);
+  EXPECT_EQ(chart.edges.size(), chart.series[0].y.size() + 1);
+  EXPECT_EQ(chart.edges.back(), 1000);
+  EXPECT_EQ(chart.series[7].y[0], 1);  // 2000 ns on average, as the median of all
+  EXPECT_NE(chart.note.find("mean of 32"), std::string::npos) << chart.note;
+}
+
+TEST(RunPart, HasNoRooflineOfEmulatedDevices) {
+  EXPECT_EQ(find_chart(run_part(report_run(planned_run()), ""), "roofline"), nullptr);
+}
+
 TEST(RunPart, RooflineLiesUnderTheMeasuredCeilings) {
   SampleRun sample = planned_run();
+  for (DeviceCount& device : sample.last<ScaleEvent>().devices) device.emulated = false;
   for (JournalLine& line : sample.lines) {
     if (auto* peak = std::get_if<PeakEvent>(&line.event)) peak->memory_bytes_per_second = 1e9;
   }
@@ -323,9 +348,23 @@ TEST(RunPart, KeepsTheLongestOfManyInstructions) {
   run.measured.lanes = {lane};
   const ReportPart part = run_part(run, "");
   const ReportChart& chart = *find_chart(part, "pipeline");
-  EXPECT_LE(chart.spans.size(), 6000u);
-  EXPECT_GT(chart.spans.size(), 5000u);
+  EXPECT_LE(chart.spans.size(), 3000u);
+  EXPECT_GT(chart.spans.size(), 2900u);
   EXPECT_NE(chart.note.find("of 20000"), std::string::npos) << chart.note;
+}
+
+TEST(RunPart, DrawsSomeOfManyRanksWhole) {
+  ReportRun run = report_run(planned_run());
+  for (int rank = 0; rank < 100; ++rank) {
+    StepLane lane{fmt::format("rank {}", rank), {}};
+    for (int i = 0; i < 90; ++i) lane.spans.push_back({"forward", "F", i * 2.0, i * 2.0 + 1});
+    run.measured.lanes.push_back(lane);
+  }
+  const ReportPart part = run_part(run, "");
+  const ReportChart& chart = *find_chart(part, "pipeline");
+  EXPECT_LE(chart.spans.size(), 3000u);
+  EXPECT_EQ(chart.categories.size(), 34u);
+  EXPECT_NE(chart.note.find("Of 100 ranks one in 3"), std::string::npos) << chart.note;
 }
 
 // ---------------------------------------------------------------- several runs
