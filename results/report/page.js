@@ -253,7 +253,7 @@
         return scales;
       }
       case "bars":
-        return { x: categoryAxis(model.x, model.categories),
+        return { x: categoryAxis(model.x, model.categories, { ticks: { maxTicksLimit: 12 } }),
                  y: axis(model.y, { beginAtZero: true, ...ruleRoom(model) }) };
       case "stacked_bars":
         return { y: categoryAxis(model.x, model.categories, { stacked: true,

@@ -6,3 +6,5 @@ if(modules)
   install(TARGETS ${modules} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/heteroperf")
 endif()
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+install(FILES results/report/chartjs/LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        RENAME LICENSE.chartjs)
