@@ -7,6 +7,7 @@
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/run_folder.hpp"
+#include "suite/verbs/output_file.hpp"
 #include "suite/verbs/report_timelines.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -46,9 +47,10 @@ class ReportVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const ReportSources sources = report_sources({paths_.begin(), paths_.end()});
     if (!trace_.empty()) check_trace(sources);
-    const fs::path output = output_.empty() ? default_output(sources) : fs::path(output_);
+    const OutputFile given(output_, "--output");
+    const fs::path output = given.given() ? fs::path(output_) : default_output(sources);
     const std::string html = report_html(page_of(sources));
-    write_file_atomically(output, html);
+    write(given, output, html);
     if (options.json) {
       fmt::print("{{\"report\":{},\"bytes\":{},\"runs\":{}}}\n", json_quoted(output.string()),
                  html.size(), sources.folders.size());
@@ -59,6 +61,19 @@ class ReportVerb : public Verb {
   }
 
  private:
+  /// What the user names may be a pipe or a device, which nothing may take the place of.
+  static void write(const OutputFile& given, const fs::path& output, const std::string& html) {
+    std::string why = "the disk is full, or refuses";
+    try {
+      if (!given.given()) return write_file_atomically(output, html);
+      if (given.write(html)) return;
+    } catch (const SystemError& error) {
+      why = error.problems().front().why;
+    }
+    throw SystemError("cannot write " + output.string(), why, "Give --output another path.",
+                      ErrorKind::environment);
+  }
+
   void check_trace(const ReportSources& sources) const {
     if (sources.folders.size() != 1) {
       throw UserError(fmt::format("--trace is given for {} runs", sources.folders.size()),
@@ -74,15 +89,25 @@ class ReportVerb : public Verb {
     if (!alone) page.parts.push_back(runs_part(sources.records));
     const std::size_t total = sources.folders.size();
     for (std::size_t i = total; i-- > (total > most_parts ? total - most_parts : 0);) {
-      ReportRun run = read_report_run(sources.folders[i]);
-      add_timelines(run, trace_);
-      page.parts.push_back(run_part(run, fmt::format("r{}-", page.parts.size())));
+      try {
+        add_run(sources.folders[i], page);
+      } catch (const Error& error) {
+        if (alone) throw;
+        page.parts.front().sections.front().notices.push_back(
+            {NoticeLevel::bad, fmt::format("No part for a run: {}", error.what())});
+      }
     }
     if (total > most_parts) {
       page.parts.front().sections.front().paragraphs.push_back(fmt::format(
           "The newest {} of {} runs have a part of their own below.", most_parts, total));
     }
     return page;
+  }
+
+  void add_run(const fs::path& folder, ReportPage& page) const {
+    ReportRun run = read_report_run(folder);
+    add_timelines(run, trace_);
+    page.parts.push_back(run_part(run, fmt::format("r{}-", page.parts.size())));
   }
 
   fs::path default_output(const ReportSources& sources) const {

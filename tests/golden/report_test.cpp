@@ -119,11 +119,25 @@ TEST_F(ReportVerb, ExitCodesOfBadInput) {
   EXPECT_EQ(report({"run", "--trace", "nowhere.json"}).exit_code, 2);
   store_run(folder_ / "other", {});
   EXPECT_EQ(report({"run", "other", "--trace", "run/record.json"}).exit_code, 2);
-  EXPECT_NE(report({"run", "-o", "no/such/folder/page.html"}).exit_code, 0);
+  EXPECT_EQ(report({"run", "-o", "no/such/folder/page.html"}).exit_code, 2);
+  EXPECT_EQ(report({"run", "-o", "run"}).exit_code, 2);
+  EXPECT_EQ(report({"run", "-o", "/dev/full"}).exit_code, 5);
+  EXPECT_TRUE(fs::is_character_file("/dev/full"));  // written to, not replaced
   edit_file(folder_ / "run/journal.jsonl", "\"gradient_norm\":1.5", "\"gradient_norm\":2.5");
   const CommandResult damaged = report({"run", "--json"});
   EXPECT_EQ(damaged.exit_code, 9);
   EXPECT_EQ(Json::parse(damaged.out).at("error").at("kind"), "verification");
+}
+
+TEST_F(ReportVerb, OfSeveralSaysWhichIsDamaged) {
+  store_run(folder_ / "runs", {.number = 0});
+  store_run(folder_ / "runs", {.number = 1});
+  edit_file(folder_ / "runs/run-001/journal.jsonl", "\"gradient_norm\":1.5",
+            "\"gradient_norm\":2.5");
+  const CommandResult result = report({"runs"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(says("runs/report.html", "No part for a run: runs/run-001/journal.jsonl"));
+  EXPECT_TRUE(says("runs/report.html", "<h2>run-000</h2>"));
 }
 
 TEST_F(ReportVerb, OfNamesThatAreNotUtf8) {
