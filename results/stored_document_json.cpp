@@ -10,6 +10,7 @@ namespace heteroperf {
 using Json = nlohmann::ordered_json;
 
 std::string way_out(const std::string& format) {
+  if (format == sweep_format) return "The runs in its folder can still be used one by one.";
   // Nothing but suite.json tells what a suite was to run, so `recover` cannot make it again.
   return format == suite_format
              ? "Each workload's own folder can still be verified, shown and recovered."

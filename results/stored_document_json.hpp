@@ -20,6 +20,7 @@ nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::s
 
 inline constexpr const char* record_format = "heteroperf-record";
 inline constexpr const char* suite_format = "heteroperf-suite";
+inline constexpr const char* sweep_format = "heteroperf-sweep";
 inline constexpr int document_version = 1;
 
 }  // namespace heteroperf

@@ -14,6 +14,7 @@
 #include "results/sha256.hpp"
 #include "results/stored_document_json.hpp"
 #include "results/suite_record.hpp"
+#include "results/sweep/sweep_index.hpp"
 #include "results/verify.hpp"
 
 namespace heteroperf {
@@ -272,9 +273,24 @@ void check_suite(const RunFiles& files, Checks& checks) {
              checks);
 }
 
-}  // namespace
-
-namespace {
+/// Every run that ended, in its folder; what is still missing is no damage.
+Checks check_sweep(const std::filesystem::path& folder) {
+  Checks checks;
+  const SweepIndex index = read_sweep(folder);
+  for (const SweepRun& run : index.runs) {
+    if (run.state != SweepRunState::complete) continue;
+    if (!std::filesystem::exists(folder / run.folder)) {
+      checks.push_back({run.folder, false, "the folder of a complete run", "it is not there"});
+      continue;
+    }
+    for (VerifyCheck& check : verify(folder / run.folder).checks) {
+      check.name = run.folder + "/" + check.name;
+      checks.push_back(std::move(check));
+    }
+  }
+  check_text("sweep_bytes", sweep_json_text(index), read_text_file(sweep_file(folder)), checks);
+  return checks;
+}
 
 /// A value of the record as it stands there, prose as text.
 Json check_value(const std::string& text, CheckText kind) {
@@ -303,6 +319,7 @@ std::string Verification::to_json() const {
 }
 
 Verification verify(const std::filesystem::path& path) {
+  if (const auto sweep = sweep_folder_of(path)) return {check_sweep(*sweep)};
   const RunFiles files = open_run_folder(path);
   Verification verification;
   if (!std::filesystem::exists(files.suite())) {

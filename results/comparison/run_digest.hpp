@@ -52,6 +52,7 @@ struct RunDigest {
 
   const std::optional<MetricValue>& metric(const char* name) const;
   std::string key_text() const;  ///< all fields, one after another
+  std::uint64_t device_count() const;
 };
 
 /// Reads record.json. Throws UserError with the path where it is missing, malformed, of another

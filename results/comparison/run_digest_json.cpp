@@ -129,6 +129,8 @@ void read_identity(const Json& record, RunDigest& digest) {
   digest.precision = text_at(record, "/workload/precision");
   digest.graph_hash = text_at(record, "/workload/graph_hash");
   digest.data_fingerprint = text_at(record, "/workload/data_fingerprint");
+  const Json samples = value_at(record, "/workload/samples_per_step");
+  if (samples.is_number()) digest.samples_per_step = samples.get<std::uint64_t>();
   digest.unit = text_at(record, "/metrics/throughput/unit");
   digest.host = text_at(record, "/system/host/value");
   const Json samples = value_at(record, "/workload/samples_per_step");
@@ -206,6 +208,12 @@ std::string RunDigest::key_text() const {
   std::string text;
   for (const KeyField& field : key) text += field.name + '=' + field.value + '\n';
   return text;
+}
+
+std::uint64_t RunDigest::device_count() const {
+  std::uint64_t count = 0;
+  for (const DeviceShare& share : devices) count += share.count;
+  return count;
 }
 
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {

@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/run_folder.hpp"
+#include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {
 namespace {
@@ -30,11 +31,25 @@ class RunSearch {
                                 "recover makes it)"});
       return;
     }
+    if (is_sweep_folder(path)) return look_at_sweep(path, depth);
     if (depth == deepest) return;
     for (const fs::path& entry : entries_of(path)) look_at(entry, depth + 1);
   }
 
  private:
+  /// What was set aside, and what is not there yet, is no result.
+  void look_at_sweep(const fs::path& folder, int depth) {
+    try {
+      for (const SweepRun& run : read_sweep(folder).runs) {
+        const bool ended =
+            run.state == SweepRunState::complete || run.state == SweepRunState::failed;
+        if (ended && fs::exists(folder / run.folder)) look_at(folder / run.folder, depth + 1);
+      }
+    } catch (const UserError& error) {
+      found_.skipped.push_back({sweep_file(folder), error.what()});
+    }
+  }
+
   static std::vector<fs::path> entries_of(const fs::path& folder) {
     std::vector<fs::path> entries;
     std::error_code error;

@@ -22,12 +22,6 @@ constexpr Named<RankKey> key_names[] = {{RankKey::ops, "ops"},
                                         {RankKey::regulated, "regulated"},
                                         {RankKey::hsr, "hsr"}};
 
-std::uint64_t device_count(const RunDigest& run) {
-  std::uint64_t count = 0;
-  for (const DeviceShare& share : run.devices) count += share.count;
-  return count;
-}
-
 std::string classes_of(const RunDigest& run) {
   std::set<std::string> names;
   for (const DeviceShare& share : run.devices) names.insert(share.device_class);
@@ -59,7 +53,7 @@ std::optional<double> value_by(RankKey key, const RunDigest& run, double ops) {
     case RankKey::ops:
       return ops;
     case RankKey::ops_per_device:
-      return ops / static_cast<double>(std::max<std::uint64_t>(1, device_count(run)));
+      return ops / static_cast<double>(std::max<std::uint64_t>(1, run.device_count()));
     case RankKey::ops_per_peak:
       return run.utilization;
     case RankKey::regulated:
@@ -126,10 +120,10 @@ void give_efficiency(std::vector<RankEntry>& entries) {
     return entry.run->size + '\n' + entry.run->precision + '\n' + classes_of(*entry.run);
   };
   const auto per_device = [](const RankEntry& entry) {
-    return entry.ops_per_second / static_cast<double>(device_count(*entry.run));
+    return entry.ops_per_second / static_cast<double>(entry.run->device_count());
   };
   for (const RankEntry& entry : entries) {
-    const std::uint64_t devices = device_count(*entry.run);
+    const std::uint64_t devices = entry.run->device_count();
     if (devices == 0) continue;
     const auto found = smallest.try_emplace(key_of(entry), Smallest{devices, 0}).first;
     if (devices > found->second.devices) continue;
@@ -138,7 +132,7 @@ void give_efficiency(std::vector<RankEntry>& entries) {
     found->second = {devices, std::max(best, per_device(entry))};
   }
   for (RankEntry& entry : entries) {
-    if (device_count(*entry.run) == 0) continue;
+    if (entry.run->device_count() == 0) continue;
     entry.scaling_efficiency = per_device(entry) / smallest.at(key_of(entry)).per_device;
   }
 }

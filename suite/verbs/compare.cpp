@@ -4,6 +4,8 @@
 #include "metrics/name_table.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/comparison/run_comparison.hpp"
+#include "results/scaling/sweep_comparison.hpp"
+#include "results/sweep/sweep_index.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -27,8 +29,8 @@ class CompareVerb : public Verb {
   void declare(CLI::App& command) override {
     command
         .add_option("runs", runs_,
-                    "A and B: runs, or folders of repeated runs; with --baseline the mix, then one "
-                    "per class")
+                    "A and B: runs, folders of repeated runs, or two sweeps (point by point); with "
+                    "--baseline the mix, then one per class")
         ->required();
     command.add_option("--baseline", baseline_, "homogeneous: HSR of the first against the others")
         ->type_name("KIND");
@@ -69,12 +71,20 @@ class CompareVerb : public Verb {
   }
 
   std::string compare(ComparisonForm form) const {
+    if (is_sweep_folder(runs_[0]) && is_sweep_folder(runs_[1])) return compare_points(form);
     const RunSet a = require_runs({runs_[0]}), b = require_runs({runs_[1]});
     require_comparable(a, b, "A", "B");
     const RunComparison comparison = compare_runs(arranged(a, b), threshold_percent_ / 100);
     if (form == ComparisonForm::json) return comparison_json_text(comparison);
     return form == ComparisonForm::markdown ? comparison_markdown_text(comparison)
                                             : comparison_console_text(comparison);
+  }
+
+  std::string compare_points(ComparisonForm form) const {
+    const SweepComparison comparison = compare_sweeps(runs_[0], runs_[1], threshold_percent_ / 100);
+    if (form == ComparisonForm::json) return sweep_comparison_json_text(comparison);
+    return form == ComparisonForm::markdown ? sweep_comparison_markdown_text(comparison)
+                                            : sweep_comparison_console_text(comparison);
   }
 
   std::string against_classes(ComparisonForm form) const {

@@ -2,32 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <deque>
-#include <fstream>
-
 #include "metrics/error.hpp"
 #include "results/gate/gate_rows.hpp"
+#include "suite/run/shell_command.hpp"
 #include "suite/run/signals.hpp"
-#include "suite/verbs/shell_command.hpp"
 
 namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t lines_shown = 5;
-
-/// What a failed command said last, for the message.
-std::string last_lines(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  std::deque<std::string> lines;
-  for (std::string line; std::getline(stream, line);) {
-    if (line.empty()) continue;
-    lines.push_back(line.substr(0, 200));
-    if (lines.size() > lines_shown) lines.pop_front();
-  }
-  return lines.empty() ? "it said nothing on stderr"
-                       : fmt::format("its last words: {}", fmt::join(lines, " | "));
-}
 
 class GateSession {
  public:
@@ -61,12 +44,12 @@ class GateSession {
     if (outcome.end == CommandEnd::timed_out) {
       throw Error(ErrorKind::timeout,
                   {{fmt::format("{} did not end within {:g} s", what, command.deadline_s),
-                    last_lines(command.err), "Give --timeout more seconds, or a shorter run."}});
+                    last_words(command.err), "Give --timeout more seconds, or a shorter run."}});
     }
     if (outcome.exit_code == 0) return;
     throw Error(ErrorKind::run_failed,
                 {{fmt::format("{} failed with exit code {}", what, outcome.exit_code),
-                  last_lines(command.err), "See " + command.err.string()}});
+                  last_words(command.err), "See " + command.err.string()}});
   }
 
   static RunDigest record_of(const fs::path& home, const std::string& side,

@@ -6,6 +6,7 @@
 #include "suite/catalog.hpp"
 #include "suite/run/launch.hpp"
 #include "suite/run/run_config_json.hpp"
+#include "suite/sweep/launch_sweep.hpp"
 #include "suite/verbs/flag_options.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -29,7 +30,8 @@ class RunVerb : public Verb {
   const char* summary() const override { return "run a workload and write its record"; }
   std::vector<std::string> examples() const override {
     return {"run --quick",
-            "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine"};
+            "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine",
+            "run llm --sweep ranks=1,2,4,8 --repeat 3"};
   }
 
   bool configurable() const override { return true; }
@@ -46,12 +48,29 @@ class RunVerb : public Verb {
                      "also run each class of a mixed --cluster alone, and compare  "
                      "[with_baselines]");
     flags_.declare(command, [](const std::string&) { return true; });
+    repeat_option_ =
+        command.add_option("--repeat", repeats_, "runs of each point, every one with its own seed")
+            ->type_name("N");
+    sweep_option_ =
+        command
+            .add_option("--sweep", sweeps_,
+                        "KEY=VALUE,VALUE…: runs of every value of a flag or key; again for every "
+                        "combination; ranks:micro-batches=1:4,2:2 changes both together")
+            ->type_name("KEY=VALUES")
+            ->take_all()
+            ->allow_extra_args(false);
+    command.add_option("--run-limit", run_limit_s_, "seconds that one run of several may take")
+        ->type_name("S")
+        ->capture_default_str();
     command.footer(command.get_footer() + "\n" + config_keys_text());
   }
 
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
     const std::vector<Setting> given = settings(options, problems);
+    if (repeat_option_->count() > 0 || sweep_option_->count() > 0) {
+      return run_several(given, problems, options);
+    }
     const RunConfig config = apply_settings(quick_ ? quick_config() : RunConfig{}, given, problems);
     validate(config, given, problems);
     check_transport(given, problems);
@@ -60,6 +79,41 @@ class RunVerb : public Verb {
   }
 
  private:
+  ExitCode run_several(const std::vector<Setting>& given, ProblemList& problems,
+                       const GlobalOptions& options) const {
+    if (const auto launched = detect_launcher()) {
+      problems.add("--repeat and --sweep do not work under a launcher",
+                   fmt::format("{} started this process, and every run is one of its own",
+                               launched->launcher),
+                   "Start heteroperf without it; --transport mpi lets each run start mpirun.");
+    }
+    if (!(run_limit_s_ > 0)) {
+      problems.add(fmt::format("--run-limit {:g} is out of range", run_limit_s_),
+                   "above 0 seconds");
+    }
+    problems.throw_if_any();
+    SweepRequest request{{}, quick_, sweeps_, repeats_};
+    SweepLimits limits{"", run_limit_s_};
+    for (const Setting& setting : last_values(given)) {
+      if (setting.path == "out") {
+        limits.out = setting.value;
+      } else {
+        request.settings.push_back(setting);
+      }
+    }
+    return launch_sweep(request, limits, options);
+  }
+
+  /// One setting per key, the last that was given.
+  static std::vector<Setting> last_values(const std::vector<Setting>& given) {
+    std::vector<Setting> last;
+    for (const Setting& setting : given) {
+      std::erase_if(last, [&](const Setting& other) { return other.path == setting.path; });
+      last.push_back(setting);
+    }
+    return last;
+  }
+
   std::vector<Setting> settings(const GlobalOptions& options, ProblemList& problems) const {
     std::vector<Setting> list;
     if (workload_option_->count() > 0) add_workload(list, problems);
@@ -81,6 +135,11 @@ class RunVerb : public Verb {
   CLI::Option* workload_option_ = nullptr;
   bool quick_ = false, rank_logs_ = false, with_baselines_ = false;
   FlagOptions flags_;
+  CLI::Option* repeat_option_ = nullptr;
+  CLI::Option* sweep_option_ = nullptr;
+  std::int64_t repeats_ = 1;
+  std::vector<std::string> sweeps_;
+  double run_limit_s_ = 86400;
 };
 
 }  // namespace

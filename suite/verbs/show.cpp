@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "results/scaling/sweep_report.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -10,17 +11,26 @@ namespace {
 class ShowVerb : public Verb {
  public:
   const char* name() const override { return "show"; }
-  const char* summary() const override { return "print the record of a run or suite"; }
+  const char* summary() const override {
+    return "print the record of a run or suite, the table of a sweep";
+  }
   std::vector<std::string> examples() const override {
     return {"show results/latest", "show results/latest --format md"};
   }
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run or suite folder, or a file inside one")->required();
+    command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
+        ->required();
     command.add_option("--format", format_, "console, json, csv or md")->type_name("NAME");
   }
 
   ExitCode run(const GlobalOptions& options) override {
     const ShowFormat format = options.json ? ShowFormat::json : parse_show_format(format_);
+    if (const auto sweep = sweep_folder_of(path_)) {
+      const SweepReport report = report_sweep(*sweep);
+      fmt::print("{}", format == ShowFormat::json ? sweep_report_json_text(report)
+                                                  : sweep_report_console_text(report));
+      return ExitCode::ok;
+    }
     fmt::print("{}", show(path_, format, options.color ? Colour::on : Colour::off));
     return ExitCode::ok;
   }

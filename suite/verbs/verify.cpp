@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "results/sweep/sweep_index.hpp"
 #include "suite/verbs/checkpoint_checks.hpp"
 #include "suite/verbs/plan_report.hpp"
 #include "suite/verbs/plan_simulation.hpp"
@@ -20,7 +21,7 @@ class VerifyVerb : public Verb {
   void declare(CLI::App& command) override {
     command
         .add_option("run", path_,
-                    "run or suite folder, a file inside one, or a plan that `plan` wrote")
+                    "run, suite or sweep folder, a file inside one, or a plan that `plan` wrote")
         ->required();
   }
 
@@ -37,6 +38,7 @@ class VerifyVerb : public Verb {
  private:
   Verification verify_run() const {
     Verification result = verify(path_);
+    if (sweep_folder_of(path_)) return result;  // its runs' checkpoints are theirs to verify
     for (VerifyCheck& check : check_checkpoints(path_)) result.checks.push_back(std::move(check));
     return result;
   }

@@ -225,6 +225,23 @@ TEST_F(ResultVerbs, BaselineIsKeptAndGatedAgainst) {
   EXPECT_EQ(verb({"baseline", "sav", "main", "good"}).exit_code, 2);
 }
 
+TEST_F(ResultVerbs, SweepsWithBadOptionsRunNothing) {
+  const auto complaint = [&](Words words) {
+    words.insert(words.begin(), {"run", "llm", "--out", "sweep"});
+    const CommandResult result = verb(words);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    return result.err;
+  };
+  EXPECT_NE(complaint({"--sweep", "rnks=1,2"}).find("Did you mean 'ranks'?"), std::string::npos);
+  EXPECT_NE(complaint({"--sweep", "ranks=1,0x"}).find("0x"), std::string::npos);
+  EXPECT_NE(complaint({"--repeat", "0"}).find("--repeat 0"), std::string::npos);
+  EXPECT_NE(complaint({"--repeat", "2", "--run-limit", "0"}).find("--run-limit"),
+            std::string::npos);
+  EXPECT_FALSE(fs::exists(folder_ / "sweep"));
+  make_runs("sweep", 1, 12, 0);
+  EXPECT_NE(complaint({"--repeat", "2"}).find("not empty"), std::string::npos);
+}
+
 TEST_F(ResultVerbs, HistoryAndRank) {
   make_runs("results", 12, 12, 0.01);
   make_runs("results", 12, 13, 0.01, {.number = 12});

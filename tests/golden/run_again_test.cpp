@@ -1,6 +1,8 @@
 // Runs that refer to runs: the printed command, and searches that start from a history.
 #include <gtest/gtest.h>
 
+#include <signal.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -75,6 +77,33 @@ TEST(RunAgain, TheConfigurationHoldsWhatWasChosen) {
   EXPECT_FALSE(config.at("model").contains("name"));
   const Json workload = json_file(folder / "r/record.json").at("workload").at("config");
   EXPECT_EQ(workload.at("optimizer").at("schedule"), "constant");
+}
+
+TEST(RunAgain, ASweepGoesOnWhereItWasKilled) {
+  const ScratchFolder folder;
+  const Words words =
+      tiny_llm({"--sweep", "ranks=1,2", "--repeat", "2", "--steps", "4", "--out", "s", "--json"});
+  Command killed(joined({heteroperf_path()}, words), folder.path());
+  ASSERT_TRUE(killed.wait_until(
+      [&] { return std::filesystem::exists(folder / "s/001-ranks=1-seed=1/record.json"); }));
+  kill(killed.pid(), SIGKILL);
+  killed.finish();
+  CommandResult again;
+  do {  // as long as the run that was going on holds the folder
+    again = heteroperf(words, folder.path());
+  } while (again.exit_code == 2 && again.err.find("another process") != std::string::npos);
+  expect_success(again);
+  const Json sweep = Json::parse(again.out);
+  EXPECT_EQ(sweep.at("status"), "complete");
+  EXPECT_EQ(sweep.at("results").size(), 2u);
+  std::set<std::string> seeds;
+  for (const Json& run : sweep.at("runs")) {
+    const std::string home = folder / "s/" + run.at("folder").get<std::string>();
+    EXPECT_EQ(json_file(home + "/record.json").at("seeds").at("run"), run.at("seed"));
+    seeds.insert(run.at("point").dump() + run.at("seed").dump());
+  }
+  EXPECT_EQ(seeds.size(), 4u);
+  expect_success(heteroperf({"verify", "s"}, folder.path()));
 }
 
 TEST(RunAgain, EveryRunOfASuiteHasACommandOfItsOwn) {

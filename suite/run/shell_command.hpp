@@ -28,4 +28,7 @@ struct CommandOutcome {
 /// SystemError when it cannot be started.
 CommandOutcome run_shell_command(const ShellCommand& command);
 
+/// "its last words: …": what a command that failed said last, from the file with its stderr.
+std::string last_words(const std::filesystem::path& err);
+
 }  // namespace heteroperf

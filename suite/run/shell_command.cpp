@@ -1,6 +1,7 @@
-#include "suite/verbs/shell_command.hpp"
+#include "suite/run/shell_command.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -10,6 +11,8 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <deque>
+#include <fstream>
 #include <optional>
 #include <thread>
 
@@ -147,6 +150,19 @@ CommandOutcome run_shell_command(const ShellCommand& command) {
   outcome.exit_code = exit_code_of_status(*status);
   outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   return outcome;
+}
+
+std::string last_words(const std::filesystem::path& err) {
+  constexpr std::size_t lines_shown = 5, longest_line = 200;
+  std::ifstream stream(err, std::ios::binary);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(stream, line);) {
+    if (line.empty()) continue;
+    lines.push_back(line.substr(0, longest_line));
+    if (lines.size() > lines_shown) lines.pop_front();
+  }
+  return lines.empty() ? "it said nothing on stderr"
+                       : fmt::format("its last words: {}", fmt::join(lines, " | "));
 }
 
 }  // namespace heteroperf

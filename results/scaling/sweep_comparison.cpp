@@ -1,0 +1,107 @@
+#include "results/scaling/sweep_comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "metrics/error.hpp"
+#include "results/scaling/sweep_report.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A point of a suite has several workloads.
+std::map<std::string, RunSet> by_workload(const RunSet& runs) {
+  std::map<std::string, RunSet> sets;
+  for (const RunDigest& run : runs.runs) sets[run.workload].runs.push_back(run);
+  return sets;
+}
+
+SpeedVerdict overall(const std::vector<PointComparison>& points) {
+  for (const SpeedVerdict verdict :
+       {SpeedVerdict::slower, SpeedVerdict::inconclusive, SpeedVerdict::faster}) {
+    for (const PointComparison& one : points) {
+      if (one.comparison.verdict == verdict) return verdict;
+    }
+  }
+  return SpeedVerdict::same;
+}
+
+void compare_point(const std::string& point, const RunSet& a, const RunSet& b, double margin,
+                   SweepComparison& comparison) {
+  const auto sides_b = by_workload(b);
+  for (const auto& [workload, side_a] : by_workload(a)) {
+    const auto side_b = sides_b.find(workload);
+    if (side_b == sides_b.end()) continue;
+    require_comparable(side_a, side_b->second, fmt::format("A at {}", point),
+                       fmt::format("B at {}", point));
+    comparison.points.push_back(
+        {point, workload, compare_runs(arranged(side_a, side_b->second), margin)});
+  }
+}
+
+std::string title(const PointComparison& one) {
+  return fmt::format("{}, {}", utf8_text(one.workload), utf8_text(one.point));
+}
+
+std::string missing_text(const SweepComparison& comparison) {
+  std::string text;
+  for (const std::string& point : comparison.only_a)
+    text += "only in A: " + utf8_text(point) + '\n';
+  for (const std::string& point : comparison.only_b)
+    text += "only in B: " + utf8_text(point) + '\n';
+  return text;
+}
+
+}  // namespace
+
+SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double margin) {
+  SweepComparison comparison;
+  std::map<std::string, std::vector<fs::path>> points_b;
+  for (PointFolders& one : complete_points(b)) points_b[one.point] = std::move(one.folders);
+  for (const PointFolders& one : complete_points(a)) {
+    const auto other = points_b.find(one.point);
+    if (other == points_b.end()) {
+      comparison.only_a.push_back(one.point);
+      continue;
+    }
+    compare_point(one.point, require_runs(one.folders), require_runs(other->second), margin,
+                  comparison);
+    points_b.erase(other);
+  }
+  for (const auto& [point, folders] : points_b) comparison.only_b.push_back(point);
+  if (comparison.points.empty()) {
+    throw Error(ErrorKind::not_comparable,
+                {{"the sweeps have no point in common",
+                  fmt::format("A has {}; B has {}", fmt::join(comparison.only_a, ", "),
+                              fmt::join(comparison.only_b, ", ")),
+                  ""}});
+  }
+  comparison.verdict = overall(comparison.points);
+  return comparison;
+}
+
+std::string sweep_comparison_console_text(const SweepComparison& comparison) {
+  std::string text =
+      fmt::format("{} points: {}\n", comparison.points.size(), to_string(comparison.verdict));
+  for (const PointComparison& one : comparison.points) {
+    text += fmt::format("\n{}\n{}", title(one), comparison_console_text(one.comparison));
+  }
+  return text + missing_text(comparison);
+}
+
+std::string sweep_comparison_markdown_text(const SweepComparison& comparison) {
+  std::string text =
+      fmt::format("## {} points: {}\n", comparison.points.size(), to_string(comparison.verdict));
+  for (const PointComparison& one : comparison.points) {
+    text += fmt::format("\n**{}**\n\n{}", markdown_cell(title(one)),
+                        comparison_markdown_text(one.comparison));
+  }
+  return text + '\n' + missing_text(comparison);
+}
+
+}  // namespace heteroperf

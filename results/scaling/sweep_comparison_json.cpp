@@ -1,0 +1,27 @@
+#include <nlohmann/json.hpp>
+
+#include "results/canonical_json.hpp"
+#include "results/scaling/sweep_comparison.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+
+std::string sweep_comparison_json_text(const SweepComparison& comparison) {
+  using Json = nlohmann::ordered_json;
+  Json json{{"_format", "heteroperf-sweep-comparison"},
+            {"_version", 1},
+            {"verdict", to_string(comparison.verdict)},
+            {"points", Json::array()},
+            {"only_a", Json::array()},
+            {"only_b", Json::array()}};
+  for (const PointComparison& one : comparison.points) {
+    Json& entry = json["points"].emplace_back(
+        Json{{"point", utf8_text(one.point)}, {"workload", utf8_text(one.workload)}});
+    entry.update(Json::parse(comparison_json_text(one.comparison)));
+  }
+  for (const std::string& point : comparison.only_a) json["only_a"].push_back(utf8_text(point));
+  for (const std::string& point : comparison.only_b) json["only_b"].push_back(utf8_text(point));
+  return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the comparison");
+}
+
+}  // namespace heteroperf

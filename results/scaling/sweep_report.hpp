@@ -1,0 +1,65 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/comparison/run_set.hpp"
+#include "results/sweep/sweep_index.hpp"
+
+namespace heteroperf {
+
+/// Geometric mean over repetitions; its interval run to run, of a single run that run's own.
+struct RepeatedRate {
+  double value = 0;
+  std::optional<Interval> ci95;
+};
+
+/// What one workload did at one point.
+struct SweepRow {
+  std::string workload;
+  std::size_t point = 0;
+  std::size_t runs = 0;  ///< that have a score
+  std::uint64_t devices = 0;
+  std::string unit;  ///< of the throughput: "token/s"
+  RepeatedRate ops_per_second, throughput;
+  double step_time_s = 0;  ///< mean of the medians
+  std::string validity;    ///< worst class among the repetitions
+  /// Against the row of the fewest devices that differs in nothing but the scale; absent where no
+  /// other row does, or all have as many devices.
+  std::optional<double> speedup;           ///< ratio of OPS
+  std::optional<RepeatedRate> efficiency;  ///< ratio of OPS per device
+  /// "strong": the same samples per step, "weak": as many per device, "fixed time": a search,
+  /// "mixed": neither; of the row that others are held against "base".
+  std::string scaling;
+};
+
+/// A run without a score and why.
+struct UnscoredRun {
+  std::string folder, state, reason;
+};
+
+struct SweepReport {
+  std::filesystem::path folder;
+  SweepIndex index;
+  std::vector<SweepRow> rows;  ///< by workload, then by point
+  std::vector<UnscoredRun> unscored;
+};
+
+/// Reads the records of the complete runs. Those that were edited or are invalid have no score.
+SweepReport report_sweep(const std::filesystem::path& folder);
+
+/// Folders of the complete runs at each point, with the point's text; those without any are left
+/// out.
+struct PointFolders {
+  std::string point;
+  std::vector<std::filesystem::path> folders;
+};
+std::vector<PointFolders> complete_points(const std::filesystem::path& folder);
+
+std::string sweep_report_console_text(const SweepReport& report);
+/// sweep.json's keys, then `results` and `unscored`.
+std::string sweep_report_json_text(const SweepReport& report);
+
+}  // namespace heteroperf

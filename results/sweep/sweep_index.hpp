@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace heteroperf {
+
+/// Swept keys and their values at one point: {"scale.ranks", "2"}, in the order of the axes.
+using SweepPoint = std::vector<std::pair<std::string, std::string>>;
+/// "ranks=2 micro_batches=4": the last parts of the keys; "all" without any.
+std::string point_text(const SweepPoint& point);
+
+enum class SweepRunState {
+  waiting,
+  running,      ///< in an index that is read: the sweep was killed on the way
+  complete,     ///< it has a record; the rules may still say that it is invalid
+  failed,       ///< it ended by itself without a complete record
+  interrupted,  ///< the sweep was stopped
+};
+const char* to_string(SweepRunState state);
+
+/// One run of a sweep.
+struct SweepRun {
+  std::string folder;  ///< in the sweep's own
+  std::size_t point = 0, repeat = 0;
+  std::uint64_t seed = 0;
+  SweepRunState state = SweepRunState::waiting;
+  std::optional<int> exit_code;
+  double seconds = 0;  ///< wall time of the process
+  std::string reason;  ///< why it has no complete record
+};
+
+/// What a run left that was not complete when the sweep went on.
+struct SetAside {
+  std::string folder, was, why;
+};
+
+/// sweep.json: what a sweep is to run and how far it is.
+struct SweepIndex {
+  std::string sweep_id, created_utc;
+  std::vector<std::string> command;  ///< words after the program's name that all runs have
+  std::vector<std::vector<std::string>> axes;  ///< keys that change together, one list per axis
+  std::vector<SweepPoint> points;
+  std::size_t repeats = 1;
+  std::uint64_t first_seed = 1;
+  std::vector<SweepRun> runs;  ///< in the order in which they are run
+  std::vector<SetAside> set_aside;
+
+  std::size_t count(SweepRunState state) const;
+  bool done() const { return count(SweepRunState::complete) == runs.size(); }
+};
+
+/// The runs in their order: each repetition goes through all points, every second one backwards, so
+/// that a drift of the machine falls on all points alike. Repetition r has the seed first_seed + r.
+std::vector<SweepRun> there_and_back(const SweepIndex& index);
+
+std::filesystem::path sweep_file(const std::filesystem::path& folder);
+bool is_sweep_folder(const std::filesystem::path& folder);
+/// The sweep that a path means: its folder, or its sweep.json.
+std::optional<std::filesystem::path> sweep_folder_of(const std::filesystem::path& path);
+/// Throws UserError where it is missing, malformed, of another version, or names folders outside of
+/// its own.
+SweepIndex read_sweep(const std::filesystem::path& folder);
+SweepIndex parse_sweep(const std::string& text, const std::string& origin);
+/// By way of a temporary name.
+void write_sweep(const std::filesystem::path& folder, const SweepIndex& index);
+std::string sweep_json_text(const SweepIndex& index);
+
+}  // namespace heteroperf

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "metrics/error.hpp"
+#include "results/canonical_json.hpp"
+#include "results/run_folder.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/sweep/sweep_states.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr const char* order_name = "there_and_back";
+constexpr const char* order_note =
+    "each repetition goes through all points, every second one backwards";
+
+Json point_json(const SweepPoint& point) {
+  Json json = Json::object();
+  for (const auto& [key, value] : point) json[utf8_text(key)] = utf8_text(value);
+  return json;
+}
+
+Json run_json(const SweepRun& run) {
+  Json json{{"folder", run.folder},
+            {"point", run.point},
+            {"repeat", run.repeat},
+            {"seed", run.seed},
+            {"state", to_string(run.state)}};
+  if (run.exit_code) json["exit_code"] = *run.exit_code;
+  if (run.seconds > 0) json["wall_s"] = run.seconds;
+  if (!run.reason.empty()) json["reason"] = utf8_text(run.reason);
+  return json;
+}
+
+/// A decimal string beyond 2^53, else a number.
+std::uint64_t whole_number(const Json& json) {
+  if (!json.is_string()) return json.get<std::uint64_t>();
+  return std::stoull(json.get<std::string>());
+}
+
+SweepRun read_run(const Json& json, const SweepIndex& index) {
+  SweepRun run;
+  run.folder = json.at("folder").get<std::string>();
+  run.point = json.at("point").get<std::size_t>();
+  run.repeat = json.at("repeat").get<std::size_t>();
+  run.seed = whole_number(json.at("seed"));
+  run.state = parse_name(sweep_states, "state", json.at("state").get<std::string>());
+  if (json.contains("exit_code")) run.exit_code = json.at("exit_code").get<int>();
+  run.seconds = json.value("wall_s", 0.0);
+  run.reason = json.value("reason", "");
+  const bool inside = !run.folder.empty() && run.folder.find('/') == std::string::npos &&
+                      run.folder != "." && run.folder != "..";
+  if (!inside) throw UserError("its run '" + run.folder + "' is no folder of the sweep");
+  if (run.point >= index.points.size()) {
+    throw UserError(
+        fmt::format("its run {} names point {} of {}", run.folder, run.point, index.points.size()));
+  }
+  return run;
+}
+
+SweepIndex read_index(const Json& json) {
+  SweepIndex index;
+  index.sweep_id = json.at("sweep_id").get<std::string>();
+  index.created_utc = json.at("created_utc").get<std::string>();
+  index.command = json.at("command").get<std::vector<std::string>>();
+  index.axes = json.at("axes").get<std::vector<std::vector<std::string>>>();
+  index.repeats = json.at("repeats").get<std::size_t>();
+  index.first_seed = whole_number(json.at("first_seed"));
+  for (const Json& one : json.at("points")) {
+    SweepPoint& point = index.points.emplace_back();
+    for (const auto& [key, value] : one.items()) point.emplace_back(key, value.get<std::string>());
+  }
+  for (const Json& one : json.at("runs")) index.runs.push_back(read_run(one, index));
+  for (const Json& one : json.at("set_aside")) {
+    index.set_aside.push_back({one.at("folder"), one.at("was"), one.at("why")});
+  }
+  return index;
+}
+
+}  // namespace
+
+std::string sweep_json_text(const SweepIndex& index) {
+  Json json{{"_format", sweep_format},
+            {"_version", document_version},
+            {"sweep_id", index.sweep_id},
+            {"created_utc", index.created_utc},
+            {"status", index.done() ? "complete" : "partial"},
+            {"command", Json::array()},
+            {"axes", index.axes},
+            {"points", Json::array()},
+            {"repeats", index.repeats},
+            {"first_seed", index.first_seed},
+            {"order", {{"name", order_name}, {"note", order_note}}},
+            {"runs", Json::array()},
+            {"set_aside", Json::array()}};
+  for (const std::string& word : index.command) json["command"].push_back(utf8_text(word));
+  for (const SweepPoint& point : index.points) json["points"].push_back(point_json(point));
+  for (const SweepRun& run : index.runs) json["runs"].push_back(run_json(run));
+  for (const SetAside& one : index.set_aside) {
+    json["set_aside"].push_back({{"folder", one.folder}, {"was", one.was}, {"why", one.why}});
+  }
+  return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the sweep");
+}
+
+SweepIndex parse_sweep(const std::string& text, const std::string& origin) {
+  const Json json = parse_stored_document(text, origin, sweep_format);
+  try {
+    return read_index(json);
+  } catch (const UserError& error) {
+    throw UserError(origin + " is not usable", error.problems().front().text());
+  } catch (const std::exception& error) {
+    throw UserError(origin + " misses a key or has a wrong type", error.what(),
+                    way_out(sweep_format));
+  }
+}
+
+SweepIndex read_sweep(const std::filesystem::path& folder) {
+  return parse_sweep(read_text_file(sweep_file(folder)), sweep_file(folder).string());
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,244 @@
+#include "suite/sweep/sweep_request.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "results/run_folder.hpp"
+#include "suite/run/reproduce.hpp"
+#include "suite/run/run_config_json.hpp"
+#include "suite/run/run_flags.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t most_repeats = 1000;
+constexpr std::size_t most_runs = 10000;
+constexpr const char* trace_of_one = "it is the trace of one run";
+
+/// Keys that cannot be swept.
+struct RefusedKey {
+  const char* path;
+  const char* why;
+};
+constexpr RefusedKey refused[] = {
+    {"out", "every run of a sweep gets a folder of its own in the sweep's"},
+    {"trace", trace_of_one},
+    {"seed", "--repeat N gives N repetitions seeds of their own"},
+};
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  for (const char c : text) {
+    if (c == separator) {
+      parts.emplace_back();
+    } else {
+      parts.back() += c;
+    }
+  }
+  return parts;
+}
+
+/// The configuration key of a flag's name or of itself; empty where there is none.
+std::string path_of(const std::string& key) {
+  for (const RunFlag& flag : run_flags()) {
+    if ("--" + key == flag.flag) return flag.path;
+  }
+  for (const ConfigKey& one : config_keys()) {
+    if (one.path == key) return key;
+  }
+  return {};
+}
+
+std::vector<std::string> sweepable_names() {
+  std::vector<std::string> names;
+  for (const RunFlag& flag : run_flags()) names.emplace_back(flag.flag + 2);
+  for (const ConfigKey& one : config_keys()) names.push_back(one.path);
+  return names;
+}
+
+struct Axis {
+  std::vector<std::string> paths;
+  std::vector<std::vector<std::string>> values;  ///< one per path
+};
+
+class SweepReader {
+ public:
+  SweepReader(const SweepRequest& request, ProblemList& problems)
+      : request_(request), problems_(problems) {}
+
+  std::vector<Axis> axes() {
+    std::vector<Axis> found;
+    for (const std::string& text : request_.sweeps) {
+      if (auto axis = read(text)) found.push_back(std::move(*axis));
+    }
+    return found;
+  }
+
+ private:
+  std::optional<Axis> read(const std::string& text) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
+      problems_.add(fmt::format("--sweep '{}' is not usable", text), "expected KEY=VALUE,VALUE",
+                    "For example --sweep ranks=1,2,4");
+      return std::nullopt;
+    }
+    Axis axis;
+    for (const std::string& key : split(text.substr(0, equals), ':')) {
+      if (!take_key(key, axis)) return std::nullopt;
+    }
+    for (const std::string& value : split(text.substr(equals + 1), ',')) {
+      take_value(text, value, axis);
+    }
+    return axis;
+  }
+
+  bool take_key(const std::string& key, Axis& axis) {
+    const std::string path = path_of(key);
+    if (path.empty()) {
+      const std::string near = nearest_name(key, sweepable_names());
+      problems_.add(fmt::format("--sweep of an unknown key '{}'", key),
+                    "a flag of `run` without dashes, or a configuration key",
+                    near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
+      return false;
+    }
+    for (const RefusedKey& one : refused) {
+      if (path == one.path) problems_.add("--sweep cannot change " + path, one.why);
+    }
+    if (!seen_.insert(path).second) problems_.add(path + " is swept twice");
+    for (const Setting& setting : request_.settings) {
+      if (setting.path != path) continue;
+      problems_.add(fmt::format("{} and --sweep {} exclude each other", shown(setting), key), "",
+                    "Leave one of them out");
+    }
+    axis.paths.push_back(path);
+    return true;
+  }
+
+  void take_value(const std::string& text, const std::string& value, Axis& axis) {
+    std::vector<std::string> parts{value};
+    if (axis.paths.size() > 1) parts = split(value, ':');
+    if (parts.size() != axis.paths.size()) {
+      problems_.add(fmt::format("--sweep '{}': '{}' has {} value{}", text, value, parts.size(),
+                                parts.size() == 1 ? "" : "s"),
+                    fmt::format("{} keys change together", axis.paths.size()));
+    } else if (std::any_of(parts.begin(), parts.end(), [](const auto& p) { return p.empty(); })) {
+      problems_.add(fmt::format("--sweep '{}' has an empty value", text));
+    } else if (std::find(axis.values.begin(), axis.values.end(), parts) != axis.values.end()) {
+      problems_.add(fmt::format("--sweep '{}' has '{}' twice", text, value), "",
+                    "--repeat N runs every point N times");
+    } else {
+      axis.values.push_back(std::move(parts));
+    }
+  }
+
+  const SweepRequest& request_;
+  ProblemList& problems_;
+  std::set<std::string> seen_;
+};
+
+std::vector<SweepPoint> combinations(const std::vector<Axis>& axes) {
+  std::vector<SweepPoint> points(1);
+  for (const Axis& axis : axes) {
+    std::vector<SweepPoint> longer;
+    for (const SweepPoint& point : points) {
+      for (const std::vector<std::string>& values : axis.values) {
+        SweepPoint& next = longer.emplace_back(point);
+        for (std::size_t i = 0; i < values.size(); ++i) {
+          next.emplace_back(axis.paths[i], values[i]);
+        }
+      }
+    }
+    points = std::move(longer);
+  }
+  return points;
+}
+
+void check_point(const SweepRequest& request, const SweepPoint& point, ProblemList& problems) {
+  ProblemList here;
+  std::vector<Setting> settings = request.settings;
+  for (const auto& [path, value] : point) settings.push_back({path, value});
+  const RunConfig base = request.quick ? quick_config() : RunConfig{};
+  const RunConfig config = apply_settings(base, settings, here);
+  if (here.empty()) validate(config, settings, here);
+  for (const Problem& problem : here.problems()) {
+    const std::string where = point.empty() ? "" : fmt::format(" at {}", point_text(point));
+    problems.add(problem.problem + where, problem.why, problem.suggestion);
+  }
+}
+
+void check_counts(const SweepRequest& request, std::size_t points, ProblemList& problems) {
+  if (request.repeats < 1 || request.repeats > most_repeats) {
+    problems.add(fmt::format("--repeat {} is out of range", request.repeats),
+                 fmt::format("1 to {}", most_repeats));
+  } else if (points * static_cast<std::size_t>(request.repeats) > most_runs) {
+    problems.add(fmt::format("{} points of {} runs each are too many", points, request.repeats),
+                 fmt::format("at most {} runs", most_runs));
+  }
+}
+
+std::uint64_t seed_of(const SweepRequest& request) {
+  ProblemList told_elsewhere;
+  return apply_settings(RunConfig{}, request.settings, told_elsewhere).seed;
+}
+
+std::string workload_of(const SweepRequest& request) {
+  for (const Setting& setting : request.settings) {
+    if (setting.path == "workload") return setting.value;
+  }
+  return "suite";
+}
+
+std::vector<std::string> common_words(const SweepRequest& request) {
+  std::vector<std::string> words{"run"};
+  if (request.quick) words.emplace_back("--quick");
+  for (const Setting& setting : request.settings) {
+    if (setting.path == "seed") continue;  // each run has its own
+    words.emplace_back("--set");
+    words.push_back(setting.path + '=' + setting.value);
+  }
+  return words;
+}
+
+}  // namespace
+
+SweepIndex plan_sweep(const SweepRequest& request) {
+  ProblemList problems;
+  for (const Setting& setting : request.settings) {
+    if (setting.path == "trace")
+      problems.add(shown(setting) + " does not fit a sweep", trace_of_one);
+  }
+  const std::vector<Axis> axes = SweepReader(request, problems).axes();
+  SweepIndex index;
+  index.points = combinations(axes);
+  check_counts(request, index.points.size(), problems);
+  problems.throw_if_any();
+  for (const SweepPoint& point : index.points) check_point(request, point, problems);
+  problems.throw_if_any();
+  const RunName name = make_run_name(workload_of(request));
+  index.sweep_id = "sweep-" + name.run_id;
+  index.created_utc = name.created_utc;
+  index.command = common_words(request);
+  for (const Axis& axis : axes) index.axes.push_back(axis.paths);
+  index.repeats = static_cast<std::size_t>(request.repeats);
+  index.first_seed = seed_of(request);
+  index.runs = there_and_back(index);
+  return index;
+}
+
+std::vector<std::string> sweep_run_words(const SweepIndex& index, const SweepRun& run,
+                                         const std::string& folder) {
+  std::vector<std::string> words = index.command;
+  const auto set = [&](const std::string& path, const std::string& value) {
+    words.emplace_back("--set");
+    words.push_back(path + '=' + value);
+  };
+  for (const auto& [path, value] : index.points[run.point]) set(path, value);
+  set("seed", std::to_string(run.seed));
+  words.insert(words.end(), {"--no-color", "--out", folder});
+  return words;
+}
+
+}  // namespace heteroperf
