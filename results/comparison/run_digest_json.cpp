@@ -129,8 +129,6 @@ void read_identity(const Json& record, RunDigest& digest) {
   digest.precision = text_at(record, "/workload/precision");
   digest.graph_hash = text_at(record, "/workload/graph_hash");
   digest.data_fingerprint = text_at(record, "/workload/data_fingerprint");
-  const Json samples = value_at(record, "/workload/samples_per_step");
-  if (samples.is_number()) digest.samples_per_step = samples.get<std::uint64_t>();
   digest.unit = text_at(record, "/metrics/throughput/unit");
   digest.host = text_at(record, "/system/host/value");
   const Json samples = value_at(record, "/workload/samples_per_step");
