@@ -1,6 +1,7 @@
 #include "results/report/downsample.hpp"
 
-#include <algorithm>
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "metrics/error.hpp"
@@ -68,6 +69,21 @@ std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<
   }
   kept.push_back(points - 1);
   return kept;
+}
+
+ChartSeries thinned_line(const std::string& name, const std::vector<double>& x,
+                         const std::vector<double>& y, std::string& note) {
+  ChartSeries series{name, SeriesMark::line};
+  const auto kept = largest_triangles(x, y);
+  for (const std::size_t i : kept) {
+    series.x.push_back(x[i]);
+    series.y.push_back(y[i]);
+  }
+  if (kept.size() < x.size()) {
+    note += fmt::format("{}{}: {} of {} steps, chosen by largest-triangle-three-buckets.",
+                        note.empty() ? "" : " ", name, kept.size(), x.size());
+  }
+  return series;
 }
 
 }  // namespace heteroperf

@@ -2,7 +2,10 @@
 
 #include <cstddef>
 #include <span>
+#include <string>
 #include <vector>
+
+#include "results/report/report_chart.hpp"
 
 namespace heteroperf {
 
@@ -15,5 +18,10 @@ inline constexpr std::size_t most_chart_points = 1000;
 /// must be finite. Linear in the points.
 std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<const double> y,
                                            std::size_t count = most_chart_points);
+
+/// The points as a line of at most most_chart_points; adds to `note` how many were left out and by
+/// which method.
+ChartSeries thinned_line(const std::string& name, const std::vector<double>& x,
+                         const std::vector<double>& y, std::string& note);
 
 }  // namespace heteroperf

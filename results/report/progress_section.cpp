@@ -84,22 +84,6 @@ std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id
   return chart;
 }
 
-/// Points as a line of at most most_chart_points; says so in the note where it left some out.
-ChartSeries thinned(const std::string& name, const std::vector<double>& x,
-                    const std::vector<double>& y, std::string& note) {
-  ChartSeries series{name, SeriesMark::line};
-  const auto kept = largest_triangles(x, y);
-  for (const std::size_t i : kept) {
-    series.x.push_back(x[i]);
-    series.y.push_back(y[i]);
-  }
-  if (kept.size() < x.size()) {
-    note += fmt::format("{}{}: {} of {} steps, chosen by largest-triangle-three-buckets.",
-                        note.empty() ? "" : " ", name, kept.size(), x.size());
-  }
-  return series;
-}
-
 void add_training_loss(const ReportRun& run, ReportChart& chart) {
   std::vector<double> x, y;
   std::size_t left_out = 0;
@@ -111,7 +95,7 @@ void add_training_loss(const ReportRun& run, ReportChart& chart) {
     x.push_back(since_start_s(run.journal, step->t_end_ns));
     y.push_back(step->loss);
   }
-  if (!x.empty()) chart.series.push_back(thinned("training loss", x, y, chart.note));
+  if (!x.empty()) chart.series.push_back(thinned_line("training loss", x, y, chart.note));
   if (left_out > 0) {
     chart.note += fmt::format(" {} steps without a finite loss are left out.", left_out);
   }

@@ -72,8 +72,8 @@ struct ReportChart {
   std::optional<ChartAxis> right;
   std::vector<std::string> categories;
   std::vector<double> edges;    ///< of a grid: one more than its columns
-  std::vector<double> colours;  ///< of a grid: values that the palest and deepest colour have at
-                                ///< most and at least; empty: those of the grid
+  std::vector<double> colours;  ///< of a grid: the value of the palest colour, and what the deepest
+                                ///< one stands for at least; empty: as the values go
   std::vector<ChartSeries> series;
   std::vector<ChartSpan> spans;
   std::vector<ChartBand> bands;

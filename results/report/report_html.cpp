@@ -151,7 +151,8 @@ std::string report_html(const ReportPage& page) {
   text += "<script type=\"application/json\" id=\"report-data\">" + report_data_text(page) +
           "</script>\n";
   text += "<script>\n/*\n" + chart_library_license() + "*/\n" + chart_library() + "\n</script>\n";
-  return text + "<script>\n" + report_script() + "</script>\n</body>\n</html>\n";
+  return text + "<script>\n" + report_charts_script() + report_script() +
+         "</script>\n</body>\n</html>\n";
 }
 
 }  // namespace heteroperf

@@ -44,7 +44,7 @@ std::vector<RooflinePoint> points_of(const ReportRun& run, double step_bytes) {
   if (!per_step) return points;
   const double intensity = per_step->to_double() / step_bytes;
   if (summary.ops_per_second) {
-    points.push_back({"the run, waits included", intensity, summary.ops_per_second->value});
+    points.push_back({"the run", intensity, summary.ops_per_second->value});
   }
   double computing = 0;
   for (const RankUse& use : summary.plan.ranks) {
@@ -91,7 +91,7 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
   }
   const RooflinePoint& first = points.front();
   chart.description = fmt::format(
-      "Ceilings as measured in this run: {}{}. {} reaches {:.1f} % of its ceiling.",
+      "Ceilings as measured in this run: {}{}. With its waits {} reaches {:.1f} % of its ceiling.",
       with_prefix(peak.ops_per_second, operations_unit),
       peak.memory_bytes_per_second ? " and " + with_prefix(*peak.memory_bytes_per_second, "byte/s")
                                    : std::string(),

@@ -112,17 +112,7 @@ std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string
   chart.x = {"time since the start", "s"};
   chart.y = {"step time", "s", AxisScale::from_zero};
   chart.description = "How long each step took, warm-up included.";
-  ChartSeries series{"step time", SeriesMark::line};
-  const auto kept = largest_triangles(x, y);
-  for (const std::size_t i : kept) {
-    series.x.push_back(x[i]);
-    series.y.push_back(y[i]);
-  }
-  if (kept.size() < x.size()) {
-    chart.note = fmt::format("{} of {} steps, chosen by largest-triangle-three-buckets.",
-                             kept.size(), x.size());
-  }
-  chart.series.push_back(std::move(series));
+  chart.series.push_back(thinned_line("step time", x, y, chart.note));
   if (run.summary.window) {
     chart.bands.push_back({chart.series[0].x.front(),
                            since_start_s(run.journal, run.summary.window->start_ns), "warm-up"});
@@ -141,7 +131,9 @@ ReportSection step_time_section(const ReportRun& run, const std::string& id) {
     return section;
   }
   section.charts.push_back(distribution_chart(sorted, id));
-  if (auto chart = by_step_chart(run, id)) section.charts.push_back(std::move(*chart));
+  if (!run.summary.search) {  // whose groups train different models side by side
+    if (auto chart = by_step_chart(run, id)) section.charts.push_back(std::move(*chart));
+  }
   section.tables.push_back(quantile_table(sorted));
   return section;
 }

@@ -96,7 +96,7 @@ void fill_ranks(const ReportRun& run, const std::vector<const RankStepsEvent*>& 
   chart.kind = ChartKind::grid;
   chart.x = {"step", ""};
   chart.y = {"time of a step's computing / median of the ranks at the same place", ""};
-  chart.colours = {0.9, 1.5};
+  chart.colours = {1, 1.5};
   const RankStepsEvent& first = *events.front();
   const std::size_t per_cell = values_per_cell(events.size(), first.compute_ns.size());
   const std::uint64_t cell_steps = per_cell * first.steps_per_value;

@@ -8,6 +8,7 @@
 
 #include "metrics/error.hpp"
 #include "results/run_folder.hpp"
+#include "runners/plan/plan_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 
@@ -40,6 +41,10 @@ StepTimeline predicted_step(const ReportRun& run) {
     PlanSimulationRequest request;
     request.path = plan.string();
     request.cluster = configured_cluster(run.journal);
+    if (request.cluster.empty() && read_plan_file(plan.string()).cluster.empty()) {
+      none.missing = "The run names no cluster, whose rates a prediction needs.";
+      return none;
+    }
     const PlanSimulation simulation = simulate_plan(request);
     return step_timeline(trace_text(simulation.schedule, rank_tracks(simulation)),
                          fmt::format("plan.json simulated on {}", simulation.cluster),

@@ -1,0 +1,229 @@
+// Lines and tables of a report, what it says of several runs, and how it is written.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "metrics/error.hpp"
+#include "results/report/downsample.hpp"
+#include "results/report/run_sections.hpp"
+#include "results/report/runs_part.hpp"
+#include "tests/unit/results/report_parts.hpp"
+#include "tests/unit/results/stored_runs.hpp"
+
+namespace heteroperf {
+namespace {
+
+// ---------------------------------------------------------------- down-sampling
+
+TEST(LargestTriangles, KeepsShortLinesWhole) {
+  const std::vector<double> x{1, 2, 3}, y{5, 1, 9};
+  EXPECT_EQ(largest_triangles(x, y), (std::vector<std::size_t>{0, 1, 2}));
+  EXPECT_TRUE(largest_triangles({}, {}).empty());
+}
+
+TEST(LargestTriangles, KeepsEndsOrderAndPeaks) {
+  std::mt19937 random(7);
+  for (const std::size_t points : {1001u, 1777u, 50000u}) {
+    std::vector<double> x(points), y(points);
+    for (std::size_t i = 0; i < points; ++i) {
+      x[i] = static_cast<double>(i);
+      y[i] = static_cast<double>(random() % 100) / 1000;
+    }
+    const std::size_t peak = 1 + random() % (points - 2);
+    y[peak] = 1000;
+    const auto kept = largest_triangles(x, y);
+    ASSERT_EQ(kept.size(), most_chart_points);
+    EXPECT_EQ(kept.front(), 0u);
+    EXPECT_EQ(kept.back(), points - 1);
+    EXPECT_TRUE(std::is_sorted(kept.begin(), kept.end()));
+    EXPECT_EQ(std::adjacent_find(kept.begin(), kept.end()), kept.end());
+    EXPECT_NE(std::find(kept.begin(), kept.end(), peak), kept.end());
+  }
+}
+
+// ---------------------------------------------------------------- tables
+
+TEST(ChartTable, HoldsEveryValue) {
+  ReportChart lines;
+  lines.x = {"time", "s"};
+  lines.y = {"rate", "op/s"};
+  lines.series = {{"a", SeriesMark::line, {1, 2}, {3, std::nan("")}, {2, 3}, {4, 5}}};
+  const ReportTable table = chart_table(lines);
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"time [s]", "a [op/s]", "a, low", "a, high"}));
+  EXPECT_EQ(table.rows[0], (std::vector<std::string>{"1", "3", "2", "4"}));
+  EXPECT_EQ(table.rows[1], (std::vector<std::string>{"2", "", "3", "5"}));
+
+  ReportChart grid;
+  grid.kind = ChartKind::grid;
+  grid.edges = {0, 4, 8};
+  grid.series = {{"rank 0"}, {"rank 1"}};
+  grid.series[0].y = {1, 1.5};
+  grid.series[1].y = {2};
+  EXPECT_EQ(chart_table(grid).rows,
+            (std::vector<std::vector<std::string>>{{"0", "4", "1", "2"}, {"4", "8", "1.5", ""}}));
+
+  ReportChart spans;
+  spans.kind = ChartKind::spans;
+  spans.categories = {"rank 0"};
+  spans.series = {{"forward"}};
+  spans.spans = {{0, 0, 0.5, 1, "F 0.0"}};
+  EXPECT_EQ(chart_table(spans).rows[0],
+            (std::vector<std::string>{"rank 0", "forward", "F 0.0", "0.5", "1"}));
+}
+
+TEST(ChartTable, PutsSeriesOfOtherPlacesOneAfterAnother) {
+  ReportChart chart;
+  chart.series = {{"a", SeriesMark::line, {1}, {2}}, {"b", SeriesMark::points, {3, 4}, {5, 6}}};
+  const ReportTable table = chart_table(chart);
+  ASSERT_EQ(table.rows.size(), 3u);
+  EXPECT_EQ(table.rows[2][0], "b");
+  EXPECT_EQ(table.rows[2][2], "6");
+}
+
+// ---------------------------------------------------------------- several runs
+
+RunDigest digest_at(std::uint64_t ranks, double ops, std::uint64_t samples) {
+  RunDigest run;
+  run.run_id = "run-" + std::to_string(ranks);
+  run.workload = "llm";
+  run.ranks = ranks;
+  run.samples_per_step = samples;
+  run.devices = {{"cpu", ranks}};
+  run.ops_per_second = ops;
+  run.metrics.resize(compared_metrics().size());
+  return run;
+}
+
+TEST(Scaling, SetsStrongAgainstTheSmallestRun) {
+  RunSet runs;
+  runs.runs = {digest_at(1, 10, 64), digest_at(2, 18, 64), digest_at(4, 30, 64)};
+  const ReportSection section = scaling_section(runs);
+  ASSERT_EQ(section.charts.size(), 1u);
+  EXPECT_EQ(section.charts[0].x.scale, AxisScale::logarithmic);
+  EXPECT_EQ(section.charts[0].series[1].y, (std::vector<double>{10, 20, 40}));
+  EXPECT_EQ(section.tables[0].rows[2].back(), "75.0 %");
+  EXPECT_NE(section.charts[0].title.find("strong"), std::string::npos);
+}
+
+TEST(Scaling, TellsWeakFromStrong) {
+  RunSet runs;
+  runs.runs = {digest_at(1, 10, 16), digest_at(2, 19, 32)};
+  const ReportSection section = scaling_section(runs);
+  ASSERT_EQ(section.charts.size(), 1u);
+  EXPECT_NE(section.charts[0].title.find("weak"), std::string::npos);
+}
+
+TEST(Scaling, SaysThatThereIsNone) {
+  RunSet runs;
+  runs.runs = {digest_at(2, 10, 16), digest_at(2, 19, 32)};
+  runs.runs[1].ops_per_second.reset();
+  const ReportSection section = scaling_section(runs);
+  EXPECT_TRUE(section.charts.empty());
+  EXPECT_FALSE(section.paragraphs.empty());
+}
+
+TEST(RunsPart, ShowsWhereTheLevelChanged) {
+  TemporaryFolder folder;
+  for (int i = 0; i < 16; ++i) {
+    store_run(folder.path(), {.number = i, .step_s = (i < 8 ? 12 : 14) * (1 + 0.002 * (i % 3))});
+  }
+  const ReportSources sources = report_sources({folder.path()});
+  EXPECT_EQ(sources.folders.size(), 16u);
+  const ReportPart part = runs_part(sources.records);
+  const ReportChart* trend = find_chart(part, "trend-0");
+  ASSERT_NE(trend, nullptr);
+  ASSERT_EQ(trend->rules.size(), 1u);
+  EXPECT_EQ(trend->rules[0].at, 8.5);
+  EXPECT_NE(trend->rules[0].label.find("worse"), std::string::npos);
+}
+
+TEST(ReportSources, CountUnfinishedRunsAndSkipForeignFiles) {
+  TemporaryFolder folder;
+  store_run(folder.path(), {.number = 1});
+  fixed_run().write({folder.path() / "killed"});
+  std::filesystem::create_directories(folder.path() / "other");
+  const ReportSources sources = report_sources({folder.path()});
+  EXPECT_EQ(sources.records.runs.size(), 1u);
+  EXPECT_EQ(sources.folders.size(), 2u);
+  EXPECT_EQ(read_report_run(folder.path() / "killed").stored, RecordState::absent);
+  EXPECT_THROW(report_sources({folder.path() / "other"}), UserError);
+  EXPECT_THROW(report_sources({folder.path() / "none"}), UserError);
+}
+
+TEST(ReportRun, TellsAnEditedRecord) {
+  TemporaryFolder folder;
+  const auto run = store_run(folder.path(), {});
+  EXPECT_EQ(read_report_run(run).stored, RecordState::matches);
+  edit_file(run / "record.json", "\"median\": 1", "\"median\": 2");
+  EXPECT_EQ(read_report_run(run).stored, RecordState::differs);
+}
+
+// ---------------------------------------------------------------- the writer
+
+TEST(ReportHtml, LetsNothingOutOfItsPlace) {
+  SampleRun sample = fixed_run();
+  const std::string hostile =
+      "</script><script>alert(1)</script>\xe2\x80\xa8 \xff\xfe & \"quoted\" <!-- 'a'";
+  sample.last<StopEvent>() = {RunStatus::failed, "", 6};
+  auto& start = sample.last<StartEvent>();
+  start.run_id = "a<b>&</h2>";
+  ReportRun run = report_run(sample);
+  ReportPart part = run_part(run, "");
+  part.title = hostile;
+  ReportChart chart;
+  chart.id = "hostile";
+  chart.title = chart.description = chart.note = hostile;
+  chart.series = {{hostile, SeriesMark::points, {1}, {2}, {}, {}, {hostile}}};
+  part.sections.front().charts.push_back(chart);
+  const std::string html = html_of(part);
+  EXPECT_EQ(html.find("<script>alert"), std::string::npos);
+  EXPECT_EQ(html.find("\xff"), std::string::npos);
+  const std::string open = "<script type=\"application/json\" id=\"report-data\">";
+  const std::size_t from = html.find(open) + open.size();
+  const std::string data = html.substr(from, html.find("</script>", from) - from);
+  EXPECT_EQ(data.find('<'), std::string::npos);
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](char c) { return (c & 0x80) == 0; }));
+  const auto json = nlohmann::json::parse(data);
+  const std::string name = json.at("charts").at(0).at("series").at(0).at("name");
+  EXPECT_NE(name.find("</script><script>alert(1)"), std::string::npos);
+}
+
+TEST(ReportHtml, AsksForNothingElse) {
+  const std::string html = html_of(run_part(report_run(fixed_run()), ""));
+  EXPECT_EQ(html.find(" src="), std::string::npos);
+  EXPECT_EQ(html.find("@import"), std::string::npos);
+  EXPECT_EQ(html.find("url("), std::string::npos);
+  EXPECT_NE(html.find("default-src 'none'"), std::string::npos);
+  EXPECT_NE(html.find("Permission is hereby granted"), std::string::npos);
+}
+
+TEST(ReportHtml, HasATableForEveryChart) {
+  const ReportPart part = run_part(report_run(planned_run()), "p-");
+  const std::string html = html_of(part);
+  std::size_t charts = 0;
+  for (const ReportSection& section : part.sections) {
+    for (const ReportChart& chart : section.charts) {
+      ++charts;
+      EXPECT_NE(html.find("<table id=\"" + chart.id + "-table\">"), std::string::npos) << chart.id;
+      EXPECT_FALSE(chart.description.empty()) << chart.id;
+      EXPECT_FALSE(chart_table(chart).rows.empty()) << chart.id;
+    }
+  }
+  EXPECT_GT(charts, 5u);
+}
+
+TEST(ReportHtml, StaysSmallForLongRuns) {
+  const ReportPart part = run_part(report_run(fixed_run({.steps = 40'000, .step_s = 0.01})), "");
+  const std::string html = html_of(part);
+  EXPECT_LT(html.size(), 1'000'000u);
+  const ReportChart& durations = *find_chart(part, "durations");
+  EXPECT_EQ(durations.series.front().x.size(), most_chart_points);
+  EXPECT_NE(durations.note.find("largest-triangle-three-buckets"), std::string::npos);
+  EXPECT_NE(durations.note.find("1000 of 40002"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace heteroperf
