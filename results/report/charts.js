@@ -56,6 +56,8 @@ const charts = (() => {
 
   // ------------------------------------------------------------ Chart.js settings
 
+  const narrow = 480;  // pixels
+
   function axis(description, extra = {}) {
     const settings = {
       type: description.log ? "logarithmic" : "linear",
@@ -69,12 +71,20 @@ const charts = (() => {
     return { ...settings, ...rest, ticks: { ...settings.ticks, ...ticks } };
   }
 
+  // Of a long name in a narrow chart the first part and the last.
+  function fittingLabel(value) {
+    const name = this.getLabelForValue(value);
+    const parts = name.split(", ");
+    return this.chart.width < narrow && parts.length > 2
+      ? `${parts[0]}, ${parts[parts.length - 1]}` : name;
+  }
+
   function categoryAxis(description, labels, extra = {}) {
     const { ticks, ...rest } = extra;
     return {
       type: "category", labels,
       title: { display: description.title !== "", text: description.title, color: ink() },
-      ticks: { color: ink(), autoSkip: true, ...ticks },
+      ticks: { color: ink(), autoSkip: true, callback: fittingLabel, ...ticks },
       grid: { color: grid(), display: false },
       ...rest,
     };
@@ -297,7 +307,7 @@ const charts = (() => {
     if (["spans", "grid", "stacked_bars"].includes(model.kind)) {
       return Math.max(130, Math.min(2400, 76 + lanes * (lanes > 40 ? each * 0.7 : each)));
     }
-    return width < 480 ? 250 : 320;
+    return width < narrow ? 250 : 320;
   }
 
   function settingsOf(model) {
