@@ -47,6 +47,17 @@ void bind(const Placement& placement, int rank) {
   bind_this_thread(placement.cpus[static_cast<std::size_t>(rank) % placement.cpus.size()]);
 }
 
+/// Of the host's memory; nothing where a rank computes in a GPU's.
+std::optional<double> measure_memory(const PreparedRun& run, RankContext& context) {
+  double gpus = gpu_of(context) ? 1 : 0;
+  context.all_ranks().all_reduce(std::span(&gpus, 1));
+  if (gpus > 0) return std::nullopt;
+  context.all_ranks().barrier();
+  double rate = measure_memory_rate(run.placement.threads_per_rank, run.config.measure.peak_s / 2);
+  context.all_ranks().all_reduce(std::span(&rate, 1));
+  return rate;
+}
+
 /// All ranks at once, as in training: cores share caches, memory and clock.
 void measure_peak(const PreparedRun& run, RankContext& context) {
   if (run.config.measure.peak_s <= 0) return;
@@ -58,10 +69,7 @@ void measure_peak(const PreparedRun& run, RankContext& context) {
                     : context.engine.measure_peak_ops_per_second(
                           precision, run.placement.threads_per_rank, seconds);
   context.all_ranks().all_reduce(std::span(&rate, 1));
-  context.all_ranks().barrier();
-  double memory =
-      measure_memory_rate(run.placement.threads_per_rank, run.config.measure.peak_s / 2);
-  context.all_ranks().all_reduce(std::span(&memory, 1));
+  const std::optional<double> memory = measure_memory(run, context);
   if (context.is_first()) {
     context.post(PeakEvent{rate, to_string(run.workload.precision), "measured", memory});
   }
