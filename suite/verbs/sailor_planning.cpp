@@ -39,13 +39,15 @@ class SailorPlanner {
 
   SailorPlanReport run() {
     SailorPlanReport report{
-        request_, tables_, sailor_devices(tables_, request_.cluster), {}, {}, {}, 0, {}, {}, {}};
+        request_, tables_, sailor_devices(tables_, request_.cluster), {}, {}, {}, 0, {}, {},
+        {},       {}};
     report.search = best(report.devices, report.chosen);
     report.chosen.name = "ours";
     report.parts = sailor_report(tables_, report.chosen.plan);
     report.lower_bound_s = sailor_work_bound_s(tables_, report.devices);
     if (request_.compare) compare(report);
     for (const std::string& file : request_.peers) report.peers.push_back(peer(file));
+    note_one_way_links(report);
     return report;
   }
 
@@ -106,6 +108,27 @@ class SailorPlanner {
       one.name = tables_.places()[p];
       report.alone.push_back(std::move(one));
       report.alone_devices.push_back(report.devices[p]);
+    }
+  }
+
+  /// Whether the cluster has devices at that end.
+  bool is_here(const SailorLinkEnd& end, const SailorDevices& devices) const {
+    const std::string name =
+        end.zone == inputs_.zone ? end.device : fmt::format("{}@{}", end.device, end.zone);
+    const auto& places = tables_.places();
+    const auto found = std::find(places.begin(), places.end(), name);
+    return found != places.end() && devices[static_cast<std::size_t>(found - places.begin())] > 0;
+  }
+
+  void note_one_way_links(SailorPlanReport& report) const {
+    for (const auto& [ends, curve] : inputs_.network) {
+      const auto& [from, to] = ends;
+      if (inputs_.network.contains({to, from})) continue;
+      if (!is_here(from, report.devices) || !is_here(to, report.devices)) continue;
+      report.notes.push_back(
+          fmt::format("no link from {} of {} to {} of {} (there is one the other way): plans that "
+                      "need it are left out",
+                      to.devices, to.device, from.devices, from.device));
     }
   }
 
@@ -211,6 +234,7 @@ std::string sailor_plan_table(const SailorPlanReport& report) {
     text += fmt::format("HSR             {:.4f} of the sum of the classes alone\n", *hsr);
   }
   for (const ScoredPeer& one : report.peers) text += "peer            " + peer_row(report, one);
+  for (const std::string& note : report.notes) text += fmt::format("note            {}\n", note);
   return text + fmt::format("search          {:.2f} s, {} candidates{}\n", report.search.seconds,
                             report.search.candidates,
                             report.search.complete ? "" : ", ended by the time limit");

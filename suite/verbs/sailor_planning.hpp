@@ -53,6 +53,7 @@ struct SailorPlanReport {
   std::vector<ScoredPeer> alone;  ///< every place by itself, named by the place
   std::vector<int> alone_devices;
   std::vector<ScoredPeer> peers;
+  std::vector<std::string> notes;  ///< what of the inputs no plan could use
 
   double seconds(const ScoredPeer& one) const;  ///< by the request's cost model
   std::optional<double> hsr() const;            ///< to the sum of the places alone

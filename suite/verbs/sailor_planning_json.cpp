@@ -138,6 +138,7 @@ std::string sailor_plan_json_text(const SailorPlanReport& report) {
     json["comparison"].push_back(std::move(one));
   }
   for (const ScoredPeer& one : report.peers) json["peers"].push_back(scored_json(report, one));
+  if (!report.notes.empty()) json["notes"] = report.notes;
   return json.dump(2) + "\n";
 }
 

@@ -13,11 +13,11 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Plans that are improved.
-constexpr std::size_t most_kept = 120;
+constexpr std::size_t most_kept = 300;
 /// Of every shape, from the shortest that is possible.
 constexpr int paces_tried = 8;
 /// Of them with as many stages, replicas and samples of a micro-batch.
-constexpr int most_alike = 6;
+constexpr int most_alike = 20;
 
 std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 

@@ -1,0 +1,90 @@
+#include "suite/verbs/learned_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/plan_json.hpp"
+#include "suite/catalog.hpp"
+#include "suite/run/chosen_plan.hpp"
+#include "tests/unit/results/sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// A finished run of the smallest language model on two equal devices, which computed for
+/// `compute_s` of every step.
+class LearnedRunTest : public testing::Test {
+ protected:
+  void write(double compute_s, int rank_times = 2) {
+    WorkloadRequest wanted;
+    wanted.size = "nano";
+    const Workload workload = find_workload("llm").make(wanted, ScalingInput());
+    EvenPlanRequest request;
+    request.data = 2;
+    request.micro_batch = 4;
+    request.micro_batches = 2;
+    plan_ = even_plan(workload.graph, request);
+    plan_.workload = plan_workload(workload);
+    plan_.cluster = "laptop";
+    SampleRun run = fixed_run();
+    for (std::int32_t rank = 0; rank < rank_times; ++rank) {
+      RankTimeEvent time;
+      time.rank = rank;
+      time.steps = 30;
+      time.wall_s = 360;
+      time.split.compute_s = 30 * compute_s;
+      run.insert_before_stop(time);
+    }
+    run.write(RunFiles{folder_.path()});
+    std::ofstream(folder_.path() / "plan.json") << plan_text(plan_);
+  }
+  LearnedRun learned() const { return learn_from_run(folder_.path(), find_cluster("laptop")); }
+
+  TemporaryFolder folder_;
+  Plan plan_;
+};
+
+TEST_F(LearnedRunTest, RatesFollowTheMeasuredTimes) {
+  write(1);
+  const LearnedRun first = learned();
+  ASSERT_EQ(first.classes.size(), 1u);
+  EXPECT_EQ(first.classes[0].ranks, 2);
+  EXPECT_DOUBLE_EQ(first.classes[0].measured_s, 1);
+  EXPECT_NEAR(first.measured_step_s, 12, 0.5);
+  const double predicted_s = first.classes[0].predicted_s;
+  // A machine that takes twice what is predicted is half as fast.
+  write(2 * predicted_s);
+  const LearnedRun slow = learned();
+  const Cluster cluster = find_cluster("laptop");
+  ASSERT_EQ(slow.matrix.rates().size(), 1u);
+  const auto& [key, rate] = *slow.matrix.rates().begin();
+  EXPECT_EQ(key.precision, "fp32");
+  EXPECT_EQ(rate.origin.provenance, Provenance::probe);
+  EXPECT_NEAR(rate.rate.value() / cluster.classes[0].rates.at("fp32").value(), 0.5, 1e-9);
+  EXPECT_GT(slow.relearned_step_s, 1.5 * slow.predicted_step_s);
+  write(predicted_s);
+  EXPECT_NEAR(learned().relearned_step_s, learned().predicted_step_s, 1e-9);
+}
+
+TEST_F(LearnedRunTest, WhatCannotBeLearnedFromIsSaid) {
+  const auto problem = [&]() -> std::string {
+    try {
+      learned();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(problem(), "no error");
+  write(1, 0);
+  EXPECT_NE(problem().find("nothing to learn from"), std::string::npos) << problem();
+  write(1e9);
+  EXPECT_NE(problem().find("Is --cluster the machine"), std::string::npos) << problem();
+}
+
+}  // namespace
+}  // namespace heteroperf
