@@ -80,6 +80,8 @@ class PlanVerb : public Verb {
                        "KIND:PATH, repeatable. sailor:DIR plans for Sailor's profiles, "
                        "sailor-plan:FILE is scored beside; flagscale:FILE and plan:FILE are "
                        "simulated beside ours");
+    command.add_flag("--fill-profiles", fill_profiles_,
+                     "with --import sailor: analytic times for what is not profiled");
     command.add_option("--batch", batch_, "samples of a step; the workload's own by default");
     command.add_option("--sequence-length", sequence_length_, "of a language model");
     command.add_option("--time-limit", options_.time_limit_s,
@@ -123,6 +125,7 @@ class PlanVerb : public Verb {
     request.batch = batch_;
     request.time_limit_s = options_.time_limit_s;
     request.compare = !compare_.empty();
+    request.fill_profiles = fill_profiles_;
     return request;
   }
 
@@ -278,6 +281,7 @@ class PlanVerb : public Verb {
   std::string workload_, cluster_, precision_ = "fp32", schedule_, compare_, objective_ = "time";
   std::string wire_, out_, cost_model_, profile_, learn_;
   double replan_threshold_ = 0.05;
+  bool fill_profiles_ = false;
   std::vector<std::string> imports_;
   std::optional<std::int64_t> batch_;
   std::int64_t sequence_length_ = 0;

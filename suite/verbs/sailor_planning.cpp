@@ -7,6 +7,7 @@
 #include <iterator>
 
 #include "metrics/error.hpp"
+#include "runners/plan/sailor/sailor_fallback.hpp"
 #include "runners/plan/sailor/sailor_inputs_json.hpp"
 #include "runners/plan/sailor/sailor_plan_json.hpp"
 #include "runners/plan/sailor/search/sailor_bound.hpp"
@@ -29,7 +30,22 @@ SailorInputs read_inputs(const SailorPlanningRequest& request) {
   }
   SailorInputs inputs = read_sailor_inputs(files);
   if (request.batch) inputs.training.global_batch = *request.batch;
+  if (request.fill_profiles) {
+    std::vector<std::string> devices;
+    for (const auto& [name, profiles] : inputs.model.profiles) devices.push_back(name);
+    fill_profiles(missing_profiles(inputs, devices), inputs);
+  }
   return inputs;
+}
+
+/// As `names`, of which no more than some.
+std::string listed(const std::vector<MissingProfile>& missing) {
+  constexpr std::size_t most = 12;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(most, missing.size()); ++i) {
+    text += (i == 0 ? "" : "; ") + to_string(missing[i]);
+  }
+  return missing.size() > most ? text + fmt::format("; {} more", missing.size() - most) : text;
 }
 
 class SailorPlanner {
@@ -47,6 +63,7 @@ class SailorPlanner {
     report.lower_bound_s = sailor_work_bound_s(tables_, report.devices);
     if (request_.compare) compare(report);
     for (const std::string& file : request_.peers) report.peers.push_back(peer(file));
+    note_missing_profiles(report);
     note_one_way_links(report);
     return report;
   }
@@ -109,6 +126,22 @@ class SailorPlanner {
       report.alone.push_back(std::move(one));
       report.alone_devices.push_back(report.devices[p]);
     }
+  }
+
+  void note_missing_profiles(SailorPlanReport& report) const {
+    SailorPlanningRequest as_given = request_;
+    as_given.fill_profiles = false;
+    std::vector<std::string> devices;
+    for (std::size_t p = 0; p < report.devices.size(); ++p) {
+      if (report.devices[p] > 0) devices.push_back(tables_.device(static_cast<int>(p)));
+    }
+    const auto missing = missing_profiles(read_inputs(as_given), devices);
+    if (missing.empty()) return;
+    report.notes.push_back(
+        request_.fill_profiles
+            ? fmt::format("analytic, scaled from the nearest profile: {}", listed(missing))
+            : fmt::format("not profiled and not used: {} (--fill-profiles scales the nearest)",
+                          listed(missing)));
   }
 
   /// Whether the cluster has devices at that end.

@@ -30,6 +30,7 @@ struct SailorPlanningRequest {
   std::optional<std::int64_t> batch;
   double time_limit_s = 10;
   bool compare = false;
+  bool fill_profiles = false;  ///< analytic stand-ins for what is not profiled
 };
 
 /// A plan by every measure that we have.

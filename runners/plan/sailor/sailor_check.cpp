@@ -152,7 +152,7 @@ void SailorCheck::check_profiles() {
   }
   if (missing.empty()) return;
   problems_.add(fmt::format("no profile of {} for {}", tables_.model(), fmt::join(missing, "; ")),
-                "", "Take sizes that are profiled, or the cost model `own`.");
+                "", "Take sizes that are profiled, or --fill-profiles for analytic times.");
 }
 
 void SailorCheck::check_links() {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "metrics/error.hpp"
 #include "suite/verbs/sailor_devices.hpp"
 #include "tests/unit/runners/plan/sailor/small_sailor.hpp"
@@ -93,6 +95,31 @@ TEST(SailorPlanning, WhatIsWrongIsSaid) {
   other.model = "tinny";
   expect(other, "tiny");
   EXPECT_THROW(parse_cost_model("sailors"), UserError);
+}
+
+TEST(SailorPlanning, MissingProfilesAreNamedAndCanBeFilled) {
+  SmallSailor small;
+  small.profiles["tiny"]["slow"]["4"].erase("2");
+  small.profiles["tiny"]["slow"].erase("1");
+  small.write();
+  SailorPlanningRequest request = request_for(small, "fast=1,slow=2");
+  const SailorPlanReport without = plan_sailor(request);
+  ASSERT_EQ(without.notes.size(), 1u);
+  EXPECT_NE(without.notes[0].find("slow tp1 micro-batch 1; slow tp2 micro-batch 1; slow tp2 "
+                                  "micro-batch 4 (--fill-profiles"),
+            std::string::npos)
+      << without.notes[0];
+  const int slow = without.tables.place("slow");
+  EXPECT_TRUE(std::isinf(without.tables.compute_s(slow, 2, 4, 0, 4)));
+  request.fill_profiles = true;
+  const SailorPlanReport with = plan_sailor(request);
+  EXPECT_NE(with.notes[0].find("analytic"), std::string::npos);
+  EXPECT_LE(with.chosen.formula_s, without.chosen.formula_s);
+  // The sample's times are in proportion to the samples, so that scaling is exact.
+  EXPECT_DOUBLE_EQ(with.tables.compute_s(slow, 2, 4, 0, 4),
+                   2 * with.tables.compute_s(slow, 2, 2, 0, 4));
+  EXPECT_DOUBLE_EQ(with.tables.compute_s(slow, 1, 1, 0, 4),
+                   0.5 * with.tables.compute_s(slow, 1, 2, 0, 4));
 }
 
 TEST(SailorPlanning, AHundredThousandDevicesEnd) {

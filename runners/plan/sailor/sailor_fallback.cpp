@@ -1,0 +1,75 @@
+#include "runners/plan/sailor/sailor_fallback.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+
+namespace heteroperf {
+namespace {
+
+/// Another degree is a worse model than another size by more than any ratio of sizes.
+constexpr double weight_of_degree = 100;
+
+double distance(const std::pair<std::int64_t, int>& entry, const MissingProfile& to) {
+  const auto ratio = [](double a, double b) { return std::abs(std::log(a / b)); };
+  return ratio(static_cast<double>(entry.first), static_cast<double>(to.micro_batch)) +
+         weight_of_degree * ratio(entry.second, to.tensor);
+}
+
+}  // namespace
+
+std::string to_string(const MissingProfile& missing) {
+  return fmt::format("{} tp{} micro-batch {}", missing.device, missing.tensor, missing.micro_batch);
+}
+
+std::vector<MissingProfile> missing_profiles(const SailorInputs& inputs,
+                                             const std::vector<std::string>& devices) {
+  std::set<std::pair<std::int64_t, int>> known;
+  for (const auto& [device, profiles] : inputs.model.profiles) {
+    for (const auto& [key, timings] : profiles) known.insert(key);
+  }
+  std::set<MissingProfile> missing;
+  for (const std::string& device : devices) {
+    const auto profiles = inputs.model.profiles.find(device);
+    const auto given = inputs.devices.find(device);
+    for (const auto& [size, tensor] : known) {
+      if (!inputs.model.layers.contains(tensor)) continue;
+      if (given != inputs.devices.end() && tensor > given->second.per_node) continue;
+      const bool here =
+          profiles != inputs.model.profiles.end() && profiles->second.contains({size, tensor});
+      if (!here) missing.insert({device, size, tensor});
+    }
+  }
+  return {missing.begin(), missing.end()};
+}
+
+std::vector<MissingProfile> fill_profiles(const std::vector<MissingProfile>& missing,
+                                          SailorInputs& inputs) {
+  const auto measured = inputs.model.profiles;
+  std::vector<MissingProfile> filled;
+  for (const MissingProfile& one : missing) {
+    const auto profiles = measured.find(one.device);
+    if (profiles == measured.end() || profiles->second.empty()) continue;
+    const auto nearest = std::min_element(profiles->second.begin(), profiles->second.end(),
+                                          [&](const auto& a, const auto& b) {
+                                            return distance(a.first, one) < distance(b.first, one);
+                                          });
+    const auto& [size, tensor] = nearest->first;
+    const double factor =
+        static_cast<double>(one.micro_batch) / static_cast<double>(size) * tensor / one.tensor;
+    std::vector<SailorTiming> timings = nearest->second;
+    for (SailorTiming& timing : timings) {
+      timing.forward_s *= factor;
+      timing.backward_s *= factor;
+      timing.update_s *= static_cast<double>(tensor) / one.tensor;
+    }
+    inputs.model.profiles[one.device][{one.micro_batch, one.tensor}] = std::move(timings);
+    filled.push_back(one);
+  }
+  return filled;
+}
+
+}  // namespace heteroperf
