@@ -53,6 +53,29 @@ class SailorPlanner {
   explicit SailorPlanner(const SailorPlanningRequest& request)
       : request_(request), inputs_(read_inputs(request)), tables_(inputs_) {}
 
+  SailorPlanReport score(const SailorPlan& plan) const {
+    SailorPlanReport report{
+        request_, tables_, sailor_devices(tables_, request_.cluster), {}, {}, {}, 0, {}, {},
+        {},       {}};
+    check_sailor_plan(tables_, plan);
+    SailorDevices left = report.devices;
+    for (const SailorStage& stage : plan.stages) {
+      for (const SailorReplicas& group : stage.replicas) {
+        left[static_cast<std::size_t>(group.place)] -= group.count * group.tensor;
+      }
+    }
+    for (std::size_t p = 0; p < left.size(); ++p) {
+      if (left[p] >= 0) continue;
+      throw UserError(fmt::format("the plan uses {} devices {}", report.devices[p] - left[p],
+                                  tables_.places()[p]),
+                      fmt::format("the cluster has {}", report.devices[p]));
+    }
+    report.chosen = scored("ours", plan);
+    report.parts = sailor_report(tables_, plan);
+    report.lower_bound_s = sailor_work_bound_s(tables_, report.devices);
+    return report;
+  }
+
   SailorPlanReport run() {
     SailorPlanReport report{
         request_, tables_, sailor_devices(tables_, request_.cluster), {}, {}, {}, 0, {}, {},
@@ -230,6 +253,14 @@ std::optional<double> SailorPlanReport::hsr() const {
 
 SailorPlanReport plan_sailor(const SailorPlanningRequest& request) {
   return SailorPlanner(request).run();
+}
+
+SailorTables sailor_tables_of(const SailorPlanningRequest& request) {
+  return SailorTables(read_inputs(request));
+}
+
+SailorPlanReport score_sailor(const SailorPlanningRequest& request, const SailorPlan& plan) {
+  return SailorPlanner(request).score(plan);
 }
 
 std::string sailor_plan_table(const SailorPlanReport& report) {

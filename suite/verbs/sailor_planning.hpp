@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "results/verify.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 #include "runners/plan/sailor/sailor_simulation.hpp"
 #include "runners/plan/sailor/search/sailor_search.hpp"
@@ -62,6 +63,18 @@ struct SailorPlanReport {
 
 /// Throws UserError with everything wrong of inputs and cluster, and where nothing fits.
 SailorPlanReport plan_sailor(const SailorPlanningRequest& request);
+
+/// The request's inputs, prepared.
+SailorTables sailor_tables_of(const SailorPlanningRequest& request);
+/// What the request's inputs say of a given plan: all of the report but search, comparison and
+/// peers. Throws UserError as check_sailor_plan() does, and where the cluster has not the devices.
+SailorPlanReport score_sailor(const SailorPlanningRequest& request, const SailorPlan& plan);
+
+/// Whether a file says that it is a plan that sailor_plan_json_text() wrote.
+bool is_sailor_plan_file(const std::string& path);
+/// Recomputes what such a file claims, from its plan and the inputs that it names. Throws UserError
+/// where it is none, or where the inputs cannot be read.
+Verification verify_sailor_plan_file(const std::string& path);
 
 std::string sailor_plan_table(const SailorPlanReport& report);
 std::string sailor_plan_json_text(const SailorPlanReport& report);

@@ -1,6 +1,12 @@
+#include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "metrics/strict_json.hpp"
+#include "suite/verbs/claim_checks_json.hpp"
 #include "suite/verbs/sailor_planning.hpp"
 
 namespace heteroperf {
@@ -108,26 +114,138 @@ Json predicted_json(const SailorPlanReport& report) {
   return predicted;
 }
 
+Json certificate_json(const SailorPlanReport& report) {
+  return {{"lower_bound_s", report.lower_bound_s},
+          {"gap", report.seconds(report.chosen) / report.lower_bound_s - 1},
+          {"binding", "work"}};
+}
+
+constexpr const char* format_name = "heteroperf-sailor-plan";
+constexpr int format_version = 1;
+constexpr std::int64_t most_count = std::int64_t{1} << 40;
+constexpr int most_devices = 1 << 20;
+
+std::string text_of(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// Reads a plan and what it was made for; places are looked up in the inputs.
+class SailorPlanReader {
+ public:
+  SailorPlanReader(const Json& file, const std::string& path) : file_(file), problems_(path) {}
+
+  SailorPlanningRequest request() {
+    SailorPlanningRequest result;
+    ObjectReader reader(file_, "", problems_);
+    reader.require({"source", "model", "cluster", "cost_model", "stages"});
+    std::string cost_model = "sailor";
+    reader.read("source", result.source);
+    reader.read("model", result.model);
+    reader.read("cluster", result.cluster);
+    reader.read("cost_model", cost_model);
+    reader.read("fill_profiles", result.fill_profiles);
+    problems_.throw_if_any();
+    result.cost_model = parse_cost_model(cost_model);
+    const Json::json_pointer samples("/predicted/samples_per_step");
+    std::int64_t batch = 0;
+    if (file_.contains(samples)) {
+      read_value(file_.at(samples), samples.to_string(), batch, problems_, 1, most_count);
+      result.batch = batch;
+    }
+    problems_.throw_if_any();
+    return result;
+  }
+
+  SailorPlan plan(const SailorTables& tables) {
+    SailorPlan plan;
+    ObjectReader reader(file_, "", problems_);
+    reader.read("micro_batch", plan.micro_batch, 1, most_count);
+    reader.for_each("stages", [&](const Json& value, const std::string& path) {
+      SailorStage& stage = plan.stages.emplace_back();
+      ObjectReader of_stage(value, path, problems_);
+      of_stage.read("first_layer", stage.begin, 0, most_devices);
+      of_stage.read("last_layer", stage.end, 0, most_devices);
+      ++stage.end;
+      of_stage.for_each("replicas", [&](const Json& group, const std::string& at) {
+        stage.replicas.push_back(replicas(group, at, tables));
+      });
+    });
+    reader.for_each("shares", [&](const Json& value, const std::string& path) {
+      SailorShare& share = plan.shares.emplace_back();
+      ObjectReader of_share(value, path, problems_);
+      of_share.read("pipelines", share.count, 1, most_devices);
+      of_share.read("micro_batch", share.micro_batch, 1, most_count);
+      of_share.read("micro_batches", share.micro_batches, 1, most_count);
+      of_share.read("tails", share.tails, std::int64_t{1}, most_count);
+    });
+    problems_.throw_if_any();
+    return plan;
+  }
+
+ private:
+  SailorReplicas replicas(const Json& value, const std::string& path, const SailorTables& tables) {
+    SailorReplicas group;
+    std::string place;
+    ObjectReader reader(value, path, problems_);
+    reader.read("count", group.count, 1, most_devices);
+    reader.read("device_class", place);
+    reader.read("tensor_parallel", group.tensor, 1, most_devices);
+    const std::size_t at = place.find('@');
+    group.place =
+        tables.place(place.substr(0, at), at == std::string::npos ? "" : place.substr(at + 1));
+    return group;
+  }
+
+  const Json& file_;
+  DocumentProblems problems_;
+};
+
 }  // namespace
 
+bool is_sailor_plan_file(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) &&
+         text_of(path).find(fmt::format("\"{}\"", format_name)) != std::string::npos;
+}
+
+Verification verify_sailor_plan_file(const std::string& path) {
+  const Json file = parse_strict_json(text_of(path), path);
+  SailorPlanReader reader(file, path);
+  const SailorPlanningRequest request = reader.request();
+  Verification result;
+  ClaimChecks checks(result);
+  try {
+    const SailorPlanReport report = score_sailor(request, reader.plan(sailor_tables_of(request)));
+    checks.sound("plan", "");
+    const Json predicted = predicted_json(report);
+    for (const auto& [key, value] : predicted.items()) {
+      checks.claim(file, "/predicted/" + key, value);
+    }
+    checks.claim(file, "/memory", memory_json(report));
+    checks.claim(file, "/certificate", certificate_json(report));
+  } catch (const UserError& error) {
+    checks.sound("plan", error.what());
+  }
+  return result;
+}
+
 std::string sailor_plan_json_text(const SailorPlanReport& report) {
-  const double step_s = report.seconds(report.chosen);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  Json json{{"_format", "heteroperf-sailor-plan"},
-            {"_version", 1},
+  Json json{{"_format", format_name},
+            {"_version", format_version},
             {"source", report.request.source},
             {"model", report.tables.model()},
             {"cluster", report.request.cluster},
             {"cost_model", to_string(report.request.cost_model)},
+            {"fill_profiles", report.request.fill_profiles},
             {"schedule", "1f1b"}};
   const Json plan = plan_json(report, report.chosen.plan);
   for (const auto& [key, value] : plan.items()) json[key] = value;
   json["predicted"] = predicted_json(report);
   json["memory"] = memory_json(report);
-  json["certificate"] = {{"lower_bound_s", report.lower_bound_s},
-                         {"gap", step_s / report.lower_bound_s - 1},
-                         {"binding", "work"}};
+  json["certificate"] = certificate_json(report);
   json["search"] = {{"seconds", report.search.seconds},
                     {"candidates", report.search.candidates},
                     {"peak_rss_bytes", static_cast<std::uint64_t>(usage.ru_maxrss) * 1024},

@@ -6,6 +6,7 @@
 #include "suite/verbs/checkpoint_checks.hpp"
 #include "suite/verbs/plan_report.hpp"
 #include "suite/verbs/plan_simulation.hpp"
+#include "suite/verbs/sailor_planning.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -26,7 +27,9 @@ class VerifyVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const Verification result = is_plan_file(path_) ? verify_plan_file(path_) : verify_run();
+    const Verification result = is_sailor_plan_file(path_) ? verify_sailor_plan_file(path_)
+                                : is_plan_file(path_)      ? verify_plan_file(path_)
+                                                           : verify_run();
     if (options.json) {
       fmt::print("{}", result.to_json());
     } else {

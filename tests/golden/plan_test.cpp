@@ -101,5 +101,54 @@ TEST(ListVerb, ShowsTheShippedClusters) {
   }
 }
 
+TEST(PlanVerb, SaysWhatAnObjectiveLacks) {
+  const CommandResult run = heteroperf({"plan", "llm", "--size", "nano", "--cluster", "fast2_slow6",
+                                        "--objective", "energy", "--json"});
+  EXPECT_EQ(run.exit_code, 2);
+  const Json problem = Json::parse(run.out);
+  EXPECT_NE(problem.at("error").at("message").get<std::string>().find("idle_watts"),
+            std::string::npos)
+      << run.out;
+}
+
+TEST(PlanVerb, ScoresAnImportedPlanBesideItsOwn) {
+  const ScratchFolder folder;
+  const std::string path = write(folder, nano_plan());
+  const CommandResult run = heteroperf({"plan", "llm", "--size", "nano", "--cluster", "fast2_slow6",
+                                        "--import", "plan:" + path, "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = Json::parse(run.out);
+  const Json& imported = report.at("imported").at(0);
+  EXPECT_EQ(imported.at("source"), "plan:" + path);
+  EXPECT_GT(imported.at("step_time_s"), 0);
+  EXPECT_LT(imported.at("ratio"), 1);
+  EXPECT_EQ(heteroperf({"plan", "llm", "--cluster", "fast2_slow6", "--import", "paln:x"}).exit_code,
+            2);
+  EXPECT_EQ(heteroperf({"plan", "llm", "--import", "sailor:x", "--cluster", "a=1"}).exit_code, 2);
+  EXPECT_EQ(heteroperf({"plan", "--cluster", "fast2_slow6"}).exit_code, 2);
+}
+
+TEST(PlanVerb, AProfileChangesThePlanAndIsVerifiedWithIt) {
+  const ScratchFolder folder;
+  std::ofstream(folder / "profile.json")
+      << R"({"_format":"heteroperf-efficiency","_version":1,"operations":[{"class":"fast",)"
+      << R"("operation":"gemm","precision":"fp32","ops_per_second":1e9,"provenance":"probe",)"
+      << R"("source":"by hand"}],"devices":[],"links":[]})";
+  const std::vector<std::string> plain{"plan",      "llm",         "--size", "nano",
+                                       "--cluster", "fast2_slow6", "--json"};
+  std::vector<std::string> profiled = plain;
+  profiled.insert(profiled.end(),
+                  {"--profile", folder / "profile.json", "-o", folder / "plan.json"});
+  const CommandResult before = heteroperf(plain), after = heteroperf(profiled);
+  ASSERT_EQ(after.exit_code, 0) << after.err;
+  const auto step_s = [](const CommandResult& run) {
+    return Json::parse(run.out).at("predicted").at("step_time_s").get<double>();
+  };
+  EXPECT_GT(step_s(after), 1.2 * step_s(before));
+  EXPECT_EQ(heteroperf({"verify", folder / "plan.json"}).exit_code, 0);
+  const CommandResult simulated = heteroperf({"simulate", folder / "plan.json", "--json"});
+  EXPECT_DOUBLE_EQ(Json::parse(simulated.out).at("step_time_s").get<double>(), step_s(after));
+}
+
 }  // namespace
 }  // namespace heteroperf::testing

@@ -28,8 +28,10 @@ std::string to_string(const MissingProfile& missing) {
 std::vector<MissingProfile> missing_profiles(const SailorInputs& inputs,
                                              const std::vector<std::string>& devices) {
   std::set<std::pair<std::int64_t, int>> known;
-  for (const auto& [device, profiles] : inputs.model.profiles) {
-    for (const auto& [key, timings] : profiles) known.insert(key);
+  for (const std::string& device : devices) {
+    const auto profiles = inputs.model.profiles.find(device);
+    if (profiles == inputs.model.profiles.end()) continue;
+    for (const auto& [key, timings] : profiles->second) known.insert(key);
   }
   std::set<MissingProfile> missing;
   for (const std::string& device : devices) {

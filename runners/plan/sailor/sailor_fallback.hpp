@@ -17,7 +17,7 @@ struct MissingProfile {
 /// "V100-16 tp1 micro-batch 8".
 std::string to_string(const MissingProfile& missing);
 
-/// Of the devices named, in degrees that a node has room for and the layers are described for.
+/// Among the devices named, in degrees that a node has room for and the layers are described for.
 std::vector<MissingProfile> missing_profiles(const SailorInputs& inputs,
                                              const std::vector<std::string>& devices);
 

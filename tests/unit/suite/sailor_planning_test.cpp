@@ -97,6 +97,28 @@ TEST(SailorPlanning, WhatIsWrongIsSaid) {
   EXPECT_THROW(parse_cost_model("sailors"), UserError);
 }
 
+TEST(SailorPlanning, ItsFileVerifiesAndAChangedOneDoesNot) {
+  const SmallSailor small;
+  small.write();
+  const std::string file = (small.folder / "plan.json").string();
+  for (const char* name : {"own", "sailor", "sailor+"}) {
+    SailorPlanningRequest request = request_for(small, "fast=4,slow=8");
+    request.cost_model = parse_cost_model(name);
+    const std::string text = sailor_plan_json_text(plan_sailor(request));
+    SmallSailor::write(file, text);
+    ASSERT_TRUE(is_sailor_plan_file(file));
+    EXPECT_TRUE(verify_sailor_plan_file(file).ok()) << verify_sailor_plan_file(file).to_json();
+    Json changed = Json::parse(text);
+    changed["predicted"]["step_time_s"] = 0.9 * changed["predicted"]["step_time_s"].get<double>();
+    SmallSailor::write(file, changed.dump());
+    EXPECT_FALSE(verify_sailor_plan_file(file).ok());
+    changed = Json::parse(text);
+    changed["cluster"] = "fast=1,slow=1";
+    SmallSailor::write(file, changed.dump());
+    EXPECT_FALSE(verify_sailor_plan_file(file).ok());
+  }
+}
+
 TEST(SailorPlanning, MissingProfilesAreNamedAndCanBeFilled) {
   SmallSailor small;
   small.profiles["tiny"]["slow"]["4"].erase("2");
