@@ -53,6 +53,17 @@ Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks
   return part;
 }
 
+Plan on_whole_cluster(Plan plan, const std::vector<RankId>& ranks) {
+  std::vector<RankId> devices;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(plan.ranks()); ++rank) {
+    const auto of_part =
+        plan.devices.empty() ? rank : static_cast<std::size_t>(plan.devices[rank].value());
+    devices.push_back(ranks.at(of_part));
+  }
+  plan.devices = std::move(devices);
+  return plan;
+}
+
 Cluster plan_cluster(const Plan& plan, const Cluster& cluster) {
   if (plan.devices.empty()) return cluster;
   check_devices(plan, cluster);

@@ -8,6 +8,9 @@ namespace heteroperf {
 /// Some ranks of a cluster, numbered anew in their order.
 Cluster part_of_cluster(const Cluster& cluster, const std::vector<RankId>& ranks);
 
+/// A plan for part_of_cluster(), as one for the whole cluster.
+Plan on_whole_cluster(Plan plan, const std::vector<RankId>& ranks);
+
 /// The machine as a plan uses it: rank r is the plan's rank r, devices that it leaves idle are not
 /// there. `cluster` itself where the plan does not choose. Throws UserError with every device that
 /// the cluster does not have or that is named twice, and where devices and ranks do not fit.

@@ -259,15 +259,7 @@ class PlanVerb : public Verb {
       try {
         const PlanSearchResult found =
             search_plans(GraphProblem(workload.graph, part, planning), options_);
-        Plan plan = completed(found.plans.front().plan, workload);
-        std::vector<RankId> devices;
-        for (int rank = 0, end = plan.ranks(); rank < end; ++rank) {
-          const auto r = static_cast<std::size_t>(rank);
-          const auto of_part =
-              plan.devices.empty() ? r : static_cast<std::size_t>(plan.devices[r].value());
-          devices.push_back(own.ranks[of_part]);
-        }
-        plan.devices = std::move(devices);
+        Plan plan = on_whole_cluster(completed(found.plans.front().plan, workload), own.ranks);
         alone.step_time_s = found.plans.front().step_time_s;
         alone.plan = std::move(plan);
       } catch (const UserError& error) {

@@ -57,18 +57,6 @@ std::map<std::string, std::vector<RankId>> ranks_of(const Cluster& cluster) {
   return result;
 }
 
-/// A plan for some of a machine's devices as one for the machine.
-Plan on_whole_machine(Plan plan, const std::vector<RankId>& part) {
-  std::vector<RankId> devices;
-  for (int rank = 0; rank < plan.ranks(); ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
-    devices.push_back(
-        part[plan.devices.empty() ? r : static_cast<std::size_t>(plan.devices[r].value())]);
-  }
-  plan.devices = std::move(devices);
-  return plan;
-}
-
 /// Looks for the cheapest choice of devices and its plan.
 class ObjectiveSearch {
  public:
@@ -170,7 +158,7 @@ class ObjectiveSearch {
     complete_ = complete_ && found.complete;
     std::vector<std::pair<double, FoundPlan>> valued;
     for (FoundPlan& one : found.plans) {
-      one.plan = on_whole_machine(std::move(one.plan), part);
+      one.plan = on_whole_cluster(std::move(one.plan), part);
       const StepExpense expense =
           step_expense(one.plan, graph_, cluster_, request_.precision, one.step_time_s);
       const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
