@@ -13,6 +13,7 @@ namespace heteroperf {
 namespace {
 
 constexpr const char* bandwidth_operation = "memory";
+constexpr const char* launch_operation = "launch";  // per second
 
 /// Product of the extents of "AxBxC"; 0 for an empty one, nothing for what is no shape.
 std::optional<double> size_of(const std::string& shape) {
@@ -196,6 +197,8 @@ EfficiencyMatrix matrix_of(const Cluster& cluster) {
     if (entry.operation == bandwidth_operation) {
       matrix.add({entry.device_class, DeviceQuantity::memory_bytes_per_s},
                  {entry.rate.value(), origin});
+    } else if (entry.operation == launch_operation) {
+      matrix.add({entry.device_class, DeviceQuantity::launch_s}, {1 / entry.rate.value(), origin});
     } else if (!entry.precision.empty() && size_of(entry.shape)) {
       matrix.add({entry.device_class, entry.operation, entry.shape, entry.precision},
                  {entry.rate, origin});
@@ -230,9 +233,14 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
       if (const auto value = matrix.value(one.name, quantity)) one.*member = value;
     }
     const auto bandwidth = matrix.values().find({one.name, DeviceQuantity::memory_bytes_per_s});
-    if (bandwidth == matrix.values().end()) continue;
-    put({one.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
-         bandwidth->second.origin.source});
+    if (bandwidth != matrix.values().end()) {
+      put({one.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
+           bandwidth->second.origin.source});
+    }
+    const auto launch = matrix.values().find({one.name, DeviceQuantity::launch_s});
+    if (launch == matrix.values().end() || launch->second.value <= 0) continue;
+    put({one.name, launch_operation, "", "", OpsPerSecond(1 / launch->second.value),
+         launch->second.origin.source});
   }
 }
 

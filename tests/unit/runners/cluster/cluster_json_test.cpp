@@ -63,6 +63,23 @@ TEST(ClusterJson, ReadsAFileWrittenByHand) {
   expect_same(back_and_forth(cluster), cluster);
 }
 
+TEST(ClusterJson, ManyHostsInOneEntryAndAssumptions) {
+  nlohmann::json json = to_json(read_cluster(sample("two_clusters.json")));
+  json["ranks"][0]["per_host"] = 3;
+  json["ranks"][0]["count"] = 7;
+  json["assumptions"] = {"links are alike"};
+  const Cluster cluster = cluster_from_json(json, "file");
+  const std::string host = json["ranks"][0]["host"];
+  EXPECT_EQ(cluster.ranks[2].host, host + "-0000");
+  EXPECT_EQ(cluster.ranks[3].host, host + "-0001");
+  EXPECT_EQ(cluster.ranks[6].host, host + "-0002");
+  EXPECT_EQ(cluster.assumptions, std::vector<std::string>{"links are alike"});
+  EXPECT_EQ(back_and_forth(cluster).assumptions, cluster.assumptions);
+  expect_same(back_and_forth(cluster), cluster);
+  json["ranks"][0]["per_host"] = 0;
+  EXPECT_TRUE(says(refusal(json), "ranks[0].per_host is 0"));
+}
+
 TEST(ClusterJson, ReadsInterleavedRanksCurvesAndPairs) {
   const Cluster cluster = read_cluster(sample("three_kinds.json"));
   const RankClusters found = cluster.rank_clusters();

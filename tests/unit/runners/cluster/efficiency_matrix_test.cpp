@@ -184,6 +184,7 @@ Cluster two_classes() {
   }
   cluster.efficiency = {{"a", "gemm", "4x4x4", "fp32", OpsPerSecond(7), "measured today"},
                         {"a", "memory", "", "", OpsPerSecond(9), "given"},
+                        {"a", "launch", "", "fp32", OpsPerSecond(4), "given"},
                         {"b", "gemm", "wide", "fp32", OpsPerSecond(3), "given"}};
   cluster.links = {
       {"here", "here", std::nullopt, LinkCurve(Seconds(1), BytesPerSecond(1)), "given"}};
@@ -196,6 +197,7 @@ TEST(EfficiencyMatrix, TakesOverWhatAClusterSays) {
             (Origin{Provenance::probe, "measured today"}));
   EXPECT_EQ(matrix.rates().at({"b", "", "", "fp32"}).rate, OpsPerSecond(5));
   EXPECT_EQ(matrix.value("a", DeviceQuantity::memory_bytes_per_s), 9);
+  EXPECT_EQ(matrix.value("a", DeviceQuantity::launch_s), 0.25);
   EXPECT_EQ(matrix.value("b", DeviceQuantity::memory_bytes), 1000);
   EXPECT_NE(matrix.link(LinkScope::zones, "here", "here"), nullptr);
 }
@@ -207,13 +209,15 @@ TEST(EfficiencyMatrix, GivesAClusterItsRates) {
   matrix.add(Key{"b", "", "", "bf16"}, rate_of(6, Provenance::file));
   matrix.add(Key{"unknown", "gemm", "", "fp32"}, rate_of(6, Provenance::file));
   matrix.add({"b", DeviceQuantity::memory_bytes_per_s}, {11, {Provenance::file, "sheet"}});
+  matrix.add({"b", DeviceQuantity::launch_s}, {0.5, {Provenance::file, "sheet"}});
   apply(matrix, cluster);
   EXPECT_EQ(cluster.classes[1].rates.at("bf16"), OpsPerSecond(6));
   EXPECT_EQ(cluster.classes[1].rates.at("fp32"), OpsPerSecond(5));
-  ASSERT_EQ(cluster.efficiency.size(), 4u);
-  EXPECT_EQ(cluster.efficiency[2],
+  ASSERT_EQ(cluster.efficiency.size(), 6u);
+  EXPECT_EQ(cluster.efficiency[3],
             (Efficiency{"a", "gemm", "4x4x4", "fp32", OpsPerSecond(70), "measured now"}));
-  EXPECT_EQ(cluster.efficiency[3], (Efficiency{"b", "memory", "", "", OpsPerSecond(11), "sheet"}));
+  EXPECT_EQ(cluster.efficiency[4], (Efficiency{"b", "memory", "", "", OpsPerSecond(11), "sheet"}));
+  EXPECT_EQ(cluster.efficiency[5], (Efficiency{"b", "launch", "", "", OpsPerSecond(2), "sheet"}));
   EXPECT_NO_THROW(check_cluster(cluster));
 }
 

@@ -63,6 +63,26 @@ TEST(DraftScorer, TheFormulaIsExactForEqualStagesWithoutMessages) {
   EXPECT_DOUBLE_EQ(pipeline_estimate(stages, 8), ends.front());
 }
 
+TEST(DraftScorer, ManyMicroBatchesAreExtrapolated) {
+  const ModelGraph graph = build_model("nano");
+  PlanningRequest request;
+  request.batch = 64;
+  request.most_samples = 16;
+  const Cluster cluster = two_classes();
+  const GraphProblem problem(graph, cluster, request);
+  const DraftScorer scorer(problem.problem());
+  std::mt19937_64 random(8);
+  for (int i = 0; i < 60; ++i) {
+    PipelineDraft draft = random_draft(problem.problem(), random);
+    const double few = scorer.score(draft).step_time_s;
+    EXPECT_DOUBLE_EQ(scorer.extrapolate(draft).step_time_s, few) << to_text(draft);
+    draft.micro_batches = 700;
+    set_schedule(draft, draft.schedule);
+    const double exact = scorer.score(draft).step_time_s;
+    EXPECT_NEAR(scorer.extrapolate(draft).step_time_s, exact, 2e-3 * exact) << to_text(draft);
+  }
+}
+
 TEST(DraftScorer, DeeperWarmUpsPayOnSlowLinks) {
   std::vector<ClockStage> stages(4, ClockStage{1, 0, 1, 1, 1, 1, 0});
   for (int s = 0; s < 4; ++s) stages[static_cast<std::size_t>(s)].warm_up = 3 - s;
