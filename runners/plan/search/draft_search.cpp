@@ -185,13 +185,21 @@ class DraftSearch {
     result_.candidates += beam.tried();
   }
 
-  /// Seconds of the step that came of it.
+  /// Seconds of the shortest step that came of it. Only while nothing is known are periods far
+  /// above the bound's tried.
   double fill_one_order(PipelineBeam& beam, const std::vector<int>& order, const FillRules& rules) {
     const double least = result_.bound.seconds / rules.micro_batches;
-    const double most = std::min(best_.time_to_beat() / rules.micro_batches, 2 * least);
-    if (late() || most <= least) return infinite;
-    std::optional<PipelineDraft> draft = beam.tighten(order, least * 0.98, most, rules);
-    return draft ? consider(std::move(*draft)) : infinite;
+    double shortest = infinite;
+    const auto visit = [&](PipelineDraft&& draft) {
+      shortest = std::min(shortest, consider(std::move(draft)));
+    };
+    for (const double factor : {2.0, 4.0, 8.0, 32.0}) {
+      const double most = std::min(best_.time_to_beat() / rules.micro_batches, factor * least);
+      if (late() || most <= least) return shortest;
+      if (beam.tighten(order, least * 0.98, most, rules, visit)) return shortest;
+      if (!best_.drafts().empty()) return shortest;
+    }
+    return shortest;
   }
 
   void fill_all() {

@@ -254,17 +254,20 @@ std::optional<PipelineDraft> PipelineBeam::fill(const std::vector<int>& order, d
   return std::nullopt;
 }
 
-std::optional<PipelineDraft> PipelineBeam::tighten(const std::vector<int>& order, double least_s,
-                                                   double most_s, const FillRules& rules) {
-  std::optional<PipelineDraft> best = fill(order, most_s, rules);
+bool PipelineBeam::tighten(const std::vector<int>& order, double least_s, double most_s,
+                           const FillRules& rules,
+                           const std::function<void(PipelineDraft&&)>& visit) {
+  std::optional<PipelineDraft> found = fill(order, most_s, rules);
+  if (!found) return false;
+  visit(std::move(*found));
   double low = least_s, high = most_s;
-  while (best && high > low * tight) {
+  while (high > low * tight) {
     const double middle = std::sqrt(low * high);
-    std::optional<PipelineDraft> shorter = fill(order, middle, rules);
-    (shorter ? high : low) = middle;
-    if (shorter) best = std::move(shorter);
+    found = fill(order, middle, rules);
+    (found ? high : low) = middle;
+    if (found) visit(std::move(*found));
   }
-  return best;
+  return true;
 }
 
 }  // namespace heteroperf

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -21,9 +22,11 @@ class PipelineBeam {
   /// beam finds; `order`: the pools, that of the last stage first.
   std::optional<PipelineDraft> fill(const std::vector<int>& order, double period_s,
                                     const FillRules& rules);
-  /// With the shortest period, to a part in 500, of those between the two.
-  std::optional<PipelineDraft> tighten(const std::vector<int>& order, double least_s, double most_s,
-                                       const FillRules& rules);
+  /// Down to the shortest period, to a part in 500, of those between the two: calls `visit` with
+  /// the pipeline of every period that has one; shorter periods may take more stages. False where
+  /// none has.
+  bool tighten(const std::vector<int>& order, double least_s, double most_s, const FillRules& rules,
+               const std::function<void(PipelineDraft&&)>& visit);
 
   /// Stages tried so far.
   std::uint64_t tried() const { return tried_; }
