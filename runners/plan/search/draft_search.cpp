@@ -10,6 +10,7 @@
 #include "metrics/error.hpp"
 #include "runners/plan/search/exhaustive_search.hpp"
 #include "runners/plan/search/fit_advice.hpp"
+#include "runners/plan/search/lower_bound.hpp"
 #include "runners/plan/search/pipeline_beam.hpp"
 #include "runners/plan/search/pipeline_fill.hpp"
 
@@ -75,7 +76,7 @@ class DraftSearch {
         best_(options.keep) {}
 
   SearchOutcome run() {
-    result_.bound = plan_bound(problem_, BoundScope::one_stage_per_position, BoundDetail::total);
+    least_s_ = plan_bound(problem_, BoundScope::any_plan).seconds;
     fill_in_order();
     fill_all();
     improve_all();
@@ -123,7 +124,16 @@ class DraftSearch {
     std::sort(sizes.begin(), sizes.end());
     // Smaller micro-batches never need more memory: what does not fit at all need not be tried.
     const auto end = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
-      return fill.run(any_period_s, rules_of(samples), stop(), [](PipelineFill::Structure&&) {});
+      const FillRules rules = rules_of(samples);
+      // The first that fits at all is enough here, and better than nothing when time is short.
+      bool fits = false;
+      const auto stop_there = [&] { return fits || late(); };
+      fill.run(any_period_s, rules, stop_there, [&](PipelineFill::Structure&& structure) {
+        fits = true;
+        if (best_.best() < infinite || rules.micro_batches > most_micro_batches) return;
+        if (auto draft = fill.fill(structure, any_period_s, rules)) consider(std::move(*draft));
+      });
+      return fits;
     });
     sizes.erase(end, sizes.end());
     std::stable_sort(sizes.begin(), sizes.end(), [&](std::int64_t a, std::int64_t b) {
@@ -166,7 +176,8 @@ class DraftSearch {
     const std::vector<std::vector<int>> orders = pool_orders();
     const std::size_t few = std::min<std::size_t>(orders.size(), few_orders);
     std::vector<std::pair<double, FillRules>> good;  // by the shortest step
-    for (const std::int64_t samples : micro_batch_sizes(fill)) {
+    sizes_ = micro_batch_sizes(fill);
+    for (const std::int64_t samples : sizes_) {
       if (problem_.batch / samples > most_micro_batches) continue;
       const FillRules rules = rules_of(samples);
       double shortest = infinite;
@@ -188,7 +199,7 @@ class DraftSearch {
   /// Seconds of the shortest step that came of it. Only while nothing is known are periods far
   /// above the bound's tried.
   double fill_one_order(PipelineBeam& beam, const std::vector<int>& order, const FillRules& rules) {
-    const double least = result_.bound.seconds / rules.micro_batches;
+    const double least = least_s_ / rules.micro_batches;
     double shortest = infinite;
     const auto visit = [&](PipelineDraft&& draft) {
       shortest = std::min(shortest, consider(std::move(draft)));
@@ -197,14 +208,14 @@ class DraftSearch {
       const double most = std::min(best_.time_to_beat() / rules.micro_batches, factor * least);
       if (late() || most <= least) return shortest;
       if (beam.tighten(order, least * 0.98, most, rules, visit)) return shortest;
-      if (!best_.drafts().empty()) return shortest;
+      if (best_.best() <= factor * least * rules.micro_batches) return shortest;
     }
     return shortest;
   }
 
   void fill_all() {
     PipelineFill fill(filler_);
-    for (const std::int64_t samples : micro_batch_sizes(fill)) {
+    for (const std::int64_t samples : sizes_) {
       if (problem_.batch / samples > most_micro_batches) continue;
       fill_one(fill, rules_of(samples));
       if (late()) return;
@@ -222,7 +233,7 @@ class DraftSearch {
   /// Structures that cover the model within some more than the shortest period thinkable, each then
   /// with its own shortest period. Longer ones than the best plan's cannot win.
   void fill_one(PipelineFill& fill, const FillRules& rules) {
-    const double least = std::max(result_.bound.seconds / rules.micro_batches, 1e-12);
+    const double least = std::max(least_s_ / rules.micro_batches, 1e-12);
     std::set<PipelineFill::Structure> seen;
     double period_s = 0;
     const auto visit = [&](PipelineFill::Structure&& structure) {
@@ -339,6 +350,8 @@ class DraftSearch {
   DraftScorer scorer_;
   StageFiller filler_;
   BestDrafts best_;
+  std::vector<std::int64_t> sizes_;  ///< of a micro-batch, the likeliest first
+  double least_s_ = 0;               ///< no step is shorter
   std::set<std::string> seen_;
   SearchOutcome result_;
 };

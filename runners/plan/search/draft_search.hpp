@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "runners/plan/search/draft_moves.hpp"
-#include "runners/plan/search/lower_bound.hpp"
 
 namespace heteroperf {
 
@@ -19,8 +18,7 @@ struct PlanSearchOptions {
 /// What a search found.
 struct SearchOutcome {
   std::vector<ScoredDraft> best;  ///< distinct, the fastest first; all fit
-  PlanBound bound;
-  std::uint64_t candidates = 0;  ///< drafts scored by formula or by the exact clock
+  std::uint64_t candidates = 0;   ///< drafts scored by formula or by the exact clock
   double seconds = 0;
   bool complete = true;     ///< it ended by itself, not by the time limit
   bool exhaustive = false;  ///< no draft with the least warm-ups is faster

@@ -96,16 +96,11 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
 }
 
 /// What a relaxation of stages says with all its terms, and with the first of them.
-void add_stages(const PlanningProblem& problem, BoundDetail detail, PlanBound& bound) {
+void add_stages(const PlanningProblem& problem, PlanBound& bound) {
   constexpr double fine = 1e-3, coarse = 4e-3;
   const double all =
       StageRelaxation(problem, {true, true, true}).bound(bound.seconds, infinite, fine);
   if (!(all < infinite)) return;
-  if (detail == BoundDetail::total) {
-    bound.constraints.push_back({"whole stages", all});
-    bound.seconds = all;
-    return;
-  }
   double before = bound.seconds;
   const auto add = [&](const char* name, const RelaxationTerms& terms) {
     before = all > before * (1 + coarse)
@@ -135,7 +130,7 @@ std::string binding_of(const PlanBound& bound) {
 
 }  // namespace
 
-PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope, BoundDetail detail) {
+PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
   const LeastTimes least = least_times(problem);
   double latency = 0;
   for (const double one : least.fastest) latency += one < infinite ? one : 0;
@@ -144,7 +139,7 @@ PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope, BoundDeta
                        {"latency", latency}};
   bound.seconds = std::max(bound.constraints[0].seconds, latency);
   if (scope == BoundScope::one_stage_per_position && bound.seconds > 0) {
-    add_stages(problem, detail, bound);
+    add_stages(problem, bound);
   }
   bound.binding = binding_of(bound);
   return bound;

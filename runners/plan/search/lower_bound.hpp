@@ -24,18 +24,12 @@ enum class BoundScope {
   any_plan,
 };
 
-enum class BoundDetail {
-  total,  ///< the bound alone
-  terms,  ///< and what its constraints say one by one
-};
-
 /// Requires a problem that has passed check_problem(). README.md (Lower bound) has the argument.
 /// Constraints: "work", every layer does the batch on some pool, shares fractional, at the pool's
 /// best degree and micro-batch; "latency", one sample's way through all layers, each on its fastest
 /// device; and of plans of one stage per position, each added to those before: "whole layers and
 /// samples", "filling the pipeline", "sums over replicas and optimizer", "memory".
 PlanBound plan_bound(const PlanningProblem& problem,
-                     BoundScope scope = BoundScope::one_stage_per_position,
-                     BoundDetail detail = BoundDetail::terms);
+                     BoundScope scope = BoundScope::one_stage_per_position);
 
 }  // namespace heteroperf

@@ -45,7 +45,6 @@ class PlanSearch {
   }
 
   void add(const SearchOutcome& outcome) {
-    result_.bound = outcome.bound;
     result_.candidates += outcome.candidates;
     result_.complete = result_.complete && outcome.complete;
     result_.exhaustive = outcome.exhaustive;

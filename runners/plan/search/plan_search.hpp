@@ -16,7 +16,6 @@ struct FoundPlan {
 /// The search's result for a model on a machine.
 struct PlanSearchResult {
   std::vector<FoundPlan> plans;  ///< distinct, the fastest first; every one passes check_plan()
-  PlanBound bound;
   std::uint64_t candidates = 0, simulated = 0;
   double seconds = 0;
   bool complete = true, exhaustive = false;
