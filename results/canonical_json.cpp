@@ -5,9 +5,9 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
+#include "results/canonical_text_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -53,7 +53,7 @@ class Dumper {
         text += json_integer(json.get<std::uint64_t>());
         return;
       case Json::value_t::number_float:
-        text += json_number(json.get<double>());
+        text += std::isfinite(json.get<double>()) ? json_number(json.get<double>()) : "null";
         return;
       default:
         text += json.dump();
@@ -130,6 +130,18 @@ std::string json_compact(std::string_view text, const std::string& what) {
 
 std::string json_indented(std::string_view text, const std::string& what) {
   return dump(text, what, indent_width) + '\n';
+}
+
+std::string json_compact(const nlohmann::ordered_json& document) {
+  Dumper dumper(compact);
+  dumper.value(document, 0);
+  return std::move(dumper.text);
+}
+
+std::string json_indented(const nlohmann::ordered_json& document) {
+  Dumper dumper(indent_width);
+  dumper.value(document, 0);
+  return std::move(dumper.text) + '\n';
 }
 
 }  // namespace heteroperf

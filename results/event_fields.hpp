@@ -79,6 +79,7 @@ struct Fields<WorkloadEvent> {
     v("graph", e.graph);
     v("data", e.data);
     v("data_fingerprint", e.data_fingerprint);
+    v("data_kind", e.data_kind);
     v("loss_floor", e.loss_floor);
     v("error_floor", e.error_floor);
     v("quality", e.quality);
@@ -269,6 +270,18 @@ struct Fields<BaselineEvent> {
 template <>
 struct Fields<OverheadEvent> {
   static void visit(auto& e, auto&& v) { v("measurement_s", e.measurement_s); }
+};
+
+template <>
+struct Fields<HostLoadEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("seconds", e.seconds);
+    v("cpus", e.cpus);
+    v("other_cpus", e.other_cpus);
+    v("thermal_events", e.thermal_events);
+    v("thermal_throttled_s", e.thermal_throttled_s);
+    v("quota_throttled_s", e.quota_throttled_s);
+  }
 };
 
 template <>

@@ -76,6 +76,8 @@ struct WorkloadEvent {
   std::string graph_hash;
   JsonText graph;  ///< text empty: no fixed model
   std::string data, data_fingerprint;
+  /// Of data made from a seed: the fingerprint that seed 0 would give, equal for repetitions.
+  std::string data_kind = {};
   std::optional<double> loss_floor, error_floor;
   QualityMeasure quality = QualityMeasure::accuracy;
   std::optional<double> quality_target;
@@ -227,6 +229,17 @@ struct OverheadEvent {
   double measurement_s = 0;
 };
 
+/// What else happened on the logical CPUs that the ranks of rank 0's host may use, from the first
+/// step to the end of the last evaluation.
+struct HostLoadEvent {
+  double seconds = 0;
+  std::uint64_t cpus = 0;
+  double other_cpus = 0;  ///< busy with other processes, or taken by a hypervisor; mean
+  std::optional<std::uint64_t> thermal_events;
+  std::optional<double> thermal_throttled_s;  ///< summed over the CPUs
+  std::optional<double> quota_throttled_s;    ///< by the control group's limit, summed
+};
+
 /// `rule` names the ruleset's rule this bears on; may be empty.
 struct WarningEvent {
   std::string text, rule;
@@ -268,7 +281,7 @@ using Event =
     std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
                  PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
                  ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, RankStepsEvent,
-                 PacingEvent, BaselineEvent, OverheadEvent, WarningEvent, PeakEvent, SearchEvent,
+                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, WarningEvent, PeakEvent, SearchEvent,
                  CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.

@@ -11,6 +11,7 @@
 
 #include "metrics/error.hpp"
 #include "results/canonical_json.hpp"
+#include "results/canonical_text_json.hpp"
 #include "results/event_fields.hpp"
 
 namespace heteroperf {
@@ -150,7 +151,7 @@ class FieldReader {
   }
   void operator()(const char* name, Ops& value) { value = Ops::parse(text(name, required(name))); }
   void operator()(const char* name, JsonText& value) {
-    if (const Json* json = find(name)) value.text = json_compact(json->dump(), name);
+    if (const Json* json = find(name)) value.text = json_compact(*json);
   }
   template <Enumeration T>
   void operator()(const char* name, T& value) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"
+#include "results/canonical_text_json.hpp"
 #include "results/loss_fingerprint.hpp"
 #include "results/plan_sections_json.hpp"
 #include "results/record.hpp"
@@ -64,17 +65,19 @@ Json validity_section(const Validity& validity) {
   return json;
 }
 
-/// Identity of what is trained: equal for runs that may be compared.
+/// Identity of what is trained: equal for runs that may be compared. Repetitions with seeds of
+/// their own are; the target of data from a seed follows from its floor.
 std::string workload_hash(const WorkloadEvent& workload) {
+  const bool of_seed = !workload.data_kind.empty();
   Json key{{"name", workload.name},
            {"size", workload.size},
            {"unit", workload.unit},
            {"precision", workload.precision},
            {"graph_hash", workload.graph_hash},
-           {"data_fingerprint", workload.data_fingerprint},
+           {"data_fingerprint", of_seed ? workload.data_kind : workload.data_fingerprint},
            {"config", parsed(&workload.config)}};
   put(key, "samples_per_step", workload.samples_per_step);
-  put(key, "quality_target", workload.quality_target);
+  if (!of_seed) put(key, "quality_target", workload.quality_target);
   return sha256_hex(json_compact(key.dump(), "the workload's key"));
 }
 
@@ -91,6 +94,7 @@ Json workload_section(const WorkloadEvent& workload) {
   put(json, "samples_per_step", workload.samples_per_step);
   put(json, "data", workload.data);
   put(json, "data_fingerprint", workload.data_fingerprint);
+  put(json, "data_kind", workload.data_kind);
   put(json, "loss_floor", workload.loss_floor);
   put(json, "error_floor", workload.error_floor);
   put_section(json, "config", parsed(&workload.config));
@@ -251,6 +255,17 @@ Json checkpoints_section(const Journal& journal) {
           {"seconds", seconds}};
 }
 
+/// What else happened on the CPUs.
+Json host_load_section(const Journal& journal) {
+  const auto* load = journal.last<HostLoadEvent>();
+  if (load == nullptr) return {};
+  Json json{{"seconds", load->seconds}, {"cpus", load->cpus}, {"other_cpus", load->other_cpus}};
+  put(json, "thermal_events", load->thermal_events);
+  put(json, "thermal_throttled_s", load->thermal_throttled_s);
+  put(json, "quota_throttled_s", load->quota_throttled_s);
+  return json;
+}
+
 Json seeds_section(const Journal& journal) {
   Json json = Json::object();
   if (const auto* workload = journal.first<WorkloadEvent>()) {
@@ -351,6 +366,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   if (summary.time) json["time_split_s"] = time_section(*summary.time, summary.plan);
   put_section(json, "prediction", prediction_section(summary.plan));
   put_section(json, "pacing", pacing_section(summary.plan));
+  put_section(json, "host_load", host_load_section(journal));
   put_section(json, "seeds", seeds_section(journal));
   put_section(json, "program", program_section(*start));
   put_environment(json, journal);
@@ -358,7 +374,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   json["journal"] = journal_section(journal);
   json["hashes"] = hashes_section(journal, *start);
   put(json, "reproduce", start->reproduce);
-  return json_indented(json.dump(), "the record");
+  return json_indented(json);
 }
 
 }  // namespace heteroperf

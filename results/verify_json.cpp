@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "results/canonical_json.hpp"
 #include "results/graph_book.hpp"
+#include "results/packing/run_archive.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "results/samples_h5.hpp"
@@ -230,6 +231,14 @@ void check_baselines(const RunFiles& files, const Journal& journal, Checks& chec
   }
 }
 
+/// Of a run that was unpacked: that all of its files are there as they were.
+void check_manifest(const std::filesystem::path& folder, Checks& checks) {
+  if (!has_manifest(folder)) return;
+  const std::string wrong = manifest_contradictions(folder);
+  checks.push_back({"manifest", wrong.empty(), "the files that were packed",
+                    wrong.empty() ? "the files that were packed" : wrong});
+}
+
 void check_content(const RunFiles& files, const Journal& journal, Checks& checks) {
   GraphBook graphs(journal);
   check_graphs(graphs, checks);
@@ -276,6 +285,7 @@ void check_suite(const RunFiles& files, Checks& checks) {
 /// Every run that ended, in its folder; what is still missing is no damage.
 Checks check_sweep(const std::filesystem::path& folder) {
   Checks checks;
+  check_manifest(folder, checks);
   const SweepIndex index = read_sweep(folder);
   for (const SweepRun& run : index.runs) {
     if (run.state != SweepRunState::complete) continue;
@@ -307,7 +317,10 @@ bool Verification::ok() const {
 }
 
 std::string Verification::to_json() const {
-  Json json{{"ok", ok()}, {"checks", Json::array()}};
+  Json json{{"_format", "heteroperf-verification"},
+            {"_version", 1},
+            {"ok", ok()},
+            {"checks", Json::array()}};
   for (const VerifyCheck& check : checks) {
     json["checks"].push_back({{"name", check.name},
                               {"ok", check.ok},
@@ -322,6 +335,7 @@ Verification verify(const std::filesystem::path& path) {
   if (const auto sweep = sweep_folder_of(path)) return {check_sweep(*sweep)};
   const RunFiles files = open_run_folder(path);
   Verification verification;
+  check_manifest(files.folder, verification.checks);
   if (!std::filesystem::exists(files.suite())) {
     check_run(files, verification.checks);
     return verification;

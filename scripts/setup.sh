@@ -35,6 +35,7 @@ build  | libcli11-dev        | cli11-devel            | cli11          | header 
 build  | libeigen3-dev       | eigen3-devel           | eigen          | header eigen3/Eigen/Core
 build  | zlib1g-dev          | zlib-devel             | zlib           | header zlib.h
 build  | libssl-dev          | openssl-devel          | openssl        | header openssl/evp.h
+build  | libarchive-dev      | libarchive-devel       | libarchive     | header archive.h
 build  | libhwloc-dev        | hwloc-devel            | hwloc          | header hwloc.h
 build  | libyaml-cpp-dev     | yaml-cpp-devel         | yaml-cpp       | header yaml-cpp/yaml.h
 full   | libopenmpi-dev      | openmpi-devel          | openmpi        | command mpicxx

@@ -29,7 +29,9 @@ std::string text_of(const Json& json) {
 }  // namespace
 
 std::string comparison_json_text(const RunComparison& comparison) {
-  Json json{{"verdict", to_string(comparison.verdict)}};
+  Json json{{"_format", "heteroperf-comparison"},
+            {"_version", 1},
+            {"verdict", to_string(comparison.verdict)}};
   put_ratio(json, comparison.ratio, comparison.ratio_ci95, comparison.basis);
   json["a"] = {{"run_id", utf8_text(comparison.name_a)}, {"runs", comparison.runs_a}};
   json["b"] = {{"run_id", utf8_text(comparison.name_b)}, {"runs", comparison.runs_b}};
@@ -58,7 +60,11 @@ std::string comparison_json_text(const RunComparison& comparison) {
 }
 
 std::string hetero_ratio_json_text(const HeteroRatio& ratio) {
-  Json json{{"hsr", ratio.hsr}, {"gain", ratio.gain}, {"best_class", utf8_text(ratio.best_class)}};
+  Json json{{"_format", "heteroperf-hetero-ratio"},
+            {"_version", 1},
+            {"hsr", ratio.hsr},
+            {"gain", ratio.gain},
+            {"best_class", utf8_text(ratio.best_class)}};
   if (ratio.hsr_ci95) json["ci95"] = {ratio.hsr_ci95->low, ratio.hsr_ci95->high};
   json["mix"] = {{"throughput", ratio.mix.throughput}, {"runs", ratio.mix.runs}};
   json["ideal_sum"] = ratio.ideal_sum;

@@ -25,7 +25,8 @@ struct DeviceShare {
   friend bool operator==(const DeviceShare&, const DeviceShare&) = default;
 };
 
-/// What comparing, ranking and tracking need of one record.
+/// What comparing, ranking and tracking need of one record. `data_fingerprint` is that of seed 0
+/// where the data are made from a seed.
 struct RunDigest {
   std::filesystem::path record;  ///< the file
   std::string run_id, created_utc, status, git_commit, program_version, reproduce;
@@ -65,5 +66,7 @@ RunDigest parse_run_digest(const std::string& text, const std::filesystem::path&
 /// `has_journal` tells.
 std::optional<std::string> contradiction(const RunDigest& digest);
 bool has_journal(const RunDigest& digest);
+/// contradiction() of each.
+std::vector<std::optional<std::string>> contradictions(const std::vector<RunDigest>& digests);
 
 }  // namespace heteroperf

@@ -7,6 +7,7 @@
 
 #include "metrics/error.hpp"
 #include "results/comparison/baseline_store.hpp"
+#include "results/comparison/parallel_rows.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 
@@ -20,6 +21,28 @@ constexpr int deepest = 4;
 class RunSearch {
  public:
   explicit RunSearch(RunSet& found) : found_(found) {}
+
+  /// Reads all that was looked at.
+  void read_records() {
+    std::vector<std::optional<RunDigest>> digests(records_.size());
+    std::vector<std::string> reasons(records_.size());
+    in_parallel(records_.size(), [&](std::size_t i) {
+      try {
+        digests[i] = read_run_digest(records_[i]);
+        check_baseline_file(records_[i], digests[i]->record_sha256);
+      } catch (const Error& error) {
+        digests[i].reset();
+        reasons[i] = error.what();
+      }
+    });
+    for (std::size_t i = 0; i < records_.size(); ++i) {
+      if (digests[i]) {
+        found_.runs.push_back(std::move(*digests[i]));
+      } else {
+        found_.skipped.push_back({records_[i], reasons[i]});
+      }
+    }
+  }
 
   void look_at(const fs::path& path, int depth) {
     if (fs::is_regular_file(path)) return look_at_file(path, depth);
@@ -66,17 +89,10 @@ class RunSearch {
     ++found_.foreign;
   }
 
-  void read(const fs::path& record) {
-    try {
-      RunDigest digest = read_run_digest(record);
-      check_baseline_file(record, digest.record_sha256);
-      found_.runs.push_back(std::move(digest));
-    } catch (const Error& error) {
-      found_.skipped.push_back({record, error.what()});
-    }
-  }
+  void read(const fs::path& record) { records_.push_back(record); }
 
   RunSet& found_;
+  std::vector<fs::path> records_;
 };
 
 void add_key_differences(const RunDigest& a, const RunDigest& b, const std::string& name_a,
@@ -100,6 +116,7 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
     if (!fs::exists(path)) throw UserError("no such run: " + path.string());
     search.look_at(path, 0);
   }
+  search.read_records();
   std::stable_sort(found.runs.begin(), found.runs.end(),
                    [](const RunDigest& a, const RunDigest& b) {
                      return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);
@@ -122,10 +139,12 @@ RunSet require_runs(const std::vector<fs::path>& paths) {
     }
     found.runs.insert(found.runs.end(), here.runs.begin(), here.runs.end());
   }
-  for (const RunDigest& run : found.runs) {
-    if (const auto what = contradiction(run)) {
+  const auto edited = contradictions(found.runs);
+  for (std::size_t i = 0; i < found.runs.size(); ++i) {
+    const RunDigest& run = found.runs[i];
+    if (edited[i]) {
       throw Error(ErrorKind::verification, {{run.record.string() + " is not what was measured",
-                                             *what, "`heteroperf verify` shows all of it."}});
+                                             *edited[i], "`heteroperf verify` shows all of it."}});
     }
     if (run.severity == "invalid") {
       throw Error(ErrorKind::invalid_result, {{run.record.string() + " is invalid by the rules",
@@ -149,6 +168,12 @@ void require_comparable(const RunSet& a, const RunSet& b, const std::string& nam
     }
   }
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
+}
+
+std::vector<std::optional<std::string>> contradictions(const std::vector<RunDigest>& digests) {
+  std::vector<std::optional<std::string>> found(digests.size());
+  in_parallel(digests.size(), [&](std::size_t i) { found[i] = contradiction(digests[i]); });
+  return found;
 }
 
 std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b) {

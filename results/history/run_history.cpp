@@ -32,8 +32,9 @@ bool is_utc(const std::string& text) {
   return true;
 }
 
-std::optional<std::string> why_not(const RunDigest& run, const ComparedMetric& metric) {
-  if (const auto what = contradiction(run)) return "edited: " + *what;
+std::optional<std::string> why_not(const RunDigest& run, const std::optional<std::string>& edited,
+                                   const ComparedMetric& metric) {
+  if (edited) return "edited: " + *edited;
   if (!is_utc(run.created_utc)) return "its date '" + run.created_utc + "' is none";
   const auto& value = run.metric(metric.name);
   if (value && value->number && *value->number > 0) return std::nullopt;
@@ -76,8 +77,10 @@ RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
   history.skipped = std::move(runs.skipped);
   history.foreign = runs.foreign;
   std::map<std::string, std::pair<HistorySeries, const RunDigest*>> by_key;
+  const auto edited = contradictions(runs.runs);
   for (const RunDigest& run : runs.runs) {
-    if (const auto reason = why_not(run, metric)) {
+    const auto number = static_cast<std::size_t>(&run - runs.runs.data());
+    if (const auto reason = why_not(run, edited[number], metric)) {
       history.skipped.push_back({run.record, *reason});
       continue;
     }

@@ -30,9 +30,10 @@ Json series_json(const HistorySeries& series) {
 }  // namespace
 
 std::string history_json_text(const RunHistory& history) {
-  Json json{{"metric", history.metric->name}, {"unit", history.metric->unit},
-            {"series", Json::array()},        {"change_points", Json::array()},
-            {"skipped", Json::array()},       {"foreign", history.foreign}};
+  Json json{{"_format", "heteroperf-history"}, {"_version", 1},
+            {"metric", history.metric->name},  {"unit", history.metric->unit},
+            {"series", Json::array()},         {"change_points", Json::array()},
+            {"skipped", Json::array()},        {"foreign", history.foreign}};
   for (std::size_t i = 0; i < history.series.size(); ++i) {
     json["series"].push_back(series_json(history.series[i]));
     for (const LevelChange& change : history.series[i].changes) {

@@ -19,6 +19,7 @@ constexpr double coverage = 0.95;
 constexpr Named<RankKey> key_names[] = {{RankKey::ops, "ops"},
                                         {RankKey::ops_per_device, "ops_per_device"},
                                         {RankKey::ops_per_peak, "ops_per_peak"},
+                                        {RankKey::ops_per_watt, "ops_per_watt"},
                                         {RankKey::regulated, "regulated"},
                                         {RankKey::hsr, "hsr"}};
 
@@ -28,12 +29,13 @@ std::string classes_of(const RunDigest& run) {
   return fmt::format("{}", fmt::join(names, "+"));
 }
 
-std::vector<std::string> why_excluded(const RunDigest& run) {
+std::vector<std::string> why_excluded(const RunDigest& run,
+                                      const std::optional<std::string>& edited) {
   std::vector<std::string> reasons;
   if (!has_journal(run)) {
     reasons.push_back("no journal beside it: its numbers cannot be computed again");
-  } else if (const auto what = contradiction(run)) {
-    reasons.push_back("not what was measured: " + *what);
+  } else if (edited) {
+    reasons.push_back("not what was measured: " + *edited);
   }
   if (run.status != "complete") reasons.push_back("status " + run.status);
   if (run.severity != "closed") reasons.push_back("class " + run.severity);
@@ -56,6 +58,8 @@ std::optional<double> value_by(RankKey key, const RunDigest& run, double ops) {
       return ops / static_cast<double>(std::max<std::uint64_t>(1, run.device_count()));
     case RankKey::ops_per_peak:
       return run.utilization;
+    case RankKey::ops_per_watt:
+      return std::nullopt;  // no record has it: entries get it from their table
     case RankKey::regulated:
       return run.regulated_score;
     case RankKey::hsr:
@@ -64,7 +68,21 @@ std::optional<double> value_by(RankKey key, const RunDigest& run, double ops) {
   return std::nullopt;
 }
 
-RankEntry entry_of(const std::vector<const RunDigest*>& repeats, RankKey key) {
+/// Of repetitions that were all measured.
+std::optional<MeasuredPower> power_of(const std::vector<const RunDigest*>& repeats,
+                                      const PowerTable& table) {
+  MeasuredPower power{0, PowerLevel::l3};
+  for (const RunDigest* run : repeats) {
+    const auto found = table.find(run->run_id);
+    if (found == table.end()) return std::nullopt;
+    power.watts += found->second.watts / static_cast<double>(repeats.size());
+    power.level = std::min(power.level, found->second.level);
+  }
+  return power;
+}
+
+RankEntry entry_of(const std::vector<const RunDigest*>& repeats, RankKey key,
+                   const PowerTable& table) {
   RankEntry entry;
   entry.run = repeats.back();
   entry.name = entry.run->host.empty() ? entry.run->run_id : entry.run->host;
@@ -78,7 +96,10 @@ RankEntry entry_of(const std::vector<const RunDigest*>& repeats, RankKey key) {
     const Interval interval = paired_log_ratio(logs).interval(coverage);
     entry.ops_ci95 = Interval{std::exp(interval.low), std::exp(interval.high)};
   }
-  entry.by = value_by(key, *entry.run, entry.ops_per_second).value_or(0);
+  entry.power = power_of(repeats, table);
+  if (entry.power) entry.ops_per_watt = entry.ops_per_second / entry.power->watts;
+  const auto by_record = value_by(key, *entry.run, entry.ops_per_second);
+  entry.by = (key == RankKey::ops_per_watt ? entry.ops_per_watt : by_record).value_or(0);
   return entry;
 }
 
@@ -91,6 +112,9 @@ double half_width(const RankEntry& entry) {
 
 bool goes_before(const RankEntry& a, const RankEntry& b) {
   if (a.by != b.by) return a.by > b.by;
+  if (a.ops_per_watt && b.ops_per_watt && *a.ops_per_watt != *b.ops_per_watt) {
+    return *a.ops_per_watt > *b.ops_per_watt;
+  }
   const double peak_a = a.run->utilization.value_or(0), peak_b = b.run->utilization.value_or(0);
   if (peak_a != peak_b) return peak_a > peak_b;
   return std::tie(a.run->created_utc, a.run->run_id) < std::tie(b.run->created_utc, b.run->run_id);
@@ -140,11 +164,11 @@ void give_efficiency(std::vector<RankEntry>& entries) {
 /// Sorts records into repetitions and those that may not be ranked.
 class Sieve {
  public:
-  explicit Sieve(RankingReport& ranking) : ranking_(ranking) {}
+  Sieve(RankingReport& ranking, const PowerTable& power) : ranking_(ranking), power_(power) {}
 
-  void take(const RunDigest& run) {
-    std::vector<std::string> reasons = why_excluded(run);
-    if (reasons.empty() && !value_by(ranking_.key, run, 1)) {
+  void take(const RunDigest& run, const std::optional<std::string>& edited) {
+    std::vector<std::string> reasons = why_excluded(run, edited);
+    if (reasons.empty() && !has_value(run)) {
       reasons.push_back(fmt::format("has no {}", to_string(ranking_.key)));
     }
     auto& repeats = repetitions_[run.workload][repetition_key(run)];
@@ -164,7 +188,7 @@ class Sieve {
     for (const auto& [workload, entries] : repetitions_) {
       RankList list{workload, {}};
       for (const auto& [key, repeats] : entries) {
-        if (!repeats.empty()) list.entries.push_back(entry_of(repeats, ranking_.key));
+        if (!repeats.empty()) list.entries.push_back(entry_of(repeats, ranking_.key, power_));
       }
       give_ranks(list.entries);
       give_efficiency(list.entries);
@@ -173,7 +197,13 @@ class Sieve {
   }
 
  private:
+  bool has_value(const RunDigest& run) const {
+    if (ranking_.key == RankKey::ops_per_watt) return power_.contains(run.run_id);
+    return value_by(ranking_.key, run, 1).has_value();
+  }
+
   RankingReport& ranking_;
+  const PowerTable& power_;
   std::map<std::string, std::map<std::string, std::vector<const RunDigest*>>> repetitions_;
 };
 
@@ -182,12 +212,25 @@ class Sieve {
 RankKey parse_rank_key(const std::string& name) { return parse_name(key_names, "order", name); }
 const char* to_string(RankKey key) { return name_of(key_names, key); }
 
-RankingReport rank_runs(RunSet runs, RankKey key) {
+bool RankFilter::takes(const RunDigest& run) const {
+  const bool mixed = run.devices.size() > 1;
+  const std::uint64_t devices = run.device_count();
+  return (kind.empty() || mixed == (kind == "heterogeneous")) &&
+         (precision.empty() || run.precision == precision) &&
+         (workload.empty() || run.workload == workload) && devices >= fewest_devices &&
+         devices <= most_devices;
+}
+
+RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter,
+                        const PowerTable& power) {
   RankingReport ranking;
   ranking.key = key;
+  ranking.filtered =
+      std::erase_if(runs.runs, [&](const RunDigest& run) { return !filter.takes(run); });
   ranking.runs = std::move(runs);
-  Sieve sieve(ranking);
-  for (const RunDigest& run : ranking.runs.runs) sieve.take(run);
+  Sieve sieve(ranking, power);
+  const auto edited = contradictions(ranking.runs.runs);
+  for (std::size_t i = 0; i < edited.size(); ++i) sieve.take(ranking.runs.runs[i], edited[i]);
   for (const SkippedEntry& one : ranking.runs.skipped) {
     ranking.excluded.push_back({one.path.string(), {one.reason}});
   }

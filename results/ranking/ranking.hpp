@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,9 +11,33 @@
 namespace heteroperf {
 
 /// What entries are ordered by; more is better.
-enum class RankKey { ops, ops_per_device, ops_per_peak, regulated, hsr };
+enum class RankKey { ops, ops_per_device, ops_per_peak, ops_per_watt, regulated, hsr };
 RankKey parse_rank_key(const std::string& name);
 const char* to_string(RankKey key);
+
+/// Which runs a list is of; empty: all.
+struct RankFilter {
+  std::string kind = {};  ///< "homogeneous" or "heterogeneous"
+  std::string precision = {}, workload = {};
+  std::uint64_t fewest_devices = 0, most_devices = UINT64_MAX;
+
+  bool takes(const RunDigest& run) const;
+};
+
+/// How well a power measurement is done, as the EE HPC Working Group's levels.
+enum class PowerLevel { l1 = 1, l2, l3 };
+
+/// What a meter outside of this program measured over a run.
+struct MeasuredPower {
+  double watts = 0;  ///< mean over the run
+  PowerLevel level = PowerLevel::l1;
+};
+/// By run_id.
+using PowerTable = std::map<std::string, MeasuredPower>;
+
+/// A CSV file with the header run_id,watts,level (1, 2 or 3). Throws UserError with file and line
+/// on anything else, a run named twice included.
+PowerTable read_power_table(const std::filesystem::path& file);
 
 /// One place of a list: the repetitions of one run.
 struct RankEntry {
@@ -24,6 +50,9 @@ struct RankEntry {
   std::optional<Interval> ops_ci95;  ///< run to run with 2 repetitions or more, else the run's own
   double by = 0;                     ///< what it is ordered by
   bool heterogeneous = false;
+  std::optional<MeasuredPower>
+      power;  ///< mean over the repetitions, the worst level; of all or none
+  std::optional<double> ops_per_watt;
   /// OPS per device over that of the smallest run of the same workload, precision and classes.
   std::optional<double> scaling_efficiency;
 };
@@ -50,6 +79,7 @@ struct PublishedScore {
 struct RankingReport {
   RankKey key = RankKey::ops;
   RunSet runs;
+  std::size_t filtered = 0;  ///< runs that the filter left out
   std::vector<RankList> lists;
   std::vector<ExcludedRecord> excluded;
   std::vector<PublishedScore> published;
@@ -58,9 +88,10 @@ struct RankingReport {
 /// Ranks closed, rankable records whose journal gives their numbers again; all others are excluded
 /// with every reason. Repetitions (same key, host, program) make one entry; of two with one seed
 /// the later is excluded. Neighbours share a rank where their 95 % intervals, added in quadrature,
-/// leave no significant difference to the first of that rank; ties in value go by OPS per peak,
-/// then by the earlier date.
-RankingReport rank_runs(RunSet runs, RankKey key);
+/// leave no significant difference to the first of that rank; ties in value go by OPS per watt
+/// where both are measured, by OPS per peak, then by the earlier date.
+RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter = {},
+                        const PowerTable& power = {});
 
 /// AIPerf's results.txt: "Final Score : x GFLOPS". Throws UserError where there is no such line.
 PublishedScore read_aiperf_results(const std::filesystem::path& file);

@@ -68,6 +68,16 @@ constexpr RankColumn columns[] = {
     {"created_utc", "", [](const List&, const Entry& e) { return e.run->created_utc; }, false},
     {"run_id", "", [](const List&, const Entry& e) { return e.run->run_id; }, false},
     {"record_sha256", "", [](const List&, const Entry& e) { return e.run->record_sha256; }, false},
+    {"ops_per_watt", "op/s/W", [](const List&, const Entry& e) { return number(e.ops_per_watt); },
+     true},
+    {"power", "W",
+     [](const List&, const Entry& e) { return e.power ? number(e.power->watts) : std::string(); },
+     true},
+    {"power_level", "",
+     [](const List&, const Entry& e) {
+       return e.power ? fmt::format("L{}", static_cast<int>(e.power->level)) : std::string();
+     },
+     false},
 };
 
 }  // namespace

@@ -31,8 +31,9 @@ Json entry_json(const RankList& list, const RankEntry& entry) {
 
 std::string ranking_json_text(const RankingReport& ranking) {
   Json json{{"_format", "heteroperf-ranking"}, {"_version", 1},
-            {"by", to_string(ranking.key)},    {"entries", Json::array()},
-            {"published", Json::array()},      {"excluded", Json::array()}};
+            {"by", to_string(ranking.key)},    {"filtered", ranking.filtered},
+            {"entries", Json::array()},        {"published", Json::array()},
+            {"excluded", Json::array()}};
   for (const RankList& list : ranking.lists) {
     for (const RankEntry& entry : list.entries) json["entries"].push_back(entry_json(list, entry));
   }

@@ -88,6 +88,7 @@ std::string ranking_console_text(const RankingReport& ranking) {
     text += fmt::format("{:>5}  {}: {}\n", "-", utf8_text(one.source), published_text(one));
   }
   if (ranking.lists.empty()) text += "no record can be ranked\n";
+  if (ranking.filtered > 0) text += fmt::format("{} runs are of another kind\n", ranking.filtered);
   for (const ExcludedRecord& one : ranking.excluded) {
     text += fmt::format("excluded {}\n", utf8_text(one.record));
     for (const std::string& reason : one.reasons) text += "  " + utf8_text(reason) + '\n';

@@ -8,3 +8,4 @@ endif()
 install(FILES LICENSE README.md DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 install(FILES results/report/chartjs/LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}"
         RENAME LICENSE.chartjs)
+install(DIRECTORY results/schemas DESTINATION "${CMAKE_INSTALL_DATADIR}/heteroperf")

@@ -8,6 +8,7 @@
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/run_documents_json.hpp"
 #include "suite/version.hpp"
+#include "workloads/data_source.hpp"
 #include "workloads/model_graph_json.hpp"
 
 namespace heteroperf {
@@ -39,6 +40,10 @@ WorkloadEvent workload_event(const PreparedRun& run) {
   }
   event.data = workload.data->description();
   event.data_fingerprint = workload.data->fingerprint();
+  if (run.config.data.source == "generated") {
+    const DataRequest request{run.config.data.source, workload.data->spec(), 0};
+    event.data_kind = open_data(request)->fingerprint();
+  }
   event.loss_floor = workload.data->loss_floor();
   event.error_floor = workload.data->error_floor();
   event.quality = family_of(workload) == WorkloadFamily::classifier ? QualityMeasure::accuracy

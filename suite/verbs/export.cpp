@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "metrics/error.hpp"
+#include "results/exports/run_export.hpp"
 #include "runners/plan/exporters/flagscale_setup.hpp"
 #include "runners/plan/exporters/megatron_arguments.hpp"
 #include "runners/plan/plan_json.hpp"
@@ -25,10 +26,15 @@ constexpr PlanFormat plan_formats[] = {
     {"megatron", "arguments with a layout string", megatron_arguments},
 };
 
-const PlanFormat& find_plan_format(const std::string& name) {
+/// Null for a format of runs. Throws UserError for a name of neither.
+const PlanFormat* find_plan_format(const std::string& name) {
   std::vector<std::string> names;
   for (const PlanFormat& format : plan_formats) {
-    if (name == format.name) return format;
+    if (name == format.name) return &format;
+    names.emplace_back(format.name);
+  }
+  for (const RunExportFormat& format : run_export_formats()) {
+    if (name == format.name) return nullptr;
     names.emplace_back(format.name);
   }
   const std::string near = nearest_name(name, names);
@@ -37,42 +43,60 @@ const PlanFormat& find_plan_format(const std::string& name) {
                   near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
 }
 
+void describe(const auto& formats, std::vector<std::string>& texts) {
+  for (const auto& format : formats) {
+    texts.push_back(fmt::format("{} ({})", format.name, format.summary));
+  }
+}
+
 class ExportVerb : public Verb {
  public:
   const char* name() const override { return "export"; }
-  const char* summary() const override { return "a plan as other trainers read it"; }
+  const char* summary() const override {
+    return "a run as other tools read it, a plan as other trainers do";
+  }
   std::vector<std::string> examples() const override {
     return {"export results/latest/plan.json --to flagscale -o train.yaml",
-            "export plan.json --to megatron"};
+            "export results/latest --to openmetrics"};
   }
   void declare(CLI::App& command) override {
-    command.add_option("file", path_, "a plan.json")->required();
+    command
+        .add_option("path", path_, "a run folder (gbench, openmetrics: or sweep), or a plan.json")
+        ->required();
     std::vector<std::string> texts;
-    for (const PlanFormat& format : plan_formats) {
-      texts.push_back(fmt::format("{} ({})", format.name, format.summary));
-    }
+    describe(run_export_formats(), texts);
+    describe(plan_formats, texts);
     command.add_option("--to", format_, fmt::format("{}", fmt::join(texts, ", ")))
         ->required()
         ->type_name("FORMAT");
+    command
+        .add_option("--table", table_,
+                    fmt::format("csv: one of {}", fmt::join(csv_table_names(), ", ")))
+        ->type_name("NAME");
     command.add_option("-o,--out", out_, "a file instead of stdout")->type_name("FILE");
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const PlanFormat& format = find_plan_format(format_);
-    std::string text = format.text(read_plan_file(path_));
+    const PlanFormat* plan_format = find_plan_format(format_);
+    if (!table_.empty() && format_ != "csv") {
+      throw UserError(fmt::format("--table {} changes nothing", table_), format_ + " has no tables",
+                      "Leave it out, or export --to csv.");
+    }
+    const std::string text = plan_format != nullptr ? plan_format->text(read_plan_file(path_))
+                                                    : run_export_text(path_, format_, table_);
     if (out_.empty()) {
-      fmt::print("{}", options.json ? export_json_text(format.name, text) : text);
+      fmt::print("{}", options.json ? export_json_text(format_, text) : text);
       return ExitCode::ok;
     }
     if (!OutputFile(out_).write(text)) {
       throw SystemError(fmt::format("{} cannot be written", out_));
     }
-    if (options.json) fmt::print("{}", export_json_text(format.name, text));
+    if (options.json) fmt::print("{}", export_json_text(format_, text));
     return ExitCode::ok;
   }
 
  private:
-  std::string path_, format_, out_;
+  std::string path_, format_, table_, out_;
 };
 
 }  // namespace

@@ -27,6 +27,7 @@ std::unique_ptr<Verb> make_recover_verb();
 std::unique_ptr<Verb> make_resume_verb();
 std::unique_ptr<Verb> make_align_verb();
 std::unique_ptr<Verb> make_export_verb();
+std::unique_ptr<Verb> make_pack_verb();
 std::unique_ptr<Verb> make_compare_verb();
 std::unique_ptr<Verb> make_gate_verb();
 std::unique_ptr<Verb> make_baseline_verb();

@@ -103,6 +103,7 @@ TEST(RunAgain, ASweepGoesOnWhereItWasKilled) {
     seeds.insert(run.at("point").dump() + run.at("seed").dump());
   }
   EXPECT_EQ(seeds.size(), 4u);
+  expect_success(heteroperf({"compare", "s", "s"}, folder.path()));
   expect_success(heteroperf({"verify", "s"}, folder.path()));
 }
 

@@ -135,13 +135,71 @@ TEST_F(RankTest, ColumnsAreFrozen) {
             "workload,rank,shared,name,ops_per_second,ci95_low,ci95_high,convention,ops_per_peak,"
             "regulated_score,quality,validity,ruleset,size,precision,ranks,devices,kind,hsr,"
             "scaling_efficiency,repeats,reproducibility,program_version,created_utc,run_id,"
-            "record_sha256");
+            "record_sha256,ops_per_watt,power,power_level");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
   const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
   for (const char* key :
        {"rank", "shared", "name", "ops_per_second", "ci95", "validity", "scale"}) {
     EXPECT_TRUE(entry.contains(key)) << key;
   }
+}
+
+TEST_F(RankTest, PowerOfAMeterGivesOpsPerWatt) {
+  store({.number = 1, .step_s = 12, .host = "fast"});
+  store({.number = 2, .step_s = 24, .host = "thrifty"});
+  store({.number = 3, .step_s = 12, .host = "unmeasured"});
+  const fs::path file = path() / "power.csv";
+  std::ofstream(file) << "run_id,watts,level\nrun-001,400,1\nrun-002,100,3\n";
+  const RankingReport ranking =
+      rank_runs(find_runs({path()}), RankKey::ops_per_watt, {}, read_power_table(file));
+  const auto& entries = ranking.lists.at(0).entries;
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].name, "thrifty");
+  EXPECT_NEAR(*entries[0].ops_per_watt, entries[0].ops_per_second / 100, 1);
+  EXPECT_EQ(ranking.excluded.at(0).reasons, std::vector<std::string>{"has no ops_per_watt"});
+  const Json entry = Json::parse(ranking_json_text(ranking)).at("entries").at(0);
+  EXPECT_EQ(entry.at("power"), 100);
+  EXPECT_EQ(entry.at("power_level"), "L3");
+}
+
+TEST_F(RankTest, RepetitionsCountAsMeasuredWhereAllAre) {
+  store({.number = 1, .seed = 1});
+  store({.number = 2, .seed = 2});
+  PowerTable power{{"run-001", {100, PowerLevel::l3}}};
+  EXPECT_FALSE(rank_runs(find_runs({path()}), RankKey::ops, {}, power).lists[0].entries[0].power);
+  power["run-002"] = {300, PowerLevel::l2};
+  const RankingReport ranking = rank_runs(find_runs({path()}), RankKey::ops, {}, power);
+  EXPECT_EQ(ranking.lists[0].entries[0].power->watts, 200);
+  EXPECT_EQ(ranking.lists[0].entries[0].power->level, PowerLevel::l2);
+}
+
+TEST_F(RankTest, DamagedPowerTablesAreRefusedWithTheirLine) {
+  const fs::path file = path() / "power.csv";
+  for (const char* rows : {"", "id,w\n", "run_id,watts,level\na,1\n", "run_id,watts,level\na,0,1\n",
+                           "run_id,watts,level\na,nan,1\n", "run_id,watts,level\na,1 W,1\n",
+                           "run_id,watts,level\na,1,4\n", "run_id,watts,level\na,1,1\na,2,1\n"}) {
+    std::ofstream(file) << rows;
+    EXPECT_THROW(read_power_table(file), UserError) << rows;
+  }
+}
+
+TEST_F(RankTest, FiltersChooseWhatAListIsOf) {
+  store(1, "a", {{"cpu", 2, 1, false}}, 12);
+  store(2, "b", {{"cpu", 1, 1, false}, {"gpu", 7, 1, false}}, 12);
+  const auto hosts = [&](const RankFilter& filter) {
+    std::string names;
+    const RankingReport ranking = rank_runs(find_runs({path()}), RankKey::ops, filter);
+    for (const RankList& list : ranking.lists) {
+      for (const RankEntry& entry : list.entries) names += entry.name;
+    }
+    return names + std::to_string(ranking.filtered);
+  };
+  EXPECT_EQ(hosts({.kind = "homogeneous"}), "a1");
+  EXPECT_EQ(hosts({.kind = "heterogeneous"}), "b1");
+  EXPECT_EQ(hosts({.fewest_devices = 3}), "b1");
+  EXPECT_EQ(hosts({.most_devices = 7}), "a1");
+  EXPECT_EQ(hosts({.precision = "fp64"}), "2");
+  EXPECT_EQ(hosts({.workload = "none"}), "2");
 }
 
 TEST_F(RankTest, AnAiperfResultIsListedWithoutARank) {

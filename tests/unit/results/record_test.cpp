@@ -155,6 +155,20 @@ TEST(Record, SaysWhetherTheSearchsMasterHeldTheGroupsUp) {
   EXPECT_FALSE(record_of(run).at("search").contains("master"));
 }
 
+TEST(Record, RepetitionsOnDataOfOtherSeedsHaveOneHash) {
+  const auto hash = [](const std::string& fingerprint, double target, const std::string& kind) {
+    SampleRun run = fixed_run();
+    run.last<WorkloadEvent>().data_fingerprint = fingerprint;
+    run.last<WorkloadEvent>().quality_target = target;
+    run.last<WorkloadEvent>().data_kind = kind;
+    return Json::parse(build_record(run.journal())).at("workload").at("hash").get<std::string>();
+  };
+  EXPECT_EQ(hash("seed 1", 0.5, "seed 0"), hash("seed 2", 0.6, "seed 0"));
+  EXPECT_NE(hash("seed 1", 0.5, "seed 0"), hash("seed 1", 0.5, "other seed 0"));
+  EXPECT_NE(hash("file 1", 0.5, ""), hash("file 2", 0.5, ""));
+  EXPECT_NE(hash("file 1", 0.5, ""), hash("file 1", 0.6, ""));
+}
+
 TEST(Record, NamesItsParentAndItsCheckpoints) {
   SampleRun run = fixed_run();
   EXPECT_FALSE(record_of(run).contains("parent"));

@@ -323,6 +323,34 @@ const std::vector<Case>& cases() {
        }},
       {"below_floor", Severity::review, true, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
        [](SampleRun& r) { set_loss_floor(r, 0.9183); }},  // the loss is 0.9
+      {"other_load", Severity::review, true,
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0.41, {}, {}, {}});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0.40, {}, {}, {}});
+       }},
+      {"throttled", Severity::review, true,
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, 9, 16.1, {}});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, 9, 15.9, {}});
+       }},
+      {"throttled", Severity::review, true,
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, {}, {}, 16.1});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, 0, {}, 15.9});
+       }},
+      {"throttled", Severity::review, true,  // times are not counted: once is too much
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, 1, {}, 0});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, 0, {}, 0});
+       }},
       {"quick", Severity::open, false,
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).quick = true; },
        [](SampleRun&) {}},

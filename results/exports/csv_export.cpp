@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "metrics/name_table.hpp"
+#include "metrics/ops.hpp"
+#include "results/canonical_json.hpp"
+#include "results/exports/run_export.hpp"
+#include "results/sample_columns.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* metrics_table = "metrics";
+
+std::string real_text(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return json_number(value);
+}
+
+template <class T>
+std::string cell(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return csv_cell(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return real_text(value);
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+std::string cell_of(const SampleColumn& column, std::size_t row) {
+  return std::visit([&](const auto& values) { return cell(values[row]); }, column.values);
+}
+
+/// The high and low halves of a count beside each other are one column here.
+bool is_high_half(const SampleColumn& column) { return std::strcmp(column.name, "ops_hi") == 0; }
+
+std::string whole_count(const SampleColumn& high, const SampleColumn& low, std::size_t row) {
+  using Halves = std::vector<std::uint64_t>;
+  return Ops::from_words(std::get<Halves>(high.values)[row], std::get<Halves>(low.values)[row])
+      .to_string();
+}
+
+std::size_t rows_of(const SampleTable& table) {
+  return std::visit([](const auto& values) { return values.size(); }, table.columns.front().values);
+}
+
+std::string sample_csv(const SampleTable& table) {
+  std::string text;
+  const auto& columns = table.columns;
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    const bool halves = is_high_half(columns[i]);
+    text += (i == 0 ? "" : ",") + std::string(halves ? "ops_strict" : columns[i].name);
+    i += halves ? 1 : 0;
+  }
+  text += '\n';
+  for (std::size_t row = 0; row < rows_of(table); ++row) {
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (i > 0) text += ',';
+      if (is_high_half(columns[i])) {
+        text += whole_count(columns[i], columns[i + 1], row);
+        ++i;
+      } else {
+        text += cell_of(columns[i], row);
+      }
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string metrics_csv(const ExportedRun& run) {
+  std::string text = "metric,value,unit,ci95_low,ci95_high\n";
+  for (const ExportedValue& value : exported_values(run)) {
+    text += fmt::format("{},{},{},{},{}\n", value.metric->name, value.text, csv_cell(value.unit),
+                        value.ci95 ? real_text(value.ci95->low) : "",
+                        value.ci95 ? real_text(value.ci95->high) : "");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> csv_table_names() {
+  return {metrics_table, "steps", "trials", "evaluations"};
+}
+
+std::string csv_export_text(const ExportedRun& run, const std::string& table) {
+  if (table.empty() || table == metrics_table) return metrics_csv(run);
+  for (const SampleTable& one : sample_tables(run.journal)) {
+    if (table == one.name) return sample_csv(one);
+  }
+  throw unknown_name("table", table, csv_table_names());
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,224 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "metrics/statistics.hpp"
+#include "results/canonical_json.hpp"
+#include "results/exports/run_export.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr double milliseconds = 1e3;
+
+std::string text_at(const Json& record, const char* pointer) {
+  const Json value = value_at(record, pointer);
+  if (value.is_null()) return {};
+  return utf8_text(value.is_string() ? value.get<std::string>() : value.dump());
+}
+
+/// "llm/nano/fp32/2xcpu": slashes part families, as in Google's own names.
+std::string name_of_run(const Json& record) {
+  std::string name = text_at(record, "/workload/name");
+  for (const char* pointer : {"/workload/size", "/workload/precision"}) {
+    const std::string part = text_at(record, pointer);
+    if (!part.empty()) name += '/' + part;
+  }
+  const Json devices = value_at(record, "/scale/devices");
+  std::string classes;
+  for (const Json& device : devices) {
+    classes += fmt::format("{}{}x{}", classes.empty() ? "/" : "+", device.at("count").dump(),
+                           utf8_text(device.at("class").get<std::string>()));
+  }
+  return name + classes;
+}
+
+/// "2026-01-01T10:15:00+00:00"
+std::string date_of(const std::string& created_utc) {
+  return created_utc.ends_with('Z') ? created_utc.substr(0, created_utc.size() - 1) + "+00:00"
+                                    : created_utc;
+}
+
+Json caches_of(const Json& record) {
+  Json caches = Json::array();
+  const std::map<std::string, std::string> types{
+      {"data", "Data"}, {"instruction", "Instruction"}, {"unified", "Unified"}};
+  for (const Json& cache : value_at(record, "/system/cpu/caches/value")) {
+    const auto type = types.find(cache.value("kind", ""));
+    caches.push_back({{"type", type == types.end() ? "Unified" : type->second},
+                      {"level", cache.value("level", 0)},
+                      {"size", cache.value("size_bytes", std::int64_t{0})},
+                      {"num_sharing", 0}});
+  }
+  return caches;
+}
+
+Json context_of(const Json& record) {
+  const Json cpus = value_at(record, "/system/cpu/logical_cpus/value");
+  const Json randomised = value_at(record, "/system/facts/address_randomisation/value");
+  const Json load = value_at(record, "/system/facts/load_average_1min/value");
+  const std::string governor = text_at(record, "/system/cpu/governor/value");
+  Json context{
+      {"date", date_of(text_at(record, "/created_utc"))},
+      {"host_name", text_at(record, "/system/host/value")},
+      {"executable", "heteroperf"},
+      {"num_cpus", cpus.is_number() ? cpus : Json(0)},
+      {"mhz_per_cpu", 0},
+      {"cpu_scaling_enabled", !governor.empty() && governor != "performance"},
+      {"aslr_enabled", randomised.is_number() && randomised != 0},
+      {"caches", caches_of(record)},
+      {"load_avg", Json::array()},
+      {"library_version", "heteroperf " + text_at(record, "/program/version")},
+      {"library_build_type",
+       text_at(record, "/program/build_type").starts_with("Release") ? "release" : "debug"},
+      {"json_schema_version", 1}};
+  if (load.is_number()) context["load_avg"].push_back(load);
+  for (const auto& [key, pointer] : {std::pair("heteroperf_git_commit", "/program/git_commit"),
+                                     std::pair("heteroperf_ruleset", "/validity/ruleset")}) {
+    context[key] = text_at(record, pointer);
+  }
+  return context;
+}
+
+/// The share of the window's time that was computing.
+double computing_share(const Json& record) {
+  const Json compute = value_at(record, "/time_split_s/compute");
+  const Json window = value_at(record, "/metrics/window_s");
+  if (!compute.is_number() || !window.is_number() || !(window.get<double>() > 0)) return 1;
+  return std::clamp(compute.get<double>() / window.get<double>(), 0.0, 1.0);
+}
+
+/// Numbers beside the times, by Google's names where it has one.
+void put_counters(const Json& record, Json& entry) {
+  const auto put = [&](const char* name, const char* pointer) {
+    const Json value = value_at(record, pointer);
+    if (value.is_number()) entry[name] = value;
+  };
+  put("items_per_second", "/metrics/throughput/value");
+  put("ops_per_second", "/metrics/ops_per_second/value");
+  put("utilization", "/metrics/utilization/value");
+  put("peak_memory_bytes", "/metrics/peak_memory_bytes/max");
+}
+
+struct Repetition {
+  const ExportedRun* run = nullptr;
+  Json record;
+};
+/// The runs of one name.
+struct Family {
+  std::string name;
+  std::vector<Repetition> repetitions;
+};
+
+Json entry_head(const Family& family, std::size_t index, const std::string& name,
+                const char* type) {
+  const Json threads = value_at(family.repetitions.front().record, "/scale/devices/0/threads");
+  return {{"name", name},
+          {"family_index", index},
+          {"per_family_instance_index", 0},
+          {"run_name", family.name},
+          {"run_type", type},
+          {"repetitions", family.repetitions.size()},
+          {"threads", threads.is_number() ? threads : Json(1)}};
+}
+
+Json iteration_entry(const Family& family, std::size_t index, std::size_t repetition) {
+  const Json& record = family.repetitions[repetition].record;
+  Json entry = entry_head(family, index, family.name, "iteration");
+  entry["repetition_index"] = repetition;
+  entry["iterations"] = value_at(record, "/metrics/steps");
+  const Json step = value_at(record, "/metrics/step_time_s/median");
+  const bool invalid = value_at(record, "/validity/class") == "invalid";
+  if (!step.is_number() || invalid) {
+    entry["error_occurred"] = true;
+    const std::string reason = text_at(record, "/validity/reasons/0/actual");
+    entry["error_message"] = reason.empty() ? "no step was measured" : reason;
+  }
+  const double real_ms = step.is_number() && !invalid ? step.get<double>() * milliseconds : 0;
+  entry["real_time"] = real_ms;
+  entry["cpu_time"] = real_ms * computing_share(record);
+  entry["time_unit"] = "ms";
+  put_counters(record, entry);
+  entry["label"] = text_at(record, "/run_id");
+  return entry;
+}
+
+double deviation(const std::vector<double>& values) {
+  const double centre = mean(values);
+  double squares = 0;
+  for (const double value : values) squares += (value - centre) * (value - centre);
+  return std::sqrt(squares / static_cast<double>(values.size() - 1));
+}
+
+struct Aggregate {
+  const char* name;
+  const char* unit;
+  std::function<double(const std::vector<double>&)> of;
+};
+
+/// What Google's library appends where there are repetitions.
+void add_aggregates(const Family& family, std::size_t index, const Json& iterations, Json& list) {
+  const Aggregate aggregates[] = {
+      {"mean", "time", [](const auto& values) { return mean(values); }},
+      {"median", "time", [](const auto& values) { return median(values); }},
+      {"stddev", "time", deviation},
+      {"cv", "percentage", [](const auto& values) {
+         const double centre = mean(values);
+         return centre > 0 ? deviation(values) / centre : 0;
+       }}};
+  for (const Aggregate& aggregate : aggregates) {
+    Json entry = entry_head(family, index, family.name + '_' + aggregate.name, "aggregate");
+    entry["aggregate_name"] = aggregate.name;
+    entry["aggregate_unit"] = aggregate.unit;
+    entry["iterations"] = iterations.size();
+    for (const char* key : {"real_time", "cpu_time", "items_per_second", "ops_per_second"}) {
+      std::vector<double> values;
+      for (const Json& one : iterations) {
+        if (one.contains(key)) values.push_back(one.at(key).get<double>());
+      }
+      if (values.size() == iterations.size()) entry[key] = aggregate.of(values);
+    }
+    entry["time_unit"] = "ms";
+    list.push_back(std::move(entry));
+  }
+}
+
+std::vector<Family> families_of(const std::vector<ExportedRun>& runs) {
+  std::vector<Family> families;
+  for (const ExportedRun& run : runs) {
+    Json record = Json::parse(run.record);
+    const std::string name = name_of_run(record);
+    auto found = std::find_if(families.begin(), families.end(),
+                              [&](const Family& family) { return family.name == name; });
+    if (found == families.end()) found = families.insert(families.end(), Family{name, {}});
+    found->repetitions.push_back({&run, std::move(record)});
+  }
+  return families;
+}
+
+}  // namespace
+
+std::string gbench_export_text(const std::vector<ExportedRun>& runs) {
+  const std::vector<Family> families = families_of(runs);
+  Json document{{"context", context_of(Json::parse(runs.back().record))},
+                {"benchmarks", Json::array()}};
+  for (std::size_t index = 0; index < families.size(); ++index) {
+    Json iterations = Json::array(), good = Json::array();
+    for (std::size_t i = 0; i < families[index].repetitions.size(); ++i) {
+      iterations.push_back(iteration_entry(families[index], index, i));
+      if (!iterations.back().contains("error_occurred")) good.push_back(iterations.back());
+    }
+    for (const Json& entry : iterations) document["benchmarks"].push_back(entry);
+    if (good.size() >= 2) add_aggregates(families[index], index, good, document["benchmarks"]);
+  }
+  return json_indented(document.dump(-1, ' ', false, Json::error_handler_t::replace), "the export");
+}
+
+}  // namespace heteroperf

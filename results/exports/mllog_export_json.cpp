@@ -1,0 +1,175 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "results/canonical_json.hpp"
+#include "results/exports/run_export.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr std::int64_t nanoseconds_per_millisecond = 1'000'000;
+constexpr double nanoseconds_per_second = 1e9;
+
+/// A value of the record under MLPerf's name.
+struct LoggedValue {
+  const char* key;
+  const char* pointer;
+};
+constexpr LoggedValue logged_values[] = {
+    {"submission_benchmark", "/workload/name"},
+    {"submission_platform", "/system/cpu/model/value"},
+    {"submission_status", "/status"},
+    {"seed", "/seeds/run"},
+    {"global_batch_size", "/workload/samples_per_step"},
+    {"micro_batch_size", "/config/batch/micro_batch"},
+    {"tensor_parallelism", "/config/plan/tensor"},
+    {"pipeline_parallelism", "/config/plan/pipeline"},
+    {"lowest_numerical_precision_in_linear", "/workload/precision"},
+    {"lowest_numerical_precision_in_attn", "/workload/precision"},
+    {"opt_name", "/workload/config/optimizer/name"},
+    {"opt_base_learning_rate", "/workload/config/optimizer/learning_rate"},
+    {"opt_learning_rate_warmup_steps", "/workload/config/optimizer/warmup_steps"},
+    {"opt_weight_decay", "/workload/config/optimizer/weight_decay"},
+    {"opt_gradient_clip_norm", "/workload/config/optimizer/clip_norm"},
+};
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+class MlperfLog {
+ public:
+  explicit MlperfLog(const ExportedRun& run) : run_(run), record_(Json::parse(run.record)) {}
+
+  std::string text() {
+    at(0);
+    header();
+    for (line_ = 0; line_ < run_.journal.lines.size(); ++line_) take(run_.journal.lines[line_]);
+    line_ = run_.journal.lines.size() - 1;
+    finish();
+    return text_;
+  }
+
+ private:
+  void at(std::size_t line) {
+    line_ = line;
+    t_ns_ = run_.journal.lines[line].t_ns;
+  }
+
+  void log(const char* type, const char* key, const Json& value, Json metadata = Json::object()) {
+    metadata["file"] = "journal.jsonl";
+    metadata["lineno"] = line_ + 1;
+    const std::int64_t epoch_ns = run_.epoch_ns(t_ns_).value_or(t_ns_);
+    const Json event{{"namespace", ""},    {"time_ms", epoch_ns / nanoseconds_per_millisecond},
+                     {"event_type", type}, {"key", key},
+                     {"value", value},     {"metadata", std::move(metadata)}};
+    text_ += ":::MLLOG " + event.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+  }
+  void point(const char* key, const Json& value, Json metadata = Json::object()) {
+    log("POINT_IN_TIME", key, value, std::move(metadata));
+  }
+  Json samples_so_far() const { return {{"samples_count", samples_}}; }
+
+  void header() {
+    log("INTERVAL_START", "init_start", Json());
+    point("cache_clear", false);  // no run clears the system's caches
+    point("submission_org", "");
+    point("submission_division", "open");  // closed is MLPerf's own models alone
+    for (const LoggedValue& one : logged_values) {
+      const Json value = value_at(record_, one.pointer);
+      if (!value.is_null()) point(one.key, value);
+    }
+  }
+
+  void take(const JournalLine& line) {
+    t_ns_ = line.t_ns;
+    if (const auto* phase = std::get_if<PhaseEvent>(&line.event)) take_phase(*phase);
+    if (const auto* step = std::get_if<StepEvent>(&line.event)) take_step(*step);
+    if (const auto* eval = std::get_if<EvalEvent>(&line.event)) take_evaluation(*eval);
+  }
+
+  void take_phase(const PhaseEvent& phase) {
+    const bool trains = phase.phase == Phase::warmup || phase.phase == Phase::measure;
+    if (trains && !started_) start();
+  }
+
+  void start() {
+    started_ = true;
+    log("INTERVAL_END", "init_stop", Json());
+    log("INTERVAL_START", "run_start", Json());
+    begin_block();
+  }
+
+  void begin_block() {
+    in_block_ = true;
+    block_begin_ns_ = t_ns_;
+    block_samples_ = 0;
+    log("INTERVAL_START", "block_start", Json(), samples_so_far());
+  }
+
+  void end_block() {
+    if (!in_block_) return;
+    in_block_ = false;
+    const double seconds = static_cast<double>(t_ns_ - block_begin_ns_) / nanoseconds_per_second;
+    if (block_samples_ > 0 && seconds > 0) {
+      point("tracked_stats",
+            {{"throughput", static_cast<double>(block_samples_) / seconds}, {"train_loss", loss_}},
+            samples_so_far());
+    }
+    log("INTERVAL_END", "block_stop", Json(), samples_so_far());
+  }
+
+  void take_step(const StepEvent& step) {
+    if (!started_) start();
+    if (!in_block_) begin_block();
+    samples_ += step.samples;
+    block_samples_ += step.samples;
+    loss_ = number(step.loss);
+  }
+
+  void take_evaluation(const EvalEvent& eval) {
+    if (!started_) return;
+    const std::int64_t line_ns = t_ns_;
+    t_ns_ = eval.t_start_ns;
+    end_block();
+    log("INTERVAL_START", "eval_start", Json(), samples_so_far());
+    t_ns_ = eval.t_end_ns;
+    const bool classifier = value_at(record_, "/workload/family") == "classifier";
+    point("eval_accuracy", number(classifier ? eval.accuracy : eval.loss), samples_so_far());
+    eval_samples_ = eval.samples;
+    log("INTERVAL_END", "eval_stop", Json(), samples_so_far());
+    t_ns_ = line_ns;
+  }
+
+  void finish() {
+    at(line_);
+    end_block();
+    if (!started_) return;
+    const bool met = value_at(record_, "/metrics/quality/met") == true &&
+                     value_at(record_, "/status") == "complete" &&
+                     value_at(record_, "/validity/class") != "invalid";
+    Json metadata = samples_so_far();
+    metadata["status"] = met ? "success" : "aborted";
+    log("INTERVAL_END", "run_stop", Json(), std::move(metadata));
+    point("train_samples", samples_);
+    point("eval_samples", eval_samples_);
+  }
+
+  const ExportedRun& run_;
+  const Json record_;
+  std::string text_;
+  std::size_t line_ = 0;
+  std::int64_t t_ns_ = 0, block_begin_ns_ = 0;
+  std::uint64_t samples_ = 0, block_samples_ = 0, eval_samples_ = 0;
+  Json loss_;
+  bool started_ = false, in_block_ = false;
+};
+
+}  // namespace
+
+std::string mllog_export_text(const ExportedRun& run) { return MlperfLog(run).text(); }
+
+}  // namespace heteroperf

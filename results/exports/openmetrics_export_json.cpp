@@ -1,0 +1,127 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "results/canonical_json.hpp"
+#include "results/exports/run_export.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Of a label's value: backslash, quote and line feed are escaped.
+std::string label_text(const std::string& value) {
+  std::string text;
+  for (const char c : utf8_text(value)) {
+    if (c == '\\' || c == '"') text += '\\';
+    text += c == '\n' ? "\\n" : std::string(1, c);
+  }
+  return text;
+}
+
+/// What the info metric says of a run.
+struct InfoLabel {
+  const char* name;
+  const char* pointer;
+};
+constexpr InfoLabel info_labels[] = {
+    {"workload", "/workload/name"},
+    {"size", "/workload/size"},
+    {"precision", "/workload/precision"},
+    {"workload_hash", "/workload/hash"},
+    {"status", "/status"},
+    {"validity", "/validity/class"},
+    {"ruleset", "/validity/ruleset"},
+    {"ranks", "/scale/ranks"},
+    {"transport", "/scale/transport"},
+    {"host", "/system/host/value"},
+    {"version", "/program/version"},
+    {"git_commit", "/program/git_commit"},
+    {"throughput_unit", "/metrics/throughput/unit"},
+    {"quality_name", "/metrics/quality/name"},
+};
+
+/// One run's part of every family.
+struct RunSamples {
+  std::string run_id, timestamp, info;
+  std::vector<ExportedValue> values;
+};
+
+std::string seconds_text(std::int64_t epoch_ns) {
+  constexpr std::int64_t nanoseconds_per_millisecond = 1'000'000;
+  const std::int64_t ms = epoch_ns / nanoseconds_per_millisecond;
+  return fmt::format(" {}.{:03}", ms / 1000, ms % 1000);
+}
+
+RunSamples samples_of(const ExportedRun& run) {
+  const Json record = Json::parse(run.record);
+  RunSamples samples;
+  samples.run_id = label_text(value_at(record, "/run_id").get<std::string>());
+  if (const auto end = run.epoch_ns(run.journal.lines.back().t_ns)) {
+    samples.timestamp = seconds_text(*end);
+  }
+  samples.info = fmt::format("run_id=\"{}\"", samples.run_id);
+  for (const InfoLabel& label : info_labels) {
+    const Json value = value_at(record, label.pointer);
+    if (value.is_null()) continue;
+    samples.info +=
+        fmt::format(",{}=\"{}\"", label.name,
+                    label_text(value.is_string() ? value.get<std::string>() : value.dump()));
+  }
+  samples.values = exported_values(run);
+  return samples;
+}
+
+std::string family_name(const ExportedMetric& metric) {
+  const std::string unit = metric.family_unit;
+  return metric.family + (unit.empty() ? "" : "_" + unit);
+}
+
+std::string sample_lines(const RunSamples& run, const ExportedValue& value) {
+  const std::string name = family_name(*value.metric);
+  const auto line = [&](const char* statistic, const std::string& number) {
+    return fmt::format("{}{{run_id=\"{}\",statistic=\"{}\"}} {}{}\n", name, run.run_id, statistic,
+                       number, run.timestamp);
+  };
+  std::string text = line("value", value.text);
+  if (value.ci95) {
+    text += line("ci95_low", json_number(value.ci95->low)) +
+            line("ci95_high", json_number(value.ci95->high));
+  }
+  return text;
+}
+
+std::string family_head(const std::string& name, const char* type, const std::string& unit,
+                        const std::string& help) {
+  return fmt::format("# TYPE {} {}\n{}# HELP {} {}\n", name, type,
+                     unit.empty() ? "" : fmt::format("# UNIT {} {}\n", name, unit), name, help);
+}
+
+}  // namespace
+
+std::string openmetrics_export_text(const std::vector<ExportedRun>& runs) {
+  std::vector<RunSamples> all;
+  for (const ExportedRun& run : runs) all.push_back(samples_of(run));
+  std::string text = family_head("heteroperf_run", "info", "", "What was run, and where");
+  for (const RunSamples& run : all) text += fmt::format("heteroperf_run_info{{{}}} 1\n", run.info);
+  std::vector<const ExportedMetric*> order;  // samples of one family must stand together
+  std::map<const ExportedMetric*, std::string> families;
+  for (const RunSamples& run : all) {
+    for (const ExportedValue& value : run.values) {
+      std::string& lines = families[value.metric];
+      if (lines.empty()) order.push_back(value.metric);
+      lines += sample_lines(run, value);
+    }
+  }
+  for (const ExportedMetric* metric : order) {
+    text += family_head(family_name(*metric), "gauge", metric->family_unit, metric->help);
+    text += families[metric];
+  }
+  return text + "# EOF\n";
+}
+
+}  // namespace heteroperf

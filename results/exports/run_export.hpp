@@ -1,0 +1,42 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "results/exports/exported_run.hpp"
+
+namespace heteroperf {
+
+/// Names of the tables of csv_export_text(), the default first: the record's numbers, and what
+/// samples.h5 holds.
+std::vector<std::string> csv_table_names();
+/// RFC 4180 with one line of names. Absent values are empty cells; reals that are not finite are
+/// nan, inf, -inf. Operations are one decimal number. Throws UserError for an unknown table.
+std::string csv_export_text(const ExportedRun& run, const std::string& table);
+
+/// Google Benchmark's JSON, as its compare.py reads it: an entry per run, named by workload, size,
+/// precision and devices, runs of one name being repetitions, then mean, median, stddev and cv of
+/// those. `real_time` is the median step, `cpu_time` its share of computing.
+std::string gbench_export_text(const std::vector<ExportedRun>& runs);
+
+/// MLPerf's log lines (":::MLLOG {…}"): a block of training between evaluations. The metadata name
+/// the journal's line that each comes from. A number that is not finite is null.
+std::string mllog_export_text(const ExportedRun& run);
+
+/// OpenMetrics 1.0 text: a gauge per number of the record and an info metric per run, stamped with
+/// the run's end.
+std::string openmetrics_export_text(const std::vector<ExportedRun>& runs);
+
+/// The exports of a run by name.
+struct RunExportFormat {
+  const char* name;
+  const char* summary;
+};
+std::span<const RunExportFormat> run_export_formats();
+/// The export of what `path` holds. `table`: csv alone. Throws UserError where `path` holds several
+/// runs and the format is of one, and what read_exported_runs() throws.
+std::string run_export_text(const std::filesystem::path& path, const std::string& format,
+                            const std::string& table);
+
+}  // namespace heteroperf

@@ -1,0 +1,220 @@
+#include "results/packing/run_archive.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "results/sha256.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t chunk_bytes = 1 << 20;
+
+struct ArchiveCloser {
+  void operator()(archive* open) const { archive_write_free(open); }
+};
+struct EntryCloser {
+  void operator()(archive_entry* entry) const { archive_entry_free(entry); }
+};
+
+/// A gzipped tar archive that disappears unless it is finished.
+class TarWriter {
+ public:
+  explicit TarWriter(const fs::path& target)
+      : target_(target),
+        path_(target.parent_path() /
+              fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
+        archive_(archive_write_new()) {
+    // Times in the gzip header would make every archive another.
+    check(archive_write_add_filter_gzip(archive_.get()));
+    check(archive_write_set_filter_option(archive_.get(), "gzip", "timestamp", nullptr));
+    check(archive_write_set_format_pax_restricted(archive_.get()));
+    check(archive_write_set_options(archive_.get(), "hdrcharset=BINARY"));
+    check(archive_write_open_filename(archive_.get(), path_.c_str()));
+  }
+  ~TarWriter() {
+    archive_.reset();
+    if (!finished_) ::unlink(path_.c_str());
+  }
+  TarWriter(const TarWriter&) = delete;
+  TarWriter& operator=(const TarWriter&) = delete;
+
+  void begin_file(const std::string& name, std::uint64_t bytes) {
+    const std::unique_ptr<archive_entry, EntryCloser> entry(archive_entry_new());
+    constexpr unsigned mode = 0644;
+    archive_entry_set_pathname(entry.get(), name.c_str());
+    archive_entry_set_filetype(entry.get(), AE_IFREG);
+    archive_entry_set_perm(entry.get(), mode);
+    archive_entry_set_size(entry.get(), static_cast<la_int64_t>(bytes));
+    archive_entry_set_mtime(entry.get(), 0, 0);
+    check(archive_write_header(archive_.get(), entry.get()));
+  }
+  void add(const char* data, std::size_t bytes) {
+    if (bytes == 0) return;
+    const la_ssize_t written = archive_write_data(archive_.get(), data, bytes);
+    if (written != static_cast<la_ssize_t>(bytes)) check(ARCHIVE_FATAL);
+  }
+  void finish() {
+    check(archive_write_close(archive_.get()));
+    std::error_code error;
+    fs::rename(path_, target_, error);
+    if (error) throw SystemError("cannot write " + target_.string(), error.message());
+    finished_ = true;
+  }
+
+ private:
+  void check(int result) const {
+    if (result == ARCHIVE_OK) return;
+    const char* words = archive_error_string(archive_.get());
+    throw SystemError("cannot write " + target_.string(), words == nullptr ? "" : words, "",
+                      ErrorKind::environment);
+  }
+
+  fs::path target_, path_;
+  std::unique_ptr<archive, ArchiveCloser> archive_;
+  bool finished_ = false;
+};
+
+bool is_left_out(const fs::path& relative, PackedCheckpoints checkpoints) {
+  const std::string name = relative.filename().string();
+  if (name == manifest_name || (name.starts_with('.') && name.find(".tmp-") != std::string::npos)) {
+    return true;
+  }
+  if (checkpoints == PackedCheckpoints::all) return false;
+  return std::find(relative.begin(), relative.end(), "checkpoints") != relative.end();
+}
+
+/// As sha256sum writes and reads a line: a name with a line feed or a backslash has both escaped,
+/// and the line begins with a backslash.
+std::string manifest_line(const std::string& sha256, const std::string& name) {
+  std::string escaped;
+  for (const char c : name) escaped += c == '\\' ? "\\\\" : c == '\n' ? "\\n" : std::string(1, c);
+  return (escaped == name ? "" : "\\") + sha256 + "  " + escaped + '\n';
+}
+
+struct ManifestEntry {
+  std::string sha256, name;
+};
+
+/// Without a name where the line is none.
+ManifestEntry parse_manifest_line(const std::string& text) {
+  constexpr std::size_t digits = 64;
+  const bool escaped = text.starts_with('\\');
+  const std::string line = text.substr(escaped ? 1 : 0);
+  if (line.size() <= digits + 2) return {};
+  ManifestEntry entry{line.substr(0, digits), ""};
+  for (std::size_t i = digits + 2; i < line.size(); ++i) {
+    const bool escape = escaped && line[i] == '\\' && i + 1 < line.size();
+    if (escape) ++i;
+    entry.name += escape && line[i] == 'n' ? '\n' : line[i];
+  }
+  return entry;
+}
+
+/// Relative paths with forward slashes, sorted by their bytes.
+std::vector<std::string> files_in(const fs::path& folder, PackedCheckpoints checkpoints) {
+  std::vector<std::string> files;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    if (entry.is_symlink() || !entry.is_regular_file()) continue;
+    const fs::path relative = entry.path().lexically_relative(folder);
+    if (!is_left_out(relative, checkpoints)) files.push_back(relative.generic_string());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// Feeds a file's bytes to `take` and returns how many there were.
+std::uint64_t read_through(const fs::path& path, auto&& take) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> chunk(chunk_bytes);
+  std::uint64_t bytes = 0;
+  while (file) {
+    file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
+    const auto got = static_cast<std::size_t>(file.gcount());
+    if (got > 0) take(chunk.data(), got);
+    bytes += got;
+  }
+  if (!file.is_open() || file.bad()) {
+    throw SystemError("cannot read " + path.string(), std::strerror(errno));
+  }
+  return bytes;
+}
+
+void refuse_inside(const fs::path& archive, const fs::path& folder) {
+  const fs::path parent = fs::weakly_canonical(fs::absolute(archive)).parent_path();
+  const auto [end, other] =
+      std::mismatch(folder.begin(), folder.end(), parent.begin(), parent.end());
+  if (end != folder.end()) return;
+  throw UserError(archive.string() + " lies in the folder that it is made of", "",
+                  "Give -o a path outside of " + folder.string());
+}
+
+}  // namespace
+
+PackedArchive pack_folder(const fs::path& folder, const fs::path& archive,
+                          PackedCheckpoints checkpoints) {
+  const fs::path source = fs::canonical(folder);  // no link, no trailing slash
+  refuse_inside(archive, source);
+  const std::string top = source.filename().string();
+  PackedArchive packed{archive, 0, 0, ""};
+  TarWriter tar(archive);
+  std::string manifest;
+  for (const std::string& name : files_in(source, checkpoints)) {
+    const std::uint64_t size = fs::file_size(source / name);
+    tar.begin_file(top + '/' + name, size);
+    Sha256 hash;
+    const std::uint64_t bytes =
+        read_through(source / name, [&](const char* data, std::size_t count) {
+          hash.update({data, count});
+          tar.add(data, count);
+        });
+    if (bytes != size) {
+      throw SystemError((source / name).string() + " changed while it was packed",
+                        fmt::format("{} bytes, then {}", size, bytes), "Wait until the run ended.");
+    }
+    manifest += manifest_line(hash.finish(), name);
+    ++packed.files;
+    packed.bytes += bytes;
+  }
+  tar.begin_file(top + '/' + manifest_name, manifest.size());
+  tar.add(manifest.data(), manifest.size());
+  tar.finish();
+  packed.sha256 = sha256_file_hex(archive.string());
+  return packed;
+}
+
+bool has_manifest(const fs::path& folder) {
+  std::error_code error;
+  return fs::is_regular_file(folder / manifest_name, error);
+}
+
+std::string manifest_contradictions(const fs::path& folder) {
+  std::string found;
+  std::ifstream manifest(folder / manifest_name, std::ios::binary);
+  for (std::string line; std::getline(manifest, line);) {
+    const auto [sha256, name] = parse_manifest_line(line);
+    const fs::path path = fs::path(name).lexically_normal();
+    if (name.empty() || path.is_absolute() || path.begin()->string() == "..") {
+      found += fmt::format("'{}' names no file of the folder\n", line);
+    } else if (!fs::is_regular_file(folder / path)) {
+      found += name + " is missing\n";
+    } else if (sha256_file_hex((folder / path).string()) != sha256) {
+      found += name + " has another checksum\n";
+    }
+  }
+  return found;
+}
+
+}  // namespace heteroperf

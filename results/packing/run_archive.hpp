@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace heteroperf {
+
+/// Name of the list of checksums in an archive, in the form of sha256sum.
+inline constexpr const char* manifest_name = "MANIFEST.sha256";
+
+enum class PackedCheckpoints { none, all };
+
+struct PackedArchive {
+  std::filesystem::path file;
+  std::size_t files = 0;
+  std::uint64_t bytes = 0;  ///< of the files in it
+  std::string sha256;       ///< of the archive
+};
+
+/// Writes a run, suite or sweep folder as one gzipped tar archive with a manifest, the folder's
+/// name as its only top-level entry. The same files give the same bytes: entries are sorted,
+/// without times and owners. Links, unfinished files and, with `none`, checkpoints are left out.
+/// The file is there when it is whole. Throws UserError where `archive` lies in the folder,
+/// SystemError where something cannot be read or written or changes on the way.
+PackedArchive pack_folder(const std::filesystem::path& folder, const std::filesystem::path& archive,
+                          PackedCheckpoints checkpoints);
+
+/// What a folder's manifest says that is not so: one line per file that is missing or has another
+/// checksum. Empty where all is well, or there is no manifest.
+std::string manifest_contradictions(const std::filesystem::path& folder);
+bool has_manifest(const std::filesystem::path& folder);
+
+}  // namespace heteroperf

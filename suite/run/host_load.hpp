@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "results/events.hpp"
+#include "runners/cluster/cpu_set.hpp"
+
+namespace heteroperf {
+
+/// What the kernel has counted on some logical CPUs since it started.
+struct HostCounters {
+  std::optional<double> busy_s;  ///< outside idle and waiting for disks, summed; steal counts
+  std::optional<std::uint64_t> thermal_events;
+  std::optional<double> thermal_throttled_s;  ///< summed
+  std::optional<double> quota_throttled_s;    ///< of this process's control group, summed
+};
+
+/// Reads /proc/stat (proc(5)), thermal_throttle of each CPU and the control group's cpu.stat below
+/// `root`. What is not there or not readable is absent.
+HostCounters read_host_counters(const CpuSet& cpus, const std::filesystem::path& root = "/");
+
+/// CPU time of this process, all threads, user and system.
+double process_cpu_s();
+
+/// What happens on the CPUs of a run from its construction on.
+class HostLoadWatch {
+ public:
+  explicit HostLoadWatch(CpuSet cpus);
+  /// `own_cpu_s`: what the run's own processes on this host took of it. Nothing where the kernel
+  /// does not tell how busy the CPUs are.
+  std::optional<HostLoadEvent> until_now(double own_cpu_s) const;
+
+ private:
+  CpuSet cpus_;
+  std::int64_t start_ns_;
+  HostCounters start_;
+};
+
+/// The event of two readings `seconds` apart.
+std::optional<HostLoadEvent> host_load_between(const HostCounters& before,
+                                               const HostCounters& after, double seconds,
+                                               std::size_t cpus, double own_cpu_s);
+
+}  // namespace heteroperf

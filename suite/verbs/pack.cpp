@@ -1,0 +1,70 @@
+#include <fmt/format.h>
+
+#include "metrics/error.hpp"
+#include "results/packing/run_archive.hpp"
+#include "results/run_folder.hpp"
+#include "results/sweep/sweep_index.hpp"
+#include "results/verify.hpp"
+#include "suite/verbs/pack_report_json.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+class PackVerb : public Verb {
+ public:
+  const char* name() const override { return "pack"; }
+  const char* summary() const override {
+    return "one archive of a run, suite or sweep that verifies after unpacking";
+  }
+  std::vector<std::string> examples() const override {
+    return {"pack results/latest", "pack results/mine -o mine.tar.gz --checkpoints"};
+  }
+  void declare(CLI::App& command) override {
+    command.add_option("run", path_, "run, suite or sweep folder, or a file inside one")
+        ->required();
+    command.add_option("-o,--out", out_, "the archive (default: the folder's name, .tar.gz)")
+        ->type_name("FILE");
+    command.add_flag("--checkpoints", checkpoints_, "with what `resume` goes on from");
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const auto sweep = sweep_folder_of(path_);
+    const fs::path folder = fs::canonical(sweep ? *sweep : open_run_folder(path_).folder);
+    require_verified(folder);
+    const fs::path archive =
+        out_.empty() ? fs::path(folder.filename().string() + ".tar.gz") : fs::path(out_);
+    const PackedArchive packed = pack_folder(
+        folder, archive, checkpoints_ ? PackedCheckpoints::all : PackedCheckpoints::none);
+    if (options.json) {
+      fmt::print("{}", pack_json_text(packed));
+    } else {
+      fmt::print("{}: {} files, {} bytes, sha256 {}\n", packed.file.string(), packed.files,
+                 packed.bytes, packed.sha256);
+    }
+    return ExitCode::ok;
+  }
+
+ private:
+  static void require_verified(const fs::path& folder) {
+    for (const VerifyCheck& check : verify(folder).checks) {
+      if (check.ok) continue;
+      throw Error(
+          ErrorKind::verification,
+          {{folder.string() + " does not verify",
+            fmt::format("{}: expected {}, found {}", check.name, check.expected, check.actual),
+            "`heteroperf verify` shows all of it; an archive would not verify either."}});
+    }
+  }
+
+  std::string path_, out_;
+  bool checkpoints_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_pack_verb() { return std::make_unique<PackVerb>(); }
+
+}  // namespace heteroperf
