@@ -24,9 +24,9 @@ struct Verification {
   std::string to_json() const;
 };
 
-/// Recomputes everything a finished run or suite folder claims from its journal and graphs, with
-/// the code that wrote it. Damage is a failed check, never an exception; throws UserError when
-/// `path` holds no run.
+/// Recomputes everything a finished run, suite or sweep folder, or a folder of those, claims from
+/// its journal and graphs, with the code that wrote it. Damage is a failed check, never an
+/// exception; throws UserError when `path` holds no run.
 Verification verify(const std::filesystem::path& path);
 
 }  // namespace heteroperf

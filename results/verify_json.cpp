@@ -7,6 +7,7 @@
 
 #include "metrics/error.hpp"
 #include "results/canonical_json.hpp"
+#include "results/comparison/parallel_rows.hpp"
 #include "results/graph_book.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/record.hpp"
@@ -282,24 +283,59 @@ void check_suite(const RunFiles& files, Checks& checks) {
              checks);
 }
 
+void checks_of_missing(Checks& checks) {
+  checks.push_back({"folder", false, "the folder of a complete run", "it is not there"});
+}
+
+/// Of each of these folders in `folder`, in their order.
+void check_parts(const std::filesystem::path& folder, const std::vector<std::string>& parts,
+                 Checks& checks) {
+  std::vector<Checks> found(parts.size());
+  in_parallel(parts.size(), [&](std::size_t i) {
+    if (std::filesystem::exists(folder / parts[i])) {
+      found[i] = verify(folder / parts[i]).checks;
+    } else {
+      checks_of_missing(found[i]);
+    }
+  });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    for (VerifyCheck& check : found[i]) {
+      check.name = parts[i] + "/" + check.name;
+      checks.push_back(std::move(check));
+    }
+  }
+}
+
 /// Every run that ended, in its folder; what is still missing is no damage.
 Checks check_sweep(const std::filesystem::path& folder) {
   Checks checks;
   check_manifest(folder, checks);
   const SweepIndex index = read_sweep(folder);
+  std::vector<std::string> complete;
   for (const SweepRun& run : index.runs) {
-    if (run.state != SweepRunState::complete) continue;
-    if (!std::filesystem::exists(folder / run.folder)) {
-      checks.push_back({run.folder, false, "the folder of a complete run", "it is not there"});
-      continue;
-    }
-    for (VerifyCheck& check : verify(folder / run.folder).checks) {
-      check.name = run.folder + "/" + check.name;
-      checks.push_back(std::move(check));
-    }
+    if (run.state == SweepRunState::complete) complete.push_back(run.folder);
   }
+  check_parts(folder, complete, checks);
   check_text("sweep_bytes", sweep_json_text(index), read_text_file(sweep_file(folder)), checks);
   return checks;
+}
+
+/// Names of the folders in `folder` that are runs, suites or sweeps; none where it is one itself.
+std::vector<std::string> runs_in(const std::filesystem::path& folder) {
+  const auto holds_run = [](const std::filesystem::path& path) {
+    const RunFiles files{path};
+    return std::filesystem::exists(files.journal()) || std::filesystem::exists(files.record()) ||
+           std::filesystem::exists(files.suite()) || is_sweep_folder(path);
+  };
+  std::vector<std::string> names;
+  if (!std::filesystem::is_directory(folder) || holds_run(folder)) return names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (!entry.is_symlink() && holds_run(entry.path())) {
+      names.push_back(entry.path().filename().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 /// A value of the record as it stands there, prose as text.
@@ -333,8 +369,12 @@ std::string Verification::to_json() const {
 
 Verification verify(const std::filesystem::path& path) {
   if (const auto sweep = sweep_folder_of(path)) return {check_sweep(*sweep)};
-  const RunFiles files = open_run_folder(path);
   Verification verification;
+  if (const auto runs = runs_in(path); !runs.empty()) {
+    check_parts(path, runs, verification.checks);
+    return verification;
+  }
+  const RunFiles files = open_run_folder(path);
   check_manifest(files.folder, verification.checks);
   if (!std::filesystem::exists(files.suite())) {
     check_run(files, verification.checks);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/verbs/checkpoint_checks.hpp"
 #include "suite/verbs/plan_report.hpp"
@@ -21,8 +22,10 @@ class VerifyVerb : public Verb {
   }
   void declare(CLI::App& command) override {
     command
-        .add_option("run", path_,
-                    "run, suite or sweep folder, a file inside one, or a plan that `plan` wrote")
+        .add_option(
+            "run", path_,
+            "run, suite or sweep folder, a folder of those, a file inside one, or a plan that "
+            "`plan` wrote")
         ->required();
   }
 
@@ -41,9 +44,16 @@ class VerifyVerb : public Verb {
  private:
   Verification verify_run() const {
     Verification result = verify(path_);
-    if (sweep_folder_of(path_)) return result;  // its runs' checkpoints are theirs to verify
+    // Checkpoints of a folder of runs are verified run by run.
+    if (sweep_folder_of(path_) || holds_runs_only(path_)) return result;
     for (VerifyCheck& check : check_checkpoints(path_)) result.checks.push_back(std::move(check));
     return result;
+  }
+
+  static bool holds_runs_only(const std::string& path) {
+    const RunFiles files{path};
+    return std::filesystem::is_directory(path) && !std::filesystem::exists(files.journal()) &&
+           !std::filesystem::exists(files.record()) && !std::filesystem::exists(files.suite());
   }
 
   static void print(const Verification& result, const GlobalOptions& options) {

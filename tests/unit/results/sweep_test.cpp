@@ -217,6 +217,21 @@ TEST_F(SweepTest, OtherVerbsTakeItsRunsAndNotWhatWasSetAside) {
   EXPECT_FALSE(verify(folder() / "sweep.json").ok());
 }
 
+TEST_F(SweepTest, AFolderOfRunsIsVerifiedRunByRun) {
+  for (int i = 0; i < 3; ++i) store_run(folder(), {.number = i});
+  std::ofstream(folder() / "notes.txt") << "no run";
+  const Verification good = verify(folder());
+  EXPECT_TRUE(good.ok()) << good.to_json();
+  EXPECT_EQ(good.checks.front().name.rfind("run-000/", 0), 0u);
+  EXPECT_EQ(good.checks.back().name.rfind("run-002/", 0), 0u);
+  edit_file(folder() / "run-001/record.json", "\"steps\": ", "\"steps\": 1");
+  const Verification bad = verify(folder());
+  EXPECT_FALSE(bad.ok());
+  for (const VerifyCheck& check : bad.checks) {
+    EXPECT_TRUE(check.ok || check.name.starts_with("run-001/")) << check.name;
+  }
+}
+
 TEST_F(SweepTest, SweepsAreComparedPointByPoint) {
   TemporaryFolder other;
   SweepIndex a = index_of({{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}}, 2);
