@@ -40,8 +40,8 @@ class TarWriter {
     // Times in the gzip header would make every archive another.
     check(archive_write_add_filter_gzip(archive_.get()));
     check(archive_write_set_filter_option(archive_.get(), "gzip", "timestamp", nullptr));
-    check(archive_write_set_format_pax_restricted(archive_.get()));
-    check(archive_write_set_options(archive_.get(), "hdrcharset=BINARY"));
+    // Names of any bytes and length without headers that some readers warn of.
+    check(archive_write_set_format_gnutar(archive_.get()));
     check(archive_write_open_filename(archive_.get(), path_.c_str()));
   }
   ~TarWriter() {

@@ -29,8 +29,9 @@ class PackingTest : public ::testing::Test {
     const fs::path there = folder_.path() / ("from-" + name);
     fs::create_directories(there);
     const std::string command = "tar -xzf '" + (folder_.path() / name).string() + "' -C '" +
-                                there.string() + "' 2>/dev/null";
+                                there.string() + "' >'" + (there / "said").string() + "' 2>&1";
     EXPECT_EQ(std::system(command.c_str()), 0);
+    EXPECT_EQ(read_text_file(there / "said"), "");
     return there / run_.filename();
   }
   void write(const fs::path& name, const std::string& text) const {
