@@ -281,8 +281,8 @@ using Event =
     std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
                  PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
                  ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, RankStepsEvent,
-                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, WarningEvent, PeakEvent, SearchEvent,
-                 CheckpointEvent, StopEvent>;
+                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, WarningEvent, PeakEvent,
+                 SearchEvent, CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);
