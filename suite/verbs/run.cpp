@@ -30,8 +30,7 @@ class RunVerb : public Verb {
   const char* summary() const override { return "run a workload and write its record"; }
   std::vector<std::string> examples() const override {
     return {"run --quick",
-            "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine",
-            "run llm --sweep ranks=1,2,4,8 --repeat 3"};
+            "run llm --ranks 4 --pp 2 --schedule zb-h1 --data text:input.txt --out results/mine"};
   }
 
   bool configurable() const override { return true; }
