@@ -1,11 +1,11 @@
 #include <array>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "metrics/error.hpp"
 #include "runners/cluster/shared_module.hpp"
+#include "runners/device/nvidia_driver.hpp"
 #include "runners/engine/engine.hpp"
 
 namespace heteroperf {
@@ -67,10 +67,10 @@ EngineStatus cuda_file_status() {
     return status;
   }
   status.version = HETEROPERF_CUDA_VERSION;
-  if (std::filesystem::exists("/dev/nvidiactl")) {
+  if (has_nvidia_driver()) {
     look_at("cuda", status);
   } else {
-    status.reason = "no NVIDIA driver is loaded (/dev/nvidiactl is missing)";
+    status.reason = no_nvidia_driver;
   }
   return status;
 }

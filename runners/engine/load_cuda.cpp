@@ -6,6 +6,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/cluster/shared_module.hpp"
+#include "runners/device/nvidia_driver.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 
 namespace heteroperf {
@@ -18,6 +19,9 @@ using MakeAccelerator = Accelerator*();
 using GiveKernels = const DeviceKernels*();
 
 std::unique_ptr<Accelerator> load() {
+  if (!has_nvidia_driver()) {
+    throw SystemError("no GPU can be used", no_nvidia_driver, advice, ErrorKind::environment);
+  }
   const SharedModule module = SharedModule::open("cuda", Visibility::local);
   std::unique_ptr<Accelerator> accelerator(
       module.symbol<MakeAccelerator>("heteroperf_make_accelerator")());

@@ -21,8 +21,12 @@ std::string problem_with(const CheckpointPlace& place, const Journal& journal) {
   const bool named = std::any_of(saved.begin(), saved.end(), [&](const CheckpointEvent* event) {
     return event->n == place.step;
   });
-  // A kill may lose the journal's last lines.
-  if (!named && journal.last<StopEvent>() != nullptr) return "the journal does not name it";
+  // A kill may lose the journal's last lines, and a rank may be lost between a checkpoint and its
+  // line.
+  const StopEvent* stop = journal.last<StopEvent>();
+  if (!named && stop != nullptr && stop->status != RunStatus::failed) {
+    return "the journal does not name it";
+  }
   try {
     const CheckpointReader reader(place.folder);
     reader.verify();
