@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -178,6 +179,9 @@ BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageRepli
   for (const Lane& lane : shape.lanes) {
     ReshardConfig config;
     config.type = data_type(lane.type);
+    // Whole from a holder to each that lacks it: the runner's receives have no moment to pass
+    // slices on.
+    config.smallest_slice = Bytes(std::numeric_limits<std::int64_t>::max());
     const Layout source = batch_layout(from, lane.sample, shape.batch, lane.from_widths);
     const Layout target = batch_layout(to, lane.sample, shape.batch, lane.to_widths);
     lanes_.push_back(std::make_unique<LaneEnd>(plan_reshard(source, target, config), world.rank(),

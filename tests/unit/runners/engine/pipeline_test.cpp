@@ -240,6 +240,17 @@ TrainingSpec uneven(const ModelGraph& graph, const std::vector<std::vector<Repli
   return spec;
 }
 
+// Tensors of 64 KiB, from one holder to several that each take all of them.
+TEST(Pipeline, LargeTensorsReachMoreRanksThanHoldThem) {
+  const ModelGraph graph = test::gpt(2);
+  const EvenPlanRequest alone{.micro_batch = 16, .micro_batches = 2};
+  const Outcome expected = train_on_threads(planned(graph, alone));
+  expect_close(train_on_threads(uneven(graph, {{{{0}, 16}}, {{{1, 2}, 16}}}, 2)), expected, 1e-11,
+               "one to two");
+  expect_close(train_on_threads(uneven(graph, {{{{0, 1}, 16}}, {{{2}, 8}, {{3}, 8}}}, 2)), expected,
+               1e-11, "two to one and one");
+}
+
 TEST(Pipeline, ReplicasMayBeUnequal) {
   const ModelGraph graph = test::gpt(4, 0.1);
   const struct {
