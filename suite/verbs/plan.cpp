@@ -179,8 +179,11 @@ class PlanVerb : public Verb {
   PlanReport make_report(const std::vector<PlanImport>& imports) {
     PlanReport report;
     const Cluster cluster = planned_machine(report);
-    const Workload workload =
-        find_workload(workload_).make(request_, scaling_input(cluster, request_.precision));
+    const CatalogEntry& entry = find_workload(workload_);
+    const ScalingInput machine = scaling_input(cluster, request_.precision);
+    WorkloadRequest request = request_;
+    if (request.size.empty() && request.model.empty()) request.size = entry.choose(machine).size;
+    const Workload workload = entry.make(request, machine);
     PlanningRequest planning;
     planning.precision = workload.precision;
     planning.optimizer = workload.recipe.kind;
