@@ -13,8 +13,8 @@ std::vector<std::string> shipped_cluster_names();
 /// Throws UserError naming the nearest.
 Cluster shipped_cluster(const std::string& name);
 
-/// What `--cluster` names: a file, or where there is none of that path a shipped description.
-/// Throws UserError as read_cluster() and shipped_cluster() do.
+/// What `--cluster` names: a file, where there is none of that path a shipped description, or
+/// "hexiscale:" and what read_hexiscale_source() takes. Throws UserError as these do.
 Cluster find_cluster(const std::string& file_or_name);
 
 namespace detail {

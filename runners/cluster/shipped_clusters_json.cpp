@@ -2,6 +2,7 @@
 
 #include "metrics/name_table.hpp"
 #include "runners/cluster/cluster_json.hpp"
+#include "runners/cluster/hexiscale_machines_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 
 namespace heteroperf {
@@ -20,6 +21,10 @@ Cluster shipped_cluster(const std::string& name) {
 }
 
 Cluster find_cluster(const std::string& file_or_name) {
+  constexpr std::string_view hexiscale = "hexiscale:";
+  if (file_or_name.starts_with(hexiscale)) {
+    return read_hexiscale_source(file_or_name.substr(hexiscale.size()));
+  }
   std::error_code error;
   const bool there = std::filesystem::exists(file_or_name, error);
   const bool path = file_or_name.find_first_of("/.") != std::string::npos;

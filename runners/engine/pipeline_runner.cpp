@@ -31,34 +31,13 @@ struct PipelineRunner::Part {
 
   const RankShare::Part& share;
   StageExecutor executor;
-  std::vector<int> uses, uses_left;      ///< by ordinal: groups that write its gradient
-  at::Tensor sample;                     ///< of the micro-batch loaded last
-  std::vector<int> edges_in, edges_out;  ///< of the schedule
-  std::int64_t micro_batch = 1;          ///< samples of this replica
-  std::int64_t first_sample = 0;         ///< within a micro-batch
-  int micro_batches = 0;                 ///< that pass here in a step
-  int weights_left = 0;                  ///< of these, whose weight gradients are missing
-};
-
-/// Tensors on their way to a computation of one micro-batch.
-struct PipelineRunner::Inbox {
-  std::unique_ptr<BoundaryEnd::Arrival> arrival;
-  Tensors tensors;
-  SendTimes times;
-  bool crossed = false;
-};
-
-/// An edge of the schedule that starts or ends here.
-struct PipelineRunner::EdgeState {
-  const StageEdge* edge = nullptr;
-  int from = 0, to = 0;                                 ///< segments
-  Part *source = nullptr, *target = nullptr;            ///< where here
-  std::unique_ptr<BoundaryEnd> activations, gradients;  ///< null inside a rank
-  std::vector<Inbox> activation_in, gradient_in;        ///< by micro-batch
-  std::vector<Tensors> activation_out, gradient_out;
-  std::vector<double> activation_made_s, gradient_made_s;  ///< modelled
-
-  bool inside() const { return source != nullptr && target != nullptr; }
+  std::vector<int> uses, uses_left;  ///< by ordinal: groups that write its gradient
+  at::Tensor sample;                 ///< of the micro-batch loaded last
+  PipelineEdges::OfSegment edges;
+  std::int64_t micro_batch = 1;   ///< samples of this replica
+  std::int64_t first_sample = 0;  ///< within a micro-batch
+  int micro_batches = 0;          ///< that pass here in a step
+  int weights_left = 0;           ///< of these, whose weight gradients are missing
 };
 
 PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deployment,
@@ -69,8 +48,8 @@ PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deplo
       world_(world),
       store_(store),
       reducer_(reducer),
-      shapes_(spec.graph, store.operator_type()),
       loader_(spec.data, store.operator_type(), spec.seed),
+      edges_(spec, deployment, world, store.operator_type(), store.device()),
       written_(std::make_shared<StageExecutor::Written>(store.count())),
       accelerator_(accelerator),
       device_times_(accelerator),
@@ -78,40 +57,9 @@ PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deplo
                 [this](std::int64_t i) { return where(static_cast<std::size_t>(i)); }) {
   if (spec.pacing) timeline_.emplace(spec.pacing->dilation > 0 ? spec.pacing->dilation : 1.0);
   make_parts(devices != nullptr ? *devices : world);
-  make_edges();
 }
 
 PipelineRunner::~PipelineRunner() = default;
-
-StageModel PipelineRunner::stage_model(const RankShare::Part& part) const {
-  const TensorShard& shard = deployment_.share.shards[part.shard];
-  GroupingRules rules;
-  rules.stage_of = &deployment_.staged.stage_of;
-  rules.stage = part.role.stage;
-  rules.shard = shard.degree > 1 ? &shard : nullptr;
-  rules.tensor_group = tensor_group_.get();
-  StageModel model{shard.graph,
-                   make_operator_groups(shard.graph, store_.operator_type(), Fusion::on, rules),
-                   std::vector<int>(shard.graph.nodes().size()),
-                   spec_.plan.stages[at_index(part.role.stage)].recomputation,
-                   shard.degree > 1 ? tensor_group_.get() : nullptr,
-                   shard.output_is_partial,
-                   gradient_is_partial_within(shard, deployment_.staged.stage_of, part.role.stage),
-                   shard.output_is_sharded,
-                   shard.first_of_vocabulary,
-                   {}};
-  if (spec_.plan.sequence_parallel && shard.degree > 1) {
-    model.rows = row_cuts(shard, deployment_.staged.stage_of, part.role.stage);
-  }
-  for (const StageEdge& edge : deployment_.staged.edges) {
-    if (edge.from != part.role.stage) continue;
-    for (const NodeId node : edge.nodes) {
-      // The sample is not made by the stage: it is handed on, not taken out.
-      if (node != shard.graph.input()) ++model.edges_out[at_index(node.value())];
-    }
-  }
-  return model;
-}
 
 void PipelineRunner::make_parts(Communicator& sums) {
   const bool any_tensor_parallel =
@@ -128,9 +76,14 @@ void PipelineRunner::make_parts(Communicator& sums) {
   const PipelineGraph& graph = deployment_.schedule.graph;
   summands_.assign(store_.count(), 0);
   for (const RankShare::Part& own : deployment_.share.parts) {
-    auto part = std::make_unique<Part>(own, stage_model(own), store_, written_);
+    auto part =
+        std::make_unique<Part>(own,
+                               stage_model(deployment_.share, own, deployment_.staged, spec_.plan,
+                                           store_.operator_type(), tensor_group_.get()),
+                               store_, written_);
     const StageReplica& replica =
         spec_.plan.stages[at_index(own.role.stage)].replicas[at_index(own.role.replica)];
+    part->edges = edges_.of(own.role.segment);
     part->micro_batch = replica.micro_batch;
     part->first_sample = first_sample(spec_.plan, own.role.stage, own.role.replica);
     part->executor.on_gradient(
@@ -143,74 +96,25 @@ void PipelineRunner::make_parts(Communicator& sums) {
   }
 }
 
-void PipelineRunner::make_edges() {
-  const Schedule& schedule = deployment_.schedule;
-  const auto part_at = [&](int segment) -> Part* {
-    for (const std::unique_ptr<Part>& part : parts_) {
-      if (part->share.role.segment == segment) return part.get();
-    }
-    return nullptr;
-  };
-  const auto stages = static_cast<int>(spec_.plan.stages.size());
-  const std::int64_t batch = spec_.plan.micro_batch_samples();
-  edges_.resize(schedule.graph.edges.size());
-  for (std::size_t e = 0; e < edges_.size(); ++e) {
-    const Edge& edge = schedule.graph.edges[e];
-    auto state = std::make_unique<EdgeState>();
-    state->edge = &deployment_.edge(static_cast<int>(e));
-    state->from = edge.from;
-    state->to = edge.to;
-    state->source = part_at(edge.from);
-    state->target = part_at(edge.to);
-    if (state->source == nullptr && state->target == nullptr) continue;
-    if (state->source != nullptr) state->source->edges_out.push_back(static_cast<int>(e));
-    if (state->target != nullptr) state->target->edges_in.push_back(static_cast<int>(e));
-    const auto slots = static_cast<std::size_t>(schedule.graph.micro_batches);
-    state->activation_in.resize(slots);
-    state->gradient_in.resize(slots);
-    state->activation_out.resize(slots);
-    state->gradient_out.resize(slots);
-    state->activation_made_s.resize(slots);
-    state->gradient_made_s.resize(slots);
-    if (!state->inside()) {
-      const int from = edge.from % stages, to = edge.to % stages;
-      const int direction = edge.from / stages;
-      const auto sources = replicas_of(spec_.plan, from, direction);
-      const auto targets = replicas_of(spec_.plan, to, direction);
-      const WireFormat wire = spec_.plan.wire(from, to);
-      state->activations = std::make_unique<BoundaryEnd>(
-          world_, sources, targets, shapes_.of(state->edge->nodes, batch, sources, targets), wire,
-          activation_tag, store_.device());
-      if (!state->edge->with_gradient.empty()) {
-        state->gradients = std::make_unique<BoundaryEnd>(
-            world_, targets, sources,
-            shapes_.of(state->edge->with_gradient, batch, targets, sources), wire, gradient_tag,
-            store_.device());
-      }
-    }
-    edges_[e] = std::move(state);
-  }
-}
-
 PipelineRunner::Handler PipelineRunner::handler(Op op) {
   static constexpr std::array<Handler, op_count> handlers{
-      &PipelineRunner::nothing,             // idle
-      &PipelineRunner::load,                // load
-      &PipelineRunner::forward,             // forward
-      &PipelineRunner::input_gradient,      // input_gradient
-      &PipelineRunner::weight_gradient,     // weight_gradient
-      &PipelineRunner::backward,            // backward
-      &PipelineRunner::recompute,           // recompute
-      &PipelineRunner::loss,                // loss
-      &PipelineRunner::send_activation,     // send_act
-      &PipelineRunner::receive_activation,  // recv_act
-      &PipelineRunner::send_gradient,       // send_grad
-      &PipelineRunner::receive_gradient,    // recv_grad
-      &PipelineRunner::refuse,              // interact
-      &PipelineRunner::reduce_gradient,     // reduce_grad
-      &PipelineRunner::reduce_tied,         // reduce_tied
-      &PipelineRunner::update,              // opt_step
-      &PipelineRunner::nothing,             // free: what a buffer held left with its last use
+      &PipelineRunner::nothing,          // idle
+      &PipelineRunner::load,             // load
+      &PipelineRunner::forward,          // forward
+      &PipelineRunner::input_gradient,   // input_gradient
+      &PipelineRunner::weight_gradient,  // weight_gradient
+      &PipelineRunner::backward,         // backward
+      &PipelineRunner::recompute,        // recompute
+      &PipelineRunner::loss,             // loss
+      &PipelineRunner::send,             // send_act
+      &PipelineRunner::receive,          // recv_act
+      &PipelineRunner::send,             // send_grad
+      &PipelineRunner::receive,          // recv_grad
+      &PipelineRunner::refuse,           // interact
+      &PipelineRunner::reduce_gradient,  // reduce_grad
+      &PipelineRunner::reduce_tied,      // reduce_tied
+      &PipelineRunner::update,           // opt_step
+      &PipelineRunner::nothing,          // free: what a buffer held left with its last use
   };
   return handlers[static_cast<std::size_t>(op)];
 }
@@ -240,17 +144,8 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
       throw;
     }
   }
-  for_boundaries([](BoundaryEnd& end) { end.drain(); });
+  edges_.drain();
   watchdog_.rest();
-}
-
-template <class Body>
-void PipelineRunner::for_boundaries(const Body& body) {
-  for (const std::unique_ptr<EdgeState>& edge : edges_) {
-    if (!edge) continue;
-    if (edge->activations) body(*edge->activations);
-    if (edge->gradients) body(*edge->gradients);
-  }
 }
 
 PipelineRunner::Part& PipelineRunner::part_of(const Instruction& i) {
@@ -305,7 +200,7 @@ double PipelineRunner::duration_s(const Part& part, Op op) const {
 /// Runs `work`, and on a paced device sleeps to its modelled end.
 template <class Work>
 void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work) {
-  for_boundaries([](BoundaryEnd& end) { end.retire(); });
+  edges_.retire();
   clock_->lap(&TimeSplit::other_s);
   const std::int64_t start_ns = steady_now_ns();
   device_times_.run(work);
@@ -321,12 +216,15 @@ void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work)
   spans_.push_back({index, start_ns, steady_now_ns()});
 }
 
+Batch PipelineRunner::batch_of(const Part& part, int micro_batch) {
+  const std::uint64_t first = context(part, micro_batch).first_sample;
+  return on_device(loader_.train(step_ * spec_.plan.samples_per_step() + first, part.micro_batch));
+}
+
 void PipelineRunner::load(const Instruction& i) {
   Part& part = part_of(i);
   clock_->lap(&TimeSplit::other_s);
-  const PassContext at = context(part, i.micro_batch);
-  Batch batch = on_device(
-      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch));
+  const Batch batch = batch_of(part, i.micro_batch);
   if (part.executor.takes_data()) {
     part.executor.put(i.micro_batch, spec_.graph.input(), batch.sample);
   }
@@ -335,34 +233,29 @@ void PipelineRunner::load(const Instruction& i) {
   clock_->lap(&TimeSplit::data_s);
 }
 
-const Tensors& PipelineRunner::wait_for(Inbox& inbox) {
-  if (inbox.arrival) {
-    clock_->lap(&TimeSplit::other_s);
-    inbox.tensors = inbox.arrival->wait();
-    inbox.times = inbox.arrival->times();
-    inbox.arrival.reset();
-    clock_->lap_wait(inbox.times.sent_ns - spec_.clock_offset_ns);
-  }
-  ready_s_ = std::max(ready_s_, inbox.times.modelled_s);
-  return inbox.tensors;
+Tensors PipelineRunner::take(int edge, Crossing what, int micro_batch) {
+  clock_->lap(&TimeSplit::other_s);
+  PipelineEdges::Arrived arrived = edges_.take(edge, what, micro_batch);
+  if (arrived.from_other_rank) clock_->lap_wait(arrived.times.sent_ns - spec_.clock_offset_ns);
+  ready_s_ = std::max(ready_s_, arrived.times.modelled_s);
+  return std::move(arrived.tensors);
+}
+
+void PipelineRunner::hand_on(int edge, Crossing what, int micro_batch, Tensors tensors) {
+  edges_.hand_on(edge, what, micro_batch, std::move(tensors), timeline_ ? timeline_->free_s() : 0);
 }
 
 void PipelineRunner::take_inputs(Part& part, int micro_batch) {
-  for (const int e : part.edges_in) {
-    EdgeState& edge = *edges_[at_index(e)];
-    Inbox& inbox = edge.activation_in[at_index(micro_batch)];
-    const Tensors& tensors = wait_for(inbox);
-    for (std::size_t n = 0; n < tensors.size(); ++n) {
-      part.executor.put(micro_batch, edge.edge->nodes[n], tensors[n]);
+  for (const int e : part.edges.in) {
+    const std::vector<NodeId>& nodes = edges_.nodes(e, Crossing::activation);
+    Tensors tensors = take(e, Crossing::activation, micro_batch);
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      part.executor.put(micro_batch, nodes[n], std::move(tensors[n]));
     }
-    inbox = Inbox();
   }
-  if (!part.executor.takes_targets() || part.edges_in.empty()) return;
+  if (!part.executor.takes_targets() || part.edges.in.empty()) return;
   clock_->lap(&TimeSplit::other_s);
-  const PassContext at = context(part, micro_batch);
-  const Batch batch = on_device(
-      loader_.train(step_ * spec_.plan.samples_per_step() + at.first_sample, part.micro_batch));
-  part.executor.put_targets(micro_batch, batch.targets);
+  part.executor.put_targets(micro_batch, batch_of(part, micro_batch).targets);
   clock_->lap(&TimeSplit::data_s);
 }
 
@@ -381,21 +274,18 @@ void PipelineRunner::forward(const Instruction& i) {
 }
 
 void PipelineRunner::hand_on_outputs(Part& part, int micro_batch) {
-  for (const int e : part.edges_out) {
-    EdgeState& edge = *edges_[at_index(e)];
-    Tensors tensors;
-    for (const NodeId node : edge.edge->nodes) {
-      tensors.push_back(node == spec_.graph.input() ? part.sample
-                                                    : part.executor.output(micro_batch, node));
-    }
-    const double made_s = timeline_ ? timeline_->free_s() : 0.0;
-    if (edge.inside()) {
-      edge.activation_in[at_index(micro_batch)] = {nullptr, std::move(tensors), {0, made_s}};
-    } else {
-      edge.activation_out[at_index(micro_batch)] = std::move(tensors);
-      edge.activation_made_s[at_index(micro_batch)] = made_s;
-    }
+  for (const int e : part.edges.out) {
+    hand_on(e, Crossing::activation, micro_batch, outputs(part, e, micro_batch));
   }
+}
+
+Tensors PipelineRunner::outputs(Part& part, int edge, int micro_batch) {
+  Tensors tensors;
+  for (const NodeId node : edges_.nodes(edge, Crossing::activation)) {
+    tensors.push_back(node == spec_.graph.input() ? part.sample
+                                                  : part.executor.output(micro_batch, node));
+  }
+  return tensors;
 }
 
 void PipelineRunner::loss(const Instruction& i) {
@@ -431,35 +321,27 @@ void PipelineRunner::recompute(const Instruction& i) {
 
 // The gradient of the latest consumer comes first, as in one pass over the whole graph.
 void PipelineRunner::take_gradients(Part& part, int micro_batch) {
-  for (auto e = part.edges_out.rbegin(); e != part.edges_out.rend(); ++e) {
-    EdgeState& edge = *edges_[at_index(*e)];
-    if (edge.edge->with_gradient.empty()) continue;
-    Inbox& inbox = edge.gradient_in[at_index(micro_batch)];
-    const Tensors& tensors = wait_for(inbox);
-    HETEROPERF_EXPECT(tensors.size() == edge.edge->with_gradient.size());
+  for (auto e = part.edges.out.rbegin(); e != part.edges.out.rend(); ++e) {
+    const std::vector<NodeId>& nodes = edges_.nodes(*e, Crossing::gradient);
+    if (nodes.empty()) continue;
+    Tensors tensors = take(*e, Crossing::gradient, micro_batch);
+    HETEROPERF_EXPECT(tensors.size() == nodes.size());
     for (std::size_t n = 0; n < tensors.size(); ++n) {
-      part.executor.put_gradient(micro_batch, edge.edge->with_gradient[n], tensors[n]);
+      part.executor.put_gradient(micro_batch, nodes[n], std::move(tensors[n]));
     }
-    inbox = Inbox();
   }
 }
 
 void PipelineRunner::hand_on_gradients(Part& part, int micro_batch) {
-  for (const int e : part.edges_in) {
-    EdgeState& edge = *edges_[at_index(e)];
-    if (edge.edge->with_gradient.empty()) continue;
+  for (const int e : part.edges.in) {
+    const std::vector<NodeId>& nodes = edges_.nodes(e, Crossing::gradient);
+    if (nodes.empty()) continue;
     Tensors tensors;
-    for (const NodeId node : edge.edge->with_gradient) {
+    for (const NodeId node : nodes) {
       tensors.push_back(part.executor.gradient(micro_batch, node));
       HETEROPERF_EXPECT(tensors.back().defined());
     }
-    const double made_s = timeline_ ? timeline_->free_s() : 0.0;
-    if (edge.inside()) {
-      edge.gradient_in[at_index(micro_batch)] = {nullptr, std::move(tensors), {0, made_s}};
-    } else {
-      edge.gradient_out[at_index(micro_batch)] = std::move(tensors);
-      edge.gradient_made_s[at_index(micro_batch)] = made_s;
-    }
+    hand_on(e, Crossing::gradient, micro_batch, std::move(tensors));
   }
 }
 
@@ -510,38 +392,9 @@ void PipelineRunner::take_gradient(Part& part, std::size_t ordinal) {
   reducer_.ready(ordinal);
 }
 
-void PipelineRunner::send_activation(const Instruction& i) {
-  EdgeState& edge = *edges_[at_index(i.edge)];
-  const std::size_t slot = at_index(i.micro_batch);
-  const double travel_s =
-      timeline_
-          ? spec_.pacing->times.activation_s[at_index(i.edge) % deployment_.staged.edges.size()]
-          : 0.0;
-  edge.activations->send(
-      std::exchange(edge.activation_out[slot], {}),
-      {steady_now_ns() + spec_.clock_offset_ns, edge.activation_made_s[slot] + travel_s});
-}
+void PipelineRunner::send(const Instruction& i) { edges_.send(i); }
 
-void PipelineRunner::send_gradient(const Instruction& i) {
-  EdgeState& edge = *edges_[at_index(i.edge)];
-  const std::size_t slot = at_index(i.micro_batch);
-  const double travel_s =
-      timeline_ ? spec_.pacing->times.gradient_s[at_index(i.edge) % deployment_.staged.edges.size()]
-                : 0.0;
-  edge.gradients->send(
-      std::exchange(edge.gradient_out[slot], {}),
-      {steady_now_ns() + spec_.clock_offset_ns, edge.gradient_made_s[slot] + travel_s});
-}
-
-void PipelineRunner::receive_activation(const Instruction& i) {
-  EdgeState& edge = *edges_[at_index(i.edge)];
-  edge.activation_in[at_index(i.micro_batch)].arrival = edge.activations->receive();
-}
-
-void PipelineRunner::receive_gradient(const Instruction& i) {
-  EdgeState& edge = *edges_[at_index(i.edge)];
-  edge.gradient_in[at_index(i.micro_batch)].arrival = edge.gradients->receive();
-}
+void PipelineRunner::receive(const Instruction& i) { edges_.receive(i); }
 
 void PipelineRunner::note_reduction(const Instruction& i) {
   if (!timeline_) return;
@@ -568,36 +421,8 @@ void PipelineRunner::refuse(const Instruction& i) {
                   "Use a model of one branch");
 }
 
-/// Ends of the edges for batches of one size, in evaluation.
-struct PipelineRunner::EvaluationEdges {
-  std::int64_t batch = 0;
-  std::vector<std::unique_ptr<BoundaryEnd>> ends;  ///< by edge of the schedule; null: not crossing
-};
-
-PipelineRunner::EvaluationEdges& PipelineRunner::evaluation_edges(std::int64_t batch) {
-  for (const std::unique_ptr<EvaluationEdges>& known : evaluation_edges_) {
-    if (known->batch == batch) return *known;
-  }
-  auto edges = std::make_unique<EvaluationEdges>();
-  edges->batch = batch;
-  edges->ends.resize(deployment_.staged.edges.size());
-  for (std::size_t e = 0; e < edges->ends.size(); ++e) {
-    if (!edges_[e] || edges_[e]->inside()) continue;
-    const StageEdge& edge = *edges_[e]->edge;
-    const BoundaryShapes::Replicas from = replicas_of(spec_.plan, edge.from, 0);
-    const BoundaryShapes::Replicas to = replicas_of(spec_.plan, edge.to, 0);
-    edges->ends[e] = std::make_unique<BoundaryEnd>(
-        world_, from, to, shapes_.of(edge.nodes, batch, from, to),
-        spec_.plan.wire(edge.from, edge.to), evaluation_tag, store_.device());
-  }
-  evaluation_edges_.push_back(std::move(edges));
-  return *evaluation_edges_.back();
-}
-
 // Stage by stage in the first direction; with several batches ranks overlap by themselves.
 BatchScore PipelineRunner::evaluate(std::uint64_t first, std::int64_t count) {
-  EvaluationEdges& ends = evaluation_edges(count);
-  std::vector<Tensors> inside(ends.ends.size());
   BatchScore score;
   for (const std::unique_ptr<Part>& part : parts_) {
     const int stage = part->share.role.stage;
@@ -611,36 +436,17 @@ BatchScore PipelineRunner::evaluate(std::uint64_t first, std::int64_t count) {
       if (executor.takes_data()) executor.put(0, spec_.graph.input(), batch.sample);
       if (executor.takes_targets()) executor.put_targets(0, batch.targets);
     }
-    for (const int e : part->edges_in) {
-      const std::vector<NodeId>& nodes = edges_[at_index(e)]->edge->nodes;
-      const Tensors tensors = ends.ends[at_index(e)] ? ends.ends[at_index(e)]->receive()->wait()
-                                                     : std::exchange(inside[at_index(e)], {});
+    for (const int e : part->edges.in) {
+      const std::vector<NodeId>& nodes = edges_.nodes(e, Crossing::activation);
+      const Tensors tensors = edges_.take_evaluated(e, count);
       for (std::size_t n = 0; n < nodes.size(); ++n) executor.put(0, nodes[n], tensors[n]);
     }
     const BatchScore here = executor.evaluate(0);
     if (part->share.role.tensor_index == 0 && executor.takes_targets()) score = here;
-    for (const int e : part->edges_out) {
-      Tensors tensors;
-      for (const NodeId node : edges_[at_index(e)]->edge->nodes) {
-        tensors.push_back(node == spec_.graph.input() ? part->sample : executor.output(0, node));
-      }
-      if (ends.ends[at_index(e)]) {
-        ends.ends[at_index(e)]->send(tensors, {});
-      } else {
-        inside[at_index(e)] = std::move(tensors);
-      }
-    }
+    for (const int e : part->edges.out) edges_.hand_on_evaluated(e, count, outputs(*part, e, 0));
     executor.release(0);
   }
   return score;
-}
-
-void PipelineRunner::finish_evaluation() {
-  for (const std::unique_ptr<EvaluationEdges>& edges : evaluation_edges_) {
-    for (const std::unique_ptr<BoundaryEnd>& end : edges->ends) {
-      if (end) end->drain();
-    }
-  }
 }
 
 std::vector<PipelineRunner::StageBuffers> PipelineRunner::buffers() const {

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "runners/engine/batch_loader.hpp"
-#include "runners/engine/boundary_shapes.hpp"
 #include "runners/engine/deployment.hpp"
 #include "runners/engine/device_times.hpp"
 #include "runners/engine/gradient_reducer.hpp"
 #include "runners/engine/paced_timeline.hpp"
+#include "runners/engine/pipeline_edges.hpp"
 #include "runners/engine/stage_executor.hpp"
 #include "runners/engine/step_clock.hpp"
 #include "runners/engine/stored_state.hpp"
@@ -49,7 +49,7 @@ class PipelineRunner {
   /// this rank's share on the stage of the loss, else nothing. Collective.
   BatchScore evaluate(std::uint64_t first, std::int64_t count);
   /// After the last evaluate(): until all that was sent has gone.
-  void finish_evaluation();
+  void finish_evaluation() { edges_.drain_evaluation(); }
 
   /// Running statistics of one stage's copy here, in the order of the graph.
   struct StageBuffers {
@@ -70,9 +70,6 @@ class PipelineRunner {
 
  private:
   struct Part;
-  struct Inbox;
-  struct EdgeState;
-  struct EvaluationEdges;
   using Handler = void (PipelineRunner::*)(const Instruction&);
 
   static Handler handler(Op op);
@@ -83,10 +80,8 @@ class PipelineRunner {
   void backward(const Instruction& i);
   void recompute(const Instruction& i);
   void loss(const Instruction& i);
-  void send_activation(const Instruction& i);
-  void receive_activation(const Instruction& i);
-  void send_gradient(const Instruction& i);
-  void receive_gradient(const Instruction& i);
+  void send(const Instruction& i);
+  void receive(const Instruction& i);
   void reduce_gradient(const Instruction& i);
   void reduce_tied(const Instruction& i);
   void update(const Instruction& i);
@@ -96,12 +91,9 @@ class PipelineRunner {
 
   /// `sums`: the world as tensor-parallel sums use it.
   void make_parts(Communicator& sums);
-  void make_edges();
-  StageModel stage_model(const RankShare::Part& part) const;
   Part& part_of(const Instruction& i);
   std::size_t number_of(const Part& part) const;
   std::string where(std::size_t instruction) const;
-  EvaluationEdges& evaluation_edges(std::int64_t batch);
   PassContext context(const Part& part, int micro_batch) const;
   void take_inputs(Part& part, int micro_batch);
   void take_gradients(Part& part, int micro_batch);
@@ -110,12 +102,14 @@ class PipelineRunner {
   void finish_weights(Part& part, int micro_batch);
   /// A parameter's gradient of one micro-batch is there: the last one lets its sum begin.
   void take_gradient(Part& part, std::size_t ordinal);
-  const Tensors& wait_for(Inbox& inbox);
-  template <class Body>
-  void for_boundaries(const Body& body);
+  Tensors take(int edge, Crossing what, int micro_batch);
+  void hand_on(int edge, Crossing what, int micro_batch, Tensors tensors);
+  /// What the part gives over an edge: outputs, or the sample it was given.
+  Tensors outputs(Part& part, int edge, int micro_batch);
   template <class Work>
   void compute(Part& part, const Instruction& i, const Work& work);
   double duration_s(const Part& part, Op op) const;
+  Batch batch_of(const Part& part, int micro_batch);
   Batch on_device(Batch batch) const;
 
   const TrainingSpec& spec_;
@@ -124,11 +118,9 @@ class PipelineRunner {
   ParameterStore& store_;
   GradientReducer& reducer_;
   std::unique_ptr<Communicator> tensor_group_;
-  BoundaryShapes shapes_;
   BatchLoader loader_;
+  PipelineEdges edges_;
   std::vector<std::unique_ptr<Part>> parts_;
-  std::vector<std::unique_ptr<EdgeState>> edges_;  ///< by edge of the schedule; null: not here
-  std::vector<std::unique_ptr<EvaluationEdges>> evaluation_edges_;
   std::shared_ptr<StageExecutor::Written> written_;
   std::vector<bool> collected_;  ///< by ordinal: of a gradient of this step (bf16)
   /// By ordinal: parts whose gradient of it is a summand of the tensor-parallel group's; and those

@@ -1,20 +1,15 @@
 #include "runners/engine/stage_executor.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 #include <variant>
 
 #include "metrics/error.hpp"
-#include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
-#include "runners/engine/operators/row_exchange.hpp"
-#include "runners/engine/operators/tensor_buffer.hpp"
+#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
@@ -35,23 +30,6 @@ bool is_attention(const ModelGraph& graph, const OperatorGroup& group) {
     return std::holds_alternative<Attention>(graph.node(node).attributes);
   });
 }
-
-/// Adds the time of its life to `total`, when there is one.
-class Lap {
- public:
-  explicit Lap(double* total) : total_(total) {
-    if (total_ != nullptr) start_ = Clock::now();
-  }
-  ~Lap() {
-    if (total_ != nullptr) *total_ += std::chrono::duration<double>(Clock::now() - start_).count();
-  }
-  Lap(const Lap&) = delete;
-  Lap& operator=(const Lap&) = delete;
-
- private:
-  double* total_;
-  Clock::time_point start_;
-};
 
 }  // namespace
 
@@ -88,16 +66,10 @@ struct StageExecutor::Flight {
   GradientSlots slots;
 };
 
-StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion) {
-  StageModel model{graph, make_operator_groups(graph, type, fusion), {}, {}, {}, {}, {}, {}, {},
-                   {}};
-  model.edges_out.resize(graph.nodes().size());
-  return model;
-}
-
 StageExecutor::StageExecutor(StageModel model, ParameterStore& store,
                              std::shared_ptr<Written> written)
     : model_(std::move(model)),
+      forms_(model_),
       store_(store),
       type_(store.operator_type()),
       gradient_written_(std::move(written)) {
@@ -207,7 +179,7 @@ void StageExecutor::release(int micro_batch) {
 void StageExecutor::put(int micro_batch, NodeId node, at::Tensor value) {
   Flight& own = flight(micro_batch);
   own.batch = value.size(0);
-  own.values[position(node)] = keeps_rows(node) ? own_rows(value) : std::move(value);
+  own.values[position(node)] = forms_.keep_received(node, std::move(value));
 }
 
 void StageExecutor::put_targets(int micro_batch, at::Tensor targets) {
@@ -247,7 +219,8 @@ void StageExecutor::recompute(int micro_batch) {
 
 void StageExecutor::run_forward(Flight& own) {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
-    const Lap lap(profile_ == Profile::on ? &times_[time_of_group_[g]].forward_s : nullptr);
+    const ScopedSeconds timed(profile_ == Profile::on ? &times_[time_of_group_[g]].forward_s
+                                                      : nullptr);
     at::Tensor output = run_group(own, g);
     const NodeId node = model_.groups[g].nodes.back();
     if (loss_group(g)) {
@@ -297,59 +270,12 @@ at::Tensor StageExecutor::run_group(Flight& own, std::size_t g) {
   } else if (keeps_inputs(g)) {
     own.saved[g] = std::move(inputs);
   }
-  return to_kept_form(own, g, std::move(output));
-}
-
-bool StageExecutor::keeps_rows(NodeId node) const {
-  return !model_.rows.keeps.empty() && model_.rows.keeps[position(node)];
-}
-
-bool StageExecutor::works_on_rows(std::size_t g) const {
-  return !model_.rows.works.empty() && model_.rows.works[position(model_.groups[g].nodes.back())];
-}
-
-at::Tensor StageExecutor::own_rows(const at::Tensor& whole) const {
-  return RowExchange(*model_.tensor_group).own(whole);
-}
-
-at::Tensor StageExecutor::whole(const Flight& own, NodeId node, at::Tensor value) {
-  const Lap lap(&tensor_communication_s_);
-  return RowExchange(*model_.tensor_group)
-      .gather(value, own.batch, model_.graph.node(node).output.front());
-}
-
-// Of an operation's own output, whole, a summand or by rows.
-at::Tensor StageExecutor::to_kept_form(const Flight& own, std::size_t g, at::Tensor output) {
-  const NodeId node = model_.groups[g].nodes.back();
-  if (model_.tensor_group == nullptr) return output;
-  if (model_.output_is_partial[position(node)]) {
-    if (!keeps_rows(node)) return sum_over_tensor_group(std::move(output));
-    const Lap lap(&tensor_communication_s_);
-    return RowExchange(*model_.tensor_group).sum(output);
-  }
-  if (keeps_rows(node) == works_on_rows(g)) return output;
-  return keeps_rows(node) ? own_rows(output) : whole(own, node, std::move(output));
-}
-
-// As the operation needs it that made the output, from what its users gave.
-at::Tensor StageExecutor::output_gradient(Flight& own, std::size_t g) {
-  const NodeId node = model_.groups[g].nodes.back();
-  at::Tensor gradient = own.slots.take(node);
-  if (model_.tensor_group == nullptr || !gradient.defined()) return gradient;
-  if (keeps_rows(node)) {
-    return works_on_rows(g) ? gradient : whole(own, node, std::move(gradient));
-  }
-  if (!model_.gradient_is_partial[position(node)]) {
-    return works_on_rows(g) ? own_rows(gradient) : gradient;
-  }
-  if (!works_on_rows(g)) return sum_over_tensor_group(std::move(gradient));
-  const Lap lap(&tensor_communication_s_);
-  return RowExchange(*model_.tensor_group).sum(gradient);
+  return forms_.keep(group.nodes.back(), std::move(output), own.batch);
 }
 
 bool StageExecutor::gradient_is_summand(std::size_t ordinal) const {
   for (std::size_t g = 0; g < ordinals_.size(); ++g) {
-    if (!works_on_rows(g)) continue;
+    if (!forms_.works_on_rows(model_.groups[g].nodes.back())) continue;
     if (std::find(ordinals_[g].begin(), ordinals_[g].end(), ordinal) != ordinals_[g].end()) {
       return true;
     }
@@ -363,28 +289,17 @@ at::Tensor StageExecutor::output(int micro_batch, NodeId node) {
   HETEROPERF_EXPECT(own.values[n].defined() && own.edges_left[n] > 0);
   at::Tensor value =
       --own.edges_left[n] > 0 ? own.values[n] : std::exchange(own.values[n], at::Tensor());
-  return keeps_rows(node) ? whole(own, node, std::move(value)) : value;
+  return forms_.whole(node, std::move(value), own.batch);
 }
 
 void StageExecutor::put_gradient(int micro_batch, NodeId node, at::Tensor gradient) {
-  if (keeps_rows(node)) return flight(micro_batch).slots.add(node, own_rows(gradient));
-  // It is whole on every tensor-parallel rank: where theirs are to be summed, one brings it in.
-  if (model_.tensor_group != nullptr && model_.gradient_is_partial[position(node)] &&
-      model_.tensor_group->rank() != RankId(0)) {
-    return;
-  }
-  flight(micro_batch).slots.add(node, std::move(gradient));
+  at::Tensor own = forms_.keep_received_gradient(node, std::move(gradient));
+  if (own.defined()) flight(micro_batch).slots.add(node, std::move(own));
 }
 
 at::Tensor StageExecutor::gradient(int micro_batch, NodeId node) {
   Flight& own = flight(micro_batch);
-  at::Tensor result = own.slots.take(node);
-  if (result.defined() && keeps_rows(node)) return whole(own, node, std::move(result));
-  if (result.defined() && model_.tensor_group != nullptr &&
-      model_.gradient_is_partial[position(node)]) {
-    result = sum_over_tensor_group(std::move(result));
-  }
-  return result;
+  return forms_.whole_gradient(node, own.slots.take(node), own.batch);
 }
 
 void StageExecutor::input_gradient(int micro_batch) {
@@ -402,7 +317,8 @@ void StageExecutor::backward(int micro_batch) {
 void StageExecutor::weight_gradient(int micro_batch) {
   Flight& own = flight(micro_batch);
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
-    const Lap lap(profile_ == Profile::on ? &times_[time_of_group_[g]].backward_s : nullptr);
+    const ScopedSeconds timed(profile_ == Profile::on ? &times_[time_of_group_[g]].backward_s
+                                                      : nullptr);
     if (own.output_gradients[g].defined()) weight_gradient_group(own, g);
   }
   own.held -= 0.5;
@@ -411,7 +327,8 @@ void StageExecutor::weight_gradient(int micro_batch) {
 // The loss's own gradient is 1, which an undefined tensor stands for.
 void StageExecutor::run_backward(Flight& own, Gradients which) {
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
-    const Lap lap(profile_ == Profile::on ? &times_[time_of_group_[g]].backward_s : nullptr);
+    const ScopedSeconds timed(profile_ == Profile::on ? &times_[time_of_group_[g]].backward_s
+                                                      : nullptr);
     if (backward_runs_[g]) {
       restore(own, g);
       backward_group(own, g, which);
@@ -433,7 +350,7 @@ void StageExecutor::restore(Flight& own, std::size_t g) {
 void StageExecutor::backward_group(Flight& own, std::size_t g, Gradients which) {
   const OperatorGroup& group = model_.groups[g];
   const NodeId node = group.nodes.back();
-  at::Tensor gradient = output_gradient(own, g);
+  at::Tensor gradient = forms_.gradient_for_operation(node, own.slots.take(node), own.batch);
   HETEROPERF_EXPECT(gradient.defined() || loss_group(g));
   PassContext context = own.context;
   context.node = node.value();
@@ -478,19 +395,6 @@ Accumulation StageExecutor::prepare_gradients(std::size_t g) {
 
 void StageExecutor::overwrite_gradients() {
   for (const std::size_t ordinal : written_parameters_) (*gradient_written_)[ordinal] = false;
-}
-
-at::Tensor StageExecutor::sum_over_tensor_group(at::Tensor tensor) {
-  const Lap lap(&tensor_communication_s_);
-  if (!held_alone(tensor) || !tensor.is_contiguous()) {
-    tensor = tensor.clone(at::MemoryFormat::Contiguous);
-  }
-  all_reduce(*model_.tensor_group, tensor, Reduction::sum);
-  return tensor;
-}
-
-double StageExecutor::take_tensor_communication_s() {
-  return std::exchange(tensor_communication_s_, 0.0);
 }
 
 BatchScore StageExecutor::evaluate(int micro_batch) {

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "runners/engine/gradient_slots.hpp"
-#include "runners/engine/operators/operator_group.hpp"
 #include "runners/engine/parameter_store.hpp"
-#include "runners/plan/plan.hpp"
-#include "runners/plan/row_cuts.hpp"
+#include "runners/engine/stage_model.hpp"
+#include "runners/engine/tensor_forms.hpp"
 
 namespace heteroperf {
-
-class Communicator;
 
 /// What an evaluation of one batch gives.
 struct BatchScore {
@@ -29,23 +26,6 @@ struct GroupTime {
   std::string kind;  ///< "linear+gelu"
   double forward_s = 0, backward_s = 0;
 };
-
-/// What a rank runs of a model: the groups of one stage, on one rank's share of every layer.
-struct StageModel {
-  const ModelGraph& graph;  ///< this rank's own: local sizes; outlives the executor
-  std::vector<OperatorGroup> groups;
-  /// By node: how many edges lead from it to other stages.
-  std::vector<int> edges_out;
-  Recomputation recomputation = Recomputation::none;
-  /// Null, or this rank's place in a tensor-parallel group: what TensorShard says of each node.
-  Communicator* tensor_group = nullptr;
-  std::vector<bool> output_is_partial, gradient_is_partial, output_is_sharded;
-  std::vector<std::int64_t> first_of_vocabulary;
-  RowCuts rows;  ///< sequence parallelism; nothing without it
-};
-
-/// The whole graph as one stage.
-StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion);
 
 /// Runs one stage on any number of micro-batches under way, operation by operation as a schedule
 /// asks: F, then B and W or both at once (BW), perhaps a RECOMPUTE in between.
@@ -117,7 +97,7 @@ class StageExecutor {
   const std::vector<GroupTime>& times() const { return times_; }
   at::ScalarType type() const { return type_; }
   /// Seconds spent in tensor-parallel sums since the last call.
-  double take_tensor_communication_s();
+  double take_tensor_communication_s() { return forms_.take_communication_s(); }
 
  private:
   struct Flight;
@@ -134,14 +114,6 @@ class StageExecutor {
   void restore(Flight& flight, std::size_t g);
   Accumulation prepare_gradients(std::size_t g);
   void tell_gradients(std::size_t g) const;
-  at::Tensor sum_over_tensor_group(at::Tensor tensor);
-  /// Whether the stage keeps this rank's rows of the node's output.
-  bool keeps_rows(NodeId node) const;
-  bool works_on_rows(std::size_t g) const;
-  at::Tensor whole(const Flight& flight, NodeId node, at::Tensor value);
-  at::Tensor own_rows(const at::Tensor& whole) const;
-  at::Tensor to_kept_form(const Flight& flight, std::size_t g, at::Tensor output);
-  at::Tensor output_gradient(Flight& flight, std::size_t g);
   bool loss_group(std::size_t g) const { return takes_targets_ && g + 1 == model_.groups.size(); }
   bool keeps_inputs(std::size_t g) const;
 
@@ -151,6 +123,7 @@ class StageExecutor {
   void plan_profile();
 
   StageModel model_;
+  TensorForms forms_;
   ParameterStore& store_;
   at::ScalarType type_;
   bool takes_data_ = false, takes_targets_ = false;
@@ -170,7 +143,6 @@ class StageExecutor {
   Profile profile_ = Profile::off;
   std::vector<GroupTime> times_;
   std::vector<std::size_t> time_of_group_;
-  double tensor_communication_s_ = 0;
 };
 
 }  // namespace heteroperf

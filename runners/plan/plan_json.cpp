@@ -18,9 +18,9 @@ constexpr int format_version = 1;
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 
 /// What a planner says beside the plan: worked out again where it is needed.
-constexpr const char* derived_keys[] = {"replicas",    "predicted", "memory",
-                                        "certificate", "search",    "comparison",
-                                        "imported",    "learned",   "efficiency"};
+constexpr const char* derived_keys[] = {"replicas", "predicted",  "memory",   "certificate",
+                                        "search",   "comparison", "profiled", "imported",
+                                        "learned",  "efficiency"};
 
 class PlanReader {
  public:

@@ -62,7 +62,8 @@ class PlanVerb : public Verb {
         {"--objective", objective_}, {"--coarsest-wire", wire_}, {"--cost-model", cost_model_},
         {"--profile", profile_},     {"--learn", learn_}};
     constexpr const char* help[] = {
-        "a file, or one of the shipped descriptions",
+        "a file, one of the shipped descriptions, or hexiscale:FILE@B[,L[,W]] (a machine list; B "
+        "GB/s and L µs between machines, W µs within)",
         "of the workload, or auto",
         "of the workload",
         "fp32, bf16, fp64",
@@ -79,7 +80,8 @@ class PlanVerb : public Verb {
     command.add_option("--import", imports_,
                        "KIND:PATH, repeatable. sailor:DIR plans for Sailor's profiles, "
                        "sailor-plan:FILE is scored beside; flagscale:FILE and plan:FILE are "
-                       "simulated beside ours");
+                       "simulated beside ours; metis:DIR, a profile of the workload, gives the "
+                       "cluster's classes their rates");
     command.add_flag("--fill-profiles", fill_profiles_,
                      "with --import sailor: analytic times for what is not profiled");
     command.add_option("--batch", batch_, "samples of a step; the workload's own by default");
@@ -178,12 +180,13 @@ class PlanVerb : public Verb {
 
   PlanReport make_report(const std::vector<PlanImport>& imports) {
     PlanReport report;
-    const Cluster cluster = planned_machine(report);
+    Cluster cluster = planned_machine(report);
     const CatalogEntry& entry = find_workload(workload_);
     const ScalingInput machine = scaling_input(cluster, request_.precision);
     WorkloadRequest request = request_;
     if (request.size.empty() && request.model.empty()) request.size = entry.choose(machine).size;
     const Workload workload = entry.make(request, machine);
+    apply_profiles(imports, workload, report, cluster);
     PlanningRequest planning;
     planning.precision = workload.precision;
     planning.optimizer = workload.recipe.kind;
@@ -208,7 +211,7 @@ class PlanVerb : public Verb {
                                   report.certificate.prediction.step_time_s);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
     for (const PlanImport& one : imports) {
-      report.imported.push_back(score_import(one, workload, cluster));
+      if (one.kind != "metis") report.imported.push_back(score_import(one, workload, cluster));
     }
     report.peak_rss_bytes = peak_rss_bytes();
     return report;
@@ -230,6 +233,17 @@ class PlanVerb : public Verb {
       apply(report.learned->matrix, cluster);
     }
     return cluster;
+  }
+
+  void apply_profiles(const std::vector<PlanImport>& imports, const Workload& workload,
+                      PlanReport& report, Cluster& cluster) const {
+    for (const std::string& folder : imports_of(imports, "metis")) {
+      const MetisRates found =
+          metis_rates(read_metis_profiles(folder), workload.graph, cluster, workload.precision);
+      report.profiled.insert(report.profiled.end(), found.classes.begin(), found.classes.end());
+      report.efficiency.merge(found.matrix);
+      apply(found.matrix, cluster);
+    }
   }
 
   /// A profile of classes that the cluster does not have is another machine's.

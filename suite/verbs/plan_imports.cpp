@@ -16,7 +16,7 @@
 namespace heteroperf {
 namespace {
 
-const std::vector<std::string> kinds = {"flagscale", "plan", "sailor", "sailor-plan"};
+const std::vector<std::string> kinds = {"flagscale", "metis", "plan", "sailor", "sailor-plan"};
 
 /// By rank of the plan, a device of the class that it asks for; empty where it asks for none.
 std::vector<RankId> devices_of(const Plan& plan, const Cluster& cluster) {

@@ -98,6 +98,17 @@ std::string learned_text(const PlanReport& report) {
              100 * report.replan_threshold);
 }
 
+std::string profiled_text(const PlanReport& report) {
+  std::string text;
+  for (const MetisRates::ClassFit& one : report.profiled) {
+    text += fmt::format(
+        "profile         {}: {} entries, {:.6g} s, predicted {:.6g} s; with the new rates {:.1f} % "
+        "off\n",
+        one.device_class, one.entries, one.profiled_s, one.predicted_s, 100 * one.error);
+  }
+  return text;
+}
+
 std::string imported_text(const PlanReport& report) {
   std::string text;
   for (const ImportedPlan& one : report.imported) {
@@ -166,7 +177,8 @@ std::string plan_report_table(const PlanReport& report) {
     text +=
         fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s, summary_of(second.plan));
   }
-  text += comparison_text(report) + imported_text(report) + learned_text(report);
+  text += comparison_text(report) + profiled_text(report) + imported_text(report) +
+          learned_text(report);
   for (const std::string& one : report.assumptions) {
     text += fmt::format("assumed         {}\n", one);
   }

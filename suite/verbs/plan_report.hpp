@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "results/verify.hpp"
+#include "runners/plan/importers/metis_rates.hpp"
 #include "runners/plan/search/plan_objective.hpp"
 #include "suite/verbs/learned_run.hpp"
 #include "suite/verbs/plan_imports.hpp"
@@ -40,7 +41,8 @@ struct PlanReport {
   std::vector<ImportedPlan> imported;
   std::optional<LearnedRun> learned;
   double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
-  /// Of profile and run, put into the machine's description before planning; empty: nothing.
+  std::vector<MetisRates::ClassFit> profiled;  ///< of --import metis
+  /// Of profiles and run, put into the machine's description before planning; empty: nothing.
   EfficiencyMatrix efficiency;
 
   double throughput() const { return certificate.prediction.throughput; }

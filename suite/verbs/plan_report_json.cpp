@@ -108,6 +108,18 @@ Json comparison_json(const PlanReport& report) {
   return list;
 }
 
+Json profiled_json(const PlanReport& report) {
+  Json list = Json::array();
+  for (const MetisRates::ClassFit& one : report.profiled) {
+    list.push_back({{"class", one.device_class},
+                    {"entries", one.entries},
+                    {"predicted_s", one.predicted_s},
+                    {"profiled_s", one.profiled_s},
+                    {"error", one.error}});
+  }
+  return list;
+}
+
 Json imported_json(const PlanReport& report) {
   Json list = Json::array();
   for (const ImportedPlan& one : report.imported) {
@@ -200,6 +212,7 @@ std::string plan_report_json_text(const PlanReport& report) {
   add("certificate", certificate_json(report.certificate));
   add("search", search_json(report));
   if (!report.alone.empty()) add("comparison", comparison_json(report));
+  if (!report.profiled.empty()) add("profiled", profiled_json(report));
   if (!report.imported.empty()) add("imported", imported_json(report));
   if (report.learned) add("learned", learned_json(report));
   if (!(report.efficiency == EfficiencyMatrix())) {

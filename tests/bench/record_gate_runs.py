@@ -13,19 +13,25 @@ import argparse, json, os, signal, statistics, subprocess, sys, tempfile, time
 ROUND = ["base", "copy", "slow", "slow", "copy", "base"]
 
 
-def run(command, stopped_share, period_s=0.1):
+def run_slowed(command, stopped_share, period_s, out):
+    """The command's exit code; it sleeps for a share of its time, a bit in every period."""
+    child = subprocess.Popen(command, env={**os.environ, "HETEROPERF_OUT": out},
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    while child.poll() is None:
+        time.sleep(period_s * (1 - stopped_share))
+        if stopped_share > 0 and child.poll() is None:
+            os.kill(child.pid, signal.SIGSTOP)
+            time.sleep(period_s * stopped_share)
+            os.kill(child.pid, signal.SIGCONT)
+    return child.returncode
+
+
+def run(command, stopped_share, period_s):
     with tempfile.TemporaryDirectory() as home:
         out = os.path.join(home, "run")
-        child = subprocess.Popen(command, env={**os.environ, "HETEROPERF_OUT": out},
-                                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while child.poll() is None:
-            time.sleep(period_s * (1 - stopped_share))
-            if stopped_share > 0 and child.poll() is None:
-                os.kill(child.pid, signal.SIGSTOP)
-                time.sleep(period_s * stopped_share)
-                os.kill(child.pid, signal.SIGCONT)
-        if child.returncode != 0:
-            sys.exit(f"record_gate_runs: {command} ended with {child.returncode}")
+        code = run_slowed(command, stopped_share, period_s, out)
+        if code != 0:
+            sys.exit(f"record_gate_runs: {command} ended with {code}")
         with open(os.path.join(out, "record.json")) as file:
             record = json.load(file)
         steps, measured = [], False
@@ -44,6 +50,9 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--stop", type=float, default=0.05, help="share of time that slow sleeps")
+    parser.add_argument("--period", type=float, default=0.02,
+                        help="seconds from sleep to sleep; well below a step's, so that every step "
+                             "is slowed down")
     parser.add_argument("--out", default="runs.csv")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
@@ -54,7 +63,8 @@ def main():
     with open(options.out, "a") as file:
         for i in range(done, options.rounds * len(ROUND)):
             kind = ROUND[i % len(ROUND)]
-            throughput, steps = run(options.command, options.stop if kind == "slow" else 0)
+            throughput, steps = run(options.command, options.stop if kind == "slow" else 0,
+                                    options.period)
             file.write(f"{kind},{throughput!r},{statistics.median(steps)!r},"
                        + ";".join(f"{s:.6g}" for s in steps) + "\n")
             file.flush()

@@ -127,6 +127,12 @@ TEST_F(Schemas, DocumentsThatNeedNoTraining) {
   const std::string plan = folder_ / "plan.json";
   heteroperf({"plan", "llm", "--cluster", "fast2_slow6", "--size", "nano", "-o", plan, "-q"}, ".");
   add("plan", plan);
+  const std::string compared = folder_ / "compared.json";
+  heteroperf(
+      {"plan", "llm", "--cluster", "fast2_slow6", "--size", "nano", "--batch", "5", "--compare",
+       "homogeneous", "--import", "plan:" + plan, "--coarsest-wire", "int8", "-o", compared, "-q"},
+      ".");
+  add("plan", compared);
   for (const char* name : {"1f1b", "zb-h1"}) {
     add_printed("schedule", {"schedule", name, "--ranks", "4", "--micro-batches", "8"});
   }

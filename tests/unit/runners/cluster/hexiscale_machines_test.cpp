@@ -1,8 +1,12 @@
-#include "runners/plan/importers/hexiscale_machines_json.hpp"
+#include "runners/cluster/hexiscale_machines_json.hpp"
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "metrics/error.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
 
 namespace heteroperf {
 namespace {
@@ -59,6 +63,27 @@ TEST(HexiScaleImport, BadListsAreNamed) {
   for (const auto& [message, words] : cases) {
     EXPECT_NE(message.find(words), std::string::npos) << words << "\nnot in: " << message;
   }
+}
+
+TEST(HexiScaleImport, ASourceSaysHowMachinesAreLinked) {
+  const std::filesystem::path folder = testing::TempDir() + "hexiscale@home";
+  std::filesystem::create_directories(folder);
+  const std::string file = folder / "machines.json";
+  std::ofstream(file) << good;
+  const Cluster cluster = find_cluster("hexiscale:" + file + "@0.5,20,5");
+  EXPECT_EQ(cluster.ranks.size(), 10u);
+  EXPECT_DOUBLE_EQ(cluster.link(RankId(3), RankId(4)).bandwidth().value(), 5e8);
+  EXPECT_DOUBLE_EQ(cluster.link(RankId(3), RankId(4)).latency().value(), 2e-5);
+  EXPECT_DOUBLE_EQ(cluster.link(RankId(0), RankId(3)).latency().value(), 5e-6);
+  EXPECT_EQ(find_cluster("hexiscale:" + file + "@0.5").link(RankId(3), RankId(4)).latency(),
+            Seconds(0));
+  for (const char* given :
+       {"", "@", "@fast", "@0.5,", "@0.5,-1", "@0.5,1,2,3", "@inf", "@0.5 ", "@nan", "@1e400"}) {
+    EXPECT_THROW(find_cluster("hexiscale:" + file + given), UserError) << given;
+  }
+  EXPECT_THROW(find_cluster("hexiscale:" + file + "@0"), UserError);
+  EXPECT_THROW(find_cluster("hexiscale:/nowhere.json@1"), UserError);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

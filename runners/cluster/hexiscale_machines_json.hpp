@@ -23,4 +23,7 @@ Cluster parse_hexiscale(const std::string& text, const std::string& origin,
                         const HexiScaleLinks& links);
 Cluster read_hexiscale_file(const std::string& path, const HexiScaleLinks& links);
 
+/// "FILE@B[,L[,W]]": B GB/s and L µs between machines, W µs within one. Throws UserError.
+Cluster read_hexiscale_source(const std::string& source);
+
 }  // namespace heteroperf

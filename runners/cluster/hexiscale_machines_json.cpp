@@ -1,15 +1,17 @@
-#include "runners/plan/importers/hexiscale_machines_json.hpp"
+#include "runners/cluster/hexiscale_machines_json.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
+#include <sstream>
 
 #include "metrics/strict_json.hpp"
 
@@ -157,6 +159,20 @@ class MachineReader {
   Cluster cluster_;
 };
 
+std::vector<double> numbers_of(const std::string& text) {
+  std::vector<double> numbers;
+  if (text.ends_with(',')) return numbers;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    double value = 0;
+    const char* end = part.data() + part.size();
+    const auto [stop, error] = std::from_chars(part.data(), end, value);
+    if (error != std::errc() || stop != end || !(value >= 0 && value <= most_value)) return {};
+    numbers.push_back(value);
+  }
+  return numbers;
+}
+
 }  // namespace
 
 Cluster parse_hexiscale(const std::string& text, const std::string& origin,
@@ -173,6 +189,23 @@ Cluster read_hexiscale_file(const std::string& path, const HexiScaleLinks& links
                     errno != 0 ? std::strerror(errno) : "the system gives no reason");
   }
   return parse_hexiscale(text, path, links);
+}
+
+Cluster read_hexiscale_source(const std::string& source) {
+  const std::size_t at = source.rfind('@');
+  const std::vector<double> given =
+      numbers_of(at == std::string::npos ? "" : source.substr(at + 1));
+  if (given.empty() || given.size() > 3) {
+    throw UserError(fmt::format("hexiscale:{} does not say how machines are linked", source),
+                    "HexiScale's list has no links between machines",
+                    "Give hexiscale:FILE@B[,L[,W]]: B GB/s and L µs between machines, W µs within "
+                    "one.");
+  }
+  const auto seconds = [&](std::size_t i) {
+    return Seconds(i < given.size() ? given[i] * 1e-6 : 0.0);
+  };
+  return read_hexiscale_file(source.substr(0, at),
+                             {BytesPerSecond(given[0] * 1e9), seconds(1), seconds(2)});
 }
 
 }  // namespace heteroperf
