@@ -1,5 +1,7 @@
 #include "metrics/byte_size.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cctype>
 #include <charconv>
@@ -40,6 +42,13 @@ std::string byte_size_text(Bytes size) {
     ++power;
   }
   return std::to_string(value) + (power == 0 ? std::string() : std::string(1, units[power - 1]));
+}
+
+std::string rounded_byte_size(double bytes) {
+  std::size_t power = 0;
+  for (; bytes >= 1024 && power < units.size(); ++power) bytes /= 1024;
+  return power == 0 ? fmt::format("{:.4g} B", bytes)
+                    : fmt::format("{:.4g} {}iB", bytes, units[power - 1]);
 }
 
 }  // namespace heteroperf

@@ -15,4 +15,10 @@ std::optional<Bytes> parse_byte_size(std::string_view text);
 /// The shortest such text that is exact: "64K", "1000".
 std::string byte_size_text(Bytes size);
 
+/// Rounded to four digits, for people: "41.2 GiB", "195.3 KiB", "100 B".
+std::string rounded_byte_size(double bytes);
+inline std::string rounded_byte_size(Bytes size) {
+  return rounded_byte_size(static_cast<double>(size.value()));
+}
+
 }  // namespace heteroperf

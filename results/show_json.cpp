@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
 #include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"
@@ -49,13 +50,6 @@ std::string rate(const Json& metric, const std::string& unit) {
 std::string text(const Json& json) {
   if (json.is_null()) return {};
   return json.is_string() ? json.get<std::string>() : json.dump();
-}
-
-std::string bytes_text(double bytes) {
-  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t i = 0;
-  for (; bytes >= 1024 && i + 1 < units.size(); ++i) bytes /= 1024;
-  return fmt::format("{:.4g} {}", bytes, units[i]);
 }
 
 // ---------------------------------------------------------------- rows of a record
@@ -155,7 +149,7 @@ std::string memory(const Json& r) {
   const Json peak = value_at(r, "/metrics/peak_memory_bytes/max");
   if (peak.is_null()) return {};
   const Json error = value_at(r, "/metrics/peak_memory_bytes/worst_error_fraction");
-  return bytes_text(peak) + " at most per rank" +
+  return rounded_byte_size(peak) + " at most per rank" +
          (error.is_null() ? ""
                           : fmt::format(" ({:+.1f} % against the plan where that is worst)",
                                         100 * error.get<double>()));

@@ -7,6 +7,7 @@
 #include <set>
 #include <variant>
 
+#include "metrics/byte_size.hpp"
 #include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"
@@ -28,8 +29,6 @@ auto collect(ProblemList& problems, Check&& check) -> std::optional<decltype(che
     return std::nullopt;
   }
 }
-
-double gibibytes(Bytes bytes) { return static_cast<double>(bytes.value()) / (1u << 30); }
 
 class PlanCheck {
  public:
@@ -195,9 +194,9 @@ class PlanCheck {
                                        [&](const DeviceClass& one) { return one.name == name; });
       if (device == cluster.classes.end() || device->memory == Bytes(0)) continue;
       if (ledgers[rank].total() <= device->memory) continue;
-      problems_.add(fmt::format("{} needs {:.1f} GiB on rank {}, {} ({:.1f} GiB available)",
-                                stages_text(roles[rank]), gibibytes(ledgers[rank].total()), rank,
-                                name, gibibytes(device->memory)),
+      problems_.add(fmt::format("{} needs {} on rank {}, {} ({} available)",
+                                stages_text(roles[rank]), rounded_byte_size(ledgers[rank].total()),
+                                rank, name, rounded_byte_size(device->memory)),
                     "", "Try a smaller micro-batch, more stages or recomputation full.");
     }
   }

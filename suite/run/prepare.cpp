@@ -8,6 +8,7 @@
 #include <filesystem>
 
 #include "automl/rungs.hpp"
+#include "metrics/byte_size.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"
@@ -76,13 +77,6 @@ void check_search_samples(const Workload& workload, int ranks, ProblemList& prob
                 problems);
 }
 
-std::string size_text(double bytes) {
-  constexpr std::array units{"B", "KiB", "MiB", "GiB", "TiB"};
-  std::size_t unit = 0;
-  for (; bytes >= 1024 && unit + 1 < units.size(); ++unit) bytes /= 1024;
-  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, units[unit]);
-}
-
 double memory_alone(const Workload& workload) {
   return static_cast<double>(estimate_memory(workload.graph,
                                              static_cast<std::uint64_t>(workload.micro_batch),
@@ -105,8 +99,8 @@ void check_memory(const Workload& workload, double needed, const ScalingInput& m
   const double available = static_cast<double>(machine.memory_bytes);
   if (available == 0 || needed <= available) return;
   problems.add(fmt::format("{} of size {} needs {} per rank", workload.name, workload.size,
-                           size_text(needed)),
-               size_text(available) + " available",
+                           rounded_byte_size(needed)),
+               rounded_byte_size(available) + " available",
                "Use fewer --ranks, a smaller --micro-batch or a smaller --size");
 }
 

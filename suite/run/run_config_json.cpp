@@ -352,7 +352,8 @@ RunConfig run_config_from_json_text(const std::string& text) {
   tree.erase("_version");
   std::vector<std::pair<std::string, Json>> values;
   flatten(tree, "", values);
-  RunConfig config;
+  // Keys that the workload does not have are not written: they have their defaults.
+  RunConfig config = tree.value("quick", false) ? quick_config() : RunConfig();
   ProblemList problems;
   for (const auto& [path, value] : values) {
     assign(config, path, value, path + " = " + value.dump(), problems,

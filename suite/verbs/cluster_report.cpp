@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "metrics/byte_size.hpp"
+
 namespace heteroperf {
 namespace {
-
-constexpr double gib = 1024.0 * 1024.0 * 1024.0;
 
 std::string rates_text(const DeviceClass& device) {
   std::vector<std::string> texts;
@@ -26,8 +26,8 @@ std::string ends_text(const Link& link) {
 std::string cluster_table(const Cluster& cluster, const std::string& reason) {
   std::string text = fmt::format("cluster {}: {} ranks\n", cluster.name, cluster.ranks.size());
   for (const DeviceClass& device : cluster.classes) {
-    text += fmt::format("  class {} x {}: {:.1f} GiB each, {}\n", device.name, device.count,
-                        static_cast<double>(device.memory.value()) / gib, rates_text(device));
+    text += fmt::format("  class {} x {}: {} each, {}\n", device.name, device.count,
+                        rounded_byte_size(device.memory), rates_text(device));
   }
   const RankClusters clusters = cluster.rank_clusters();
   text += fmt::format("clusters ({}):\n", reason);

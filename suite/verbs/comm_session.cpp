@@ -146,10 +146,9 @@ void CommSession::check_memory() const {
   harness().all_reduce(std::span(&missing, 1), Reduction::max);
   if (missing == 0) return;
   throw UserError(
-      fmt::format("-e {} needs {:.1f} GiB of buffers on a host",
-                  byte_size_text(request_.sizes.back()), static_cast<double>(need) / (1 << 30)),
-      fmt::format("{:.1f} GiB are available here",
-                  static_cast<double>(available.value()) / (1 << 30)),
+      fmt::format("-e {} needs {} of buffers on a host", byte_size_text(request_.sizes.back()),
+                  rounded_byte_size(Bytes(need))),
+      rounded_byte_size(available) + " are available here",
       "Give a smaller -e or fewer ranks per host.");
 }
 

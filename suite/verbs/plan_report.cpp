@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <map>
 
+#include "metrics/byte_size.hpp"
+
 namespace heteroperf {
 namespace {
-
-double gibibytes(Bytes bytes) { return static_cast<double>(bytes.value()) / (1u << 30); }
 
 /// "12 x a100 tp4 x3, 5 x v100 x2": replicas, class, degree, samples each.
 std::string replicas_text(const PlanStage& stage) {
@@ -49,8 +49,8 @@ const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanS
 std::string stage_row(const PlanReport& report, std::size_t s) {
   const PlanStage& stage = report.plan.stages[s];
   const PlanCertificate::RankMemory& memory = fullest(report, stage);
-  std::string room = fmt::format("{:.2f} GiB", gibibytes(memory.ledger.total()));
-  if (memory.limit > Bytes(0)) room += fmt::format(" of {:.2f}", gibibytes(memory.limit));
+  std::string room = rounded_byte_size(memory.ledger.total());
+  if (memory.limit > Bytes(0)) room += " of " + rounded_byte_size(memory.limit);
   return fmt::format("{:>5}  {:>5}  {:<10} {:<20} {}\n", s, stage.nodes.size(),
                      to_string(stage.recomputation), room, replicas_text(stage));
 }

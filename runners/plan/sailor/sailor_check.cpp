@@ -5,6 +5,7 @@
 #include <cmath>
 #include <set>
 
+#include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
@@ -191,8 +192,8 @@ void SailorCheck::check_memory() {
     const SailorReport::Stage& stage = report.stages[s];
     if (stage.memory_bytes <= stage.memory_limit_bytes) continue;
     problems_.add(
-        fmt::format("stage {} needs {:.1f} GiB on a device of {:.1f} GiB", s,
-                    stage.memory_bytes / 1073741824.0, stage.memory_limit_bytes / 1073741824.0),
+        fmt::format("stage {} needs {} on a device of {}", s, rounded_byte_size(stage.memory_bytes),
+                    rounded_byte_size(stage.memory_limit_bytes)),
         "by Sailor's memory formula",
         "Smaller micro-batches, fewer layers or a higher degree need less.");
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "metrics/byte_size.hpp"
 #include "runners/plan/search/pipeline_fill.hpp"
 
 namespace heteroperf {
@@ -70,9 +71,9 @@ std::vector<Problem> fit_problems(const PlanningProblem& problem) {
   std::string pools;
   for (const DevicePool& pool : problem.pools) {
     if (pool.devices == 0 || pool.memory_bytes <= 0) continue;
-    constexpr double gib = 1 << 30;
-    pools += fmt::format("{}{} needs {:.2f} GiB ({:.2f} GiB available)", pools.empty() ? "" : ", ",
-                         pool.name, factor * pool.memory_bytes / gib, pool.memory_bytes / gib);
+    pools += fmt::format("{}{} needs {} ({} available)", pools.empty() ? "" : ", ", pool.name,
+                         rounded_byte_size(factor * pool.memory_bytes),
+                         rounded_byte_size(pool.memory_bytes));
   }
   std::string advice = fmt::format("Use devices with {:.3g} times the memory", factor);
   for (const int more : {2, 3, 4, 6, 8, 16, 32, 64}) {

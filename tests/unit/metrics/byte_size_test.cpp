@@ -31,5 +31,13 @@ TEST(ByteSize, TextIsExactAndComesBack) {
   }
 }
 
+TEST(ByteSize, RoundedForPeople) {
+  EXPECT_EQ(rounded_byte_size(0.0), "0 B");
+  EXPECT_EQ(rounded_byte_size(Bytes(1023)), "1023 B");
+  EXPECT_EQ(rounded_byte_size(200000.0), "195.3 KiB");
+  EXPECT_EQ(rounded_byte_size(Bytes(85899345920)), "80 GiB");
+  EXPECT_EQ(rounded_byte_size(0x1p60), "1.049e+06 TiB");
+}
+
 }  // namespace
 }  // namespace heteroperf

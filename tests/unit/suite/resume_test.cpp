@@ -101,6 +101,17 @@ TEST_F(Resume, APlansFileIsTheOneOfTheRunsFolder) {
   EXPECT_EQ(plan({{"scale.ranks", "4"}, {"batch.micro_batch", "8"}}).config.plan.file, "");
 }
 
+TEST_F(Resume, AQuickRunGoesOn) {
+  RunConfig config = quick_config();
+  config.workload = "image";
+  config.scale.ranks = 2;
+  config.batch = {8, 4};
+  config.measure.steps = 32;
+  run_.last<ConfigEvent>().config.text = to_json_text(config);
+  write_run(run_, folder_.path());
+  EXPECT_EQ(plan().config.measure.evaluation_samples, config.measure.evaluation_samples);
+}
+
 TEST_F(Resume, RefusesWhatWouldBeAnotherTrainingAllAtOnce) {
   const std::string text =
       problem({{"seed", "7", "--seed"}, {"optimizer.learning_rate", "1"}, {"comm.timeout_s", "9"}});

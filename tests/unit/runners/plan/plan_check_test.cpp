@@ -95,7 +95,7 @@ TEST(PlanCheck, TheMachineMustFit) {
   };
   const std::string text = problems_of(check);
   EXPECT_TRUE(says(text, "stage 0 wants rank 0 to be a 'other'"));
-  EXPECT_TRUE(says(text, "on rank 1, one (0.0 GiB available)"));
+  EXPECT_TRUE(says(text, "on rank 1, one (1 KiB available)"));
   cluster.ranks.pop_back();
   EXPECT_TRUE(says(problems_of(check), "a plan of 2 ranks on the cluster 'flat'"));
 }
