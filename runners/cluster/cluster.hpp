@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <string>
 #include <utility>
@@ -38,11 +39,19 @@ struct Link {
   friend bool operator==(const Link&, const Link&) = default;
 };
 
+/// Where a number comes from: of two for one thing, the later kind holds.
+enum class Provenance { analytic, file, probe };
+constexpr std::array<const char*, 3> value_names(Provenance) {
+  return {"analytic", "file", "probe"};
+}
+
 /// One entry of the efficiency matrix: what a class achieves on one kind of operation.
 struct Efficiency {
   std::string device_class, operation, shape, precision;  ///< "gemm", "1024x1024x1024", "fp32"
   OpsPerSecond rate{0};
   std::string source;  ///< "measured 2026-11-21T…", file, formula
+  /// Where it is not said, a source that begins with "measured" is a probe's, any other a file's.
+  std::optional<Provenance> provenance = {};
   friend bool operator==(const Efficiency&, const Efficiency&) = default;
 };
 

@@ -97,6 +97,9 @@ nlohmann::json to_json(const Efficiency& one) {
   if (!one.shape.empty()) entry["shape"] = one.shape;
   if (!one.precision.empty()) entry["precision"] = one.precision;
   if (!one.source.empty()) entry["source"] = one.source;
+  if (one.provenance) {
+    entry["provenance"] = value_names(*one.provenance)[static_cast<std::size_t>(*one.provenance)];
+  }
   return entry;
 }
 
@@ -303,6 +306,11 @@ void ClusterReader::read_efficiency(const Json& entry, const std::string& path) 
   reader.read("precision", one.precision);
   reader.read("ops_per_second", rate);
   reader.read("source", one.source);
+  if (const Json* name = reader.value("provenance")) {
+    const int index =
+        read_choice(*name, reader.path_of("provenance"), {"analytic", "file", "probe"}, problems_);
+    if (index >= 0) one.provenance = static_cast<Provenance>(index);
+  }
   reader.finish();
   one.rate = OpsPerSecond(rate);
   if (entry.is_object() && reader.has("class") && reader.has("operation") &&

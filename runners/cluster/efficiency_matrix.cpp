@@ -30,6 +30,9 @@ std::optional<double> size_of(const std::string& shape) {
   return size;
 }
 
+/// Its rate may count bytes.
+bool is_of_a_pass(const std::string& operation) { return operation.find('/') != std::string::npos; }
+
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
 /// Places `entry` unless what is there holds.
@@ -55,6 +58,11 @@ constexpr std::pair<DeviceQuantity, std::optional<double> DeviceClass::*> tariff
 
 Origin origin_of(const std::string& source) {
   return {source.starts_with("measured") ? Provenance::probe : Provenance::file, source};
+}
+
+Origin origin_of(const Efficiency& entry) {
+  if (!entry.provenance) return origin_of(entry.source);
+  return {*entry.provenance, entry.source};
 }
 
 }  // namespace
@@ -142,7 +150,7 @@ const EfficiencyMatrix::Rate* EfficiencyMatrix::fastest(const std::string& devic
   for (auto entry = rates_.lower_bound({device_class, "", "", ""}); entry != rates_.end();
        ++entry) {
     if (entry->first.device_class != device_class) break;
-    if (entry->first.precision != precision) continue;
+    if (entry->first.precision != precision || is_of_a_pass(entry->first.operation)) continue;
     if (best == nullptr || entry->second.rate > best->rate) best = &entry->second;
   }
   return best;
@@ -193,7 +201,7 @@ EfficiencyMatrix matrix_of(const Cluster& cluster) {
                {static_cast<double>(one.memory.value()), given});
   }
   for (const Efficiency& entry : cluster.efficiency) {
-    const Origin origin = origin_of(entry.source);
+    const Origin origin = origin_of(entry);
     if (entry.operation == bandwidth_operation) {
       matrix.add({entry.device_class, DeviceQuantity::memory_bytes_per_s},
                  {entry.rate.value(), origin});
@@ -226,7 +234,8 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
       if (key.operation.empty()) {
         one.rates[key.precision] = rate.rate;
       } else {
-        put({one.name, key.operation, key.shape, key.precision, rate.rate, rate.origin.source});
+        put({one.name, key.operation, key.shape, key.precision, rate.rate, rate.origin.source,
+             rate.origin.provenance});
       }
     }
     for (const auto& [quantity, member] : tariffs) {
@@ -235,12 +244,12 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
     const auto bandwidth = matrix.values().find({one.name, DeviceQuantity::memory_bytes_per_s});
     if (bandwidth != matrix.values().end()) {
       put({one.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
-           bandwidth->second.origin.source});
+           bandwidth->second.origin.source, bandwidth->second.origin.provenance});
     }
     const auto launch = matrix.values().find({one.name, DeviceQuantity::launch_s});
     if (launch == matrix.values().end() || launch->second.value <= 0) continue;
     put({one.name, launch_operation, "", "", OpsPerSecond(1 / launch->second.value),
-         launch->second.origin.source});
+         launch->second.origin.source, launch->second.origin.provenance});
   }
 }
 

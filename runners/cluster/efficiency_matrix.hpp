@@ -13,12 +13,6 @@
 
 namespace heteroperf {
 
-/// Where a number comes from: of two for one thing, the later kind holds.
-enum class Provenance { analytic, file, probe };
-constexpr std::array<const char*, 3> value_names(Provenance) {
-  return {"analytic", "file", "probe"};
-}
-
 struct Origin {
   Provenance provenance = Provenance::file;
   std::string source;  ///< file, date of the measurement, formula
@@ -53,7 +47,8 @@ struct OperationWork {
 class EfficiencyMatrix {
  public:
   /// Of one kind of operation ("gemm", "attention"; empty: any) and one shape ("1024x1024x64";
-  /// empty: any) in one precision.
+  /// empty: any) in one precision. A name with a slash is of one pass of the kind as the engine
+  /// runs it ("gemm+gelu/forward"; runners/plan/README.md, Measured operations).
   struct OperationKey {
     std::string device_class, operation, shape, precision;
     auto operator<=>(const OperationKey&) const = default;
@@ -117,7 +112,7 @@ class EfficiencyMatrix {
 
 /// What a cluster's description says: its classes' rates and memory, its efficiency entries
 /// ("memory" is bandwidth; those without a precision or with a shape of another form are left out),
-/// its labels' links as zones. Sources that begin with "measured" are a probe's.
+/// its labels' links as zones.
 EfficiencyMatrix matrix_of(const Cluster& cluster);
 
 /// Puts the matrix's rates, memory bandwidths, prices and watts of the cluster's own classes into

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "runners/engine/operation_probe.hpp"
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {
@@ -33,6 +34,8 @@ class Engine {
   /// Best rate of large square matrix products over about `seconds`, on the calling thread with
   /// `threads` intra-operation threads: the measured peak behind `utilization`.
   virtual double measure_peak_ops_per_second(Precision precision, int threads, double seconds) = 0;
+  /// Times the operations of a model, on the calling thread, as a training would run them.
+  virtual OperationProbeResult measure_operations(const OperationProbe& probe);
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
   virtual std::vector<CudaDevice> cuda_devices();
   /// As measure_peak_ops_per_second, of device `gpu`.

@@ -31,6 +31,10 @@ namespace {
 }  // namespace
 
 std::vector<CudaDevice> Engine::cuda_devices() { refuse_cuda(); }
+OperationProbeResult Engine::measure_operations(const OperationProbe&) {
+  throw SystemError("this engine measures no operations", "it only trains", "",
+                    ErrorKind::environment);
+}
 double Engine::measure_cuda_peak_ops_per_second(Precision, int, double) { refuse_cuda(); }
 
 EngineStatus engine_status() {

@@ -6,6 +6,7 @@
 
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/load_cuda.hpp"
+#include "runners/engine/measure_operations.hpp"
 #include "runners/engine/peak_rate.hpp"
 #include "runners/engine/training_session.hpp"
 
@@ -39,6 +40,9 @@ class TorchEngine final : public Engine {
   }
   double measure_peak_ops_per_second(Precision precision, int threads, double seconds) override {
     return measure_matrix_rate(precision, threads, seconds);
+  }
+  OperationProbeResult measure_operations(const OperationProbe& probe) override {
+    return heteroperf::measure_operations(probe);
   }
   std::vector<CudaDevice> cuda_devices() override {
     const Accelerator& accelerator = heteroperf::cuda_devices();

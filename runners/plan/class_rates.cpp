@@ -1,7 +1,10 @@
 #include "runners/plan/class_rates.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "metrics/error.hpp"
 
@@ -28,17 +31,56 @@ std::vector<double> extents_of(const std::string& shape) {
   return extents;
 }
 
-/// Their product; 0 where there are none.
-double size_of_shape(const std::string& shape) {
-  const std::vector<double> extents = extents_of(shape);
-  double product = extents.empty() ? 0 : 1;
-  for (const double one : extents) product *= one;
+double in_tiles(double extent, double tile) { return std::ceil(extent / tile) * tile; }
+
+/// The entry whose shape is nearest; of equally near ones the first.
+template <class Entries>
+const auto& nearest(const Entries& entries, const WorkShape& shape) {
+  const auto distance = [&](const auto& entry) { return entry.shape.distance(shape); };
+  return *std::min_element(entries.begin(), entries.end(),
+                           [&](const auto& a, const auto& b) { return distance(a) < distance(b); });
+}
+
+/// Entries of operations whose shapes nobody names are compared by multiply-adds.
+WorkShape shape_of(const PassWork& work) {
+  return work.shape.empty() ? WorkShape({work.operations / 2}) : work.shape;
+}
+
+}  // namespace
+
+WorkShape::WorkShape(const std::vector<double>& extents)
+    : count_(std::min(extents.size(), most_extents)) {
+  std::copy_n(extents.begin(), count_, extents_.begin());
+}
+
+double WorkShape::size() const {
+  double product = count_ > 0 ? 1 : 0;
+  for (std::size_t i = 0; i < count_; ++i) product *= extents_[i];
   return product;
 }
 
-double in_tiles(double extent, double tile) { return std::ceil(extent / tile) * tile; }
+std::string WorkShape::text() const {
+  return fmt::format("{:.0f}", fmt::join(extents_.begin(), extents_.begin() + count_, "x"));
+}
 
-}  // namespace
+double WorkShape::distance(const WorkShape& other) const {
+  if (empty() || other.empty()) return std::numeric_limits<double>::max();
+  if (count_ != other.count_) return std::abs(std::log(size() / other.size()));
+  double sum = 0;
+  for (std::size_t i = 0; i < count_; ++i) {
+    if (extents_[i] != other.extents_[i])
+      sum += std::abs(std::log(extents_[i] / other.extents_[i]));
+  }
+  return sum;
+}
+
+std::string measured_operation(const std::string& operation, TrainingPass pass) {
+  return fmt::format("{}/{}", operation, value_names(pass)[static_cast<std::size_t>(pass)]);
+}
+
+std::string optimizer_operation(OptimizerKind optimizer) {
+  return fmt::format("optimizer/{}", to_string(optimizer));
+}
 
 const OpsPerSecond* ClassRates::rate(const std::string& name) const {
   for (const DeviceClass& one : cluster_.classes) {
@@ -70,12 +112,8 @@ ClassRates::Sheet ClassRates::make_sheet(const std::string& name) const {
       std::copy(extents.begin(), extents.end(), sheet.tile.begin());
       sheet.tile_rate = value;
     } else {
-      auto known = std::find_if(sheet.operations.begin(), sheet.operations.end(),
-                                [&](const auto& one) { return one.first == entry.operation; });
-      if (known == sheet.operations.end()) {
-        known = sheet.operations.insert(known, {entry.operation, {}});
-      }
-      known->second.push_back({size_of_shape(entry.shape), value});
+      const WorkShape shape(extents_of(entry.shape));
+      sheet.operations[entry.operation].push_back({shape, value, &entry});
     }
   }
   if (sheet.bytes_per_s == 0) sheet.bytes_per_s = sheet.rate / least_operations_per_byte;
@@ -93,18 +131,28 @@ double ClassRates::memory_bytes_per_s(const std::string& name) const {
   return sheet(name).bytes_per_s;
 }
 
+double ClassRates::optimizer_bytes_per_s(const std::string& name, OptimizerKind optimizer) const {
+  const Sheet& own = sheet(name);
+  const auto found = own.operations.find(optimizer_operation(optimizer));
+  return found == own.operations.end() ? own.bytes_per_s : found->second.front().rate;
+}
+
+std::optional<ClassRates::Measured> ClassRates::measured(const std::string& name,
+                                                         const std::string& operation,
+                                                         const PassWork& work) const {
+  const Sheet& own = sheet(name);
+  const auto found = own.operations.find(operation);
+  if (found == own.operations.end() || !work.any()) return std::nullopt;
+  const Entry& entry = nearest(found->second, work.shape);
+  return Measured{work.units() / entry.rate, entry.shape == work.shape, entry.source};
+}
+
 /// By the entry whose shape is nearest in size, else in whole tiles, else by the class's rate.
 double ClassRates::compute_s(const Sheet& sheet, const char* operation, const PassWork& work) {
   if (work.operations <= 0) return 0;
-  for (const auto& [name, entries] : sheet.operations) {
-    if (name != operation) continue;
-    const Entry* best = nullptr;
-    double distance = 0;
-    for (const Entry& entry : entries) {
-      const double away = entry.size > 0 ? std::abs(std::log(work.operations / 2 / entry.size)) : 0;
-      if (best == nullptr || away < distance) best = &entry, distance = away;
-    }
-    return work.operations / best->rate;
+  const auto found = sheet.operations.find(std::string_view(operation));
+  if (found != sheet.operations.end()) {
+    return work.operations / nearest(found->second, shape_of(work)).rate;
   }
   if (sheet.tile_rate > 0 && work.extents[0] > 0) {
     double product = 2;

@@ -19,6 +19,13 @@ class Grouping {
       : part_(part), graph_(part.shard.graph), rows_(part.rows()), precision_(precision) {}
 
   std::vector<MemoryGroup> run() {
+    std::vector<MemoryGroup> groups = fused();
+    for (MemoryGroup& group : groups) describe(group);
+    return groups;
+  }
+
+  /// With their nodes and inputs alone.
+  std::vector<MemoryGroup> fused() const {
     std::vector<bool> taken(graph_.nodes().size(), false);
     std::vector<MemoryGroup> groups;
     const std::vector<NodeId>& nodes = part_.staged.nodes[static_cast<std::size_t>(part_.stage)];
@@ -27,7 +34,6 @@ class Grouping {
       if (taken[n] || is<Input>(n)) continue;
       groups.push_back(fuse(n));
       for (const std::size_t one : groups.back().nodes) taken[one] = true;
-      describe(groups.back());
     }
     std::reverse(groups.begin(), groups.end());
     return groups;
@@ -213,6 +219,14 @@ class Grouping {
 };
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part) {
+  std::vector<std::vector<std::size_t>> nodes;
+  for (const MemoryGroup& group : Grouping(part, Precision::fp32).fused()) {
+    nodes.push_back(group.nodes);
+  }
+  return nodes;
+}
 
 std::vector<MemoryGroup> memory_groups(const StagePart& part, Precision precision) {
   return Grouping(part, precision).run();

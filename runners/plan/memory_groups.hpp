@@ -30,6 +30,9 @@ struct MemoryGroup {
   std::uint64_t weight_temporary = 0;  ///< bytes of W
 };
 
+/// The nodes of each group of a stage, in the order in which they run; `input` is in none.
+std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part);
+
 /// The groups of one stage, in the order in which they run.
 std::vector<MemoryGroup> memory_groups(const StagePart& part, Precision precision);
 

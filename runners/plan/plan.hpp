@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "metrics/quantity.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/cluster/wire_format.hpp"
 
 namespace heteroperf {
@@ -80,6 +81,9 @@ struct Plan {
   /// By rank: the rank of the cluster that it is; the others of the cluster are left idle. Empty:
   /// rank r is the cluster's rank r.
   std::vector<RankId> devices;
+  /// What its maker knew better than the cluster's description (profiles, runs); its predictions
+  /// are made with it. Empty: nothing.
+  EfficiencyMatrix efficiency;
 
   /// Of all ranks, one more than the largest.
   int ranks() const;

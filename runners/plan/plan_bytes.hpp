@@ -9,6 +9,10 @@
 
 namespace heteroperf {
 
+/// Words that an optimizer is counted to move per parameter: AdamW reads parameter, gradient and
+/// two moments, and writes parameter and moments.
+inline constexpr double optimizer_words = 7;
+
 /// Bytes per element of what the optimizer updates and replicas sum: float32 under bf16.
 std::uint64_t bytes_per_master(Precision precision);
 /// Of statistics (means, softmax sums): those of master copies.

@@ -70,4 +70,9 @@ Cluster plan_cluster(const Plan& plan, const Cluster& cluster) {
   return part_of_cluster(cluster, plan.devices);
 }
 
+Cluster known_better(Cluster cluster, const Plan& plan) {
+  apply(plan.efficiency, cluster);
+  return cluster;
+}
+
 }  // namespace heteroperf

@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "metrics/strict_json.hpp"
+#include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/schedule/pipeline_graph.hpp"
 
 namespace heteroperf {
@@ -20,7 +21,7 @@ constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 /// What a planner says beside the plan: worked out again where it is needed.
 constexpr const char* derived_keys[] = {"replicas", "predicted",  "memory",   "certificate",
                                         "search",   "comparison", "profiled", "imported",
-                                        "learned",  "efficiency"};
+                                        "learned",  "rates"};
 
 class PlanReader {
  public:
@@ -46,6 +47,7 @@ class PlanReader {
     std::vector<int> devices;
     reader.read("devices", devices, std::int64_t{0}, std::int64_t{most_ranks - 1});
     for (const int device : devices) plan_.devices.emplace_back(device);
+    read_efficiency(reader);
     for (const char* key : derived_keys) reader.value(key);
     reader.finish();
     problems_.throw_if_any();
@@ -53,6 +55,16 @@ class PlanReader {
   }
 
  private:
+  void read_efficiency(ObjectReader& reader) {
+    const Json* value = reader.value("efficiency");
+    if (value == nullptr) return;
+    try {
+      plan_.efficiency = parse_efficiency_matrix(value->dump(), "efficiency");
+    } catch (const UserError& error) {
+      for (const Problem& p : error.problems()) problems_.add(p.problem, p.why, p.suggestion);
+    }
+  }
+
   void read_workload(ObjectReader& reader) {
     PlanWorkload& workload = plan_.workload.emplace();
     reader.require({"name"});
@@ -176,6 +188,9 @@ std::string plan_text(const Plan& plan) {
     Json devices = Json::array();
     for (const RankId device : plan.devices) devices.push_back(device.value());
     add("devices", text_of(devices));
+  }
+  if (!(plan.efficiency == EfficiencyMatrix())) {
+    add("efficiency", text_of(Json::parse(efficiency_matrix_text(plan.efficiency))));
   }
   return text + "\n}\n";
 }

@@ -16,19 +16,18 @@ namespace {
 
 std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
-/// AdamW reads parameter, gradient and two moments, and writes parameter and moments.
-constexpr double optimizer_words = 7;
-
 /// Works out all times of one plan.
 class TimesMaker {
  public:
   TimesMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-             const Cluster& cluster, Precision precision, StageWorkTable& works)
+             const Cluster& cluster, Precision precision, OptimizerKind optimizer,
+             StageWorkTable& works)
       : graph_(graph),
         staged_(staged),
         plan_(plan),
         cluster_(cluster),
         precision_(precision),
+        optimizer_(optimizer),
         rates_(cluster, precision),
         links_(graph, plan, cluster, precision),
         works_(works) {}
@@ -122,12 +121,14 @@ class TimesMaker {
     const auto samples = static_cast<double>(micro_batch);
     const bool selective = plan_.stages[at_index(stage)].recomputation == Recomputation::selective;
     StageTimes::Compute sum;
-    for (const OperatorWork& one : work.operators) {
-      const double forward_s = rates_.pass_s(device, one.operation, one.forward_of(samples));
+    for (const FusedWork& one : work.operations) {
+      const auto seconds = [&](TrainingPass pass) {
+        return pass_time(rates_, device, one, pass, samples).seconds;
+      };
+      const double forward_s = seconds(TrainingPass::forward);
       sum.forward_s += forward_s;
-      sum.input_gradient_s += rates_.pass_s(device, one.operation, one.input_gradient_of(samples));
-      sum.weight_gradient_s +=
-          rates_.pass_s(device, one.operation, one.weight_gradient_of(samples));
+      sum.input_gradient_s += seconds(TrainingPass::input_gradient);
+      sum.weight_gradient_s += seconds(TrainingPass::weight_gradient);
       if (selective && one.attention) sum.input_gradient_s += forward_s;
     }
     return sum;
@@ -195,7 +196,7 @@ class TimesMaker {
     double slowest = 0;
     for (const StageReplica& replica : s.replicas) {
       for (const RankId rank : replica.ranks) {
-        const double rate = rates_.memory_bytes_per_s(class_of(rank));
+        const double rate = rates_.optimizer_bytes_per_s(class_of(rank), optimizer_);
         slowest = std::max(slowest, optimizer_words * elements * master_bytes() / rate);
       }
     }
@@ -207,6 +208,7 @@ class TimesMaker {
   const Plan& plan_;
   const Cluster& cluster_;
   Precision precision_;
+  OptimizerKind optimizer_;
   ClassRates rates_;
   PlanLinks links_;
   StageWorkTable& works_;
@@ -228,16 +230,16 @@ StageTimes::Compute StageTimes::slowest(int stage) const {
 }
 
 StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                       const Cluster& cluster, Precision precision) {
+                       const Cluster& cluster, Precision precision, OptimizerKind optimizer) {
   StageWorkTable works(graph, staged, precision);
-  return TimesMaker(graph, staged, plan, cluster, precision, works).run();
+  return TimesMaker(graph, staged, plan, cluster, precision, optimizer, works).run();
 }
 
 StageTimes::Compute replica_times(const ModelGraph& graph, const StagedGraph& staged,
                                   const Plan& plan, int stage, const StageReplica& replica,
                                   const Cluster& cluster, Precision precision,
                                   StageWorkTable& works) {
-  return TimesMaker(graph, staged, plan, cluster, precision, works).compute(stage, replica);
+  return TimesMaker(graph, staged, plan, cluster, precision, {}, works).compute(stage, replica);
 }
 
 }  // namespace heteroperf

@@ -34,7 +34,8 @@ struct StageTimes {
 /// `cluster`, whose rank r is the plan's: ClassRates::pass_s(), α–β messages. Throws UserError
 /// with everything missing: a rank beyond the cluster, a class without a rate for `precision`.
 StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                       const Cluster& cluster, Precision precision);
+                       const Cluster& cluster, Precision precision,
+                       OptimizerKind optimizer = OptimizerKind::adamw);
 
 /// StageTimes::compute of one stage on one replica that need not be the plan's.
 /// `works` is of `graph` and `staged`. Requires a cluster that has the replica's ranks and their

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "runners/plan/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "workloads/graph_counts.hpp"
 
@@ -13,7 +14,21 @@ std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()
 
 PassWork pass_of(const OperatorWork::Pass& pass, double samples) {
   const double bytes = pass.bytes * samples + (pass.bytes > 0 ? pass.fixed_bytes : 0);
-  return {pass.operations * samples, bytes, {}};
+  return {pass.operations * samples, bytes};
+}
+
+/// Rows, columns and summed of a product's pass.
+std::array<double, 3> product_of(const OperatorWork& work, TrainingPass pass, double samples) {
+  const double rows = work.rows * samples;
+  switch (pass) {
+    case TrainingPass::forward:
+      return {rows, work.columns, work.summed};
+    case TrainingPass::input_gradient:
+      return {rows, work.summed, work.columns};
+    case TrainingPass::weight_gradient:
+      break;
+  }
+  return {work.columns, work.summed, rows};
 }
 
 /// The work of one node, for one sample.
@@ -33,6 +48,7 @@ class NodeWork {
     work_.operation = is<Linear>() ? "gemm" : kind_name(node_.attributes);
     work_.attention = is<Attention>();
     set_operations();
+    set_extents();
     set_forward();
     if (has_gradient_) set_input_gradient();
     if (parameters_ > 0) set_weight_gradient();
@@ -80,6 +96,21 @@ class NodeWork {
     work_.rows = static_cast<double>(element_count(input)) / work_.summed;
   }
 
+  void take(const Shape& shape) { work_.extents.assign(shape.begin(), shape.end()); }
+
+  void set_extents() {
+    take(is<CrossEntropy>() ? graph_.node(node_.inputs[0]).output : node_.output);
+    if (const auto* conv = std::get_if<Conv2d>(&node_.attributes)) {
+      const std::int64_t inputs = graph_.node(node_.inputs[0]).output[0] / conv->groups;
+      for (const std::int64_t extent : {inputs, conv->kernel[0], conv->kernel[1]}) {
+        work_.extents.push_back(static_cast<double>(extent));
+      }
+    } else if (const auto* attention = std::get_if<Attention>(&node_.attributes)) {
+      const std::int64_t length = node_.output[0];
+      take({attention->heads, length, length, attention->head_dim});
+    }
+  }
+
   void set_forward() {
     if (is_view()) return;
     work_.forward.bytes = inputs_ + output_;
@@ -123,22 +154,44 @@ class NodeWork {
 
 }  // namespace
 
-PassWork OperatorWork::forward_of(double samples) const {
-  PassWork work = pass_of(forward, samples);
-  work.extents = {rows * samples, columns, summed};
+PassWork OperatorWork::of(TrainingPass pass, double samples) const {
+  constexpr std::array passes{&OperatorWork::forward, &OperatorWork::input_gradient,
+                              &OperatorWork::weight_gradient};
+  PassWork work = pass_of(this->*passes[static_cast<std::size_t>(pass)], samples);
+  if (rows > 0) {
+    work.extents = product_of(*this, pass, samples);
+    work.shape = WorkShape({work.extents.begin(), work.extents.end()});
+    return work;
+  }
+  std::vector<double> all{samples};
+  all.insert(all.end(), extents.begin(), extents.end());
+  work.shape = WorkShape(all);
   return work;
 }
 
-PassWork OperatorWork::input_gradient_of(double samples) const {
-  PassWork work = pass_of(input_gradient, samples);
-  work.extents = {rows * samples, summed, columns};
-  return work;
+PassWork FusedWork::of(TrainingPass pass, double samples) const {
+  PassWork sum;
+  for (const OperatorWork& node : nodes) {
+    const PassWork one = node.of(pass, samples);
+    sum.operations += one.operations;
+    sum.bytes += one.bytes;
+    if (&node != &nodes[main]) continue;
+    sum.extents = one.extents;
+    sum.shape = one.shape;
+  }
+  return sum;
 }
 
-PassWork OperatorWork::weight_gradient_of(double samples) const {
-  PassWork work = pass_of(weight_gradient, samples);
-  work.extents = {columns, summed, rows * samples};
-  return work;
+PassTime pass_time(const ClassRates& rates, const std::string& device_class, const FusedWork& work,
+                   TrainingPass pass, double samples) {
+  const auto measured = rates.measured(
+      device_class, work.pass_entries[static_cast<std::size_t>(pass)], work.of(pass, samples));
+  if (measured) return {measured->seconds, measured};
+  PassTime time;
+  for (const OperatorWork& node : work.nodes) {
+    time.seconds += rates.pass_s(device_class, node.operation, node.of(pass, samples));
+  }
+  return time;
 }
 
 const StageWork& StageWorkTable::of(int stage, int degree, int index) {
@@ -155,6 +208,26 @@ const StageWork& StageWorkTable::of(int stage, int degree, int index) {
   return works_.back();
 }
 
+FusedWork StageWorkTable::make_operation(const ModelGraph& graph,
+                                         const std::vector<std::size_t>& nodes) const {
+  FusedWork work;
+  for (const std::size_t node : nodes) {
+    const NodeId id(static_cast<std::int32_t>(node));
+    work.nodes.push_back(NodeWork(graph, id, precision_).run());
+    const OperatorWork& own = work.nodes.back();
+    work.operation += (work.operation.empty() ? "" : "+") + std::string(own.operation);
+    work.attention = work.attention || own.attention;
+    const bool computes = own.forward.operations > 0;
+    if (computes && work.nodes[work.main].forward.operations <= 0)
+      work.main = work.nodes.size() - 1;
+    work.last = id;
+  }
+  for (const TrainingPass pass : training_passes) {
+    work.pass_entries[static_cast<std::size_t>(pass)] = measured_operation(work.operation, pass);
+  }
+  return work;
+}
+
 /// Sums: partial outputs and gradients, and the two small ones of a loss over a cut vocabulary.
 StageWork StageWorkTable::make(int stage, const TensorShard& shard) const {
   const double element = static_cast<double>(bytes_per_element(precision_));
@@ -162,10 +235,12 @@ StageWork StageWorkTable::make(int stage, const TensorShard& shard) const {
     return static_cast<double>(element_count(node.output)) * element;
   };
   StageWork work;
+  for (const std::vector<std::size_t>& group : fused_nodes({staged_, stage, shard})) {
+    work.operations.push_back(make_operation(shard.graph, group));
+  }
+  if (shard.degree == 1) return work;
   for (const NodeId id : staged_.nodes[static_cast<std::size_t>(stage)]) {
     const Node& node = shard.graph.node(id);
-    work.operators.push_back(NodeWork(shard.graph, id, precision_).run());
-    if (shard.degree == 1) continue;
     if (shard.output_is_partial[position(id)]) work.forward_sums.push_back(size_of(node));
     if (!std::holds_alternative<CrossEntropy>(node.attributes)) continue;
     if (shard.vocabulary[position(id)] == 0) continue;
@@ -176,7 +251,6 @@ StageWork StageWorkTable::make(int stage, const TensorShard& shard) const {
     work.forward_sums.push_back(rows * number);
     work.forward_sums.push_back(3 * rows * number);
   }
-  if (shard.degree == 1) return work;
   const std::vector<bool> partial = gradient_is_partial_within(shard, staged_.stage_of, stage);
   for (std::size_t n = 0; n < partial.size(); ++n) {
     const Node& node = shard.graph.nodes()[n];

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -24,17 +27,40 @@ struct OperatorWork {
   const char* operation = "";  ///< as efficiency entries call it
   bool attention = false;
   double rows = 0, columns = 0, summed = 0;  ///< of a product's forward; rows per sample; 0: none
+  /// README.md, Measured operations: extents behind the samples; a product's come from the three
+  /// above.
+  std::vector<double> extents;
   Pass forward, input_gradient, weight_gradient;
   friend bool operator==(const OperatorWork&, const OperatorWork&) = default;
 
-  PassWork forward_of(double samples) const;
-  PassWork input_gradient_of(double samples) const;
-  PassWork weight_gradient_of(double samples) const;
+  PassWork of(TrainingPass pass, double samples) const;
 };
+
+/// Nodes that the engine runs as one operation.
+struct FusedWork {
+  std::string operation;                    ///< "gemm+gelu"
+  std::array<std::string, 3> pass_entries;  ///< measured_operation() by pass
+  std::vector<OperatorWork> nodes;
+  std::size_t main = 0;  ///< the node whose shape it has
+  NodeId last;           ///< the node whose output exists
+  bool attention = false;
+
+  /// All nodes together.
+  PassWork of(TrainingPass pass, double samples) const;
+  friend bool operator==(const FusedWork&, const FusedWork&) = default;
+};
+
+/// Seconds of a pass, and what says so.
+struct PassTime {
+  double seconds = 0;
+  std::optional<ClassRates::Measured> measured;  ///< else worked out node by node
+};
+PassTime pass_time(const ClassRates& rates, const std::string& device_class, const FusedWork& work,
+                   TrainingPass pass, double samples);
 
 /// All that a stage asks for on one rank of a replica, and what the replica's ranks sum.
 struct StageWork {
-  std::vector<OperatorWork> operators;
+  std::vector<FusedWork> operations;
   std::vector<double> forward_sums, gradient_sums;  ///< bytes per sample of each all-reduce
   friend bool operator==(const StageWork&, const StageWork&) = default;
 };
@@ -52,6 +78,7 @@ class StageWorkTable {
 
  private:
   StageWork make(int stage, const TensorShard& shard) const;
+  FusedWork make_operation(const ModelGraph& graph, const std::vector<std::size_t>& nodes) const;
 
   const StagedGraph& staged_;
   Precision precision_;

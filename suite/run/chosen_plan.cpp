@@ -7,6 +7,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/plan/plan_check.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/placement.hpp"
 
@@ -76,11 +77,16 @@ void name_classes(Plan& plan, const Cluster& cluster) {
 }
 
 /// Real classes may lack rates: then nothing is predicted.
-std::optional<StageTimes> times_of(const ModelGraph& graph, const StagedGraph& staged,
-                                   ChosenPlan& chosen, Precision precision) {
+std::optional<StageTimes> times_of(const StagedGraph& staged, const Workload& workload,
+                                   ChosenPlan& chosen) {
   if (!chosen.cluster) return std::nullopt;
+  const auto times_on = [&](const Cluster& cluster) {
+    return stage_times(workload.graph, staged, chosen.plan, cluster, workload.precision,
+                       workload.recipe.kind);
+  };
   try {
-    return stage_times(graph, staged, chosen.plan, *chosen.cluster, precision);
+    if (chosen.emulated) chosen.paced = times_on(*chosen.cluster);
+    return times_on(known_better(*chosen.cluster, chosen.plan));
   } catch (const UserError& error) {
     if (chosen.emulated) throw;
     chosen.unpredicted = error.what();
@@ -169,7 +175,7 @@ ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Clus
     check_plan(chosen.plan, graph);
   }
   const StagedGraph staged = cut_graph(graph, chosen.plan);
-  chosen.times = times_of(graph, staged, chosen, workload.precision);
+  chosen.times = times_of(staged, workload, chosen);
   chosen.schedule =
       plan_schedule(graph, staged, chosen.plan, chosen.emulated ? &*chosen.times : nullptr);
   chosen.roles = rank_roles(chosen.plan, chosen.schedule);

@@ -19,11 +19,13 @@ namespace heteroperf {
 /// rank.
 struct ChosenPlan {
   Plan plan;
-  Schedule schedule;                     ///< lowered, as the engine runs it
-  std::vector<RankRole> roles;           ///< by rank
-  std::vector<MemoryLedger> memory;      ///< by rank
-  std::optional<Cluster> cluster;        ///< rank r of it is the plan's
-  std::optional<StageTimes> times;       ///< where every class has a rate
+  Schedule schedule;                 ///< lowered, as the engine runs it
+  std::vector<RankRole> roles;       ///< by rank
+  std::vector<MemoryLedger> memory;  ///< by rank
+  std::optional<Cluster> cluster;    ///< rank r of it is the plan's
+  std::optional<StageTimes> times;   ///< where every class has a rate: what is predicted
+  /// What emulated devices keep to: as the description says, whatever the plan knows better.
+  std::optional<StageTimes> paced;
   std::optional<Prediction> prediction;  ///< where there are times
   std::string unpredicted;               ///< why a cluster's plan has none
   bool emulated = false;

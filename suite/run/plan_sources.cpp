@@ -134,6 +134,22 @@ std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {
   return classes;
 }
 
+ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
+  ScalingInput input;
+  input.ranks = static_cast<int>(cluster.ranks.size());
+  for (const DeviceClass& one : cluster.classes) {
+    if (one.memory > Bytes(0) &&
+        (input.memory_bytes == 0 || one.memory.value() < input.memory_bytes)) {
+      input.memory_bytes = one.memory.value();
+    }
+    const auto rate = one.rates.find(to_string(precision));
+    if (rate == one.rates.end()) continue;
+    const double own = rate->second.value();
+    input.ops_per_second = input.ops_per_second == 0 ? own : std::min(input.ops_per_second, own);
+  }
+  return input;
+}
+
 const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
   const std::string& name = cluster.ranks.at(static_cast<std::size_t>(rank.value())).device_class;
   const auto found = std::find_if(cluster.classes.begin(), cluster.classes.end(),

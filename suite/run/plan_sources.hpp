@@ -8,6 +8,7 @@
 #include "runners/plan/plan.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "suite/run/run_config.hpp"
+#include "workloads/workload.hpp"
 
 namespace heteroperf {
 
@@ -36,6 +37,9 @@ struct ClassRanks {
 /// In the order of their first ranks.
 std::vector<ClassRanks> ranks_by_class(const Cluster& cluster);
 const DeviceClass& class_of(const Cluster& cluster, RankId rank);
+
+/// The machine as the scaling rule sees it: its smallest memory and its slowest class.
+ScalingInput scaling_input(const Cluster& cluster, Precision precision);
 
 /// Whether the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
 /// real ones: they keep different times.

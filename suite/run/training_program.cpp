@@ -66,7 +66,7 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
   spec.plan = chosen.plan;
   if (chosen.emulated) {
     spec.pacing =
-        Pacing{*chosen.times, context.config.pace.dilation, core_count(context.placement)};
+        Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement)};
   }
   return spec;
 }

@@ -15,6 +15,20 @@ std::string rates_text(const DeviceClass& device) {
   return texts.empty() ? "rate not measured" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
+/// "memory 12.3 GB/s, 84 rates of single operations".
+std::string efficiency_text(const Cluster& cluster, const std::string& device_class) {
+  std::string memory = "not measured";
+  std::size_t operations = 0;
+  for (const Efficiency& entry : cluster.efficiency) {
+    if (entry.device_class != device_class) continue;
+    if (entry.operation == "memory") {
+      memory = fmt::format("{:.1f} GB/s", entry.rate.value() * 1e-9);
+    }
+    operations += entry.operation.find('/') != std::string::npos ? 1 : 0;
+  }
+  return fmt::format("memory {}, {} rates of single operations", memory, operations);
+}
+
 std::string ends_text(const Link& link) {
   if (link.ranks)
     return fmt::format("rank {} - rank {}", link.ranks->first.value(), link.ranks->second.value());
@@ -26,8 +40,9 @@ std::string ends_text(const Link& link) {
 std::string cluster_table(const Cluster& cluster, const std::string& reason) {
   std::string text = fmt::format("cluster {}: {} ranks\n", cluster.name, cluster.ranks.size());
   for (const DeviceClass& device : cluster.classes) {
-    text += fmt::format("  class {} x {}: {} each, {}\n", device.name, device.count,
-                        rounded_byte_size(device.memory), rates_text(device));
+    text += fmt::format("  class {} x {}: {} each, {}\n    {}\n", device.name, device.count,
+                        rounded_byte_size(device.memory), rates_text(device),
+                        efficiency_text(cluster, device.name));
   }
   const RankClusters clusters = cluster.rank_clusters();
   text += fmt::format("clusters ({}):\n", reason);

@@ -58,7 +58,7 @@ class RunLearner {
   StageTimes times(const Cluster& cluster) const {
     const StagedGraph staged = cut_graph(workload_.graph, result_.plan);
     return stage_times(workload_.graph, staged, result_.plan, plan_cluster(result_.plan, cluster),
-                       workload_.precision);
+                       workload_.precision, workload_.recipe.kind);
   }
 
   double step_s(const Cluster& cluster) const {

@@ -26,23 +26,6 @@ std::uint64_t peak_rss_bytes() {
   return static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// The machine as the scaling rule sees it: its smallest memory and its slowest class.
-ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
-  ScalingInput input;
-  input.ranks = static_cast<int>(cluster.ranks.size());
-  for (const DeviceClass& one : cluster.classes) {
-    if (one.memory > Bytes(0) &&
-        (input.memory_bytes == 0 || one.memory.value() < input.memory_bytes)) {
-      input.memory_bytes = one.memory.value();
-    }
-    const auto rate = one.rates.find(to_string(precision));
-    if (rate == one.rates.end()) continue;
-    const double own = rate->second.value();
-    input.ops_per_second = input.ops_per_second == 0 ? own : std::min(input.ops_per_second, own);
-  }
-  return input;
-}
-
 class PlanVerb : public Verb {
  public:
   const char* name() const override { return "plan"; }
@@ -184,7 +167,9 @@ class PlanVerb : public Verb {
     const CatalogEntry& entry = find_workload(workload_);
     const ScalingInput machine = scaling_input(cluster, request_.precision);
     WorkloadRequest request = request_;
-    if (request.size.empty() && request.model.empty()) request.size = entry.choose(machine).size;
+    if (request.size.empty() && request.model.empty()) {
+      request.size = request.model = entry.choose(machine).size;
+    }
     const Workload workload = entry.make(request, machine);
     apply_profiles(imports, workload, report, cluster);
     PlanningRequest planning;
@@ -204,9 +189,14 @@ class PlanVerb : public Verb {
     report.objective = objective_;
     report.search = search_plans_for(parse_plan_objective(objective_), workload.graph, cluster,
                                      planning, options_);
+    EfficiencyMatrix known = std::move(report.plan.efficiency);
     report.plan = completed(report.search.plans.front().plan, workload);
+    report.plan.efficiency = std::move(known);
     report.certificate =
         certify(report.plan, workload.graph, cluster, workload.precision, workload.recipe.kind);
+    report.rates = rate_use(workload.graph, cut_graph(workload.graph, report.plan), report.plan,
+                            plan_cluster(report.plan, cluster), workload.precision);
+    report.measured_precisions = measured_precisions(cluster);
     report.expense = step_expense(report.plan, workload.graph, cluster, workload.precision,
                                   report.certificate.prediction.step_time_s);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
@@ -223,13 +213,13 @@ class PlanVerb : public Verb {
     if (!profile_.empty()) {
       const EfficiencyMatrix profile = read_efficiency_matrix(profile_);
       check_profile(profile, cluster);
-      report.efficiency.merge(profile);
+      report.plan.efficiency.merge(profile);
       apply(profile, cluster);
     }
     if (!learn_.empty()) {
       report.learned = learn_from_run(learn_, cluster);
       report.replan_threshold = replan_threshold_;
-      report.efficiency.merge(report.learned->matrix);
+      report.plan.efficiency.merge(report.learned->matrix);
       apply(report.learned->matrix, cluster);
     }
     return cluster;
@@ -241,7 +231,7 @@ class PlanVerb : public Verb {
       const MetisRates found =
           metis_rates(read_metis_profiles(folder), workload.graph, cluster, workload.precision);
       report.profiled.insert(report.profiled.end(), found.classes.begin(), found.classes.end());
-      report.efficiency.merge(found.matrix);
+      report.plan.efficiency.merge(found.matrix);
       apply(found.matrix, cluster);
     }
   }
@@ -258,6 +248,14 @@ class PlanVerb : public Verb {
     throw UserError(fmt::format("--profile {} is of {}", profile_, fmt::join(known, ", ")),
                     fmt::format("the cluster has {}", fmt::join(here, ", ")),
                     "Name the classes alike.");
+  }
+
+  static std::vector<std::string> measured_precisions(const Cluster& cluster) {
+    std::set<std::string> found;
+    for (const Efficiency& entry : cluster.efficiency) {
+      if (entry.operation.find('/') != std::string::npos) found.insert(entry.precision);
+    }
+    return {found.begin(), found.end()};
   }
 
   Plan completed(Plan plan, const Workload& workload) const {

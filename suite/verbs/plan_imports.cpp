@@ -53,7 +53,8 @@ double simulated_s(const Plan& plan, const Workload& workload, const Cluster& cl
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(plan, workload.graph, used, workload.precision, optimizer);
   const StagedGraph staged = cut_graph(workload.graph, plan);
-  const StageTimes times = stage_times(workload.graph, staged, plan, used, workload.precision);
+  const StageTimes times =
+      stage_times(workload.graph, staged, plan, used, workload.precision, optimizer);
   return predict(workload.graph, staged, plan, times, workload.precision, optimizer).step_time_s;
 }
 

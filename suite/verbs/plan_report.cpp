@@ -109,6 +109,44 @@ std::string profiled_text(const PlanReport& report) {
   return text;
 }
 
+/// "conv2d/forward, max_pool/forward": the kinds of that basis, those that take longest first.
+std::string operations_text(const RateUse& use, RateBasis basis) {
+  constexpr std::size_t most_named = 4;
+  std::vector<std::string> names;
+  for (const RateUse::Operation& one : use.operations) {
+    if (one.basis != basis) continue;
+    if (std::find(names.begin(), names.end(), one.operation) == names.end()) {
+      names.push_back(one.operation);
+    }
+  }
+  const std::size_t more = names.size() > most_named ? names.size() - most_named : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::string rates_text(const PlanReport& report) {
+  const RateUse& use = report.rates;
+  const std::string& precision = report.plan.workload->precision;
+  const auto& known = report.measured_precisions;
+  if (std::find(known.begin(), known.end(), precision) == known.end()) {
+    return fmt::format(
+        "rates           analytic: no operation is measured{}\n",
+        known.empty() ? ""
+                      : fmt::format(" in {} (in {} they are)", precision, fmt::join(known, ", ")));
+  }
+  std::string text = fmt::format("rates           {:.1f} % of the computing time measured",
+                                 100 * use.fraction(RateBasis::measured));
+  const std::pair<RateBasis, const char*> others[] = {
+      {RateBasis::other_shape, "measured at another shape"}, {RateBasis::analytic, "analytic"}};
+  for (const auto& [basis, what] : others) {
+    const double share = use.fraction(basis);
+    if (share <= 0) continue;
+    text += fmt::format(", {:.1f} % {} ({})", 100 * share, what, operations_text(use, basis));
+  }
+  return text + "\n";
+}
+
 std::string imported_text(const PlanReport& report) {
   std::string text;
   for (const ImportedPlan& one : report.imported) {
@@ -168,6 +206,7 @@ std::string plan_report_table(const PlanReport& report) {
       c.prediction.step_time_s, report.throughput(),
       report.throughput() * static_cast<double>(report.units_per_sample), report.unit,
       c.operations_per_s, c.limited_by, c.bound.seconds, c.bound.binding, 100 * c.gap);
+  text += rates_text(report);
   if (report.expense.cost)
     text += fmt::format("cost            {:.6g} per step\n", *report.expense.cost);
   if (report.expense.joules)

@@ -7,6 +7,7 @@
 
 #include "results/verify.hpp"
 #include "runners/plan/importers/metis_rates.hpp"
+#include "runners/plan/rate_use.hpp"
 #include "runners/plan/search/plan_objective.hpp"
 #include "suite/verbs/learned_run.hpp"
 #include "suite/verbs/plan_imports.hpp"
@@ -35,6 +36,9 @@ struct PlanReport {
   PlanSearchResult search;
   std::string objective = "time";
   StepExpense expense;
+  RateUse rates;  ///< what the predicted computing time rests on
+  /// Precisions in which operations of the machine's classes are measured.
+  std::vector<std::string> measured_precisions;
   std::uint64_t seed = 1;
   std::uint64_t peak_rss_bytes = 0;
   std::vector<ClassAlone> alone;  ///< empty: not compared
@@ -42,8 +46,6 @@ struct PlanReport {
   std::optional<LearnedRun> learned;
   double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
   std::vector<MetisRates::ClassFit> profiled;  ///< of --import metis
-  /// Of profiles and run, put into the machine's description before planning; empty: nothing.
-  EfficiencyMatrix efficiency;
 
   double throughput() const { return certificate.prediction.throughput; }
   /// Throughput / the sum of every class's alone; absent where not compared.
@@ -56,9 +58,6 @@ struct PlanReport {
 std::string plan_report_json_text(const PlanReport& report);
 /// For people: what was chosen and why.
 std::string plan_report_table(const PlanReport& report);
-
-/// Puts the rates that a plan file was made with into a machine's description.
-void apply_noted_efficiency(const std::string& path, Cluster& cluster);
 
 /// Recomputes everything that a plan file claims, from the plan in it alone. Plans without claims
 /// are checked to be sound. Throws UserError where the file is no plan, or does not say its

@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "metrics/strict_json.hpp"
-#include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/verbs/claim_checks_json.hpp"
 #include "suite/verbs/plan_report.hpp"
@@ -137,6 +137,28 @@ Json imported_json(const PlanReport& report) {
   return list;
 }
 
+Json rates_json(const RateUse& use) {
+  Json operations = Json::array();
+  const auto name_of_basis = [](RateBasis basis) {
+    return value_names(basis)[static_cast<std::size_t>(basis)];
+  };
+  for (const RateUse::Operation& one : use.operations) {
+    Json object{{"device_class", one.device_class},
+                {"operation", one.operation},
+                {"shape", one.shape},
+                {"basis", name_of_basis(one.basis)},
+                {"seconds", one.seconds}};
+    if (!one.source.empty()) object["source"] = one.source;
+    operations.push_back(std::move(object));
+  }
+  Json rates;
+  for (const RateBasis basis : {RateBasis::measured, RateBasis::other_shape, RateBasis::analytic}) {
+    rates[fmt::format("{}_fraction", name_of_basis(basis))] = use.fraction(basis);
+  }
+  rates["operations"] = std::move(operations);
+  return rates;
+}
+
 Json learned_json(const PlanReport& report) {
   const LearnedRun& run = *report.learned;
   Json classes = Json::array();
@@ -211,21 +233,12 @@ std::string plan_report_json_text(const PlanReport& report) {
   add("memory", memory_json(report.certificate));
   add("certificate", certificate_json(report.certificate));
   add("search", search_json(report));
+  add("rates", rates_json(report.rates));
   if (!report.alone.empty()) add("comparison", comparison_json(report));
   if (!report.profiled.empty()) add("profiled", profiled_json(report));
   if (!report.imported.empty()) add("imported", imported_json(report));
   if (report.learned) add("learned", learned_json(report));
-  if (!(report.efficiency == EfficiencyMatrix())) {
-    add("efficiency", Json::parse(efficiency_matrix_text(report.efficiency)));
-  }
   return text + "\n}\n";
-}
-
-void apply_noted_efficiency(const std::string& path, Cluster& cluster) {
-  std::ifstream in(path, std::ios::binary);
-  const Json file = parse_strict_json(std::string{std::istreambuf_iterator<char>(in), {}}, path);
-  if (!file.is_object() || !file.contains("efficiency")) return;
-  apply(parse_efficiency_matrix(file.at("efficiency").dump(), path + ": efficiency"), cluster);
 }
 
 Verification verify_plan_file(const std::string& path) {
@@ -235,8 +248,7 @@ Verification verify_plan_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   const Json file = parse_strict_json(std::string{std::istreambuf_iterator<char>(in), {}}, path);
   const Workload workload = simulated_workload(plan, request);
-  Cluster cluster = find_cluster(plan.cluster);
-  apply_noted_efficiency(path, cluster);
+  const Cluster cluster = known_better(find_cluster(plan.cluster), plan);
   const Claimed of{workload, cluster};
   Verification result;
   ClaimChecks checks(result);

@@ -66,14 +66,13 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   PlanSimulation result;
   result.plan = read_plan_file(request.path);
   const Workload workload = simulated_workload(result.plan, request);
-  Cluster machine = find_cluster(first_of(request.cluster, result.plan.cluster));
-  apply_noted_efficiency(request.path, machine);
-  const Cluster cluster = plan_cluster(result.plan, machine);
+  const Cluster machine = find_cluster(first_of(request.cluster, result.plan.cluster));
+  const Cluster cluster = known_better(plan_cluster(result.plan, machine), result.plan);
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
   const StagedGraph staged = cut_graph(workload.graph, result.plan);
   const StageTimes times =
-      stage_times(workload.graph, staged, result.plan, cluster, workload.precision);
+      stage_times(workload.graph, staged, result.plan, cluster, workload.precision, optimizer);
   result.cluster = cluster.name;
   result.schedule = plan_schedule(workload.graph, staged, result.plan, &times);
   result.timeline = simulate(result.schedule);

@@ -19,6 +19,7 @@
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/signals.hpp"
 #include "suite/verbs/cluster_report.hpp"
+#include "suite/verbs/operation_measurement.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -47,10 +48,8 @@ DeviceReading read_device(const RankDescriptor& descriptor, int ranks_on_host, i
   return reading;
 }
 
-/// Every precision on all ranks at once: cores share caches, memory and clock. Empty without the
-/// engine, which `why_not` then explains.
-std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, int threads,
-                                                  std::string& why_not) {
+/// Null on every rank where one has none, which `why_not` then explains.
+std::shared_ptr<Engine> load_everywhere(Communicator& world, std::string& why_not) {
   std::shared_ptr<Engine> engine;
   try {
     engine = load_engine();
@@ -59,11 +58,16 @@ std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, int threa
   }
   std::int32_t missing = engine ? 0 : 1;
   world.all_reduce(std::span(&missing, 1), Reduction::max);
+  return missing == 0 ? engine : nullptr;
+}
+
+/// Every precision on all ranks at once: cores share caches, memory and clock.
+std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, Engine& engine,
+                                                  int threads) {
   std::map<std::string, OpsPerSecond> rates;
-  if (missing != 0) return rates;
   for (const Precision precision : {Precision::fp32, Precision::bf16, Precision::fp64}) {
     world.barrier();
-    const double rate = engine->measure_peak_ops_per_second(precision, threads, peak_s);
+    const double rate = engine.measure_peak_ops_per_second(precision, threads, peak_s);
     rates[to_string(precision)] = OpsPerSecond(rate);
   }
   return rates;
@@ -76,12 +80,14 @@ class ProbeVerb : public Verb {
     return "find clusters, measure every link and device, and write a cluster file";
   }
   std::vector<std::string> examples() const override {
-    return {"probe --ranks 4 -o cluster.json", "probe --ranks 2 --transport mpi --json"};
+    return {"probe --ranks 4 -o cluster.json",
+            "probe llm --size micro --precision fp32,bf16 --micro-batch 1,4 --json"};
   }
   bool configurable() const override { return true; }
   bool on_every_rank() const override { return true; }
 
   void declare(CLI::App& command) override {
+    declare_operations(command);
     command.add_option("-o,--out", out_, "the cluster file to write (default: standard output)")
         ->type_name("FILE");
     command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
@@ -92,11 +98,17 @@ class ProbeVerb : public Verb {
     command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
         ->capture_default_str();
     command.add_flag("--links-only", links_only_, "leave the devices' rates out");
+    command.add_flag("--no-operations", no_operations_, "leave the rates of single operations out");
     command.footer(command.get_footer() + "\n" + config_keys_text("comm."));
   }
 
   ExitCode run(const GlobalOptions& options) override {
     ProblemList problems;
+    if (asks_for_operations() && (links_only_ || no_operations_)) {
+      problems.add(fmt::format("{} and operations to measure",
+                               links_only_ ? "--links-only" : "--no-operations"),
+                   "they are left out then", "Leave one of both out.");
+    }
     if (ranks_ && *ranks_ < 1) {
       problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
                    "Leave it out for one per core.");
@@ -105,6 +117,8 @@ class ProbeVerb : public Verb {
       problems.add(fmt::format("--threads-per-rank {} is not usable", threads_), "must be positive",
                    "Leave it out for one.");
     }
+    operations_.threads = threads_;
+    operations_.check(problems);
     if (!(gap_ > 1))
       problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1", "Give 2.");
     RankSession session;
@@ -211,12 +225,53 @@ class ProbeVerb : public Verb {
     });
     DeviceReading reading = read_device(descriptors[rank], static_cast<int>(here), threads_);
     std::string why_not;
-    if (!links_only_) reading.device.rates = measure_rates(world, threads_, why_not);
-    if (!why_not.empty() && rank == 0) {
-      fmt::print(stderr, "heteroperf: warning: no rate was measured ({})\n", why_not);
-    }
+    const std::shared_ptr<Engine> engine = links_only_ ? nullptr : load_everywhere(world, why_not);
+    if (engine) reading.device.rates = measure_rates(world, *engine, threads_);
+    if (!why_not.empty()) warn(world, fmt::format("no rate was measured ({})", why_not));
     const auto readings = gather_texts(world, device_reading_text(reading.kind, reading.device));
-    fill_classes(readings, utc_now(), cluster);
+    const std::string date = utc_now();
+    fill_classes(readings, date, cluster);
+    if (links_only_) return;
+    const std::string machine = share_text(world, descriptors[rank].model);
+    measure_memory_of(world, threads_, peak_s, date, machine, cluster);
+    if (!engine || no_operations_) return;
+    const auto stop = [&world] { stop_if_asked(world); };
+    const std::vector<std::string> left_out =
+        measure_operations_of(operations_, world, *engine, date, machine, stop, cluster);
+    for (const std::string& one : left_out) warn(world, "not measured: " + one);
+  }
+
+  static void warn(Communicator& world, const std::string& text) {
+    if (world.rank() == RankId(0)) fmt::print(stderr, "heteroperf: warning: {}\n", text);
+  }
+
+  bool asks_for_operations() const {
+    return !operations_.workloads.empty() || !operations_.size.empty() ||
+           !operations_.model.empty() || !operations_.precisions.empty() ||
+           !operations_.micro_batches.empty();
+  }
+
+  void declare_operations(CLI::App& command) {
+    command.add_option("workload", operations_.workloads,
+                       "whose operations are measured (default: every training's)");
+    command.add_option("--size", operations_.size,
+                       "of the workload (default: what the scaling rule chooses)");
+    command.add_option("--model", operations_.model, "of the workload");
+    command
+        .add_option("--precision", operations_.precisions,
+                    "fp32, bf16, fp64 (default: fp32, and bf16 where it is native)")
+        ->delimiter(',');
+    command
+        .add_option("--micro-batch", operations_.micro_batches,
+                    "samples (default: 1, 4, 16, ... and the workload's own)")
+        ->delimiter(',');
+    command
+        .add_option("--seconds-each", operations_.seconds_each,
+                    "for an operation of a model, about")
+        ->capture_default_str();
+    command
+        .add_option("--time-limit", operations_.time_limit_s, "seconds for all operations together")
+        ->capture_default_str();
   }
 
   OutputFile file_;
@@ -224,7 +279,8 @@ class ProbeVerb : public Verb {
   std::optional<int> ranks_;
   int threads_ = 1;
   double gap_ = AgglomerationConfig{}.gap;
-  bool links_only_ = false;
+  bool links_only_ = false, no_operations_ = false;
+  OperationsRequest operations_;
 };
 
 }  // namespace

@@ -82,7 +82,7 @@ PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster
   const Cluster used = plan_cluster(plan, cluster);
   check_plan(plan, graph, used, precision, optimizer);
   const StagedGraph staged = cut_graph(graph, plan);
-  const StageTimes times = stage_times(graph, staged, plan, used, precision);
+  const StageTimes times = stage_times(graph, staged, plan, used, precision, optimizer);
   PlanCertificate result;
   result.prediction = predict(graph, staged, plan, times, precision, optimizer);
   const double step_s = result.prediction.step_time_s;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runners/plan/plan_bytes.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -11,8 +13,6 @@ std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 LayerSums::Range range_of(const DraftStage& stage) { return {stage.first, stage.end}; }
 
-/// AdamW reads parameter, gradient and two moments, and writes parameter and moments.
-constexpr double optimizer_words = 7;
 ClockOrder clock_order(const std::string& schedule) {
   return schedule == "zb-h1"   ? ClockOrder::zb_h1
          : schedule == "zb-h2" ? ClockOrder::zb_h2

@@ -160,8 +160,8 @@ class ProblemMaker {
       pool.devices_per_node = std::max(pool.devices_per_node, static_cast<int>(node.size()));
     }
     pool.memory_bytes = static_cast<double>(device.memory.value());
-    pool.optimizer_rate =
-        ClassRates(cluster_, request_.precision).memory_bytes_per_s(ranks.device_class);
+    pool.optimizer_rate = ClassRates(cluster_, request_.precision)
+                              .optimizer_bytes_per_s(ranks.device_class, request_.optimizer);
     for (const int degree : result_.degrees) pool.times.push_back(times(ranks, degree));
   }
 

@@ -61,7 +61,8 @@ class PlanSearch {
       const Cluster used = plan_cluster(plan, problem_.cluster());
       check_plan(plan, graph, used, request.precision, request.optimizer);
       const StagedGraph staged = cut_graph(graph, plan);
-      const StageTimes times = stage_times(graph, staged, plan, used, request.precision);
+      const StageTimes times =
+          stage_times(graph, staged, plan, used, request.precision, request.optimizer);
       const Prediction prediction =
           predict(graph, staged, plan, times, request.precision, request.optimizer);
       result_.plans.push_back({plan, prediction.step_time_s});

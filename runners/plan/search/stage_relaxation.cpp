@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "runners/plan/plan_bytes.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -12,8 +14,6 @@ std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Room for the last digits of sums.
 constexpr double slack = 1 + 1e-9;
-/// AdamW's, as in the draft's score.
-constexpr double optimizer_words = 7;
 constexpr int price_rounds = 10, few_price_rounds = 3;
 /// Layers times choices from which on rounds are few.
 constexpr std::size_t many_steps = 50000;

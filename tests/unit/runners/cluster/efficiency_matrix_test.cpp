@@ -202,6 +202,28 @@ TEST(EfficiencyMatrix, TakesOverWhatAClusterSays) {
   EXPECT_NE(matrix.link(LinkScope::zones, "here", "here"), nullptr);
 }
 
+TEST(EfficiencyMatrix, WhatAClusterSaysOfProvenanceHolds) {
+  Cluster cluster = two_classes();
+  EfficiencyMatrix matrix;
+  matrix.add(Key{"a", "gemm", "4x4x4", "fp32"}, rate_of(70, Provenance::probe, "learned from r"));
+  matrix.add(Key{"b", "gemm", "", "fp32"}, rate_of(60, Provenance::analytic, "measured, they say"));
+  apply(matrix, cluster);
+  const EfficiencyMatrix again = matrix_of(cluster);
+  EXPECT_EQ(again.rates().at({"a", "gemm", "4x4x4", "fp32"}).origin,
+            (Origin{Provenance::probe, "learned from r"}));
+  EXPECT_EQ(again.rates().at({"b", "gemm", "", "fp32"}).origin,
+            (Origin{Provenance::analytic, "measured, they say"}));
+}
+
+/// Rates of one pass may count bytes: none of them is how fast a class computes.
+TEST(EfficiencyMatrix, RatesOfOnePassAreNoPeak) {
+  EfficiencyMatrix matrix;
+  matrix.add(Key{"a", "", "", "fp32"}, rate_of(10, Provenance::file));
+  matrix.add(Key{"a", "layer_norm/forward", "4x4", "fp32"}, rate_of(1000, Provenance::probe));
+  matrix.add({"a", DeviceQuantity::memory_bytes_per_s}, {1e9, {Provenance::file, "sheet"}});
+  EXPECT_DOUBLE_EQ(matrix.time("a", "gemm", "fp32", {100, 0, 0}).seconds, 10);
+}
+
 TEST(EfficiencyMatrix, GivesAClusterItsRates) {
   Cluster cluster = two_classes();
   EfficiencyMatrix matrix;
@@ -214,10 +236,12 @@ TEST(EfficiencyMatrix, GivesAClusterItsRates) {
   EXPECT_EQ(cluster.classes[1].rates.at("bf16"), OpsPerSecond(6));
   EXPECT_EQ(cluster.classes[1].rates.at("fp32"), OpsPerSecond(5));
   ASSERT_EQ(cluster.efficiency.size(), 6u);
-  EXPECT_EQ(cluster.efficiency[3],
-            (Efficiency{"a", "gemm", "4x4x4", "fp32", OpsPerSecond(70), "measured now"}));
-  EXPECT_EQ(cluster.efficiency[4], (Efficiency{"b", "memory", "", "", OpsPerSecond(11), "sheet"}));
-  EXPECT_EQ(cluster.efficiency[5], (Efficiency{"b", "launch", "", "", OpsPerSecond(2), "sheet"}));
+  EXPECT_EQ(cluster.efficiency[3], (Efficiency{"a", "gemm", "4x4x4", "fp32", OpsPerSecond(70),
+                                               "measured now", Provenance::probe}));
+  EXPECT_EQ(cluster.efficiency[4],
+            (Efficiency{"b", "memory", "", "", OpsPerSecond(11), "sheet", Provenance::file}));
+  EXPECT_EQ(cluster.efficiency[5],
+            (Efficiency{"b", "launch", "", "", OpsPerSecond(2), "sheet", Provenance::file}));
   EXPECT_NO_THROW(check_cluster(cluster));
 }
 

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "runners/engine/operation_probe.hpp"
+
+namespace heteroperf {
+
+/// Runs the operations of a model on the calling thread as a training's step would, with the
+/// operators, tensor formats and memory pool of the engine: all of them forwards in the order of
+/// the graph, each on what the ones before it gave, then backwards. Like operations run once for
+/// all, so neither time nor memory grow with the depth. One round warms up, then rounds with both
+/// gradients at once and rounds with them apart take turns, at least five of them.
+OperationProbeResult measure_operations(const OperationProbe& probe);
+
+}  // namespace heteroperf

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "runners/cluster/cluster.hpp"
+#include "runners/comm/communicator.hpp"
+#include "runners/engine/engine.hpp"
+
+namespace heteroperf {
+
+/// Whose operations `probe` measures, and for how long.
+struct OperationsRequest {
+  std::vector<std::string> workloads;   ///< of the catalog; empty: every training
+  std::string size, model;              ///< empty: what the scaling rule chooses for the machine
+  std::vector<std::string> precisions;  ///< empty: fp32, and bf16 where the devices have it
+  std::vector<std::int64_t> micro_batches;  ///< empty: 1, 4, 16, … and the workload's own
+  double seconds_each = 0.05;               ///< for an operation, about
+  double time_limit_s = 60;                 ///< for all together
+  int threads = 1;
+  std::optional<int> gpu;
+
+  /// Adds everything that cannot be asked.
+  void check(ProblemList& problems) const;
+};
+
+/// Measures on all ranks at once and puts the medians of every class's devices among the
+/// efficiency entries of `cluster`, whose classes and rates are known. Collective; the same result
+/// on all ranks. `stop_if_asked` is collective and may throw. Returns what was left out and why.
+/// Throws UserError where a model's operations do not fit a device.
+std::vector<std::string> measure_operations_of(const OperationsRequest& request,
+                                               Communicator& world, Engine& engine,
+                                               const std::string& date, const std::string& machine,
+                                               const std::function<void()>& stop_if_asked,
+                                               Cluster& cluster);
+
+/// Bytes per second of every rank's host memory, all ranks at once, as the classes' `memory`
+/// entries. Collective; the same result on all ranks.
+void measure_memory_of(Communicator& world, int threads, double seconds, const std::string& date,
+                       const std::string& machine, Cluster& cluster);
+
+}  // namespace heteroperf
