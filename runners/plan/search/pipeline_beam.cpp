@@ -22,23 +22,10 @@ constexpr double tight = 1.002;
 }  // namespace
 
 PipelineBeam::PipelineBeam(const StageFiller& filler)
-    : filler_(filler), problem_(filler.scorer().problem()), sums_(filler.scorer().sums()) {
-  for (const DevicePool& pool : problem_.pools) {
-    auto& row = device_seconds_.emplace_back(1, 0.0);
-    for (int layer = 0; layer < problem_.layers; ++layer) {
-      double least = infinite;
-      for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
-        for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
-          if (pool.times[d][m].empty()) continue;
-          const LayerTimes& t = pool.times[d][m][at_index(layer)];
-          const double time = t.forward_s + t.input_gradient_s + t.weight_gradient_s;
-          least = std::min(least, time * problem_.degrees[d] / static_cast<double>(m + 1));
-        }
-      }
-      row.push_back(row.back() + least);
-    }
-  }
-}
+    : filler_(filler),
+      problem_(filler.scorer().problem()),
+      sums_(filler.scorer().sums()),
+      device_seconds_(problem_.least_device_seconds()) {}
 
 bool PipelineBeam::takes(const ReplicaGroup& group, LayerSums::Range range,
                          Recomputation recomputation, const Task& task) const {

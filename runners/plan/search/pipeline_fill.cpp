@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <limits>
 #include <span>
 
 namespace heteroperf {
@@ -19,7 +18,9 @@ constexpr int many_devices = 1024;
 }  // namespace
 
 PipelineFill::PipelineFill(const StageFiller& filler)
-    : filler_(filler), problem_(filler.scorer().problem()) {
+    : filler_(filler),
+      problem_(filler.scorer().problem()),
+      device_seconds_(problem_.least_device_seconds()) {
   const std::size_t pools = problem_.pools.size();
   sets_ = std::size_t{1} << pools;
   most_stages_ = std::min({problem_.layers, problem_.devices(), 48});
@@ -28,21 +29,6 @@ PipelineFill::PipelineFill(const StageFiller& filler)
     const PoolSet ones = group >> std::countr_zero(group);
     if (pools <= 3 || std::popcount(group) <= 2 || std::has_single_bit(ones + 1))
       groups_.push_back(group);
-  }
-  for (const DevicePool& pool : problem_.pools) {
-    auto& row = device_seconds_.emplace_back(1, 0.0);
-    for (int layer = 0; layer < problem_.layers; ++layer) {
-      double least = std::numeric_limits<double>::infinity();
-      for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
-        for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
-          if (pool.times[d][m].empty()) continue;
-          const LayerTimes& t = pool.times[d][m][at_index(layer)];
-          const double time = t.forward_s + t.input_gradient_s + t.weight_gradient_s;
-          least = std::min(least, time * problem_.degrees[d] / static_cast<double>(m + 1));
-        }
-      }
-      row.push_back(row.back() + least);
-    }
   }
 }
 

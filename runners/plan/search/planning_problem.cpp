@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 
 #include "metrics/error.hpp"
@@ -160,6 +161,26 @@ int PlanningProblem::devices() const {
   long long sum = 0;
   for (const DevicePool& pool : pools) sum += pool.devices;
   return static_cast<int>(std::min(sum, 1LL << 30));
+}
+
+std::vector<std::vector<double>> PlanningProblem::least_device_seconds() const {
+  std::vector<std::vector<double>> result;
+  for (const DevicePool& pool : pools) {
+    std::vector<double>& row = result.emplace_back(1, 0.0);
+    for (std::size_t layer = 0; layer < static_cast<std::size_t>(layers); ++layer) {
+      double least = std::numeric_limits<double>::infinity();
+      for (std::size_t d = 0; d < degrees.size(); ++d) {
+        for (std::size_t m = 0; m < pool.times[d].size(); ++m) {
+          if (pool.times[d][m].empty()) continue;
+          const LayerTimes& t = pool.times[d][m][layer];
+          const double time = t.forward_s + t.input_gradient_s + t.weight_gradient_s;
+          least = std::min(least, time * degrees[d] / static_cast<double>(m + 1));
+        }
+      }
+      row.push_back(row.back() + least);
+    }
+  }
+  return result;
 }
 
 void check_problem(const PlanningProblem& problem) { ProblemCheck(problem).run(); }

@@ -65,6 +65,9 @@ struct PlanningProblem {
   std::int64_t most_samples = 0;  ///< of a replica's micro-batch: the tables' extent
 
   int devices() const;
+  /// [pool][layers before]: device-seconds of a sample of these layers, each at its best degree and
+  /// micro-batch; infinite from a layer without times on.
+  std::vector<std::vector<double>> least_device_seconds() const;
 };
 
 /// Throws UserError with everything wrong: no devices, layers or batch, a time, size or link that
