@@ -13,12 +13,13 @@ std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 /// Ends of the sums over replicas, position by position.
 class ReductionClock {
  public:
-  ReductionClock(const Plan& plan, const StageTimes& times, const Schedule& schedule,
-                 const Timeline& timeline)
+  ReductionClock(const StagedGraph& staged, const Plan& plan, const StageTimes& times,
+                 const Schedule& schedule, const Timeline& timeline)
       : plan_(plan), times_(times), schedule_(schedule), timeline_(timeline) {
     compute_end_.resize(schedule.programs.size(), 0);
     ready_.resize(plan.stages.size(), 0);
     for (std::size_t q = 0; q < schedule.programs.size(); ++q) read_program(q);
+    for (const StagedGraph::Tied& tied : staged.tied) wait_for_all(tied);
     end_ = compute_end_;
     for (std::size_t q = 0; q < schedule.programs.size(); ++q) run_sums(q);
   }
@@ -45,6 +46,13 @@ class ReductionClock {
       double& ready = ready_[at_index(stage_of(i))];
       ready = std::max({ready, end, compute_end_[q]});
     }
+  }
+
+  /// A tied weight's gradients are all there when the last of its holders has them.
+  void wait_for_all(const StagedGraph::Tied& tied) {
+    double last = 0;
+    for (const int stage : tied.stages) last = std::max(last, ready_[at_index(stage)]);
+    for (const int stage : tied.stages) ready_[at_index(stage)] = last;
   }
 
   /// One after the other, in the order of the program.
@@ -84,7 +92,7 @@ Prediction predict(const ModelGraph& graph, const StagedGraph& staged, const Pla
   const Timeline timeline = simulate(schedule);
   Prediction result;
   result.pipeline = report(schedule, timeline);
-  const ReductionClock reductions(plan, times, schedule, timeline);
+  const ReductionClock reductions(staged, plan, times, schedule, timeline);
   double end = 0;
   for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
     result.reduction_exposed_s.push_back(reductions.exposed(q));

@@ -50,7 +50,7 @@ class PlanVerb : public Verb {
         "of the workload, or auto",
         "of the workload",
         "fp32, bf16, fp64",
-        "1f1b, zb-h1, zb-h2; any of them by default",
+        "1f1b, zb-h1, zb-h2, interleaved-1f1b, zb-v, v-half, v-min; any by default",
         "homogeneous: also every class alone, with its own best plan",
         "time, cost or energy of a step; the cluster's classes give prices or watts",
         "fp32, bf16, int8: how coarse activations may travel over slow links (fp32)",
@@ -139,7 +139,9 @@ class PlanVerb : public Verb {
           "no --cluster", "a plan is for a machine",
           fmt::format("Give a file, or one of {}.", fmt::join(shipped_cluster_names(), ", ")));
     }
-    expect("--schedule", schedule_, {"1f1b", "zb-h1", "zb-h2"});
+    std::vector<std::string> schedules;
+    for (const DraftSchedule& one : draft_schedules()) schedules.emplace_back(one.name);
+    expect("--schedule", schedule_, schedules);
     expect("--compare", compare_, {"homogeneous"});
     expect("--objective", objective_, {"time", "cost", "energy"});
     if (sailor && objective_ != "time") {

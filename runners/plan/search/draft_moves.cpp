@@ -11,6 +11,10 @@ std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Less is noise of sums.
 constexpr double least_gain = 1e-9;
+/// From so many stages on the exact clock is asked only of what the formula says is not slower,
+/// but for this.
+constexpr std::size_t many_stages = 12;
+constexpr double estimate_room = 1.002;
 
 /// The step's time, and a little of how much work all stages have: where several are the slowest,
 /// easing one of them is a step on the way.
@@ -26,6 +30,16 @@ double worth(const ScoredDraft& one) {
 }
 
 }  // namespace
+
+std::vector<std::string> MoveRules::plain_schedules() const {
+  std::vector<std::string> plain;
+  for (const DraftSchedule& one : draft_schedules()) {
+    const bool wanted = std::find(schedules.begin(), schedules.end(), one.name) != schedules.end();
+    if (wanted && one.most_chunks == 1) plain.emplace_back(one.name);
+  }
+  if (plain.empty()) plain.emplace_back("1f1b");
+  return plain;
+}
 
 bool DraftMoves::rebalance(PipelineDraft& draft, const std::vector<std::size_t>& stages) const {
   std::int64_t samples = 0;
@@ -143,7 +157,7 @@ void DraftMoves::schedules(const PipelineDraft& draft, const Visit& visit) const
   if (draft.stages.size() == 1) return;
   std::vector<std::size_t> all(draft.stages.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  for (const std::string& schedule : rules_.schedules) {
+  for (const std::string& schedule : rules_.plain_schedules()) {
     if (schedule == draft.schedule) continue;
     PipelineDraft moved = draft;
     set_schedule(moved, schedule);
@@ -224,9 +238,18 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
       const double gain = kind == &DraftMoves::wires ? rules_.least_wire_gain : least_gain;
       ScoredDraft best = start;
       double to_beat = worth(start) * (1 - gain);
+      // The formula knows no schedules and few warm-ups.
+      const bool by_formula = start.draft.stages.size() >= many_stages &&
+                              kind != &DraftMoves::schedules && kind != &DraftMoves::warm_ups;
+      const double promising_s =
+          by_formula ? estimate_room * filler_.scorer().estimate(start.draft).step_time_s : 0;
       (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
         if (stop() || draft.stages.front().samples() != samples) return;
         ++scored_;
+        if (by_formula) {
+          const DraftScore estimate = filler_.scorer().estimate(draft);
+          if (!estimate.fits() || estimate.step_time_s > promising_s) return;
+        }
         ScoredDraft one{std::move(draft), {}};
         one.score = filler_.scorer().extrapolate(one.draft);
         const double value = worth(one);

@@ -43,6 +43,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
   plan.graph_hash = graph_.hash();
   plan.cluster = cluster_.name;
   plan.schedule = draft.schedule;
+  plan.chunks = draft.chunks;
   plan.micro_batches = draft.micro_batches;
   plan.zero_stage = draft.zero_stage;
   std::size_t node = 0;
@@ -68,7 +69,8 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
     int number;
   };
   std::vector<Place> places;
-  for (std::size_t s = 0; s < draft.stages.size(); ++s) {
+  // Chunks after the first are on the devices of their position's first.
+  for (std::size_t s = 0; s < at_index(draft.positions()); ++s) {
     for (const ReplicaGroup& group : draft.stages[s].groups) {
       for (int r = 0; r < group.replicas; ++r) {
         places.push_back(
@@ -100,6 +102,7 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
                                             used.begin()));
   };
   for (const Place& place : places) {
+    plan.sequence_parallel = plan.sequence_parallel || place.degree > 1;
     StageReplica replica;
     for (const RankId device : taken[at_index(place.number)]) {
       replica.ranks.push_back(rank_of(device));
@@ -108,6 +111,9 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
     replica.device_class = problem_.pools[at_index(place.group->pool)].device_class;
     plan.stages[place.stage].replicas.push_back(std::move(replica));
   }
+  for (int s = draft.positions(); s < static_cast<int>(draft.stages.size()); ++s) {
+    plan.stages[at_index(s)].replicas = plan.stages[at_index(draft.position_of(s))].replicas;
+  }
   const bool first_ones = used.empty() || used.back().value() + 1 == static_cast<int>(used.size());
   if (!first_ones) plan.devices = used;
   return plan;
@@ -115,7 +121,6 @@ Plan GraphProblem::plan(const PipelineDraft& draft) const {
 
 PipelineDraft GraphProblem::draft(const Plan& plan) const {
   ProblemList problems;
-  if (plan.chunks != 1) problems.add("a plan of several chunks per position");
   std::map<RankId, int> pool_of;
   for (std::size_t pool = 0; pool < nodes_.size(); ++pool) {
     for (const auto& node : nodes_[pool]) {
@@ -126,6 +131,7 @@ PipelineDraft GraphProblem::draft(const Plan& plan) const {
   draft.micro_batches = plan.micro_batches;
   draft.zero_stage = plan.zero_stage;
   draft.schedule = plan.schedule;
+  draft.chunks = plan.chunks;
   std::size_t nodes = 0;
   int first = 0;
   for (std::size_t s = 0; s < plan.stages.size(); ++s) {
@@ -167,6 +173,7 @@ PipelineDraft GraphProblem::draft(const Plan& plan) const {
     }
   }
   problems.throw_if_any();
+  if (plan.chunks > 1) return draft;
   set_schedule(draft, plan.schedule);
   for (std::size_t s = 0; s < plan.warm_up.size(); ++s) draft.stages[s].warm_up = plan.warm_up[s];
   return draft;

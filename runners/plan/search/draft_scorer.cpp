@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "metrics/error.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
@@ -127,7 +128,9 @@ double DraftScorer::reduced_parameters(const PipelineDraft& draft, std::size_t s
 double DraftScorer::tied_reduction(const PipelineDraft& draft) const {
   const DraftStage &first = draft.stages.front(), &last = draft.stages.back();
   const double degree = problem_.degrees[at_index(first.groups.front().degree)];
-  return ring({&first, &last}, problem_.tied_parameters.front() / degree * problem_.master_bytes);
+  const double bytes = problem_.tied_parameters.front() / degree * problem_.master_bytes;
+  const bool one_place = draft.position_of(static_cast<int>(draft.stages.size()) - 1) == 0;
+  return one_place ? ring({&first}, bytes) : ring({&first, &last}, bytes);
 }
 
 double DraftScorer::optimizer(const PipelineDraft& draft, std::size_t stage) const {
@@ -165,8 +168,9 @@ double DraftScorer::memory(const PipelineDraft& draft, std::size_t stage,
 double DraftScorer::agreement(const PipelineDraft& draft) const {
   std::vector<int> devices(problem_.pools.size(), 0);
   int ranks = 0;
-  for (const DraftStage& stage : draft.stages) {
-    for (const ReplicaGroup& group : stage.groups) {
+  // The first chunks are on all positions.
+  for (int s = 0; s < draft.positions(); ++s) {
+    for (const ReplicaGroup& group : draft.stages[at_index(s)].groups) {
       const int count = group.replicas * problem_.degrees[at_index(group.degree)];
       devices[at_index(group.pool)] += count;
       ranks += count;
@@ -180,6 +184,18 @@ double DraftScorer::agreement(const PipelineDraft& draft) const {
     }
   }
   return ranks > 1 ? slowest * std::ceil(std::log2(ranks)) : 0;
+}
+
+/// The tightest group's stays.
+void DraftScorer::add_memory(double bytes, const ReplicaGroup& group, StageScore& score) const {
+  const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
+  const auto room = [](double of, double need) { return of > 0 ? of - need : infinite; };
+  if (score.memory_bytes > 0 && room(limit, bytes) >= room(score.limit_bytes, score.memory_bytes)) {
+    return;
+  }
+  score.memory_bytes = bytes;
+  score.limit_bytes = limit;
+  score.excess_bytes = std::max(0.0, -room(limit, bytes));
 }
 
 DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
@@ -201,17 +217,9 @@ DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
     score.reduction_s = ring({&stage}, reduced_parameters(draft, s) * problem_.master_bytes);
     if (shares_table(draft, s)) score.reduction_s += table_s;
     score.optimizer_s = optimizer(draft, s);
-    double tightest = -infinite;
-    for (const ReplicaGroup& group : stage.groups) {
-      const double bytes = memory(draft, s, group);
-      const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
-      const double excess = limit > 0 ? bytes - limit : -infinite;
-      if (score.memory_bytes > 0 && excess <= tightest) continue;
-      tightest = excess;
-      score.memory_bytes = bytes;
-      score.limit_bytes = limit;
-      score.excess_bytes = std::max(0.0, excess);
-    }
+    if (draft.chunks > 1) continue;
+    for (const ReplicaGroup& group : stage.groups)
+      add_memory(memory(draft, s, group), group, score);
   }
   result.agreement_s = agreement(draft);
   return result;
@@ -235,6 +243,13 @@ void DraftScorer::finish(const std::vector<double>& ends, DraftScore& score) con
 }
 
 DraftScore DraftScorer::score(const PipelineDraft& draft) const {
+  if (draft.chunks > 1) {
+    const PassOrder* order = order_of(draft);
+    if (order != nullptr) return score_chunks(draft, *order);
+    DraftScore none;
+    none.step_time_s = none.makespan_s = infinite;
+    return none;
+  }
   DraftScore result = parts(draft);
   std::vector<ClockStage> clocks;
   for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
@@ -273,6 +288,92 @@ DraftScore DraftScorer::estimate(const PipelineDraft& draft) const {
   }
   finish(ends, result);
   return result;
+}
+
+const PassOrder* DraftScorer::order_of(const PipelineDraft& draft) const {
+  const auto key = std::tuple(draft.schedule, draft.positions(), draft.chunks, draft.micro_batches);
+  auto known = orders_.find(key);
+  if (known == orders_.end()) {
+    known = orders_.emplace(key, std::nullopt).first;
+    try {
+      known->second.emplace(draft.schedule, draft.positions(), draft.chunks, draft.micro_batches);
+    } catch (const UserError&) {
+      // These numbers are not for this schedule.
+    }
+  }
+  return known->second ? &*known->second : nullptr;
+}
+
+DraftScore DraftScorer::score_chunks(const PipelineDraft& draft, const PassOrder& order) const {
+  DraftScore result = parts(draft);
+  std::vector<ClockStage> clocks;
+  for (const StageScore& stage : result.stages) clocks.push_back(stage.clock);
+  finish_chunks(chunk_ends(clocks, order), order, result);
+  for (int q = 0; q < order.positions(); ++q) {
+    const std::size_t first = at_index(order.stages_of(q).front());
+    for (const ReplicaGroup& group : draft.stages[first].groups) {
+      add_memory(chunk_memory(draft, order, q, group), group, result.stages[first]);
+    }
+  }
+  return result;
+}
+
+/// States of all chunks, the fullest moment of what they keep, and what the largest pass and the
+/// messages of all need beside it.
+double DraftScorer::chunk_memory(const PipelineDraft& draft, const PassOrder& order, int position,
+                                 const ReplicaGroup& group) const {
+  const std::vector<int>& here = order.stages_of(position);
+  const DraftStage& front = draft.stages[at_index(here.front())];
+  const bool alike =
+      std::all_of(front.groups.begin(), front.groups.end(),
+                  [&](const ReplicaGroup& other) { return other.degree == group.degree; });
+  const int sharing = draft.zero_stage == 1 && alike ? front.replicas() : 1;
+  double states = 0, passing = 0, messages = 0;
+  std::vector<double> kept(2 * here.size(), 0);
+  for (std::size_t c = 0; c < here.size(); ++c) {
+    const DraftStage& stage = draft.stages[at_index(here[c])];
+    const LayerSums::Activations one =
+        sums_.activations(group.degree, group.samples, range_of(stage), stage.recomputation);
+    states += sums_.state_memory(group.degree, range_of(stage), sharing);
+    kept[c] = one.kept;
+    kept[here.size() + c] = one.split;
+    passing = std::max(passing, one.passing);
+    messages += one.messages;
+  }
+  double fullest = 0;
+  for (const std::vector<int>& moment : order.fullest(position)) {
+    double sum = 0;
+    for (std::size_t i = 0; i < moment.size(); ++i) sum += moment[i] * kept[i];
+    fullest = std::max(fullest, sum);
+  }
+  return states + fullest + passing + messages;
+}
+
+/// A position sums its stages' gradients one after the other, each when the last of them is there;
+/// a table's when both its positions have ended. Then it updates all its stages.
+void DraftScorer::finish_chunks(const ChunkEnds& ends, const PassOrder& order,
+                                DraftScore& score) const {
+  const std::size_t stages = score.stages.size();
+  const double both =
+      std::max(ends.positions.front(),
+               ends.positions[at_index(order.position_of(static_cast<int>(stages) - 1))]);
+  double step = 0;
+  for (int q = 0; q < order.positions(); ++q) {
+    std::vector<std::size_t> here(order.stages_of(q).begin(), order.stages_of(q).end());
+    std::stable_sort(here.begin(), here.end(),
+                     [&](std::size_t a, std::size_t b) { return ends.stages[a] < ends.stages[b]; });
+    double end = ends.positions[at_index(q)], free = 0, update_s = 0;
+    for (const std::size_t s : here) {
+      const bool table = !problem_.tied_parameters.empty() && (s == 0 || s + 1 == stages);
+      update_s += score.stages[s].optimizer_s;
+      if (score.stages[s].reduction_s == 0) continue;
+      free = std::max(free, table ? both : ends.stages[s]) + score.stages[s].reduction_s;
+      end = std::max(end, free);
+    }
+    step = std::max(step, end + update_s);
+    score.makespan_s = std::max(score.makespan_s, ends.positions[at_index(q)]);
+  }
+  score.step_time_s = step + score.agreement_s;
 }
 
 }  // namespace heteroperf

@@ -1,7 +1,12 @@
 #pragma once
 
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
 #include <vector>
 
+#include "runners/plan/search/chunk_clock.hpp"
 #include "runners/plan/search/layer_sums.hpp"
 #include "runners/plan/search/pipeline_clock.hpp"
 
@@ -11,7 +16,8 @@ namespace heteroperf {
 struct StageScore {
   ClockStage clock;
   double reduction_s = 0, optimizer_s = 0;
-  double memory_bytes = 0;  ///< of its fullest rank, against that rank's limit
+  /// Of its fullest rank, against that rank's limit; of several chunks the first has them all.
+  double memory_bytes = 0;
   double limit_bytes = 0;   ///< 0: not limited
   double excess_bytes = 0;  ///< beyond the limit; 0 where it fits
 };
@@ -25,18 +31,22 @@ struct DraftScore {
   bool fits() const;
 };
 
-/// Times drafts with the rules of stage_times() and predict(): `1f1b` with any warm-up, `zb-h1` and
-/// `zb-h2` exactly. Cheap enough for every candidate of a search.
+/// Times drafts with the rules of stage_times() and predict(): `1f1b` with any warm-up, `zb-h1`,
+/// `zb-h2` and the schedules of several chunks exactly. Cheap enough for every candidate of a
+/// search. Keeps orders of passes: not for several threads.
 class DraftScorer {
  public:
   /// The problem outlives it and has passed check_problem().
   explicit DraftScorer(const PlanningProblem& problem) : problem_(problem), sums_(problem) {}
 
+  /// Infinite seconds where the schedule does not allow the draft's numbers.
   DraftScore score(const PipelineDraft& draft) const;
-  /// Of many micro-batches through many stages the exact time of a part of them, and for each other
-  /// one the steady period; else score().
+  /// Null where the schedule does not allow the draft's numbers.
+  const PassOrder* order_of(const PipelineDraft& draft) const;
+  /// Of one chunk. Of many micro-batches through many stages the exact time of a part of them, and
+  /// for each other one the steady period; else score().
   DraftScore extrapolate(const PipelineDraft& draft) const;
-  /// With the time of `1f1b` by formula instead of the exact clock.
+  /// Of one chunk. With the time of `1f1b` by formula instead of the exact clock.
   DraftScore estimate(const PipelineDraft& draft) const;
 
   /// Of the slowest group in each pass.
@@ -56,9 +66,15 @@ class DraftScorer {
   double optimizer(const PipelineDraft& draft, std::size_t stage) const;
   double agreement(const PipelineDraft& draft) const;
   void finish(const std::vector<double>& ends, DraftScore& score) const;
+  DraftScore score_chunks(const PipelineDraft& draft, const PassOrder& order) const;
+  double chunk_memory(const PipelineDraft& draft, const PassOrder& order, int position,
+                      const ReplicaGroup& group) const;
+  void finish_chunks(const ChunkEnds& ends, const PassOrder& order, DraftScore& score) const;
+  void add_memory(double bytes, const ReplicaGroup& group, StageScore& score) const;
 
   const PlanningProblem& problem_;
   LayerSums sums_;
+  mutable std::map<std::tuple<std::string, int, int, int>, std::optional<PassOrder>> orders_;
 };
 
 }  // namespace heteroperf

@@ -1,5 +1,7 @@
 #include "runners/plan/search/draft_search.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -8,6 +10,9 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "runners/plan/search/best_drafts.hpp"
+#include "runners/plan/search/chunk_search.hpp"
+#include "runners/plan/search/exhaustive_chunks.hpp"
 #include "runners/plan/search/exhaustive_search.hpp"
 #include "runners/plan/search/fit_advice.hpp"
 #include "runners/plan/search/lower_bound.hpp"
@@ -25,45 +30,10 @@ constexpr double any_period_s = 1e30;
 /// Problems for which every draft can be looked at.
 constexpr int most_exhaustive_devices = 8, most_exhaustive_layers = 8;
 constexpr double most_exhaustive_drafts = 1e13;
+constexpr int most_chunked_devices = 6, most_chunked_layers = 6;
 /// Orders of pools: all of so many, so many of them with every micro-batch, and the micro-batches
 /// that are worth all.
 constexpr std::size_t most_permuted_pools = 5, few_orders = 4, good_sizes = 3;
-
-/// The fastest distinct drafts so far.
-class BestDrafts {
- public:
-  explicit BestDrafts(std::size_t keep) : keep_(keep) {}
-
-  double time_to_beat() const {
-    return drafts_.size() < keep_ ? infinite : drafts_.back().score.step_time_s;
-  }
-  double best() const { return drafts_.empty() ? infinite : drafts_.front().score.step_time_s; }
-  bool add(ScoredDraft&& draft) {
-    if (draft.score.step_time_s >= time_to_beat()) return false;
-    if (!seen_.insert(to_text(draft.draft)).second) return false;
-    const auto place = std::upper_bound(drafts_.begin(), drafts_.end(), draft, faster);
-    drafts_.insert(place, std::move(draft));
-    if (drafts_.size() > keep_) drafts_.pop_back();
-    return true;
-  }
-  const std::vector<ScoredDraft>& drafts() const { return drafts_; }
-
- private:
-  /// Equal times: fewer stages, then any fixed order.
-  static bool faster(const ScoredDraft& a, const ScoredDraft& b) {
-    if (a.score.step_time_s != b.score.step_time_s) {
-      return a.score.step_time_s < b.score.step_time_s;
-    }
-    if (a.draft.stages.size() != b.draft.stages.size()) {
-      return a.draft.stages.size() < b.draft.stages.size();
-    }
-    return to_text(a.draft) < to_text(b.draft);
-  }
-
-  std::size_t keep_;
-  std::vector<ScoredDraft> drafts_;
-  std::set<std::string> seen_;
-};
 
 class DraftSearch {
  public:
@@ -73,6 +43,8 @@ class DraftSearch {
         start_(std::chrono::steady_clock::now()),
         scorer_(problem),
         filler_(scorer_),
+        chunks_(scorer_, options.moves.schedules),
+        plain_schedules_(options.moves.plain_schedules()),
         best_(options.keep) {}
 
   SearchOutcome run() {
@@ -88,7 +60,7 @@ class DraftSearch {
       throw UserError("no plan was found in the time given", "",
                       "Give a longer --time-limit, or check that the model fits at all.");
     }
-    result_.best = best_.drafts();
+    cut_into_chunks();
     result_.seconds = elapsed_s();
     return std::move(result_);
   }
@@ -253,7 +225,7 @@ class DraftSearch {
   /// In every schedule, with its shares balanced; by formula first.
   double consider(PipelineDraft&& draft) {
     double shortest = infinite;
-    for (const std::string& schedule : options_.moves.schedules) {
+    for (const std::string& schedule : plain_schedules_) {
       PipelineDraft one = draft;
       set_schedule(one, schedule);
       shortest = std::min(shortest, consider_one(std::move(one)));
@@ -273,6 +245,7 @@ class DraftSearch {
     ++result_.candidates;
     const DraftScore estimate = scorer_.estimate(draft);
     if (!estimate.fits()) return infinite;
+    if (draft.schedule == "1f1b") chunks_.offer(draft, estimate);
     if (estimate.step_time_s > estimate_room * best_.time_to_beat()) return estimate.step_time_s;
     ++result_.candidates;
     DraftScore score = scorer_.score(draft);
@@ -325,6 +298,49 @@ class DraftSearch {
     }
   }
 
+  /// What several chunks make faster goes before the drafts of one.
+  void cut_into_chunks() {
+    for (const ScoredDraft& one : best_.drafts()) {
+      if (one.draft.schedule == "1f1b") chunks_.offer(one.draft, one.score);
+    }
+    // Where no schedule of one chunk is asked for, its drafts are but a way to those.
+    const bool plain_too = plain_schedules_.front() != "1f1b" || asked_for("1f1b");
+    const double to_beat =
+        plain_too ? best_.best() * (1 - options_.moves.least_chunk_gain) : infinite;
+    std::vector<ScoredDraft> found = chunks_.run(to_beat, options_.keep / 2, stop());
+    result_.candidates += chunks_.scored();
+    look_at_all_chunks(found.empty() ? to_beat : found.front().score.step_time_s, found);
+    std::erase_if(found, [&](const ScoredDraft& one) { return one.score.step_time_s >= to_beat; });
+    for (const ScoredDraft& one : best_.drafts()) {
+      if (found.size() == options_.keep) break;
+      if (plain_too || one.draft.stages.size() == 1) found.push_back(one);
+    }
+    if (found.empty()) {
+      throw UserError(
+          fmt::format("no plan of {} was found", fmt::join(options_.moves.schedules, ", ")), "",
+          "Allow 1f1b too, or another batch.");
+    }
+    result_.best = std::move(found);
+  }
+
+  void look_at_all_chunks(double to_beat, std::vector<ScoredDraft>& found) {
+    if (problem_.devices() > most_chunked_devices || problem_.layers > most_chunked_layers) return;
+    for (const int zero_stage : {1, 0}) {
+      ExhaustiveChunks search(scorer_, options_.moves.schedules, zero_stage);
+      search.run(to_beat, stop(), [&](ScoredDraft&& draft) {
+        to_beat = draft.score.step_time_s;
+        found.insert(found.begin(), std::move(draft));
+        if (found.size() > options_.keep / 2 + 1) found.pop_back();
+      });
+      result_.candidates += search.scored();
+    }
+  }
+
+  bool asked_for(const std::string& schedule) const {
+    const auto& all = options_.moves.schedules;
+    return std::find(all.begin(), all.end(), schedule) != all.end();
+  }
+
   bool shake(PipelineDraft& draft, std::mt19937_64& random) {
     if (draft.stages.size() < 2) return false;
     for (int step = 0; step < 3; ++step) {
@@ -349,6 +365,8 @@ class DraftSearch {
   std::chrono::steady_clock::time_point start_;
   DraftScorer scorer_;
   StageFiller filler_;
+  ChunkSearch chunks_;
+  std::vector<std::string> plain_schedules_;
   BestDrafts best_;
   std::vector<std::int64_t> sizes_;  ///< of a micro-batch, the likeliest first
   double least_s_ = 0;               ///< no step is shorter

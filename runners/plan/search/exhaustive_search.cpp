@@ -12,22 +12,19 @@ std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 }  // namespace
 
 ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
-    : scorer_(scorer), problem_(scorer.problem()), zero_stage_(zero_stage) {
+    : scorer_(scorer),
+      problem_(scorer.problem()),
+      choices_(problem_, scorer.sums()),
+      zero_stage_(zero_stage) {
   const auto layers = at_index(problem_.layers);
   std::vector<double> least(layers, std::numeric_limits<double>::infinity());
-  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
-    free_.push_back(problem_.pools[p].devices);
-    for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
-      if (problem_.degrees[d] > problem_.pools[p].devices_per_node) continue;
-      for (std::int64_t m = problem_.most_samples; m >= 1; --m) {
-        if (!scorer.sums().known(static_cast<int>(p), static_cast<int>(d), m)) continue;
-        types_.push_back({static_cast<int>(p), static_cast<int>(d), 1, m});
-        for (std::size_t l = 0; l < layers; ++l) {
-          const LayerTimes& t = problem_.pools[p].times[d][at_index(m - 1)][l];
-          attention_ = attention_ || t.attention_s > 0;
-          least[l] = std::min(least[l], t.forward_s + t.input_gradient_s + t.weight_gradient_s);
-        }
-      }
+  for (const ReplicaGroup& type : choices_.types()) {
+    const auto& times = problem_.pools[at_index(type.pool)]
+                            .times[at_index(type.degree)][at_index(type.samples - 1)];
+    for (std::size_t l = 0; l < layers; ++l) {
+      const LayerTimes& t = times[l];
+      attention_ = attention_ || t.attention_s > 0;
+      least[l] = std::min(least[l], t.forward_s + t.input_gradient_s + t.weight_gradient_s);
     }
   }
   way_.assign(1, 0);
@@ -45,10 +42,6 @@ double ExhaustiveSearch::drafts() const {
     for (int d = 1; d <= pool.devices; ++d) drafts *= (ways + d) / d;
   }
   return drafts * std::pow(2, problem_.layers) * std::pow(3, std::min(problem_.layers, 4));
-}
-
-void ExhaustiveSearch::take(const ReplicaGroup& group, int sign) {
-  free_[at_index(group.pool)] -= sign * group.replicas * problem_.degrees[at_index(group.degree)];
 }
 
 bool ExhaustiveSearch::run(double best_s, const std::function<bool()>& stop,
@@ -85,25 +78,11 @@ void ExhaustiveSearch::stages_before(int end) {
     stage.first = first;
     stage.end = end;
     stage.warm_up = std::min<int>(draft_.micro_batches, static_cast<int>(draft_.stages.size()));
-    groups_of(stage, 0, samples_);
-  }
-}
-
-/// Replicas of the types from `type` on that take `open` samples.
-void ExhaustiveSearch::groups_of(DraftStage& stage, std::size_t type, std::int64_t open) {
-  if (open == 0) return add_stage(stage);
-  if (type == types_.size() || stopped_) return;
-  groups_of(stage, type + 1, open);
-  ReplicaGroup group = types_[type];
-  const int degree = problem_.degrees[at_index(group.degree)];
-  const auto most = static_cast<int>(
-      std::min<std::int64_t>(free_[at_index(group.pool)] / degree, open / group.samples));
-  for (group.replicas = 1; group.replicas <= most; ++group.replicas) {
-    stage.groups.push_back(group);
-    take(group, 1);
-    groups_of(stage, type + 1, open - group.replicas * group.samples);
-    take(group, -1);
-    stage.groups.pop_back();
+    choices_.for_each(samples_, [&](const std::vector<ReplicaGroup>& groups) {
+      if (stopped_) return;
+      stage.groups = groups;
+      add_stage(stage);
+    });
   }
 }
 

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "runners/plan/search/draft_moves.hpp"
+#include "runners/plan/search/replica_choices.hpp"
 
 namespace heteroperf {
 
@@ -25,17 +26,14 @@ class ExhaustiveSearch {
 
  private:
   void stages_before(int end);
-  void groups_of(DraftStage& stage, std::size_t type, std::int64_t open);
   void add_stage(const DraftStage& stage);
   bool hopeless(const DraftStage& stage, const ClockStage& clock) const;
-  void take(const ReplicaGroup& group, int sign);
 
   const DraftScorer& scorer_;
   const PlanningProblem& problem_;
-  std::vector<ReplicaGroup> types_;  ///< every replica there can be
-  std::vector<double> way_;          ///< [layer]: least time of all layers before it
-  std::vector<int> free_;            ///< devices, by pool
-  PipelineDraft draft_;              ///< stages from the last to the first
+  ReplicaChoices choices_;
+  std::vector<double> way_;  ///< [layer]: least time of all layers before it
+  PipelineDraft draft_;      ///< stages from the last to the first
   int zero_stage_;
   bool attention_ = false;  ///< selective recomputation is something of its own
   std::int64_t samples_ = 1;

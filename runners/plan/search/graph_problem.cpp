@@ -226,8 +226,9 @@ class ProblemMaker {
     LayerBytes bytes;
     for (const Recomputation r :
          {Recomputation::none, Recomputation::selective, Recomputation::full}) {
-      const StagePart part{staged_, static_cast<int>(layer), works_.shards().of(degree, 0), samples,
-                           r};
+      // By rows costs the same and takes less.
+      const StagePart part{
+          staged_, static_cast<int>(layer), works_.shards().of(degree, 0), samples, r, degree > 1};
       const StageMemory memory = stage_memory(part, request_.precision);
       const std::uint64_t most = std::max({memory.forward, memory.recompute, memory.backward,
                                            memory.input_gradient, memory.weight_gradient});

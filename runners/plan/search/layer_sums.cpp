@@ -116,10 +116,8 @@ double LayerSums::least_memory(int degree, std::int64_t samples, Range range,
          whole;
 }
 
-double LayerSums::memory(int degree, std::int64_t samples, Range range,
-                         const Holding& holding) const {
-  const auto as_run =
-      holding.recomputation == Recomputation::full ? Recomputation::none : holding.recomputation;
+/// Both ways over both ends of the range.
+double LayerSums::messages(std::int64_t samples, Range range) const {
   double boundary = 0;
   if (range.first > 0) {
     boundary += problem_.activation_bytes[at_index(range.first - 1)][0] +
@@ -129,9 +127,33 @@ double LayerSums::memory(int degree, std::int64_t samples, Range range,
     boundary += problem_.activation_bytes[at_index(range.end - 1)][0] +
                 problem_.gradient_bytes[at_index(range.end - 1)][0];
   }
+  return boundary * static_cast<double>(samples);
+}
+
+double LayerSums::memory(int degree, std::int64_t samples, Range range,
+                         const Holding& holding) const {
+  const auto as_run =
+      holding.recomputation == Recomputation::full ? Recomputation::none : holding.recomputation;
   return least_memory(degree, samples, range, holding) +
-         extra(degree, samples, range, static_cast<std::size_t>(as_run)) +
-         boundary * static_cast<double>(samples);
+         extra(degree, samples, range, static_cast<std::size_t>(as_run)) + messages(samples, range);
+}
+
+LayerSums::Activations LayerSums::activations(int degree, std::int64_t samples, Range range,
+                                              Recomputation recomputation) const {
+  const auto& sums = bytes(degree, samples);
+  const Bytes3 &a = sums[at_index(range.first)], &b = sums[at_index(range.end)];
+  const bool full = recomputation == Recomputation::full;
+  const auto r = static_cast<std::size_t>(recomputation);
+  const std::size_t as_run = full ? 0 : r;
+  Activations result;
+  const double whole = b.kept_before[as_run] - a.kept_before[as_run];
+  result.kept =
+      full ? std::min(whole, sums[at_index(range.first + 1)].kept_before[r] - a.kept_before[r])
+           : whole;
+  result.split = b.split_before[r] - a.split_before[r];
+  result.passing = whole - result.kept + extra(degree, samples, range, as_run);
+  result.messages = messages(samples, range);
+  return result;
 }
 
 }  // namespace heteroperf

@@ -40,6 +40,14 @@ class LayerSums {
   /// The part of it that does not depend on micro-batches.
   double state_memory(int degree, Range range, int state_replicas) const;
 
+  /// What one micro-batch of a range takes: from F to B, from B to W, in passes beyond what is
+  /// kept, and in messages.
+  struct Activations {
+    double kept = 0, split = 0, passing = 0, messages = 0;
+  };
+  Activations activations(int degree, std::int64_t samples, Range range,
+                          Recomputation recomputation) const;
+
   /// Elements that one rank holds; a tied table counts where the range has its first layer alone,
   /// or all layers.
   double parameters(int degree, Range range) const;
@@ -56,6 +64,7 @@ class LayerSums {
     return bytes_[static_cast<std::size_t>(degree)][static_cast<std::size_t>(samples - 1)];
   }
   double extra(int degree, std::int64_t samples, Range range, std::size_t recomputation) const;
+  double messages(std::int64_t samples, Range range) const;
 
   const PlanningProblem& problem_;
   std::vector<std::vector<std::vector<std::vector<LayerTimes>>>> times_;  ///< [..][..][..][L+1]

@@ -115,6 +115,16 @@ void add_stages(const PlanningProblem& problem, PlanBound& bound) {
   bound.seconds = all;
 }
 
+/// On top of that.
+void add_counts(const PlanningProblem& problem, PlanBound& bound) {
+  constexpr double accuracy = 6e-3;
+  const double all =
+      StageRelaxation(problem, {true, true, true, true}).bound(bound.seconds, infinite, accuracy);
+  if (!(all < infinite)) return;
+  bound.constraints.push_back({"memory of stages in turn", all});
+  bound.seconds = all;
+}
+
 /// The term that adds the most to the work, or another where work is not what counts.
 std::string binding_of(const PlanBound& bound) {
   const double work = bound.constraints[0].seconds;
@@ -138,9 +148,8 @@ PlanBound plan_bound(const PlanningProblem& problem, BoundScope scope) {
   bound.constraints = {{"work", seconds_of(best_weights(problem, least), problem)},
                        {"latency", latency}};
   bound.seconds = std::max(bound.constraints[0].seconds, latency);
-  if (scope == BoundScope::one_stage_per_position && bound.seconds > 0) {
-    add_stages(problem, bound);
-  }
+  if (scope != BoundScope::any_plan && bound.seconds > 0) add_stages(problem, bound);
+  if (scope == BoundScope::one_chunk_in_turn && bound.seconds > 0) add_counts(problem, bound);
   bound.binding = binding_of(bound);
   return bound;
 }

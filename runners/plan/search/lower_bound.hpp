@@ -20,6 +20,8 @@ struct PlanBound {
 
 /// Which plans a bound is of.
 enum class BoundScope {
+  /// Plans of one chunk under `1f1b` with any warm-up, `zb-h1`, `zb-h2` or `gpipe`.
+  one_chunk_in_turn,
   one_stage_per_position,  ///< every plan of one chunk and one direction
   any_plan,
 };
@@ -30,6 +32,6 @@ enum class BoundScope {
 /// device; and of plans of one stage per position, each added to those before: "whole layers and
 /// samples", "filling the pipeline", "sums over replicas and optimizer", "memory".
 PlanBound plan_bound(const PlanningProblem& problem,
-                     BoundScope scope = BoundScope::one_stage_per_position);
+                     BoundScope scope = BoundScope::one_chunk_in_turn);
 
 }  // namespace heteroperf

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <tuple>
 
+#include "runners/schedule/generator.hpp"
+#include "runners/schedule/placement.hpp"
+
 namespace heteroperf {
 
 std::int64_t DraftStage::samples() const {
@@ -17,6 +20,29 @@ int DraftStage::replicas() const {
   int sum = 0;
   for (const ReplicaGroup& group : groups) sum += group.replicas;
   return sum;
+}
+
+int PipelineDraft::position_of(int stage) const {
+  if (chunks == 1) return stage;
+  const bool zig_zag = find_generator(schedule).order == StageOrder::zig_zag;
+  return rank_of_stage(stage, positions(),
+                       zig_zag ? ChainPlacement::zig_zag : ChainPlacement::looped);
+}
+
+std::span<const DraftSchedule> draft_schedules() {
+  static constexpr DraftSchedule schedules[] = {
+      {"1f1b"},       {"zb-h1"},        {"zb-h2"},      {"interleaved-1f1b", 2, 8},
+      {"zb-v", 2, 2}, {"v-half", 2, 2}, {"v-min", 2, 2}};
+  return schedules;
+}
+
+std::vector<DraftSchedule> chunked_schedules(const std::vector<std::string>& names) {
+  std::vector<DraftSchedule> result;
+  for (const DraftSchedule& one : draft_schedules()) {
+    const bool wanted = std::find(names.begin(), names.end(), one.name) != names.end();
+    if (wanted && one.most_chunks > 1) result.push_back(one);
+  }
+  return result;
 }
 
 std::vector<ReplicaGroup> ordered_groups(std::vector<ReplicaGroup> groups) {
@@ -52,6 +78,7 @@ void set_schedule(PipelineDraft& draft, const std::string& schedule) {
 std::string to_text(const PipelineDraft& draft) {
   std::string text =
       fmt::format("{} x{} z{}", draft.schedule, draft.micro_batches, draft.zero_stage);
+  if (draft.chunks > 1) text += fmt::format(" v{}", draft.chunks);
   for (const DraftStage& stage : draft.stages) {
     text += fmt::format("; {}-{} r{} u{} w{}", stage.first, stage.end,
                         static_cast<int>(stage.recomputation), stage.warm_up,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,19 +32,35 @@ struct DraftStage {
   friend bool operator==(const DraftStage&, const DraftStage&) = default;
 };
 
-/// A candidate of the search: a plan in numbers alone. One chunk per position.
+/// A candidate of the search: a plan in numbers alone. Stages of one position, of which there are
+/// `chunks`, have the same groups.
 struct PipelineDraft {
   int micro_batches = 1;
   int zero_stage = 0;
   std::string schedule = "1f1b";
+  int chunks = 1;
   std::vector<DraftStage> stages;
+  int positions() const { return static_cast<int>(stages.size()) / chunks; }
+  int position_of(int stage) const;
   friend bool operator==(const PipelineDraft&, const PipelineDraft&) = default;
 };
 
 /// By pool, degree, and more samples first; groups that are alike as one, empty ones left out.
 std::vector<ReplicaGroup> ordered_groups(std::vector<ReplicaGroup> groups);
 
-/// Gives a draft a schedule, `1f1b`, `zb-h1` or `zb-h2`, with that schedule's least warm-ups.
+/// A schedule of drafts.
+struct DraftSchedule {
+  const char* name;
+  int least_chunks = 1, most_chunks = 1;
+};
+/// `1f1b`, `zb-h1`, `zb-h2`, and those of several chunks: `interleaved-1f1b`, `zb-v`, `v-half`,
+/// `v-min`.
+std::span<const DraftSchedule> draft_schedules();
+/// Those of these names that have several chunks.
+std::vector<DraftSchedule> chunked_schedules(const std::vector<std::string>& names);
+
+/// Gives a draft of one chunk a schedule, `1f1b`, `zb-h1` or `zb-h2`, with that schedule's least
+/// warm-ups.
 void set_schedule(PipelineDraft& draft, const std::string& schedule);
 
 /// A short text that is equal for equal drafts alone.

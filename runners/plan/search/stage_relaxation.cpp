@@ -14,7 +14,10 @@ std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Room for the last digits of sums.
 constexpr double slack = 1 + 1e-9;
-constexpr int price_rounds = 10, few_price_rounds = 3;
+constexpr int price_rounds = 10, some_price_rounds = 6, few_price_rounds = 3;
+constexpr double slow_decay = 0.3;
+/// Other prices do not add so much.
+constexpr double hopeless = 0.85;
 /// Layers times choices from which on rounds are few.
 constexpr std::size_t many_steps = 50000;
 constexpr double first_rate = 0.1;  ///< how far prices go in the first
@@ -210,7 +213,8 @@ bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, d
   holding.recomputation = recomputation;
   const double way_s = ways_.back() - ways_[at_index(range.first)];
   const double kept = std::min(way_s / period_s / slack, static_cast<double>(step.micro_batches));
-  holding.in_flight = std::max(1, static_cast<int>(std::ceil(kept)));
+  const std::int64_t counted = std::min<std::int64_t>(step.followers + 1, step.micro_batches);
+  holding.in_flight = std::max(static_cast<int>(counted), static_cast<int>(std::ceil(kept)));
   holding.state_replicas = static_cast<int>(std::min<std::int64_t>(step.samples, devices_));
   return memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <= limit;
 }
@@ -261,16 +265,27 @@ double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) 
 /// Prices go up where too much is used, down elsewhere; those that said the most stay for the next
 /// step.
 bool StageRelaxation::is_possible(const Step& step) {
+  const bool many = choices_.size() * at_index(problem_.layers) > many_steps;
+  if (!terms_.counts) {
+    return is_afforded(step, &StageRelaxation::least_cost,
+                       {many ? few_price_rounds : price_rounds, 1});
+  }
+  // What is cheap to know first.
+  return is_afforded(step, &StageRelaxation::least_cost, {1, 1}) &&
+         is_afforded(step, &StageRelaxation::least_counted_cost,
+                     {many ? some_price_rounds : price_rounds, slow_decay});
+}
+
+bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds rounds) {
   std::vector<double> best = prices_;
   double most_cost = 0;
-  const bool many = choices_.size() * at_index(problem_.layers) > many_steps;
-  for (int round = 0; round < (many ? few_price_rounds : price_rounds); ++round) {
+  for (int round = 0; round < rounds.count; ++round) {
     double budget = 0;
     for (std::size_t p = 0; p < prices_.size(); ++p) {
       budget += prices_[p] * problem_.pools[p].devices;
     }
     std::vector<double> used(prices_.size(), 0);
-    const double cost = least_cost(step, used) / budget;
+    const double cost = (this->*least)(step, used) / budget;
     if (cost > slack) return false;
     if (cost > most_cost) most_cost = cost, best = prices_;
     double most_used = 0;
@@ -278,8 +293,8 @@ bool StageRelaxation::is_possible(const Step& step) {
       const double devices = problem_.pools[p].devices;
       if (devices > 0) most_used = std::max(most_used, used[p] / devices);
     }
-    if (most_used <= 1) break;
-    const double rate = first_rate / (1 + round);
+    if (most_used <= 1 || cost < hopeless) break;
+    const double rate = first_rate / (1 + rounds.decay * round);
     for (std::size_t p = 0; p < prices_.size(); ++p) {
       const double devices = problem_.pools[p].devices;
       if (devices > 0) prices_[p] *= std::exp(rate * (std::min(2.0, used[p] / devices) - 1));
@@ -307,31 +322,41 @@ std::vector<std::int64_t> StageRelaxation::micro_batch_sizes() const {
   return sizes;
 }
 
-/// Of micro-batches of these samples, where it is less than `most_s`.
-double StageRelaxation::bound_of(std::int64_t samples, double least_s, double most_s,
-                                 double accuracy) {
-  Step step{most_s, samples, problem_.batch / samples};
-  if (most_s < infinite && !is_possible(step)) return most_s;
-  double low = least_s, high = most_s;
-  for (double grow = 1.02; high == infinite; grow = 1 + 2 * (grow - 1)) {
-    step.seconds = least_s * grow;
-    if (grow > most_growth) return infinite;
-    (is_possible(step) ? high : low) = step.seconds;
+/// Whether micro-batches of any size may do it; of a size that cannot, `impossible_s` says so.
+bool StageRelaxation::is_any_possible(double seconds, std::vector<SizeBound>& sizes) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (seconds <= sizes[i].impossible_s) continue;
+    prices_ = sizes[i].prices;
+    const bool possible =
+        is_possible({seconds, sizes[i].samples, problem_.batch / sizes[i].samples, 0});
+    sizes[i].prices = prices_;
+    if (possible) {
+      // It is the likeliest for less, too.
+      std::rotate(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(i),
+                  sizes.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+      return true;
+    }
+    sizes[i].impossible_s = seconds;
   }
-  while (high > low * (1 + accuracy)) {
-    step.seconds = (low + high) / 2;
-    (is_possible(step) ? high : low) = step.seconds;
-  }
-  return low;
+  return false;
 }
 
 double StageRelaxation::bound(double least_s, double most_s, double accuracy) {
-  double least = most_s;
+  std::vector<SizeBound> sizes;
   for (const std::int64_t samples : micro_batch_sizes()) {
-    least = std::min(least, bound_of(samples, least_s, least, accuracy));
-    if (least <= least_s) break;
+    sizes.push_back({samples, 0, prices_});
   }
-  return least;
+  double low = least_s, high = most_s;
+  if (high < infinite && !is_any_possible(high, sizes)) return high;
+  for (double grow = 1.01; high == infinite; grow = 1 + 2 * (grow - 1)) {
+    if (grow > most_growth) return infinite;
+    (is_any_possible(least_s * grow, sizes) ? high : low) = least_s * grow;
+  }
+  while (high > low * (1 + accuracy)) {
+    const double middle = (low + high) / 2;
+    (is_any_possible(middle, sizes) ? high : low) = middle;
+  }
+  return low;
 }
 
 }  // namespace heteroperf

@@ -12,6 +12,9 @@ namespace heteroperf {
 /// Constraints that a StageRelaxation counts beside whole layers and samples.
 struct RelaxationTerms {
   bool filling = true, sums = true, memory = true;
+  /// A stage keeps as many micro-batches as stages follow, and its own: so `1f1b`, `zb-h1`,
+  /// `zb-h2`.
+  bool counts = false;
 };
 
 /// Least step time of plans of one stage per position, with devices divisible: what every plan must
@@ -46,6 +49,19 @@ class StageRelaxation {
   struct Step {
     double seconds = 0;
     std::int64_t samples = 1, micro_batches = 1;
+    int followers = 0;  ///< stages that are known to follow the one at hand
+  };
+  /// Micro-batches of so many samples: no step of as much or less has them.
+  struct SizeBound {
+    std::int64_t samples = 1;
+    double impossible_s = 0;
+    std::vector<double> prices;  ///< that said the most
+  };
+  /// Where the cheapest stages to cover the layers from one on end, and of which choice they are.
+  struct Cover {
+    double cost = 0;
+    int end = -1, choice = -1;
+    std::size_t rest = 0;  ///< which list has the cover of the layers from `end` on
   };
   void add_choices();
   void add_samples(int pool, int degree);
@@ -53,7 +69,20 @@ class StageRelaxation {
   void set_heads();
   void set_links();
   bool is_possible(const Step& step);
+  using Cost = double (StageRelaxation::*)(const Step& step, std::vector<double>& used);
+  /// How often prices are changed, and how fast by less.
+  struct PriceRounds {
+    int count = 1;
+    double decay = 1;
+  };
+  bool is_afforded(const Step& step, Cost least, PriceRounds rounds);
   double least_cost(const Step& step, std::vector<double>& used);
+  double least_counted_cost(const Step& step, std::vector<double>& used);
+  using Covers = std::vector<Cover>;  ///< [layer]
+  enum class MoreStages { one, any };
+  Covers covers(const std::vector<Covers>& lists, MoreStages more, const std::vector<double>& most,
+                const Step& step);
+  std::vector<double> least_costs_before(const Step& step) const;
   bool takes(const Choice& choice, LayerSums::Range range, const Step& step) const;
   double after_work(const Choice& choice, LayerSums::Range range, const Step& step) const;
   bool has_memory(const Choice& choice, LayerSums::Range range, double period_s, const Step& step,
@@ -61,7 +90,7 @@ class StageRelaxation {
   double devices(const Choice& choice, const Step& step) const;
   std::vector<double> seconds_of(const Choice& choice, std::size_t recomputation) const;
   std::vector<std::int64_t> micro_batch_sizes() const;
-  double bound_of(std::int64_t samples, double least_s, double most_s, double accuracy);
+  bool is_any_possible(double seconds, std::vector<SizeBound>& sizes);
 
   const PlanningProblem& problem_;
   RelaxationTerms terms_;

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <vector>
+
+#include "runners/plan/search/pass_order.hpp"
+#include "runners/plan/search/pipeline_clock.hpp"
+
+namespace heteroperf {
+
+/// When the passes of a pipeline of several chunks per position end.
+struct ChunkEnds {
+  std::vector<double> positions;  ///< of the last pass
+  std::vector<double> stages;     ///< of the stage's last gradient of its weights
+};
+
+/// Exact, by the rules of pipeline_ends(). `stages`: in the model's order, as many as the order
+/// has; messages within a position take no time, whatever `stages` says.
+ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& order);
+
+}  // namespace heteroperf

@@ -1,0 +1,263 @@
+#include "runners/plan/search/chunk_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+constexpr std::size_t most_seeds = 24;
+/// Of all positions together: beyond, filling is a small part of the step.
+constexpr std::int64_t most_passes_of_one = 1 << 17;
+/// Of all scores.
+constexpr std::uint64_t most_passes = 40'000'000;
+constexpr int chunk_counts[] = {2, 3, 4, 6, 8};
+/// A table's, a norm's: shifts between all pairs of few stages, of others between near ones.
+constexpr int few_stages = 16;
+
+int least_layers(const PipelineDraft& draft) {
+  int least = draft.stages.front().end;
+  for (const DraftStage& stage : draft.stages) least = std::min(least, stage.end - stage.first);
+  return least;
+}
+
+/// Without the cuts.
+std::string structure_of(const PipelineDraft& draft) {
+  PipelineDraft bare = draft;
+  for (DraftStage& stage : bare.stages) {
+    stage.first = stage.end = 0;
+    stage.recomputation = Recomputation::none;
+  }
+  return to_text(bare);
+}
+
+}  // namespace
+
+ChunkSearch::ChunkSearch(const DraftScorer& scorer, const std::vector<std::string>& schedules)
+    : scorer_(scorer), problem_(scorer.problem()), schedules_(chunked_schedules(schedules)) {}
+
+void ChunkSearch::offer(const PipelineDraft& draft, const DraftScore& score) {
+  const auto stages = static_cast<std::int64_t>(draft.stages.size());
+  const int layers = least_layers(draft);
+  if (schedules_.empty() || stages < 2 || problem_.layers < 2 * stages) return;
+  if (4 * stages * draft.micro_batches > most_passes_of_one) return;
+  double period = 0;
+  for (const StageScore& stage : score.stages) period = std::max(period, stage.clock.work_s());
+  const double filling = std::max(0.0, score.makespan_s - draft.micro_batches * period);
+  const double left = 1.0 / std::clamp(layers, 2, chunk_counts[std::size(chunk_counts) - 1]);
+  Seed seed{score.step_time_s - filling * (1 - left), draft};
+  const auto [place, is_new] = seeds_.try_emplace(structure_of(draft), seed);
+  if (!is_new && seed.hope_s < place->second.hope_s) place->second = std::move(seed);
+  forget_the_worst();
+}
+
+void ChunkSearch::forget_the_worst() {
+  if (seeds_.size() <= most_seeds) return;
+  seeds_.erase(std::max_element(seeds_.begin(), seeds_.end(), [](const auto& a, const auto& b) {
+    return a.second.hope_s < b.second.hope_s;
+  }));
+}
+
+std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
+                                          const std::function<bool()>& stop) {
+  std::vector<ScoredDraft> found = cut_seeds(best_s, stop);
+  const auto faster = [](const ScoredDraft& a, const ScoredDraft& b) {
+    return a.score.step_time_s < b.score.step_time_s;
+  };
+  std::stable_sort(found.begin(), found.end(), faster);
+  if (found.size() > keep) found.resize(keep);
+  for (ScoredDraft& one : found) one = improve(std::move(one), stop);
+  std::erase_if(found, [](const ScoredDraft& one) { return !one.score.fits(); });
+  std::stable_sort(found.begin(), found.end(), faster);
+  return found;
+}
+
+/// Of every seed the best schedule.
+std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::function<bool()>& stop) {
+  std::vector<const Seed*> seeds;
+  for (const auto& [structure, seed] : seeds_) {
+    if (seed.hope_s < best_s) seeds.push_back(&seed);
+  }
+  std::stable_sort(seeds.begin(), seeds.end(),
+                   [](const Seed* a, const Seed* b) { return a->hope_s < b->hope_s; });
+  std::vector<ScoredDraft> found;
+  for (const Seed* seed : seeds) {
+    for (const DraftSchedule& schedule : schedules_) {
+      std::optional<ScoredDraft> best;
+      for (const int chunks : chunk_counts) {
+        if (chunks < schedule.least_chunks || chunks > schedule.most_chunks) continue;
+        if (stop() || passes_ > most_passes / 2) return found;
+        auto draft = balanced(seed->draft, schedule.name, chunks);
+        if (!draft) continue;
+        ScoredDraft one = scored_draft(std::move(*draft));
+        if (!best || worth(one) < worth(*best)) best = std::move(one);
+      }
+      if (best) found.push_back(std::move(*best));
+    }
+  }
+  return found;
+}
+
+ScoredDraft ChunkSearch::scored_draft(PipelineDraft&& draft) {
+  ++scored_;
+  passes_ += 2 * draft.stages.size() * at_index(draft.micro_batches);
+  DraftScore score = scorer_.score(draft);
+  return {std::move(draft), std::move(score)};
+}
+
+/// The cuts with which the slowest position has the least to do.
+std::optional<PipelineDraft> ChunkSearch::balanced(const PipelineDraft& seed, const char* schedule,
+                                                   int chunks) const {
+  PipelineDraft draft = seed;
+  draft.schedule = schedule;
+  draft.chunks = chunks;
+  const int positions = static_cast<int>(seed.stages.size());
+  if (positions * chunks > problem_.layers) return std::nullopt;
+  draft.stages.resize(at_index(positions * chunks));
+  double low = 0, high = 0;
+  for (int s = 0; s < positions * chunks; ++s) {
+    DraftStage& stage = draft.stages[at_index(s)];
+    stage = seed.stages[at_index(draft.position_of(s))];
+    stage.warm_up = 0;
+    stage.wire = WireFormat::fp32;
+    if (s < positions) high += scorer_.compute(stage).work_s();
+  }
+  if (scorer_.order_of(draft) == nullptr) return std::nullopt;
+  high *= 4;
+  std::optional<PipelineDraft> best;
+  while (high > low * 1.001) {
+    const double middle = (low + high) / 2;
+    const bool good = cut(draft, middle);
+    (good ? high : low) = middle;
+    if (good) best = draft;
+  }
+  return best;
+}
+
+/// From the first stage on each takes what its position still has time for; false where one has
+/// more than the period.
+bool ChunkSearch::cut(PipelineDraft& draft, double period_s) const {
+  const auto stages = static_cast<int>(draft.stages.size());
+  std::vector<double> used(at_index(draft.positions()), 0);
+  int first = 0;
+  for (int s = 0; s < stages; ++s) {
+    DraftStage& stage = draft.stages[at_index(s)];
+    double& own = used[at_index(draft.position_of(s))];
+    const double until = period_s * (s / draft.positions() + 1) / draft.chunks;
+    const int most = problem_.layers - (stages - 1 - s);
+    const auto work = [&](int end) {
+      stage.end = end;
+      return scorer_.compute(stage).work_s();
+    };
+    stage.first = first;
+    int end = s + 1 == stages ? most : first + 1;
+    while (end < most && own + work(end + 1) <= until) ++end;
+    own += work(end);
+    if (own > period_s) return false;
+    first = end;
+  }
+  return true;
+}
+
+/// The step's time, and a little of the work of all positions: easing one of several that are the
+/// slowest is a step on the way. Memory that lacks counts, too.
+double ChunkSearch::worth(const ScoredDraft& one) const {
+  std::vector<double> busy(at_index(one.draft.positions()), 0);
+  double lacking = 0;
+  for (std::size_t s = 0; s < one.score.stages.size(); ++s) {
+    const StageScore& stage = one.score.stages[s];
+    busy[at_index(one.draft.position_of(static_cast<int>(s)))] +=
+        one.draft.micro_batches * stage.clock.work_s() + stage.reduction_s;
+    if (stage.excess_bytes > 0) lacking += stage.excess_bytes / stage.limit_bytes;
+  }
+  const double squares = std::inner_product(busy.begin(), busy.end(), busy.begin(), 0.0);
+  constexpr double weight = 1e-2;
+  return (one.score.step_time_s + weight * std::sqrt(squares / static_cast<double>(busy.size()))) *
+         (1 + lacking);
+}
+
+void ChunkSearch::cuts(const PipelineDraft& draft, const Visit& visit) const {
+  for (std::size_t s = 0; s + 1 < draft.stages.size(); ++s) {
+    for (const int by : {-2, -1, 1, 2}) {
+      const int cut = draft.stages[s].end + by;
+      if (cut <= draft.stages[s].first || cut >= draft.stages[s + 1].end) continue;
+      PipelineDraft moved = draft;
+      moved.stages[s].end = moved.stages[s + 1].first = cut;
+      visit(std::move(moved));
+    }
+  }
+}
+
+/// A layer more to one stage, a layer less to another; those between keep their sizes.
+void ChunkSearch::shifts(const PipelineDraft& draft, const Visit& visit) const {
+  const auto stages = static_cast<int>(draft.stages.size());
+  const int near = stages <= few_stages ? stages : draft.positions() + 1;
+  for (int from = 0; from < stages; ++from) {
+    if (draft.stages[at_index(from)].end - draft.stages[at_index(from)].first < 2) continue;
+    for (int to = std::max(0, from - near); to < std::min(stages, from + near + 1); ++to) {
+      if (std::abs(from - to) < 2) continue;
+      PipelineDraft moved = draft;
+      const int by = from < to ? -1 : 1;
+      for (int s = std::min(from, to); s < std::max(from, to); ++s) {
+        moved.stages[at_index(s)].end += by;
+        moved.stages[at_index(s) + 1].first += by;
+      }
+      visit(std::move(moved));
+    }
+  }
+}
+
+/// Of a stage, or of all of a position.
+void ChunkSearch::recomputation(const PipelineDraft& draft, const Visit& visit) const {
+  const auto stages = static_cast<int>(draft.stages.size());
+  for (const Recomputation r :
+       {Recomputation::none, Recomputation::selective, Recomputation::full}) {
+    for (int s = 0; s < stages; ++s) {
+      if (draft.stages[at_index(s)].recomputation == r) continue;
+      PipelineDraft moved = draft;
+      moved.stages[at_index(s)].recomputation = r;
+      visit(std::move(moved));
+    }
+    for (int q = 0; q < draft.positions(); ++q) {
+      PipelineDraft moved = draft;
+      for (int s = 0; s < stages; ++s) {
+        if (draft.position_of(s) == q) moved.stages[at_index(s)].recomputation = r;
+      }
+      if (moved != draft) visit(std::move(moved));
+    }
+  }
+  PipelineDraft moved = draft;
+  moved.zero_stage = 1 - draft.zero_stage;
+  visit(std::move(moved));
+}
+
+ScoredDraft ChunkSearch::improve(ScoredDraft start, const std::function<bool()>& stop) {
+  using Kind = void (ChunkSearch::*)(const PipelineDraft&, const Visit&) const;
+  constexpr Kind kinds[] = {&ChunkSearch::cuts, &ChunkSearch::shifts, &ChunkSearch::recomputation};
+  constexpr double least_gain = 1e-9;  // less is noise of sums
+  const auto ended = [&] { return stop() || passes_ > most_passes; };
+  for (bool better = true; better && !ended();) {
+    better = false;
+    for (const Kind kind : kinds) {
+      std::optional<ScoredDraft> best;
+      double to_beat = worth(start) * (1 - least_gain);
+      (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
+        if (ended()) return;
+        ScoredDraft one = scored_draft(std::move(draft));
+        const double value = worth(one);
+        if (value >= to_beat) return;
+        to_beat = value;
+        best = std::move(one);
+      });
+      if (!best) continue;
+      start = std::move(*best);
+      better = true;
+    }
+  }
+  return start;
+}
+
+}  // namespace heteroperf

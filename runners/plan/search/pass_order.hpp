@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runners/schedule/instruction.hpp"
+
+namespace heteroperf {
+
+/// The order in which the positions of a schedule of several chunks do their passes, whatever
+/// these take.
+class PassOrder {
+ public:
+  struct Pass {
+    Op op;
+    std::int32_t stage, micro_batch;
+  };
+
+  /// Of `interleaved-1f1b`, `zb-v`, `v-half` or `v-min`. Throws UserError where its definition does
+  /// not allow the numbers.
+  PassOrder(const std::string& schedule, int positions, int chunks, int micro_batches);
+
+  int positions() const { return static_cast<int>(fullest_.size()); }
+  int micro_batches() const { return micro_batches_; }
+  int position_of(int stage) const { return position_of_[static_cast<std::size_t>(stage)]; }
+  /// The stages of a position, in the model's order: its chunks.
+  const std::vector<int>& stages_of(int position) const {
+    return stages_of_[static_cast<std::size_t>(position)];
+  }
+  /// Of all positions, each after what it needs.
+  const std::vector<Pass>& passes() const { return passes_; }
+  /// Micro-batches that a position keeps at once, of v chunks: [0, v) from F to B, [v, 2v) from B
+  /// to W. Moments that another exceeds in everything are left out.
+  const std::vector<std::vector<int>>& fullest(int position) const {
+    return fullest_[static_cast<std::size_t>(position)];
+  }
+
+ private:
+  using Program = std::vector<Instruction>;
+  void join(const std::vector<Program>& programs);
+  std::vector<std::vector<int>> fullest_of(const Program& program) const;
+
+  int micro_batches_ = 1;
+  std::vector<int> position_of_, chunk_of_;  ///< [stage]
+  std::vector<std::vector<int>> stages_of_;  ///< [position]
+  std::vector<Pass> passes_;
+  std::vector<std::vector<std::vector<int>>> fullest_;  ///< [position]
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,54 @@
+#include "runners/plan/search/replica_choices.hpp"
+
+#include <algorithm>
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+}  // namespace
+
+ReplicaChoices::ReplicaChoices(const PlanningProblem& problem, const LayerSums& sums)
+    : problem_(problem) {
+  for (std::size_t p = 0; p < problem.pools.size(); ++p) {
+    free_.push_back(problem.pools[p].devices);
+    for (std::size_t d = 0; d < problem.degrees.size(); ++d) {
+      if (problem.degrees[d] > problem.pools[p].devices_per_node) continue;
+      for (std::int64_t m = problem.most_samples; m >= 1; --m) {
+        if (!sums.known(static_cast<int>(p), static_cast<int>(d), m)) continue;
+        types_.push_back({static_cast<int>(p), static_cast<int>(d), 1, m});
+      }
+    }
+  }
+}
+
+void ReplicaChoices::for_each(std::int64_t samples, const Visit& visit) {
+  std::vector<ReplicaGroup> groups;
+  from(0, samples, groups, visit);
+}
+
+void ReplicaChoices::take(const ReplicaGroup& group, int sign) {
+  free_[at_index(group.pool)] -= sign * group.replicas * problem_.degrees[at_index(group.degree)];
+}
+
+/// Replicas of the types from `type` on that take `open` samples.
+void ReplicaChoices::from(std::size_t type, std::int64_t open, std::vector<ReplicaGroup>& groups,
+                          const Visit& visit) {
+  if (open == 0) return visit(groups);
+  if (type == types_.size()) return;
+  from(type + 1, open, groups, visit);
+  ReplicaGroup group = types_[type];
+  const int degree = problem_.degrees[at_index(group.degree)];
+  const auto most = static_cast<int>(
+      std::min<std::int64_t>(free_[at_index(group.pool)] / degree, open / group.samples));
+  for (group.replicas = 1; group.replicas <= most; ++group.replicas) {
+    groups.push_back(group);
+    take(group, 1);
+    from(type + 1, open - group.replicas * group.samples, groups, visit);
+    take(group, -1);
+    groups.pop_back();
+  }
+}
+
+}  // namespace heteroperf
