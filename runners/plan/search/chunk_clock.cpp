@@ -20,7 +20,7 @@ std::vector<PlacedStage> placed(const std::vector<ClockStage>& stages, const Pas
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const int position = order.position_of(static_cast<int>(s));
     result.push_back({stages[s], at_index(position), 0, 0});
-    if (s == 0 || order.position_of(static_cast<int>(s) - 1) == position) continue;
+    if (s == 0) continue;
     result[s].from_before_s = stages[s - 1].activation_s;
     result[s - 1].from_next_s = stages[s - 1].gradient_s;
   }

@@ -14,7 +14,7 @@ struct ChunkEnds {
 };
 
 /// Exact, by the rules of pipeline_ends(). `stages`: in the model's order, as many as the order
-/// has; messages within a position take no time, whatever `stages` says.
+/// has.
 ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& order);
 
 }  // namespace heteroperf

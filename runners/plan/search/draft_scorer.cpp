@@ -206,7 +206,10 @@ DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
     const DraftStage& stage = draft.stages[s];
     StageScore& score = result.stages.emplace_back();
     score.clock = compute(stage);
-    if (s + 1 < draft.stages.size()) {
+    const int place = static_cast<int>(s);
+    const bool sends =
+        s + 1 < draft.stages.size() && draft.position_of(place) != draft.position_of(place + 1);
+    if (sends) {
       const std::size_t cut = at_index(stage.end - 1);
       const auto format = static_cast<std::size_t>(stage.wire);
       score.clock.activation_s =

@@ -56,20 +56,6 @@ bool LayerSums::known(int pool, int degree, std::int64_t samples) const {
          !times_[at_index(pool)][at_index(degree)][at_index(samples - 1)].empty();
 }
 
-LayerSums::Work LayerSums::work(const ReplicaGroup& group, Range range,
-                                Recomputation recomputation) const {
-  const auto& sums =
-      times_[at_index(group.pool)][at_index(group.degree)][at_index(group.samples - 1)];
-  const LayerTimes &a = sums[at_index(range.first)], &b = sums[at_index(range.end)];
-  Work work{b.forward_s - a.forward_s, b.input_gradient_s - a.input_gradient_s,
-            b.weight_gradient_s - a.weight_gradient_s, 0};
-  if (recomputation == Recomputation::full) work.recompute_s = work.forward_s;
-  if (recomputation == Recomputation::selective) {
-    work.input_gradient_s += b.attention_s - a.attention_s;
-  }
-  return work;
-}
-
 /// Of the ends of the range, and of the fullest layer within the model.
 double LayerSums::extra(int degree, std::int64_t samples, Range range,
                         std::size_t recomputation) const {

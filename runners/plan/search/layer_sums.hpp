@@ -73,4 +73,19 @@ class LayerSums {
   std::vector<std::vector<double>> parameters_;                           ///< [..][L+1]
 };
 
+inline LayerSums::Work LayerSums::work(const ReplicaGroup& group, Range range,
+                                       Recomputation recomputation) const {
+  const auto at = [](std::int64_t i) { return static_cast<std::size_t>(i); };
+  const std::vector<LayerTimes>& sums =
+      times_[at(group.pool)][at(group.degree)][at(group.samples - 1)];
+  const LayerTimes &a = sums[at(range.first)], &b = sums[at(range.end)];
+  Work work{b.forward_s - a.forward_s, b.input_gradient_s - a.input_gradient_s,
+            b.weight_gradient_s - a.weight_gradient_s, 0};
+  if (recomputation == Recomputation::full) work.recompute_s = work.forward_s;
+  if (recomputation == Recomputation::selective) {
+    work.input_gradient_s += b.attention_s - a.attention_s;
+  }
+  return work;
+}
+
 }  // namespace heteroperf

@@ -14,7 +14,7 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 /// Room for the last digits of sums.
 constexpr double slack = 1 + 1e-9;
 constexpr std::size_t beam_width = 12;
-constexpr int most_stages = 64;
+constexpr int most_stages = 128;
 /// Into as many equal stages what is left of a pool may be thought to go.
 constexpr int most_shares = 8;
 constexpr double tight = 1.002;
@@ -27,9 +27,13 @@ PipelineBeam::PipelineBeam(const StageFiller& filler)
       sums_(filler.scorer().sums()),
       device_seconds_(problem_.least_device_seconds()) {}
 
-bool PipelineBeam::takes(const ReplicaGroup& group, LayerSums::Range range,
-                         Recomputation recomputation, const Task& task) const {
-  if (sums_.work(group, range, recomputation).total() > task.period_s * slack) return false;
+bool PipelineBeam::in_time(const ReplicaGroup& group, LayerSums::Range range,
+                           Recomputation recomputation, const Task& task) const {
+  return sums_.work(group, range, recomputation).total() <= task.period_s * slack;
+}
+
+bool PipelineBeam::has_memory(const ReplicaGroup& group, LayerSums::Range range,
+                              Recomputation recomputation, const Task& task) const {
   const double limit = problem_.pools[at_index(group.pool)].memory_bytes;
   if (limit <= 0) return true;
   LayerSums::Holding holding;
@@ -44,19 +48,28 @@ bool PipelineBeam::takes(const ReplicaGroup& group, LayerSums::Range range,
 PipelineBeam::Reach PipelineBeam::reach(const ReplicaGroup& group, int end,
                                         const Task& task) const {
   Reach best{end, Recomputation::none};
+  // The first layer from which on a range is good, of those from `low` on.
+  const auto first_good = [end](int low, const auto& good) {
+    int fails = low - 1, best_first = end;
+    while (best_first - fails > 1) {
+      const int first = fails + (best_first - fails) / 2;
+      (good(first) ? best_first : fails) = first;
+    }
+    return best_first;
+  };
   for (const Recomputation r :
        {Recomputation::none, Recomputation::selective, Recomputation::full}) {
-    int fails = -1, good = end;
-    while (good - fails > 1) {
-      const int first = fails + (good - fails) / 2;
-      (takes(group, {first, end}, r, task) ? good : fails) = first;
-    }
+    const int by_time = first_good(0, [&](int first) {
+      return in_time(group, {first, end}, r, task);
+    });
+    // Recomputing takes longer.
+    if (by_time >= best.first) break;
+    const bool all = has_memory(group, {by_time, end}, r, task);
+    const int good = all ? by_time : first_good(by_time + 1, [&](int first) {
+      return has_memory(group, {first, end}, r, task);
+    });
     if (good < best.first) best = {good, r};
-    // Time alone limits it: recomputing takes more.
-    if (good > 0 && sums_.work(group, {good - 1, end}, r).total() > task.period_s * slack) {
-      break;
-    }
-    if (best.first == 0) break;
+    if (all) break;
   }
   return best;
 }
@@ -67,7 +80,8 @@ std::int64_t PipelineBeam::most_samples(ReplicaGroup group, LayerSums::Range ran
   while (fails - good > 1) {
     group.samples = good + (fails - good) / 2;
     const bool fits = sums_.known(group.pool, group.degree, group.samples) &&
-                      takes(group, range, recomputation, task);
+                      in_time(group, range, recomputation, task) &&
+                      has_memory(group, range, recomputation, task);
     (fits ? good : fails) = group.samples;
   }
   return good;

@@ -52,8 +52,10 @@ class PipelineBeam {
     Recomputation recomputation = Recomputation::none;
   };
   Reach reach(const ReplicaGroup& group, int end, const Task& task) const;
-  bool takes(const ReplicaGroup& group, LayerSums::Range range, Recomputation recomputation,
-             const Task& task) const;
+  bool in_time(const ReplicaGroup& group, LayerSums::Range range, Recomputation recomputation,
+               const Task& task) const;
+  bool has_memory(const ReplicaGroup& group, LayerSums::Range range, Recomputation recomputation,
+                  const Task& task) const;
   std::int64_t most_samples(ReplicaGroup group, LayerSums::Range range, Recomputation recomputation,
                             const Task& task) const;
   void extend(int parent, const Task& task);

@@ -99,5 +99,178 @@ TEST(ChunkedDrafts, AgreeWithThePredictionOfTheirPlan) {
   }
 }
 
+PlanSearchOptions options_of(const std::vector<std::string>& schedules) {
+  PlanSearchOptions options;
+  options.time_limit_s = 600;
+  if (!schedules.empty()) options.moves.schedules = schedules;
+  return options;
+}
+
+/// Four devices whose memory takes a half of the training, one link for all, four micro-batches at
+/// the most: filling is what costs.
+TEST(ChunkedDrafts, AreChosenWhereFewMicroBatchesFillThePipeline) {
+  const ModelGraph graph = build_model("gpt2");
+  const Cluster cluster = mixed_cluster({{"only", 4, 1, 4e12, 2e9}}, 5e10, 5e10);
+  PlanningRequest request;
+  request.batch = 4;
+  const GraphProblem problem(graph, cluster, request);
+  const PlanSearchResult all = search_plans(problem, options_of({}));
+  const PlanSearchResult plain = search_plans(problem, options_of({"1f1b", "zb-h1", "zb-h2"}));
+  const FoundPlan& best = all.plans.front();
+  EXPECT_GT(best.plan.chunks, 1);
+  EXPECT_EQ(plain.plans.front().plan.chunks, 1);
+  EXPECT_LT(best.step_time_s, 0.95 * plain.plans.front().step_time_s);
+  EXPECT_DOUBLE_EQ(prediction_of(problem, best.plan).step_time_s, best.step_time_s);
+  // The certificate is of this plan, and no bound of several chunks is above it.
+  const PlanCertificate certificate =
+      certify(best.plan, graph, cluster, Precision::fp32, OptimizerKind::adamw);
+  EXPECT_DOUBLE_EQ(certificate.prediction.step_time_s, best.step_time_s);
+  EXPECT_LE(certificate.bound.seconds, best.step_time_s);
+  for (const auto& rank : certificate.memory) {
+    EXPECT_LE(rank.ledger.total().value(), rank.limit.value());
+  }
+}
+
+TEST(ChunkedDrafts, AreNotChosenForLittle) {
+  const ModelGraph graph = build_model("gpt2");
+  const Cluster cluster = mixed_cluster({{"only", 4, 1, 4e12, 2e9}}, 5e10, 5e10);
+  PlanningRequest request;
+  request.batch = 4;
+  const GraphProblem problem(graph, cluster, request);
+  PlanSearchOptions options = options_of({});
+  options.moves.least_chunk_gain = 0.9;
+  EXPECT_EQ(search_plans(problem, options).plans.front().plan.chunks, 1);
+}
+
+TEST(ChunkedDrafts, OneScheduleCanBeAskedFor) {
+  const ModelGraph graph = build_model("gpt2");
+  const Cluster cluster = mixed_cluster({{"only", 4, 1, 4e12, 2e9}}, 5e10, 5e10);
+  PlanningRequest request;
+  request.batch = 8;
+  const GraphProblem problem(graph, cluster, request);
+  for (const char* schedule : {"interleaved-1f1b", "zb-v", "v-half", "v-min"}) {
+    for (const FoundPlan& one : search_plans(problem, options_of({schedule})).plans) {
+      EXPECT_EQ(one.plan.schedule, schedule);
+      EXPECT_GT(one.plan.chunks, 1);
+    }
+  }
+}
+
+/// Every plan of several chunks, simulated.
+class EveryChunkedPlan {
+ public:
+  explicit EveryChunkedPlan(const GraphProblem& problem)
+      : problem_(problem), scorer_(problem.problem()) {
+    for (const DevicePool& pool : problem.problem().pools) free_.push_back(pool.devices);
+  }
+
+  double least_step_time() {
+    const std::int64_t batch = problem_.request().batch;
+    for (samples_ = 1; samples_ <= batch; ++samples_) {
+      if (batch % samples_ == 0) next_position();
+    }
+    return least_s_;
+  }
+
+ private:
+  void next_position() {
+    if (positions_.size() > 1) {
+      for (const char* schedule : {"interleaved-1f1b", "zb-v", "v-half", "v-min"}) cut(schedule);
+    }
+    if (positions_.size() == 3) return;
+    positions_.emplace_back();
+    add_replicas(0, samples_);
+    positions_.pop_back();
+  }
+
+  /// Replicas in a fixed order of pools, more samples first.
+  void add_replicas(int kind, std::int64_t open) {
+    if (open == 0) return next_position();
+    const auto most = static_cast<int>(problem_.problem().most_samples);
+    for (int k = kind; k < most * static_cast<int>(free_.size()); ++k) {
+      const std::int64_t samples = most - k % most;
+      int& free = free_[static_cast<std::size_t>(k / most)];
+      if (samples > open || free == 0) continue;
+      --free;
+      const std::size_t position = positions_.size() - 1;
+      positions_[position].push_back({k / most, 0, 1, samples});
+      add_replicas(k, open - samples);
+      positions_[position].pop_back();
+      ++free;
+    }
+  }
+
+  void cut(const char* schedule) {
+    for (int chunks = 2; chunks <= 3; ++chunks) {
+      PipelineDraft draft;
+      draft.schedule = schedule;
+      draft.chunks = chunks;
+      draft.micro_batches = static_cast<int>(problem_.request().batch / samples_);
+      draft.zero_stage = 1;
+      draft.stages.resize(positions_.size() * static_cast<std::size_t>(chunks));
+      if (scorer_.order_of(draft) != nullptr) next_stage(draft, 0, 0);
+    }
+  }
+
+  void next_stage(PipelineDraft& draft, std::size_t s, int first) {
+    const int left = static_cast<int>(draft.stages.size() - s) - 1;
+    if (left < 0) return simulate_plan(draft);
+    const int most = problem_.problem().layers - left;
+    for (int end = left == 0 ? most : first + 1; end <= most; ++end) {
+      if (end <= first) return;
+      DraftStage& stage = draft.stages[s];
+      stage.first = first;
+      stage.end = end;
+      stage.groups = ordered_groups(
+          positions_[static_cast<std::size_t>(draft.position_of(static_cast<int>(s)))]);
+      next_stage(draft, s + 1, end);
+    }
+  }
+
+  void simulate_plan(const PipelineDraft& draft) {
+    ++plans;
+    least_s_ = std::min(least_s_, prediction_of(problem_, problem_.plan(draft)).step_time_s);
+  }
+
+  const GraphProblem& problem_;
+  DraftScorer scorer_;
+  std::vector<int> free_;
+  std::vector<std::vector<ReplicaGroup>> positions_;
+  std::int64_t samples_ = 1;
+  double least_s_ = infinite;
+
+ public:
+  int plans = 0;
+};
+
+TEST(ChunkedDrafts, TheBestOfSmallProblemsIsFound) {
+  std::mt19937_64 random(11);
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  int plans = 0;
+  for (int i = 0; i < 30; ++i) {
+    std::vector<ClassCase> classes{{"a", 2 + below(2), 1, 1e9}};
+    if (below(2) == 0) classes.push_back({"b", 1, 1, 3e8 + 1e8 * below(8)});
+    const ModelGraph graph = linear_chain(2 + below(2), 16 + 8 * below(4), 16);
+    const Cluster cluster = mixed_cluster(classes, 1e9, 1e8 * (1 + below(10)), 1e-7 * below(30));
+    PlanningRequest request;
+    constexpr std::int64_t batches[] = {2, 3, 4, 6};
+    request.batch = batches[below(4)];
+    request.most_samples = 2;
+    const GraphProblem problem(graph, cluster, request);
+    ASSERT_LE(problem.problem().layers, 6);
+    EveryChunkedPlan every(problem);
+    const double expected = every.least_step_time();
+    plans += every.plans;
+    if (expected == infinite) continue;
+    double found = infinite;
+    for (const FoundPlan& plan :
+         search_plans(problem, options_of({"interleaved-1f1b", "zb-v", "v-half", "v-min"})).plans) {
+      if (plan.plan.chunks > 1) found = std::min(found, plan.step_time_s);
+    }
+    EXPECT_NEAR(found, expected, 1e-9 * expected) << i;
+  }
+  EXPECT_GT(plans, 3000);
+}
+
 }  // namespace
 }  // namespace heteroperf
