@@ -96,6 +96,32 @@ PlanSources read_plan_sources(const RunConfig& config) {
   return sources;
 }
 
+std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
+  const auto value_of = [&](const std::string& path) {
+    const auto last = std::find_if(given.rbegin(), given.rend(),
+                                   [&](const Setting& one) { return one.path == path; });
+    return last == given.rend() ? std::string() : last->value;
+  };
+  std::optional<PlanWorkload> own;
+  try {
+    if (!value_of("plan.file").empty()) own = read_plan_file(value_of("plan.file")).workload;
+  } catch (const UserError&) {
+    return given;
+  }
+  if (!own || value_of("workload") != own->name) return given;
+  const std::string length =
+      own->sequence_length > 0 ? std::to_string(own->sequence_length) : std::string();
+  const Setting settings[] = {{"model.size", own->size},
+                              {"model.name", own->model},
+                              {"model.precision", own->precision},
+                              {"model.sequence_length", length},
+                              {"optimizer.name", own->optimizer}};
+  for (const Setting& one : settings) {
+    if (!one.value.empty() && value_of(one.path).empty()) given.push_back(one);
+  }
+  return given;
+}
+
 RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
                      int world_ranks) {
   RunConfig result = config;

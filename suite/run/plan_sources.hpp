@@ -23,6 +23,11 @@ struct PlanSources {
 /// Throws UserError with the problems of both.
 PlanSources read_plan_sources(const RunConfig& config);
 
+/// The settings of a run, with those that make the workload of the plan's file (`plan.file`) where
+/// they leave it open: size, model, precision, sequence length, optimizer. A file that cannot be
+/// read adds nothing here: read_plan_sources() says why.
+std::vector<Setting> with_workload_of_plan(std::vector<Setting> given);
+
 /// The configuration with the ranks that cluster, plan or degrees ask for, where it leaves them
 /// open; `cores` are to be used otherwise. Throws UserError with every contradiction: --ranks or
 /// the launcher's world (`world_ranks`, 0 without one) unlike the cluster's or the plan's.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 
+#include "runners/cluster/cpu_set.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/benchmark/operation_deadline.hpp"
 #include "runners/comm/discovery/card_probe.hpp"
@@ -93,7 +94,8 @@ class ProbeVerb : public Verb {
     command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
     command.add_option("--transport", transport_,
                        "threads, mpi or nccl (default: the launcher's, else threads)");
-    command.add_option("--threads-per-rank", threads_, "of one device")->capture_default_str();
+    command.add_option("--threads-per-rank", threads_per_rank_,
+                       "of one device (default: usable cores of its host / ranks, as in a run)");
     command.add_option("--name", name_, "of the cluster")->capture_default_str();
     command.add_option("--gap", gap_, "ratio of bandwidths that parts two clusters")
         ->capture_default_str();
@@ -113,11 +115,10 @@ class ProbeVerb : public Verb {
       problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
                    "Leave it out for one per core.");
     }
-    if (threads_ < 1) {
-      problems.add(fmt::format("--threads-per-rank {} is not usable", threads_), "must be positive",
-                   "Leave it out for one.");
+    if (threads_per_rank_ && *threads_per_rank_ < 1) {
+      problems.add(fmt::format("--threads-per-rank {} is not usable", *threads_per_rank_),
+                   "must be positive", "Leave it out for what a run takes.");
     }
-    operations_.threads = threads_;
     operations_.check(problems);
     if (!(gap_ > 1))
       problems.add(fmt::format("--gap {:g} is not usable", gap_), "must be above 1", "Give 2.");
@@ -223,21 +224,25 @@ class ProbeVerb : public Verb {
     const auto here = std::count_if(descriptors.begin(), descriptors.end(), [&](const auto& one) {
       return one.host == descriptors[rank].host;
     });
-    DeviceReading reading = read_device(descriptors[rank], static_cast<int>(here), threads_);
+    const int threads = threads_per_rank_.value_or(
+        std::max(1, usable_cores().count() / std::max(1, static_cast<int>(here))));
+    DeviceReading reading = read_device(descriptors[rank], static_cast<int>(here), threads);
     std::string why_not;
     const std::shared_ptr<Engine> engine = links_only_ ? nullptr : load_everywhere(world, why_not);
-    if (engine) reading.device.rates = measure_rates(world, *engine, threads_);
+    if (engine) reading.device.rates = measure_rates(world, *engine, threads);
     if (!why_not.empty()) warn(world, fmt::format("no rate was measured ({})", why_not));
     const auto readings = gather_texts(world, device_reading_text(reading.kind, reading.device));
-    const std::string date = utc_now();
+    const std::string date = share_text(world, utc_now());
     fill_classes(readings, date, cluster);
     if (links_only_) return;
     const std::string machine = share_text(world, descriptors[rank].model);
-    measure_memory_of(world, threads_, peak_s, date, machine, cluster);
+    measure_memory_of(world, threads, peak_s, date, machine, cluster);
     if (!engine || no_operations_) return;
     const auto stop = [&world] { stop_if_asked(world); };
+    OperationsRequest request = operations_;
+    request.threads = threads;
     const std::vector<std::string> left_out =
-        measure_operations_of(operations_, world, *engine, date, machine, stop, cluster);
+        measure_operations_of(request, world, *engine, date, machine, stop, cluster);
     for (const std::string& one : left_out) warn(world, "not measured: " + one);
   }
 
@@ -277,7 +282,7 @@ class ProbeVerb : public Verb {
   OutputFile file_;
   std::string out_, transport_, name_ = "probed";
   std::optional<int> ranks_;
-  int threads_ = 1;
+  std::optional<int> threads_per_rank_;
   double gap_ = AgglomerationConfig{}.gap;
   bool links_only_ = false, no_operations_ = false;
   OperationsRequest operations_;

@@ -5,6 +5,7 @@
 #include "runners/comm/world.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/launch.hpp"
+#include "suite/run/plan_sources.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/sweep/launch_sweep.hpp"
 #include "suite/verbs/flag_options.hpp"
@@ -120,7 +121,7 @@ class RunVerb : public Verb {
     if (rank_logs_) list.push_back({"rank_logs", "true", "--rank-logs"});
     if (with_baselines_) list.push_back({"with_baselines", "true", "--with-baselines"});
     for (const std::string& text : options.sets) add_set(text, list, problems);
-    return list;
+    return with_workload_of_plan(std::move(list));
   }
 
   void add_workload(std::vector<Setting>& list, ProblemList& problems) const {

@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "metrics/error.hpp"
+#include "runners/plan/plan_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -137,6 +140,36 @@ TEST(IsEmulated, AllOrNoneOfTheRanks) {
             std::string::npos);
   cluster.classes[0].kind = DeviceKind::cpu;
   EXPECT_FALSE(is_emulated(cluster));
+}
+
+TEST(PlanSources, ARunTakesTheWorkloadOfItsPlanWhereItSaysNothing) {
+  const std::string file = ::testing::TempDir() + "/plan_of_a_size.json";
+  Plan plan = plan_of(1);
+  plan.stages[0].nodes = {"x"};
+  plan.workload = PlanWorkload{"llm", "micro", "", "bf16", "adamw", 64};
+  std::ofstream(file) << plan_text(plan);
+  const auto value = [](const std::vector<Setting>& settings, const std::string& path) {
+    for (const Setting& one : settings) {
+      if (one.path == path) return one.value;
+    }
+    return std::string();
+  };
+  const std::vector<Setting> bare{{"workload", "llm"}, {"plan.file", file}};
+  const auto taken = with_workload_of_plan(bare);
+  EXPECT_EQ(value(taken, "model.size"), "micro");
+  EXPECT_EQ(value(taken, "model.precision"), "bf16");
+  EXPECT_EQ(value(taken, "model.sequence_length"), "64");
+  EXPECT_EQ(value(taken, "optimizer.name"), "adamw");
+  EXPECT_EQ(value(taken, "model.name"), "");
+  const auto told = with_workload_of_plan(
+      {{"workload", "llm"}, {"plan.file", file}, {"model.size", "nano", "--size"}});
+  EXPECT_EQ(value(told, "model.size"), "nano");
+  const auto size_of = [&](const std::vector<Setting>& given) {
+    return with_workload_of_plan(given).size();
+  };
+  EXPECT_EQ(size_of({{"workload", "image"}, {"plan.file", file}}), 2u);
+  EXPECT_EQ(size_of({{"workload", "llm"}}), 1u);
+  EXPECT_EQ(size_of({{"workload", "llm"}, {"plan.file", "/nowhere/plan.json"}}), 2u);
 }
 
 TEST(PlanSources, BothFilesAreTold) {

@@ -50,7 +50,12 @@ void expect_times(const Workload& workload) {
     }
   }
   EXPECT_GT(result.optimizer_s, 0);
-  EXPECT_GE(result.optimizer_elements, static_cast<std::int64_t>(workload.graph.parameter_count()));
+  // Of models beyond 2^26 parameters only those of the measured operations are there.
+  const auto parameters = static_cast<std::int64_t>(workload.graph.parameter_count());
+  EXPECT_GT(result.optimizer_elements, parameters / 20);
+  if (parameters <= (std::int64_t{1} << 26)) {
+    EXPECT_GE(result.optimizer_elements, parameters);
+  }
   EfficiencyMatrix matrix;
   add_measured(model, 2, workload.precision, result.operations, {"one", "here", "now", "it"},
                matrix);
