@@ -51,6 +51,28 @@ TEST(ChosenPlan, EvenOnesHaveTheDegreesAndAsManySamplesAsDataParallelRanks) {
   }
 }
 
+/// What a plan's maker knew better is predicted; an emulated device is what it is described as.
+TEST(ChosenPlan, APlansOwnRatesArePredictedWithAndNotPacedBy) {
+  const Workload workload = nano();
+  const Cluster cluster = find_cluster("laptop");
+  PlanSources sources{"laptop", cluster, std::nullopt};
+  const ChosenPlan plain = choose_plan(config_of(2, 1), sources, workload, ranks_alone(2));
+  ASSERT_TRUE(plain.prediction);
+  sources.plan = plain.plan;
+  for (const DeviceClass& one : cluster.classes) {
+    sources.plan->efficiency.add({one.name, "", "", "fp32"},
+                                 {one.rates.at("fp32") * 0.25, {Provenance::probe, "a run"}});
+    for (const char* operation : {"gemm", "attention"}) {
+      sources.plan->efficiency.add({one.name, operation, "", "fp32"},
+                                   {one.rates.at("fp32") * 0.25, {Provenance::probe, "a run"}});
+    }
+  }
+  const ChosenPlan slower = choose_plan({}, sources, workload, ranks_alone(2));
+  EXPECT_GT(slower.prediction->step_time_s, 2 * plain.prediction->step_time_s);
+  EXPECT_EQ(slower.paced->compute[0][0].forward_s, plain.paced->compute[0][0].forward_s);
+  EXPECT_GT(slower.times->compute[0][0].forward_s, 2 * slower.paced->compute[0][0].forward_s);
+}
+
 TEST(ChosenPlan, GivenMicroBatchesCount) {
   RunConfig config = config_of(2, 1);
   config.batch.micro_batches = 6;
