@@ -104,6 +104,16 @@ std::vector<OperationSeconds> seconds_of(const std::vector<double>& numbers) {
   return result;
 }
 
+Workload workload_of(const OperationsRequest& request, const CatalogEntry& entry,
+                     Precision precision, const ScalingInput& machine) {
+  WorkloadRequest wanted;
+  wanted.precision = precision;
+  const std::string chosen = entry.choose(machine).size;
+  wanted.size = request.size.empty() ? chosen : request.size;
+  wanted.model = request.model.empty() ? chosen : request.model;
+  return entry.make(wanted, machine);
+}
+
 /// Measures all that a request asks for.
 class OperationMeasurement {
  public:
@@ -162,14 +172,8 @@ class OperationMeasurement {
 
   void add_workload(const CatalogEntry& entry, Precision precision) {
     const ScalingInput machine = scaling_input(cluster_, precision);
-    WorkloadRequest wanted;
-    wanted.size = request_.size;
-    wanted.model = request_.model;
-    wanted.precision = precision;
-    const std::string chosen = entry.choose(machine).size;
-    if (wanted.size.empty()) wanted.size = chosen;
-    if (wanted.model.empty()) wanted.model = chosen;
-    workloads_.push_back(std::make_unique<Workload>(entry.make(wanted, machine)));
+    workloads_.push_back(
+        std::make_unique<Workload>(workload_of(request_, entry, precision, machine)));
   }
 
   std::vector<std::int64_t> micro_batches(const Workload& workload) const {
@@ -263,7 +267,9 @@ void collect(ProblemList& problems, Check&& check) {
 }  // namespace
 
 void OperationsRequest::check(ProblemList& problems) const {
-  for (const std::string& name : workloads) collect(problems, [&] { find_workload(name); });
+  for (const std::string& name : workloads) {
+    collect(problems, [&] { workload_of(*this, find_workload(name), Precision::fp32, {}); });
+  }
   for (const std::string& name : precisions) collect(problems, [&] { parse_precision(name); });
   const std::vector<std::string> names = workloads.empty() ? trainings() : workloads;
   const auto means_nothing = [&](const char* flag, const std::string& value, const char* key) {

@@ -192,6 +192,12 @@ TEST(ProbeOperations, WhatCannotBeMeasuredIsRefusedBeforeAnythingRuns) {
   const CommandResult meaningless =
       heteroperf({"probe", "image", "--size", "nano", "-o", "c.json"}, folder.path());
   EXPECT_EQ(meaningless.exit_code, 2) << meaningless.err;
+  for (const Words& unknown : {Words{"probe", "llm", "--size", "nan", "-o", "c.json"},
+                               Words{"probe", "image", "--model", "gpt2", "-o", "c.json"}}) {
+    const CommandResult refused = heteroperf(unknown, folder.path());
+    EXPECT_EQ(refused.exit_code, 2) << refused.err;
+    EXPECT_NE(refused.err.find(unknown[3]), std::string::npos) << refused.err;
+  }
   EXPECT_FALSE(std::ifstream(folder / "c.json").is_open());
 }
 
