@@ -281,6 +281,10 @@ struct Fields<HostLoadEvent> {
     v("thermal_events", e.thermal_events);
     v("thermal_throttled_s", e.thermal_throttled_s);
     v("quota_throttled_s", e.quota_throttled_s);
+    v("host", e.host);
+    v("first_rank", e.first_rank);
+    v("load_before", e.load_before);
+    v("load_after", e.load_after);
   }
 };
 

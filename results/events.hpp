@@ -229,15 +229,19 @@ struct OverheadEvent {
   double measurement_s = 0;
 };
 
-/// What else happened on the logical CPUs that the ranks of rank 0's host may use, from the first
-/// step to the end of the last evaluation.
+/// What else happened on the logical CPUs that the ranks of one host may use, from the first step
+/// to the end of the last evaluation. One line per host, from the first rank on it.
 struct HostLoadEvent {
   double seconds = 0;
   std::uint64_t cpus = 0;
   double other_cpus = 0;  ///< busy with other processes, or taken by a hypervisor; mean
   std::optional<std::uint64_t> thermal_events;
-  std::optional<double> thermal_throttled_s;  ///< summed over the CPUs
-  std::optional<double> quota_throttled_s;    ///< by the control group's limit, summed
+  std::optional<double> thermal_throttled_s;    ///< summed over the CPUs
+  std::optional<double> quota_throttled_s;      ///< by the control group's limit, summed
+  std::string host = {};                        ///< empty in journals of one unnamed host
+  std::optional<std::int32_t> first_rank = {};  ///< of the host
+  /// The kernel's mean over a minute (proc_loadavg(5)), the run's own processes included.
+  std::optional<double> load_before = {}, load_after = {};
 };
 
 /// `rule` names the ruleset's rule this bears on; may be empty.

@@ -6,6 +6,7 @@
 
 #include "results/canonical_json.hpp"
 #include "results/canonical_text_json.hpp"
+#include "results/host_rules.hpp"
 #include "results/loss_fingerprint.hpp"
 #include "results/plan_sections_json.hpp"
 #include "results/record.hpp"
@@ -255,14 +256,28 @@ Json checkpoints_section(const Journal& journal) {
           {"seconds", seconds}};
 }
 
-/// What else happened on the CPUs.
+Json host_load_json(const HostLoadEvent& load) {
+  Json json{{"seconds", load.seconds}, {"cpus", load.cpus}, {"other_cpus", load.other_cpus}};
+  put(json, "thermal_events", load.thermal_events);
+  put(json, "thermal_throttled_s", load.thermal_throttled_s);
+  put(json, "quota_throttled_s", load.quota_throttled_s);
+  put(json, "load_before", load.load_before);
+  put(json, "load_after", load.load_after);
+  return json;
+}
+
+/// What else happened on the CPUs of rank 0's host, then of every host by its name.
 Json host_load_section(const Journal& journal) {
-  const auto* load = journal.last<HostLoadEvent>();
-  if (load == nullptr) return {};
-  Json json{{"seconds", load->seconds}, {"cpus", load->cpus}, {"other_cpus", load->other_cpus}};
-  put(json, "thermal_events", load->thermal_events);
-  put(json, "thermal_throttled_s", load->thermal_throttled_s);
-  put(json, "quota_throttled_s", load->quota_throttled_s);
+  const auto loads = host_loads(journal);
+  if (loads.empty()) return {};
+  Json json = host_load_json(*loads.front());
+  for (const HostLoadEvent* load : loads) {
+    if (load->host.empty()) continue;
+    Json host{{"host", load->host}};
+    put(host, "first_rank", load->first_rank);
+    host.update(host_load_json(*load));
+    json["hosts"].push_back(std::move(host));
+  }
   return json;
 }
 

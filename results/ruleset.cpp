@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "results/host_rules.hpp"
 #include "results/step_rules.hpp"
 
 namespace heteroperf {
@@ -20,9 +21,7 @@ constexpr double peak_tolerance = 1.05;
 constexpr double largest_overhead = 0.01;
 constexpr double split_tolerance = 0.01;  // of a rank's wall time
 constexpr double largest_late_share = 0.01;
-constexpr double largest_other_load = 0.1;        // of the run's CPUs
-constexpr double largest_throttled_share = 0.01;  // of their time
-constexpr double floor_tolerance = 0.02;          // of a known floor
+constexpr double floor_tolerance = 0.02;     // of a known floor
 constexpr double floor_standard_errors = 4;  // the best of many trials lies some below the mean
 
 using Verdict = std::optional<Finding>;
@@ -197,31 +196,6 @@ Verdict overhead(const Journal&, const RunSummary& summary) {
   if (!fraction || *fraction < largest_overhead) return {};
   return Finding{fmt::format("measuring costs under {:.0f} % of wall time", 100 * largest_overhead),
                  fmt::format("{:.2f} %", 100 * *fraction)};
-}
-
-Verdict other_load(const Journal& journal, const RunSummary&) {
-  const auto* load = journal.last<HostLoadEvent>();
-  if (load == nullptr || load->cpus == 0) return {};
-  const double share = load->other_cpus / static_cast<double>(load->cpus);
-  if (share <= largest_other_load) return {};
-  return Finding{fmt::format("other processes on at most {:.0f} % of the run's {} CPUs",
-                             100 * largest_other_load, load->cpus),
-                 fmt::format("{:.1f} %", 100 * share)};
-}
-
-/// Where the kernel counts time, that; else that it happened at all.
-Verdict throttled(const Journal& journal, const RunSummary&) {
-  const auto* load = journal.last<HostLoadEvent>();
-  if (load == nullptr) return {};
-  const double seconds = load->seconds * static_cast<double>(load->cpus);
-  const double quota_s = load->quota_throttled_s.value_or(0);
-  const double thermal_s = load->thermal_throttled_s.value_or(0);
-  const bool uncounted = !load->thermal_throttled_s && load->thermal_events.value_or(0) > 0;
-  if (!uncounted && std::max(quota_s, thermal_s) <= largest_throttled_share * seconds) return {};
-  return Finding{fmt::format("CPUs slowed down for at most {:.0f} % of {:.4g} s",
-                             100 * largest_throttled_share, seconds),
-                 fmt::format("{:.4g} s by heat, {} times; {:.4g} s by the control group's limit",
-                             thermal_s, load->thermal_events.value_or(0), quota_s)};
 }
 
 Verdict quality_target(const Journal& journal, const RunSummary& summary) {

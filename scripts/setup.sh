@@ -16,6 +16,11 @@ CUDA_WHEELS=("nvidia-cuda-runtime==13.0.*" "nvidia-cuda-cupti==13.0.*")
 GPU_WHEELS=("nvidia-cufile" "nvidia-cusparselt-cu13==0.8.0" "nvidia-nvshmem-cu13==3.4.5"
   "nvidia-nccl-cu13==2.28.9")
 NVIDIA_DRIVER="/dev/nvidiactl"
+# Parsers of others, which tests of exports and schemas read with; all of their dependencies.
+PARSER_WHEELS=("mlperf-logging==4.1.68" "prometheus-client==0.21.1" "h5py==3.12.1" "numpy==2.1.3"
+  "scipy==1.14.1" "pyyaml==6.0.2" "jsonschema==4.23.0" "jsonschema-specifications==2024.10.1"
+  "referencing==0.35.1" "rpds-py==0.22.3" "attrs==24.3.0")
+PARSER_MODULES="mlperf_logging, prometheus_client, h5py, scipy, yaml, jsonschema"
 CMAKE_WHEEL="cmake==3.31.*"
 CMAKE_MINIMUM="3.25"
 TORCH_MINIMUM="2.1"
@@ -23,7 +28,8 @@ TORCH_OTHERWISE="unpack a LibTorch of at least $TORCH_MINIMUM and set LibTorch_R
 NEEDS_TORCH=""  # set while LibTorch is yet to be installed
 
 # group | apt | dnf | spack or module | present without a package manager when …
-# build: every preset. full: MPI and HDF5. python: only where something comes from PyPI.
+# build: every preset. full: MPI and HDF5. python: only where something comes from PyPI. parsers:
+# tests that need them are skipped without.
 PACKAGES='
 build  | g++                 | gcc-c++                | gcc            | command c++
 build  | cmake               | cmake                  | cmake          | command cmake
@@ -43,6 +49,7 @@ full   | openmpi-bin         | openmpi                | openmpi        | command
 full   | libhdf5-dev         | hdf5-devel             | hdf5           | command h5cc
 test   | libgtest-dev        | gtest-devel            | googletest     | header gtest/gtest.h
 test   | libbenchmark-dev    | google-benchmark-devel | benchmark      | header benchmark/benchmark.h
+parsers | libbenchmark-tools | google-benchmark-devel | benchmark     | file /usr/share/benchmark/compare.py
 python | python3             | python3                | python         | command python3
 python | python3-venv        | python3                | python         | module ensurepip
 '
@@ -91,6 +98,7 @@ is_present() {
     command) command -v "$2" >/dev/null || { [ "$2" = c++ ] && [ -n "${CXX:-}" ]; } ;;
     module) python3 -c "import $2" 2>/dev/null ;;
     header) has_header "$2" ;;
+    file) [ -e "$2" ] ;;
   esac
 }
 
@@ -201,6 +209,22 @@ ensure_wheels() {
     retry "$VENV/bin/python" -m pip install --no-input --retries 2 \
     --disable-pip-version-check --no-deps "$@" ||
     fail "pip could not install $*" "see build/setup.log; $otherwise"
+}
+
+# has_parsers PYTHON
+has_parsers() { "$1" -c "import $PARSER_MODULES" >/dev/null 2>&1; }
+
+# What tests read exports with, into .venv; names its Python in PARSERS_PYTHON. Nothing fails without:
+# those tests are skipped.
+ensure_parsers() {
+  if [ -n "${PARSERS_PYTHON:-}" ]; then return 0; fi
+  if [ -z "${NO_INSTALL:-}" ]; then
+    (ensure_packages parsers) || say "warning: tests that run compare.py are skipped"
+    has_parsers "$VENV/bin/python" ||
+      (ensure_wheels "parsers of export formats" "tests that need them are skipped" \
+        "${PARSER_WHEELS[@]}") || say "warning: tests that need other parsers are skipped"
+  fi
+  if has_parsers "$VENV/bin/python"; then export PARSERS_PYTHON="$VENV/bin/python"; fi
 }
 
 # The system's CMake when new enough, else one from PyPI, first in the PATH of this shell.

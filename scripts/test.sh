@@ -10,7 +10,8 @@
 #   scripts/test.sh minimal
 #   scripts/test.sh -- -L unit -R metrics
 #
-# Installs missing apt packages (as root or with sudo) and LibTorch (into .venv), builds into
+# Installs missing apt packages (as root or with sudo), LibTorch and the parsers that tests of export
+# formats read with (into .venv; not for `minimal`), builds into
 # build/PRESET and ends with ctest's closing line and exit code.
 set -euo pipefail
 # shellcheck source=scripts/setup.sh
@@ -35,6 +36,7 @@ if [ "$PRESET" = minimal ]; then
   set_up build test
 else
   set_up build full test
+  ensure_parsers
 fi
 configure "$PRESET" -DHETEROPERF_PLAIN_TESTS="$PLAIN" || exit 1
 build "$PRESET" || exit 1

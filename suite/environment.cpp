@@ -17,7 +17,7 @@ namespace {
 constexpr std::string_view prefix = "HETEROPERF_";
 /// Read elsewhere: by the engine, the module loader, the launcher and the tests.
 constexpr std::array other_names{"HETEROPERF_KERNELS", "HETEROPERF_MODULE_PATH",
-                                 "HETEROPERF_LAUNCHED", "HETEROPERF_SHARED"};
+                                 "HETEROPERF_LAUNCHED", "HETEROPERF_PARENT", "HETEROPERF_SHARED"};
 
 std::string variable_of(const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();

@@ -32,6 +32,7 @@ struct RunDigest {
   std::string run_id, created_utc, status, git_commit, program_version, reproduce;
   std::string workload, size, precision, graph_hash, data_fingerprint, unit, host;
   std::uint64_t ranks = 0, threads = 1, seed = 0;
+  std::uint64_t nodes = 0;  ///< hosts of the ranks; 0: not recorded
   std::optional<std::uint64_t> samples_per_step;
   std::vector<DeviceShare> devices;
   bool emulated = false;

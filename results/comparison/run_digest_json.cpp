@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "metrics/error.hpp"
 #include "results/comparison/run_digest.hpp"
@@ -140,10 +141,17 @@ void read_identity(const Json& record, RunDigest& digest) {
       value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
 }
 
+std::uint64_t nodes_of(const Json& record) {
+  std::set<std::string> hosts;
+  for (const Json& rank : value_at(record, "/system/binding")) hosts.insert(text_at(rank, "/host"));
+  return hosts.size();
+}
+
 void read_scale(const Json& record, RunDigest& digest) {
   const Json scale = value_at(record, "/scale");
   if (scale.is_null()) return;
   digest.ranks = scale.at("ranks").get<std::uint64_t>();
+  digest.nodes = nodes_of(record);
   digest.emulated = scale.at("emulated").get<bool>();
   for (const Json& device : scale.at("devices")) {
     digest.devices.push_back(

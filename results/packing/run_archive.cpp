@@ -200,6 +200,15 @@ bool has_manifest(const fs::path& folder) {
   return fs::is_regular_file(folder / manifest_name, error);
 }
 
+std::set<std::string> manifest_names(const fs::path& folder) {
+  std::set<std::string> names;
+  std::ifstream manifest(folder / manifest_name, std::ios::binary);
+  for (std::string line; std::getline(manifest, line);) {
+    names.insert(parse_manifest_line(line).name);
+  }
+  return names;
+}
+
 std::string manifest_contradictions(const fs::path& folder) {
   std::string found;
   std::ifstream manifest(folder / manifest_name, std::ios::binary);

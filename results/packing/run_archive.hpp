@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 
 namespace heteroperf {
@@ -30,5 +31,7 @@ PackedArchive pack_folder(const std::filesystem::path& folder, const std::filesy
 /// checksum. Empty where all is well, or there is no manifest.
 std::string manifest_contradictions(const std::filesystem::path& folder);
 bool has_manifest(const std::filesystem::path& folder);
+/// The files that a folder's manifest lists, relative to it.
+std::set<std::string> manifest_names(const std::filesystem::path& folder);
 
 }  // namespace heteroperf

@@ -81,8 +81,19 @@ std::optional<MeasuredPower> power_of(const std::vector<const RunDigest*>& repea
   return power;
 }
 
+std::optional<SystemAvailability> availability_of(const std::vector<const RunDigest*>& repeats,
+                                                  const AvailabilityTable& table) {
+  SystemAvailability least = SystemAvailability::available;
+  for (const RunDigest* run : repeats) {
+    const auto found = table.find(run->run_id);
+    if (found == table.end()) return std::nullopt;
+    least = std::max(least, found->second);
+  }
+  return least;
+}
+
 RankEntry entry_of(const std::vector<const RunDigest*>& repeats, RankKey key,
-                   const PowerTable& table) {
+                   const RankTables& tables) {
   RankEntry entry;
   entry.run = repeats.back();
   entry.name = entry.run->host.empty() ? entry.run->run_id : entry.run->host;
@@ -96,7 +107,8 @@ RankEntry entry_of(const std::vector<const RunDigest*>& repeats, RankKey key,
     const Interval interval = paired_log_ratio(logs).interval(coverage);
     entry.ops_ci95 = Interval{std::exp(interval.low), std::exp(interval.high)};
   }
-  entry.power = power_of(repeats, table);
+  entry.power = power_of(repeats, tables.power);
+  entry.availability = availability_of(repeats, tables.availability);
   if (entry.power) entry.ops_per_watt = entry.ops_per_second / entry.power->watts;
   const auto by_record = value_by(key, *entry.run, entry.ops_per_second);
   entry.by = (key == RankKey::ops_per_watt ? entry.ops_per_watt : by_record).value_or(0);
@@ -164,7 +176,7 @@ void give_efficiency(std::vector<RankEntry>& entries) {
 /// Sorts records into repetitions and those that may not be ranked.
 class Sieve {
  public:
-  Sieve(RankingReport& ranking, const PowerTable& power) : ranking_(ranking), power_(power) {}
+  Sieve(RankingReport& ranking, const RankTables& tables) : ranking_(ranking), tables_(tables) {}
 
   void take(const RunDigest& run, const std::optional<std::string>& edited) {
     std::vector<std::string> reasons = why_excluded(run, edited);
@@ -188,7 +200,7 @@ class Sieve {
     for (const auto& [workload, entries] : repetitions_) {
       RankList list{workload, {}};
       for (const auto& [key, repeats] : entries) {
-        if (!repeats.empty()) list.entries.push_back(entry_of(repeats, ranking_.key, power_));
+        if (!repeats.empty()) list.entries.push_back(entry_of(repeats, ranking_.key, tables_));
       }
       give_ranks(list.entries);
       give_efficiency(list.entries);
@@ -198,12 +210,12 @@ class Sieve {
 
  private:
   bool has_value(const RunDigest& run) const {
-    if (ranking_.key == RankKey::ops_per_watt) return power_.contains(run.run_id);
+    if (ranking_.key == RankKey::ops_per_watt) return tables_.power.contains(run.run_id);
     return value_by(ranking_.key, run, 1).has_value();
   }
 
   RankingReport& ranking_;
-  const PowerTable& power_;
+  const RankTables& tables_;
   std::map<std::string, std::map<std::string, std::vector<const RunDigest*>>> repetitions_;
 };
 
@@ -212,23 +224,28 @@ class Sieve {
 RankKey parse_rank_key(const std::string& name) { return parse_name(key_names, "order", name); }
 const char* to_string(RankKey key) { return name_of(key_names, key); }
 
-bool RankFilter::takes(const RunDigest& run) const {
+bool RankFilter::takes(const RunDigest& run, const AvailabilityTable& table) const {
   const bool mixed = run.devices.size() > 1;
   const std::uint64_t devices = run.device_count();
-  return (kind.empty() || mixed == (kind == "heterogeneous")) &&
+  const auto said = table.find(run.run_id);
+  const bool by_nodes = fewest_nodes > 0 || most_nodes < UINT64_MAX;
+  const bool known_nodes = run.nodes > 0 && run.nodes >= fewest_nodes && run.nodes <= most_nodes;
+  return (!by_nodes || known_nodes) &&
+         (!availability || (said != table.end() && said->second == *availability)) &&
+         (kind.empty() || mixed == (kind == "heterogeneous")) &&
          (precision.empty() || run.precision == precision) &&
          (workload.empty() || run.workload == workload) && devices >= fewest_devices &&
          devices <= most_devices;
 }
 
 RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter,
-                        const PowerTable& power) {
+                        const RankTables& tables) {
   RankingReport ranking;
   ranking.key = key;
-  ranking.filtered =
-      std::erase_if(runs.runs, [&](const RunDigest& run) { return !filter.takes(run); });
+  ranking.filtered = std::erase_if(
+      runs.runs, [&](const RunDigest& run) { return !filter.takes(run, tables.availability); });
   ranking.runs = std::move(runs);
-  Sieve sieve(ranking, power);
+  Sieve sieve(ranking, tables);
   const auto edited = contradictions(ranking.runs.runs);
   for (std::size_t i = 0; i < edited.size(); ++i) sieve.take(ranking.runs.runs[i], edited[i]);
   for (const SkippedEntry& one : ranking.runs.skipped) {

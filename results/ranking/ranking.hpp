@@ -15,15 +15,6 @@ enum class RankKey { ops, ops_per_device, ops_per_peak, ops_per_watt, regulated,
 RankKey parse_rank_key(const std::string& name);
 const char* to_string(RankKey key);
 
-/// Which runs a list is of; empty: all.
-struct RankFilter {
-  std::string kind = {};  ///< "homogeneous" or "heterogeneous"
-  std::string precision = {}, workload = {};
-  std::uint64_t fewest_devices = 0, most_devices = UINT64_MAX;
-
-  bool takes(const RunDigest& run) const;
-};
-
 /// How well a power measurement is done, as the EE HPC Working Group's levels.
 enum class PowerLevel { l1 = 1, l2, l3 };
 
@@ -39,6 +30,33 @@ using PowerTable = std::map<std::string, MeasuredPower>;
 /// on anything else, a run named twice included.
 PowerTable read_power_table(const std::filesystem::path& file);
 
+/// Whether others can have such a system: now, soon, or not at all, as MLPerf's categories.
+enum class SystemAvailability { available, preview, research };
+SystemAvailability parse_availability(const std::string& name);
+const char* to_string(SystemAvailability availability);
+/// By run_id.
+using AvailabilityTable = std::map<std::string, SystemAvailability>;
+
+/// A CSV file with the header run_id,availability. Throws UserError as read_power_table() does.
+AvailabilityTable read_availability_table(const std::filesystem::path& file);
+
+/// What no record says of its run.
+struct RankTables {
+  PowerTable power = {};
+  AvailabilityTable availability = {};
+};
+
+/// Which runs a list is of; empty: all. What a run does not say is of no filter.
+struct RankFilter {
+  std::string kind = {};  ///< "homogeneous" or "heterogeneous"
+  std::string precision = {}, workload = {};
+  std::uint64_t fewest_devices = 0, most_devices = UINT64_MAX;
+  std::uint64_t fewest_nodes = 0, most_nodes = UINT64_MAX;
+  std::optional<SystemAvailability> availability = {};
+
+  bool takes(const RunDigest& run, const AvailabilityTable& table) const;
+};
+
 /// One place of a list: the repetitions of one run.
 struct RankEntry {
   std::size_t rank = 1;
@@ -53,6 +71,7 @@ struct RankEntry {
   std::optional<MeasuredPower>
       power;  ///< mean over the repetitions, the worst level; of all or none
   std::optional<double> ops_per_watt;
+  std::optional<SystemAvailability> availability;  ///< the least of the repetitions; of all or none
   /// OPS per device over that of the smallest run of the same workload, precision and classes.
   std::optional<double> scaling_efficiency;
 };
@@ -91,7 +110,7 @@ struct RankingReport {
 /// leave no significant difference to the first of that rank; ties in value go by OPS per watt
 /// where both are measured, by OPS per peak, then by the earlier date.
 RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter = {},
-                        const PowerTable& power = {});
+                        const RankTables& tables = {});
 
 /// AIPerf's results.txt: "Final Score : x GFLOPS". Throws UserError where there is no such line.
 PublishedScore read_aiperf_results(const std::filesystem::path& file);

@@ -78,6 +78,16 @@ constexpr RankColumn columns[] = {
        return e.power ? fmt::format("L{}", static_cast<int>(e.power->level)) : std::string();
      },
      false},
+    {"nodes", "",
+     [](const List&, const Entry& e) {
+       return e.run->nodes > 0 ? std::to_string(e.run->nodes) : std::string();
+     },
+     true},
+    {"availability", "",
+     [](const List&, const Entry& e) {
+       return e.availability ? std::string(to_string(*e.availability)) : std::string();
+     },
+     false},
 };
 
 }  // namespace

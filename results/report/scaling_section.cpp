@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "metrics/statistics.hpp"
 #include "results/report/runs_part.hpp"
@@ -15,7 +17,8 @@ struct ScalePoint {
   std::size_t runs = 0;
   double rate = 0;  ///< mean
   double low = 0, high = 0;
-  double efficiency = 1;  ///< rate per rank against the smallest
+  double efficiency = 1;     ///< rate per rank against the smallest
+  std::string threads = {};  ///< of a rank; "1, 2" where runs differ
 };
 
 enum class ScalingKind { strong, weak };
@@ -47,9 +50,11 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
   return fmt::format("{} samples a step and rank", *run.samples_per_step / run.ranks);
 }
 
-/// Families with at least two rank counts.
-std::vector<ScalingFamily> families_of(const RunSet& runs) {
-  std::map<std::string, ScalingFamily> families;
+using Families = std::map<std::string, ScalingFamily>;
+
+/// Runs that differ in their number of ranks and threads alone.
+Families all_families_of(const RunSet& runs) {
+  Families families;
   for (const RunDigest& run : runs.runs) {
     if (!rate_of(run)) continue;
     for (const ScalingKind kind : {ScalingKind::strong, ScalingKind::weak}) {
@@ -58,17 +63,48 @@ std::vector<ScalingFamily> families_of(const RunSet& runs) {
       const std::string label =
           fmt::format("{}: {} {} {} on {}, {}", kind == ScalingKind::strong ? "strong" : "weak",
                       run.workload, run.size, run.precision, class_names(run), *work);
-      const std::string key = label + run.graph_hash + std::to_string(run.threads);
-      ScalingFamily& family = families[key];
+      ScalingFamily& family = families[label + run.graph_hash];
       family.kind = kind;
       family.label = label;
       family.unit = run.emulated ? "sample/s" : "op/s";
       family.by_ranks[run.ranks].push_back(&run);
     }
   }
+  return families;
+}
+
+/// The parts of a family whose ranks have as many threads, at least two rank counts each.
+std::vector<ScalingFamily> by_threads(const ScalingFamily& family) {
+  std::map<std::uint64_t, ScalingFamily> parts;
+  for (const auto& [ranks, runs] : family.by_ranks) {
+    for (const RunDigest* run : runs) {
+      ScalingFamily& part = parts[run->threads];
+      part.kind = family.kind;
+      part.unit = family.unit;
+      part.label = fmt::format("{}, {} thread{} a rank", family.label, run->threads,
+                               run->threads == 1 ? "" : "s");
+      part.by_ranks[ranks].push_back(run);
+    }
+  }
   std::vector<ScalingFamily> list;
-  for (auto& [key, family] : families) {
-    if (family.by_ranks.size() > 1) list.push_back(std::move(family));
+  for (auto& [threads, part] : parts) {
+    if (part.by_ranks.size() > 1) list.push_back(std::move(part));
+  }
+  return list;
+}
+
+/// Families with at least two rank counts. Where ranks have different numbers of threads and none
+/// are alike, all of them in one: a machine that is divided among more ranks.
+std::vector<ScalingFamily> families_of(const RunSet& runs) {
+  std::vector<ScalingFamily> list;
+  for (auto& [key, family] : all_families_of(runs)) {
+    if (family.by_ranks.size() < 2) continue;
+    std::vector<ScalingFamily> parts = by_threads(family);
+    if (parts.empty()) {
+      family.label += ", threads a rank differ";
+      list.push_back(std::move(family));
+    }
+    std::move(parts.begin(), parts.end(), std::back_inserter(list));
   }
   return list;
 }
@@ -78,6 +114,9 @@ ScalePoint point_of(std::uint64_t ranks, const std::vector<const RunDigest*>& ru
   std::vector<double> rates;
   for (const RunDigest* run : runs) rates.push_back(*rate_of(*run));
   ScalePoint point{ranks, runs.size(), mean(rates)};
+  std::set<std::uint64_t> threads;
+  for (const RunDigest* run : runs) threads.insert(run->threads);
+  point.threads = fmt::format("{}", fmt::join(threads, ", "));
   point.low = *std::min_element(rates.begin(), rates.end());
   point.high = *std::max_element(rates.begin(), rates.end());
   const RunDigest& first = *runs.front();
@@ -126,12 +165,14 @@ ReportChart scaling_chart(const ScalingFamily& family, const std::vector<ScalePo
 }
 
 ReportTable scaling_table(const ScalingFamily& family, const std::vector<ScalePoint>& points) {
-  ReportTable table{"Efficiency, " + family.label,
-                    {"ranks", "runs", "rate [" + family.unit + "]", "speed-up", "efficiency"},
-                    {}};
+  ReportTable table{
+      "Efficiency, " + family.label,
+      {"ranks", "threads a rank", "runs", "rate [" + family.unit + "]", "speed-up", "efficiency"},
+      {}};
   for (const ScalePoint& point : points) {
-    table.rows.push_back({fmt::format("{}", point.ranks), fmt::format("{}", point.runs),
-                          number_cell(point.rate), number_cell(point.rate / points.front().rate),
+    table.rows.push_back({fmt::format("{}", point.ranks), point.threads,
+                          fmt::format("{}", point.runs), number_cell(point.rate),
+                          number_cell(point.rate / points.front().rate),
                           fmt::format("{:.1f} %", 100 * point.efficiency)});
   }
   return table;

@@ -13,7 +13,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "metrics/error.hpp"
+#include "metrics/cache_folder.hpp"
 #include "runners/comm/mpi_launch.hpp"
 
 namespace heteroperf {
@@ -22,14 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* report_name = "exit";
-
-fs::path cache_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
-    return fs::path(cache) / "heteroperf";
-  }
-  const char* home = std::getenv("HOME");
-  return fs::path(home == nullptr ? "/tmp" : home) / ".cache" / "heteroperf";
-}
 
 /// The text of a /proc file; empty when the process is gone or another user's.
 std::string contents(const fs::path& path) {
@@ -59,18 +51,7 @@ void leave_report(const fs::path& folder, const std::string& text) {
 
 }  // namespace
 
-LaunchFolder::LaunchFolder() {
-  const fs::path cache = cache_folder();
-  std::error_code error;
-  fs::create_directories(cache, error);
-  std::string name = (cache / "launch-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) {
-    throw SystemError(fmt::format("cannot create a folder in {}", cache.string()),
-                      std::strerror(errno), "Set XDG_CACHE_HOME to a folder that can be written to",
-                      ErrorKind::environment);
-  }
-  path_ = name;
-}
+LaunchFolder::LaunchFolder() : path_(make_cache_folder("launch-")) {}
 
 LaunchFolder::~LaunchFolder() {
   std::error_code ignored;

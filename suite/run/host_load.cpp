@@ -85,6 +85,14 @@ std::optional<double> quota_throttled_seconds(const fs::path& root) {
   return std::nullopt;
 }
 
+/// The first of "0.20 0.18 0.12 1/80 11206": runnable and waiting for disks.
+std::optional<double> load_average(const fs::path& root) {
+  std::ifstream stream(root / "proc/loadavg");
+  double value = 0;
+  if (!(stream >> value)) return std::nullopt;
+  return value;
+}
+
 /// After minus before; a counter that was reset counts as nothing.
 template <class T>
 std::optional<T> difference(const std::optional<T>& before, const std::optional<T>& after) {
@@ -102,6 +110,7 @@ HostCounters read_host_counters(const CpuSet& cpus, const fs::path& root) {
     counters.thermal_throttled_s = static_cast<double>(*ms) / milliseconds_per_second;
   }
   counters.quota_throttled_s = quota_throttled_seconds(root);
+  counters.load = load_average(root);
   return counters;
 }
 
@@ -115,12 +124,15 @@ double process_cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
-HostLoadWatch::HostLoadWatch(CpuSet cpus)
-    : cpus_(std::move(cpus)), start_ns_(now_ns()), start_(read_host_counters(cpus_)) {}
+HostLoadWatch::HostLoadWatch(CpuSet cpus, Reader read)
+    : cpus_(std::move(cpus)),
+      read_(read ? std::move(read) : [](const CpuSet& of) { return read_host_counters(of); }),
+      start_ns_(now_ns()),
+      start_(read_(cpus_)) {}
 
 std::optional<HostLoadEvent> HostLoadWatch::until_now(double own_cpu_s) const {
   const double seconds = static_cast<double>(now_ns() - start_ns_) / nanoseconds_per_second;
-  return host_load_between(start_, read_host_counters(cpus_), seconds, cpus_.size(), own_cpu_s);
+  return host_load_between(start_, read_(cpus_), seconds, cpus_.size(), own_cpu_s);
 }
 
 std::optional<HostLoadEvent> host_load_between(const HostCounters& before,
@@ -135,6 +147,8 @@ std::optional<HostLoadEvent> host_load_between(const HostCounters& before,
   event.thermal_events = difference(before.thermal_events, after.thermal_events);
   event.thermal_throttled_s = difference(before.thermal_throttled_s, after.thermal_throttled_s);
   event.quota_throttled_s = difference(before.quota_throttled_s, after.quota_throttled_s);
+  event.load_before = before.load;
+  event.load_after = after.load;
   return event;
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 
 #include "results/events.hpp"
@@ -15,25 +16,29 @@ struct HostCounters {
   std::optional<std::uint64_t> thermal_events;
   std::optional<double> thermal_throttled_s;  ///< summed
   std::optional<double> quota_throttled_s;    ///< of this process's control group, summed
+  std::optional<double> load = {};            ///< mean over a minute, of the whole host
 };
 
-/// Reads /proc/stat (proc(5)), thermal_throttle of each CPU and the control group's cpu.stat below
-/// `root`. What is not there or not readable is absent.
+/// Reads /proc/stat and /proc/loadavg (proc(5)), thermal_throttle of each CPU and the control
+/// group's cpu.stat below `root`. What is not there or not readable is absent.
 HostCounters read_host_counters(const CpuSet& cpus, const std::filesystem::path& root = "/");
 
 /// CPU time of this process, all threads, user and system.
 double process_cpu_s();
 
-/// What happens on the CPUs of a run from its construction on.
+/// What happens on some CPUs from its construction on.
 class HostLoadWatch {
  public:
-  explicit HostLoadWatch(CpuSet cpus);
+  using Reader = std::function<HostCounters(const CpuSet& cpus)>;
+
+  explicit HostLoadWatch(CpuSet cpus, Reader read = {});
   /// `own_cpu_s`: what the run's own processes on this host took of it. Nothing where the kernel
   /// does not tell how busy the CPUs are.
   std::optional<HostLoadEvent> until_now(double own_cpu_s) const;
 
  private:
   CpuSet cpus_;
+  Reader read_;
   std::int64_t start_ns_;
   HostCounters start_;
 };

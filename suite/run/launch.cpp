@@ -282,6 +282,7 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& identity,
   const PlanSources sources = read_plan_sources(given);
   const RunConfig config = with_ranks(given, sources, cores.count(), world_ranks);
   const Placement placement = choose_placement(config.scale, cores, world_ranks);
+  end_with_parent();
   if (!launched && config.scale.transport != "threads") {
     return run_under_mpirun(config, sources, placement, cores, identity);
   }

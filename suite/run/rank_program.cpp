@@ -12,7 +12,7 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
-#include "suite/run/host_load.hpp"
+#include "suite/run/hosts_watch.hpp"
 #include "suite/run/memory_rate.hpp"
 #include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
@@ -142,29 +142,6 @@ void log_start(const PreparedRun& run, RankContext& context) {
                           binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));
 }
 
-/// CPUs that the ranks on rank 0's host may use.
-CpuSet cpus_beside_first(const PreparedRun& run) {
-  CpuSet cpus;
-  for (const RankBinding& binding : run.placement.bindings) {
-    if (binding.host != run.placement.bindings.front().host) continue;
-    cpus.insert(cpus.end(), binding.cpus.begin(), binding.cpus.end());
-  }
-  std::sort(cpus.begin(), cpus.end());
-  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
-  return cpus;
-}
-
-/// CPU time of all processes of the run on rank 0's host; the same on every rank.
-double cpu_s_beside_first(const PreparedRun& run, RankContext& context) {
-  const auto& bindings = run.placement.bindings;
-  const auto rank = static_cast<std::size_t>(context.all_ranks().rank().value());
-  const bool here = rank < bindings.size() && bindings[rank].host == bindings.front().host;
-  const bool own_process = rank == 0 || run.config.scale.transport != "threads";
-  double cpu_s = here && own_process ? process_cpu_s() : 0;
-  context.all_ranks().all_reduce(std::span(&cpu_s, 1));
-  return cpu_s;
-}
-
 /// From the peak to the last event.
 ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
   bind(run.placement, context.all_ranks().rank().value());
@@ -173,17 +150,15 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
       context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_bf16(run, context);
   measure_peak(run, context);
-  const double cpu_before_s = cpu_s_beside_first(run, context);
-  const HostLoadWatch watch(context.is_first() ? cpus_beside_first(run) : CpuSet{});
+  const bool threads = run.config.scale.transport == "threads";
+  HostsWatch hosts(context.all_ranks(), run.placement.bindings,
+                   threads ? RankProcesses::one : RankProcesses::one_each);
   if (run.groups > 0) {
     run_search(context, run.workload, search);
   } else {
     run_training(context, run.workload, *run.plan);
   }
-  const double own_cpu_s = cpu_s_beside_first(run, context) - cpu_before_s;
-  if (context.is_first()) {
-    if (const auto load = watch.until_now(own_cpu_s)) context.post(*load);
-  }
+  if (const auto load = hosts.until_now()) context.post(*load);
   flush_events(context.control());
   if (search != nullptr) search->record_statistics();
   post_overhead(context);

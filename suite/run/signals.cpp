@@ -1,15 +1,18 @@
 #include "suite/run/signals.hpp"
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 
 #include <array>
 #include <atomic>
+#include <string>
 #include <thread>
 
 #include "metrics/error.hpp"
@@ -88,6 +91,15 @@ void install_stop_signals(void (*last_words)()) {
   sigemptyset(&action.sa_mask);
   action.sa_flags = SA_RESTART;
   for (int signal_number : {SIGINT, SIGTERM, SIGUSR1}) sigaction(signal_number, &action, nullptr);
+}
+
+void end_with_parent() {
+  const char* named = std::getenv(parent_variable);
+  if (named == nullptr) return;
+  const std::string parent = std::to_string(getppid());
+  if (parent == named) prctl(PR_SET_PDEATHSIG, SIGTERM);
+  // It may have gone before.
+  if (parent != std::to_string(getppid())) std::raise(SIGTERM);
 }
 
 const char* stop_signal() {

@@ -10,6 +10,12 @@ namespace heteroperf {
 /// `last_words` runs once, on a thread of its own, and may allocate and lock.
 void install_stop_signals(void (*last_words)());
 
+/// Names the process that started this one; which is to end with it.
+inline constexpr const char* parent_variable = "HETEROPERF_PARENT";
+/// Where that variable names this process's parent: SIGTERM once the parent is gone, so that what a
+/// sweep had started does not outlive its SIGKILL.
+void end_with_parent();
+
 /// Name of the signal that asked to stop ("SIGINT"), or null. Under this program's own mpirun the
 /// signal that its launching process got.
 const char* stop_signal();

@@ -1,6 +1,7 @@
 #include "suite/sweep/launch_sweep.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -22,7 +23,8 @@ constexpr const char* own_variables =
     "HETEROPERF_OUT; ";
 
 std::string shell_line(const SweepIndex& index, const SweepRun& run, const fs::path& folder) {
-  std::string line = own_variables + std::string("exec ") + shell_quoted(program_path().string());
+  std::string line = own_variables + fmt::format("{}={} exec ", parent_variable, getpid()) +
+                     shell_quoted(program_path().string());
   for (const std::string& word : sweep_run_words(index, run, folder.string())) {
     line += ' ' + shell_quoted(word);
   }

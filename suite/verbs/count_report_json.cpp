@@ -52,10 +52,10 @@ std::string count_json_text(const CountReport& report) {
   const ConventionCounts& counts = report.counts.conventions;
   const PassOps& strict = counts[Convention::strict];
   const PassOps& aiperf = counts[Convention::aiperf];
-  Json json{{"model", report.model},
-            {"graph_hash", report.graph_hash},
-            {"input", input_json(report)},
-            {"parameters", whole_number_json(report.counts.parameters)}};
+  Json json{
+      {"_format", "heteroperf-count"}, {"_version", 1},
+      {"model", report.model},         {"graph_hash", report.graph_hash},
+      {"input", input_json(report)},   {"parameters", whole_number_json(report.counts.parameters)}};
   Json forward = Json::object(), backward = Json::object(), train = Json::object();
   put(forward, "strict", strict.forward);
   put(forward, "aiperf", aiperf.forward);

@@ -20,7 +20,12 @@ std::string doctor_json_text(const DoctorReport& report) {
     if (!status.reason.empty()) one["reason"] = status.reason;
     backends[name] = std::move(one);
   }
-  return Json{{"checks", checks}, {"backends", backends}}.dump(2) + "\n";
+  return Json{{"_format", "heteroperf-doctor"},
+              {"_version", 1},
+              {"checks", checks},
+              {"backends", backends}}
+             .dump(2) +
+         "\n";
 }
 
 }  // namespace heteroperf

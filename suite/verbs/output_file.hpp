@@ -8,11 +8,12 @@ namespace heteroperf {
 class OutputFile {
  public:
   OutputFile() = default;
-  /// Throws UserError unless the file can be written; creates it.
+  /// Throws UserError unless the file can be written.
   explicit OutputFile(std::string path, const char* option = "--out");
 
   bool given() const { return !path_.empty(); }
-  /// Replaces what it holds. False when that failed.
+  /// Replaces what it holds, at once where it is no pipe or device: a file that is cut off is never
+  /// there. False when that failed.
   bool write(const std::string& text) const;
   const std::string& path() const { return path_; }
 

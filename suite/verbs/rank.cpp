@@ -41,6 +41,18 @@ class RankVerb : public Verb {
         ->type_name("N");
     command.add_option("--max-devices", filter_.most_devices, "only runs on so many or fewer")
         ->type_name("N");
+    command.add_option("--min-nodes", filter_.fewest_nodes, "only runs on so many hosts or more")
+        ->type_name("N");
+    command.add_option("--max-nodes", filter_.most_nodes, "only runs on so many hosts or fewer")
+        ->type_name("N");
+    command
+        .add_option("--availability", availability_,
+                    "only available, preview or research systems, as --systems says")
+        ->type_name("NAME");
+    command
+        .add_option("--systems", systems_,
+                    "CSV run_id,availability: whether others can have such a system")
+        ->type_name("FILE");
     command
         .add_option("--power", power_,
                     "CSV run_id,watts,level of what a meter measured, level 1 to 3: OPS per watt")
@@ -56,26 +68,38 @@ class RankVerb : public Verb {
     const RankingText form = parse_name(forms, "format", options.json ? "json" : format_);
     const RankKey key = parse_rank_key(by_);
     check_filter();
-    const PowerTable power = power_.empty() ? PowerTable{} : read_power_table(power_);
+    RankTables tables;
+    if (!power_.empty()) tables.power = read_power_table(power_);
+    if (!systems_.empty()) tables.availability = read_availability_table(systems_);
     RankingReport ranking =
-        rank_runs(find_runs({folders_.begin(), folders_.end()}), key, filter_, power);
+        rank_runs(find_runs({folders_.begin(), folders_.end()}), key, filter_, tables);
     if (!published_.empty()) ranking.published.push_back(read_aiperf_results(published_));
     fmt::print("{}", form(ranking));
     return ExitCode::ok;
   }
 
  private:
-  void check_filter() const {
+  void check_filter() {
+    if (!availability_.empty()) filter_.availability = parse_availability(availability_);
+    if (!availability_.empty() && systems_.empty()) {
+      throw UserError("--availability " + availability_ + " without --systems",
+                      "no record says whether others can have its system",
+                      "Give --systems a CSV file run_id,availability.");
+    }
     constexpr Named<int> kinds[] = {{0, "homogeneous"}, {1, "heterogeneous"}};
     if (!filter_.kind.empty()) parse_name(kinds, "kind", filter_.kind);
-    if (filter_.fewest_devices <= filter_.most_devices) return;
-    throw UserError(fmt::format("--min-devices {} is above --max-devices {}",
-                                filter_.fewest_devices, filter_.most_devices),
+    check_range("devices", filter_.fewest_devices, filter_.most_devices);
+    check_range("nodes", filter_.fewest_nodes, filter_.most_nodes);
+  }
+
+  static void check_range(const char* what, std::uint64_t fewest, std::uint64_t most) {
+    if (fewest <= most) return;
+    throw UserError(fmt::format("--min-{0} {1} is above --max-{0} {2}", what, fewest, most),
                     "no run is both");
   }
 
   RankFilter filter_;
-  std::string power_;
+  std::string power_, systems_, availability_;
   std::vector<std::string> folders_;
   std::string by_ = "ops", format_ = "console", published_;
 };

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "results/packing/unpacked_archive.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/verbs/checkpoint_checks.hpp"
@@ -18,21 +19,22 @@ class VerifyVerb : public Verb {
   const char* name() const override { return "verify"; }
   const char* summary() const override { return "recompute everything a run or a plan claims"; }
   std::vector<std::string> examples() const override {
-    return {"verify results/latest", "verify results/latest/record.json --json"};
+    return {"verify results/latest", "verify mine.tar.gz --json"};
   }
   void declare(CLI::App& command) override {
     command
         .add_option(
             "run", path_,
-            "run, suite or sweep folder, a folder of those, a file inside one, or a plan that "
-            "`plan` wrote")
+            "run, suite or sweep folder, a folder of those, a file inside one, an archive that "
+            "`pack` wrote, or a plan that `plan` wrote")
         ->required();
   }
 
   ExitCode run(const GlobalOptions& options) override {
     const Verification result = is_sailor_plan_file(path_) ? verify_sailor_plan_file(path_)
                                 : is_plan_file(path_)      ? verify_plan_file(path_)
-                                                           : verify_run();
+                                : is_archive_file(path_)   ? verify_archive()
+                                                           : verify_run(path_);
     if (options.json) {
       fmt::print("{}", result.to_json());
     } else {
@@ -42,11 +44,23 @@ class VerifyVerb : public Verb {
   }
 
  private:
-  Verification verify_run() const {
-    Verification result = verify(path_);
+  static Verification verify_run(const std::string& path) {
+    Verification result = verify(path);
     // Checkpoints of a folder of runs are verified run by run.
-    if (sweep_folder_of(path_) || holds_runs_only(path_)) return result;
-    for (VerifyCheck& check : check_checkpoints(path_)) result.checks.push_back(std::move(check));
+    if (sweep_folder_of(path) || holds_runs_only(path)) return result;
+    for (VerifyCheck& check : check_checkpoints(path)) result.checks.push_back(std::move(check));
+    return result;
+  }
+
+  /// What is in it is looked at where all of it could be unpacked.
+  Verification verify_archive() const {
+    const UnpackedArchive unpacked(path_);
+    const char* expected = "the files that were packed";
+    const bool whole = unpacked.damage().empty();
+    const VerifyCheck archive{"archive", whole, expected, whole ? expected : unpacked.damage()};
+    if (!whole) return {{archive}};
+    Verification result = verify_run(unpacked.folder().string());
+    result.checks.insert(result.checks.begin(), archive);
     return result;
   }
 

@@ -6,12 +6,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"
+#include "workloads/model_graph_json.hpp"
+#include "workloads/models.hpp"
 
 namespace heteroperf::testing {
 namespace {
@@ -40,6 +43,23 @@ class Schemas : public ::testing::Test {
     const std::string name = "printed-" + std::to_string(arguments_.size()) + ".json";
     add(format, folder_.write(name, result.out));
   }
+  void expect_taken(const Words& words) {
+    const CommandResult result = heteroperf(words, folder_.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+  }
+  /// `good` with the first of these words replaced is to be found wrong.
+  void add_broken(const std::string& format, const std::string& good, const std::string& from,
+                  const std::string& to) {
+    const std::string text =
+        std::regex_replace(good, std::regex(from), to, std::regex_constants::format_first_only);
+    EXPECT_NE(text, good) << from;
+    add(format, folder_.write("bad-" + std::to_string(arguments_.size()) + ".json", text));
+  }
+  void expect_invalid() const {
+    const Json found = errors();
+    ASSERT_EQ(found.size(), arguments_.size());
+    for (const auto& [argument, error] : found.items()) EXPECT_FALSE(error.is_null()) << argument;
+  }
   Json errors() const { return Json::parse(read_with(python_, "validate.py", arguments_)); }
   void expect_valid() const {
     const Json found = errors();
@@ -67,7 +87,10 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
                               fixed_run(), fixed_run(),   fixed_run()};
   runs[3].lines.resize(1);                        // killed at once
   runs[4].last<StepEvent>().loss = std::nan("");  // invalid
-  runs[5].insert_before_stop(HostLoadEvent{400, 4, 2.5, 1, 0.5, 8.0});
+  runs[5].insert_before_stop(HostLoadEvent{400, 4, 2.5, 1, 0.5, 8.0, "a", 0, 1.5, 2.5});
+  runs[5].insert_before_stop(HostLoadEvent{400, 4, 0.5, {}, {}, {}, "b", 1});
+  runs[5].insert_before_stop(RankStepsEvent{1, 0, 2, 5, 2, {8, 9, 7}});
+  runs[5].insert_before_stop(PeakEvent{1e12, "fp32", "measured", 2e9});
   runs[5].insert_before_stop(WarningEvent{"words", "other_load"});
   runs[5].insert_before_stop(CheckpointEvent{20, 4096, 0.25});
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -77,6 +100,19 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
     add("journal", files.journal());
   }
   expect_valid();
+}
+
+/// Those of no sample run too.
+TEST_F(Schemas, TheJournalsSchemaHasEveryKindOfLine) {
+  const Json schema = Json::parse(
+      read_text_file(std::string(HETEROPERF_SCHEMAS "/heteroperf-journal-1.schema.json")));
+  std::set<std::string> named, kinds;
+  for (const Json& one : schema.at("oneOf")) named.insert(one["properties"]["kind"]["const"]);
+  [&]<std::size_t... index>(std::index_sequence<index...>) {
+    (kinds.insert(kind_name(Event(std::in_place_index<index>))), ...);
+  }
+  (std::make_index_sequence<std::variant_size_v<Event>>());
+  EXPECT_EQ(named, kinds);
 }
 
 TEST_F(Schemas, WhatComparingPrints) {
@@ -141,32 +177,94 @@ TEST_F(Schemas, DocumentsThatNeedNoTraining) {
   for (const auto& file : fs::directory_iterator(HETEROPERF_CLUSTERS)) {
     if (file.path().extension() == ".json") add("cluster", file.path().string());
   }
+  add_printed("doctor", {"doctor"});
+  add_printed("count", {"count", "nano"});
+  add_printed("count", {"count", "resnet50-v1", "--convention", "all", "--per-layer"});
+  add_printed("cluster", {"probe", "--ranks", "2", "--links-only"});
+  expect_valid();
+}
+
+/// The smallest model of each.
+TEST_F(Schemas, GraphsOfEveryFamily) {
+  std::set<std::string> families;
+  for (const ModelSpec& model : models()) {
+    if (!families.insert(model.family).second) continue;
+    add("graph", folder_.write(model.name + ".json", graph_to_text(build_model(model.name))));
+  }
+  EXPECT_GE(families.size(), 7u);
+  add("graph", folder_.write("small.json", graph_to_text(small_classifier())));
+  expect_valid();
+}
+
+/// What users write for a verb: it takes the file, and so does its schema.
+TEST_F(Schemas, FilesThatVerbsTake) {
+  const std::string efficiency = folder_.write("efficiency.json", R"({
+    "_format":"heteroperf-efficiency","_version":1,
+    "operations":[{"class":"fast","operation":"gemm","shape":"1024x1024","precision":"fp32",
+                   "ops_per_second":2e10,"provenance":"probe","source":"measured 2026-01-01"}],
+    "devices":[{"class":"fast","quantity":"busy_watts","value":300}],
+    "links":[{"scope":"classes","between":["fast","slow"],
+              "points":[{"bytes":1,"time_s":1e-5},{"bytes":1000000,"time_s":1e-3}]}]})");
+  const std::string plan = folder_ / "plan.json";
+  expect_taken({"plan", "llm", "--cluster", "fast2_slow6", "--size", "nano", "--profile",
+                efficiency, "-o", plan, "-q"});
+  const std::string noted =
+      folder_.write("noted.json", Json::parse(read_text_file(plan)).at("efficiency").dump());
+  add("efficiency", efficiency);
+  add("efficiency", noted);
+  const std::string costs = folder_.write(
+      "costs.json", R"({"forward":[1,1.5],"backward":[1,1],"weight":[0.5,1],"comm":0.1})");
+  const std::string network = folder_.write("network.json", R"({"_format":"heteroperf-network",
+      "_version":1,"bandwidth":2,"capacity":1,"card":[0,1],"node":[0,0],"compute_slow_down":1.1})");
+  expect_taken({"schedule", "1f1b", "--ranks", "2", "--micro-batches", "4", "--model", "links",
+                "--costs-file", costs, "--network", network});
+  add("costs", costs);
+  add("network", network);
+  const std::string graph = folder_.write("graph.json", R"({"ranks":2,"micro_batches":4,
+      "segments":[{"name":"a","rank":0,"forward":1,"backward":1,"weight":1,"weights":"tied"},
+                  {"name":"b","rank":1,"forward":1,"backward":1,"weight":1,"weights":"tied"}],
+      "edges":[{"from":"a","to":1,"bytes":8}]})");
+  expect_taken({"schedule", "1f1b", "--graph", graph});
+  add("pipeline-graph", graph);
   expect_valid();
 }
 
 TEST_F(Schemas, FilesOfARealRun) {
-  const CommandResult result = heteroperf(
-      {"run", "llm", "--size", "nano", "--ranks", "2", "--micro-batch", "2", "--steps", "6",
-       "--set", "measure.peak_s=0", "--set", "measure.evaluation_samples=4", "-q", "--out", "r"},
-      folder_.path());
+  const CommandResult result =
+      heteroperf({"run", "llm", "--size", "nano", "--ranks", "2", "--micro-batch", "2", "--steps",
+                  "6", "--set", "measure.peak_s=0", "--set", "measure.evaluation_samples=4",
+                  "--set", "checkpoint.at_end=true", "-q", "--out", "r"},
+                 folder_.path());
   if (result.exit_code == 5) GTEST_SKIP() << "this program cannot train";
   ASSERT_EQ(result.exit_code, 0) << result.err;
   for (const char* format : {"record", "config", "plan"}) {
     add(format, folder_ / ("r/" + std::string(format) + ".json"));
   }
   add("journal", folder_ / "r/journal.jsonl");
+  std::string graph;
+  for (const JournalLine& line : read_journal(folder_ / "r/journal.jsonl").lines) {
+    const auto* workload = std::get_if<WorkloadEvent>(&line.event);
+    if (workload != nullptr) graph = workload->graph.text;
+  }
+  add("graph", folder_.write("graph.json", graph));
+  const std::string index = folder_ / "r/checkpoints/step-6/index.json";
+  add("checkpoint", index);
   expect_valid();
+  arguments_.clear();
+  const std::string good = read_text_file(index);
+  add_broken("checkpoint", good, "\"dtype\":\"F32\"", "\"dtype\":\"F31\"");
+  add_broken("checkpoint", good, "\"offset\":[0-9]+", "\"offset\":-8");
+  add_broken("checkpoint", good, "\"checksum\"", "\"sum\"");
+  add_broken("checkpoint", good, "\"seed\":\"[0-9]+\"", "\"seed\":1.5");
+  expect_invalid();
 }
 
 TEST_F(Schemas, WhatIsWrongIsFound) {
   store("a", 1, 1);
   const std::string record = folder_ / "a/run-001/record.json";
   const std::string good = read_text_file(record);
-  const auto broken = [&](const std::string& from, const std::string& to) {
-    const std::string text =
-        std::regex_replace(good, std::regex(from), to, std::regex_constants::format_first_only);
-    EXPECT_NE(text, good) << from;
-    add("record", folder_.write("bad-" + std::to_string(arguments_.size()) + ".json", text));
+  const auto broken = [&](const char* from, const char* to) {
+    add_broken("record", good, from, to);
   };
   broken("\"_version\": 1", "\"_version\": 2");
   broken("\"status\": \"complete\"", "\"status\": \"done\"");
@@ -176,9 +274,52 @@ TEST_F(Schemas, WhatIsWrongIsFound) {
   broken("\"wall_s\"", "\"walls\"");
   broken("\"class\": \"closed\"", "\"class\": \"fine\"");
   broken("\"steps\": ", "\"steps\": -");
-  const Json found = errors();
-  EXPECT_EQ(found.size(), 8u);
-  for (const auto& [argument, error] : found.items()) EXPECT_FALSE(error.is_null()) << argument;
+  expect_invalid();
+}
+
+TEST_F(Schemas, WhatIsWrongInOtherFilesIsFound) {
+  const auto printed = [&](Words words) {
+    words.emplace_back("--json");
+    return heteroperf(words, folder_.path()).out;
+  };
+  add_broken("doctor", printed({"doctor"}), "\"status\": \"[a-z]+\"", "\"status\": \"fine\"");
+  add_broken("doctor", printed({"doctor"}), "\"hdf5\"", "\"h5\"");
+  add_broken("count", printed({"count", "nano"}), "\"strict\": \"[0-9]+\"", "\"strict\": 12");
+  const std::string cluster = printed({"probe", "--ranks", "2", "--links-only"});
+  add_broken("cluster", cluster, "\"kind\": \"cpu\"", "\"kind\": \"tpu\"");
+  add_broken("cluster", cluster, "\"classes\"", "\"klasses\"");
+  add_broken("cluster", cluster, "\"latency_s\": [0-9.e+-]+", "\"latency_s\": -1");
+  const std::string graph = graph_to_text(small_classifier());
+  add_broken("graph", graph, "\"kind\": *\"linear\"", "\"kind\":\"linar\"");
+  add_broken("graph", graph, "\"out_features\": *[0-9]+", "\"out_features\":0");
+  add_broken("graph", graph, "\"out_features\"", "\"features\"");
+  add_broken("costs", R"({"forward":[1],"backward":[1],"weight":[1]})", "\"weight\"", "\"w\"");
+  add_broken("costs", R"({"forward":[1],"backward":[1],"weight":[1]})", "1", "-1");
+  add_broken("network", R"({"bandwidth":2,"capacity":1})", "\"capacity\":1", "\"capacity\":0");
+  add_broken("network", R"({"bandwidth":2,"capacity":1})", "bandwidth", "bandwith");
+  const std::string efficiency = R"({"_format":"heteroperf-efficiency","_version":1,"devices":[
+      {"class":"fast","quantity":"busy_watts","value":300}]})";
+  add_broken("efficiency", efficiency, "busy_watts", "watts");
+  add_broken("efficiency", efficiency, "\"_version\":1", "\"_version\":2");
+  add_broken("pipeline-graph", R"({"ranks":1,"micro_batches":1,"segments":[{"rank":0}]})",
+             "\"rank\":0", "\"rang\":0");
+  expect_invalid();
+}
+
+TEST_F(Schemas, EveryFileInTheFolderIsASchemaOfItsName) {
+  std::size_t schemas = 0;
+  for (const auto& file : fs::directory_iterator(HETEROPERF_SCHEMAS)) {
+    const Json schema = Json::parse(read_text_file(file.path()));
+    const std::string name = file.path().filename().string();
+    const std::string format = name.substr(0, name.find("-1.schema.json"));
+    EXPECT_EQ(schema.at("$id"), "heteroperf:" + format + "-1");
+    const Json* named = schema.contains("properties") ? &schema["properties"] : nullptr;
+    if (named != nullptr && named->contains("_format")) {
+      EXPECT_EQ((*named)["_format"]["const"], format);
+    }
+    ++schemas;
+  }
+  EXPECT_GE(schemas, 26u);
 }
 
 }  // namespace

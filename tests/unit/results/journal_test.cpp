@@ -46,7 +46,7 @@ TEST(EventJson, RoundTripsEveryKind) {
   run.lines.push_back({1, CheckpointEvent{120, 4096, 0.25}});
   run.lines.push_back({1, RankStepsEvent{3, 0, 2, 5, 2, {4'000'000'000, 5, 6}}});
   run.lines.push_back({1, PeakEvent{1e12, "fp32", "measured", 1e11}});
-  run.lines.push_back({1, HostLoadEvent{2, 4, 0.5, 3, 0.25, 0.125}});
+  run.lines.push_back({1, HostLoadEvent{2, 4, 0.5, 3, 0.25, 0.125, "node-1", 8, 1.5, 2.5}});
   std::set<std::string> kinds;
   for (const JournalLine& line : run.lines) {
     const std::string json = event_to_json_line(line.t_ns, line.event, no_previous_line);

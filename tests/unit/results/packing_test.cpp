@@ -1,5 +1,7 @@
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-
 #include <sys/stat.h>
 
 #include <chrono>
@@ -9,6 +11,7 @@
 
 #include "metrics/error.hpp"
 #include "results/packing/run_archive.hpp"
+#include "results/packing/unpacked_archive.hpp"
 #include "results/verify.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
@@ -39,8 +42,92 @@ class PackingTest : public ::testing::Test {
     std::ofstream(run_ / name, std::ios::binary) << text;
   }
 
+  /// Adds entries to what `pack` would write, or writes them alone.
+  struct OddEntry {
+    std::string name, data;
+    unsigned type = AE_IFREG;
+    std::string target = {};
+  };
+  fs::path odd_archive(const std::vector<OddEntry>& entries, bool with_run = true) const {
+    const fs::path path = folder_.path() / "odd.tar.gz";
+    archive* out = archive_write_new();
+    archive_write_add_filter_gzip(out);
+    archive_write_set_format_gnutar(out);
+    archive_write_open_filename(out, path.c_str());
+    if (with_run) {
+      for (const auto& file : fs::directory_iterator(unpacked_run())) {
+        add(out, {run_.filename().string() + "/" + file.path().filename().string(),
+                  read_text_file(file.path())});
+      }
+    }
+    for (const OddEntry& entry : entries) add(out, entry);
+    archive_write_free(out);
+    return path;
+  }
+  /// One header of the ustar format (POSIX pax(1)) that promises 8 GiB, and no data.
+  fs::path lying_archive() const {
+    std::string header(512, '\0');
+    header.replace(0, 10, "run/liar.x");
+    header.replace(100, 7, "0000644");
+    header.replace(124, 11, "77777777777");
+    header.replace(148, 8, 8, ' ');
+    header[156] = '0';
+    header.replace(257, 8,
+                   std::string("ustar\0"
+                               "00",
+                               8));
+    unsigned sum = 0;
+    for (const unsigned char c : header) sum += c;
+    header.replace(148, 6, fmt::format("{:06o}", sum));
+    header[154] = '\0';
+    const fs::path tar = folder_.path() / "liar.tar";
+    std::ofstream(tar, std::ios::binary) << header;
+    EXPECT_EQ(std::system(("gzip -f '" + tar.string() + "'").c_str()), 0);
+    return tar.string() + ".gz";
+  }
+  std::string damage_of(const fs::path& path, UnpackingLimits limits = {}) const {
+    return UnpackedArchive(path, limits).damage();
+  }
+
   TemporaryFolder folder_;
   fs::path run_;
+
+ private:
+  fs::path unpacked_run() const {
+    if (!fs::exists(folder_.path() / "from-whole.tar.gz")) {
+      pack("whole.tar.gz");
+      return unpacked("whole.tar.gz");
+    }
+    return folder_.path() / "from-whole.tar.gz" / run_.filename();
+  }
+  static void add(archive* out, const OddEntry& odd) {
+    archive_entry* entry = archive_entry_new();
+    archive_entry_set_pathname(entry, odd.name.c_str());
+    archive_entry_set_filetype(entry, odd.type);
+    archive_entry_set_perm(entry, 0644);
+    if (odd.type == AE_IFLNK) archive_entry_set_symlink(entry, odd.target.c_str());
+    if (odd.type == AE_IFREG && !odd.target.empty()) {
+      archive_entry_set_hardlink(entry, odd.target.c_str());
+    } else {
+      archive_entry_set_size(entry, static_cast<la_int64_t>(odd.data.size()));
+    }
+    archive_write_header(out, entry);
+    archive_write_data(out, odd.data.data(), odd.data.size());
+    archive_entry_free(entry);
+  }
+};
+
+/// The cache folder of a test, empty again after every archive.
+class UnpackingTest : public PackingTest {
+ protected:
+  UnpackingTest() { setenv("XDG_CACHE_HOME", cache_.path().c_str(), 1); }
+  ~UnpackingTest() override {
+    for (const auto& left : fs::directory_iterator(cache_.path() / "heteroperf")) {
+      ADD_FAILURE() << left.path() << " is left";
+    }
+    unsetenv("XDG_CACHE_HOME");
+  }
+  TemporaryFolder cache_;
 };
 
 TEST_F(PackingTest, VerifiesAfterUnpackingAndSaysTheSame) {
@@ -136,6 +223,127 @@ TEST_F(PackingTest, ArchivesInOddPlacesAreRefused) {
       UserError);
   EXPECT_THROW(pack("no/such/folder.tar.gz"), SystemError);
   EXPECT_THROW(pack_folder(run_, "/dev/full/a.tar.gz", PackedCheckpoints::none), SystemError);
+}
+
+TEST_F(UnpackingTest, WhatWasPackedVerifies) {
+  const PackedArchive packed = pack("a.tar.gz");
+  EXPECT_TRUE(is_archive_file(packed.file));
+  EXPECT_FALSE(is_archive_file(run_ / "record.json"));
+  EXPECT_FALSE(is_archive_file(run_));
+  const UnpackedArchive there(packed.file);
+  EXPECT_EQ(there.damage(), "");
+  EXPECT_EQ(there.folder().filename(), run_.filename());
+  EXPECT_TRUE(verify(there.folder()).ok());
+}
+
+TEST_F(UnpackingTest, AFolderPackedAgainByTarIsTaken) {
+  pack("a.tar.gz");
+  const fs::path parent = unpacked("a.tar.gz").parent_path();
+  const fs::path again = folder_.path() / "again.tar.gz";
+  const std::string command =
+      "tar -czf '" + again.string() + "' -C '" + parent.string() + "' " + run_.filename().string();
+  ASSERT_EQ(std::system(command.c_str()), 0);
+  EXPECT_EQ(damage_of(again), "");
+}
+
+TEST_F(UnpackingTest, TruncatedAnywhereIsDamageOrNoArchive) {
+  const std::string whole = read_text_file(pack("a.tar.gz").file);
+  const fs::path part = folder_.path() / "part.tar.gz";
+  std::size_t damaged = 0, refused = 0;
+  for (std::size_t bytes = 2; bytes + 64 < whole.size(); bytes += whole.size() / 100) {
+    std::ofstream(part, std::ios::binary) << whole.substr(0, bytes);
+    try {
+      EXPECT_NE(damage_of(part), "") << bytes << " of " << whole.size();
+      ++damaged;
+    } catch (const UserError&) {
+      ++refused;  // not even the first header
+    }
+  }
+  EXPECT_GT(damaged, 0u);
+  EXPECT_GT(refused, 0u);
+  EXPECT_GT(damaged + refused, 90u);
+}
+
+TEST_F(UnpackingTest, AChangedByteIsFound) {
+  const std::string whole = read_text_file(pack("a.tar.gz").file);
+  const fs::path changed = folder_.path() / "changed.tar.gz";
+  for (std::size_t at = 0; at < whole.size(); at += whole.size() / 60) {
+    std::string text = whole;
+    text[at] = static_cast<char>(text[at] ^ 0x10);
+    std::ofstream(changed, std::ios::binary) << text;
+    try {
+      const UnpackedArchive there(changed);
+      const bool same = there.damage().empty() && verify(there.folder()).ok();
+      // What no reader of gzip looks at: time, flags and system of its header, its own checksum.
+      const bool unread = at < 10 || at + 8 >= whole.size();
+      EXPECT_TRUE(unread || !same) << at;
+    } catch (const UserError&) {
+    }
+  }
+}
+
+TEST_F(UnpackingTest, NothingLeavesTheFolder) {
+  const std::string run = run_.filename().string();
+  const fs::path outside = folder_.path() / "outside";
+  for (const std::string& name :
+       {std::string("../outside"), run + "/../../outside", run + "/a/../../../outside",
+        outside.string(), std::string("..")}) {
+    EXPECT_NE(damage_of(odd_archive({{name, "x"}})).find("does not lie in"), std::string::npos)
+        << name;
+    EXPECT_FALSE(fs::exists(outside)) << name;
+  }
+  EXPECT_NE(damage_of(odd_archive({{"beside/x", "x"}})).find("lies beside"), std::string::npos);
+}
+
+TEST_F(UnpackingTest, LinksAndDevicesAreRefused) {
+  const std::string run = run_.filename().string();
+  const std::vector<std::vector<OddEntry>> archives{
+      {{run + "/link", "", AE_IFLNK, "/etc/passwd"}},
+      {{run + "/link", "", AE_IFLNK, ".."}, {run + "/link/x", "x"}},
+      {{run + "/hard", "", AE_IFREG, "/etc/passwd"}},
+      {{run + "/pipe", "", AE_IFIFO}},
+      {{run + "/device", "", AE_IFCHR}},
+  };
+  for (const auto& entries : archives) {
+    EXPECT_NE(damage_of(odd_archive(entries)).find("is a link or a device"), std::string::npos)
+        << entries[0].name;
+  }
+}
+
+TEST_F(UnpackingTest, TwiceTheSameNameIsRefused) {
+  const std::string run = run_.filename().string();
+  EXPECT_NE(damage_of(odd_archive({{run + "/record.json", "{}"}})).find("twice"),
+            std::string::npos);
+  EXPECT_NE(damage_of(odd_archive({{run + "/record.json/x", "{}"}})).find("twice"),
+            std::string::npos);
+}
+
+TEST_F(UnpackingTest, WhatTheManifestDoesNotListIsDamage) {
+  const std::string run = run_.filename().string();
+  EXPECT_EQ(damage_of(odd_archive({{run + "/more.txt", "x"}})),
+            "more.txt is not in the manifest\n");
+  EXPECT_EQ(damage_of(odd_archive({})), "");
+}
+
+TEST_F(UnpackingTest, HugeSizesAndNumbersAreRefusedBeforeTheyAreWritten) {
+  const std::string run = run_.filename().string();
+  const std::string zeros(1 << 20, '\0');
+  const fs::path bomb = odd_archive({{run + "/a", zeros}, {run + "/b", zeros}});
+  EXPECT_EQ(damage_of(bomb), "a is not in the manifest\nb is not in the manifest\n");
+  const UnpackingLimits tight{.least_bytes = 3 << 19, .times_archive = 1};
+  EXPECT_NE(damage_of(bomb, tight).find("goes beyond 1572864 bytes"), std::string::npos);
+  EXPECT_EQ(damage_of(bomb, {.files = 5}), "it has too many files");
+  EXPECT_NE(damage_of(lying_archive()).find("goes beyond"), std::string::npos);
+}
+
+TEST_F(UnpackingTest, ForeignFilesAreNoArchives) {
+  const fs::path file = folder_.path() / "foreign.tar.gz";
+  std::ofstream(file) << "\x1f\x8b and then words";
+  EXPECT_THROW(UnpackedArchive{file}, UserError);
+  EXPECT_THROW(UnpackedArchive{odd_archive({{"some/thing.txt", "x"}}, false)}, UserError);
+  EXPECT_THROW(UnpackedArchive{odd_archive({{"run/MANIFEST.sha256", ""}}, false)}, UserError);
+  EXPECT_THROW(UnpackedArchive{odd_archive({}, false)}, UserError);
+  EXPECT_THROW(UnpackedArchive{folder_.path() / "none.tar.gz"}, std::exception);
 }
 
 TEST_F(PackingTest, NothingHalfWrittenIsLeft) {

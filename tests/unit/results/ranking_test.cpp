@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "metrics/error.hpp"
 #include "results/run_folder.hpp"
@@ -23,6 +25,16 @@ class RankTest : public ::testing::Test {
              double step_s) {
     SampleRun run = sample_of({.number = number, .step_s = step_s, .host = host});
     run.last<ScaleEvent>().devices = devices;
+    run.write_finished(RunFiles{folder_.path() / std::to_string(number)});
+  }
+  /// A run whose ranks were on these hosts; none: its record does not say.
+  void store_on(int number, const std::vector<std::string>& hosts) {
+    SampleRun run = sample_of({.number = number, .host = std::to_string(number)});
+    Json system = Json::parse(run.last<SystemEvent>().system.text);
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      system["binding"].push_back({{"rank", rank}, {"host", hosts[rank]}});
+    }
+    run.last<SystemEvent>().system.text = system.dump();
     run.write_finished(RunFiles{folder_.path() / std::to_string(number)});
   }
   RankingReport ranked(RankKey key = RankKey::ops) const {
@@ -135,7 +147,7 @@ TEST_F(RankTest, ColumnsAreFrozen) {
             "workload,rank,shared,name,ops_per_second,ci95_low,ci95_high,convention,ops_per_peak,"
             "regulated_score,quality,validity,ruleset,size,precision,ranks,devices,kind,hsr,"
             "scaling_efficiency,repeats,reproducibility,program_version,created_utc,run_id,"
-            "record_sha256,ops_per_watt,power,power_level");
+            "record_sha256,ops_per_watt,power,power_level,nodes,availability");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
   const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
   for (const char* key :
@@ -151,7 +163,7 @@ TEST_F(RankTest, PowerOfAMeterGivesOpsPerWatt) {
   const fs::path file = path() / "power.csv";
   std::ofstream(file) << "run_id,watts,level\nrun-001,400,1\nrun-002,100,3\n";
   const RankingReport ranking =
-      rank_runs(find_runs({path()}), RankKey::ops_per_watt, {}, read_power_table(file));
+      rank_runs(find_runs({path()}), RankKey::ops_per_watt, {}, {.power = read_power_table(file)});
   const auto& entries = ranking.lists.at(0).entries;
   ASSERT_EQ(entries.size(), 2u);
   EXPECT_EQ(entries[0].name, "thrifty");
@@ -166,9 +178,10 @@ TEST_F(RankTest, RepetitionsCountAsMeasuredWhereAllAre) {
   store({.number = 1, .seed = 1});
   store({.number = 2, .seed = 2});
   PowerTable power{{"run-001", {100, PowerLevel::l3}}};
-  EXPECT_FALSE(rank_runs(find_runs({path()}), RankKey::ops, {}, power).lists[0].entries[0].power);
+  EXPECT_FALSE(
+      rank_runs(find_runs({path()}), RankKey::ops, {}, {.power = power}).lists[0].entries[0].power);
   power["run-002"] = {300, PowerLevel::l2};
-  const RankingReport ranking = rank_runs(find_runs({path()}), RankKey::ops, {}, power);
+  const RankingReport ranking = rank_runs(find_runs({path()}), RankKey::ops, {}, {.power = power});
   EXPECT_EQ(ranking.lists[0].entries[0].power->watts, 200);
   EXPECT_EQ(ranking.lists[0].entries[0].power->level, PowerLevel::l2);
 }
@@ -200,6 +213,66 @@ TEST_F(RankTest, FiltersChooseWhatAListIsOf) {
   EXPECT_EQ(hosts({.most_devices = 7}), "a1");
   EXPECT_EQ(hosts({.precision = "fp64"}), "2");
   EXPECT_EQ(hosts({.workload = "none"}), "2");
+}
+
+TEST_F(RankTest, NodesAreTheHostsOfTheRanks) {
+  store_on(1, {});
+  store_on(2, {"n1", "n1"});
+  store_on(3, {"n1", "n2", "n2", "n3"});
+  const auto nodes = [&](const RankFilter& filter) {
+    std::set<std::uint64_t> counts;
+    const RankingReport ranking = rank_runs(find_runs({path()}), RankKey::ops, filter);
+    for (const RankList& list : ranking.lists) {
+      for (const RankEntry& entry : list.entries) counts.insert(entry.run->nodes);
+    }
+    return counts;
+  };
+  using Counts = std::set<std::uint64_t>;
+  EXPECT_EQ(nodes({}), (Counts{0, 1, 3}));
+  EXPECT_EQ(nodes({.fewest_nodes = 1}), (Counts{1, 3}));
+  EXPECT_EQ(nodes({.fewest_nodes = 2}), (Counts{3}));
+  EXPECT_EQ(nodes({.most_nodes = 2}), (Counts{1}));
+  EXPECT_EQ(nodes({.fewest_nodes = 3, .most_nodes = 3}), (Counts{3}));
+  for (const Json& entry : Json::parse(ranking_json_text(ranked())).at("entries")) {
+    const bool unknown = entry.at("run_id") == "run-001";
+    EXPECT_EQ(entry.contains("nodes"), !unknown);
+    EXPECT_EQ(entry.value("nodes", 0), unknown ? 0 : entry.at("run_id") == "run-002" ? 1 : 3);
+  }
+}
+
+TEST_F(RankTest, AvailabilityIsWhatATableSays) {
+  for (int i = 1; i <= 4; ++i) {
+    store({.number = i,
+           .seed = static_cast<std::uint64_t>(i),
+           .host = i < 3 ? "twice" : std::to_string(i)});
+  }
+  const fs::path file = path() / "systems.csv";
+  std::ofstream(file)
+      << "run_id,availability\nrun-001,available\nrun-002,preview\nrun-003,research\n";
+  const RankTables tables{.availability = read_availability_table(file)};
+  const auto entries = [&](std::optional<SystemAvailability> only) {
+    RankFilter filter;
+    filter.availability = only;
+    std::map<std::string, std::string> found;
+    for (const RankList& list :
+         rank_runs(find_runs({path()}), RankKey::ops, filter, tables).lists) {
+      for (const RankEntry& entry : list.entries) {
+        found[entry.name] = entry.availability ? to_string(*entry.availability) : "";
+      }
+    }
+    return found;
+  };
+  using Found = std::map<std::string, std::string>;
+  EXPECT_EQ(entries({}), (Found{{"twice", "preview"}, {"3", "research"}, {"4", ""}}));
+  EXPECT_EQ(entries(SystemAvailability::available), (Found{{"twice", "available"}}));
+  EXPECT_EQ(entries(SystemAvailability::research), (Found{{"3", "research"}}));
+  EXPECT_THROW(parse_availability("soon"), UserError);
+  for (const char* text :
+       {"", "run_id,available\n", "run_id,availability\na\n", "run_id,availability\na,soon\n",
+        "run_id,availability\na,preview,1\n", "run_id,availability\na,preview\na,research\n"}) {
+    std::ofstream(file) << text;
+    EXPECT_THROW(read_availability_table(file), UserError) << text;
+  }
 }
 
 TEST_F(RankTest, AnAiperfResultIsListedWithoutARank) {

@@ -32,6 +32,27 @@ TEST(Record, IsAPureFunctionOfTheJournal) {
   }
 }
 
+TEST(Record, TellsOfEveryHost) {
+  SampleRun run = fixed_run();
+  run.insert_before_stop(HostLoadEvent{400, 2, 0.1, {}, {}, 0.5, "b", 4, 1.5, 2.5});
+  run.insert_before_stop(HostLoadEvent{390, 4, 0.25, 3, 0.5, {}, "a", 0, {}, 1.0});
+  const Json load = record_of(run)["host_load"];
+  EXPECT_EQ(load["seconds"], 390);  // rank 0's host
+  EXPECT_EQ(load["thermal_throttled_s"], 0.5);
+  ASSERT_EQ(load["hosts"].size(), 2u);
+  EXPECT_EQ(load["hosts"][0], Json::parse(R"({"host":"a","first_rank":0,"seconds":390,"cpus":4,
+      "other_cpus":0.25,"thermal_events":3,"thermal_throttled_s":0.5,"load_after":1.0})"));
+  EXPECT_EQ(load["hosts"][1], Json::parse(R"({"host":"b","first_rank":4,"seconds":400,"cpus":2,
+      "other_cpus":0.1,"quota_throttled_s":0.5,"load_before":1.5,"load_after":2.5})"));
+}
+
+TEST(Record, HostLoadOfAJournalWithoutNamesHasNoHosts) {
+  SampleRun run = fixed_run();
+  run.insert_before_stop(HostLoadEvent{390, 4, 0.25, {}, {}, {}});
+  EXPECT_EQ(record_of(run)["host_load"],
+            Json::parse(R"({"seconds":390,"cpus":4,"other_cpus":0.25})"));
+}
+
 TEST(Record, HoldsTheNumbersOfAFixedRun) {
   const SampleRun run = fixed_run();
   const Json record = record_of(run);

@@ -116,6 +116,34 @@ TEST(Scaling, TellsWeakFromStrong) {
   EXPECT_NE(section.charts[0].title.find("weak"), std::string::npos);
 }
 
+RunDigest threaded(std::uint64_t ranks, std::uint64_t threads, double ops) {
+  RunDigest run = digest_at(ranks, ops, 64);
+  run.threads = threads;
+  return run;
+}
+
+TEST(Scaling, ComparesRanksOfAsManyThreads) {
+  RunSet runs;
+  runs.runs = {threaded(1, 1, 10), threaded(2, 1, 19), threaded(1, 2, 20), threaded(2, 2, 36)};
+  const ReportSection section = scaling_section(runs);
+  ASSERT_EQ(section.charts.size(), 2u);
+  EXPECT_NE(section.charts[0].title.find("1 thread a rank"), std::string::npos);
+  EXPECT_NE(section.charts[1].title.find("2 threads a rank"), std::string::npos);
+  EXPECT_EQ(section.tables[0].rows[1].back(), "95.0 %");
+  EXPECT_EQ(section.tables[1].rows[1].back(), "90.0 %");
+}
+
+TEST(Scaling, AMachineDividedAmongMoreRanksIsAFamilyToo) {
+  RunSet runs;
+  runs.runs = {threaded(1, 4, 10), threaded(2, 2, 12), threaded(4, 1, 14)};
+  const ReportSection section = scaling_section(runs);
+  ASSERT_EQ(section.charts.size(), 1u);
+  EXPECT_NE(section.charts[0].title.find("threads a rank differ"), std::string::npos);
+  EXPECT_EQ(section.tables[0].columns[1], "threads a rank");
+  EXPECT_EQ(section.tables[0].rows[2][1], "1");
+  EXPECT_EQ(section.tables[0].rows[2].back(), "35.0 %");
+}
+
 TEST(Scaling, SaysThatThereIsNone) {
   RunSet runs;
   runs.runs = {digest_at(2, 10, 16), digest_at(2, 19, 32)};

@@ -1,5 +1,6 @@
 #include "results/ruleset.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -330,6 +331,24 @@ const std::vector<Case>& cases() {
        [](SampleRun& r) {
          r.insert_before_stop(HostLoadEvent{400, 4, 0.40, {}, {}, {}});
        }},
+      {"other_load", Severity::review, true,  // of any host
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, {}, {}, {}, "a", 0});
+         r.insert_before_stop(HostLoadEvent{400, 2, 0.21, {}, {}, {}, "b", 4});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 4, 0.40, {}, {}, {}, "a", 0});
+         r.insert_before_stop(HostLoadEvent{400, 2, 0.20, {}, {}, {}, "b", 4});
+       }},
+      {"throttled", Severity::review, true,  // of any host
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 2, 0, {}, {}, 8.1, "b", 4});
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, {}, {}, 0, "a", 0});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(HostLoadEvent{400, 2, 0, {}, {}, 7.9, "b", 4});
+         r.insert_before_stop(HostLoadEvent{400, 4, 0, {}, {}, 15.9, "a", 0});
+       }},
       {"throttled", Severity::review, true,
        [](SampleRun& r) {
          r.insert_before_stop(HostLoadEvent{400, 4, 0, 9, 16.1, {}});
@@ -412,6 +431,29 @@ TEST(Ruleset, EachRuleTripsWhereItShouldAndNotNextToIt) {
       EXPECT_TRUE(reason.rule != one.rule || reason.severity == one.severity) << one.rule;
     }
   }
+}
+
+TEST(Ruleset, LoadAndThrottlingNameTheHosts) {
+  SampleRun run = fixed_run();
+  for (int host = 0; host < 8; ++host) {
+    run.insert_before_stop(HostLoadEvent{400,
+                                         4,
+                                         host == 0 ? 0.1 : 0.5,
+                                         {},
+                                         {},
+                                         host == 6 ? 100.0 : 0,
+                                         fmt::format("node-{}", host),
+                                         4 * host});
+  }
+  const Validity validity = judged(run);
+  ASSERT_EQ(validity.reasons.size(), 2u);
+  EXPECT_EQ(validity.reasons[0].rule, "other_load");
+  EXPECT_EQ(validity.reasons[0].actual,
+            "node-1: 12.5 % of 4 CPUs; node-2: 12.5 % of 4 CPUs; node-3: 12.5 % of 4 CPUs; "
+            "node-4: 12.5 % of 4 CPUs; node-5: 12.5 % of 4 CPUs; and 2 more hosts");
+  EXPECT_EQ(validity.reasons[1].rule, "throttled");
+  EXPECT_EQ(validity.reasons[1].actual,
+            "node-6: of 1600 s 0 s by heat, 0 times, 100 s by the control group's limit");
 }
 
 TEST(Ruleset, EveryRuleHasACase) {

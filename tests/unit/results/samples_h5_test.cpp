@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
+#include <thread>
 
 #include "metrics/error.hpp"
 #include "results/record.hpp"
+#include "results/run_folder.hpp"
 #include "results/sample_columns.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
@@ -43,6 +47,20 @@ TEST(SamplesH5, AgreesWithTheJournalItCameFrom) {
     EXPECT_EQ(compare_samples_h5(archive.path, journal, record), "");
     EXPECT_NE(compare_samples_h5(archive.path, journal, record + " "), "");
   }
+}
+
+TEST(SamplesH5, IsAFunctionOfTheJournal) {
+  if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
+  const Archive first, second;
+  const Journal journal = fixed_run().journal();
+  const std::string record = build_record(journal);
+  write_samples_h5(first.path, journal, record);
+  // HDF5 notes times by the second where it is not told otherwise.
+  for (const std::time_t now = std::time(nullptr); std::time(nullptr) == now;) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  write_samples_h5(second.path, journal, record);
+  EXPECT_TRUE(read_text_file(first.path) == read_text_file(second.path));
 }
 
 TEST(SamplesH5, NamesTheColumnThatDiffers) {

@@ -67,6 +67,15 @@ TEST_F(HostLoadTest, TheControlGroupsOwnFileCounts) {
   EXPECT_DOUBLE_EQ(*read({0}).quota_throttled_s, 1.5);
 }
 
+TEST_F(HostLoadTest, TheLoadIsTheMeanOverAMinute) {
+  EXPECT_FALSE(read({0}).load.has_value());
+  write("proc/loadavg", "1.25 0.50 0.10 1/80 11206\n");
+  EXPECT_EQ(read({0}).load, 1.25);
+  const auto load = host_load_between({0, 0, 0, 0, 1.25}, {1, 0, 0, 0, 2.5}, 4, 1, 0);
+  EXPECT_EQ(load->load_before, 1.25);
+  EXPECT_EQ(load->load_after, 2.5);
+}
+
 TEST_F(HostLoadTest, OthersAreWhatIsBusyAndNotOurs) {
   const HostCounters before{10, 5, 1.0, {}}, after{30, 7, 0.5, 3.0};
   const auto load = host_load_between(before, after, 4, 8, 12);

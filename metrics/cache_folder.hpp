@@ -1,0 +1,16 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+namespace heteroperf {
+
+/// $XDG_CACHE_HOME/heteroperf, else ~/.cache/heteroperf: all that is written outside of --out. It
+/// may not exist yet.
+std::filesystem::path cache_folder();
+
+/// A new private folder in it, named `prefix` and six letters; its maker removes it. Throws
+/// SystemError{environment} where it cannot be made.
+std::filesystem::path make_cache_folder(const std::string& prefix);
+
+}  // namespace heteroperf

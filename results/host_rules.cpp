@@ -1,0 +1,82 @@
+#include "results/host_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace heteroperf {
+namespace {
+
+constexpr double largest_other_load = 0.1;        // of the run's CPUs
+constexpr double largest_throttled_share = 0.01;  // of their time
+constexpr std::size_t most_named = 5;
+
+/// What `word_of` says of the hosts, or nothing where it says nothing of any.
+template <class WordOf>
+std::string words_of_hosts(const Journal& journal, WordOf word_of) {
+  std::vector<std::string> words;
+  for (const HostLoadEvent* load : host_loads(journal)) {
+    std::string word = word_of(*load);
+    if (word.empty()) continue;
+    words.push_back(load->host.empty() ? word : load->host + ": " + word);
+  }
+  if (words.size() > most_named) {
+    const std::size_t more = words.size() - most_named;
+    words.resize(most_named);
+    words.push_back(fmt::format("and {} more hosts", more));
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+std::string too_much_other_load(const HostLoadEvent& load) {
+  if (load.cpus == 0) return {};
+  const double share = load.other_cpus / static_cast<double>(load.cpus);
+  if (share <= largest_other_load) return {};
+  return fmt::format("{:.1f} % of {} CPUs", 100 * share, load.cpus);
+}
+
+/// Where the kernel counts time, that; else that it happened at all.
+std::string too_much_throttling(const HostLoadEvent& load) {
+  const double seconds = load.seconds * static_cast<double>(load.cpus);
+  const double quota_s = load.quota_throttled_s.value_or(0);
+  const double thermal_s = load.thermal_throttled_s.value_or(0);
+  const bool uncounted = !load.thermal_throttled_s && load.thermal_events.value_or(0) > 0;
+  if (!uncounted && std::max(quota_s, thermal_s) <= largest_throttled_share * seconds) return {};
+  return fmt::format(
+      "of {:.4g} s {:.4g} s by heat, {} times, {:.4g} s by the control group's limit", seconds,
+      thermal_s, load.thermal_events.value_or(0), quota_s);
+}
+
+}  // namespace
+
+std::vector<const HostLoadEvent*> host_loads(const Journal& journal) {
+  std::map<std::string, const HostLoadEvent*> last;
+  for (const HostLoadEvent* load : journal.all<HostLoadEvent>()) last[load->host] = load;
+  std::vector<const HostLoadEvent*> loads;
+  for (const auto& [host, load] : last) loads.push_back(load);
+  std::stable_sort(loads.begin(), loads.end(), [](const auto* a, const auto* b) {
+    return a->first_rank.value_or(0) < b->first_rank.value_or(0);
+  });
+  return loads;
+}
+
+std::optional<Finding> other_load(const Journal& journal, const RunSummary&) {
+  const std::string words = words_of_hosts(journal, too_much_other_load);
+  if (words.empty()) return {};
+  return Finding{fmt::format("other processes on at most {:.0f} % of the run's CPUs of any host",
+                             100 * largest_other_load),
+                 words};
+}
+
+std::optional<Finding> throttled(const Journal& journal, const RunSummary&) {
+  const std::string words = words_of_hosts(journal, too_much_throttling);
+  if (words.empty()) return {};
+  return Finding{fmt::format("the run's CPUs of any host slowed down for at most {:.0f} % of their "
+                             "time",
+                             100 * largest_throttled_share),
+                 words};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,204 @@
+#include "results/packing/unpacked_archive.hpp"
+
+#include <archive.h>
+#include <archive_entry.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "metrics/cache_folder.hpp"
+#include "metrics/error.hpp"
+#include "results/packing/run_archive.hpp"
+#include "results/run_folder.hpp"
+#include "results/sweep/sweep_index.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::size_t chunk_bytes = 1 << 20;
+constexpr const char* writer = "`heteroperf pack RUN` writes one.";
+
+/// The archive is not what `pack` writes; the text says why.
+struct Damaged {
+  std::string text;
+};
+
+struct ReadCloser {
+  void operator()(archive* open) const { archive_read_free(open); }
+};
+using OpenArchive = std::unique_ptr<archive, ReadCloser>;
+
+std::string words_of(archive* open) {
+  const char* words = archive_error_string(open);
+  return words == nullptr ? "cannot be read" : words;
+}
+
+OpenArchive open_archive(const fs::path& path) {
+  OpenArchive open(archive_read_new());
+  archive_read_support_filter_gzip(open.get());
+  archive_read_support_format_tar(open.get());
+  if (archive_read_open_filename(open.get(), path.c_str(), chunk_bytes) == ARCHIVE_OK) return open;
+  throw UserError(path.string() + " is no archive of a run", words_of(open.get()), writer);
+}
+
+/// A path below a folder of its own, by its name alone.
+fs::path checked_name(archive_entry* entry) {
+  const char* text = archive_entry_pathname(entry);
+  const fs::path name = text == nullptr ? "" : text;
+  const bool leaves = name.is_absolute() || std::find(name.begin(), name.end(), "..") != name.end();
+  if (name.empty() || leaves) {
+    throw Damaged{fmt::format("'{}' does not lie in the archive's folder", name.string())};
+  }
+  return name.lexically_normal();
+}
+
+class Unpacking {
+ public:
+  Unpacking(const fs::path& archive, const fs::path& root, const UnpackingLimits& limits)
+      : root_(root), files_left_(limits.files) {
+    bytes_left_ = std::max(limits.least_bytes, limits.times_archive * fs::file_size(archive));
+    bytes_ = bytes_left_;
+    open_ = open_archive(archive);
+  }
+
+  /// False after the last entry.
+  bool take_next() {
+    archive_entry* entry = nullptr;
+    const int result = archive_read_next_header(open_.get(), &entry);
+    if (result == ARCHIVE_EOF) return false;
+    if (result < ARCHIVE_WARN) throw Damaged{words_of(open_.get())};
+    ++entries_;
+    const fs::path name = checked_name(entry);
+    const bool linked = archive_entry_hardlink(entry) != nullptr;
+    if (archive_entry_filetype(entry) == AE_IFDIR && !linked) {
+      std::error_code error;
+      fs::create_directories(root_ / name, error);
+      if (error) throw Damaged{fmt::format("'{}': {}", name.string(), error.message())};
+    } else if (archive_entry_filetype(entry) == AE_IFREG && !linked) {
+      take_file(name, archive_entry_size(entry));
+    } else {
+      throw Damaged{fmt::format("'{}' is a link or a device", name.string())};
+    }
+    if (top_.empty()) top_ = *name.begin();
+    if (*name.begin() != top_) {
+      throw Damaged{fmt::format("'{}' lies beside the folder {}", name.string(), top_.string())};
+    }
+    return true;
+  }
+
+  std::size_t entries() const { return entries_; }
+  const fs::path& top() const { return top_; }
+
+ private:
+  void take_file(const fs::path& name, la_int64_t size) {
+    if (files_left_-- == 0) throw Damaged{"it has too many files"};
+    if (size < 0 || static_cast<std::uint64_t>(size) > bytes_left_) {
+      throw Damaged{
+          fmt::format("'{}' goes beyond {} bytes, the most that this archive may unpack to",
+                      name.string(), bytes_)};
+    }
+    bytes_left_ -= static_cast<std::uint64_t>(size);
+    const fs::path path = root_ / name;
+    std::error_code error;
+    fs::create_directories(path.parent_path(), error);
+    if (error || fs::exists(path, error)) {
+      throw Damaged{fmt::format("'{}' stands there twice", name.string())};
+    }
+    copy_data(path, static_cast<std::uint64_t>(size));
+  }
+
+  void copy_data(const fs::path& path, std::uint64_t size) {
+    std::ofstream file(path, std::ios::binary);
+    std::vector<char> chunk(chunk_bytes);
+    std::uint64_t taken = 0;
+    while (true) {
+      const la_ssize_t got = archive_read_data(open_.get(), chunk.data(), chunk.size());
+      if (got < 0) throw Damaged{words_of(open_.get())};
+      if (got == 0) break;
+      taken += static_cast<std::uint64_t>(got);
+      file.write(chunk.data(), got);
+    }
+    file.close();
+    if (!file) {
+      throw SystemError("cannot write " + path.string(), std::strerror(errno),
+                        "Set XDG_CACHE_HOME to a folder with space", ErrorKind::environment);
+    }
+    if (taken != size) throw Damaged{path.filename().string() + " ends before its size"};
+  }
+
+  const fs::path& root_;
+  OpenArchive open_;
+  std::uint64_t files_left_, bytes_left_ = 0, bytes_ = 0;
+  std::size_t entries_ = 0;
+  fs::path top_;
+};
+
+bool holds_run(const fs::path& folder) {
+  const RunFiles files{folder};
+  return fs::exists(files.journal()) || fs::exists(files.record()) || fs::exists(files.suite()) ||
+         is_sweep_folder(folder);
+}
+
+/// Files beside those of the manifest: nobody packed them.
+std::string unlisted_files(const fs::path& folder) {
+  const std::set<std::string> listed = manifest_names(folder);
+  std::set<std::string> unlisted;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
+    const std::string name = entry.path().lexically_relative(folder).generic_string();
+    if (!entry.is_directory() && name != manifest_name && !listed.contains(name)) {
+      unlisted.insert(name + " is not in the manifest\n");
+    }
+  }
+  return fmt::format("{}", fmt::join(unlisted, ""));
+}
+
+}  // namespace
+
+bool is_archive_file(const fs::path& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return false;
+  std::array<char, 2> first{};
+  std::ifstream file(path, std::ios::binary);
+  return file.read(first.data(), first.size()) && first[0] == '\x1f' && first[1] == '\x8b';
+}
+
+UnpackedArchive::UnpackedArchive(const fs::path& archive, UnpackingLimits limits)
+    : root_(make_cache_folder("unpacked-")), folder_(root_) {
+  try {
+    Unpacking unpacking(archive, root_, limits);
+    try {
+      while (unpacking.take_next()) folder_ = root_ / unpacking.top();
+    } catch (const Damaged& damaged) {
+      damage_ = damaged.text;
+    }
+    if (unpacking.entries() == 0 && !damage_.empty()) {
+      throw UserError(archive.string() + " is no archive of a run", damage_, writer);
+    }
+    if (damage_.empty() && (!has_manifest(folder_) || !holds_run(folder_))) {
+      throw UserError(archive.string() + " is no archive of a run",
+                      has_manifest(folder_) ? "no journal, record, suite or sweep is in it"
+                                            : fmt::format("no {} is in it", manifest_name),
+                      writer);
+    }
+    if (damage_.empty()) damage_ = unlisted_files(folder_);
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(root_, ignored);
+    throw;
+  }
+}
+
+UnpackedArchive::~UnpackedArchive() {
+  std::error_code ignored;
+  fs::remove_all(root_, ignored);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace heteroperf {
+
+/// What an archive may unpack to, however small it is itself.
+struct UnpackingLimits {
+  std::uint64_t files = 200'000;
+  std::uint64_t least_bytes = std::uint64_t{1} << 30;
+  std::uint64_t times_archive = 200;  ///< journals shrink to a tenth
+};
+
+/// Whether a file begins as gzip does, like what `pack` writes.
+bool is_archive_file(const std::filesystem::path& path);
+
+/// The files of an archive that `pack` wrote, in a private folder under the cache folder; removed
+/// with this object. Nothing is ever written outside of it: links, devices, absolute names, names
+/// with "..", names that stand there twice and archives beyond the limits end the unpacking.
+class UnpackedArchive {
+ public:
+  /// Throws UserError where the file is no archive, or none of a run, SystemError where it cannot
+  /// be read or the cache folder is full.
+  explicit UnpackedArchive(const std::filesystem::path& archive, UnpackingLimits limits = {});
+  ~UnpackedArchive();
+  UnpackedArchive(const UnpackedArchive&) = delete;
+  UnpackedArchive& operator=(const UnpackedArchive&) = delete;
+
+  /// What was packed: the archive's one top-level folder.
+  const std::filesystem::path& folder() const { return folder_; }
+  /// What is wrong with the archive itself: damaged, an entry that may not be, a file that its
+  /// manifest does not list. Empty: nothing.
+  const std::string& damage() const { return damage_; }
+
+ private:
+  std::filesystem::path root_, folder_;
+  std::string damage_;
+};
+
+}  // namespace heteroperf

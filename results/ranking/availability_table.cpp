@@ -1,0 +1,38 @@
+#include <algorithm>
+#include <iterator>
+
+#include "metrics/name_table.hpp"
+#include "results/ranking/ranking.hpp"
+#include "results/ranking/table_rows.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* header = "run_id,availability";
+constexpr Named<SystemAvailability> names[] = {{SystemAvailability::available, "available"},
+                                               {SystemAvailability::preview, "preview"},
+                                               {SystemAvailability::research, "research"}};
+
+}  // namespace
+
+SystemAvailability parse_availability(const std::string& name) {
+  return parse_name(names, "availability", name);
+}
+
+const char* to_string(SystemAvailability availability) { return name_of(names, availability); }
+
+AvailabilityTable read_availability_table(const std::filesystem::path& file) {
+  AvailabilityTable table;
+  const std::string form = std::string(header) + ": available, preview or research";
+  read_table_rows(file, "availability", header, form, [&](const auto& cells, const TableRow& row) {
+    const auto known = std::find_if(std::begin(names), std::end(names),
+                                    [&](const auto& one) { return cells[1] == one.name; });
+    if (known == std::end(names)) row.refuse("'" + cells[1] + "' is none");
+    if (!table.emplace(cells[0], known->value).second) {
+      row.refuse(cells[0] + " stands there twice");
+    }
+  });
+  return table;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,60 @@
+#include "suite/run/hosts_watch.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
+  const auto here = [&](const RankBinding& other) { return other.host == bindings[rank].host; };
+  return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
+                                  bindings.begin());
+}
+
+}  // namespace
+
+CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
+  CpuSet cpus;
+  for (const RankBinding& binding : bindings) {
+    if (binding.host != bindings[rank].host) continue;
+    cpus.insert(cpus.end(), binding.cpus.begin(), binding.cpus.end());
+  }
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  return cpus;
+}
+
+HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings,
+                       RankProcesses processes, HostLoadWatch::Reader read)
+    : all_(all),
+      bindings_(bindings),
+      processes_(processes),
+      rank_(static_cast<std::size_t>(all.rank().value())),
+      first_(first_beside(bindings, rank_)),
+      cpu_before_s_(own_cpu_s_here()) {
+  if (rank_ == first_) watch_.emplace(cpus_beside(bindings, rank_), std::move(read));
+}
+
+std::optional<HostLoadEvent> HostsWatch::until_now() {
+  const double own_cpu_s = own_cpu_s_here() - cpu_before_s_;
+  if (!watch_) return std::nullopt;
+  std::optional<HostLoadEvent> load = watch_->until_now(own_cpu_s);
+  if (!load) return std::nullopt;
+  load->host = bindings_[rank_].host;
+  load->first_rank = static_cast<std::int32_t>(rank_);
+  return load;
+}
+
+/// CPU time of all processes of the run on this rank's host.
+double HostsWatch::own_cpu_s_here() {
+  HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
+  std::vector<double> cpu_s(bindings_.size(), 0);  // by the first rank of a host
+  if (rank_ == 0 || processes_ == RankProcesses::one_each) cpu_s[first_] = process_cpu_s();
+  all_.all_reduce(std::span(cpu_s));
+  return cpu_s[first_];
+}
+
+}  // namespace heteroperf

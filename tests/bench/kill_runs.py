@@ -1,0 +1,269 @@
+#!/usr/bin/env python3
+"""Kills the program at moments of chance (SIGKILL) and checks what it leaves.
+
+    tests/bench/kill_runs.py [PROGRAM] [COUNT] [--seed N] [--out FILE]     default: build/default, 200
+
+Half of the kills hit short runs anywhere between their start and their end, the others the closing
+of a run's record, `recover`, `report`, `pack` and a sweep. After each: no byte of the journal that
+stood there before the kill is gone, every JSON and HDF5 file can be read, `recover` makes the record
+and leaves the journal as it is, `verify` finds nothing, a report or an archive is whole or not there.
+Prints a table; ends with 0 where every kill was survived, 1 otherwise, 5 where nothing can be run.
+"""
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = ["run", "llm", "--size", "nano", "--micro-batch", "1", "--steps", "24",
+         "--set", "measure.peak_s=0", "--set", "measure.evaluation_samples=4", "-q"]
+RUN = [*SHORT, "--ranks", "2"]
+SWEEP = [*SHORT, "--sweep", "ranks=1,2"]
+# Of 200 kills; the rest of another count goes to runs.
+SHARES = {"run": 100, "closing": 40, "recover": 20, "report": 15, "pack": 15, "sweep": 10}
+PATIENCE_S = 120
+
+
+def journal_of(folder):
+    try:
+        return (folder / "journal.jsonl").read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def whole_lines(journal):
+    return journal[:journal.rfind(b"\n") + 1]
+
+
+class Trials:
+    def __init__(self, program, seed, work):
+        self.program, self.work = program, work
+        self.chance = random.Random(seed)
+        self.found, self.bad = Counter(), []
+        self.whole_s = self.closing_s = 0.0
+
+    def heteroperf(self, *words):
+        return subprocess.run([self.program, *map(str, words)], capture_output=True, text=True,
+                              timeout=PATIENCE_S, check=False)
+
+    def start(self, *words):
+        return subprocess.Popen([self.program, *map(str, words)], stdout=subprocess.DEVNULL,
+                                stderr=subprocess.DEVNULL, start_new_session=True)
+
+    @staticmethod
+    def kill(process):
+        """True where it was still alive."""
+        alive = process.poll() is None
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+        return alive
+
+    def fresh(self, name):
+        folder = self.work / name
+        shutil.rmtree(folder, ignore_errors=True)
+        return folder
+
+    def note(self, kind, text):
+        self.bad.append(f"{kind}: {text}")
+
+    def measure(self):
+        """How long a run takes, and its closing; False where none can be made."""
+        folder = self.fresh("whole")
+        began = time.monotonic()
+        process = self.start(*RUN, "--out", folder)
+        closing = self.wait_for_stop(process, folder)
+        process.wait()
+        self.whole_s = time.monotonic() - began
+        self.closing_s = max(0.02, time.monotonic() - closing)
+        return process.returncode == 0
+
+    @staticmethod
+    def wait_for_stop(process, folder):
+        """Until the journal has its last line, or the process is gone."""
+        while process.poll() is None and b'"kind":"stop"' not in journal_of(folder)[-2000:]:
+            time.sleep(0.001)
+        return time.monotonic()
+
+    def check_files(self, kind, folder):
+        for path in folder.rglob("*.json"):
+            try:
+                json.loads(path.read_text(encoding="utf-8"))
+            except ValueError as error:
+                self.note(kind, f"{path.name} cannot be read: {error}")
+        for path in folder.rglob("samples.h5"):
+            if shutil.which("h5dump") and subprocess.run(
+                    ["h5dump", "-H", path], capture_output=True, check=False).returncode != 0:
+                self.note(kind, "samples.h5 cannot be read")
+
+    def check_run(self, kind, folder, seen):
+        """A killed run, of whose journal `seen` stood there before the kill."""
+        left = journal_of(folder)
+        if not left.startswith(seen):
+            self.note(kind, "bytes of the journal are gone")
+        for line in whole_lines(left).splitlines():
+            json.loads(line)
+        self.check_files(kind, folder)
+        if not whole_lines(left):
+            self.found[kind, "before the first line"] += 1
+            return
+        complete = (folder / "record.json").exists()
+        self.found[kind, "after the record" if complete else "recovered"] += 1
+        self.found[kind, "with a torn line"] += left != whole_lines(left)
+        result = self.heteroperf("recover", folder)
+        if result.returncode != 0:
+            self.note(kind, f"recover ended with {result.returncode}: {result.stderr}")
+        if journal_of(folder) != left:
+            self.note(kind, "recover changed the journal")
+        self.expect_verified(kind, folder)
+        self.check_files(kind, folder)
+
+    def expect_verified(self, kind, path):
+        result = self.heteroperf("verify", path)
+        if result.returncode != 0:
+            self.note(kind, f"verify ended with {result.returncode}: {result.stdout}{result.stderr}")
+
+    def kill_run(self):
+        folder = self.fresh("run")
+        process = self.start(*RUN, "--out", folder)
+        time.sleep(self.chance.uniform(0, 1.1 * self.whole_s))
+        seen = journal_of(folder)
+        self.kill(process)
+        self.check_run("run", folder, seen)
+
+    def kill_closing(self):
+        folder = self.fresh("run")
+        process = self.start(*RUN, "--out", folder)
+        self.wait_for_stop(process, folder)
+        time.sleep(self.chance.uniform(0, 1.2 * self.closing_s))
+        seen = journal_of(folder)
+        if not self.kill(process):
+            self.found["closing", "had ended"] += 1
+        self.check_run("closing", folder, seen)
+
+    def kill_verb(self, kind, words, check):
+        """A verb on the finished run, at a moment of a duration that is measured first."""
+        folder = self.work / "whole"
+        files = {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+        began = time.monotonic()
+        self.heteroperf(*words)
+        whole_s = time.monotonic() - began
+        check(False)
+        process = self.start(*words)
+        time.sleep(self.chance.uniform(0, 1.1 * whole_s))
+        alive = self.kill(process)
+        self.found[kind, "on its way" if alive else "had ended"] += 1
+        check(True)
+        for path, content in files.items():
+            if path.read_bytes() != content:
+                self.note(kind, f"{path.name} of the run changed")
+        self.expect_verified(kind, folder)
+
+    def kill_recover(self):
+        folder = self.work / "whole"
+
+        def check(_):
+            self.check_files("recover", folder)
+        self.kill_verb("recover", ["recover", folder], check)
+
+    def kill_report(self):
+        target = self.work / "report.html"
+
+        def check(killed):
+            if target.exists() and not target.read_text(encoding="utf-8").rstrip().endswith("</html>"):
+                self.note("report", "the report is cut off")
+            if target.exists() and killed:
+                self.found["report", "whole"] += 1
+            target.unlink(missing_ok=True)
+        self.kill_verb("report", ["report", self.work / "whole", "-o", target], check)
+
+    def kill_pack(self):
+        target = self.work / "run.tar.gz"
+
+        def check(killed):
+            if not target.exists():
+                return
+            there = self.fresh("unpacked")
+            there.mkdir()
+            if subprocess.run(["tar", "-xzf", target, "-C", there], check=False).returncode != 0:
+                self.note("pack", "tar cannot unpack the archive")
+            self.expect_verified("pack", there / "whole")
+            self.found["pack", "whole"] += killed
+            target.unlink()
+        self.kill_verb("pack", ["pack", self.work / "whole", "-o", target], check)
+
+    def kill_sweep(self):
+        folder = self.fresh("sweep")
+        process = self.start(*SWEEP, "--out", folder)
+        time.sleep(self.chance.uniform(0, 2.2 * self.whole_s))
+        self.kill(process)
+        self.check_files("sweep", folder)
+        if not (folder / "sweep.json").exists():
+            self.found["sweep", "before its index"] += 1
+            return
+        # The run that was under way stops with the sweep, in order.
+        for _ in range(100):
+            result = self.heteroperf(*SWEEP, "--out", folder)
+            if "another process works" not in result.stderr:
+                break
+            time.sleep(0.1)
+        if result.returncode != 0:
+            self.note("sweep", f"going on ended with {result.returncode}: {result.stderr}")
+        self.found["sweep", "went on"] += 1
+        self.expect_verified("sweep", folder)
+
+
+def plan_of(count):
+    kinds = [kind for kind, share in SHARES.items() for _ in range(share * count // 200)]
+    return ["run"] * (count - len(kinds)) + kinds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program", nargs="?", default=ROOT / "build/default/suite/heteroperf")
+    parser.add_argument("count", nargs="?", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=20260101)
+    parser.add_argument("--out", type=Path, help="also writes what was found as JSON")
+    options = parser.parse_args()
+    work = Path(tempfile.mkdtemp(prefix="heteroperf-kills-"))
+    trials = Trials(str(Path(options.program).resolve()), options.seed, work)
+    try:
+        if not trials.measure():
+            print(f"error: {options.program} cannot run (heteroperf doctor says why)", file=sys.stderr)
+            return 5
+        kinds = plan_of(options.count)
+        trials.chance.shuffle(kinds)
+        for number, kind in enumerate(kinds, 1):
+            if number % 20 == 0:
+                trials.measure()  # other processes may have come or gone
+            getattr(trials, f"kill_{kind}")()
+            print(f"\r{number} of {options.count}, {len(trials.bad)} bad", end="", file=sys.stderr)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print(file=sys.stderr)
+    for (kind, outcome), times in sorted(trials.found.items()):
+        print(f"{kind:8} {times:4} {outcome}")
+    for text in trials.bad:
+        print(f"BAD {text}")
+    print(f"{options.count} kills, {len(trials.bad)} bad (a run {trials.whole_s:.2f} s, "
+          f"its closing {trials.closing_s:.3f} s, seed {options.seed})")
+    if options.out:
+        found = [{"kind": kind, "outcome": outcome, "times": times}
+                 for (kind, outcome), times in sorted(trials.found.items())]
+        options.out.write_text(json.dumps({"kills": options.count, "bad": trials.bad, "found": found,
+                                           "seed": options.seed}, indent=2) + "\n", encoding="utf-8")
+    return 1 if trials.bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

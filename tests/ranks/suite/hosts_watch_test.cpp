@@ -1,0 +1,15 @@
+// Started by mpirun: every rank runs every test, in step with the others.
+#include <gtest/gtest.h>
+
+#include "tests/ranks/comm/joined_world.hpp"
+#include "tests/unit/suite/hosts_watch_cases.hpp"
+
+namespace heteroperf {
+namespace {
+
+TEST(HostsWatchOnMpi, EveryHostTellsOfItself) {
+  testing::check_hosts_watch(joined_world(), RankProcesses::one_each);
+}
+
+}  // namespace
+}  // namespace heteroperf
