@@ -29,7 +29,7 @@ RUN = [*SHORT, "--ranks", "2"]
 SWEEP = [*SHORT, "--sweep", "ranks=1,2"]
 # Of 200 kills; the rest of another count goes to runs.
 SHARES = {"run": 100, "closing": 40, "recover": 20, "report": 15, "pack": 15, "sweep": 10}
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 
 def journal_of(folder):
@@ -246,7 +246,10 @@ def main():
         for number, kind in enumerate(kinds, 1):
             if number % 20 == 0:
                 trials.measure()  # other processes may have come or gone
-            getattr(trials, f"kill_{kind}")()
+            try:
+                getattr(trials, f"kill_{kind}")()
+            except subprocess.TimeoutExpired as late:
+                trials.note(kind, f"nothing within {PATIENCE_S} s: {late.cmd[1:4]}")
             print(f"\r{number} of {options.count}, {len(trials.bad)} bad", end="", file=sys.stderr)
     finally:
         shutil.rmtree(work, ignore_errors=True)

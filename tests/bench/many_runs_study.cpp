@@ -23,7 +23,7 @@ SampleRun sample_at(int i, int count, NoiseSource& noise) {
   const bool other = i % others_every == others_every - 1;
   const double level = i > count / 2 ? slow_down : 1;
   const int machine = other ? 1 + i / others_every % others : 0;
-  const double step_s = 12 * level / (1 + 0.9 * machine) * std::exp(run_noise * noise.normal());
+  const double step_s = 12 * level / (1 + 0.03 * machine) * std::exp(run_noise * noise.normal());
   SampleRun run = sample_of({.number = i,
                              .step_s = step_s,
                              .seed = static_cast<std::uint64_t>(i),

@@ -27,7 +27,7 @@ const Scrub scrubs[] = {
     {"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", "<date>"},
     {"\\b[0-9a-f]{32,64}\\b", "<hash>"},
     // Rules that a busy machine may break.
-    {"(^|\n)[ |]*(steady|overhead|steps_few) \\([^\n]*", ""},
+    {"(^|\n)[ |]*(steady|overhead|steps_few|clock_jump|other_load|throttled) \\([^\n]*", ""},
     // What a build without HDF5 says.
     {"samples_h5 \\([^\n]*", "samples_h5"},
     // Numbers that are no part of a name ("w16", "fp32", "gpt3-175b").
