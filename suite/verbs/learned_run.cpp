@@ -47,6 +47,7 @@ class RunLearner {
     result_.run_id = measured->run_id;
     result_.measured_step_s = measured->step_time_s;
     result_.plan = read_plan_file(plan_file);
+    cluster_ = known_better(std::move(cluster_), result_.plan);
     PlanSimulationRequest request;
     request.path = plan_file;
     request.cluster = "given";
@@ -153,7 +154,7 @@ class RunLearner {
   }
 
   RunFiles files_;
-  const Cluster& cluster_;
+  Cluster cluster_;  ///< with what the run's plan knew better
   Journal journal_;
   Workload workload_;
   LearnedRun result_;

@@ -30,6 +30,7 @@ class LearnedRunTest : public testing::Test {
     plan_ = even_plan(workload.graph, request);
     plan_.workload = plan_workload(workload);
     plan_.cluster = "laptop";
+    plan_.efficiency = efficiency_;
     SampleRun run = fixed_run();
     for (std::int32_t rank = 0; rank < rank_times; ++rank) {
       RankTimeEvent time;
@@ -46,6 +47,7 @@ class LearnedRunTest : public testing::Test {
 
   TemporaryFolder folder_;
   Plan plan_;
+  EfficiencyMatrix efficiency_;  ///< of the plan that ran
 };
 
 TEST_F(LearnedRunTest, RatesFollowTheMeasuredTimes) {
@@ -68,6 +70,20 @@ TEST_F(LearnedRunTest, RatesFollowTheMeasuredTimes) {
   EXPECT_GT(slow.relearned_step_s, 1.5 * slow.predicted_step_s);
   write(predicted_s);
   EXPECT_NEAR(learned().relearned_step_s, learned().predicted_step_s, 1e-9);
+}
+
+/// What the plan that ran knew is what its prediction was made with.
+TEST_F(LearnedRunTest, GoesOnFromWhatThePlanKnew) {
+  write(1);
+  const double predicted_s = learned().classes[0].predicted_s;
+  const DeviceClass one = find_cluster("laptop").classes[0];
+  const double half = one.rates.at("fp32").value() / 2;
+  efficiency_.add({one.name, "", "", "fp32"}, {OpsPerSecond(half), {Provenance::probe, "before"}});
+  write(2 * predicted_s);
+  const LearnedRun again = learned();
+  EXPECT_GT(again.classes[0].predicted_s, 1.5 * predicted_s);
+  const double factor = again.classes[0].predicted_s / again.classes[0].measured_s;
+  EXPECT_NEAR(again.matrix.rates().begin()->second.rate.value(), half * factor, 1e-6 * half);
 }
 
 TEST_F(LearnedRunTest, WhatCannotBeLearnedFromIsSaid) {
