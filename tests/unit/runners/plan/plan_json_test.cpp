@@ -39,6 +39,23 @@ TEST(PlanJson, RandomPlansRoundTrip) {
   }
 }
 
+TEST(PlanJson, WhatItsMakerKnewBetterGoesWithIt) {
+  Plan plan = chain_plan(linear_chain(2), {3});
+  plan.efficiency.add({"one", "gemm+gelu/forward", "4x8x8", "fp32"},
+                      {OpsPerSecond(3e9), {Provenance::probe, "measured today"}});
+  plan.efficiency.add({"one", DeviceQuantity::launch_s}, {1e-5, {Provenance::file, "a sheet"}});
+  const Plan again = parse_plan(plan_text(plan), "here");
+  EXPECT_EQ(again, plan);
+  EXPECT_NE(again, chain_plan(linear_chain(2), {3}));
+  std::string text = plan_text(plan);
+  const std::string rate = "3000000000.0";
+  ASSERT_NE(text.find(rate), std::string::npos) << text;
+  text.replace(text.find(rate), rate.size(), "-1");
+  const std::string problems = problems_of([&] { parse_plan(text, "plan.json"); });
+  EXPECT_TRUE(says(problems, "operations[0]"));
+  EXPECT_TRUE(says(problems, "must be positive and finite"));
+}
+
 TEST(PlanJson, WhatAPlannerAddsIsPassedOver) {
   const Plan plan = chain_plan(linear_chain(2), {3});
   const std::string text =
