@@ -140,7 +140,7 @@ class OperationMeasurement {
 
  private:
   bool has_native_bf16() const {
-    std::int32_t has = request_.gpu || engine_.has_native_bf16() ? 1 : 0;
+    std::int32_t has = engine_.has_native_bf16() ? 1 : 0;
     world_.all_reduce(std::span(&has, 1), Reduction::min);
     return has != 0;
   }
@@ -210,7 +210,6 @@ class OperationMeasurement {
     probe.samples = job.samples;
     probe.micro_batches = workload.micro_batches;
     probe.threads = request_.threads;
-    probe.gpu = request_.gpu;
     probe.seconds_each = request_.seconds_each;
     probe.deadline_s = seconds;
     probe.stop = [] { return stop_signal() != nullptr; };

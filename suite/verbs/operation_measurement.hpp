@@ -21,7 +21,6 @@ struct OperationsRequest {
   double seconds_each = 0.05;               ///< for an operation, about
   double time_limit_s = 60;                 ///< for all together
   int threads = 1;
-  std::optional<int> gpu;
 
   /// Adds everything that cannot be asked.
   void check(ProblemList& problems) const;
