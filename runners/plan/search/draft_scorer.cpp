@@ -25,8 +25,9 @@ constexpr double infinite = std::numeric_limits<double>::infinity();
 }  // namespace
 
 bool DraftScore::fits() const {
-  return std::all_of(stages.begin(), stages.end(),
-                     [](const StageScore& stage) { return stage.excess_bytes <= 0; });
+  return finds_nodes && std::all_of(stages.begin(), stages.end(), [](const StageScore& stage) {
+           return stage.excess_bytes <= 0;
+         });
 }
 
 ClockStage DraftScorer::compute(const DraftStage& stage) const {
@@ -225,6 +226,7 @@ DraftScore DraftScorer::parts(const PipelineDraft& draft) const {
       add_memory(memory(draft, s, group), group, score);
   }
   result.agreement_s = agreement(draft);
+  result.finds_nodes = finds_nodes(draft);
   return result;
 }
 

@@ -28,6 +28,7 @@ struct DraftScore {
   double makespan_s = 0;   ///< of the computation
   double agreement_s = 0;  ///< the last exchange of a step
   std::vector<StageScore> stages;
+  bool finds_nodes = true;  ///< that hold its tensor-parallel groups
   bool fits() const;
 };
 
@@ -65,6 +66,7 @@ class DraftScorer {
   double tied_reduction(const PipelineDraft& draft) const;
   double optimizer(const PipelineDraft& draft, std::size_t stage) const;
   double agreement(const PipelineDraft& draft) const;
+  bool finds_nodes(const PipelineDraft& draft) const;
   void finish(const std::vector<double>& ends, DraftScore& score) const;
   DraftScore score_chunks(const PipelineDraft& draft, const PassOrder& order) const;
   double chunk_memory(const PipelineDraft& draft, const PassOrder& order, int position,

@@ -118,7 +118,7 @@ bool PipelineBeam::add_others(Node& node, std::int64_t open, const Task& task) c
     for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
       const int degree = problem_.degrees[d];
       if (degree > problem_.pools[at_index(pool)].devices_per_node || degree > node.left) break;
-      ReplicaGroup group{pool, static_cast<int>(d), node.left / degree, 1};
+      ReplicaGroup group{pool, static_cast<int>(d), problem_.groups_of(pool, node.left, degree), 1};
       group.samples = most_samples(group, range, node.stage.recomputation, task);
       if (group.samples * best.replicas * problem_.degrees[at_index(best.degree)] <=
           best.samples * best.replicas * degree) {
@@ -184,7 +184,8 @@ void PipelineBeam::extend(int parent, const Task& task) {
   for (std::size_t d = 0; d < problem_.degrees.size(); ++d) {
     const int degree = problem_.degrees[d];
     if (degree > problem_.pools[at_index(pool)].devices_per_node || degree > left) break;
-    const int available = left / degree;
+    const int available = problem_.groups_of(pool, left, degree);
+    if (available == 0) continue;
     std::vector<std::int64_t> sizes{1, 2, 3, 4};
     for (int shares = 1; shares <= most_shares; ++shares) {
       sizes.push_back((task.rules.samples * shares + available - 1) / available);

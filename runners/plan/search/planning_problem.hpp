@@ -65,6 +65,11 @@ struct PlanningProblem {
   std::int64_t most_samples = 0;  ///< of a replica's micro-batch: the tables' extent
 
   int devices() const;
+  /// Tensor-parallel groups that so many devices of a pool make, in whole nodes and one part.
+  int groups_of(int pool, int count, int degree) const {
+    const int per_node = pools[static_cast<std::size_t>(pool)].devices_per_node;
+    return count / per_node * (per_node / degree) + count % per_node / degree;
+  }
   /// [pool][layers before]: device-seconds of a sample of these layers, each at its best degree and
   /// micro-batch; infinite from a layer without times on.
   std::vector<std::vector<double>> least_device_seconds() const;

@@ -42,7 +42,11 @@ StageRelaxation::Covers StageRelaxation::covers(const std::vector<Covers>& lists
   for (int end = problem_.layers; end > 0; --end) {
     const double own = more == MoreStages::any ? result[at_index(end)].cost : infinite;
     const double after = std::min(before[at_index(end)].cost, own);
-    if (after == infinite) continue;
+    // One layer more at no cost: a stage that ends there has less to do.
+    const double sooner = end > 1 ? before[at_index(end) - 1].cost : infinite;
+    const double own_sooner =
+        more == MoreStages::any && end > 1 ? result[at_index(end) - 1].cost : infinite;
+    if (after == infinite || std::min(sooner, own_sooner) <= after) continue;
     const std::size_t rest = own <= after ? lists.size() : lists.size() - 1;
     const double left = (step.seconds - heads_[at_index(end) - 1]) * slack;
     for (std::size_t c = 0; c < choices_.size(); ++c) {

@@ -66,7 +66,8 @@ StageFiller::Room StageFiller::room(const DeviceCounts& devices, LayerSums::Rang
     chosen[pool] = Capacity();
     std::int64_t most_in_time = 0;
     for (std::size_t d = 0; d < problem.degrees.size(); ++d) {
-      const int replicas = devices[pool] / problem.degrees[d];
+      const int replicas =
+          problem.groups_of(static_cast<int>(pool), devices[pool], problem.degrees[d]);
       if (replicas == 0) break;
       LayerSums::Holding own = holding;
       if (rules.zero_stage == 1) own.state_replicas = replicas;

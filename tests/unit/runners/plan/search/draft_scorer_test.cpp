@@ -55,6 +55,27 @@ TEST(DraftScorer, AgreesWithThePredictionOfItsPlan) {
   EXPECT_LE(lower, 3) << worst;
 }
 
+/// Two hosts of three devices have room for two pairs, not for three.
+TEST(DraftScorer, TensorParallelGroupsFindNodes) {
+  const ModelGraph graph = build_model("nano");
+  const Cluster cluster = mixed_cluster({{"only", 6, 3, 4e9, 64e9}}, 1e9, 1e9);
+  PlanningRequest request;
+  request.batch = 6;
+  const GraphProblem problem(graph, cluster, request);
+  ASSERT_EQ(problem.problem().degrees.at(1), 2);
+  const DraftScorer scorer(problem.problem());
+  PipelineDraft draft;
+  DraftStage stage;
+  stage.end = problem.problem().layers;
+  for (const int pairs : {1, 2, 3}) {
+    stage.groups = {{0, 1, pairs, 1}};
+    draft.stages = {stage};
+    set_schedule(draft, "1f1b");
+    EXPECT_EQ(scorer.score(draft).fits(), pairs < 3);
+    EXPECT_EQ(problems_of([&] { problem.plan(draft); }).empty(), pairs < 3);
+  }
+}
+
 TEST(DraftScorer, TheFormulaIsExactForEqualStagesWithoutMessages) {
   std::vector<ClockStage> stages(4, ClockStage{1, 0, 1, 1, 0, 0, 0});
   for (int s = 0; s < 4; ++s) stages[static_cast<std::size_t>(s)].warm_up = 3 - s;

@@ -1,0 +1,61 @@
+// The part of DraftScorer that looks for nodes.
+#include <algorithm>
+
+#include "runners/plan/search/draft_scorer.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+
+/// Nodes of one pool, by how many of their devices are free.
+class FreeNodes {
+ public:
+  FreeNodes(int devices, int per_node) : count_(at_index(per_node) + 1, 0) {
+    count_[at_index(per_node)] = devices / per_node;
+    ++count_[at_index(devices % per_node)];
+  }
+
+  /// In the fullest nodes that have room, as plans take them; false where there are too few.
+  bool take(int groups, int degree) {
+    for (std::size_t size = at_index(degree); size < count_.size() && groups > 0; ++size) {
+      const int taken = std::min(groups, count_[size]);
+      count_[size] -= taken;
+      count_[size - at_index(degree)] += taken;
+      groups -= taken;
+      // What is left of these nodes may have room again.
+      if (taken > 0 && size >= 2 * at_index(degree)) size = at_index(degree) - 1;
+    }
+    return groups == 0;
+  }
+
+ private:
+  std::vector<int> count_;
+};
+
+}  // namespace
+
+bool DraftScorer::finds_nodes(const PipelineDraft& draft) const {
+  for (std::size_t p = 0; p < problem_.pools.size(); ++p) {
+    std::vector<int> groups(problem_.degrees.size(), 0);
+    const int per_node = problem_.pools[p].devices_per_node;
+    bool even = true;
+    for (int s = 0; s < draft.positions(); ++s) {
+      for (const ReplicaGroup& group : draft.stages[at_index(s)].groups) {
+        if (at_index(group.pool) != p) continue;
+        groups[at_index(group.degree)] += group.replicas;
+        even = even && per_node % problem_.degrees[at_index(group.degree)] == 0;
+      }
+    }
+    // Degrees that divide the nodes, and each other, always find room.
+    const bool powers = even && (per_node & (per_node - 1)) == 0;
+    if (powers) continue;
+    FreeNodes nodes(problem_.pools[p].devices, per_node);
+    for (std::size_t d = groups.size(); d-- > 0;) {
+      if (!nodes.take(groups[d], problem_.degrees[d])) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace heteroperf
