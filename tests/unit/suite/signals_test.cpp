@@ -1,10 +1,13 @@
 #include "suite/run/signals.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -39,6 +42,55 @@ TEST(Signals, RepeatsAtOnceAreOneWish) {
 TEST(Signals, ASecondWishEndsTheProcessThroughItsLastWords) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(get_signals(true), ::testing::ExitedWithCode(130), "wwww");
+}
+
+int said = -1;  // the end of a pipe to write to
+
+/// Says that it follows its parent, then waits: for the parent's end where it does, else for an
+/// alarm, of which it says so.
+[[noreturn]] void wait_as_child(const std::string& parent) {
+  constexpr unsigned patience_s = 30;
+  setenv(parent_variable, parent.c_str(), 1);
+  end_with_parent();
+  std::signal(SIGALRM, [](int) { _exit(write(said, "a", 1) == 1 ? 1 : 2); });
+  alarm(patience_s);
+  if (write(said, "r", 1) != 1) _exit(2);
+  while (true) pause();
+}
+
+/// How a child ends whose parent is killed: 'r' and the end of the pipe once both are gone.
+TEST(Signals, AChildEndsWithTheParentThatItNames) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t parent = fork();
+  ASSERT_GE(parent, 0);
+  if (parent == 0) {
+    const std::string named = std::to_string(getpid());
+    said = ends[1];
+    if (fork() == 0) wait_as_child(named);
+    while (true) pause();
+  }
+  close(ends[1]);
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  kill(parent, SIGKILL);
+  EXPECT_EQ(read(ends[0], &byte, 1), 0) << "its alarm ended it";
+  waitpid(parent, nullptr, 0);
+  close(ends[0]);
+}
+
+TEST(Signals, AnotherParentsNameIsNotFollowed) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  setenv(parent_variable, "1", 1);
+  EXPECT_EXIT(
+      {
+        end_with_parent();
+        int signal_number = -1;
+        prctl(PR_GET_PDEATHSIG, &signal_number);
+        _exit(signal_number);
+      },
+      ::testing::ExitedWithCode(0), "");
+  unsetenv(parent_variable);
 }
 
 }  // namespace
