@@ -24,13 +24,14 @@ Instant host_now() {
   return now.tv_sec * second + now.tv_nsec;
 }
 
-void sleep_until(Instant due) {
-  if (due - host_now() > spin) {
-    const Instant wake = due - spin;
-    const timespec at{wake / second, wake % second};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
-    }
+void nap_until(Instant wake) {
+  const timespec at{wake / second, wake % second};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
   }
+}
+
+void sleep_until(Instant due) {
+  if (due - host_now() > spin) nap_until(due - spin);
   while (host_now() < due) {
   }
 }

@@ -6,6 +6,8 @@ namespace heteroperf {
 
 /// The clock that all processes of this host share.
 Instant host_now();
+/// Sleeps, perhaps a little longer: for looks in between, which leave the core to others.
+void nap_until(Instant wake);
 /// Sleeps, and spins for the last moments.
 void sleep_until(Instant due);
 

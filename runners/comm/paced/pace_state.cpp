@@ -58,7 +58,7 @@ void PaceState::check_run(Instant due) {
 
 void PaceState::sleep_until(Instant due) {
   for (Instant now = host_now(); due - now > look_around; now = host_now()) {
-    heteroperf::sleep_until(now + look_around);
+    nap_until(now + look_around);
     check_run(due);
   }
   heteroperf::sleep_until(due);

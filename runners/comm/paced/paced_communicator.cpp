@@ -142,8 +142,8 @@ void PacedTransfer::wait() {
 /// The transport below may need calls to make progress with this rank's other messages.
 void PacedTransfer::sleep() {
   PaceState& state = *group_->state;
-  while (group_->open.size() > 1 && due_ - host_now() > look_after) {
-    state.sleep_until(host_now() + look_after);
+  while (group_->open.size() > 1 && due_ - host_now() > 2 * look_after) {
+    nap_until(host_now() + look_after);
     state.check_run(due_);
     for (PacedTransfer* other : group_->open) other->moved();
   }
