@@ -3,17 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <sstream>
 
 #include "metrics/strict_json.hpp"
+#include "runners/cluster/description_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -181,14 +178,7 @@ Cluster parse_hexiscale(const std::string& text, const std::string& origin,
 }
 
 Cluster read_hexiscale_file(const std::string& path, const HexiScaleLinks& links) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw UserError(fmt::format("{} cannot be read", path),
-                    errno != 0 ? std::strerror(errno) : "the system gives no reason");
-  }
-  return parse_hexiscale(text, path, links);
+  return parse_hexiscale(read_description(path, "HexiScale"), path, links);
 }
 
 Cluster read_hexiscale_source(const std::string& source) {
