@@ -24,6 +24,8 @@ Interval LogRatio::interval(double coverage) const {
   return {mean - half, mean + half};
 }
 
+Interval exponential(const Interval& logs) { return {std::exp(logs.low), std::exp(logs.high)}; }
+
 LogRatio paired_log_ratio(std::span<const double> differences) {
   HETEROPERF_EXPECT(differences.size() >= 2);
   const auto n = static_cast<double>(differences.size());

@@ -21,6 +21,9 @@ struct LogRatio {
   Interval interval(double coverage) const;
 };
 
+/// Of an interval of logarithms, that of what they are of.
+Interval exponential(const Interval& logs);
+
 /// Of differences that were each measured together (paired t). At least 2.
 LogRatio paired_log_ratio(std::span<const double> differences);
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,7 +15,13 @@ struct SequentialRule {
   double margin = 0.02;  ///< smallest loss that counts
   double noise = 0.02;   ///< a control's half width above this (and half the margin) clears nothing
   std::size_t fewest_blocks = 5, most_blocks = 12;
+  /// Of the intervals that a change must have beyond the limit, and of the control's.
+  static constexpr double coverage = 0.95;
 
+  /// What a change must exceed where the control's half width is `half_width`.
+  double limit(double half_width) const;
+  /// Whether such a limit is small enough to clear anything.
+  bool can_clear(double limit) const;
   /// What the look after `blocks` may spend of `alpha` and `miss`: half at the first look, the rest
   /// in equal parts, so that all looks add up to 1 (a Bonferroni bound that needs no independence).
   double share(std::size_t blocks) const;
@@ -36,9 +41,6 @@ struct Judgement {
   double noise = 0;  ///< half width of the control mean's 95 % interval
   double limit = 0;  ///< what a change must exceed: the margin, or twice the noise if that is more
   bool control_alarm = false;  ///< programs differ from themselves: nothing can be said
-  /// Blocks that would settle it at this mean and spread; absent where the mean is so close to the
-  /// limit that 1000 would not.
-  std::optional<std::size_t> more_blocks;
 };
 
 /// Judges all metrics of one look together, p-values adjusted over them. A regression needs the

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <set>
 
+#include "metrics/json_words.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -14,18 +16,6 @@ constexpr std::size_t most_noted = 16;
 constexpr std::size_t deepest = 16;
 // Json finds a key by looking at all of them.
 constexpr std::size_t most_keys = 256;
-
-/// nlohmann's words without its own prefix and without bytes that do not print; they quote the
-/// whole token that failed.
-std::string plain_words(const std::string& words) {
-  constexpr std::size_t longest = 200;
-  const std::size_t start = words.find("] ");
-  std::string plain = words.substr(start == std::string::npos ? 0 : start + 2, longest);
-  for (char& c : plain) {
-    if (c < ' ' || c > '~') c = '?';
-  }
-  return plain.size() < longest ? plain : plain + "...";
-}
 
 /// What Json::parse does not check. A pass of its own: with a callback, parsing takes quadratic
 /// time in the length of a list of objects.
@@ -109,7 +99,7 @@ Json parse_strict_json(std::string_view text, const std::string& origin) {
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
-    throw UserError(origin + " is not valid JSON", plain_words(error.what()));
+    throw UserError(origin + " is not valid JSON", plain_json_words(error.what()));
   }
 }
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <optional>
 
+#include "metrics/block_forecast.hpp"
 #include "metrics/change_points.hpp"
 #include "metrics/sequential_test.hpp"
 #include "metrics/statistics.hpp"
@@ -43,6 +45,7 @@ SimulatedRun simulate_run(NoiseSource& source, Noise noise, double common, doubl
 struct Gate {
   ChangeVerdict verdict = ChangeVerdict::undecided;
   std::size_t blocks = 0;
+  std::vector<Evidence> family;  // of the last look
 };
 
 ChangeVerdict worst(const std::vector<Judgement>& judged) {
@@ -80,7 +83,8 @@ Gate simulate_gate(NoiseSource& source, Noise noise, double gain, const Sequenti
       family.push_back({paired_log_ratio(effects[i]), paired_log_ratio(controls[i]), blocks});
     }
     const ChangeVerdict verdict = worst(judge_evidence(family, rule));
-    if (verdict != ChangeVerdict::undecided || blocks == rule.most_blocks) return {verdict, blocks};
+    if (verdict != ChangeVerdict::undecided || blocks == rule.most_blocks)
+      return {verdict, blocks, family};
   }
 }
 
@@ -133,6 +137,81 @@ TEST(GateStudy, ASlowdownIsHardlyEverCleared) {
     EXPECT_LE(study_gates(usual, std::log(change), 12, 2000, 6).cleared, 0.05) << change;
     EXPECT_LE(study_gates(loud, std::log(change), 12, 2000, 7).cleared, 0.05) << change;
   }
+}
+
+/// Blocks that an inconclusive gate asks for; nothing where an alarm or the limit keeps it from it.
+std::optional<std::size_t> blocks_asked_for(const Gate& gate, const SequentialRule& rule) {
+  const auto judged = judge_evidence(gate.family, rule);
+  std::size_t most = 0;
+  for (std::size_t i = 0; i < judged.size(); ++i) {
+    if (judged[i].control_alarm) return std::nullopt;
+    if (judged[i].verdict != ChangeVerdict::undecided) continue;
+    const auto more = blocks_to_settle(gate.family[i], judged[i], rule);
+    if (!more) return std::nullopt;
+    most = std::max(most, *more);
+  }
+  return gate.blocks + most;
+}
+
+struct ForecastRates {
+  int asked = 0, settled = 0, settled_by_half = 0;
+};
+
+/// Inconclusive gates are run again with the blocks they asked for, and with half as many more.
+ForecastRates study_forecast(Noise noise, double gain, std::size_t most_blocks,
+                             std::uint64_t seed) {
+  constexpr int wanted = 40, most_trials = 1500;
+  NoiseSource source(seed);
+  SequentialRule rule;
+  rule.most_blocks = most_blocks;
+  ForecastRates rates;
+  std::vector<std::size_t> asked;
+  for (int i = 0; i < most_trials && rates.asked < wanted; ++i) {
+    const Gate gate = simulate_gate(source, noise, gain, rule);
+    if (gate.verdict != ChangeVerdict::undecided) continue;
+    const auto blocks = blocks_asked_for(gate, rule);
+    if (!blocks) continue;
+    const auto settles = [&](std::size_t most) {
+      SequentialRule longer = rule;
+      longer.most_blocks = most;
+      return simulate_gate(source, noise, gain, longer).verdict != ChangeVerdict::undecided;
+    };
+    asked.push_back(*blocks);
+    ++rates.asked;
+    rates.settled += settles(*blocks);
+    rates.settled_by_half += settles((gate.blocks + *blocks) / 2);
+  }
+  std::sort(asked.begin(), asked.end());
+  std::printf(
+      "run %.0f %%, iterations %.0f %%, change %+.0f %%, at most %2zu blocks: %3d asked for %3zu "
+      "blocks (median), settled by these %3.0f %%, by half of the further ones %3.0f %%\n",
+      100 * noise.run, 100 * noise.iteration, 100 * std::expm1(gain), most_blocks, rates.asked,
+      asked.empty() ? 0 : asked[asked.size() / 2], 100.0 * rates.settled / std::max(1, rates.asked),
+      100.0 * rates.settled_by_half / std::max(1, rates.asked));
+  return rates;
+}
+
+TEST(GateStudy, TheBlocksAskedForSettleWhatWasLeftOpen) {
+  ForecastRates all;
+  constexpr Noise louder{0.1, 0.1};
+  for (const Noise noise : {usual, loud, louder}) {
+    for (const double change : {1.0, 0.97, 0.95}) {
+      for (const std::size_t most_blocks : {5, 8, 12}) {
+        const auto rates = study_forecast(noise, std::log(change), most_blocks, 9);
+        EXPECT_GE(rates.settled, 0.7 * rates.asked);
+        all.asked += rates.asked;
+        all.settled += rates.settled;
+        all.settled_by_half += rates.settled_by_half;
+      }
+    }
+  }
+  std::printf(
+      "of %d inconclusive gates %.1f %% are settled by the blocks they ask for, %.1f %% by "
+      "half of the further ones\n",
+      all.asked, 100.0 * all.settled / all.asked, 100.0 * all.settled_by_half / all.asked);
+  EXPECT_GT(all.asked, 700);
+  EXPECT_GE(all.settled, 0.9 * all.asked);
+  EXPECT_LT(all.settled_by_half, all.settled - 0.1 * all.asked);
 }
 
 /// The rule of common tools: iterations of one run per side taken for independent.

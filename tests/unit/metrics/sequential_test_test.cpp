@@ -5,16 +5,11 @@
 #include <cmath>
 
 #include "metrics/statistics.hpp"
+#include "tests/unit/metrics/evidence.hpp"
 #include "tests/unit/metrics/noise.hpp"
 
 namespace heteroperf {
 namespace {
-
-Evidence evidence(double mean, double spread, std::size_t blocks, double control_spread) {
-  const double root = std::sqrt(static_cast<double>(blocks));
-  const auto degrees = static_cast<double>(blocks - 1);
-  return {{mean, spread / root, degrees}, {0, control_spread / root, degrees}, blocks};
-}
 
 Judgement judged(const Evidence& one, const SequentialRule& rule = {}) {
   return judge_evidence(std::span(&one, 1), rule).front();
@@ -58,34 +53,6 @@ TEST(SequentialTest, AnAlarmOfTheControlTakesEveryVerdict) {
   one.control.mean = 0.1;
   EXPECT_TRUE(judged(one).control_alarm);
   EXPECT_EQ(judged(one).verdict, ChangeVerdict::undecided);
-}
-
-TEST(SequentialTest, ForeseenBlocksSettleItAndOneLessDoesNot) {
-  RandomStream random(9);
-  int settled = 0;
-  for (int i = 0; i < 300; ++i) {
-    const double spread = 0.005 + 0.05 * random.unit();
-    const Evidence now = evidence(0.1 * random.unit() - 0.08, spread, 5, spread);
-    const auto more = judged(now).more_blocks;
-    if (!more) continue;
-    ++settled;
-    const std::size_t blocks = 5 + *more;
-    SequentialRule there;  // the whole of alpha and miss at that look
-    there.fewest_blocks = there.most_blocks = blocks;
-    const auto verdict = judged(evidence(now.gain.mean, spread, blocks, spread), there).verdict;
-    EXPECT_NE(verdict, ChangeVerdict::undecided) << now.gain.mean << " " << spread;
-    if (*more < 2) continue;
-    there.fewest_blocks = there.most_blocks = blocks - 1;
-    EXPECT_EQ(judged(evidence(now.gain.mean, spread, blocks - 1, spread), there).verdict,
-              ChangeVerdict::undecided)
-        << now.gain.mean << " " << spread;
-  }
-  EXPECT_GT(settled, 100);
-}
-
-TEST(SequentialTest, NothingIsForeseenAtTheLimitItself) {
-  SequentialRule rule;
-  EXPECT_FALSE(judged(evidence(-rule.margin, 0.01, 5, 0.001), rule).more_blocks.has_value());
 }
 
 TEST(SequentialTest, ManyMetricsRaiseTheBar) {
