@@ -18,6 +18,7 @@ struct AcceleratorProperties {
   std::string name;  ///< "NVIDIA H200"
   std::uint64_t memory_bytes = 0;
   int major = 0, minor = 0;  ///< compute capability
+  std::string pci_bus_id;    ///< "0000:1B:00.0"
 };
 
 /// CUDA devices as LibTorch sees them. Lives in a module of its own, loaded when a run asks for a

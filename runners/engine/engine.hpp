@@ -12,6 +12,7 @@ namespace heteroperf {
 struct CudaDevice {
   std::string name;  ///< "NVIDIA H200"
   std::uint64_t memory_bytes = 0;
+  std::string pci_bus_id = {};  ///< "0000:1B:00.0"
 };
 
 /// The LibTorch side of the program. Lives in a shared module loaded on first use, so that what

@@ -49,7 +49,7 @@ class TorchEngine final : public Engine {
     std::vector<CudaDevice> devices;
     for (int i = 0; i < accelerator.count(); ++i) {
       const AcceleratorProperties found = accelerator.properties(i);
-      devices.push_back({found.name, found.memory_bytes});
+      devices.push_back({found.name, found.memory_bytes, found.pci_bus_id});
     }
     return devices;
   }

@@ -71,7 +71,7 @@ heteroperf_optional(NCCL HETEROPERF_NCCL_FOUND)
 
 if(NOT HETEROPERF_HDF5 STREQUAL "OFF")
   enable_language(C)
-  find_package(HDF5 COMPONENTS C)
+  find_package(HDF5 COMPONENTS C HL)
 endif()
 heteroperf_optional(HDF5 HDF5_FOUND)
 

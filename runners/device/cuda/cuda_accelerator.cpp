@@ -6,6 +6,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -54,7 +55,10 @@ class CudaAccelerator final : public Accelerator {
   AcceleratorProperties properties(int index) const override {
     cudaDeviceProp found{};
     expect(cudaGetDeviceProperties(&found, index), "cudaGetDeviceProperties");
-    return {found.name, found.totalGlobalMem, found.major, found.minor};
+    std::array<char, 32> bus_id{};
+    expect(cudaDeviceGetPCIBusId(bus_id.data(), static_cast<int>(bus_id.size()), index),
+           "cudaDeviceGetPCIBusId");
+    return {found.name, found.totalGlobalMem, found.major, found.minor, bus_id.data()};
   }
 
   void select(int index) override {
