@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "metrics/error.hpp"
+#include "metrics/json_words.hpp"
 #include "results/canonical_text_json.hpp"
 
 namespace heteroperf {
@@ -91,7 +92,7 @@ std::string dump(std::string_view text, const std::string& what, int indent) {
     dumper.value(Json::parse(text), 0);
     return std::move(dumper.text);
   } catch (const Json::exception& error) {
-    throw UserError(what + " is not valid JSON", error.what());
+    throw UserError(what + " is not valid JSON", plain_json_words(error.what()));
   }
 }
 

@@ -289,6 +289,17 @@ struct Fields<HostLoadEvent> {
 };
 
 template <>
+struct Fields<GpuSlowdownEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("host", e.host);
+    v("gpu", e.gpu);
+    v("seconds", e.seconds);
+    v("thermal_s", e.thermal_s);
+    v("power_s", e.power_s);
+  }
+};
+
+template <>
 struct Fields<WarningEvent> {
   static void visit(auto& e, auto&& v) {
     v("text", e.text);

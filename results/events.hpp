@@ -244,6 +244,16 @@ struct HostLoadEvent {
   std::optional<double> load_before = {}, load_after = {};
 };
 
+/// For how long a rank's GPU was held below its clocks from the first step to the last evaluation,
+/// as its driver counts it; ranks that share a GPU tell the same.
+struct GpuSlowdownEvent {
+  std::string host;
+  std::string gpu;  ///< PCI bus id
+  std::int32_t rank = 0;
+  double seconds = 0;
+  std::optional<double> thermal_s, power_s;  ///< of them by heat, by its power limit
+};
+
 /// `rule` names the ruleset's rule this bears on; may be empty.
 struct WarningEvent {
   std::string text, rule;
@@ -285,8 +295,8 @@ using Event =
     std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
                  PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
                  ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, RankStepsEvent,
-                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, WarningEvent, PeakEvent,
-                 SearchEvent, CheckpointEvent, StopEvent>;
+                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, GpuSlowdownEvent,
+                 WarningEvent, PeakEvent, SearchEvent, CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "metrics/json_words.hpp"
 #include "results/canonical_json.hpp"
 #include "results/canonical_text_json.hpp"
 #include "results/event_fields.hpp"
@@ -330,7 +331,7 @@ ParsedLine event_from_json_line(std::string_view line) {
   try {
     json = Json::parse(line);
   } catch (const Json::exception& error) {
-    throw UserError("it is not valid JSON", error.what());
+    throw UserError("it is not valid JSON", plain_json_words(error.what()));
   }
   FieldReader reader(json);
   ParsedLine parsed;

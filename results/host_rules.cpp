@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 namespace heteroperf {
 namespace {
@@ -13,19 +14,22 @@ constexpr double largest_other_load = 0.1;        // of the run's CPUs
 constexpr double largest_throttled_share = 0.01;  // of their time
 constexpr std::size_t most_named = 5;
 
-/// What `word_of` says of the hosts, or nothing where it says nothing of any.
-template <class WordOf>
-std::string words_of_hosts(const Journal& journal, WordOf word_of) {
-  std::vector<std::string> words;
-  for (const HostLoadEvent* load : host_loads(journal)) {
-    std::string word = word_of(*load);
+/// Appends what `word_of` says of each that it says something of, after the name of its host.
+template <class Told, class WordOf>
+void add_words(std::vector<std::string>& words, const std::vector<const Told*>& all,
+               WordOf word_of) {
+  for (const Told* one : all) {
+    std::string word = word_of(*one);
     if (word.empty()) continue;
-    words.push_back(load->host.empty() ? word : load->host + ": " + word);
+    words.push_back(one->host.empty() ? word : one->host + ": " + word);
   }
+}
+
+std::string joined(std::vector<std::string> words) {
   if (words.size() > most_named) {
     const std::size_t more = words.size() - most_named;
     words.resize(most_named);
-    words.push_back(fmt::format("and {} more hosts", more));
+    words.push_back(fmt::format("and {} more", more));
   }
   return fmt::format("{}", fmt::join(words, "; "));
 }
@@ -49,6 +53,12 @@ std::string too_much_throttling(const HostLoadEvent& load) {
       thermal_s, load.thermal_events.value_or(0), quota_s);
 }
 
+/// A power limit is how a GPU is sold; heat is not.
+std::string too_hot(const GpuSlowdownEvent& gpu) {
+  if (gpu.thermal_s.value_or(0) <= largest_throttled_share * gpu.seconds) return {};
+  return fmt::format("GPU {} {:.4g} of {:.4g} s by heat", gpu.gpu, *gpu.thermal_s, gpu.seconds);
+}
+
 }  // namespace
 
 std::vector<const HostLoadEvent*> host_loads(const Journal& journal) {
@@ -62,21 +72,34 @@ std::vector<const HostLoadEvent*> host_loads(const Journal& journal) {
   return loads;
 }
 
+std::vector<const GpuSlowdownEvent*> gpu_slowdowns(const Journal& journal) {
+  std::map<std::pair<std::string, std::string>, const GpuSlowdownEvent*> last;
+  for (const GpuSlowdownEvent* gpu : journal.all<GpuSlowdownEvent>()) {
+    last[{gpu->host, gpu->gpu}] = gpu;
+  }
+  std::vector<const GpuSlowdownEvent*> slowdowns;
+  for (const auto& [name, gpu] : last) slowdowns.push_back(gpu);
+  return slowdowns;
+}
+
 std::optional<Finding> other_load(const Journal& journal, const RunSummary&) {
-  const std::string words = words_of_hosts(journal, too_much_other_load);
+  std::vector<std::string> words;
+  add_words(words, host_loads(journal), too_much_other_load);
   if (words.empty()) return {};
   return Finding{fmt::format("other processes on at most {:.0f} % of the run's CPUs of any host",
                              100 * largest_other_load),
-                 words};
+                 joined(std::move(words))};
 }
 
 std::optional<Finding> throttled(const Journal& journal, const RunSummary&) {
-  const std::string words = words_of_hosts(journal, too_much_throttling);
+  std::vector<std::string> words;
+  add_words(words, host_loads(journal), too_much_throttling);
+  add_words(words, gpu_slowdowns(journal), too_hot);
   if (words.empty()) return {};
-  return Finding{fmt::format("the run's CPUs of any host slowed down for at most {:.0f} % of their "
+  return Finding{fmt::format("CPUs and GPUs of any host slowed down for at most {:.0f} % of their "
                              "time",
                              100 * largest_throttled_share),
-                 words};
+                 joined(std::move(words))};
 }
 
 }  // namespace heteroperf

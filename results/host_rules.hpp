@@ -11,6 +11,9 @@ namespace heteroperf {
 /// last.
 std::vector<const HostLoadEvent*> host_loads(const Journal& journal);
 
+/// What ranks told of their GPUs, by host and bus id; of several lines of one GPU the last.
+std::vector<const GpuSlowdownEvent*> gpu_slowdowns(const Journal& journal);
+
 /// Rules that look at every host of a run, one predicate each: what is against the rule, naming the
 /// hosts, or nothing. What a host does not tell is against none.
 std::optional<Finding> other_load(const Journal& journal, const RunSummary& summary);

@@ -18,6 +18,10 @@ std::int64_t monotonic_now_ns();
 struct JournalOptions {
   double flush_interval_s = 1.0;
   std::function<std::int64_t()> clock = monotonic_now_ns;
+  /// Sees every event as it is accepted, in order, under a lock: to be quick.
+  std::function<void(std::int64_t t_ns, const Event& event)> on_line = {};
+  /// Called once per interval on the background thread; may append. Throws nothing.
+  std::function<void()> on_interval = {};
 };
 
 /// Appends events to `journal.jsonl`, one canonical JSON line each, chained by SHA-256.

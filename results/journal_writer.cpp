@@ -82,6 +82,7 @@ struct JournalWriter::State {
 
   void add_line(const Event& event) {
     const std::int64_t now_ns = options.clock();
+    if (options.on_line) options.on_line(now_ns, event);
     const auto* trial = std::get_if<TrialEvent>(&event);
     std::string line;
     if (trial != nullptr && graphs_written.contains(trial->graph_hash)) {
@@ -148,6 +149,7 @@ struct JournalWriter::State {
       {
         const CostTimer timer(cost_ns);
         flush(Durability::written);
+        if (options.on_interval) options.on_interval();
       }
       lock.lock();
     }

@@ -32,6 +32,32 @@ std::string with_prefix(double value, const std::string& unit) {
   return fmt::format("{:.4g}{}{}", value / scaled.factor, suffix.empty() ? "" : " ", suffix);
 }
 
+bool is_useful(const Interval& interval) {
+  constexpr double widest = 2;
+  return interval.low > 0 && interval.high <= widest * interval.low;
+}
+
+std::string useless_interval(std::size_t runs) {
+  return fmt::format("{} run{}: no useful interval", runs, runs == 1 ? "" : "s");
+}
+
+std::string with_interval(double value, const std::optional<Interval>& ci95, std::size_t runs,
+                          const std::string& unit) {
+  const std::string text = with_prefix(value, unit);
+  if (!ci95) return text;
+  if (!is_useful(*ci95)) return text + " (" + useless_interval(runs) + ")";
+  const double factor = scale_of(value).factor;
+  return text + fmt::format(" [{:.4g}, {:.4g}]", ci95->low / factor, ci95->high / factor);
+}
+
+std::string percent_with_interval(double fraction, const std::optional<Interval>& ci95,
+                                  std::size_t runs) {
+  const std::string text = fmt::format("{:.1f} %", 100 * fraction);
+  if (!ci95) return text;
+  if (!is_useful(*ci95)) return text + " (" + useless_interval(runs) + ")";
+  return text + fmt::format(" [{:.1f}, {:.1f}]", 100 * ci95->low, 100 * ci95->high);
+}
+
 std::string change_text(double ratio) { return fmt::format("{:+.1f} %", 100 * (ratio - 1)); }
 
 }  // namespace heteroperf

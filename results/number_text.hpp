@@ -1,6 +1,9 @@
 #pragma once
 
+#include <optional>
 #include <string>
+
+#include "metrics/bootstrap.hpp"
 
 namespace heteroperf {
 
@@ -18,6 +21,19 @@ std::string prefixed(Scaled scaled, const std::string& unit);
 
 /// 4 significant digits: "48.12 Gop/s".
 std::string with_prefix(double value, const std::string& unit);
+
+/// Whether an interval says more than that there were too few runs: its ends differ by no more than
+/// a factor of 2.
+bool is_useful(const Interval& interval);
+/// "2 runs: no useful interval".
+std::string useless_interval(std::size_t runs);
+/// "48.12 Gop/s [47.9, 48.3]"; "48.12 Gop/s (2 runs: no useful interval)" where that is all it
+/// says.
+std::string with_interval(double value, const std::optional<Interval>& ci95, std::size_t runs,
+                          const std::string& unit);
+/// "75.1 % [74.2, 76.0]", else as with_interval().
+std::string percent_with_interval(double fraction, const std::optional<Interval>& ci95,
+                                  std::size_t runs);
 
 /// "-6.0 %" of the ratio 0.94.
 std::string change_text(double ratio);

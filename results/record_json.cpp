@@ -281,6 +281,18 @@ Json host_load_section(const Journal& journal) {
   return json;
 }
 
+/// Of every GPU that says so, by host and bus id.
+Json gpu_slowdown_section(const Journal& journal) {
+  Json json;
+  for (const GpuSlowdownEvent* gpu : gpu_slowdowns(journal)) {
+    Json entry{{"host", gpu->host}, {"gpu", gpu->gpu}, {"seconds", gpu->seconds}};
+    put(entry, "thermal_s", gpu->thermal_s);
+    put(entry, "power_s", gpu->power_s);
+    json.push_back(std::move(entry));
+  }
+  return json;
+}
+
 Json seeds_section(const Journal& journal) {
   Json json = Json::object();
   if (const auto* workload = journal.first<WorkloadEvent>()) {
@@ -382,6 +394,7 @@ std::string build_record(const Journal& journal, const RunSummary& summary,
   put_section(json, "prediction", prediction_section(summary.plan));
   put_section(json, "pacing", pacing_section(summary.plan));
   put_section(json, "host_load", host_load_section(journal));
+  put_section(json, "gpu_slowdown", gpu_slowdown_section(journal));
   put_section(json, "seeds", seeds_section(journal));
   put_section(json, "program", program_section(*start));
   put_environment(json, journal);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
@@ -248,81 +249,89 @@ Verdict precision(const Journal& journal, const RunSummary&) {
 }
 
 Verdict emulated(const Journal& journal, const RunSummary&) {
-  const auto* scale = journal.last<ScaleEvent>();
-  if (scale == nullptr) return {};
-  for (const DeviceCount& device : scale->devices) {
-    if (device.emulated) return Finding{"real devices", device.device_class + " is emulated"};
-  }
-  return {};
+  const DeviceCount* devices = emulated_devices(journal);
+  if (devices == nullptr) return {};
+  return Finding{"real devices", devices->device_class + " is emulated"};
 }
 
 using enum Severity;
 using enum Ranking;
+constexpr Moment at_start = Moment::start, at_steps = Moment::steps, at_end = Moment::end;
 
 constexpr std::array rule_table{
-    Rule{"run_failed", invalid, never, "status", failed_run, "See the journal's last lines."},
-    Rule{"run_partial", open, never, "status", partial_run, "Let the run finish."},
-    Rule{"clock", invalid, never, "t_ns", clock_backwards, "Look for a faulty clock source."},
-    Rule{"clock_jump", review, may, "t_ns", clock_jump,
+    Rule{"run_failed", "status is failed", invalid, never, at_end, "status", failed_run,
+         "See the journal's last lines."},
+    Rule{"run_partial", "interrupted, or no stop line", open, never, at_end, "status", partial_run,
+         "Let the run finish."},
+    Rule{"clock", "times decrease, or steps of a group overlap", invalid, never, at_steps, "t_ns",
+         clock_backwards, "Look for a faulty clock source."},
+    Rule{"clock_jump", "a step of the window took over 20 medians, and over 10 s", review, may,
+         at_end, "t_ns", clock_jump,
          "Run again on a machine that is not stopped or moved on the way."},
-    Rule{"step_order", invalid, never, "step.n", step_order, "The journal misses steps."},
-    Rule{"finite_loss", invalid, never, "loss", non_finite_loss,
-         "Lower the learning rate, or clip gradients."},
-    Rule{"steps_none", invalid, never, "steps", no_steps, "Run longer: --duration or --steps."},
-    Rule{"steps_few", open, never, "steps", few_steps, "Run longer: --duration or --steps."},
-    Rule{"executed_operations", invalid, never, "operations.executed", executed_operations,
-         "What ran is not what was counted."},
-    Rule{"observed_strict", invalid, never, "operations.strict", observed_strict,
-         "What ran is not what was counted."},
-    Rule{"not_observed", open, never, "operations.executed", not_observed,
-         "Run until every rank has trained."},
-    Rule{"unknown_operators", invalid, never, "operations.executed", unknown_operators,
-         "Give the operator a formula."},
-    Rule{"checksums", invalid, never, "parameters", checksums,
+    Rule{"step_order",
+         "a step number is missing or twice, the first is wrong, or a step has no samples", invalid,
+         never, at_end, "step.n", step_order, "The journal misses steps."},
+    Rule{"finite_loss", "a loss is not finite and not the outcome of a diverged trial", invalid,
+         never, at_end, "loss", non_finite_loss, "Lower the learning rate, or clip gradients."},
+    Rule{"steps_none", "no step in the window", invalid, never, at_end, "steps", no_steps,
+         "Run longer: --duration or --steps."},
+    Rule{"steps_few", "fewer than 20 steps in the window", open, never, at_end, "steps", few_steps,
+         "Run longer: --duration or --steps."},
+    Rule{"executed_operations", "executed is not strict + recompute on a rank", invalid, never,
+         at_steps, "operations.executed", executed_operations, "What ran is not what was counted."},
+    Rule{"observed_strict", "the ranks' strict operations do not add up to the step's", invalid,
+         never, at_end, "operations.strict", observed_strict, "What ran is not what was counted."},
+    Rule{"not_observed", "a rank has no observed step", open, never, at_end, "operations.executed",
+         not_observed, "Run until every rank has trained."},
+    Rule{"unknown_operators", "a tensor operator without a formula ran", invalid, never, at_steps,
+         "operations.executed", unknown_operators, "Give the operator a formula."},
+    Rule{"checksums", "ranks with the same share of a model have different parameters", invalid,
+         never, at_steps, "parameters", checksums,
          "Ranks of one group trained different models: look for faulty memory or network."},
-    Rule{"time_split", invalid, never, "time_split_s", time_split,
+    Rule{"time_split", "the parts of a rank's time are more than 1 % away from its wall time",
+         invalid, never, at_end, "time_split_s", time_split,
          "Some of a rank's time is not accounted for."},
-    Rule{"late", invalid, never, "pacing", late,
+    Rule{"late", "over 1 % of the emulated operations were late by over 1 % of a step", invalid,
+         never, at_end, "pacing", late,
          "The host cannot keep the modelled times: leave pace.dilation at 0, or use fewer ranks."},
-    Rule{"above_memory", invalid, never, "peak_memory_bytes", above_memory,
+    Rule{"above_memory", "a rank's peak is above the memory of its device class", invalid, never,
+         at_end, "peak_memory_bytes", above_memory,
          "The device class could not have held it: use a smaller micro-batch or more stages."},
-    Rule{"above_peak", invalid, never, "ops_per_second", above_peak,
-         "Measure the peak again on an idle machine."},
-    Rule{"peak_not_measured", open, never, "utilization", peak_not_measured,
-         "Leave measure.peak_s above 0."},
-    Rule{"peak_precision", open, never, "utilization", peak_precision,
-         "Measure the peak in the precision of the run."},
-    Rule{"seeds", open, never, "seeds", seeds, "Repetitions must be told apart by their seeds."},
-    Rule{"duration", open, never, "duration", duration, "Use --duration 300 or more."},
-    Rule{"steady", open, may, "window_s", steady, "Run longer, on an idle machine."},
-    Rule{"overhead", open, may, "measurement_overhead_fraction", overhead,
+    Rule{"above_peak", "OPS above 1.05 times the measured peak", invalid, never, at_end,
+         "ops_per_second", above_peak, "Measure the peak again on an idle machine."},
+    Rule{"peak_not_measured", "no measured peak", open, never, at_start, "utilization",
+         peak_not_measured, "Leave measure.peak_s above 0."},
+    Rule{"peak_precision", "the peak was measured in another precision", open, never, at_end,
+         "utilization", peak_precision, "Measure the peak in the precision of the run."},
+    Rule{"seeds", "the run's seed is not recorded", open, never, at_start, "seeds", seeds,
+         "Repetitions must be told apart by their seeds."},
+    Rule{"duration", "less than 300 s measured", open, never, at_start, "duration", duration,
+         "Use --duration 300 or more."},
+    Rule{"steady", "steps still become faster, or the window is under half of the measured time",
+         open, may, at_end, "window_s", steady, "Run longer, on an idle machine."},
+    Rule{"overhead", "measuring took 1 % of wall time or more", open, may, at_end,
+         "measurement_overhead_fraction", overhead,
          "Use larger steps, or a faster disk for --out."},
-    Rule{"other_load", review, may, "host_load", other_load,
-         "End other programs, or take a machine of its own."},
-    Rule{"throttled", review, may, "host_load", throttled,
+    Rule{"other_load", "other processes took over 10 % of any host's CPUs of the run", review, may,
+         at_end, "host_load", other_load, "End other programs, or take a machine of its own."},
+    Rule{"throttled", "CPUs or GPUs of any host slowed down for over 1 % of their time", review,
+         may, at_end, "host_load", throttled,
          "Cool the machine, lower its clock, or lift the control group's limit."},
-    Rule{"quality_target", open, may, "quality", quality_target,
-         "Train longer; evaluate on more samples."},
-    Rule{"below_floor", review, may, "quality", below_floor,
-         "Better than the data allow: look for a leak between the splits."},
-    Rule{"quick", open, never, "quick", quick, "Run without --quick."},
-    Rule{"precision", open, never, "precision", precision,
+    Rule{"quality_target", "missed, never evaluated, or on fewer than 32 samples", open, may,
+         at_end, "quality", quality_target, "Train longer; evaluate on more samples."},
+    Rule{"below_floor", "better than the known floor of generated data", review, may, at_end,
+         "quality", below_floor, "Better than the data allow: look for a leak between the splits."},
+    Rule{"quick", "--quick", open, never, at_start, "quick", quick, "Run without --quick."},
+    Rule{"precision", "neither fp32 nor bf16", open, never, at_start, "precision", precision,
          "fp64 is for tests, and less than bf16 is another computation."},
-    Rule{"emulated", open, never, "devices", emulated, "Emulated devices are never ranked."},
+    Rule{"emulated", "emulated devices", open, never, at_start, "devices", emulated,
+         "Emulated devices are never ranked."},
 };
 
-}  // namespace
-
-const char* to_string(Severity severity) {
-  constexpr std::array names{"closed", "review", "open", "invalid"};
-  return names[static_cast<std::size_t>(severity)];
-}
-
-std::span<const Rule> all_rules() { return rule_table; }
-
-Validity judge(const Journal& journal, const RunSummary& summary) {
+Validity judge_if(auto&& judged, const Journal& journal, const RunSummary& summary) {
   Validity validity;
   for (const Rule& rule : rule_table) {
+    if (!judged(rule)) continue;
     const Verdict found = rule.check(journal, summary);
     if (!found) continue;
     validity.severity = std::max(validity.severity, rule.severity);
@@ -331,6 +340,35 @@ Validity judge(const Journal& journal, const RunSummary& summary) {
         {rule.id, rule.severity, rule.parameter, found->expected, found->actual, rule.hint});
   }
   return validity;
+}
+
+}  // namespace
+
+const char* to_string(Severity severity) {
+  constexpr std::array names{"closed", "review", "open", "invalid"};
+  return names[static_cast<std::size_t>(severity)];
+}
+
+const char* to_string(Moment moment) {
+  constexpr std::array names{"start", "steps", "end"};
+  return names[static_cast<std::size_t>(moment)];
+}
+
+std::span<const Rule> all_rules() { return rule_table; }
+
+Validity judge(const Journal& journal, const RunSummary& summary) {
+  return judge_if([](const Rule&) { return true; }, journal, summary);
+}
+
+Validity judge_at(Moment moment, const Journal& journal, const RunSummary& summary) {
+  return judge_if([&](const Rule& rule) { return rule.moment == moment; }, journal, summary);
+}
+
+Validity foresee(Journal opening, const RunExpectation& expected) {
+  RunSummary summary;
+  summary.measured_s = expected.measured_s.value_or(std::numeric_limits<double>::infinity());
+  if (expected.measures_peak) opening.lines.push_back({0, PeakEvent{1, ""}});
+  return judge_at(Moment::start, opening, summary);
 }
 
 }  // namespace heteroperf

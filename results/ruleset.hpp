@@ -10,7 +10,7 @@
 namespace heteroperf {
 
 /// Version of the table of rules; a record names the one it was judged by.
-inline constexpr const char* ruleset_version = "1.5";
+inline constexpr const char* ruleset_version = "1.6";
 
 /// From best to worst; a run's class is the worst of its reasons, `closed` without any.
 enum class Severity { closed, review, open, invalid };
@@ -35,11 +35,17 @@ struct Finding {
 };
 
 enum class Ranking { may, never };
+/// When a rule can be told first: from what a run is asked to be, from single steps, or from the
+/// whole run. A record is judged by all of them.
+enum class Moment { start, steps, end };
+const char* to_string(Moment moment);
 
 struct Rule {
   const char* id;
+  const char* broken_by;  ///< when it does not hold, in words
   Severity severity;
   Ranking ranking;  ///< never: a run that trips it cannot be ranked
+  Moment moment;
   const char* parameter;
   std::optional<Finding> (*check)(const Journal& journal, const RunSummary& summary);
   const char* hint;
@@ -49,5 +55,15 @@ struct Rule {
 std::span<const Rule> all_rules();
 
 Validity judge(const Journal& journal, const RunSummary& summary);
+/// By the rules of that moment alone.
+Validity judge_at(Moment moment, const Journal& journal, const RunSummary& summary);
+
+/// What a run is asked to be.
+struct RunExpectation {
+  std::optional<double> measured_s;  ///< absent where steps are counted instead
+  bool measures_peak = true;
+};
+/// What is known against a run before its first step, from the lines that open its journal.
+Validity foresee(Journal opening, const RunExpectation& expected);
 
 }  // namespace heteroperf

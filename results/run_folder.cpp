@@ -16,6 +16,7 @@
 #include "metrics/error.hpp"
 #include "metrics/unpredictable_bits.hpp"
 #include "results/canonical_json.hpp"
+#include "results/missing_run.hpp"
 #include "results/record.hpp"
 #include "results/samples_h5.hpp"
 
@@ -143,7 +144,7 @@ bool point_latest_at(const fs::path& folder) {
 }
 
 RunFiles open_run_folder(const fs::path& path) {
-  if (!fs::exists(path)) throw UserError("no such run: " + path.string());
+  if (!fs::exists(path)) throw no_such_run(path);
   const RunFiles files{fs::is_directory(path) ? path : path.parent_path()};
   for (const fs::path& file : {files.journal(), files.record(), files.suite()}) {
     if (fs::exists(file)) return files;

@@ -369,12 +369,21 @@ void find_fractions(const Journal& journal, RunSummary& summary) {
   }
   const auto* peak = journal.last<PeakEvent>();
   if (peak != nullptr && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0 &&
-      summary.ops_per_second) {
+      summary.ops_per_second && emulated_devices(journal) == nullptr) {
     summary.utilization = summary.ops_per_second->value / peak->ops_per_second;
   }
 }
 
 }  // namespace
+
+const DeviceCount* emulated_devices(const Journal& journal) {
+  const auto* scale = journal.last<ScaleEvent>();
+  if (scale == nullptr) return nullptr;
+  for (const DeviceCount& device : scale->devices) {
+    if (device.emulated) return &device;
+  }
+  return nullptr;
+}
 
 RunSummary summarize(const Journal& journal) {
   RunSummary summary;

@@ -71,7 +71,8 @@ struct RunSummary {
   std::uint64_t steps = 0, warmup_steps = 0, total_steps = 0;
 
   std::optional<Estimate> ops_per_second, throughput;
-  std::optional<double> regulated_score, measurement_overhead_fraction, utilization;
+  std::optional<double> regulated_score, measurement_overhead_fraction;
+  std::optional<double> utilization;  ///< absent for emulated devices: the peak is not theirs
   std::optional<QualityResult> quality;
   std::optional<StepTime> step_time;
   std::optional<std::string> loss_fingerprint;
@@ -83,5 +84,8 @@ struct RunSummary {
 };
 
 RunSummary summarize(const Journal& journal);
+
+/// The first class of emulated devices; null where all are real.
+const DeviceCount* emulated_devices(const Journal& journal);
 
 }  // namespace heteroperf

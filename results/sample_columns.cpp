@@ -1,6 +1,10 @@
 #include "results/sample_columns.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <limits>
+#include <map>
 
 #include "results/run_summary.hpp"
 
@@ -58,6 +62,27 @@ constexpr const char* time_base = "ns";
 constexpr const char* seconds_unit = "s";
 constexpr const char* plain_count = "1";
 
+/// The phase of its group, or of the whole run, when each step was written.
+std::vector<std::uint8_t> phases_of_steps(const Journal& journal) {
+  Phase all = Phase::setup;
+  std::map<std::int32_t, Phase> own;
+  std::vector<std::uint8_t> phases;
+  for (const JournalLine& line : journal.lines) {
+    if (const auto* phase = std::get_if<PhaseEvent>(&line.event)) {
+      if (phase->group) {
+        own[*phase->group] = phase->phase;
+      } else {
+        all = phase->phase;
+        own.clear();
+      }
+    } else if (const auto* step = std::get_if<StepEvent>(&line.event)) {
+      const auto found = own.find(step->group);
+      phases.push_back(static_cast<std::uint8_t>(found == own.end() ? all : found->second));
+    }
+  }
+  return phases;
+}
+
 SampleTable steps(const Journal& journal) {
   using E = StepEvent;
   const auto rows = rows_of<E>(journal);
@@ -95,7 +120,10 @@ SampleTable steps(const Journal& journal) {
        real(rows, "other_s", "anything else, mean over ranks", seconds_unit,
             [](const E& e) { return e.split.other_s; }),
        {"steady", "1 where the step ended in the steady window", plain_count,
-        column<std::uint8_t>(rows, steady)}}};
+        column<std::uint8_t>(rows, steady)},
+       {"phase", "phase at its end: 0 setup, 1 warmup, 2 measure, 3 evaluate, 4 finish",
+        plain_count, phases_of_steps(journal), 2}},
+      "t_end_ns"};
 }
 
 SampleTable trials(const Journal& journal) {
@@ -125,7 +153,8 @@ SampleTable trials(const Journal& journal) {
        whole(rows, "t_start_ns", "start on rank 0's monotonic clock", time_base,
              [](const E& e) { return e.t_start_ns; }),
        whole(rows, "t_end_ns", "end, -1 while it runs", time_base,
-             [](const E& e) { return e.t_end_ns.value_or(-1); })}};
+             [](const E& e) { return e.t_end_ns.value_or(-1); })},
+      "id"};
 }
 
 SampleTable evaluations(const Journal& journal) {
@@ -147,13 +176,135 @@ SampleTable evaluations(const Journal& journal) {
            whole(rows, "t_start_ns", "start on rank 0's monotonic clock", time_base,
                  [](const E& e) { return e.t_start_ns; }),
            whole(rows, "t_end_ns", "end on rank 0's monotonic clock", time_base,
-                 [](const E& e) { return e.t_end_ns; })}};
+                 [](const E& e) { return e.t_end_ns; })},
+          "t_end_ns"};
+}
+
+/// What the journal says of one rank; null: nothing.
+struct RankRow {
+  std::int32_t rank = 0;
+  const RankPlanEvent* plan = nullptr;
+  const RankTimeEvent* time = nullptr;
+  const MemoryEvent* memory = nullptr;
+};
+
+std::vector<RankRow> rank_rows(const Journal& journal) {
+  std::map<std::int32_t, RankRow> rows;
+  const auto note = [&]<class E>(const Rows<E>& events, const E* RankRow::*member) {
+    for (const E* event : events) {
+      RankRow& row = rows[event->rank];
+      row.rank = event->rank;
+      row.*member = event;
+    }
+  };
+  note(rows_of<RankPlanEvent>(journal), &RankRow::plan);
+  note(rows_of<RankTimeEvent>(journal), &RankRow::time);
+  note(rows_of<MemoryEvent>(journal), &RankRow::memory);
+  std::vector<RankRow> list;
+  for (const auto& [rank, row] : rows) list.push_back(row);
+  return list;
+}
+
+std::string stages_of(const RankRow& row) {
+  return row.plan == nullptr ? "" : fmt::format("{}", fmt::join(row.plan->stages, ","));
+}
+
+SampleTable ranks(const Journal& journal) {
+  using E = RankRow;
+  const std::vector<RankRow> values = rank_rows(journal);
+  Rows<E> rows;
+  for (const RankRow& row : values) rows.push_back(&row);
+  const auto planned = [](auto member) {
+    return [member](const E& e) {
+      return e.plan == nullptr ? -1 : static_cast<std::int64_t>(e.plan->*member);
+    };
+  };
+  const auto spent = [](double StepSplit::*part) {
+    return [part](const E& e) {
+      return e.time == nullptr ? or_nan(std::nullopt) : e.time->split.*part;
+    };
+  };
+  const auto bytes = [&](const char* name, const char* long_name, auto member) {
+    return whole(rows, name, long_name, "byte", planned(member));
+  };
+  using P = RankPlanEvent;
+  return {
+      "ranks",
+      {whole(rows, "rank", "rank", plain_count, [](const E& e) { return e.rank; }),
+       whole(rows, "position", "place in the pipeline", plain_count, planned(&P::position)),
+       text(rows, "stages", "stages that it holds", stages_of),
+       whole(rows, "tensor_index", "place among the ranks that share its layers", plain_count,
+             planned(&P::tensor_index)),
+       whole(rows, "tensor_degree", "ranks that share its layers", plain_count,
+             planned(&P::tensor_degree)),
+       text(rows, "device_class", "class of its device",
+            [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
+       bytes("weights_bytes", "weights, planned", &P::weights_bytes),
+       bytes("gradients_bytes", "gradients, planned", &P::gradients_bytes),
+       bytes("optimizer_bytes", "optimizer states, planned", &P::optimizer_bytes),
+       bytes("activations_bytes", "activations, planned", &P::activations_bytes),
+       bytes("buffers_bytes", "buffers, planned", &P::buffers_bytes),
+       whole(rows, "peak_bytes", "memory at its fullest, measured", "byte",
+             [](const E& e) {
+               return e.memory == nullptr ? -1 : static_cast<std::int64_t>(e.memory->peak_bytes);
+             }),
+       whole(rows, "steps", "steps of the measured phase", plain_count,
+             [](const E& e) {
+               return e.time == nullptr ? -1 : static_cast<std::int64_t>(e.time->steps);
+             }),
+       real(rows, "wall_s", "first start to last end of these steps", seconds_unit,
+            [](const E& e) { return e.time == nullptr ? or_nan(std::nullopt) : e.time->wall_s; }),
+       real(rows, "compute_s", "computing", seconds_unit, spent(&StepSplit::compute_s)),
+       real(rows, "communication_s", "exposed communication", seconds_unit,
+            spent(&StepSplit::communication_s)),
+       real(rows, "bubble_s", "waiting for other stages", seconds_unit,
+            spent(&StepSplit::bubble_s)),
+       real(rows, "data_s", "waiting for data", seconds_unit, spent(&StepSplit::data_s)),
+       real(rows, "other_s", "anything else, between steps too", seconds_unit,
+            spent(&StepSplit::other_s))},
+      "rank",
+      2};
+}
+
+/// A value of `rank_steps`: some consecutive steps of one rank.
+struct RankStepsRow {
+  const RankStepsEvent* event;
+  std::size_t index;
+
+  std::uint64_t first_step() const { return event->first_step + index * event->steps_per_value; }
+  std::uint64_t steps() const {
+    const std::uint64_t before = index * event->steps_per_value;
+    return std::min(event->steps_per_value, event->steps - std::min(event->steps, before));
+  }
+};
+
+SampleTable rank_steps(const Journal& journal) {
+  using E = RankStepsRow;
+  std::vector<E> values;
+  for (const RankStepsEvent* event : rows_of<RankStepsEvent>(journal)) {
+    for (std::size_t i = 0; i < event->compute_ns.size(); ++i) values.push_back({event, i});
+  }
+  Rows<E> rows;
+  for (const E& row : values) rows.push_back(&row);
+  return {"rank_steps",
+          {whole(rows, "group", "group of ranks", plain_count,
+                 [](const E& e) { return e.event->group; }),
+           whole(rows, "rank", "rank", plain_count, [](const E& e) { return e.event->rank; }),
+           count(rows, "step", "first step that the row is of", plain_count,
+                 [](const E& e) { return e.first_step(); }),
+           count(rows, "steps", "consecutive steps that it is the mean of", plain_count,
+                 [](const E& e) { return e.steps(); }),
+           whole(rows, "compute_ns", "computing in a step, mean", time_base,
+                 [](const E& e) { return e.event->compute_ns[e.index]; })},
+          "step",
+          2};
 }
 
 }  // namespace
 
 std::vector<SampleTable> sample_tables(const Journal& journal) {
-  return {steps(journal), trials(journal), evaluations(journal)};
+  return {steps(journal), trials(journal), evaluations(journal), ranks(journal),
+          rank_steps(journal)};
 }
 
 }  // namespace heteroperf

@@ -18,12 +18,17 @@ struct SampleColumn {
   const char* long_name;
   const char* units;  ///< "1" for counts
   Values values;
+  int since = 1;  ///< format_version of the first archive that has it
 };
 
 struct SampleTable {
-  const char* name;  ///< the group in the file: "steps", "trials", "evaluations"
+  const char* name;  ///< the group in the file: "steps", "trials", …
   std::vector<SampleColumn> columns;
+  const char* scale;  ///< the column that says what a row is of: a dimension scale of the others
+  int since = 1;      ///< as of a column
 };
+
+inline constexpr int samples_format_version = 2;
 
 /// The journal's rows as columns, in the order of its lines. Absent whole numbers are -1, absent
 /// reals NaN. Operations are split into ops_hi and ops_lo: ops = hi · 2^64 + lo.

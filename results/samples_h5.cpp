@@ -6,10 +6,10 @@
 #if HETEROPERF_WITH_HDF5
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <hdf5_hl.h>
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <utility>
 
 #include "results/run_folder.hpp"
@@ -26,7 +26,6 @@ constexpr hsize_t chunk_rows = 8192;  // 64 KiB of 8-byte values, well below the
 constexpr unsigned deflate_level = 3;
 constexpr std::size_t memory_step = 1 << 20;
 constexpr const char* samples_format = "heteroperf-samples";
-constexpr std::int64_t format_version = 1;
 
 std::string hdf5_words() {
   std::string words;
@@ -156,6 +155,21 @@ Handle make_group(hid_t file, const char* name) {
                 std::string("create the group ") + name);
 }
 
+Handle open_column(hid_t group, const char* name) {
+  return Handle(H5Dopen2(group, name, H5P_DEFAULT), H5Dclose, std::string("open ") + name);
+}
+
+/// Makes one column the dimension scale of all others.
+void attach_scale(hid_t group, const SampleTable& table) {
+  const Handle scale = open_column(group, table.scale);
+  checked(H5DSset_scale(scale, table.scale), "make a dimension scale");
+  for (const SampleColumn& column : table.columns) {
+    if (std::string_view(column.name) == table.scale) continue;
+    checked(H5DSattach_scale(open_column(group, column.name), scale, 0),
+            "attach a dimension scale");
+  }
+}
+
 void write_record(hid_t file, const std::string& record) {
   const Handle type = text_type(record.size());
   const Handle space(H5Screate(H5S_SCALAR), H5Sclose, "make a scalar");
@@ -172,7 +186,7 @@ void write_root_attributes(hid_t file, const Journal& journal, const std::string
   const auto* start = journal.first<StartEvent>();
   const auto* stop = journal.last<StopEvent>();
   write_attribute(file, "format", samples_format);
-  write_attribute(file, "format_version", format_version);
+  write_attribute(file, "format_version", std::int64_t{samples_format_version});
   write_attribute(file, "run_id", start->run_id);
   write_attribute(file, "tool_version", start->program_version);
   write_attribute(file, "git_commit", start->git_commit);
@@ -201,6 +215,7 @@ std::string build_image(const Journal& journal, const std::string& record) {
   for (const SampleTable& table : sample_tables(journal)) {
     const Handle group = make_group(file, table.name);
     for (const SampleColumn& column : table.columns) write_column(group, column);
+    attach_scale(group, table);
   }
   return file_image(file);
 }
@@ -239,6 +254,15 @@ bool same_column(hid_t group, const SampleColumn& column) {
       column.values);
 }
 
+/// Of the archive: an older one has fewer columns.
+std::int64_t version_of(hid_t file) {
+  const Handle attribute(H5Aopen(file, "format_version", H5P_DEFAULT), H5Aclose,
+                         "open format_version");
+  std::int64_t version = 0;
+  checked(H5Aread(attribute, H5T_NATIVE_INT64, &version), "read format_version");
+  return version;
+}
+
 std::string first_difference(const std::string& path, const Journal& journal,
                              const std::string& record) {
   silence_hdf5();
@@ -246,11 +270,13 @@ std::string first_difference(const std::string& path, const Journal& journal,
   if (!same_dataset(file, "record", text_type(record.size()), 1, record)) {
     return "its record is another one";
   }
+  const std::int64_t version = version_of(file);
   for (const SampleTable& table : sample_tables(journal)) {
+    if (table.since > version) continue;
     const Handle group(H5Gopen2(file, table.name, H5P_DEFAULT), H5Gclose,
                        std::string("open the group ") + table.name);
     for (const SampleColumn& column : table.columns) {
-      if (!same_column(group, column)) {
+      if (column.since <= version && !same_column(group, column)) {
         return fmt::format("the column {}/{} differs from the journal", table.name, column.name);
       }
     }

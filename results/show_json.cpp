@@ -8,6 +8,7 @@
 
 #include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
+#include "metrics/json_words.hpp"
 #include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"
 #include "results/run_folder.hpp"
@@ -329,7 +330,8 @@ std::string guarded(const std::string& origin, const char* format, auto&& make) 
   try {
     return make();
   } catch (const Json::exception& error) {
-    throw UserError(origin + " misses a key or has a wrong type", error.what(), way_out(format));
+    throw UserError(origin + " misses a key or has a wrong type", plain_json_words(error.what()),
+                    way_out(format, origin));
   }
 }
 

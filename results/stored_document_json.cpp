@@ -3,18 +3,33 @@
 #include <fmt/format.h>
 
 #include "metrics/error.hpp"
+#include "metrics/json_words.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {
 
 using Json = nlohmann::ordered_json;
 
-std::string way_out(const std::string& format) {
+namespace {
+
+/// Only a journal tells what a record was.
+std::string way_out_of_record(const std::filesystem::path& origin) {
+  if (origin.empty() || std::filesystem::exists(RunFiles{origin.parent_path()}.journal())) {
+    return "heteroperf recover rebuilds a record from its journal.";
+  }
+  return origin.filename() == RunFiles{}.record().filename()
+             ? "No journal lies beside it that it could be made from again."
+             : "A run's folder, its record.json or a saved baseline is wanted.";
+}
+
+}  // namespace
+
+std::string way_out(const std::string& format, const std::filesystem::path& origin) {
   if (format == sweep_format) return "The runs in its folder can still be used one by one.";
   // Nothing but suite.json tells what a suite was to run, so `recover` cannot make it again.
   return format == suite_format
              ? "Each workload's own folder can still be verified, shown and recovered."
-             : "heteroperf recover rebuilds a record from its journal.";
+             : way_out_of_record(origin);
 }
 
 Json parse_stored_document(const std::string& text, const std::string& origin, const char* format) {
@@ -22,7 +37,8 @@ Json parse_stored_document(const std::string& text, const std::string& origin, c
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
-    throw UserError(origin + " is not valid JSON", error.what(), way_out(format));
+    throw UserError(origin + " is not valid JSON", plain_json_words(error.what()),
+                    way_out(format, origin));
   }
   const Json name = value_at(json, "/_format"), version = value_at(json, "/_version");
   if (name != format || version != document_version) {

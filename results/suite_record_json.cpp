@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "metrics/error.hpp"
+#include "metrics/json_words.hpp"
 #include "metrics/score.hpp"
 #include "results/canonical_json.hpp"
 #include "results/ruleset.hpp"
@@ -74,8 +75,8 @@ void read_record(const std::string& path, Part& part) {
     part.entry["record_sha256"] = sha256_hex(text);
     read_scores(record, part);
   } catch (const Json::exception& error) {
-    throw UserError(path + " misses a key or has a wrong type", error.what(),
-                    way_out(record_format));
+    throw UserError(path + " misses a key or has a wrong type", plain_json_words(error.what()),
+                    way_out(record_format, path));
   }
   for (const char* key : {"name", "size"}) {
     if (part.entry[key].is_null()) part.entry.erase(key);
@@ -225,8 +226,8 @@ std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
     }
     return plan;
   } catch (const Json::exception& error) {
-    throw UserError(path.string() + " misses a key or has a wrong type", error.what(),
-                    way_out(suite_format));
+    throw UserError(path.string() + " misses a key or has a wrong type",
+                    plain_json_words(error.what()), way_out(suite_format));
   }
 }
 

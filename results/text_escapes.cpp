@@ -67,6 +67,11 @@ std::string utf8_text(std::string_view bytes) {
   return text;
 }
 
+std::string line_text(std::string_view bytes) {
+  constexpr Substitute breaks[] = {{'\n', " "}, {'\t', " "}};
+  return substituted(utf8_text(bytes), breaks);
+}
+
 std::string csv_cell(std::string_view text) {
   const std::string clean = utf8_text(text);
   if (clean.find_first_of(",\"\n\r") == std::string::npos) return clean;

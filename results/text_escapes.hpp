@@ -10,6 +10,9 @@ namespace heteroperf {
 /// Bytes that are not UTF-8, and control characters but newline and tab, become U+FFFD.
 std::string utf8_text(std::string_view bytes);
 
+/// That on one line: newlines and tabs become spaces.
+std::string line_text(std::string_view bytes);
+
 /// Quoted where a comma, a quote or a line break asks for it (RFC 4180).
 std::string csv_cell(std::string_view text);
 /// For a table: no pipes, no line breaks, no HTML.

@@ -4,8 +4,9 @@
     scripts/check_report.py report.html [--shots FOLDER] [--json]
 
 Checks: no message of an error on the console, no request beyond the file, every chart drawn, nothing
-wider than the window at 400 px, the keyboard's order and keys, labels for screen readers, both
-colour schemes, PNG and CSV exports, printing. With --shots also leaves screenshots and a PDF there.
+wider than the window at 400 px and no value of a table of two columns beyond it, the keyboard's order
+and keys, labels for screen readers, both colour schemes, PNG and CSV of every chart, printing. With --shots also
+leaves screenshots and a PDF there.
 Needs Python 3.10 and Chromium alone: it speaks the DevTools protocol over a pipe.
 
 Exit codes: 0 all well, 1 a check failed, 2 wrong usage, 77 no Chromium here (CHROMIUM names one).
@@ -16,6 +17,7 @@ import base64
 import json
 import os
 import pathlib
+import re
 import select
 import shutil
 import subprocess
@@ -171,6 +173,12 @@ UNLABELLED = """[
   ...[...document.querySelectorAll('table')].filter(one => !one.caption?.textContent.trim()),
 ].map(one => one.outerHTML.slice(0, 120))"""
 
+HALF_COUNTS = """Object.values(Chart.instances).filter(chart =>
+  chart.options.model.kind === 'bars' &&
+  chart.data.datasets.every(set => set.data.every(value => Number.isInteger(value))) &&
+  chart.scales.y.ticks.some(tick => !Number.isInteger(tick.value))
+).map(chart => chart.options.model.id)"""
+
 FOCUSABLE = """[...document.querySelectorAll('button, canvas[tabindex], summary, [tabindex="0"]')]
   .filter(one => one.checkVisibility())"""
 
@@ -202,22 +210,27 @@ def check_keyboard(browser, found):
 
 
 def check_exports(browser, folder, found):
-    if browser.value("document.querySelector('.export') === null"):
-        return
+    """Every chart leaves a PNG and a CSV file of its own."""
     browser.ask("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder))
-    browser.value("document.querySelector('.export').querySelectorAll('button')"
-                  ".forEach(button => button.click())")
-    wanted = {".png": b"\x89PNG", ".csv": b""}
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        have = {one.suffix: one for one in folder.iterdir()}
-        if set(wanted) <= set(have) and all(have[one].stat().st_size for one in wanted):
-            break
-        time.sleep(0.05)
-    for ending, magic in wanted.items():
-        file = have.get(ending)
-        if file is None or not file.read_bytes().startswith(magic) or file.stat().st_size < 10:
-            found.append(f"the {ending} export left {file}")
+    for chart in browser.value("[...document.querySelectorAll('figure[data-chart]')]"
+                               ".map(figure => figure.dataset.chart)"):
+        wanted = {folder / f"heteroperf-{chart}.png": b"\x89PNG",
+                  folder / f"heteroperf-{chart}.csv": b""}
+        for _ in range(5):  # Chromium drops some where a script saves many files at once
+            browser.value(f"document.querySelector('figure[data-chart=\"{chart}\"] .export')"
+                          ".querySelectorAll('button').forEach(button => button.click())")
+            deadline = time.monotonic() + 2
+            while time.monotonic() < deadline and not all(map(is_there, wanted)):
+                time.sleep(0.01)
+            if all(map(is_there, wanted)):
+                break
+        for file, magic in wanted.items():
+            if not is_there(file) or not file.read_bytes().startswith(magic):
+                found.append(f"the export of {chart} left no {file.name}")
+
+
+def is_there(file):
+    return file.is_file() and file.stat().st_size >= 10
 
 
 def check_schemes(browser, found):
@@ -238,6 +251,19 @@ def check_schemes(browser, found):
     browser.value("delete document.documentElement.dataset.theme")
 
 
+CUT_OFF = """(() => {
+  for (const one of document.querySelectorAll('details.values')) one.open = true;
+  return [...document.querySelectorAll('table')].filter(table => {
+    const whole = table.classList.contains('stack');
+    if (!whole && table.tHead.rows[0].cells.length !== 2) return false;
+    const box = table.closest('.scroll').getBoundingClientRect();
+    const edge = Math.min(window.innerWidth, box.right) + 1;
+    return [...table.tBodies[0].rows].some(row =>
+      [...row.cells].some(cell => cell.getBoundingClientRect().right > edge));
+  }).map(table => table.caption.textContent);
+})()"""
+
+
 def check_width(browser, found):
     browser.width(400)
     wide = browser.value("document.documentElement.scrollWidth")
@@ -246,6 +272,7 @@ def check_width(browser, found):
             "[...document.querySelectorAll('main *')].filter(one => !one.closest('.scroll') && "
             "one.getBoundingClientRect().right > 400).map(one => one.outerHTML.slice(0, 80))[0]")
         found.append(f"{wide} px wide in a window of 400 px: {widest}")
+    found += [f"cut off in a window of 400 px: {one}" for one in browser.value(CUT_OFF)]
 
 
 def take_shots(browser, url, folder):
@@ -271,6 +298,8 @@ def check(program, page, shots):
             if drawn != str(charts):
                 found.append(f"{drawn} of {charts} charts are drawn")
             found += [f"chart {one} is blank" for one in browser.value(BLANK_CHARTS)]
+            found += [f"counts of {one} have ticks between whole numbers"
+                      for one in browser.value(HALF_COUNTS)]
             found += [f"no label: {one}" for one in browser.value(UNLABELLED)]
             stops = check_keyboard(browser, found)
             exports = scratch / "exports"
@@ -281,6 +310,7 @@ def check(program, page, shots):
             pdf = base64.b64decode(browser.ask("Page.printToPDF", printBackground=True)["data"])
             if not pdf.startswith(b"%PDF"):
                 found.append("printing gives no PDF")
+            pages = len(re.findall(rb"/Type\s*/Page\b", pdf))
             check_width(browser, found)
             if shots:
                 shots.mkdir(parents=True, exist_ok=True)
@@ -291,7 +321,7 @@ def check(program, page, shots):
         finally:
             browser.close()
     return {"page": str(page), "bytes": page.stat().st_size, "charts": charts,
-            "focus_stops": stops, "opened_ms": round(opened_ms, 1), "problems": found}
+            "focus_stops": stops, "pages": pages, "opened_ms": round(opened_ms, 1), "problems": found}
 
 
 def main():
@@ -312,8 +342,8 @@ def main():
         print(json.dumps(result))
     else:
         print(f"{result['page']}: {result['bytes']} bytes, {result['charts']} charts, "
-              f"{result['focus_stops']} stops of the keyboard, open after "
-              f"{result['opened_ms']:.0f} ms")
+              f"{result['focus_stops']} stops of the keyboard, {result['pages']} pages on paper, "
+              f"open after {result['opened_ms']:.0f} ms")
         for problem in result["problems"]:
             print(f"problem: {problem}")
     return 1 if result["problems"] else 0

@@ -14,6 +14,7 @@
 #include <optional>
 #include <thread>
 
+#include "results/text_escapes.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/environment.hpp"
 #include "suite/error_report_json.hpp"
@@ -103,7 +104,8 @@ ExitCode report(const Error& error, const Voice& voice) {
   if (voice.json && voice.first()) std::cout << error_report_text(error) << std::flush;
   const std::string who = voice.first() ? "" : fmt::format("rank {}: ", voice.launched->rank);
   for (const Problem& problem : error.problems()) {
-    fmt::print(stderr, "heteroperf: {}{}\n", who, problem.text());
+    // Files and commands of others speak here too: nothing of theirs steers the terminal.
+    fmt::print(stderr, "heteroperf: {}{}\n", who, utf8_text(problem.text()));
   }
   return code;
 }

@@ -70,6 +70,11 @@ std::string baseline_file_name(const RunDigest& run) {
 
 bool is_baseline_file_name(const std::string& name) { return split_name(name).has_value(); }
 
+bool has_key_of(const std::string& file_name, const RunDigest& run) {
+  const auto name = split_name(file_name);
+  return name && name->key == key_of(run);
+}
+
 void check_baseline_file(const fs::path& file, const std::string& sha256) {
   const auto name = split_name(file.filename().string());
   if (!name || sha256.starts_with(name->content)) return;

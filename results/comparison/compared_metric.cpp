@@ -22,6 +22,16 @@ constexpr ComparedMetric metric_table[] = {
     {"loss_fingerprint", "", exact, equal, "/metrics/loss_fingerprint/value"},
 };
 
+bool is_whole(const std::string& text) {
+  return !text.empty() && text[0] != '0' && text.find_first_not_of("0123456789") == text.npos;
+}
+
+/// Counts go beyond what a double tells apart.
+bool is_less(const MetricValue& a, const MetricValue& b) {
+  if (!is_whole(a.text) || !is_whole(b.text)) return *a.number < *b.number;
+  return a.text.size() != b.text.size() ? a.text.size() < b.text.size() : a.text < b.text;
+}
+
 constexpr Named<MetricKind> kinds[] = {{exact, "exact"}, {statistical, "statistical"}};
 constexpr Named<MetricDirection> directions[] = {
     {higher, "higher"}, {lower, "lower"}, {equal, "equal"}};
@@ -43,7 +53,7 @@ const char* to_string(MetricDirection direction) { return name_of(directions, di
 bool is_worse(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head) {
   if (base == head) return false;
   if (metric.direction == equal || !base.number || !head.number) return true;
-  return metric.direction == higher ? *head.number < *base.number : *head.number > *base.number;
+  return metric.direction == higher ? is_less(head, base) : is_less(base, head);
 }
 
 }  // namespace heteroperf

@@ -2,6 +2,7 @@
 
 #include "results/canonical_json.hpp"
 #include "results/comparison/hetero_ratio.hpp"
+#include "results/comparison/metric_value_json.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/text_escapes.hpp"
 
@@ -9,10 +10,6 @@ namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json value_json(const MetricValue& value) {
-  return value.number ? Json(*value.number) : Json(utf8_text(value.text));
-}
 
 void put_ratio(Json& json, const std::optional<double>& ratio,
                const std::optional<Interval>& interval, IntervalBasis basis) {
@@ -37,18 +34,23 @@ std::string comparison_json_text(const RunComparison& comparison) {
   json["b"] = {{"run_id", utf8_text(comparison.name_b)}, {"runs", comparison.runs_b}};
   json["metrics"] = Json::array();
   for (const MetricComparison& one : comparison.metrics) {
-    Json& entry = json["metrics"].emplace_back(Json{{"name", one.metric->name},
-                                                    {"kind", to_string(one.metric->kind)},
-                                                    {"direction", to_string(one.metric->direction)},
-                                                    {"unit", one.metric->unit},
-                                                    {"a", value_json(one.a)},
-                                                    {"b", value_json(one.b)}});
+    Json& entry = json["metrics"].emplace_back(
+        Json{{"name", one.metric->name},
+             {"kind", to_string(one.metric->kind)},
+             {"direction", to_string(one.metric->direction)},
+             {"unit", utf8_text(one.unit)},
+             {"a", metric_value_json(*one.metric, one.metric->kind, one.a)},
+             {"b", metric_value_json(*one.metric, one.metric->kind, one.b)}});
     put_ratio(entry, one.ratio, one.ratio_ci95, one.basis);
     if (one.metric->kind == MetricKind::exact) {
       entry["changed"] = one.changed;
     } else {
       entry["verdict"] = to_string(one.verdict);
     }
+  }
+  json["skipped"] = Json::array();
+  for (const SkippedMetric& one : comparison.skipped) {
+    json["skipped"].push_back({{"name", one.name}, {"reason", one.reason}});
   }
   json["differences"] = Json::array();
   for (const EnvironmentDifference& one : comparison.differences) {

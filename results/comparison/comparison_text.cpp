@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "results/comparison/metric_text.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/number_text.hpp"
 #include "results/text_escapes.hpp"
@@ -18,17 +19,16 @@ std::string headline(const RunComparison& comparison) {
                             comparison.basis == IntervalBasis::runs ? "run to run" : "within runs");
 }
 
-std::string value_text(const ComparedMetric& metric, const MetricValue& value) {
-  if (!value.number) return value.text.substr(0, 12);
-  if (metric.unit == std::string("s")) return fmt::format("{:.5g} s", *value.number);
-  return metric.kind == MetricKind::exact ? value.text : with_prefix(*value.number, "");
+std::string value_text(const MetricComparison& one, const MetricValue& value) {
+  return metric_value_text(*one.metric, one.metric->kind, value);
 }
 
 std::string change_of(const MetricComparison& one) {
-  if (one.metric->kind == MetricKind::exact && !one.changed) return "equal";
+  if (one.metric->kind == MetricKind::exact) {
+    return one.changed && one.a == one.b ? "differs between runs" : exact_change_text(one.a, one.b);
+  }
   if (!one.ratio) return "differs";
   std::string text = change_text(*one.ratio);
-  if (one.metric->kind == MetricKind::exact) return one.a == one.b ? "differs between runs" : text;
   if (!one.ratio_ci95) return text;
   return text + fmt::format(" [{:+.1f}, {:+.1f}]", 100 * (one.ratio_ci95->low - 1),
                             100 * (one.ratio_ci95->high - 1));
@@ -56,10 +56,13 @@ std::string comparison_console_text(const RunComparison& comparison) {
     text += fmt::format("{:<22} {:>14} {:>14} {:>24}\n", to_string(kind), "A", "B", "change");
     for (const MetricComparison& one : comparison.metrics) {
       if (one.metric->kind != kind) continue;
-      text += fmt::format("  {:<20} {:>14} {:>14} {:>24}  {}\n", one.metric->name,
-                          value_text(*one.metric, one.a), value_text(*one.metric, one.b),
-                          change_of(one), word_of(one));
+      text +=
+          fmt::format("  {:<20} {:>14} {:>14} {:>24}  {}\n", one.metric->name,
+                      value_text(one, one.a), value_text(one, one.b), change_of(one), word_of(one));
     }
+  }
+  for (const SkippedMetric& one : comparison.skipped) {
+    text += fmt::format("not compared: {} ({})\n", one.name, one.reason);
   }
   for (const std::string& note : comparison.notes) text += "note: " + note + '\n';
   text +=
@@ -77,12 +80,14 @@ std::string comparison_markdown_text(const RunComparison& comparison) {
                   comparison.runs_b);
   text += "| metric | kind | A | B | change [95 % CI] | |\n|---|---|--:|--:|--:|---|\n";
   for (const MetricComparison& one : comparison.metrics) {
-    text +=
-        fmt::format("| {} | {} | {} | {} | {} | {} |\n", one.metric->name,
-                    to_string(one.metric->kind), markdown_cell(value_text(*one.metric, one.a)),
-                    markdown_cell(value_text(*one.metric, one.b)), change_of(one), word_of(one));
+    text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", one.metric->name,
+                        to_string(one.metric->kind), markdown_cell(value_text(one, one.a)),
+                        markdown_cell(value_text(one, one.b)), change_of(one), word_of(one));
   }
   text += '\n';
+  for (const SkippedMetric& one : comparison.skipped) {
+    text += fmt::format("Not compared: {} ({}).\n\n", one.name, markdown_cell(one.reason));
+  }
   for (const std::string& note : comparison.notes) text += "Note: " + note + "\n\n";
   if (comparison.differences.empty()) return text + "The environments are the same.\n";
   text += "| differs | A | B |\n|---|---|---|\n";

@@ -7,13 +7,12 @@
 
 #include "metrics/name_table.hpp"
 #include "metrics/statistics.hpp"
+#include "results/comparison/metric_text.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr double coverage = 0.95;
-constexpr double single_run_noise =
-    0.25;  // of a run's throughput, between runs on a shared machine
 
 constexpr Named<SpeedVerdict> verdict_names[] = {{SpeedVerdict::slower, "slower"},
                                                  {SpeedVerdict::same, "same"},
@@ -89,9 +88,10 @@ std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMet
   if (!a || !b) return std::nullopt;
   MetricComparison one;
   one.metric = &metric;
+  one.unit = metric_unit(metric, runs.base.runs.front());
   one.a = *a;
   one.b = *b;
-  if (a->number && b->number && *a->number > 0) one.ratio = *b->number / *a->number;
+  one.ratio = exact_ratio(*a, *b);
   if (metric.kind == MetricKind::exact) {
     judge_exact(runs, one);
   } else if (const auto evidence = evidence_of(runs, metric)) {
@@ -136,7 +136,15 @@ RunComparison compare_runs(const RunPairs& runs, double margin) {
   comparison.name_a = runs.base.runs.front().run_id;
   comparison.name_b = runs.head.runs.front().run_id;
   for (const ComparedMetric& metric : compared_metrics()) {
-    if (auto one = compared(runs, metric, margin)) comparison.metrics.push_back(std::move(*one));
+    auto one = compared(runs, metric, margin);
+    if (!one) continue;
+    const bool losses = metric.name == std::string("loss_fingerprint");
+    const std::string why = losses ? why_losses_may_differ(runs) : std::string();
+    if (why.empty()) {
+      comparison.metrics.push_back(std::move(*one));
+    } else {
+      comparison.skipped.push_back({metric.name, why});
+    }
   }
   for (const MetricComparison& one : comparison.metrics) {
     if (one.metric->name != std::string("throughput")) continue;

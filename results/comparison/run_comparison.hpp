@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "results/comparison/run_evidence.hpp"
+#include "results/comparison/loss_conditions.hpp"
 
 namespace heteroperf {
 
@@ -19,9 +19,13 @@ enum class IntervalBasis {
 };
 const char* to_string(IntervalBasis basis);
 
+/// Of a run's throughput, between runs on a shared machine: what one run per side is allowed.
+inline constexpr double single_run_noise = 0.25;
+
 /// One metric of two sides.
 struct MetricComparison {
   const ComparedMetric* metric = nullptr;
+  std::string unit;  ///< as A's record says: "token/s"
   MetricValue a, b;  ///< medians
   std::optional<double> ratio;
   std::optional<Interval> ratio_ci95;
@@ -39,6 +43,7 @@ struct RunComparison {
   std::size_t runs_a = 0, runs_b = 0;
   std::string name_a, name_b;
   std::vector<MetricComparison> metrics;
+  std::vector<SkippedMetric> skipped;
   std::vector<EnvironmentDifference> differences;
   std::vector<std::string> notes;
 };

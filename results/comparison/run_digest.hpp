@@ -35,6 +35,8 @@ struct RunDigest {
   std::uint64_t nodes = 0;  ///< hosts of the ranks; 0: not recorded
   std::optional<std::uint64_t> samples_per_step;
   std::vector<DeviceShare> devices;
+  std::vector<std::uint64_t> device_threads;  ///< of a rank of each of `devices`
+  std::uint64_t cores = 0;  ///< logical CPUs that its ranks may use, of all hosts; 0: not recorded
   bool emulated = false;
   std::string severity;  ///< "closed", "review", "open", "invalid"
   bool rankable = false;
@@ -48,8 +50,12 @@ struct RunDigest {
   std::optional<double> modelled_samples_per_s;  ///< of emulated devices, in modelled time
   std::optional<Interval> ops_ci95, throughput_ci95;
   std::string quality;  ///< "accuracy 0.81"
+  std::string quality_name;
+  std::optional<double> quality_value;
   /// Leaves of system, program, scale, config, plan_summary and seeds that say what ran where.
   std::map<std::string, std::string> environment;
+  /// Leaves of the record's workload but its hash: what is trained, on what.
+  std::map<std::string, std::string> workload_leaves;
   std::string record_sha256, journal_sha256;
 
   const std::optional<MetricValue>& metric(const char* name) const;

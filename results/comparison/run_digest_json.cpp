@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "metrics/error.hpp"
+#include "metrics/json_words.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
@@ -17,6 +20,7 @@ namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
+constexpr std::size_t most_cpus = 1 << 16;  // of a host
 
 std::string text_at(const Json& json, const char* pointer) {
   const Json value = value_at(json, pointer);
@@ -108,6 +112,8 @@ void read_environment(const Json& record, RunDigest& digest) {
     const Json value = value_at(record, section);
     if (!value.is_null()) flatten(value, section, digest.environment);
   }
+  flatten(value_at(record, "/workload"), "/workload", digest.workload_leaves);
+  digest.workload_leaves.erase("/workload/hash");
   const Json variables = value_at(record, "/system/process/environment");
   if (!variables.is_object()) return;
   for (const char* prefix :
@@ -141,22 +147,38 @@ void read_identity(const Json& record, RunDigest& digest) {
       value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
 }
 
-std::uint64_t nodes_of(const Json& record) {
-  std::set<std::string> hosts;
-  for (const Json& rank : value_at(record, "/system/binding")) hosts.insert(text_at(rank, "/host"));
-  return hosts.size();
+/// The CPUs of a list in the kernel's form, "0-3,8".
+void add_cpus(const std::string& list, std::set<std::uint64_t>& cpus) {
+  std::istringstream ranges(list);
+  std::uint64_t first = 0;
+  while (ranges >> first) {
+    std::uint64_t last = first;
+    if (ranges.peek() == '-') ranges.ignore() >> last;
+    for (std::uint64_t cpu = first; cpu <= last && cpus.size() < most_cpus; ++cpu) cpus.insert(cpu);
+    ranges.ignore();  // the comma
+  }
+}
+
+void read_hosts(const Json& record, RunDigest& digest) {
+  std::map<std::string, std::set<std::uint64_t>> hosts;
+  for (const Json& rank : value_at(record, "/system/binding")) {
+    add_cpus(text_at(rank, "/cpus"), hosts[text_at(rank, "/host")]);
+  }
+  digest.nodes = hosts.size();
+  for (const auto& [host, cpus] : hosts) digest.cores += cpus.size();
 }
 
 void read_scale(const Json& record, RunDigest& digest) {
   const Json scale = value_at(record, "/scale");
   if (scale.is_null()) return;
   digest.ranks = scale.at("ranks").get<std::uint64_t>();
-  digest.nodes = nodes_of(record);
+  read_hosts(record, digest);
   digest.emulated = scale.at("emulated").get<bool>();
   for (const Json& device : scale.at("devices")) {
     digest.devices.push_back(
         {device.at("class").get<std::string>(), device.at("count").get<std::uint64_t>()});
     digest.threads = device.at("threads").get<std::uint64_t>();
+    digest.device_threads.push_back(digest.threads);
   }
 }
 
@@ -186,8 +208,9 @@ void read_metrics(const Json& record, RunDigest& digest) {
   }
   const Json quality = value_at(record, "/metrics/quality");
   if (quality.is_null()) return;
-  digest.quality = fmt::format("{} {:.4g}", quality.at("name").get<std::string>(),
-                               quality.at("value").get<double>());
+  digest.quality_name = quality.at("name").get<std::string>();
+  digest.quality_value = quality.at("value").get<double>();
+  digest.quality = fmt::format("{} {:.4g}", digest.quality_name, *digest.quality_value);
 }
 
 RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
@@ -232,8 +255,8 @@ RunDigest parse_run_digest(const std::string& text, const std::filesystem::path&
     digest.record_sha256 = sha256_hex(text);
     return digest;
   } catch (const Json::exception& error) {
-    throw UserError(record.string() + " misses a key or has a wrong type", error.what(),
-                    way_out(record_format));
+    throw UserError(record.string() + " misses a key or has a wrong type",
+                    plain_json_words(error.what()), way_out(record_format, record));
   }
 }
 

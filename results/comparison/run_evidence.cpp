@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "metrics/statistics.hpp"
 
@@ -30,8 +31,6 @@ LogRatio times(LogRatio ratio, double sign) {
   ratio.mean *= sign;
   return ratio;
 }
-
-Interval exponential(const Interval& logs) { return {std::exp(logs.low), std::exp(logs.high)}; }
 
 RunEvidence of_blocks(const Logs& base, const Logs& head, double sign) {
   Logs effects, controls;
@@ -90,6 +89,12 @@ std::string sequence_of(const RunSet& base, const RunSet& head) {
   return sequence;
 }
 
+void sort_by_date(RunSet& set) {
+  std::sort(set.runs.begin(), set.runs.end(), [](const RunDigest& a, const RunDigest& b) {
+    return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);
+  });
+}
+
 }  // namespace
 
 std::size_t RunPairs::blocks() const {
@@ -98,6 +103,8 @@ std::size_t RunPairs::blocks() const {
 }
 
 RunPairs arranged(RunSet base, RunSet head) {
+  sort_by_date(base);
+  sort_by_date(head);
   RunPairs pairs{std::move(base), std::move(head), RunOrder::apart};
   const std::string sequence = sequence_of(pairs.base, pairs.head);
   if (sequence.size() < 8) return pairs;
@@ -109,6 +116,15 @@ RunPairs arranged(RunSet base, RunSet head) {
   pairs.head.runs.resize(runs);
   pairs.order = RunOrder::blocks;
   return pairs;
+}
+
+RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
+                       const std::vector<std::filesystem::path>& head, const std::string& name_base,
+                       const std::string& name_head) {
+  RunSet base_runs = require_runs(base), head_runs = require_runs(head);
+  require_disjoint(base_runs, head_runs, name_base, name_head);
+  require_comparable(base_runs, head_runs, name_base, name_head);
+  return arranged(std::move(base_runs), std::move(head_runs));
 }
 
 std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric) {

@@ -22,8 +22,14 @@ struct RunPairs {
   std::size_t blocks() const;  ///< of order `apart`, runs of the smaller side
 };
 
-/// Finds out the order from the dates; as many whole blocks as there are, and no other run.
+/// Puts each side by date and finds out the order; of blocks as many whole ones as there are, and
+/// no other run.
 RunPairs arranged(RunSet base, RunSet head);
+/// The runs below `base` and `head` arranged. Throws as require_runs(), require_disjoint() and
+/// require_comparable().
+RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
+                       const std::vector<std::filesystem::path>& head, const std::string& name_base,
+                       const std::string& name_head);
 
 /// What the runs say about one statistical metric.
 struct RunEvidence {

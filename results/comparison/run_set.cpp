@@ -7,8 +7,12 @@
 
 #include "metrics/error.hpp"
 #include "results/comparison/baseline_store.hpp"
+#include "results/comparison/key_differences.hpp"
 #include "results/comparison/parallel_rows.hpp"
+#include "results/comparison/run_copies.hpp"
+#include "results/missing_run.hpp"
 #include "results/run_folder.hpp"
+#include "results/sha256.hpp"
 #include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {
@@ -25,25 +29,30 @@ class RunSearch {
   /// Reads all that was looked at.
   void read_records() {
     std::vector<std::optional<RunDigest>> digests(records_.size());
-    std::vector<std::string> reasons(records_.size());
+    std::vector<std::optional<SkippedEntry>> skipped(records_.size());
     in_parallel(records_.size(), [&](std::size_t i) {
       try {
-        digests[i] = read_run_digest(records_[i]);
-        check_baseline_file(records_[i], digests[i]->record_sha256);
+        digests[i] = read_checked(records_[i]);
       } catch (const Error& error) {
-        digests[i].reset();
-        reasons[i] = error.what();
+        skipped[i] = {records_[i], error.what(), error.kind(), error.problems()};
       }
     });
     for (std::size_t i = 0; i < records_.size(); ++i) {
       if (digests[i]) {
         found_.runs.push_back(std::move(*digests[i]));
       } else {
-        found_.skipped.push_back({records_[i], reasons[i]});
+        found_.skipped.push_back(std::move(*skipped[i]));
       }
     }
   }
 
+  void look_at_given(const fs::path& path) {
+    const std::size_t before = seen_ + found_.skipped.size();
+    look_at(path, 0);
+    if (seen_ + found_.skipped.size() == before) found_.barren.push_back(path);
+  }
+
+ private:
   void look_at(const fs::path& path, int depth) {
     if (fs::is_regular_file(path)) return look_at_file(path, depth);
     const RunFiles files{path};
@@ -59,18 +68,36 @@ class RunSearch {
     for (const fs::path& entry : entries_of(path)) look_at(entry, depth + 1);
   }
 
- private:
   /// What was set aside, and what is not there yet, is no result.
   void look_at_sweep(const fs::path& folder, int depth) {
+    std::vector<SweepRun> runs;
     try {
-      for (const SweepRun& run : read_sweep(folder).runs) {
-        const bool ended =
-            run.state == SweepRunState::complete || run.state == SweepRunState::failed;
-        if (ended && fs::exists(folder / run.folder)) look_at(folder / run.folder, depth + 1);
-      }
+      runs = read_sweep(folder).runs;
     } catch (const UserError& error) {
       found_.skipped.push_back({sweep_file(folder), error.what()});
+      return look_into_damaged_sweep(folder, depth);
     }
+    for (const SweepRun& run : runs) {
+      const bool ended = run.state == SweepRunState::complete || run.state == SweepRunState::failed;
+      if (ended && fs::exists(folder / run.folder)) look_at(folder / run.folder, depth + 1);
+    }
+  }
+
+  /// Its runs are in their folders all the same.
+  void look_into_damaged_sweep(const fs::path& folder, int depth) {
+    for (const fs::path& entry : entries_of(folder)) {
+      const bool run = fs::is_directory(entry) && entry.filename() != "aside";
+      if (run && depth < deepest) look_at(entry, depth + 1);
+    }
+  }
+
+  /// A saved baseline that is not what was saved need not be readable.
+  static RunDigest read_checked(const fs::path& record) {
+    const std::string text = read_text_file(record);
+    if (is_baseline_file_name(record.filename().string())) {
+      check_baseline_file(record, sha256_hex(text));
+    }
+    return parse_run_digest(text, record);
   }
 
   static std::vector<fs::path> entries_of(const fs::path& folder) {
@@ -89,22 +116,40 @@ class RunSearch {
     ++found_.foreign;
   }
 
-  void read(const fs::path& record) { records_.push_back(record); }
+  /// A file that several paths or links lead to is read once.
+  void read(const fs::path& record) {
+    ++seen_;
+    std::error_code error;
+    const fs::path place = fs::weakly_canonical(record, error);
+    if (places_.insert(error ? record : place).second) records_.push_back(record);
+  }
 
   RunSet& found_;
   std::vector<fs::path> records_;
+  std::set<fs::path> places_;
+  std::size_t seen_ = 0;
 };
 
-void add_key_differences(const RunDigest& a, const RunDigest& b, const std::string& name_a,
-                         const std::string& name_b, std::vector<Problem>& problems) {
-  for (std::size_t i = 0; i < a.key.size(); ++i) {
-    if (a.key[i] == b.key[i]) continue;
-    const auto text = [](const std::string& value) { return value.empty() ? "(none)" : value; };
-    problems.push_back({fmt::format("{} differs", a.key[i].name),
-                        fmt::format("{} in {}, {} in {}", text(a.key[i].value), name_a,
-                                    text(b.key[i].value), name_b),
-                        ""});
+void refuse_skipped(const std::vector<SkippedEntry>& skipped) {
+  if (skipped.empty()) return;
+  ErrorKind kind = skipped.front().kind;
+  std::vector<Problem> problems;
+  for (const SkippedEntry& one : skipped) {
+    if (one.kind == ErrorKind::verification) kind = one.kind;
+    if (one.problems.empty())
+      problems.push_back({"cannot use " + one.path.string(), one.reason, ""});
+    problems.insert(problems.end(), one.problems.begin(), one.problems.end());
   }
+  throw Error(kind, std::move(problems));
+}
+
+void refuse_barren(const std::vector<fs::path>& barren) {
+  ProblemList problems;
+  for (const fs::path& path : barren) {
+    problems.add(path.string() + " holds no record",
+                 "neither it nor the folders in it have a record.json");
+  }
+  problems.throw_if_any();
 }
 
 }  // namespace
@@ -113,32 +158,22 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
   RunSet found;
   RunSearch search(found);
   for (const fs::path& path : paths) {
-    if (!fs::exists(path)) throw UserError("no such run: " + path.string());
-    search.look_at(path, 0);
+    if (!fs::exists(path)) throw no_such_run(path);
+    search.look_at_given(path);
   }
   search.read_records();
   std::stable_sort(found.runs.begin(), found.runs.end(),
                    [](const RunDigest& a, const RunDigest& b) {
                      return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);
                    });
-  std::set<std::string> seen;
-  std::erase_if(found.runs, [&](const RunDigest& run) { return !seen.insert(run.run_id).second; });
+  set_copies_aside(found);
   return found;
 }
 
 RunSet require_runs(const std::vector<fs::path>& paths) {
-  RunSet found;
-  for (const fs::path& path : paths) {
-    const RunSet here = find_runs({path});
-    for (const SkippedEntry& skipped : here.skipped) {
-      throw UserError("cannot use " + skipped.path.string(), skipped.reason);
-    }
-    if (here.runs.empty()) {
-      throw UserError(path.string() + " holds no record",
-                      "neither it nor the folders in it have a record.json");
-    }
-    found.runs.insert(found.runs.end(), here.runs.begin(), here.runs.end());
-  }
+  RunSet found = find_runs(paths);
+  refuse_skipped(found.skipped);
+  refuse_barren(found.barren);
   const auto edited = contradictions(found.runs);
   for (std::size_t i = 0; i < found.runs.size(); ++i) {
     const RunDigest& run = found.runs[i];
@@ -164,10 +199,27 @@ void require_comparable(const RunSet& a, const RunSet& b, const std::string& nam
       if (!problems.empty()) break;
       const bool same_side = set == &a;
       const std::string in_first = same_side ? first.record.string() : name_a;
-      add_key_differences(first, run, in_first, same_side ? run.record.string() : name, problems);
+      problems = key_differences(first, run, in_first, same_side ? run.record.string() : name);
     }
   }
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
+}
+
+void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_a,
+                      const std::string& name_b) {
+  ProblemList problems;
+  for (const RunDigest& run : a.runs) {
+    const auto same = std::find_if(b.runs.begin(), b.runs.end(), [&](const RunDigest& other) {
+      return other.run_id == run.run_id;
+    });
+    if (same == b.runs.end()) continue;
+    problems.add(fmt::format("the run {} is in {} and in {}", run.run_id, name_a, name_b),
+                 run.record == same->record
+                     ? run.record.string()
+                     : fmt::format("{} and {}", run.record.string(), same->record.string()),
+                 "A run is no evidence against itself: leave it out of one side.");
+  }
+  problems.throw_if_any();
 }
 
 std::vector<std::optional<std::string>> contradictions(const std::vector<RunDigest>& digests) {
@@ -177,19 +229,7 @@ std::vector<std::optional<std::string>> contradictions(const std::vector<RunDige
 }
 
 std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b) {
-  std::set<std::string> paths;
-  for (const auto& [path, value] : a.environment) paths.insert(path);
-  for (const auto& [path, value] : b.environment) paths.insert(path);
-  const auto value_of = [](const RunDigest& run, const std::string& path) {
-    const auto found = run.environment.find(path);
-    return found == run.environment.end() ? std::string() : found->second;
-  };
-  std::vector<EnvironmentDifference> differences;
-  for (const std::string& path : paths) {
-    const std::string in_a = value_of(a, path), in_b = value_of(b, path);
-    if (in_a != in_b) differences.push_back({path, in_a, in_b});
-  }
-  return differences;
+  return leaf_differences(a.environment, b.environment);
 }
 
 }  // namespace heteroperf

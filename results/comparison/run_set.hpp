@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "metrics/error.hpp"
 #include "results/comparison/run_digest.hpp"
 
 namespace heteroperf {
@@ -12,29 +13,37 @@ namespace heteroperf {
 struct SkippedEntry {
   std::filesystem::path path;
   std::string reason;
+  ErrorKind kind = ErrorKind::usage;   ///< of what is thrown where it is needed
+  std::vector<Problem> problems = {};  ///< the same; empty: `reason` alone
 };
 
 /// Every record below some paths, by date, each run once.
 struct RunSet {
   std::vector<RunDigest> runs;
-  std::vector<SkippedEntry> skipped;  ///< records that cannot be read
+  std::vector<SkippedEntry> skipped;  ///< records that cannot be read, other records of a run
   std::size_t foreign = 0;            ///< other files and folders that were passed over
+  std::vector<std::filesystem::path> barren = {};  ///< paths that were given and hold no record
 };
 
 /// Finds records in run folders, suites, folders of those (four levels) and the files of a saved
 /// baseline. Links inside a folder are not followed: `latest` is a run that is there already. A
-/// run's own subfolders (its baselines, checkpoints) are not looked into.
+/// run's own subfolders (its baselines, checkpoints) are not looked into. Of several records with
+/// one run_id the one counts that its journal confirms; equal copies of it are left out, others are
+/// skipped with the reason. Throws UserError where a path is missing.
 RunSet find_runs(const std::vector<std::filesystem::path>& paths);
 
-/// As above for runs that somebody will rely on: throws UserError where a path is missing or holds
-/// no record, or a record cannot be read; Error{verification} where one was edited, Error
-/// {invalid_result} where one is invalid by the rules.
+/// As above for runs that somebody will rely on: throws Error of its kind where something was
+/// skipped, UserError where a path holds no record; Error{verification} where a record was edited,
+/// Error{invalid_result} where one is invalid by the rules.
 RunSet require_runs(const std::vector<std::filesystem::path>& paths);
 
 /// Every field in which the runs' keys differ, as problems of Error{not_comparable}; `a` and `b`
 /// name the sides. Also within a side.
 void require_comparable(const RunSet& a, const RunSet& b, const std::string& name_a,
                         const std::string& name_b);
+/// Throws UserError that names every run that is on both sides.
+void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_a,
+                      const std::string& name_b);
 
 /// A leaf of two runs' environments that differs; an empty text: not there.
 struct EnvironmentDifference {

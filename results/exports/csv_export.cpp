@@ -86,7 +86,7 @@ std::string metrics_csv(const ExportedRun& run) {
 }  // namespace
 
 std::vector<std::string> csv_table_names() {
-  return {metrics_table, "steps", "trials", "evaluations"};
+  return {metrics_table, "steps", "trials", "evaluations", "ranks", "rank_steps"};
 }
 
 std::string csv_export_text(const ExportedRun& run, const std::string& table) {

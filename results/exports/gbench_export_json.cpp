@@ -46,6 +46,14 @@ std::string date_of(const std::string& created_utc) {
                                     : created_utc;
 }
 
+/// Logical CPUs to one of `count` caches; 0: unknown.
+std::int64_t sharing(const Json& record, std::int64_t count) {
+  const Json cpus = value_at(record, "/system/cpu/logical_cpus/value");
+  if (!cpus.is_number_integer() || count <= 0) return 0;
+  const auto all = cpus.get<std::int64_t>();
+  return all % count == 0 ? all / count : 0;
+}
+
 Json caches_of(const Json& record) {
   Json caches = Json::array();
   const std::map<std::string, std::string> types{
@@ -55,7 +63,7 @@ Json caches_of(const Json& record) {
     caches.push_back({{"type", type == types.end() ? "Unified" : type->second},
                       {"level", cache.value("level", 0)},
                       {"size", cache.value("size_bytes", std::int64_t{0})},
-                      {"num_sharing", 0}});
+                      {"num_sharing", sharing(record, cache.value("count", std::int64_t{0}))}});
   }
   return caches;
 }

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
@@ -23,12 +25,8 @@ struct LoggedValue {
 constexpr LoggedValue logged_values[] = {
     {"submission_benchmark", "/workload/name"},
     {"submission_platform", "/system/cpu/model/value"},
-    {"submission_status", "/status"},
     {"seed", "/seeds/run"},
     {"global_batch_size", "/workload/samples_per_step"},
-    {"micro_batch_size", "/config/batch/micro_batch"},
-    {"tensor_parallelism", "/config/plan/tensor"},
-    {"pipeline_parallelism", "/config/plan/pipeline"},
     {"lowest_numerical_precision_in_linear", "/workload/precision"},
     {"lowest_numerical_precision_in_attn", "/workload/precision"},
     {"opt_name", "/workload/config/optimizer/name"},
@@ -37,6 +35,29 @@ constexpr LoggedValue logged_values[] = {
     {"opt_weight_decay", "/workload/config/optimizer/weight_decay"},
     {"opt_gradient_clip_norm", "/workload/config/optimizer/clip_norm"},
 };
+
+/// What is the same all over a plan, by MLPerf's names.
+struct PlanDegrees {
+  std::set<std::size_t> tensor;
+  std::set<std::int64_t> micro_batch;
+  std::size_t pipeline = 0;
+};
+
+/// Nothing of a search, whose groups have no plan.
+PlanDegrees plan_degrees(const Json& record) {
+  PlanDegrees degrees;
+  const Json stages = value_at(record, "/plan/stages"), chunks = value_at(record, "/plan/chunks");
+  if (!stages.is_array() || !chunks.is_number_integer()) return degrees;
+  degrees.pipeline =
+      stages.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, chunks.get<int>()));
+  for (const Json& stage : stages) {
+    for (const Json& replica : stage.at("replicas")) {
+      degrees.tensor.insert(replica.at("ranks").size());
+      degrees.micro_batch.insert(replica.at("micro_batch").get<std::int64_t>());
+    }
+  }
+  return degrees;
+}
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
@@ -78,10 +99,15 @@ class MlperfLog {
     point("cache_clear", false);  // no run clears the system's caches
     point("submission_org", "");
     point("submission_division", "open");  // closed is MLPerf's own models alone
+    point("submission_status", "research");
     for (const LoggedValue& one : logged_values) {
       const Json value = value_at(record_, one.pointer);
       if (!value.is_null()) point(one.key, value);
     }
+    const PlanDegrees degrees = plan_degrees(record_);
+    if (degrees.micro_batch.size() == 1) point("micro_batch_size", *degrees.micro_batch.begin());
+    if (degrees.tensor.size() == 1) point("tensor_parallelism", *degrees.tensor.begin());
+    if (degrees.pipeline > 0) point("pipeline_parallelism", degrees.pipeline);
   }
 
   void take(const JournalLine& line) {

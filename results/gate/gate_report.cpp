@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "metrics/block_forecast.hpp"
 #include "metrics/name_table.hpp"
 #include "metrics/statistics.hpp"
+#include "results/comparison/metric_text.hpp"
 #include "results/number_text.hpp"
 
 namespace heteroperf {
@@ -39,22 +41,11 @@ MetricValue median_of(const std::vector<MetricValue>& values) {
   return {fmt::format("{}", middle), middle};
 }
 
-/// Losses agree bit for bit only in the same order of sums on the same processor.
-std::string why_losses_may_differ(const RunPairs& runs) {
-  for (const char* path : {"/seeds/run", "/plan_summary", "/config/seed", "/scale/groups",
-                           "/system/cpu/model", "/system/libtorch"}) {
-    const auto value = [&](const RunDigest& run) {
-      const auto found = run.environment.find(path);
-      return found == run.environment.end() ? std::string() : found->second;
-    };
-    const std::string first = value(runs.base.runs.front());
-    for (const RunSet* set : {&runs.base, &runs.head}) {
-      for (const RunDigest& run : set->runs) {
-        if (value(run) != first) return fmt::format("{} differs", path + 1);
-      }
-    }
-  }
-  return {};
+/// Of head / base, whichever way is better.
+Interval ratio_interval(const LogRatio& gain, const ComparedMetric& metric) {
+  const Interval logs = gain.interval(SequentialRule::coverage);
+  if (metric.direction == MetricDirection::higher) return exponential(logs);
+  return exponential({-logs.high, -logs.low});
 }
 
 /// Gathers the metrics of one gate.
@@ -95,14 +86,20 @@ class GateJudge {
     add_statistical(metric, base, head);
   }
 
+  GatedMetric named(const ComparedMetric& metric) const {
+    GatedMetric gated;
+    gated.metric = &metric;
+    gated.unit = metric_unit(metric, runs_.base.runs.front());
+    return gated;
+  }
+
   void add_exact(const ComparedMetric& metric, const std::vector<MetricValue>& base,
                  const std::vector<MetricValue>& head) {
     if (metric.name == std::string("loss_fingerprint")) {
       const std::string why = why_losses_may_differ(runs_);
       if (!why.empty()) return skip(metric.name, why);
     }
-    GatedMetric gated;
-    gated.metric = &metric;
+    GatedMetric gated = named(metric);
     gated.base = gated.head = base.front();
     for (const MetricValue& value : head) {
       if (value == base.front()) continue;
@@ -113,22 +110,23 @@ class GateJudge {
     if (gated.head != gated.base && gated.verdict == GateVerdict::pass) {
       gated.verdict = GateVerdict::improved;
     }
-    if (gated.base.number && gated.head.number && *gated.base.number > 0) {
-      gated.ratio = *gated.head.number / *gated.base.number;
-    }
+    gated.ratio = exact_ratio(gated.base, gated.head);
     report_.metrics.push_back(gated);
   }
 
   void add_statistical(const ComparedMetric& metric, const std::vector<MetricValue>& base,
                        const std::vector<MetricValue>& head) {
-    GatedMetric gated;
-    gated.metric = &metric;
+    GatedMetric gated = named(metric);
     gated.kind = MetricKind::statistical;
     gated.base = median_of(base);
     gated.head = median_of(head);
-    if (const auto found = evidence_of(runs_, metric)) {
+    // Within one block base and head are no samples of anything.
+    const bool one_block = runs_.order == RunOrder::blocks && runs_.blocks() < fewest_runs;
+    const auto found = one_block ? std::nullopt : evidence_of(runs_, metric);
+    if (found) {
       gated.ratio = found->ratio;
       gated.ratio_ci95 = found->ratio_ci95;
+      gated.t_ci95 = ratio_interval(found->evidence.gain, metric);
       gated.controlled = found->controlled;
       evidence_.push_back(found->evidence);
     } else if (runs_.blocks() >= fewest_runs) {
@@ -144,7 +142,6 @@ class GateJudge {
   void judge_statistics() {
     SequentialRule rule = rules_.statistics;
     if (unjudged_ || evidence_.empty()) return;
-    rule.fewest_blocks = std::min(rule.fewest_blocks, rule.most_blocks);
     enough_ = runs_.blocks() >= rule.fewest_blocks;
     if (rules_.looks == GateLooks::once || !enough_) {
       rule.fewest_blocks = rule.most_blocks = runs_.blocks();
@@ -153,14 +150,25 @@ class GateJudge {
     std::size_t next = 0;
     for (GatedMetric& gated : report_.metrics) {
       if (gated.kind != MetricKind::statistical) continue;
+      const Evidence& evidence = evidence_[next];
       gated.judgement = judged[next++];
       gated.verdict = enough_ ? verdict_of(gated.judgement) : GateVerdict::inconclusive;
+      if (enough_ && gated.verdict == GateVerdict::inconclusive) {
+        gated.more_blocks = blocks_to_settle(evidence, gated.judgement, rule_of_forecast());
+      }
       NullControl& control = report_.control;
       control.measured = control.measured || gated.controlled;
       control.noise = std::max(control.noise, gated.judgement.noise);
       control.p_adjusted = std::min(control.p_adjusted, gated.judgement.control_p_adjusted);
       control.alarm = control.alarm || gated.judgement.control_alarm;
     }
+  }
+
+  /// Records are looked at once, however many there will be.
+  SequentialRule rule_of_forecast() const {
+    SequentialRule rule = rules_.statistics;
+    if (rules_.looks == GateLooks::once) rule.most_blocks = rule.fewest_blocks;
+    return rule;
   }
 
   static GateVerdict verdict_of(const Judgement& judged) {
@@ -198,7 +206,6 @@ class GateJudge {
   }
 
   void explain() {
-    const std::size_t fewest = rules_.statistics.fewest_blocks;
     if (report_.control.alarm) {
       report_.why_inconclusive = fmt::format(
           "the programs differ from themselves (null control, adjusted p {:.2g}): the "
@@ -206,24 +213,48 @@ class GateJudge {
           report_.control.p_adjusted);
       return;
     }
-    std::size_t most = runs_.blocks() < fewest ? fewest - runs_.blocks() : 0;
+    if (unjudged_ || !enough_) {
+      report_.more_blocks = rules_.statistics.fewest_blocks - runs_.blocks();
+      report_.why_inconclusive = fmt::format("at least {} are needed to tell noise from a change",
+                                             further(*report_.more_blocks));
+      return;
+    }
+    std::size_t most = 0;
     for (const GatedMetric& gated : report_.metrics) {
-      if (gated.verdict != GateVerdict::inconclusive || unjudged_ || !enough_) continue;
-      if (!gated.judgement.more_blocks) {
-        report_.why_inconclusive = fmt::format(
-            "{} changed by {}, so close to the limit of {:.1f} % that more runs would hardly "
-            "settle it",
-            gated.metric->name, change_text(*gated.ratio),
-            -100 * std::expm1(-gated.judgement.limit));
+      if (gated.verdict != GateVerdict::inconclusive) continue;
+      if (!gated.more_blocks) {
+        report_.why_inconclusive = hopeless(gated);
         return;
       }
-      most = std::max(most, *gated.judgement.more_blocks);
+      most = std::max(most, *gated.more_blocks);
     }
     report_.more_blocks = most;
-    const bool blocks = runs_.order == RunOrder::blocks;
+    const bool starts_runs = rules_.looks == GateLooks::after_each_block;
     report_.why_inconclusive =
-        fmt::format("about {} more {}{}{} would settle it", most, blocks ? "block" : "run",
-                    most == 1 ? "" : "s", blocks ? "" : " of each");
+        fmt::format("about {} would probably settle it{}", further(most),
+                    starts_runs ? fmt::format(" (--max-blocks {})", runs_.blocks() + most) : "");
+  }
+
+  /// "3 more runs of each"
+  std::string further(std::size_t count) const {
+    const bool blocks = runs_.order == RunOrder::blocks;
+    return fmt::format("{} more {}{}{}", count, blocks ? "block" : "run", count == 1 ? "" : "s",
+                       blocks ? "" : " of each");
+  }
+
+  std::string hopeless(const GatedMetric& gated) const {
+    const Judgement& judged = gated.judgement;
+    const std::string cause =
+        rules_.statistics.can_clear(judged.limit)
+            ? fmt::format("changed by {}, so close to the limit of {:.1f} %",
+                          change_text(*gated.ratio), -100 * std::expm1(-judged.limit))
+            : fmt::format("varies by so much without a change (noise {:.1f} %)",
+                          100 * std::expm1(judged.noise));
+    return fmt::format(
+        "{} {} that even {} {} would hardly settle it: longer runs or a quieter "
+        "machine may",
+        gated.metric->name, cause, most_foreseen_blocks,
+        runs_.order == RunOrder::blocks ? "blocks" : "runs of each");
   }
 
   void skip(const std::string& name, const std::string& reason) {
@@ -255,8 +286,26 @@ std::size_t GateReport::count(GateVerdict wanted) const {
                     [&](const GatedMetric& gated) { return gated.verdict == wanted; }));
 }
 
+std::vector<std::string> certain_regressions(const GateReport& report, const RunPairs& runs,
+                                             const RunPairs& others) {
+  std::vector<std::string> names;
+  for (const GatedMetric& gated : report.metrics) {
+    if (gated.kind != MetricKind::exact || gated.verdict != GateVerdict::regression) continue;
+    const auto agree = [&](const RunSet& some, const RunSet& more) {
+      std::vector<MetricValue> values = values_of(some, *gated.metric);
+      for (const MetricValue& value : values_of(more, *gated.metric)) values.push_back(value);
+      return all_equal(values);
+    };
+    if (agree(runs.base, others.base) && agree(runs.head, others.head)) {
+      names.emplace_back(gated.metric->name);
+    }
+  }
+  return names;
+}
+
 GateReport judge_gate(const RunPairs& runs, const GateRules& rules) {
   HETEROPERF_EXPECT(!runs.base.runs.empty() && !runs.head.runs.empty());
+  HETEROPERF_EXPECT(rules.statistics.fewest_blocks <= rules.statistics.most_blocks);
   for (const std::string& name : rules.ignored) compared_metric(name);
   return GateJudge(runs, rules).report();
 }

@@ -3,7 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "results/comparison/run_evidence.hpp"
+#include "metrics/error.hpp"
+#include "results/comparison/loss_conditions.hpp"
 
 namespace heteroperf {
 
@@ -16,16 +17,15 @@ struct GatedMetric {
   const ComparedMetric* metric = nullptr;
   MetricKind kind = MetricKind::exact;  ///< as judged: an exact one that varies is statistical
   GateVerdict verdict = GateVerdict::pass;
+  std::string unit;        ///< as the records say: "token/s"
   MetricValue base, head;  ///< medians of statistical ones
   std::optional<double> ratio;
-  std::optional<Interval> ratio_ci95;
-  Judgement judgement;      ///< of statistical ones
-  bool controlled = false;  ///< of statistical ones: there was a null control
-};
-
-/// A metric that was not gated, and why.
-struct SkippedMetric {
-  std::string name, reason;
+  std::optional<Interval> ratio_ci95;  ///< for show: of blocks by bootstrap, else as t_ci95
+  std::optional<Interval> t_ci95;      ///< of the ratio by Student's t: what the verdict is made of
+  Judgement judgement;                 ///< of statistical ones
+  bool controlled = false;             ///< of statistical ones: there was a null control
+  /// Of undecided ones: blocks that would probably settle it; absent where none would.
+  std::optional<std::size_t> more_blocks;
 };
 
 /// Whether evidence is looked at once or after every block: who looks often must be stricter.
@@ -46,13 +46,15 @@ struct NullControl {
 };
 
 struct GateReport {
+  /// What ended the gate before there was a verdict; the rest is then what was judged before.
+  std::optional<Error> error;
   GateVerdict verdict = GateVerdict::inconclusive;
   std::vector<GatedMetric> metrics;
   std::vector<SkippedMetric> skipped;
   NullControl control;
   RunOrder order = RunOrder::apart;
   std::size_t blocks = 0;
-  /// Blocks that would settle every metric; absent when settled, or when none would.
+  /// Blocks that would probably settle every metric; absent when settled, or when none would.
   std::optional<std::size_t> more_blocks;
   std::string why_inconclusive;  ///< a sentence
   double threshold = 0;          ///< as a fraction
@@ -65,6 +67,11 @@ struct GateReport {
 
 /// Judges runs that are comparable. Throws Error{environment} where nothing can be compared.
 GateReport judge_gate(const RunPairs& runs, const GateRules& rules);
+
+/// Exact metrics that `report` calls worse, where all runs of the base agree and all of the head,
+/// `others` included: no noise moves both programs so, and fewer blocks than noise needs will do.
+std::vector<std::string> certain_regressions(const GateReport& report, const RunPairs& runs,
+                                             const RunPairs& others);
 
 std::string gate_console_text(const GateReport& report);
 /// Verdict first, changed rows, the rest folded; at most 60 KiB, so that it fits a comment.

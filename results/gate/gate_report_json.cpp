@@ -2,6 +2,8 @@
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"
+#include "results/comparison/metric_value_json.hpp"
+#include "results/error_object_json.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/text_escapes.hpp"
 
@@ -17,21 +19,21 @@ void put(Json& json, const char* key, std::optional<double> value) {
 /// A half width of a difference of logarithms, as a fraction.
 double fraction(double log_width) { return std::expm1(log_width); }
 
-Json value_json(const MetricValue& value) {
-  return value.number ? Json(*value.number) : Json(utf8_text(value.text));
-}
-
 Json metric_json(const GatedMetric& gated) {
-  Json json{{"name", gated.metric->name},    {"verdict", to_string(gated.verdict)},
-            {"kind", to_string(gated.kind)}, {"direction", to_string(gated.metric->direction)},
-            {"unit", gated.metric->unit},    {"base", value_json(gated.base)},
-            {"head", value_json(gated.head)}};
+  Json json{{"name", gated.metric->name},
+            {"verdict", to_string(gated.verdict)},
+            {"kind", to_string(gated.kind)},
+            {"direction", to_string(gated.metric->direction)},
+            {"unit", utf8_text(gated.unit)},
+            {"base", metric_value_json(*gated.metric, gated.kind, gated.base)},
+            {"head", metric_value_json(*gated.metric, gated.kind, gated.head)}};
   put(json, "ratio", gated.ratio);
   if (gated.kind == MetricKind::exact || !gated.ratio_ci95) return json;
   json["ci95"] = {gated.ratio_ci95->low, gated.ratio_ci95->high};
+  json["t_ci95"] = {gated.t_ci95->low, gated.t_ci95->high};
   put(json, "p_adjusted", gated.judgement.p_adjusted);
   put(json, "limit", -std::expm1(-gated.judgement.limit));
-  if (gated.judgement.more_blocks) json["more_blocks"] = *gated.judgement.more_blocks;
+  if (gated.more_blocks) json["more_blocks"] = *gated.more_blocks;
   return json;
 }
 
@@ -47,12 +49,15 @@ Json control_json(const NullControl& control) {
 }  // namespace
 
 std::string gate_json_text(const GateReport& report) {
-  Json json{{"_format", "heteroperf-gate"},
-            {"_version", 1},
-            {"verdict", to_string(report.verdict)},
-            {"threshold", report.threshold},
-            {"blocks", report.blocks},
-            {"order", report.order == RunOrder::blocks ? "interleaved" : "apart"}};
+  Json json{{"_format", "heteroperf-gate"}, {"_version", 1}};
+  if (report.error) {
+    json["error"] = error_object(*report.error);
+  } else {
+    json["verdict"] = to_string(report.verdict);
+  }
+  json["threshold"] = report.threshold;
+  json["blocks"] = report.blocks;
+  json["order"] = report.order == RunOrder::blocks ? "interleaved" : "apart";
   if (report.more_blocks) json["more_blocks"] = *report.more_blocks;
   if (!report.why_inconclusive.empty()) json["why_inconclusive"] = report.why_inconclusive;
   json["null_control"] = control_json(report.control);

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <cmath>
 
+#include "results/comparison/metric_text.hpp"
 #include "results/number_text.hpp"
 
 namespace heteroperf {
@@ -44,21 +45,9 @@ std::string control_text(const NullControl& control) {
                      100 * std::expm1(control.noise));
 }
 
-std::string value_text(const GatedMetric& gated, const MetricValue& value) {
-  if (!value.number) return value.text.substr(0, 12);
-  const std::string unit = gated.metric->unit;
-  if (unit == "s") return fmt::format("{:.5g} s", *value.number);
-  return gated.kind == MetricKind::exact ? value.text : with_prefix(*value.number, "");
-}
-
-std::string exact_change(const GatedMetric& gated) {
-  if (gated.base == gated.head) return "equal";
-  return gated.ratio ? fmt::format("{:+.3g} %", 100 * (*gated.ratio - 1)) : "differs";
-}
-
 std::string statistical_change(const GatedMetric& gated) {
   std::string text = change_text(*gated.ratio);
-  if (!gated.ratio_ci95) return text + " (one run)";
+  if (!gated.ratio_ci95) return text + " (too few)";
   return text + fmt::format(" [{:+.1f}, {:+.1f}]", 100 * (gated.ratio_ci95->low - 1),
                             100 * (gated.ratio_ci95->high - 1));
 }
@@ -66,16 +55,27 @@ std::string statistical_change(const GatedMetric& gated) {
 }  // namespace
 
 std::string gate_headline(const GateReport& report) {
+  if (report.error) {
+    return fmt::format("ERROR: {}{}", report.error->problems().front().problem,
+                       report.blocks == 0 ? "" : " | after " + runs_text(report));
+  }
   return fmt::format("{}: {} | {} | {}", upper(to_string(report.verdict)), count_text(report),
                      runs_text(report), control_text(report.control));
 }
 
+std::string change_heading(const GateReport& report) {
+  return fmt::format("change [{} 95 %]", report.order == RunOrder::blocks ? "bootstrap" : "t");
+}
+
 GateRow gate_row(const GatedMetric& gated) {
-  GateRow row{
-      gated.metric->name,      value_text(gated, gated.base), value_text(gated, gated.head), "", "",
-      to_string(gated.verdict)};
+  GateRow row{gated.metric->name,
+              metric_value_text(*gated.metric, gated.kind, gated.base),
+              metric_value_text(*gated.metric, gated.kind, gated.head),
+              "",
+              "",
+              to_string(gated.verdict)};
   if (gated.kind == MetricKind::exact) {
-    row.change = exact_change(gated);
+    row.change = exact_change_text(gated.base, gated.head);
     return row;
   }
   row.change = statistical_change(gated);
@@ -106,6 +106,9 @@ std::vector<const GatedMetric*> rows_that_pass(const GateReport& report) {
 
 std::vector<std::string> gate_remarks(const GateReport& report) {
   std::vector<std::string> remarks;
+  if (report.error) {
+    for (const Problem& problem : report.error->problems()) remarks.push_back(problem.text());
+  }
   if (!report.why_inconclusive.empty())
     remarks.push_back("inconclusive: " + report.why_inconclusive);
   for (const std::string& note : report.notes) remarks.push_back(note);

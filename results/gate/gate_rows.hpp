@@ -10,8 +10,11 @@ namespace heteroperf {
 /// What every form of a gate's report says, in words.
 
 /// "REGRESSION: 1 of 6 metrics | 9 blocks (base, head, head, base) | null control clean (noise 0.8
-/// %)"
+/// %)", or "ERROR: " and what went wrong.
 std::string gate_headline(const GateReport& report);
+
+/// "change [bootstrap 95 %]": what the interval of a row's change is.
+std::string change_heading(const GateReport& report);
 
 /// One metric as a row of text.
 struct GateRow {
@@ -25,7 +28,8 @@ GateRow gate_row(const GatedMetric& gated);
 std::vector<const GatedMetric*> rows_that_matter(const GateReport& report);
 std::vector<const GatedMetric*> rows_that_pass(const GateReport& report);
 
-/// Everything else there is to say, a sentence each: why it is inconclusive, notes.
+/// Everything else there is to say, a sentence each: the error's problems, why it is inconclusive,
+/// notes.
 std::vector<std::string> gate_remarks(const GateReport& report);
 
 }  // namespace heteroperf

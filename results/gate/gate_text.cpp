@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t most_markdown_bytes = 60 * 1024;
 constexpr std::size_t most_differences = 40;
-constexpr std::size_t longest_cell = 200;
+constexpr std::size_t longest_cell = 200, longest_remark = 2000;
 
 // ---------------------------------------------------------------- console
 
@@ -30,15 +30,15 @@ std::string difference_lines(const GateReport& report) {
 
 // ---------------------------------------------------------------- Markdown
 
-std::string cell(const std::string& text) {
-  if (text.size() <= longest_cell) return markdown_cell(text);
-  return markdown_cell(text.substr(0, longest_cell)) + " …";
+std::string cell(const std::string& text, std::size_t longest = longest_cell) {
+  if (text.size() <= longest) return markdown_cell(text);
+  return markdown_cell(text.substr(0, longest)) + " …";
 }
 
-std::string markdown_rows(const std::vector<const GatedMetric*>& rows) {
-  std::string text =
-      "| metric | base | head | change [95 % CI] | adjusted p | verdict |\n"
-      "|---|--:|--:|--:|--:|---|\n";
+std::string markdown_rows(const GateReport& report, const std::vector<const GatedMetric*>& rows) {
+  std::string text = fmt::format(
+      "| metric | base | head | {} | adjusted p | verdict |\n|---|--:|--:|--:|--:|---|\n",
+      change_heading(report));
   for (const GatedMetric* gated : rows) {
     const GateRow row = gate_row(*gated);
     text += fmt::format("| {} | {} | {} | {} | {} | {} |\n", cell(row.name), cell(row.base),
@@ -48,6 +48,7 @@ std::string markdown_rows(const std::vector<const GatedMetric*>& rows) {
 }
 
 std::string markdown_differences(const GateReport& report) {
+  if (report.metrics.empty()) return "";
   if (report.differences.empty()) return "Environment: no differences.\n\n";
   std::string text = fmt::format(
       "<details><summary>{} environment differences</summary>\n\n| | base | head "
@@ -69,7 +70,7 @@ std::string folded(const GateReport& report) {
   std::string text;
   if (!passed.empty()) {
     text += fmt::format("<details><summary>{} unchanged</summary>\n\n{}</details>\n\n",
-                        passed.size(), markdown_rows(passed));
+                        passed.size(), markdown_rows(report, passed));
   }
   for (const SkippedMetric& one : report.skipped) {
     text += fmt::format("Not gated: {} ({}).\n\n", cell(one.name), cell(one.reason));
@@ -95,11 +96,24 @@ std::string test_case(const GatedMetric& gated) {
   return fmt::format("{}>\n    <{} message=\"{}\"/>\n  </testcase>\n", head, element, message);
 }
 
+/// The verdict itself, so that a null control that alarms is seen too; or the error.
+std::string verdict_case(const GateReport& report) {
+  const std::string head = "  <testcase classname=\"heteroperf.gate\" name=\"verdict\"";
+  if (report.error) {
+    return fmt::format("{}>\n    <error type=\"{}\" message=\"{}\"/>\n  </testcase>\n", head,
+                       to_string(report.error->kind()), html_text(report.error->what()));
+  }
+  const char* const element = element_of(report.verdict);
+  if (element == nullptr) return head + "/>\n";
+  return fmt::format("{}>\n    <{} message=\"{}\"/>\n  </testcase>\n", head, element,
+                     html_text(gate_headline(report)));
+}
+
 }  // namespace
 
 std::string gate_console_text(const GateReport& report) {
   std::string text = gate_headline(report) + '\n';
-  text += console_row({"metric", "base", "head", "change [95 % CI]", "adj. p", "verdict"});
+  text += console_row({"metric", "base", "head", change_heading(report), "adj. p", "verdict"});
   for (const GatedMetric* gated : rows_that_matter(report)) text += console_row(gate_row(*gated));
   for (const GatedMetric* gated : rows_that_pass(report)) text += console_row(gate_row(*gated));
   for (const SkippedMetric& one : report.skipped) {
@@ -108,14 +122,16 @@ std::string gate_console_text(const GateReport& report) {
   for (const std::string& remark : gate_remarks(report)) text += remark + '\n';
   text += difference_lines(report);
   if (!report.reproduce.empty()) text += "reproduce: " + report.reproduce + '\n';
-  return text;
+  // Records are of others: nothing of theirs steers the terminal.
+  return utf8_text(text);
 }
 
 std::string gate_markdown_text(const GateReport& report) {
-  std::string text = "### " + markdown_cell(gate_headline(report)) + "\n\n";
+  std::string text = "### " + cell(gate_headline(report), longest_remark) + "\n\n";
   const auto matter = rows_that_matter(report);
-  if (!matter.empty()) text += markdown_rows(matter);
-  for (const std::string& remark : gate_remarks(report)) text += cell(remark) + "\n\n";
+  if (!matter.empty()) text += markdown_rows(report, matter);
+  for (const std::string& remark : gate_remarks(report))
+    text += cell(remark, longest_remark) + "\n\n";
   const std::string reproduce =
       report.reproduce.empty() ? "" : "Reproduce: `" + utf8_text(report.reproduce) + "`\n";
   for (const std::string& part : {folded(report), markdown_differences(report), reproduce}) {
@@ -133,23 +149,17 @@ std::string gate_junit_text(const GateReport& report) {
         "  </testcase>\n",
         html_text(one.name), html_text(one.reason));
   }
-  // The verdict itself, so that a null control that alarms is seen too.
-  cases += "  <testcase classname=\"heteroperf.gate\" name=\"verdict\"";
-  const char* const element = element_of(report.verdict);
-  const std::string headline = html_text(gate_headline(report));
-  cases += element == nullptr
-               ? std::string("/>\n")
-               : fmt::format(">\n    <{} message=\"{}\"/>\n  </testcase>\n", element, headline);
-  const std::size_t failures =
-      report.count(GateVerdict::regression) + (report.verdict == GateVerdict::regression ? 1 : 0);
-  const std::size_t skipped = report.count(GateVerdict::inconclusive) + report.skipped.size() +
-                              (report.verdict == GateVerdict::inconclusive ? 1 : 0);
+  cases += verdict_case(report);
+  const auto ended_as = [&](GateVerdict verdict) {
+    return report.count(verdict) + (!report.error && report.verdict == verdict ? 1 : 0);
+  };
   const std::size_t tests = report.metrics.size() + report.skipped.size() + 1;
   return fmt::format(
       "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n"
-      "<testsuite name=\"heteroperf gate\" tests=\"{}\" failures=\"{}\" errors=\"0\" "
+      "<testsuite name=\"heteroperf gate\" tests=\"{}\" failures=\"{}\" errors=\"{}\" "
       "skipped=\"{}\">\n{}</testsuite>\n",
-      tests, failures, skipped, cases);
+      tests, ended_as(GateVerdict::regression), report.error ? 1 : 0,
+      ended_as(GateVerdict::inconclusive) + report.skipped.size(), cases);
 }
 
 }  // namespace heteroperf

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <map>
+#include <set>
 
 #include "metrics/natural_log.hpp"
-#include "results/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -43,12 +44,18 @@ std::optional<std::string> why_not(const RunDigest& run, const std::optional<std
                      run.reasons.empty() ? "" : run.reasons.front());
 }
 
+std::string or_none(const std::string& text) { return text.empty() ? "(none)" : text; }
+
+/// Each point has its commit anyway, and repetitions their seeds.
+bool is_mark(const std::string& path) {
+  return path != "/program/git_commit" && !path.starts_with("/seeds/") && !is_without_effect(path);
+}
+
 std::vector<std::string> environment_changes(const RunDigest& before, const RunDigest& after) {
   std::vector<std::string> changes;
   for (const EnvironmentDifference& one : environment_differences(before, after)) {
-    if (one.path.starts_with("/system/") || one.path.starts_with("/environment/")) {
-      changes.push_back(fmt::format("{}: {} -> {}", one.path, one.a, one.b));
-    }
+    if (!is_mark(one.path)) continue;
+    changes.push_back(fmt::format("{}: {} -> {}", one.path, or_none(one.a), or_none(one.b)));
   }
   return changes;
 }
@@ -69,6 +76,129 @@ void find_changes(HistorySeries& series, const ComparedMetric& metric) {
   }
 }
 
+/// What the user asked for and no key says.
+SetupLeaves request_of(const RunDigest& run) {
+  constexpr const char* transport = "/scale/transport";
+  SetupLeaves request = configuration_of(run);
+  const auto found = run.environment.find(transport);
+  if (found != run.environment.end()) request.insert(*found);
+  return request;
+}
+
+/// A series and its newest run.
+struct OpenSeries {
+  HistorySeries series;
+  const RunDigest* last = nullptr;
+  SetupLeaves request;  ///< of that run
+};
+
+/// Keys that only one of two requests has; nothing where something else was asked for.
+std::optional<std::size_t> foreign_keys(const OpenSeries& open, const RunDigest& run,
+                                        const SetupLeaves& request) {
+  std::size_t shared = 0;
+  for (const auto& [path, value] : request) {
+    const auto other = open.request.find(path);
+    if (other == open.request.end()) continue;
+    if (other->second != value) return std::nullopt;
+    ++shared;
+  }
+  const std::size_t foreign = open.request.size() + request.size() - 2 * shared;
+  const bool one_program =
+      open.last->program_version == run.program_version && open.last->git_commit == run.git_commit;
+  if (foreign > 0 && one_program) return std::nullopt;
+  return foreign;
+}
+
+/// The series that a run goes on, of those of its key: the newest of those with the fewest foreign
+/// keys; null: none.
+OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
+                       const SetupLeaves& request) {
+  OpenSeries* best = nullptr;
+  std::size_t fewest = 0;
+  for (OpenSeries& one : open) {
+    const auto foreign = foreign_keys(one, run, request);
+    if (!foreign) continue;
+    const bool better = best == nullptr || *foreign < fewest ||
+                        (*foreign == fewest && one.last->created_utc >= best->last->created_utc);
+    if (better) best = &one, fewest = *foreign;
+  }
+  return best;
+}
+
+void add_point(std::vector<OpenSeries>& open, const RunDigest& run, double value) {
+  HistoryPoint point{run.run_id, run.created_utc, run.git_commit, value, {}};
+  SetupLeaves request = request_of(run);
+  OpenSeries* found = series_for(open, run, request);
+  if (found == nullptr) {
+    found = &open.emplace_back();
+    found->series.label = label_of(run);
+    found->series.key = run.key;
+  } else {
+    point.environment_changes = environment_changes(*found->last, run);
+  }
+  found->series.points.push_back(std::move(point));
+  found->last = &run;
+  found->request = std::move(request);
+}
+
+/// "plan.pipeline" of "/config/plan/pipeline".
+std::string short_name(const std::string& path) {
+  std::string name = path.substr(path.find('/', 1) + 1);
+  std::replace(name.begin(), name.end(), '/', '.');
+  return name;
+}
+
+/// All that may tell a series from one with the same label.
+SetupLeaves traits_of(const OpenSeries& one) {
+  SetupLeaves traits = one.request;
+  for (const KeyField& field : one.series.key) traits["/key/" + field.name] = field.value;
+  return traits;
+}
+
+/// Traits in which not all of these series are alike, of each its own.
+std::vector<SetupLeaves> distinctions(const std::vector<OpenSeries*>& alike) {
+  std::vector<SetupLeaves> traits, told(alike.size());
+  std::set<std::string> paths;
+  for (const OpenSeries* one : alike) traits.push_back(traits_of(*one));
+  for (const SetupLeaves& leaves : traits) {
+    for (const auto& [path, value] : leaves) paths.insert(path);
+  }
+  for (const std::string& path : paths) {
+    std::vector<std::string> values;
+    for (const SetupLeaves& leaves : traits) {
+      const auto leaf = leaves.find(path);
+      values.push_back(leaf == leaves.end() ? "" : leaf->second);
+    }
+    if (std::count(values.begin(), values.end(), values.front()) == std::ssize(values)) continue;
+    for (std::size_t i = 0; i < alike.size(); ++i) told[i][path] = values[i];
+  }
+  return told;
+}
+
+/// ", plan.pipeline=2, transport=mpi".
+std::string setup_text(const SetupLeaves& setup) {
+  constexpr std::size_t most_named = 4, longest_value = 24;
+  std::string text;
+  std::size_t named = 0;
+  for (const auto& [path, value] : setup) {
+    if (++named > most_named) return text + ", …";
+    text += fmt::format(", {}={}", short_name(path), or_none(value.substr(0, longest_value)));
+  }
+  return text;
+}
+
+void tell_apart(std::vector<OpenSeries>& open) {
+  std::map<std::string, std::vector<OpenSeries*>> by_label;
+  for (OpenSeries& one : open) by_label[one.series.label].push_back(&one);
+  for (auto& [label, alike] : by_label) {
+    std::vector<SetupLeaves> told = distinctions(alike);
+    for (std::size_t i = 0; i < alike.size(); ++i) {
+      alike[i]->series.label += setup_text(told[i]);
+      alike[i]->series.setup = std::move(told[i]);
+    }
+  }
+}
+
 }  // namespace
 
 RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
@@ -76,7 +206,7 @@ RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
   history.metric = &metric;
   history.skipped = std::move(runs.skipped);
   history.foreign = runs.foreign;
-  std::map<std::string, std::pair<HistorySeries, const RunDigest*>> by_key;
+  std::map<std::string, std::vector<OpenSeries>> by_key;
   const auto edited = contradictions(runs.runs);
   for (const RunDigest& run : runs.runs) {
     const auto number = static_cast<std::size_t>(&run - runs.runs.data());
@@ -84,54 +214,16 @@ RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
       history.skipped.push_back({run.record, *reason});
       continue;
     }
-    auto& [series, last] = by_key[run.key_text()];
-    if (last == nullptr) series.label = label_of(run), series.key = run.key;
-    HistoryPoint point{
-        run.run_id, run.created_utc, run.git_commit, *run.metric(metric.name)->number, {}};
-    if (last != nullptr) point.environment_changes = environment_changes(*last, run);
-    series.points.push_back(std::move(point));
-    last = &run;
+    add_point(by_key[run.key_text()], run, *run.metric(metric.name)->number);
   }
-  for (auto& [unused, entry] : by_key) {
-    find_changes(entry.first, metric);
-    history.series.push_back(std::move(entry.first));
+  std::vector<OpenSeries> all;
+  for (auto& [unused, open] : by_key) std::move(open.begin(), open.end(), std::back_inserter(all));
+  tell_apart(all);
+  for (OpenSeries& one : all) {
+    find_changes(one.series, metric);
+    history.series.push_back(std::move(one.series));
   }
   return history;
-}
-
-std::string history_console_text(const RunHistory& history) {
-  const auto text_of = [&](double value) {
-    return history.metric->unit == std::string("s") ? fmt::format("{:.5g} s", value)
-                                                    : with_prefix(value, "");
-  };
-  std::string text;
-  for (const HistorySeries& series : history.series) {
-    text += fmt::format("{}: {} run{}, {} change{}\n", series.label, series.points.size(),
-                        series.points.size() == 1 ? "" : "s", series.changes.size(),
-                        series.changes.size() == 1 ? "" : "s");
-    for (std::size_t i = 0; i < series.points.size(); ++i) {
-      const HistoryPoint& point = series.points[i];
-      for (const LevelChange& change : series.changes) {
-        if (change.index != i) continue;
-        text +=
-            fmt::format("  ---- {}: {} -> {} ({}, p {:.2g})\n", change.worse ? "WORSE" : "better",
-                        text_of(change.before), text_of(change.after),
-                        change_text(change.after / change.before), change.p);
-      }
-      text += fmt::format(
-          "  {:>4}  {}  {:>14}  {}{}\n", i, point.created_utc, text_of(point.value),
-          point.git_commit.substr(0, 18),
-          point.environment_changes.empty()
-              ? ""
-              : fmt::format("  * {} environment change{}", point.environment_changes.size(),
-                            point.environment_changes.size() == 1 ? "" : "s"));
-    }
-  }
-  for (const SkippedEntry& one : history.skipped) {
-    text += fmt::format("skipped {}: {}\n", one.path.string(), one.reason);
-  }
-  if (history.foreign > 0) text += fmt::format("{} other files passed over\n", history.foreign);
-  return text;
 }
 
 }  // namespace heteroperf

@@ -5,6 +5,7 @@
 
 #include "metrics/change_points.hpp"
 #include "results/comparison/run_set.hpp"
+#include "results/comparison/run_setup.hpp"
 
 namespace heteroperf {
 
@@ -12,7 +13,8 @@ namespace heteroperf {
 struct HistoryPoint {
   std::string run_id, created_utc, git_commit;
   double value = 0;
-  /// Leaves of system and environment that differ from the point before.
+  /// Leaves of system, environment, program, plan summary and configuration that differ from the
+  /// point before.
   std::vector<std::string> environment_changes;
 };
 
@@ -24,10 +26,11 @@ struct LevelChange {
   bool worse = false;
 };
 
-/// Runs with one key, by date.
+/// Runs with one key, transport and configuration, by date.
 struct HistorySeries {
-  std::string label;  ///< "llm nano fp32, 2 x cpu of 1 thread"
+  std::string label;  ///< "llm nano fp32, 2 x cpu of 1 thread, plan.pipeline=2"
   std::vector<KeyField> key;
+  SetupLeaves setup;  ///< what tells it from others that are labelled alike
   std::vector<HistoryPoint> points;
   std::vector<LevelChange> changes;
 };
@@ -40,7 +43,10 @@ struct RunHistory {
 };
 
 /// Change points are looked for in logarithms, so that levels are geometric means. Runs that were
-/// edited, or lack the metric, are skipped with their reason.
+/// asked for otherwise are another series; what the program made of the same request (its plan,
+/// say) is a mark of the point. Where programs differ, a key of the configuration that only one of
+/// them wrote is a mark as well. Runs that were edited, or lack the metric, are skipped with their
+/// reason.
 RunHistory run_history(RunSet runs, const ComparedMetric& metric);
 
 std::string history_console_text(const RunHistory& history);

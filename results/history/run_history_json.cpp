@@ -23,6 +23,7 @@ Json point_json(const HistoryPoint& point) {
 Json series_json(const HistorySeries& series) {
   Json json{{"label", utf8_text(series.label)}, {"key", Json::object()}, {"points", Json::array()}};
   for (const KeyField& field : series.key) json["key"][field.name] = utf8_text(field.value);
+  for (const auto& [path, value] : series.setup) json["setup"][path] = utf8_text(value);
   for (const HistoryPoint& point : series.points) json["points"].push_back(point_json(point));
   return json;
 }

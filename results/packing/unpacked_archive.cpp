@@ -26,10 +26,16 @@ namespace fs = std::filesystem;
 constexpr std::size_t chunk_bytes = 1 << 20;
 constexpr const char* writer = "`heteroperf pack RUN` writes one.";
 
-/// The archive is not what `pack` writes; the text says why.
+/// The archive is not what `pack` writes; the text says why. `foreign`: it never was one.
 struct Damaged {
   std::string text;
+  bool foreign = false;
 };
+
+/// libarchive's ARCHIVE_ERRNO_MISC, which its header does not have: the compressed stream is cut or
+/// broken. A stream that is whole but holds no archive has another number.
+constexpr int broken_stream = -1;
+constexpr std::uintmax_t gzip_header_bytes = 10;
 
 struct ReadCloser {
   void operator()(archive* open) const { archive_read_free(open); }
@@ -46,7 +52,7 @@ OpenArchive open_archive(const fs::path& path) {
   archive_read_support_filter_gzip(open.get());
   archive_read_support_format_tar(open.get());
   if (archive_read_open_filename(open.get(), path.c_str(), chunk_bytes) == ARCHIVE_OK) return open;
-  throw UserError(path.string() + " is no archive of a run", words_of(open.get()), writer);
+  throw Damaged{words_of(open.get()), archive_errno(open.get()) != broken_stream};
 }
 
 /// A path below a folder of its own, by its name alone.
@@ -66,6 +72,7 @@ class Unpacking {
       : root_(root), files_left_(limits.files) {
     bytes_left_ = std::max(limits.least_bytes, limits.times_archive * fs::file_size(archive));
     bytes_ = bytes_left_;
+    if (fs::file_size(archive) < gzip_header_bytes) throw Damaged{"it ends within its first bytes"};
     open_ = open_archive(archive);
   }
 
@@ -74,7 +81,10 @@ class Unpacking {
     archive_entry* entry = nullptr;
     const int result = archive_read_next_header(open_.get(), &entry);
     if (result == ARCHIVE_EOF) return false;
-    if (result < ARCHIVE_WARN) throw Damaged{words_of(open_.get())};
+    if (result < ARCHIVE_WARN) {
+      const bool broken = archive_errno(open_.get()) == broken_stream;
+      throw Damaged{words_of(open_.get()), entries_ == 0 && !broken};
+    }
     ++entries_;
     const fs::path name = checked_name(entry);
     const bool linked = archive_entry_hardlink(entry) != nullptr;
@@ -94,7 +104,6 @@ class Unpacking {
     return true;
   }
 
-  std::size_t entries() const { return entries_; }
   const fs::path& top() const { return top_; }
 
  private:
@@ -173,14 +182,14 @@ bool is_archive_file(const fs::path& path) {
 UnpackedArchive::UnpackedArchive(const fs::path& archive, UnpackingLimits limits)
     : root_(make_cache_folder("unpacked-")), folder_(root_) {
   try {
-    Unpacking unpacking(archive, root_, limits);
     try {
+      Unpacking unpacking(archive, root_, limits);
       while (unpacking.take_next()) folder_ = root_ / unpacking.top();
     } catch (const Damaged& damaged) {
+      if (damaged.foreign) {
+        throw UserError(archive.string() + " is no archive of a run", damaged.text, writer);
+      }
       damage_ = damaged.text;
-    }
-    if (unpacking.entries() == 0 && !damage_.empty()) {
-      throw UserError(archive.string() + " is no archive of a run", damage_, writer);
     }
     if (damage_.empty() && (!has_manifest(folder_) || !holds_run(folder_))) {
       throw UserError(archive.string() + " is no archive of a run",

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "results/comparison/run_set.hpp"
+#include "results/comparison/run_comparison.hpp"
 
 namespace heteroperf {
 
@@ -57,22 +57,29 @@ struct RankFilter {
   bool takes(const RunDigest& run, const AvailabilityTable& table) const;
 };
 
-/// One place of a list: the repetitions of one run.
+/// One place of a list: the repetitions of one run. Numbers are means over them: geometric, of all
+/// repetitions or absent.
 struct RankEntry {
   std::size_t rank = 1;
-  bool shared = false;             ///< others have the same rank: the difference is not significant
-  const RunDigest* run = nullptr;  ///< the newest repetition
-  std::string name;                ///< host, else the run's id
-  std::size_t repeats = 1;
+  bool shared = false;  ///< others have the same rank: the difference is not significant
+  std::vector<const RunDigest*> runs;  ///< the repetitions by date
+  const RunDigest* run = nullptr;      ///< the newest
+  std::string name;                    ///< host, else the run's id
   double ops_per_second = 0;
   std::optional<Interval> ops_ci95;  ///< run to run with 2 repetitions or more, else the run's own
-  double by = 0;                     ///< what it is ordered by
+  IntervalBasis basis = IntervalBasis::none;  ///< of `ops_ci95`
+  std::optional<double> ops_per_peak, regulated_score, hsr;
+  std::string quality;                   ///< "accuracy 0.81"
+  double by = 0;                         ///< what it is ordered by
+  std::optional<double> log_half_width;  ///< of `by`'s 95 % interval, as a difference of logarithms
   bool heterogeneous = false;
   std::optional<MeasuredPower>
       power;  ///< mean over the repetitions, the worst level; of all or none
   std::optional<double> ops_per_watt;
   std::optional<SystemAvailability> availability;  ///< the least of the repetitions; of all or none
-  /// OPS per device over that of the smallest run of the same workload, precision and classes.
+  /// OPS per device over that of the smallest run of the same size, precision, machines, and
+  /// classes and threads in the same proportions, with as many samples per step or per device;
+  /// absent where none is smaller.
   std::optional<double> scaling_efficiency;
 };
 
@@ -84,7 +91,8 @@ struct RankList {
 
 struct ExcludedRecord {
   std::string record;
-  std::vector<std::string> reasons;
+  std::string workload = {}, run_id = {};  ///< empty where the record cannot be read
+  std::vector<std::string> reasons = {};
 };
 
 /// A published result of AIPerf: operations counted by another convention, so it has no rank.
@@ -105,10 +113,12 @@ struct RankingReport {
 };
 
 /// Ranks closed, rankable records whose journal gives their numbers again; all others are excluded
-/// with every reason. Repetitions (same key, host, program) make one entry; of two with one seed
-/// the later is excluded. Neighbours share a rank where their 95 % intervals, added in quadrature,
-/// leave no significant difference to the first of that rank; ties in value go by OPS per watt
-/// where both are measured, by OPS per peak, then by the earlier date.
+/// with every reason. Repetitions (same key, host, program, setup_of()) make one entry; of two with
+/// one seed the later is excluded. Neighbours share a rank where their 95 % intervals, added in
+/// quadrature, leave no significant difference to the first of that rank; a single run has to
+/// differ by more than `single_run_noise` beyond that. An entry without an interval shares the rank
+/// of the one before it, the first one that of the next. Ties in value go by OPS per watt where
+/// both are measured, by OPS per peak, then by the earlier date.
 RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter = {},
                         const RankTables& tables = {});
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "results/canonical_json.hpp"
+#include "results/number_text.hpp"
 
 namespace heteroperf {
 namespace {
@@ -18,6 +19,8 @@ std::string devices_text(const RunDigest& run) {
   }
   return text;
 }
+
+constexpr const char* ranked_state = "ranked";
 
 using List = RankList;
 using Entry = RankEntry;
@@ -41,11 +44,10 @@ constexpr RankColumn columns[] = {
      },
      true},
     {"convention", "", [](const List&, const Entry&) { return std::string("strict"); }, false},
-    {"ops_per_peak", "1", [](const List&, const Entry& e) { return number(e.run->utilization); },
-     true},
+    {"ops_per_peak", "1", [](const List&, const Entry& e) { return number(e.ops_per_peak); }, true},
     {"regulated_score", "op/s",
-     [](const List&, const Entry& e) { return number(e.run->regulated_score); }, true},
-    {"quality", "", [](const List&, const Entry& e) { return e.run->quality; }, false},
+     [](const List&, const Entry& e) { return number(e.regulated_score); }, true},
+    {"quality", "", [](const List&, const Entry& e) { return e.quality; }, false},
     {"validity", "", [](const List&, const Entry& e) { return e.run->severity; }, false},
     {"ruleset", "", [](const List&, const Entry& e) { return e.run->ruleset; }, false},
     {"size", "", [](const List&, const Entry& e) { return e.run->size; }, false},
@@ -57,10 +59,11 @@ constexpr RankColumn columns[] = {
        return std::string(e.heterogeneous ? "heterogeneous" : "homogeneous");
      },
      false},
-    {"hsr", "1", [](const List&, const Entry& e) { return number(e.run->hsr); }, true},
+    {"hsr", "1", [](const List&, const Entry& e) { return number(e.hsr); }, true},
     {"scaling_efficiency", "1",
      [](const List&, const Entry& e) { return number(e.scaling_efficiency); }, true},
-    {"repeats", "", [](const List&, const Entry& e) { return std::to_string(e.repeats); }, true},
+    {"repeats", "", [](const List&, const Entry& e) { return std::to_string(e.runs.size()); },
+     true},
     {"reproducibility", "", [](const List&, const Entry&) { return std::string("journal"); },
      false},
     {"program_version", "", [](const List&, const Entry& e) { return e.run->program_version; },
@@ -88,9 +91,41 @@ constexpr RankColumn columns[] = {
        return e.availability ? std::string(to_string(*e.availability)) : std::string();
      },
      false},
+    {"threads", "",
+     [](const List&, const Entry& e) {
+       return fmt::format("{}", fmt::join(e.run->device_threads, "+"));
+     },
+     false},
+    {"transport", "",
+     [](const List&, const Entry& e) { return environment_leaf(*e.run, "/scale/transport"); },
+     false},
+    {"plan", "",
+     [](const List&, const Entry& e) { return environment_leaf(*e.run, "/plan_summary"); }, false},
+    {"interval", "", [](const List&, const Entry& e) { return std::string(to_string(e.basis)); },
+     false},
+    {"run_ids", "",
+     [](const List&, const Entry& e) {
+       std::vector<std::string> ids;
+       for (const RunDigest* run : e.runs) ids.push_back(run->run_id);
+       return fmt::format("{}", fmt::join(ids, " "));
+     },
+     false},
+    {"state", "", [](const List&, const Entry&) { return std::string(ranked_state); }, false},
+    {"remark", "", [](const List&, const Entry&) { return std::string(); }, false},
 };
 
 }  // namespace
+
+std::string published_text(const PublishedScore& one) {
+  std::string text = with_prefix(one.ops_per_second, operations_unit);
+  if (one.regulated) text += ", regulated " + with_prefix(*one.regulated, operations_unit);
+  return text + " (" + one.remark + ")";
+}
+
+std::string environment_leaf(const RunDigest& run, const std::string& path) {
+  const auto found = run.environment.find(path);
+  return found == run.environment.end() ? std::string() : found->second;
+}
 
 std::span<const RankColumn> rank_columns() { return columns; }
 

@@ -18,4 +18,10 @@ struct RankColumn {
 };
 std::span<const RankColumn> rank_columns();
 
+/// "1.234 Top/s, regulated 1.5 Top/s (remark)".
+std::string published_text(const PublishedScore& one);
+
+/// Of the run's record; empty where it has none.
+std::string environment_leaf(const RunDigest& run, const std::string& path);
+
 }  // namespace heteroperf

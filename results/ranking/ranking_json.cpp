@@ -9,17 +9,29 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+Json run_json(const RunDigest& run) {
+  return {{"run_id", utf8_text(run.run_id)},
+          {"record_sha256", run.record_sha256},
+          {"created_utc", utf8_text(run.created_utc)},
+          {"seed", run.seed},
+          {"ops_per_second", *run.ops_per_second}};
+}
+
 Json entry_json(const RankList& list, const RankEntry& entry) {
   Json json;
   for (const RankColumn& column : rank_columns()) {
     const std::string name = column.name, value = column.value(list, entry);
-    if (value.empty() || name == "ci95_low" || name == "ci95_high") continue;
+    const bool elsewhere =
+        name == "ci95_low" || name == "ci95_high" || name == "run_ids" || name == "state";
+    if (value.empty() || elsewhere) continue;
     json[name] = column.number ? Json::parse(value) : Json(utf8_text(value));
     if (name == "ops_per_second" && entry.ops_ci95) {
       json["ci95"] = {entry.ops_ci95->low, entry.ops_ci95->high};
     }
   }
   json["shared"] = entry.shared;
+  json["runs"] = Json::array();
+  for (const RunDigest* run : entry.runs) json["runs"].push_back(run_json(*run));
   json["scale"] = Json::array();
   for (const DeviceShare& share : entry.run->devices) {
     json["scale"].push_back({{"class", utf8_text(share.device_class)}, {"count", share.count}});

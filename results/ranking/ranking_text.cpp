@@ -1,24 +1,29 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "results/number_text.hpp"
 #include "results/ranking/ranking_columns.hpp"
 #include "results/text_escapes.hpp"
+#include "results/text_table.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr std::size_t shown_commit = 12;
 
 std::string rank_text(const RankEntry& entry) {
   return fmt::format("{}{}", entry.rank, entry.shared ? "=" : "");
 }
 
 std::string ops_text(const RankEntry& entry) {
-  const Scaled scaled = scale_of(entry.ops_per_second);
-  std::string text = fmt::format("{:.4g}", entry.ops_per_second / scaled.factor);
-  if (entry.ops_ci95) {
-    text +=
-        fmt::format(" ± {:.2g}", (entry.ops_ci95->high - entry.ops_ci95->low) / 2 / scaled.factor);
-  }
-  return text + ' ' + prefixed(scaled, operations_unit);
+  return with_interval(entry.ops_per_second, entry.ops_ci95, entry.runs.size(), operations_unit);
+}
+
+/// What others than OPS and the columns beside it order by.
+std::string by_text(const RankEntry& entry, RankKey key) {
+  if (key == RankKey::hsr) return fmt::format("{:.3f}", entry.by);
+  return with_prefix(entry.by, operations_unit) + (key == RankKey::ops_per_watt ? "/W" : "");
 }
 
 std::string fraction_text(const std::optional<double>& value) {
@@ -27,115 +32,76 @@ std::string fraction_text(const std::optional<double>& value) {
 
 std::string hsr_text(const RankEntry& entry) {
   if (!entry.heterogeneous) return "homogeneous";
-  return entry.run->hsr ? fmt::format("mixed, HSR {:.3f}", *entry.run->hsr) : "mixed";
+  return entry.hsr ? fmt::format("mixed, HSR {:.3f}", *entry.hsr) : "mixed";
 }
 
-std::string published_text(const PublishedScore& one) {
-  return fmt::format("{} ({})", with_prefix(one.ops_per_second, operations_unit), one.remark);
+/// How many runs, and where that leaves their interval in doubt, why they may share a rank.
+std::string runs_text(const RankEntry& entry) {
+  const char* doubt = entry.basis == IntervalBasis::none ? ", no interval" : "";
+  return fmt::format("{}{}", entry.runs.size(), doubt);
 }
 
 std::string scale_text(const RankEntry& entry) {
   std::string text;
-  for (const DeviceShare& share : entry.run->devices) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", share.count, share.device_class);
+  for (std::size_t i = 0; i < entry.run->devices.size(); ++i) {
+    const DeviceShare& share = entry.run->devices[i];
+    const std::uint64_t threads = entry.run->device_threads[i];
+    text += fmt::format("{}{} x {} of {} thread{}", text.empty() ? "" : " + ", share.count,
+                        share.device_class, threads, threads == 1 ? "" : "s");
   }
   return text;
 }
 
-constexpr const char* style =
-    "body{font:15px sans-serif;margin:2em;color:#222;background:#fff}"
-    "table{border-collapse:collapse}th,td{border:1px solid #bbb;padding:.3em .6em}"
-    "td.n{text-align:right}div{overflow-x:auto}"
-    "@media(prefers-color-scheme:dark){body{color:#ddd;background:#111}th,td{border-color:#555}}";
+/// A leaf of the record where not all entries have the same; else empty.
+std::string distinction(const RankList& list, const RankEntry& entry, const char* path) {
+  const std::string text = environment_leaf(*entry.run, path);
+  const bool differs = std::any_of(
+      list.entries.begin(), list.entries.end(),
+      [&](const RankEntry& other) { return environment_leaf(*other.run, path) != text; });
+  return differs ? text : std::string();
+}
 
-std::string html_list(const RankList& list) {
-  std::string text =
-      fmt::format("<h2>{}</h2>\n<div><table>\n<thead><tr>", html_text(list.workload));
-  for (const RankColumn& column : rank_columns()) {
-    const std::string unit = column.unit;
-    text += fmt::format("<th scope=\"col\">{}{}</th>", column.name,
-                        unit.empty() ? "" : " [" + unit + "]");
-  }
-  text += "</tr></thead>\n<tbody>\n";
+std::string console_list(const RankList& list, RankKey key) {
+  const bool in_a_column = key == RankKey::ops || key == RankKey::ops_per_peak;
+  TextTable table({{"rank"},
+                   {"name", CellSide::left},
+                   {in_a_column ? "" : to_string(key)},
+                   {"OPS [95 % CI]"},
+                   {"of peak"},
+                   {"scaling"},
+                   {"devices", CellSide::left},
+                   {"", CellSide::left},  // plan, transport, commit
+                   {"", CellSide::left},
+                   {"", CellSide::left},
+                   {"kind", CellSide::left},
+                   {"runs", CellSide::left}});
   for (const RankEntry& entry : list.entries) {
-    text += "<tr>";
-    for (const RankColumn& column : rank_columns()) {
-      text += fmt::format("<td{}>{}</td>", column.number ? " class=\"n\"" : "",
-                          html_text(column.value(list, entry)));
-    }
-    text += "</tr>\n";
+    table.add({rank_text(entry), entry.name, in_a_column ? "" : by_text(entry, key),
+               ops_text(entry), fraction_text(entry.ops_per_peak),
+               fraction_text(entry.scaling_efficiency), scale_text(entry),
+               distinction(list, entry, "/plan_summary"),
+               distinction(list, entry, "/scale/transport"),
+               distinction(list, entry, "/program/git_commit").substr(0, shown_commit),
+               hsr_text(entry), runs_text(entry)});
   }
-  return text + "</tbody></table></div>\n";
+  return fmt::format("{}, by {}\n{}", line_text(list.workload), to_string(key), table.text());
 }
 
 }  // namespace
 
 std::string ranking_console_text(const RankingReport& ranking) {
   std::string text;
-  for (const RankList& list : ranking.lists) {
-    text += fmt::format("{}, by {}\n", list.workload, to_string(ranking.key));
-    text += fmt::format("{:>5}  {:<20} {:>24} {:>8} {:>8}  {:<22} {:<18} {}\n", "rank", "name",
-                        "OPS", "of peak", "scaling", "devices", "kind", "repeats");
-    for (const RankEntry& entry : list.entries) {
-      text +=
-          fmt::format("{:>5}  {:<20} {:>24} {:>8} {:>8}  {:<22} {:<18} {}\n", rank_text(entry),
-                      utf8_text(entry.name), ops_text(entry), fraction_text(entry.run->utilization),
-                      fraction_text(entry.scaling_efficiency), scale_text(entry), hsr_text(entry),
-                      entry.repeats);
-    }
-  }
+  for (const RankList& list : ranking.lists) text += console_list(list, ranking.key);
   for (const PublishedScore& one : ranking.published) {
-    text += fmt::format("{:>5}  {}: {}\n", "-", utf8_text(one.source), published_text(one));
+    text += fmt::format("{:>5}  {}: {}\n", "-", line_text(one.source), published_text(one));
   }
   if (ranking.lists.empty()) text += "no record can be ranked\n";
   if (ranking.filtered > 0) text += fmt::format("{} runs are of another kind\n", ranking.filtered);
   for (const ExcludedRecord& one : ranking.excluded) {
-    text += fmt::format("excluded {}\n", utf8_text(one.record));
-    for (const std::string& reason : one.reasons) text += "  " + utf8_text(reason) + '\n';
+    text += fmt::format("excluded {}\n", line_text(one.record));
+    for (const std::string& reason : one.reasons) text += "  " + line_text(reason) + '\n';
   }
   return text;
-}
-
-std::string ranking_csv_text(const RankingReport& ranking) {
-  std::string text;
-  for (const RankColumn& column : rank_columns()) {
-    text += (text.empty() ? "" : ",") + std::string(column.name);
-  }
-  text += '\n';
-  for (const RankList& list : ranking.lists) {
-    for (const RankEntry& entry : list.entries) {
-      std::string line;
-      for (const RankColumn& column : rank_columns()) {
-        if (&column != rank_columns().data()) line += ',';
-        line += csv_cell(column.value(list, entry));
-      }
-      text += line + '\n';
-    }
-  }
-  return text;
-}
-
-std::string ranking_html_text(const RankingReport& ranking) {
-  std::string text = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
-      "<meta name=\"viewport\" content=\"width=device-width\"><title>HeteroPerf ranking</title>"
-      "<style>{}</style></head><body>\n<h1>HeteroPerf ranking</h1>\n<p>By {}. Entries that share a "
-      "rank do not differ significantly.</p>\n",
-      style, to_string(ranking.key));
-  for (const RankList& list : ranking.lists) text += html_list(list);
-  if (ranking.lists.empty()) text += "<p>No record can be ranked.</p>\n";
-  if (!ranking.published.empty()) text += "<h2>Published by AIPerf, not comparable</h2>\n<ul>\n";
-  for (const PublishedScore& one : ranking.published) {
-    text += fmt::format("<li>{}: {}</li>\n", html_text(one.source), html_text(published_text(one)));
-  }
-  if (!ranking.published.empty()) text += "</ul>\n";
-  if (!ranking.excluded.empty()) text += "<h2>Excluded</h2>\n<ul>\n";
-  for (const ExcludedRecord& one : ranking.excluded) {
-    text += fmt::format("<li>{}: {}</li>\n", html_text(one.record),
-                        html_text(fmt::format("{}", fmt::join(one.reasons, "; "))));
-  }
-  if (!ranking.excluded.empty()) text += "</ul>\n";
-  return text + "</body></html>\n";
 }
 
 }  // namespace heteroperf

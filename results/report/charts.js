@@ -260,9 +260,12 @@ const charts = (() => {
         }
         return scales;
       }
-      case "bars":
+      case "bars": {
+        const counts = model.series.every((series) => series.y.every((y) => Number.isInteger(y)));
         return { x: categoryAxis(model.x, model.categories, { ticks: { maxTicksLimit: 12 } }),
-                 y: axis(model.y, { beginAtZero: true, ...ruleRoom(model) }) };
+                 y: axis(model.y, { beginAtZero: true, ...ruleRoom(model),
+                                    ticks: counts ? { precision: 0 } : {} }) };
+      }
       case "stacked_bars":
         return { y: categoryAxis(model.x, model.categories, { stacked: true,
                                                               ticks: { autoSkip: false } }),

@@ -9,9 +9,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// Of a list of things their number too.
 std::string scalar_text(const Json& json) {
-  return json.is_string() ? json.get<std::string>()
-                          : json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (json.is_string()) return json.get<std::string>();
+  const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (!json.is_array()) return text;
+  return fmt::format("{} {}: {}", json.size(), json.size() == 1 ? "entry" : "entries", text);
 }
 
 /// A list of plain values on one line.

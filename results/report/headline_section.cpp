@@ -74,12 +74,14 @@ NoticeLevel level_of(Severity severity) {
 void add_status(const ReportRun& run, std::vector<ReportNotice>& notices) {
   const RunSummary& summary = run.summary;
   if (run.journal.last<StopEvent>() == nullptr) {
-    notices.push_back({NoticeLevel::bad,
-                       fmt::format("The run is not closed: {}. This is what it left in {} steps.",
-                                   summary.reason, summary.total_steps)});
+    notices.push_back(
+        {NoticeLevel::bad,
+         fmt::format("The run did not end: {}. This is what it left in {} step{}.", summary.reason,
+                     summary.total_steps, summary.total_steps == 1 ? "" : "s")});
   } else if (summary.status != RunStatus::complete) {
-    notices.push_back({NoticeLevel::bad, fmt::format("The run is {}: {}", to_string(summary.status),
-                                                     summary.reason)});
+    const char* what =
+        summary.status == RunStatus::failed ? "The run failed" : "The run is partial";
+    notices.push_back({NoticeLevel::bad, fmt::format("{}: {}", what, summary.reason)});
   }
   if (run.stored == RecordState::absent) {
     notices.push_back({NoticeLevel::note,
@@ -105,6 +107,7 @@ ReportTable reasons_table(const Validity& validity) {
   ReportTable table{"Reasons for the validity class",
                     {"rule", "class", "parameter", "expected", "found", "what to do"},
                     {}};
+  table.stacks = true;
   for (const Reason& reason : validity.reasons) {
     table.rows.push_back({reason.rule, to_string(reason.severity), reason.parameter,
                           reason.expected, reason.actual, reason.hint});
@@ -119,14 +122,10 @@ ReportSection headline_section(const ReportRun& run, const std::string&) {
   section.title = "Result";
   add_status(run, section.notices);
   add_validity(run, section.notices);
-  for (const DeviceCount& device : run.journal.last<ScaleEvent>() == nullptr
-                                       ? std::vector<DeviceCount>()
-                                       : run.journal.last<ScaleEvent>()->devices) {
-    if (!device.emulated) continue;
+  if (emulated_devices(run.journal) != nullptr) {
     section.notices.push_back(
         {NoticeLevel::note,
          "Emulated devices: their time is modelled, so this run says nothing about real chips."});
-    break;
   }
   if (run.validity.severity != Severity::invalid) add_scores(run, section.figures);
   add_quality(run.summary, section.figures);

@@ -87,6 +87,27 @@ std::string choice_note(const ReportChart& chart, LaneChoice choice, std::size_t
          fmt::format("{} of {} instructions, of each rank the longest.", chart.spans.size(), all);
 }
 
+/// What a step takes is more than its lanes show: those of a prediction end before the sums of
+/// gradients and the optimizer, those of a trace are one step of many.
+std::string step_sentence(const ReportRun& run) {
+  if (!run.summary.plan.prediction) return {};
+  const PredictionSummary& prediction = *run.summary.plan.prediction;
+  std::string text =
+      fmt::format("A step was predicted to take {:.4g} s", prediction.predicted.step_time_s);
+  if (prediction.step_time_s) text += fmt::format(" and took {:.4g} s", *prediction.step_time_s);
+  return text + " (median), sums of gradients and the optimizer included. ";
+}
+
+std::string extent_sentence(const Extent& predicted, const Extent& measured) {
+  const auto length = [](const Extent& one) { return one.to - one.from; };
+  if (measured.to <= 0) return fmt::format("The predicted lanes span {:.4g} s.", length(predicted));
+  if (predicted.to <= 0) {
+    return fmt::format("The lanes of one traced step span {:.4g} s.", length(measured));
+  }
+  return fmt::format("The predicted lanes span {:.4g} s, those of one traced step {:.4g} s.",
+                     length(predicted), length(measured));
+}
+
 /// Per rank the predicted lane above the measured one.
 void add_lanes(const ReportRun& run, ReportChart& chart) {
   const Extent predicted = extent_of(run.predicted), measured = extent_of(run.measured);
@@ -104,13 +125,7 @@ void add_lanes(const ReportRun& run, ReportChart& chart) {
     }
   }
   chart.note = choice_note(chart, choice, ranks, all);
-  if (both) {
-    chart.description = fmt::format("A step was predicted to take {:.4g} s and took {:.4g} s.",
-                                    predicted.to - predicted.from, measured.to - measured.from);
-  } else {
-    const Extent& one = run.predicted.lanes.empty() ? measured : predicted;
-    chart.description = fmt::format("One step of {:.4g} s.", one.to - one.from);
-  }
+  chart.description = step_sentence(run) + extent_sentence(predicted, measured);
 }
 
 void add_sources(const ReportRun& run, ReportSection& section) {

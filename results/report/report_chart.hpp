@@ -12,6 +12,8 @@ struct ReportTable {
   std::string caption;
   std::vector<std::string> columns;  ///< with units: "step time [s]"
   std::vector<std::vector<std::string>> rows;
+  bool stacks = false;            ///< in a narrow window its cells lie one below the other
+  std::size_t rows_on_paper = 0;  ///< the last so many are printed; 0: all
 };
 
 enum class ChartKind {

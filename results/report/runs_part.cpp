@@ -9,7 +9,9 @@
 #include "metrics/error.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/history/run_history.hpp"
+#include "results/number_text.hpp"
 #include "results/run_folder.hpp"
+#include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {
 namespace {
@@ -28,27 +30,38 @@ std::string cell(const std::optional<double>& value) {
   return value ? number_cell(*value) : std::string();
 }
 
+std::string quantity(const std::optional<double>& value, const std::string& unit) {
+  return value ? with_prefix(*value, unit) : std::string();
+}
+
+std::string percent(const std::optional<double>& share) {
+  return share ? fmt::format("{:.1f} %", 100 * *share) : std::string();
+}
+
 ReportSection list_section(const RunSet& runs) {
   ReportSection section;
   section.title = "Runs";
-  ReportTable table{
-      "Runs by date",
-      {"run", "date", "workload", "ranks", "devices", "status", "validity", "OPS [op/s]", "low",
-       "high", "throughput", "unit", "step time [s]", "quality", "of peak"},
-      {}};
+  constexpr std::size_t printed_runs = 50;
+  ReportTable table{"Runs by date",
+                    {"run", "date", "workload", "ranks", "devices", "status", "validity", "OPS",
+                     "OPS, low", "OPS, high", "throughput", "step time [s]", "quality", "of peak"},
+                    {}};
+  table.rows_on_paper = printed_runs;
   for (const RunDigest& run : runs.runs) {
-    const auto number = [&](const char* name) {
+    const auto number = [&](const char* name) -> std::optional<double> {
       const auto& value = run.metric(name);
-      return value && value->number ? number_cell(*value->number) : std::string();
+      return value ? value->number : std::nullopt;
     };
-    table.rows.push_back(
-        {run.run_id, run.created_utc,
-         fmt::format("{} {} {}", run.workload, run.size, run.precision),
-         fmt::format("{}", run.ranks), devices_text(run) + (run.emulated ? " (emulated)" : ""),
-         run.status, run.severity + (run.rankable ? "" : ", not rankable"),
-         cell(run.ops_per_second), run.ops_ci95 ? number_cell(run.ops_ci95->low) : "",
-         run.ops_ci95 ? number_cell(run.ops_ci95->high) : "", number("throughput"), run.unit,
-         number("step_time_s"), run.quality, cell(run.utilization)});
+    table.rows.push_back({run.run_id, run.created_utc,
+                          fmt::format("{} {} {}", run.workload, run.size, run.precision),
+                          fmt::format("{}", run.ranks),
+                          devices_text(run) + (run.emulated ? " (emulated)" : ""), run.status,
+                          run.severity + (run.rankable ? "" : ", not rankable"),
+                          quantity(run.ops_per_second, operations_unit),
+                          run.ops_ci95 ? with_prefix(run.ops_ci95->low, operations_unit) : "",
+                          run.ops_ci95 ? with_prefix(run.ops_ci95->high, operations_unit) : "",
+                          quantity(number("throughput"), run.unit), cell(number("step_time_s")),
+                          run.quality, run.emulated ? "" : percent(run.utilization)});
   }
   section.tables.push_back(std::move(table));
   for (const SkippedEntry& skipped : runs.skipped) {
@@ -158,7 +171,7 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
   chart.id = fmt::format("trend-{}", index);
   chart.title = fmt::format("Trend of {}, {}", history.metric->name, series.label);
   chart.x = {"run, by date", ""};
-  chart.y = {history.metric->name, unit, AxisScale::from_zero};
+  chart.y = {history.metric->name, unit};
   ChartSeries values{history.metric->name}, marks{"environment changed", SeriesMark::points};
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const HistoryPoint& point = series.points[i];
@@ -183,8 +196,8 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
                      change.before, change.after),
          true});
   }
-  chart.description = fmt::format("{} runs, {} lasting changes of level.", series.points.size(),
-                                  series.changes.size());
+  chart.description = fmt::format("{} runs, {} lasting change{} of level.", series.points.size(),
+                                  series.changes.size(), series.changes.size() == 1 ? "" : "s");
   return chart;
 }
 
@@ -213,7 +226,8 @@ ReportSection trend_section(const RunSet& runs) {
     if (!series.changes.empty()) section.tables.push_back(changes_table(series));
   }
   if (section.charts.empty()) {
-    section.paragraphs = {"No two runs have the same workload, rules, precision, scale and build."};
+    section.paragraphs = {
+        "No two runs have the same workload, rules, precision, scale, build and configuration."};
   }
   for (const SkippedEntry& skipped : history.skipped) {
     section.paragraphs.push_back(
@@ -260,6 +274,7 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
     given.push_back(inside ? path.parent_path() : path);
   }
   sources.records = find_runs(given);
+  sources.sweep = paths.size() == 1 && sweep_folder_of(paths.front()).has_value();
   std::set<fs::path> seen;
   const auto add = [&](const fs::path& folder) {
     if (!fs::exists(RunFiles{folder}.journal())) return;
@@ -277,7 +292,8 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
   return sources;
 }
 
-ReportPart runs_part(const RunSet& runs) {
+ReportPart runs_part(const ReportSources& sources) {
+  const RunSet& runs = sources.records;
   ReportPart part;
   part.title = fmt::format("{} runs", runs.runs.size());
   if (!runs.runs.empty()) {
@@ -285,7 +301,8 @@ ReportPart runs_part(const RunSet& runs) {
         fmt::format("{} to {}", runs.runs.front().created_utc, runs.runs.back().created_utc);
   }
   part.sections = {list_section(runs), scaling_section(runs), mixed_section(runs),
-                   trend_section(runs), differences_section(runs)};
+                   trend_section(runs)};
+  if (!sources.sweep) part.sections.push_back(differences_section(runs));
   return part;
 }
 

@@ -12,6 +12,7 @@ namespace heteroperf {
 struct ReportSources {
   RunSet records;                              ///< finished runs, by date
   std::vector<std::filesystem::path> folders;  ///< of all runs with a journal, oldest first
+  bool sweep = false;  ///< all of one sweep: its runs differ by design, in no order of time
 };
 
 /// Looks into run folders, suites and folders of them as find_runs() does; unfinished runs count.
@@ -20,7 +21,7 @@ ReportSources report_sources(const std::vector<std::filesystem::path>& paths);
 
 /// What several runs say together: a table of them, scaling, mixed against homogeneous, trend, and
 /// what changed around them.
-ReportPart runs_part(const RunSet& runs);
+ReportPart runs_part(const ReportSources& sources);
 
 /// Runs over rank counts, same work (strong) and same work per rank (weak). No charts where no two
 /// runs differ in their ranks alone.

@@ -5,28 +5,33 @@
 #include <map>
 #include <set>
 
-#include "metrics/statistics.hpp"
+#include "results/number_text.hpp"
 #include "results/report/runs_part.hpp"
+#include "results/scaling/scale_curve.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// The runs of one rank count.
+/// The runs of one rank count in a curve.
 struct ScalePoint {
   std::uint64_t ranks = 0;
-  std::size_t runs = 0;
-  double rate = 0;  ///< mean
-  double low = 0, high = 0;
-  double efficiency = 1;     ///< rate per rank against the smallest
+  Repetitions runs = {};
   std::string threads = {};  ///< of a rank; "1, 2" where runs differ
+  RepeatedRate rate = {};
+  std::optional<RepeatedRate> efficiency = {};  ///< rate per device against the smallest
 };
 
 enum class ScalingKind { strong, weak };
 
+/// Ranks and their threads, and the runs with these.
+using ScaleRuns = std::map<std::pair<std::uint64_t, std::string>, Repetitions>;
+
 struct ScalingFamily {
-  ScalingKind kind;
-  std::string label, unit;
-  std::map<std::uint64_t, std::vector<const RunDigest*>> by_ranks;
+  ScalingKind kind = ScalingKind::strong;
+  std::string label = {}, unit = {};
+  ScaleRuns scales = {};
+  std::vector<ScalePoint> points = {};  ///< of one of its curves, the smallest first
+  bool divided = false;                 ///< as ScaleCurve
 };
 
 std::string class_names(const RunDigest& run) {
@@ -56,7 +61,7 @@ using Families = std::map<std::string, ScalingFamily>;
 Families all_families_of(const RunSet& runs) {
   Families families;
   for (const RunDigest& run : runs.runs) {
-    if (!rate_of(run)) continue;
+    if (!rate_of(run) || run.severity == "invalid") continue;
     for (const ScalingKind kind : {ScalingKind::strong, ScalingKind::weak}) {
       const auto work = fixed_work(run, kind);
       if (!work) continue;
@@ -67,78 +72,71 @@ Families all_families_of(const RunSet& runs) {
       family.kind = kind;
       family.label = label;
       family.unit = run.emulated ? "sample/s" : "op/s";
-      family.by_ranks[run.ranks].push_back(&run);
+      family.scales[{run.ranks, threads_text(run)}].push_back(&run);
     }
   }
   return families;
 }
 
-/// The parts of a family whose ranks have as many threads, at least two rank counts each.
-std::vector<ScalingFamily> by_threads(const ScalingFamily& family) {
-  std::map<std::uint64_t, ScalingFamily> parts;
-  for (const auto& [ranks, runs] : family.by_ranks) {
-    for (const RunDigest* run : runs) {
-      ScalingFamily& part = parts[run->threads];
-      part.kind = family.kind;
-      part.unit = family.unit;
-      part.label = fmt::format("{}, {} thread{} a rank", family.label, run->threads,
-                               run->threads == 1 ? "" : "s");
-      part.by_ranks[ranks].push_back(run);
-    }
-  }
-  std::vector<ScalingFamily> list;
-  for (auto& [threads, part] : parts) {
-    if (part.by_ranks.size() > 1) list.push_back(std::move(part));
-  }
-  return list;
-}
+double known_rate(const RunDigest& run) { return *rate_of(run); }
 
-/// Families with at least two rank counts. Where ranks have different numbers of threads and none
-/// are alike, all of them in one: a machine that is divided among more ranks.
-std::vector<ScalingFamily> families_of(const RunSet& runs) {
-  std::vector<ScalingFamily> list;
-  for (auto& [key, family] : all_families_of(runs)) {
-    if (family.by_ranks.size() < 2) continue;
-    std::vector<ScalingFamily> parts = by_threads(family);
-    if (parts.empty()) {
-      family.label += ", threads a rank differ";
-      list.push_back(std::move(family));
-    }
-    std::move(parts.begin(), parts.end(), std::back_inserter(list));
-  }
-  return list;
-}
-
-/// Of several runs the spread of them, of one its own interval.
-ScalePoint point_of(std::uint64_t ranks, const std::vector<const RunDigest*>& runs) {
+/// Of several runs the interval run to run, of one its own.
+void give_rate(ScalePoint& point) {
   std::vector<double> rates;
-  for (const RunDigest* run : runs) rates.push_back(*rate_of(*run));
-  ScalePoint point{ranks, runs.size(), mean(rates)};
-  std::set<std::uint64_t> threads;
-  for (const RunDigest* run : runs) threads.insert(run->threads);
-  point.threads = fmt::format("{}", fmt::join(threads, ", "));
-  point.low = *std::min_element(rates.begin(), rates.end());
-  point.high = *std::max_element(rates.begin(), rates.end());
-  const RunDigest& first = *runs.front();
-  if (runs.size() == 1 && first.ops_ci95 && !first.emulated) {
-    point.low = first.ops_ci95->low;
-    point.high = first.ops_ci95->high;
+  std::set<std::string> threads;
+  for (const RunDigest* run : point.runs) {
+    rates.push_back(known_rate(*run));
+    threads.insert(threads_text(*run));
   }
-  return point;
+  const RunDigest& last = *point.runs.back();
+  point.rate = repeated_rate(rates, last.emulated ? std::nullopt : last.ops_ci95);
+  point.threads = fmt::format("{}", fmt::join(threads, ", "));
 }
 
-std::vector<ScalePoint> points_of(const ScalingFamily& family) {
+std::vector<ScalePoint> points_of(const ScaleRuns& scales, const ScaleCurve& curve) {
   std::vector<ScalePoint> points;
-  for (const auto& [ranks, runs] : family.by_ranks) points.push_back(point_of(ranks, runs));
-  const double base = points.front().rate / static_cast<double>(points.front().ranks);
+  for (const std::size_t member : curve.members) {
+    const auto& [scale, runs] = *std::next(scales.begin(), static_cast<std::ptrdiff_t>(member));
+    if (points.empty() || points.back().ranks != scale.first) points.push_back({scale.first});
+    points.back().runs.insert(points.back().runs.end(), runs.begin(), runs.end());
+  }
   for (ScalePoint& point : points) {
-    point.efficiency = point.rate / static_cast<double>(point.ranks) / base;
+    give_rate(point);
+    if (curve.divided) continue;
+    point.efficiency = &point == &points.front()
+                           ? RepeatedRate{1, std::nullopt}
+                           : efficiency_against(points.front().runs, point.runs, known_rate);
   }
   return points;
 }
 
-ReportChart scaling_chart(const ScalingFamily& family, const std::vector<ScalePoint>& points,
-                          std::size_t index) {
+/// One family per curve.
+std::vector<ScalingFamily> families_of(const RunSet& runs) {
+  std::vector<ScalingFamily> list;
+  for (const auto& [key, family] : all_families_of(runs)) {
+    std::vector<ScaleMember> members;
+    for (const auto& [scale, unused] : family.scales)
+      members.push_back({scale.first, scale.second});
+    for (const ScaleCurve& curve : scale_curves(members)) {
+      ScalingFamily& one = list.emplace_back(family);
+      one.points = points_of(family.scales, curve);
+      one.divided = curve.divided;
+      const std::string& threads = one.points.front().threads;
+      one.label += curve.divided
+                       ? ", threads a rank differ"
+                       : fmt::format(", {} thread{} a rank", threads, threads == "1" ? "" : "s");
+    }
+  }
+  return list;
+}
+
+/// The range of a point's bar; none where there is no useful interval.
+Interval bar_of(const RepeatedRate& rate) {
+  return rate.ci95 && is_useful(*rate.ci95) ? *rate.ci95 : Interval{rate.value, rate.value};
+}
+
+ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
+  const std::vector<ScalePoint>& points = family.points;
   ReportChart chart;
   chart.id = fmt::format("scaling-{}", index);
   chart.title = "Scaling, " + family.label;
@@ -150,30 +148,40 @@ ReportChart scaling_chart(const ScalingFamily& family, const std::vector<ScalePo
   for (const ScalePoint& point : points) {
     const auto ranks = static_cast<double>(point.ranks);
     measured.x.push_back(ranks);
-    measured.y.push_back(point.rate);
-    measured.low.push_back(point.low);
-    measured.high.push_back(point.high);
+    measured.y.push_back(point.rate.value);
+    measured.low.push_back(bar_of(point.rate).low);
+    measured.high.push_back(bar_of(point.rate).high);
     ideal.x.push_back(ranks);
-    ideal.y.push_back(base.rate * ranks / static_cast<double>(base.ranks));
+    ideal.y.push_back(base.rate.value * ranks / static_cast<double>(base.ranks));
   }
-  chart.series = {std::move(measured), std::move(ideal)};
-  chart.description =
-      fmt::format("From {} to {} ranks; {} ranks reach {:.1f} % of the ideal.", base.ranks,
-                  points.back().ranks, points.back().ranks, 100 * points.back().efficiency);
-  chart.note = "Bars about a point: its 95 % interval, or the range of several runs.";
+  chart.series = {std::move(measured)};
+  chart.description = fmt::format("From {} to {} ranks, {:.2f} times as fast", base.ranks,
+                                  points.back().ranks, points.back().rate.value / base.rate.value);
+  if (const auto& efficiency = points.back().efficiency) {
+    chart.series.push_back(std::move(ideal));
+    chart.description += fmt::format(": {:.1f} % of the ideal", 100 * efficiency->value);
+  }
+  chart.description += '.';
+  chart.note =
+      "A point is the geometric mean of its runs, the bar about it its 95 % interval, run to run; "
+      "of a single run that run's own. No bar: no useful interval.";
   return chart;
 }
 
-ReportTable scaling_table(const ScalingFamily& family, const std::vector<ScalePoint>& points) {
-  ReportTable table{
-      "Efficiency, " + family.label,
-      {"ranks", "threads a rank", "runs", "rate [" + family.unit + "]", "speed-up", "efficiency"},
-      {}};
-  for (const ScalePoint& point : points) {
-    table.rows.push_back({fmt::format("{}", point.ranks), point.threads,
-                          fmt::format("{}", point.runs), number_cell(point.rate),
-                          number_cell(point.rate / points.front().rate),
-                          fmt::format("{:.1f} %", 100 * point.efficiency)});
+ReportTable scaling_table(const ScalingFamily& family) {
+  ReportTable table{"Efficiency, " + family.label,
+                    {"ranks", "threads a rank", "runs", "rate [95 % CI]", "speed-up", "note",
+                     "efficiency [95 % CI]"},
+                    {}};
+  const double base = family.points.front().rate.value;
+  for (const ScalePoint& point : family.points) {
+    const std::size_t runs = point.runs.size();
+    const auto& efficiency = point.efficiency;
+    table.rows.push_back(
+        {fmt::format("{}", point.ranks), point.threads, fmt::format("{}", runs),
+         with_interval(point.rate.value, point.rate.ci95, runs, family.unit),
+         number_cell(point.rate.value / base), crowding_text(*point.runs.back()),
+         efficiency ? percent_with_interval(efficiency->value, efficiency->ci95, runs) : "-"});
   }
   return table;
 }
@@ -185,16 +193,16 @@ ReportSection scaling_section(const RunSet& runs) {
   section.title = "Scaling";
   const auto families = families_of(runs);
   for (std::size_t i = 0; i < families.size(); ++i) {
-    const auto points = points_of(families[i]);
-    section.charts.push_back(scaling_chart(families[i], points, i));
-    section.tables.push_back(scaling_table(families[i], points));
+    section.charts.push_back(scaling_chart(families[i], i));
+    section.tables.push_back(scaling_table(families[i]));
   }
   section.paragraphs = {
       families.empty()
           ? "No two runs differ in their number of ranks alone, at the same work per step (strong "
             "scaling) or per rank (weak scaling)."
           : "Efficiency is the rate per rank against the smallest run of the same family, not "
-            "against a serial program."};
+            "against a serial program. Where no two rank counts have equally many threads a rank, "
+            "a machine is divided otherwise, and there is a speed-up alone."};
   return section;
 }
 

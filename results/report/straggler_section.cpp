@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <span>
+#include <tuple>
 
 #include "metrics/statistics.hpp"
 #include "results/report/run_sections.hpp"
@@ -12,20 +14,38 @@ namespace {
 
 constexpr double nanosecond = 1e-9;
 
-/// Ranks that do the same work: of one place in the pipeline; all, where the plan has not told.
-std::map<std::int32_t, std::int32_t> positions(const ReportRun& run) {
-  std::map<std::int32_t, std::int32_t> of;
+using Events = std::vector<const RankStepsEvent*>;
+
+/// Ranks that do the same work on the same kind of device; all of a group where the plan has not
+/// told who does what.
+std::vector<Events> peer_groups(const ReportRun& run, const Events& events) {
+  std::map<std::int32_t, const RankPlanEvent*> plans;
   for (const RankUse& use : run.summary.plan.ranks) {
-    if (use.plan) of[use.rank] = use.plan->position;
+    if (use.plan) plans[use.rank] = &*use.plan;
   }
-  return of;
+  using Work = std::tuple<std::int32_t, std::int32_t, std::string, std::int32_t>;
+  std::map<Work, Events> groups;
+  for (const RankStepsEvent* event : events) {
+    const auto found = plans.find(event->rank);
+    Work work{event->group, -1, "", 0};
+    if (found != plans.end()) {
+      const RankPlanEvent& plan = *found->second;
+      work = {event->group, plan.position, plan.device_class, plan.tensor_degree};
+    }
+    groups[work].push_back(event);
+  }
+  std::vector<Events> list;
+  for (auto& [work, members] : groups) list.push_back(std::move(members));
+  return list;
 }
 
 struct RankSlowness {
   std::int32_t rank = 0;
   double median_s = 0;  ///< computing in a step
   double worst_s = 0;   ///< of a value, which is a mean of `steps_per_value` steps
-  double relative = 1;  ///< median / median of its peers
+  /// By value: this rank's / the median of its peers' at the same steps; empty: it has no peers.
+  std::vector<double> against_peers;
+  std::optional<double> relative;  ///< their median
 };
 
 std::vector<double> seconds_of(const RankStepsEvent& event) {
@@ -55,78 +75,114 @@ std::vector<double> cells_of(const std::vector<double>& values, std::size_t per_
   return cells;
 }
 
-/// Median over every value of the ranks of one position.
-std::map<std::int32_t, double> peer_medians(const std::vector<const RankStepsEvent*>& events,
-                                            const std::map<std::int32_t, std::int32_t>& position) {
-  std::map<std::int32_t, std::vector<double>> values;
-  for (const RankStepsEvent* event : events) {
-    const auto found = position.find(event->rank);
-    auto& own = values[found == position.end() ? 0 : found->second];
-    const auto seconds = seconds_of(*event);
-    own.insert(own.end(), seconds.begin(), seconds.end());
+/// The median of an ascending list without the element at `left_out`.
+double median_without(const std::vector<double>& sorted, std::size_t left_out) {
+  const std::size_t count = sorted.size() - 1;
+  const auto at = [&](std::size_t i) { return sorted[i < left_out ? i : i + 1]; };
+  return count % 2 == 1 ? at(count / 2) : (at(count / 2 - 1) + at(count / 2)) / 2;
+}
+
+/// A step that is slow for all of them is nobody's fault: each is held against the others in the
+/// same step.
+void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& slowness) {
+  if (peers.size() < 2) return;
+  std::size_t values = peers.front()->compute_ns.size();
+  for (const RankStepsEvent* event : peers) values = std::min(values, event->compute_ns.size());
+  std::vector<double> sorted(peers.size());
+  for (std::size_t i = 0; i < values; ++i) {
+    std::transform(peers.begin(), peers.end(), sorted.begin(), [&](const RankStepsEvent* event) {
+      return static_cast<double>(event->compute_ns[i]);
+    });
+    std::sort(sorted.begin(), sorted.end());
+    for (const RankStepsEvent* event : peers) {
+      const auto own = static_cast<double>(event->compute_ns[i]);
+      const auto place = std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin();
+      const double others = median_without(sorted, static_cast<std::size_t>(place));
+      slowness[event->rank].against_peers.push_back(others > 0 ? own / others : 1);
+    }
   }
-  std::map<std::int32_t, double> medians;
-  for (const auto& [place, seconds] : values) medians[place] = median(seconds);
-  return medians;
+  for (const RankStepsEvent* event : peers) {
+    RankSlowness& own = slowness[event->rank];
+    own.relative = median(own.against_peers);
+  }
+}
+
+std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events) {
+  std::map<std::int32_t, RankSlowness> slowness;
+  for (const RankStepsEvent* event : events) {
+    const auto seconds = seconds_of(*event);
+    slowness[event->rank] = {
+        event->rank, median(seconds), *std::max_element(seconds.begin(), seconds.end()), {}, {}};
+  }
+  for (const Events& peers : peer_groups(run, events)) compare_peers(peers, slowness);
+  std::vector<RankSlowness> list;
+  for (auto& [rank, one] : slowness) list.push_back(std::move(one));
+  return list;
 }
 
 ReportTable slowness_table(std::vector<RankSlowness> ranks) {
   std::sort(ranks.begin(), ranks.end(), [](const RankSlowness& a, const RankSlowness& b) {
     return std::tie(b.relative, a.rank) < std::tie(a.relative, b.rank);
   });
-  ReportTable table{
-      "Ranks from slow to fast",
-      {"rank", "computing in a step, median [s]", "against its peers' median", "slowest [s]"},
-      {}};
+  ReportTable table{"Ranks from slow to fast",
+                    {"rank", "computing in a step, median [s]",
+                     "against its peers in the same step, median", "slowest [s]"},
+                    {}};
   for (const RankSlowness& one : ranks) {
-    table.rows.push_back({fmt::format("rank {}", one.rank), number_cell(one.median_s),
-                          fmt::format("{:+.1f} %", 100 * (one.relative - 1)),
-                          number_cell(one.worst_s)});
+    table.rows.push_back(
+        {fmt::format("rank {}", one.rank), number_cell(one.median_s),
+         one.relative ? fmt::format("{:+.1f} %", 100 * (*one.relative - 1)) : "no peers",
+         number_cell(one.worst_s)});
   }
   return table;
 }
 
-void fill_ranks(const ReportRun& run, const std::vector<const RankStepsEvent*>& events,
-                const std::string& id, ReportSection& section) {
-  const auto position = positions(run);
-  const auto medians = peer_medians(events, position);
+/// Those that have peers; `first` tells the steps.
+ReportChart slowness_chart(const std::vector<RankSlowness>& ranks, const RankStepsEvent& first) {
   ReportChart chart;
-  chart.id = id + "stragglers";
   chart.title = "Computing of each rank against its peers, step by step";
   chart.kind = ChartKind::grid;
   chart.x = {"step", ""};
-  chart.y = {"time of a step's computing / median of the ranks at the same place", ""};
+  chart.y = {"time of a step's computing / median of the rank's peers in the same step", ""};
   chart.colours = {1, 1.5};
-  const RankStepsEvent& first = *events.front();
-  const std::size_t per_cell = values_per_cell(events.size(), first.compute_ns.size());
+  const std::size_t per_cell = values_per_cell(ranks.size(), first.compute_ns.size());
   const std::uint64_t cell_steps = per_cell * first.steps_per_value;
   for (std::uint64_t i = 0; i < first.steps; i += cell_steps) {
     chart.edges.push_back(static_cast<double>(first.first_step + i));
   }
   chart.edges.push_back(static_cast<double>(first.first_step + first.steps));
-  std::vector<RankSlowness> slowness;
-  for (const RankStepsEvent* event : events) {
-    const auto found = position.find(event->rank);
-    const double peers_s = medians.at(found == position.end() ? 0 : found->second);
-    const auto seconds = seconds_of(*event);
-    ChartSeries series{fmt::format("rank {}", event->rank)};
-    for (const double value : cells_of(seconds, per_cell)) {
-      series.y.push_back(peers_s > 0 ? value / peers_s : 1);
-    }
-    const double middle_s = median(seconds);
-    slowness.push_back({event->rank, middle_s, *std::max_element(seconds.begin(), seconds.end()),
-                        peers_s > 0 ? middle_s / peers_s : 1});
+  const RankSlowness* slowest = nullptr;
+  for (const RankSlowness& one : ranks) {
+    if (!one.relative) continue;
+    if (slowest == nullptr || *one.relative > *slowest->relative) slowest = &one;
+    ChartSeries series{fmt::format("rank {}", one.rank)};
+    series.y = cells_of(one.against_peers, per_cell);
     chart.series.push_back(std::move(series));
   }
-  const auto slowest = std::max_element(
-      slowness.begin(), slowness.end(),
-      [](const RankSlowness& a, const RankSlowness& b) { return a.relative < b.relative; });
-  chart.description = fmt::format("{} ranks. The slowest against its peers is rank {}: {:+.1f} %.",
-                                  events.size(), slowest->rank, 100 * (slowest->relative - 1));
+  chart.description =
+      fmt::format("{} ranks have peers. The slowest against its own is rank {}: {:+.1f} %.",
+                  chart.series.size(), slowest->rank, 100 * (*slowest->relative - 1));
   if (cell_steps > 1) {
     chart.note = fmt::format("Each cell is the mean of {} consecutive steps.", cell_steps);
   }
-  section.charts.push_back(std::move(chart));
+  return chart;
+}
+
+void fill_ranks(const ReportRun& run, const Events& events, const std::string& id,
+                ReportSection& section) {
+  std::vector<RankSlowness> slowness = slowness_of(run, events);
+  const auto alone = std::count_if(slowness.begin(), slowness.end(),
+                                   [](const RankSlowness& one) { return !one.relative; });
+  section.paragraphs = {
+      "A rank's peers are the others that hold the same stages on the same kind of device."};
+  if (static_cast<std::size_t>(alone) == slowness.size()) {
+    section.paragraphs.push_back("Here no rank has any, so that none is slower than it should be.");
+  } else {
+    ReportChart chart = slowness_chart(slowness, *events.front());
+    chart.id = id + "stragglers";
+    if (alone > 0) chart.note += fmt::format(" Left out: {}, without peers.", alone);
+    section.charts.push_back(std::move(chart));
+  }
   section.tables.push_back(slowness_table(std::move(slowness)));
 }
 
@@ -187,7 +243,7 @@ void fill_groups(const ReportRun& run, const std::string& id, ReportSection& sec
 ReportSection straggler_section(const ReportRun& run, const std::string& id) {
   ReportSection section;
   section.title = "Stragglers";
-  std::vector<const RankStepsEvent*> events;
+  Events events;
   for (const RankStepsEvent* event : run.journal.all<RankStepsEvent>()) {
     if (!event->compute_ns.empty()) events.push_back(event);
   }
@@ -198,7 +254,7 @@ ReportSection straggler_section(const ReportRun& run, const std::string& id) {
   } else if (run.summary.search && run.summary.total_steps > 0) {
     fill_groups(run, id, section);
   }
-  if (section.charts.empty()) {
+  if (section.charts.empty() && section.tables.empty()) {
     section.paragraphs = {
         "The journal does not say how long each rank computed in each step: ranks report it when "
         "the measured phase of a fixed model ends."};

@@ -35,9 +35,8 @@ ReportChart split_chart(const SplitBars& bars, const char* what) {
   ReportChart chart;
   chart.kind = ChartKind::stacked_bars;
   chart.x = {what, ""};
-  chart.y = {"mean of a step", "s"};
+  chart.y = {"window time per step, gaps between steps included", "s"};
   chart.categories = bars.names;
-  double compute_s = 0, wall_s = 0;
   for (const SplitPart& part : parts) {
     ChartSeries series{part.name};
     for (const RankTimeGroup& group : bars.groups) {
@@ -46,13 +45,35 @@ ReportChart split_chart(const SplitBars& bars, const char* what) {
     }
     chart.series.push_back(std::move(series));
   }
-  for (const RankTimeGroup& group : bars.groups) {
+  return chart;
+}
+
+double computing_percent(double compute_s, double wall_s) {
+  return wall_s > 0 ? 100 * compute_s / wall_s : 0;
+}
+
+/// Of all ranks together.
+std::string computing_of_ranks(const SplitBars& ranks) {
+  double compute_s = 0, wall_s = 0;
+  for (const RankTimeGroup& group : ranks.groups) {
     compute_s += group.split.compute_s;
     wall_s += group.wall_s;
   }
-  chart.description = fmt::format("{} bars; computing takes {:.1f} % of the time.",
-                                  bars.names.size(), wall_s > 0 ? 100 * compute_s / wall_s : 0.0);
-  return chart;
+  return fmt::format("{} ranks; computing takes {:.1f} % of their time.", ranks.names.size(),
+                     computing_percent(compute_s, wall_s));
+}
+
+/// Of each bar: they hold unlike numbers of ranks.
+std::string computing_of_bars(const SplitBars& bars) {
+  constexpr std::size_t most_bars = 8;
+  if (bars.names.size() > most_bars) return fmt::format("{} bars.", bars.names.size());
+  std::string text;
+  for (std::size_t i = 0; i < bars.names.size(); ++i) {
+    const RankTimeGroup& group = bars.groups[i];
+    text += fmt::format("{}{}: {:.1f} %", i == 0 ? "Computing takes, of the time of " : "; ",
+                        bars.names[i], computing_percent(group.split.compute_s, group.wall_s));
+  }
+  return text + ".";
 }
 
 std::string stages_text(const RankPlanEvent& plan) {
@@ -68,15 +89,19 @@ void add_charts(const ReportRun& run, const std::string& id, ReportSection& sect
     by_stage.add(stages_text(*use.plan), *use.time);
     by_class.add(use.plan->device_class, *use.time);
   }
-  const auto add = [&](const SplitBars& bars, const char* name, const char* what) {
+  const auto add = [&](const SplitBars& bars, const char* name, const char* what,
+                       std::string description) {
     ReportChart chart = split_chart(bars, what);
     chart.id = id + "split-" + name;
     chart.title = fmt::format("Where the time of a step goes, per {}", what);
+    chart.description = std::move(description);
     section.charts.push_back(std::move(chart));
   };
-  if (!by_rank.names.empty()) add(by_rank, "rank", "rank");
-  if (by_stage.names.size() > 1) add(by_stage, "stage", "stage");
-  if (by_class.names.size() > 1) add(by_class, "class", "device class");
+  if (!by_rank.names.empty()) add(by_rank, "rank", "rank", computing_of_ranks(by_rank));
+  if (by_stage.names.size() > 1) add(by_stage, "stage", "stage", computing_of_bars(by_stage));
+  if (by_class.names.size() > 1) {
+    add(by_class, "class", "device class", computing_of_bars(by_class));
+  }
 }
 
 /// Of the steady window, mean over groups: all that a search tells.

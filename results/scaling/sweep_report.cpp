@@ -4,36 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 
-#include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double coverage = 0.95;
 constexpr std::array scale_keys{"scale.ranks", "cluster.file"};
 
-/// One repetition with a score.
-struct ScoredRun {
-  std::size_t repeat = 0;
-  const RunDigest* digest = nullptr;
-};
 using ScoredPoint = std::pair<std::string, std::size_t>;  ///< workload, point
-using ScoredRuns = std::map<ScoredPoint, std::vector<ScoredRun>>;
-
-Interval exponential_of(const Interval& logs) { return {std::exp(logs.low), std::exp(logs.high)}; }
-
-/// Of values that were measured independently.
-RepeatedRate repeated(const std::vector<double>& values, const std::optional<Interval>& own) {
-  std::vector<double> logs;
-  for (const double value : values) logs.push_back(std::log(value));
-  RepeatedRate rate{std::exp(mean(logs)), own};
-  if (logs.size() >= 2) rate.ci95 = exponential_of(paired_log_ratio(logs).interval(coverage));
-  return rate;
-}
+using ScoredRuns = std::map<ScoredPoint, Repetitions>;
 
 bool is_scale_key(const std::string& key) {
   return std::find(scale_keys.begin(), scale_keys.end(), key) != scale_keys.end();
@@ -62,25 +43,7 @@ std::string kind_of(const RunDigest& base, const RunDigest& run) {
   return per_device ? "weak" : "mixed";
 }
 
-/// OPS per device over the base's; run by run where both were repeated, for repetitions of one
-/// round lie side by side in time.
-RepeatedRate efficiency_of(const std::vector<ScoredRun>& base, const std::vector<ScoredRun>& runs) {
-  const auto log_per_device = [](const RunDigest& run) {
-    return std::log(*run.ops_per_second / static_cast<double>(run.device_count()));
-  };
-  std::vector<double> logs, differences, base_logs;
-  for (const ScoredRun& run : runs) logs.push_back(log_per_device(*run.digest));
-  for (const ScoredRun& one : base) {
-    base_logs.push_back(log_per_device(*one.digest));
-    for (const ScoredRun& run : runs) {
-      if (run.repeat == one.repeat)
-        differences.push_back(logs[&run - runs.data()] - base_logs.back());
-    }
-  }
-  if (differences.size() < 2) return {std::exp(mean(logs) - mean(base_logs)), std::nullopt};
-  const LogRatio ratio = paired_log_ratio(differences);
-  return {std::exp(ratio.mean), exponential_of(ratio.interval(coverage))};
-}
+double ops_of(const RunDigest& run) { return *run.ops_per_second; }
 
 /// Gathers rows from records.
 class Gathering {
@@ -97,6 +60,7 @@ class Gathering {
       report_.unscored.push_back({run.folder, "complete", why});
     };
     if (!std::filesystem::exists(folder_ / run.folder)) return unscored("its folder is gone");
+    ++report_.complete;
     sets_.push_back(find_runs({folder_ / run.folder}));
     const RunSet& found = sets_.back();
     for (const SkippedEntry& one : found.skipped) unscored(one.reason);
@@ -105,20 +69,21 @@ class Gathering {
       if (const auto why = why_unscored(digest)) {
         unscored(digest.workload + ": " + *why);
       } else {
-        scored_[{digest.workload, run.point}].push_back({run.repeat, &digest});
+        scored_[{digest.workload, run.point}].push_back(&digest);
       }
     }
   }
 
   void make_rows() {
     for (const auto& [key, runs] : scored_) report_.rows.push_back(row_of(key, runs));
-    std::map<std::string, const SweepRow*> bases;
-    for (const SweepRow& row : report_.rows) {
-      const SweepRow*& base = bases[curve_of(report_.index, row.workload, row.point)];
-      if (base == nullptr || row.devices < base->devices) base = &row;
-    }
+    std::map<std::string, std::vector<SweepRow*>> alike;
     for (SweepRow& row : report_.rows) {
-      give_scaling(*bases.at(curve_of(report_.index, row.workload, row.point)), row);
+      alike[curve_of(report_.index, row.workload, row.point)].push_back(&row);
+    }
+    for (const auto& [key, rows] : alike) {
+      std::vector<ScaleMember> members;
+      for (const SweepRow* row : rows) members.push_back({row->devices, row->threads});
+      for (const ScaleCurve& curve : scale_curves(members)) give_scaling(rows, curve);
     }
   }
 
@@ -132,51 +97,55 @@ class Gathering {
     return std::nullopt;
   }
 
-  static SweepRow row_of(const ScoredPoint& key, const std::vector<ScoredRun>& runs) {
+  static SweepRow row_of(const ScoredPoint& key, const Repetitions& runs) {
     SweepRow row;
     row.workload = key.first;
     row.point = key.second;
     row.runs = runs.size();
     std::vector<double> ops, throughputs, steps;
-    for (const ScoredRun& run : runs) {
-      ops.push_back(*run.digest->ops_per_second);
+    for (const RunDigest* run : runs) {
+      ops.push_back(*run->ops_per_second);
       for (const auto& [metric, values] :
            {std::pair("throughput", &throughputs), std::pair("step_time_s", &steps)}) {
-        const auto& value = run.digest->metric(metric);
+        const auto& value = run->metric(metric);
         if (value && value->number) values->push_back(*value->number);
       }
     }
-    const RunDigest& last = *runs.back().digest;
+    const RunDigest& last = *runs.back();
     row.devices = last.device_count();
+    row.threads = threads_text(last);
+    row.crowding = crowding_text(last);
     row.unit = last.unit;
-    row.ops_per_second = repeated(ops, last.ops_ci95);
-    if (!throughputs.empty()) row.throughput = repeated(throughputs, last.throughput_ci95);
+    row.ops_per_second = repeated_rate(ops, last.ops_ci95);
+    if (!throughputs.empty()) row.throughput = repeated_rate(throughputs, last.throughput_ci95);
     if (!steps.empty()) row.step_time_s = mean(steps);
     row.validity = worst_class(runs);
     return row;
   }
 
-  static std::string worst_class(const std::vector<ScoredRun>& runs) {
+  static std::string worst_class(const Repetitions& runs) {
     for (const char* severity : {"open", "review"}) {
-      for (const ScoredRun& run : runs) {
-        if (run.digest->severity == severity) return severity;
+      for (const RunDigest* run : runs) {
+        if (run->severity == severity) return severity;
       }
     }
     return "closed";
   }
 
-  void give_scaling(const SweepRow& base, SweepRow& row) const {
-    const std::string curve = curve_of(report_.index, row.workload, row.point);
-    const auto differs = [&](const SweepRow& other) {
-      return other.devices != base.devices &&
-             curve_of(report_.index, other.workload, other.point) == curve;
-    };
-    if (std::none_of(report_.rows.begin(), report_.rows.end(), differs)) return;
-    const auto& base_runs = scored_.at({base.workload, base.point});
-    const auto& runs = scored_.at({row.workload, row.point});
-    row.speedup = row.ops_per_second.value / base.ops_per_second.value;
-    row.efficiency = &row == &base ? RepeatedRate{1, std::nullopt} : efficiency_of(base_runs, runs);
-    row.scaling = &row == &base ? "base" : kind_of(*base_runs.back().digest, *runs.back().digest);
+  void give_scaling(const std::vector<SweepRow*>& rows, const ScaleCurve& curve) const {
+    const SweepRow& base = *rows[curve.members.front()];
+    const Repetitions& base_runs = scored_.at({base.workload, base.point});
+    for (const std::size_t member : curve.members) {
+      SweepRow& row = *rows[member];
+      const Repetitions& runs = scored_.at({row.workload, row.point});
+      row.speedup = row.ops_per_second.value / base.ops_per_second.value;
+      row.scaling = &row == &base   ? "base"
+                    : curve.divided ? "divided"
+                                    : kind_of(*base_runs.back(), *runs.back());
+      if (curve.divided) continue;
+      row.efficiency = &row == &base ? RepeatedRate{1, std::nullopt}
+                                     : efficiency_against(base_runs, runs, ops_of);
+    }
   }
 
   const std::filesystem::path& folder_;
@@ -188,7 +157,7 @@ class Gathering {
 }  // namespace
 
 SweepReport report_sweep(const std::filesystem::path& folder) {
-  SweepReport report{folder, read_sweep(folder), {}, {}};
+  SweepReport report{folder, read_sweep(folder), {}, {}, 0};
   Gathering gathering(folder, report);
   for (const SweepRun& run : report.index.runs) gathering.read(run);
   gathering.make_rows();

@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "results/comparison/run_set.hpp"
+#include "results/scaling/scale_curve.hpp"
 #include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {
-
-/// Geometric mean over repetitions; its interval run to run, of a single run that run's own.
-struct RepeatedRate {
-  double value = 0;
-  std::optional<Interval> ci95;
-};
 
 /// What one workload did at one point.
 struct SweepRow {
@@ -22,16 +17,20 @@ struct SweepRow {
   std::size_t point = 0;
   std::size_t runs = 0;  ///< that have a score
   std::uint64_t devices = 0;
-  std::string unit;  ///< of the throughput: "token/s"
+  std::string threads;   ///< of a rank, as threads_text()
+  std::string crowding;  ///< as crowding_text()
+  std::string unit;      ///< of the throughput: "token/s"
   RepeatedRate ops_per_second, throughput;
   double step_time_s = 0;  ///< mean of the medians
   std::string validity;    ///< worst class among the repetitions
-  /// Against the row of the fewest devices that differs in nothing but the scale; absent where no
-  /// other row does, or all have as many devices.
+  /// Against the row of the fewest devices that differs in nothing but the scale and, unless no two
+  /// rows have equally many threads of a rank, not in these; absent where there is no such row with
+  /// another number of devices.
   std::optional<double> speedup;           ///< ratio of OPS
-  std::optional<RepeatedRate> efficiency;  ///< ratio of OPS per device
+  std::optional<RepeatedRate> efficiency;  ///< ratio of OPS per device; not where threads differ
   /// "strong": the same samples per step, "weak": as many per device, "fixed time": a search,
-  /// "mixed": neither; of the row that others are held against "base".
+  /// "mixed": neither; "divided": threads of a rank differ; of the row that others are held against
+  /// "base".
   std::string scaling;
 };
 
@@ -45,6 +44,7 @@ struct SweepReport {
   SweepIndex index;
   std::vector<SweepRow> rows;  ///< by workload, then by point
   std::vector<UnscoredRun> unscored;
+  std::size_t complete = 0;  ///< runs that are, and whose folders are there
 };
 
 /// Reads the records of the complete runs. Those that were edited or are invalid have no score.

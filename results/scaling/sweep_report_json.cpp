@@ -20,6 +20,7 @@ Json row_json(const SweepReport& report, const SweepRow& row) {
             {"point", row.point},
             {"name", utf8_text(point_text(report.index.points[row.point]))},
             {"devices", row.devices},
+            {"threads", row.threads},
             {"runs", row.runs},
             {"validity", row.validity},
             {"ops_per_second", rate_json(row.ops_per_second)},
@@ -29,6 +30,7 @@ Json row_json(const SweepReport& report, const SweepRow& row) {
   if (row.speedup) json["speedup"] = *row.speedup;
   if (row.efficiency) json["efficiency"] = rate_json(*row.efficiency);
   if (!row.scaling.empty()) json["scaling"] = row.scaling;
+  if (!row.crowding.empty()) json["crowding"] = row.crowding;
   return json;
 }
 
@@ -36,6 +38,8 @@ Json row_json(const SweepReport& report, const SweepRow& row) {
 
 std::string sweep_report_json_text(const SweepReport& report) {
   Json json = Json::parse(sweep_json_text(report.index));
+  json.erase("sha256");
+  if (report.complete < report.index.runs.size()) json["status"] = "partial";
   json["folder"] = utf8_text(report.folder.string());
   json["results"] = Json::array();
   for (const SweepRow& row : report.rows) json["results"].push_back(row_json(report, row));

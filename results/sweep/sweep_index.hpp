@@ -49,6 +49,8 @@ struct SweepIndex {
   std::uint64_t first_seed = 1;
   std::vector<SweepRun> runs;  ///< in the order in which they are run
   std::vector<SetAside> set_aside;
+  bool sealed =
+      true;  ///< its file has the SHA-256 of its content; those of older programs have not
 
   std::size_t count(SweepRunState state) const;
   bool done() const { return count(SweepRunState::complete) == runs.size(); }

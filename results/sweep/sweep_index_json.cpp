@@ -5,6 +5,7 @@
 #include "metrics/error.hpp"
 #include "results/canonical_json.hpp"
 #include "results/run_folder.hpp"
+#include "results/sha256.hpp"
 #include "results/stored_document_json.hpp"
 #include "results/sweep/sweep_states.hpp"
 #include "results/text_escapes.hpp"
@@ -77,6 +78,7 @@ SweepIndex read_index(const Json& json) {
   for (const Json& one : json.at("set_aside")) {
     index.set_aside.push_back({one.at("folder"), one.at("was"), one.at("why")});
   }
+  index.sealed = json.contains("sha256");
   return index;
 }
 
@@ -102,7 +104,9 @@ std::string sweep_json_text(const SweepIndex& index) {
   for (const SetAside& one : index.set_aside) {
     json["set_aside"].push_back({{"folder", one.folder}, {"was", one.was}, {"why", one.why}});
   }
-  return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the sweep");
+  const auto text = [&] { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  if (index.sealed) json["sha256"] = sha256_hex(text());
+  return json_indented(text(), "the sweep");
 }
 
 SweepIndex parse_sweep(const std::string& text, const std::string& origin) {

@@ -8,6 +8,7 @@
 #include "results/ruleset.hpp"
 #include "results/run_summary.hpp"
 #include "results/sha256.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "suite/run/rank_messages.hpp"
 
@@ -133,6 +134,14 @@ std::vector<RankId> ranks_for(const ClassRanks& own, bool emulated) {
   return ranks;
 }
 
+/// A plan that its file tells all of: the whole cluster's, with the devices that it uses.
+Plan with_sources(Plan plan, const Plan& mix, const std::vector<RankId>& ranks) {
+  plan.workload = mix.workload;
+  plan.cluster = mix.cluster;
+  plan = on_whole_cluster(std::move(plan), ranks);
+  return mix.devices.empty() ? plan : on_whole_cluster(std::move(plan), mix.devices);
+}
+
 Baseline make_baseline(const PreparedRun& run, const ClassRanks& own) {
   const ChosenPlan& mix = *run.plan;
   Baseline baseline{own.device_class, ranks_for(own, mix.emulated), nullptr, ""};
@@ -141,6 +150,7 @@ Baseline make_baseline(const PreparedRun& run, const ClassRanks& own) {
                       run.reproduce};
     alone.plan = best_plan_alone(run.workload, part_of_cluster(*mix.cluster, own.ranks),
                                  mix.plan.samples_per_step(), mix.plan.schedule);
+    alone.plan->plan = with_sources(std::move(alone.plan->plan), mix.plan, own.ranks);
     alone.config = config_of(run.config, *alone.plan);
     baseline.run = std::make_shared<const PreparedRun>(std::move(alone));
   } catch (const UserError& error) {

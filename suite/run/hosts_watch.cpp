@@ -51,6 +51,7 @@ std::optional<HostLoadEvent> HostsWatch::until_now() {
 /// CPU time of all processes of the run on this rank's host.
 double HostsWatch::own_cpu_s_here() {
   HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
+  all_.barrier();  // one process counts what all its ranks have done
   std::vector<double> cpu_s(bindings_.size(), 0);  // by the first rank of a host
   if (rank_ == 0 || processes_ == RankProcesses::one_each) cpu_s[first_] = process_cpu_s();
   all_.all_reduce(std::span(cpu_s));

@@ -72,7 +72,7 @@ class RunOutput {
     recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder);
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
     open_journal().set(&recorder_->journal());
-    recorder_->describe(run, libtorch_version);
+    tell_foreseen(recorder_->describe(run, libtorch_version));
     return *recorder_;
   }
 
@@ -121,6 +121,18 @@ class RunOutput {
   }
 
  private:
+  /// Before time is spent on a run that cannot be ranked.
+  void tell_foreseen(const Validity& foreseen) const {
+    if (foreseen.reasons.empty() || options_.verbosity == Verbosity::quiet) return;
+    std::string reasons;
+    for (const Reason& reason : foreseen.reasons) {
+      reasons += fmt::format("{}{} ({}, not {})", reasons.empty() ? "" : "; ", reason.rule,
+                             reason.actual, reason.expected);
+    }
+    fmt::print(stderr, "heteroperf: this run will be {} at best{}: {}\n",
+               to_string(foreseen.severity), foreseen.rankable ? "" : ", and not ranked", reasons);
+  }
+
   void finish_failed(const Error& error) {
     const bool stopped = error.kind() == ErrorKind::interrupted;
     recorder_->finish(stopped ? RunStatus::partial : RunStatus::failed, error.what(),

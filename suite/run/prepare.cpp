@@ -182,9 +182,17 @@ TrainingIdentity identity_of(const PreparedRun& run) {
   return training_identity(run.workload, samples, run.config.seed);
 }
 
+/// Without the slash that a folder's name may end with.
+std::filesystem::path plain_folder(const std::filesystem::path& path) {
+  return (std::filesystem::absolute(path) / "").lexically_normal().parent_path();
+}
+
+/// The folder of --out is made before the trace is written.
 void check_trace(const RunConfig& config, ProblemList& problems) {
   if (config.trace.empty()) return;
-  const std::filesystem::path folder = std::filesystem::absolute(config.trace).parent_path();
+  const std::filesystem::path folder =
+      plain_folder(std::filesystem::absolute(config.trace).parent_path());
+  if (!config.out.empty() && folder == plain_folder(config.out)) return;
   if (std::filesystem::is_directory(folder) && !std::filesystem::is_directory(config.trace)) return;
   problems.add(fmt::format("--trace {} cannot be written", config.trace),
                std::filesystem::is_directory(config.trace) ? "it is a folder"

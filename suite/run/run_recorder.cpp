@@ -1,6 +1,9 @@
 #include "suite/run/run_recorder.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "results/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
@@ -93,7 +96,13 @@ ScaleEvent scale_event(const PreparedRun& run) {
 RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
                          const std::string& workload, const std::filesystem::path& folder)
     : name_(make_run_name(workload)), files_(make_folder(name_, folder)) {
-  journal_ = std::make_unique<JournalWriter>(files_.journal().string());
+  JournalOptions options;
+  options.on_line = [this](std::int64_t t_ns, const Event& event) { watch_.see(t_ns, event); };
+  options.on_interval = [this] { watch_rules(); };
+  {
+    const std::lock_guard lock(closing_);  // its thread uses it from then on
+    journal_ = std::make_unique<JournalWriter>(files_.journal().string(), std::move(options));
+  }
   StartEvent start;
   start.run_id = name_.run_id;
   start.created_utc = name_.created_utc;
@@ -108,25 +117,56 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     start.parent = config.parent->run_id;
     start.parent_step = config.parent->step;
   }
-  journal_->append(start);
+  open(start);
 }
 
 RunRecorder::~RunRecorder() = default;
 
-void RunRecorder::describe(const PreparedRun& run, const std::string& libtorch_version) {
-  journal_->append(ConfigEvent{{to_json_text(run.config)}});
-  journal_->append(SystemEvent{{system_text(run.placement, libtorch_version)}});
-  journal_->append(plan_event(run));
-  journal_->append(scale_event(run));
-  journal_->append(workload_event(run));
-  if (!run.plan) return;
-  for (const Event& event : plan_events(*run.plan)) journal_->append(event);
+void RunRecorder::open(const Event& event) {
+  journal_->append(event);
+  opening_.lines.push_back({0, event});
+}
+
+Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtorch_version) {
+  open(ConfigEvent{{to_json_text(run.config)}});
+  open(SystemEvent{{system_text(run.placement, libtorch_version)}});
+  open(plan_event(run));
+  open(scale_event(run));
+  open(workload_event(run));
+  if (run.plan) {
+    for (const Event& event : plan_events(*run.plan)) journal_->append(event);
+  }
+  RunExpectation expected;
+  if (run.config.measure.steps == 0) expected.measured_s = run.config.measure.duration_s;
+  expected.measures_peak = run.config.measure.peak_s > 0;
+  return foresee(std::move(opening_), expected);
+}
+
+/// Tells of a rule that the run breaks while it can still be stopped.
+void RunRecorder::watch_rules() {
+  const std::lock_guard lock(closing_);
+  if (closed_) return;
+  try {
+    for (const Reason& reason : watch_.judge()) {
+      const std::string text = fmt::format("this run is {} already: {} ({}; expected {}). {}",
+                                           to_string(reason.severity), reason.rule, reason.actual,
+                                           reason.expected, reason.hint);
+      fmt::print(stderr, "heteroperf: warning: {}\n", text);
+      journal_->append(WarningEvent{text, reason.rule});
+    }
+  } catch (const std::exception&) {
+    // A disk that refuses shows at the next line of the run.
+  }
 }
 
 FinishedRun RunRecorder::finish(RunStatus status, const std::string& reason,
                                 std::int32_t exit_code) {
   HETEROPERF_EXPECT(!finished_);
   finished_ = true;
+  {
+    const std::lock_guard lock(closing_);
+    closed_ = true;
+  }
   journal_->append(StopEvent{status, reason, exit_code});
   journal_.reset();
   return finish_run(files_);

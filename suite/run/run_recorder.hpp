@@ -2,11 +2,13 @@
 
 #include <filesystem>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "results/journal.hpp"
+#include "results/rule_watch.hpp"
 #include "results/run_folder.hpp"
 #include "suite/run/prepared_run.hpp"
 
@@ -32,8 +34,8 @@ class RunRecorder {
   const RunFiles& files() const { return files_; }
   const RunName& name() const { return name_; }
 
-  /// The lines that say what runs where.
-  void describe(const PreparedRun& run, const std::string& libtorch_version);
+  /// The lines that say what runs where. What the ruleset says of such a run already.
+  Validity describe(const PreparedRun& run, const std::string& libtorch_version);
 
   /// Appends the stop line, then record.json, samples.h5 and the companion files. Only the first
   /// call counts.
@@ -45,9 +47,16 @@ class RunRecorder {
   }
 
  private:
+  void watch_rules();
+  void open(const Event& event);
+
   RunName name_;
   RunFiles files_;
-  std::unique_ptr<JournalWriter> journal_;
+  Journal opening_;  // the lines before the run begins
+  RuleWatch watch_;
+  std::mutex closing_;
+  bool closed_ = false;                     // guarded by closing_: no line follows the stop
+  std::unique_ptr<JournalWriter> journal_;  // its thread uses what is above
   bool finished_ = false;
 };
 

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "metrics/error.hpp"
+#include "results/text_escapes.hpp"
 #include "suite/run/signals.hpp"
 
 namespace heteroperf {
@@ -31,6 +32,41 @@ void require(int error, const std::string& what) {
   if (error == 0) return;
   throw SystemError("cannot " + what, std::strerror(error), "", ErrorKind::environment);
 }
+
+/// Runs "$1" as `sh -c` does. Beside it waits, in the group, what ends the group: descriptor 9 is a
+/// pipe that only this process can write to, so reading ends with this process. Both shells outlive
+/// a SIGTERM until the program that they wait for has ended, which may want to do so in order.
+constexpr const char* guarded =
+    "{ trap '' TERM INT; read -r gone; kill -TERM 0; sleep 5; kill -KILL 0; } <&9 >/dev/null 2>&1 "
+    "9<&- & exec 9<&-; trap 'exit 143' TERM; "
+    "/bin/sh -c 'trap \"exit 143\" TERM; eval \"$1\"' sh \"$1\"; exit $?";
+constexpr int guard_descriptor = 9;
+
+/// A pipe whose other end closes with this process.
+class LifeLine {
+ public:
+  LifeLine() {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) require(errno, "make a pipe");
+    // Away from the descriptor that the guard reads.
+    read_end_ = fcntl(ends[0], F_DUPFD_CLOEXEC, guard_descriptor + 1);
+    const int error = errno;
+    close(ends[0]);
+    write_end_ = ends[1];
+    if (read_end_ < 0) require(error, "make a pipe");
+  }
+  ~LifeLine() {
+    close(read_end_);
+    close(write_end_);
+  }
+  LifeLine(const LifeLine&) = delete;
+  LifeLine& operator=(const LifeLine&) = delete;
+
+  int read_end() const { return read_end_; }
+
+ private:
+  int read_end_ = -1, write_end_ = -1;
+};
 
 /// The library's objects, freed on every way out.
 struct SpawnSettings {
@@ -52,6 +88,9 @@ struct SpawnSettings {
     constexpr mode_t mode = 0644;
     require(posix_spawn_file_actions_addopen(&files, descriptor, path, flags, mode),
             std::string("open ") + path);
+  }
+  void pass(int from, int to) {
+    require(posix_spawn_file_actions_adddup2(&files, from, to), "start a command");
   }
   /// A group of its own; signals as a fresh program expects them.
   void isolate() {
@@ -86,13 +125,17 @@ std::vector<char*> pointers_to(std::vector<std::string>& texts) {
   return pointers;
 }
 
-pid_t start(const ShellCommand& command) {
+pid_t start(const ShellCommand& command, const std::optional<LifeLine>& life) {
   SpawnSettings settings;
   settings.redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
   settings.redirect(STDOUT_FILENO, command.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   settings.redirect(STDERR_FILENO, command.err.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   settings.isolate();
   std::vector<std::string> words{"/bin/sh", "-c", command.line};
+  if (life) {
+    settings.pass(life->read_end(), guard_descriptor);
+    words = {"/bin/sh", "-c", guarded, "sh", command.line};
+  }
   std::vector<std::string> environment = environment_with(command.environment);
   pid_t pid = -1;
   require(posix_spawn(&pid, "/bin/sh", &settings.files, &settings.attributes,
@@ -134,7 +177,9 @@ int exit_code_of_status(int status) {
 CommandOutcome run_shell_command(const ShellCommand& command) {
   const auto begin = Clock::now();
   const auto deadline = begin + std::chrono::duration<double>(command.deadline_s);
-  const pid_t pid = start(command);
+  std::optional<LifeLine> life;
+  if (command.orphan == OrphanFate::ends) life.emplace();
+  const pid_t pid = start(command, life);
   CommandOutcome outcome;
   std::optional<int> status;
   while (!(status = ended(pid))) {
@@ -158,7 +203,7 @@ std::string last_words(const std::filesystem::path& err) {
   std::deque<std::string> lines;
   for (std::string line; std::getline(stream, line);) {
     if (line.empty()) continue;
-    lines.push_back(line.substr(0, longest_line));
+    lines.push_back(utf8_text(line.substr(0, longest_line)));
     if (lines.size() > lines_shown) lines.pop_front();
   }
   return lines.empty() ? "it said nothing on stderr"

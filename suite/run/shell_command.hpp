@@ -6,12 +6,16 @@
 
 namespace heteroperf {
 
+/// What becomes of a command when this process is killed.
+enum class OrphanFate { runs_on, ends };
+
 /// A command line for /bin/sh, and what it is given.
 struct ShellCommand {
   std::string line;
   std::vector<std::string> environment;  ///< "NAME=value", in place of this process's own
   std::filesystem::path out, err;        ///< where its output goes
   double deadline_s = 0;                 ///< it is ended after that long
+  OrphanFate orphan = OrphanFate::runs_on;
 };
 
 enum class CommandEnd { exited, timed_out, interrupted };
@@ -24,11 +28,13 @@ struct CommandOutcome {
 
 /// Runs it in a process group of its own and waits. At the deadline, or when this process is asked
 /// to stop (signals.hpp), the group gets SIGTERM and five seconds later SIGKILL; what it leaves
-/// running in the group is killed in any case, so that nothing disturbs the next run. Throws
+/// running in the group is killed in any case, so that nothing disturbs the next run. With
+/// OrphanFate::ends the group ends so too once this process is gone, SIGKILL included. Throws
 /// SystemError when it cannot be started.
 CommandOutcome run_shell_command(const ShellCommand& command);
 
-/// "its last words: …": what a command that failed said last, from the file with its stderr.
+/// "its last words: …": what a command that failed said last, from the file with its stderr,
+/// without what would steer a terminal.
 std::string last_words(const std::filesystem::path& err);
 
 }  // namespace heteroperf

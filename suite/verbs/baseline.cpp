@@ -1,38 +1,21 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "metrics/error.hpp"
 #include "metrics/name_table.hpp"
+#include "results/comparison/baseline_replacement.hpp"
 #include "results/comparison/baseline_store.hpp"
-#include "results/comparison/run_comparison.hpp"
 #include "suite/verbs/baseline_listing.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double red_margin = 0.02;
+constexpr double least_loss = 0.02;
 
-bool has_key_of(const RunDigest& run, const RunDigest& other) { return run.key == other.key; }
-
-/// What of the saved runs of the same key the new ones make worse, or nothing.
-std::optional<std::string> what_is_worse(const RunSet& saved, const RunSet& runs) {
-  for (const RunDigest& one : runs.runs) {
-    RunPairs pairs;
-    for (const RunDigest& run : saved.runs) {
-      if (has_key_of(run, one)) pairs.base.runs.push_back(run);
-    }
-    for (const RunDigest& run : runs.runs) {
-      if (has_key_of(run, one)) pairs.head.runs.push_back(run);
-    }
-    if (pairs.base.runs.empty()) continue;
-    for (const MetricComparison& metric : compare_runs(pairs, red_margin).metrics) {
-      // A number that may only be equal tells no worse from better.
-      if (metric.verdict != SpeedVerdict::slower) continue;
-      return fmt::format("{} is worse: {} instead of {}", metric.metric->name, metric.b.text,
-                         metric.a.text);
-    }
-  }
-  return std::nullopt;
+ExitCode exit_code_for(ReplacementVerdict verdict) {
+  if (verdict == ReplacementVerdict::regression) return ExitCode::regression;
+  return verdict == ReplacementVerdict::inconclusive ? ExitCode::inconclusive : ExitCode::ok;
 }
 
 class BaselineVerb : public Verb {
@@ -51,7 +34,7 @@ class BaselineVerb : public Verb {
     command.add_option("--dir", folder_, "where baselines are kept")
         ->type_name("DIR")
         ->capture_default_str();
-    command.add_flag("--force", force_, "save: also in place of a better one");
+    command.add_flag("--force", force_, "save: also in place of one that may be better");
   }
 
   ExitCode run(const GlobalOptions& options) override {
@@ -75,7 +58,10 @@ class BaselineVerb : public Verb {
     }
     const RunSet runs = require_runs({runs_.begin(), runs_.end()});
     require_whole(runs);
-    if (!force_ && !refuse_on_red(runs)) return ExitCode::regression;
+    if (!force_) {
+      const auto judged = judge_replacement(home(), runs, least_loss);
+      if (judged.verdict != ReplacementVerdict::allowed) return refuse(judged, options);
+    }
     const auto files = save_baseline(folder_, name_, runs.runs);
     if (options.json) {
       fmt::print("{}", baseline_listing_json_text({{name_, files}}));
@@ -94,14 +80,15 @@ class BaselineVerb : public Verb {
     }
   }
 
-  bool refuse_on_red(const RunSet& runs) const {
-    const std::filesystem::path home = std::filesystem::path(folder_) / name_;
-    if (!std::filesystem::exists(home)) return true;
-    const auto worse = what_is_worse(find_runs({home}), runs);
-    if (!worse) return true;
+  std::filesystem::path home() const { return std::filesystem::path(folder_) / name_; }
+
+  ExitCode refuse(const BaselineReplacement& judged, const GlobalOptions& options) const {
+    if (options.json) {
+      fmt::print("{}", baseline_listing_json_text({saved_baseline(folder_, name_)}, judged));
+    }
     fmt::print(stderr, "heteroperf: the baseline '{}' stays ({}). --force replaces it.\n", name_,
-               *worse);
-    return false;
+               fmt::join(judged.reasons, "; "));
+    return exit_code_for(judged.verdict);
   }
 
   ExitCode list(const GlobalOptions& options) {
@@ -117,8 +104,13 @@ class BaselineVerb : public Verb {
 
   ExitCode remove(const GlobalOptions& options) {
     require_name();
+    const std::size_t files = saved_baseline(folder_, name_).files.size();
     remove_baseline(folder_, name_);
-    if (options.json) fmt::print("{}", baseline_listing_json_text(saved_baselines(folder_)));
+    if (options.json) {
+      fmt::print("{}", baseline_listing_json_text(saved_baselines(folder_)));
+    } else {
+      fmt::print("removed {}: {} file{}\n", home().string(), files, files == 1 ? "" : "s");
+    }
     return ExitCode::ok;
   }
 

@@ -47,8 +47,13 @@ std::string baseline_listing_text(const std::vector<SavedBaseline>& baselines) {
   return text;
 }
 
-std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselines) {
-  Json json{{"baselines", Json::array()}};
+std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselines,
+                                       const BaselineReplacement& refused) {
+  Json json{{"_format", "heteroperf-baselines"}, {"_version", 1}};
+  if (refused.verdict != ReplacementVerdict::allowed) {
+    json["refused"] = {{"verdict", to_string(refused.verdict)}, {"reasons", refused.reasons}};
+  }
+  json["baselines"] = Json::array();
   for (const SavedBaseline& baseline : baselines) {
     const RunSet runs = runs_of(baseline);
     Json entry{{"name", utf8_text(baseline.name)}, {"runs", Json::array()}};

@@ -72,9 +72,8 @@ class CompareVerb : public Verb {
 
   std::string compare(ComparisonForm form) const {
     if (is_sweep_folder(runs_[0]) && is_sweep_folder(runs_[1])) return compare_points(form);
-    const RunSet a = require_runs({runs_[0]}), b = require_runs({runs_[1]});
-    require_comparable(a, b, "A", "B");
-    const RunComparison comparison = compare_runs(arranged(a, b), threshold_percent_ / 100);
+    const RunPairs runs = require_pairs({runs_[0]}, {runs_[1]}, "A", "B");
+    const RunComparison comparison = compare_runs(runs, threshold_percent_ / 100);
     if (form == ComparisonForm::json) return comparison_json_text(comparison);
     return form == ComparisonForm::markdown ? comparison_markdown_text(comparison)
                                             : comparison_console_text(comparison);

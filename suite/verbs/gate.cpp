@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
+#include <functional>
 
 #include "metrics/error.hpp"
 #include "results/gate/gate_report.hpp"
@@ -18,7 +18,8 @@ namespace heteroperf {
 namespace {
 
 constexpr double percent = 0.01;
-constexpr std::size_t most_blocks_allowed = 1000;
+constexpr double usual_load = 0.5, usual_patience_s = 30;
+constexpr std::int64_t most_blocks_allowed = 1000;
 
 ExitCode exit_code_for(GateVerdict verdict) {
   if (verdict == GateVerdict::regression) return ExitCode::regression;
@@ -52,9 +53,8 @@ class GateVerb : public Verb {
         ->type_name("P")
         ->capture_default_str();
     command
-        .add_option(
-            "--max-blocks", rules_.statistics.most_blocks,
-            "blocks of base, head, head, base to run at most; at least 5 are needed to tell")
+        .add_option("--max-blocks", most_blocks_,
+                    "blocks of base, head, head, base to run at most, 5 to 1000")
         ->type_name("N")
         ->capture_default_str();
     command.add_option("--ignore", rules_.ignored, "metrics that are not gated")
@@ -80,9 +80,15 @@ class GateVerb : public Verb {
     check_options();
     const OutputFile junit(junit_, "--junit"), markdown(markdown_, "--markdown");
     rules_.statistics.margin = -std::log1p(-threshold_percent_ * percent);
-    GateReport report = commands_.base.empty() ? gate_records() : gate_commands(options);
-    write(junit, gate_junit_text(report));
-    write(markdown, gate_markdown_text(report));
+    rules_.statistics.most_blocks = static_cast<std::size_t>(most_blocks_);
+    const GateReport report = gate(options);
+    keep(report, [&] { write(junit, gate_junit_text(report)); });
+    keep(report, [&] { write(markdown, gate_markdown_text(report)); });
+    if (!commands_.out.empty()) {
+      keep(report,
+           [&] { write_file_atomically(commands_.out / "gate.json", gate_json_text(report)); });
+    }
+    if (report.error) throw Error(*report.error);
     fmt::print("{}", options.json ? gate_json_text(report) : gate_console_text(report));
     return exit_code_for(report.verdict);
   }
@@ -104,23 +110,50 @@ class GateVerb : public Verb {
       if (!ok) problems.add(fmt::format("{} {:g} is out of range", option, value), why);
     };
     const SequentialRule& rule = rules_.statistics;
+    const auto fewest_blocks = static_cast<std::int64_t>(rule.fewest_blocks);
     range(threshold_percent_ > 0 && threshold_percent_ < 100, "--threshold", threshold_percent_,
           "above 0 and below 100 percent");
     range(rule.alpha > 0 && rule.alpha < 0.5, "--alpha", rule.alpha, "above 0 and below 0.5");
-    range(rule.most_blocks >= 1 && rule.most_blocks <= most_blocks_allowed, "--max-blocks",
-          static_cast<double>(rule.most_blocks), "1 to 1000");
     range(commands_.deadline_s > 0, "--timeout", commands_.deadline_s, "above 0 seconds");
     range(max_load_ > 0 && max_load_ <= 1, "--max-load", max_load_, "above 0, at most 1");
     range(settle_s_ >= 0, "--settle", settle_s_, "0 seconds or more");
+    if (most_blocks_ < fewest_blocks || most_blocks_ > most_blocks_allowed) {
+      problems.add(fmt::format("--max-blocks {} is out of range", most_blocks_),
+                   fmt::format("{} to {}: fewer blocks cannot tell noise from a change",
+                               fewest_blocks, most_blocks_allowed));
+    }
+    for (const std::string& name : rules_.ignored) add_unless_metric(name, problems);
     problems.throw_if_any();
+  }
+
+  static void add_unless_metric(const std::string& name, ProblemList& problems) {
+    try {
+      compared_metric(name);
+    } catch (const UserError& error) {
+      const Problem& unknown = error.problems().front();
+      problems.add("--ignore: " + unknown.problem, unknown.why, unknown.suggestion);
+    }
+  }
+
+  /// Never without a report: who reads the files learns what ended the gate.
+  GateReport gate(const GlobalOptions& options) {
+    GateReport report;
+    try {
+      report = commands_.base.empty() ? gate_records() : gate_commands(options);
+    } catch (const Error& error) {
+      report.error = error;
+    } catch (const std::exception& error) {
+      report.error = Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}});
+    }
+    report.threshold = threshold_percent_ * percent;
+    if (!commands_.base.empty()) report.reproduce = reproduce();
+    return report;
   }
 
   GateReport gate_records() const {
     const std::vector<std::filesystem::path> base(base_.begin(), base_.end());
     const std::vector<std::filesystem::path> head(head_.begin(), head_.end());
-    const RunSet base_runs = require_runs(base), head_runs = require_runs(head);
-    require_comparable(base_runs, head_runs, "--base", "--head");
-    const RunPairs runs = arranged(base_runs, head_runs);
+    const RunPairs runs = require_pairs(base, head, "--base", "--head");
     GateReport report = judge_gate(runs, rules_);
     if (runs.order == RunOrder::apart) {
       report.notes.push_back(
@@ -140,8 +173,6 @@ class GateVerb : public Verb {
     };
     GateReport report = run_gate(commands_, rules_, progress);
     report.notes.push_back(load);
-    report.reproduce = reproduce();
-    write_file_atomically(commands_.out / "gate.json", gate_json_text(report));
     return report;
   }
 
@@ -159,11 +190,29 @@ class GateVerb : public Verb {
   }
 
   std::string reproduce() const {
-    return fmt::format(
+    std::string line = fmt::format(
         "heteroperf gate --base-cmd {} --head-cmd {} --threshold {:g} --alpha "
         "{:g} --max-blocks {}",
         shell_quoted(commands_.base), shell_quoted(commands_.head), threshold_percent_,
-        rules_.statistics.alpha, rules_.statistics.most_blocks);
+        rules_.statistics.alpha, most_blocks_);
+    for (const std::string& name : rules_.ignored) line += " --ignore " + shell_quoted(name);
+    const auto add_changed = [&](const char* option, double value, double usual) {
+      if (value != usual) line += fmt::format(" {} {:g}", option, value);
+    };
+    add_changed("--timeout", commands_.deadline_s, GateCommands{}.deadline_s);
+    add_changed("--max-load", max_load_, usual_load);
+    add_changed("--settle", settle_s_, usual_patience_s);
+    return line;
+  }
+
+  /// A gate's own error is not hidden by that of a file.
+  static void keep(const GateReport& report, const std::function<void()>& write_it) {
+    try {
+      write_it();
+    } catch (const Error& error) {
+      if (!report.error) throw;
+      fmt::print(stderr, "heteroperf: {}\n", error.what());
+    }
   }
 
   static void write(const OutputFile& file, const std::string& text) {
@@ -176,8 +225,9 @@ class GateVerb : public Verb {
   std::vector<std::string> base_, head_;
   GateRules rules_;
   double threshold_percent_ = 2;
+  std::int64_t most_blocks_ = SequentialRule{}.most_blocks;
   std::string junit_, markdown_, out_;
-  double max_load_ = 0.5, settle_s_ = 30;
+  double max_load_ = usual_load, settle_s_ = usual_patience_s;
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "metrics/error.hpp"
+#include "results/ruleset.hpp"
 #include "runners/cluster/device_class.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
@@ -102,15 +103,28 @@ Items list_schedules() {
   return items;
 }
 
+/// Of the ruleset, in the order in which a record lists its reasons.
+Items list_rules() {
+  Items items;
+  for (const Rule& rule : all_rules()) {
+    items.push_back({rule.id,
+                     rule.broken_by,
+                     {{"severity", to_string(rule.severity)},
+                      {"ranking", rule.ranking == Ranking::may ? "may" : "never"},
+                      {"known", to_string(rule.moment)},
+                      {"parameter", rule.parameter},
+                      {"hint", rule.hint}}});
+  }
+  return items;
+}
+
 struct Listing {
   const char* name;
   Items (*make)();
 };
-constexpr Listing listings[] = {{"workloads", list_workloads},
-                                {"models", list_models},
-                                {"schedules", list_schedules},
-                                {"devices", list_devices},
-                                {"datasets", list_datasets}};
+constexpr Listing listings[] = {{"workloads", list_workloads}, {"models", list_models},
+                                {"schedules", list_schedules}, {"devices", list_devices},
+                                {"datasets", list_datasets},   {"rules", list_rules}};
 
 std::vector<std::string> listing_names() {
   std::vector<std::string> names;
@@ -138,7 +152,7 @@ class ListVerb : public Verb {
  public:
   const char* name() const override { return "list"; }
   const char* summary() const override {
-    return "what there is: workloads, models, schedules, devices, datasets";
+    return "what there is: workloads, models, schedules, devices, datasets, rules";
   }
   std::vector<std::string> examples() const override {
     return {"list models", "list workloads --json"};

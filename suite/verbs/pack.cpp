@@ -49,6 +49,12 @@ class PackVerb : public Verb {
 
  private:
   static void require_verified(const fs::path& folder) {
+    const RunFiles files{folder};
+    if (fs::exists(files.journal()) && !fs::exists(files.record())) {
+      throw Error(ErrorKind::verification,
+                  {{folder.string() + " has no record.json", "the run did not end by itself",
+                    "Make it from the journal first: heteroperf recover " + folder.string()}});
+    }
     for (const VerifyCheck& check : verify(folder).checks) {
       if (check.ok) continue;
       throw Error(

@@ -12,6 +12,7 @@
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
+#include "runners/plan/replica_clock.hpp"
 #include "suite/catalog.hpp"
 #include "suite/verbs/plan_report.hpp"
 
@@ -71,40 +72,67 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
   const StagedGraph staged = cut_graph(workload.graph, result.plan);
-  const StageTimes times =
+  result.times =
       stage_times(workload.graph, staged, result.plan, cluster, workload.precision, optimizer);
   result.cluster = cluster.name;
-  result.schedule = plan_schedule(workload.graph, staged, result.plan, &times);
+  result.schedule = plan_schedule(workload.graph, staged, result.plan, &result.times);
   result.timeline = simulate(result.schedule);
   result.prediction =
-      predict(workload.graph, staged, result.plan, times, workload.precision, optimizer);
+      predict(workload.graph, staged, result.plan, result.times, workload.precision, optimizer);
   result.roles = rank_roles(result.plan, result.schedule);
   return result;
 }
 
-PlanRankTimes plan_rank_times(const PlanSimulation& simulation, std::size_t rank) {
-  const auto q = static_cast<std::size_t>(simulation.roles[rank].position);
-  const RankTimes& times = simulation.prediction.pipeline.ranks[q];
-  PlanRankTimes result;
-  result.compute_s = times.busy;
-  result.communication_exposed_s =
-      times.communication + simulation.prediction.reduction_exposed_s[q];
-  result.idle_s = simulation.prediction.step_time_s - times.busy;
+std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
+  const ReplicaClock clock(simulation.times, simulation.schedule, simulation.timeline);
+  std::vector<PlanRankTimes> result;
+  for (const RankRole& role : simulation.roles) {
+    const ReplicaPass pass = clock.run(role);
+    PlanRankTimes& times = result.emplace_back();
+    times.compute_s = pass.compute_s;
+    for (const RankRole::Part& part : role.parts) {
+      times.compute_s += simulation.times.optimizer_s[static_cast<std::size_t>(part.stage)];
+    }
+    times.communication_exposed_s =
+        pass.communication_s +
+        simulation.prediction.reduction_exposed_s[static_cast<std::size_t>(role.position)];
+    times.idle_s = simulation.prediction.step_time_s - times.compute_s;
+  }
   return result;
+}
+
+double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
+  double busy = 0;
+  for (const PlanRankTimes& one : times) busy += one.compute_s;
+  const double all_s = simulation.prediction.step_time_s * static_cast<double>(times.size());
+  return all_s > 0 ? 1 - busy / all_s : 0;
+}
+
+std::vector<TraceTrack> rank_tracks(const PlanSimulation& simulation) {
+  const ReplicaClock clock(simulation.times, simulation.schedule, simulation.timeline);
+  std::vector<TraceTrack> tracks;
+  for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
+    const RankRole& role = simulation.roles[rank];
+    tracks.push_back({fmt::format("rank {}", rank), role.position, clock.run(role).spans});
+  }
+  return tracks;
 }
 
 std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s) {
   const Prediction& p = simulation.prediction;
+  const std::vector<PlanRankTimes> ranks = plan_rank_times(simulation);
   std::string text = fmt::format(
       "{} on {}: {} stages, {} ranks, {} instructions in {:.3f} s\n"
       "step time       {:.6g} s  throughput {:.6g} samples/s\n"
-      "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span\n"
+      "not computing   {:.4f} of all ranks' time\n"
+      "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span, slowest replicas\n"
       "rank  position   compute s  exposed s     idle s    peak MiB\n",
       simulation.plan.schedule, simulation.cluster, simulation.plan.stages.size(),
       simulation.roles.size(), instruction_count(simulation.schedule), wall_s, p.step_time_s,
-      p.throughput, p.pipeline.bubble_rate_makespan, p.pipeline.bubble_rate_span);
-  for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
-    const PlanRankTimes times = plan_rank_times(simulation, rank);
+      p.throughput, not_computing(simulation, ranks), p.pipeline.bubble_rate_makespan,
+      p.pipeline.bubble_rate_span);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const PlanRankTimes& times = ranks[rank];
     text +=
         fmt::format("{:>4}  {:>8}  {:>10.6g} {:>10.6g} {:>10.6g}  {:>10.1f}\n", rank,
                     simulation.roles[rank].position, times.compute_s, times.communication_exposed_s,

@@ -7,6 +7,7 @@
 #include "runners/plan/plan.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"
+#include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/simulator.hpp"
 #include "suite/verbs/measured_plan.hpp"
 #include "workloads/workload.hpp"
@@ -24,7 +25,8 @@ struct PlanSimulation {
   Plan plan;
   std::string cluster;
   Schedule schedule;  ///< lowered
-  Timeline timeline;
+  Timeline timeline;  ///< of each position's slowest replica
+  StageTimes times;
   Prediction prediction;
   std::vector<RankRole> roles;           ///< [rank]
   std::optional<MeasuredPlan> measured;  ///< to be set beside it, measured_beside()
@@ -47,10 +49,15 @@ std::string plan_simulation_table(const PlanSimulation& simulation, double wall_
 
 /// Of rank `rank`, in seconds of a step.
 struct PlanRankTimes {
-  double compute_s = 0;                ///< of its position's slowest replica
+  double compute_s = 0;                ///< at its own replica's speed; the optimizer included
   double communication_exposed_s = 0;  ///< messages under way, and sums that nothing hides
   double idle_s = 0;                   ///< the rest of the step
 };
-PlanRankTimes plan_rank_times(const PlanSimulation& simulation, std::size_t rank);
+std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation);
+/// 1 − Σ compute / (ranks · step): what a run measures as its bubble rate.
+double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times);
+
+/// Every rank at the speed of its own replica.
+std::vector<TraceTrack> rank_tracks(const PlanSimulation& simulation);
 
 }  // namespace heteroperf

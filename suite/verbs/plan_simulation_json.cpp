@@ -15,8 +15,7 @@ Json ledger_json(const MemoryLedger& ledger) {
           {"buffers_bytes", ledger.buffers.value()}};
 }
 
-Json rank_json(const PlanSimulation& simulation, std::size_t rank) {
-  const PlanRankTimes times = plan_rank_times(simulation, rank);
+Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std::size_t rank) {
   const MemoryLedger& memory = simulation.prediction.memory[rank];
   return {{"rank", rank},
           {"position", simulation.roles[rank].position},
@@ -44,15 +43,17 @@ Json path_json(const PlanSimulation& simulation) {
 
 std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s) {
   const Prediction& p = simulation.prediction;
+  const std::vector<PlanRankTimes> times = plan_rank_times(simulation);
   Json ranks = Json::array();
-  for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
-    ranks.push_back(rank_json(simulation, rank));
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    ranks.push_back(rank_json(simulation, times[rank], rank));
   }
   Json json{{"name", simulation.plan.schedule},
             {"model", "latency"},
             {"cluster", simulation.cluster},
             {"step_time_s", p.step_time_s},
             {"throughput", p.throughput},
+            {"bubble_rate", not_computing(simulation, times)},
             {"bubble_rate_makespan", p.pipeline.bubble_rate_makespan},
             {"bubble_rate_span", p.pipeline.bubble_rate_span},
             {"per_rank", ranks},

@@ -3,7 +3,9 @@
 #include "metrics/error.hpp"
 #include "metrics/name_table.hpp"
 #include "results/ranking/ranking.hpp"
+#include "suite/catalog.hpp"
 #include "suite/verbs/verbs.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 namespace {
@@ -13,6 +15,9 @@ constexpr Named<RankingText> forms[] = {{ranking_console_text, "console"},
                                         {ranking_csv_text, "csv"},
                                         {ranking_json_text, "json"},
                                         {ranking_html_text, "html"}};
+
+/// CLI11 takes "-1" as the largest unsigned number.
+const CLI::Range a_count(std::int64_t{0}, std::int64_t{1} << 40);
 
 class RankVerb : public Verb {
  public:
@@ -38,13 +43,17 @@ class RankVerb : public Verb {
     command.add_option("--workload", filter_.workload, "only runs of this workload")
         ->type_name("NAME");
     command.add_option("--min-devices", filter_.fewest_devices, "only runs on so many or more")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(a_count);
     command.add_option("--max-devices", filter_.most_devices, "only runs on so many or fewer")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(a_count);
     command.add_option("--min-nodes", filter_.fewest_nodes, "only runs on so many hosts or more")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(a_count);
     command.add_option("--max-nodes", filter_.most_nodes, "only runs on so many hosts or fewer")
-        ->type_name("N");
+        ->type_name("N")
+        ->check(a_count);
     command
         .add_option("--availability", availability_,
                     "only available, preview or research systems, as --systems says")
@@ -87,6 +96,8 @@ class RankVerb : public Verb {
                       "Give --systems a CSV file run_id,availability.");
     }
     constexpr Named<int> kinds[] = {{0, "homogeneous"}, {1, "heterogeneous"}};
+    if (!filter_.workload.empty()) find_workload(filter_.workload);
+    if (!filter_.precision.empty()) parse_precision(filter_.precision);
     if (!filter_.kind.empty()) parse_name(kinds, "kind", filter_.kind);
     check_range("devices", filter_.fewest_devices, filter_.most_devices);
     check_range("nodes", filter_.fewest_nodes, filter_.most_nodes);

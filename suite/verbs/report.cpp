@@ -86,7 +86,7 @@ class ReportVerb : public Verb {
     const bool alone = sources.folders.size() == 1 && sources.records.runs.size() <= 1;
     ReportPage page;
     page.title = "HeteroPerf report";
-    if (!alone) page.parts.push_back(runs_part(sources.records));
+    if (!alone) page.parts.push_back(runs_part(sources));
     const std::size_t total = sources.folders.size();
     for (std::size_t i = total; i-- > (total > most_parts ? total - most_parts : 0);) {
       try {

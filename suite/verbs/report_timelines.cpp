@@ -9,7 +9,6 @@
 #include "metrics/error.hpp"
 #include "results/run_folder.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/schedule/formats/trace_json.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 
 namespace heteroperf {
@@ -19,16 +18,6 @@ namespace fs = std::filesystem;
 
 /// One unit of the simulator's time is a second, and a microsecond of a trace.
 constexpr double trace_unit_s = 1e6;
-
-std::vector<TraceTrack> rank_tracks(const PlanSimulation& simulation) {
-  std::vector<TraceTrack> tracks;
-  for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
-    const int position = simulation.roles[rank].position;
-    tracks.push_back({fmt::format("rank {}", rank), position,
-                      simulation.timeline.spans[static_cast<std::size_t>(position)]});
-  }
-  return tracks;
-}
 
 StepTimeline predicted_step(const ReportRun& run) {
   StepTimeline none;
@@ -41,7 +30,13 @@ StepTimeline predicted_step(const ReportRun& run) {
     PlanSimulationRequest request;
     request.path = plan.string();
     request.cluster = configured_cluster(run.journal);
-    if (request.cluster.empty() && read_plan_file(plan.string()).cluster.empty()) {
+    const Plan own = read_plan_file(plan.string());
+    if (!own.workload) {
+      none.missing =
+          "The plan.json does not say its workload, whose operations a prediction needs.";
+      return none;
+    }
+    if (request.cluster.empty() && own.cluster.empty()) {
       none.missing = "The run names no cluster, whose rates a prediction needs.";
       return none;
     }

@@ -60,7 +60,7 @@ class SimulateVerb : public Verb {
     PlanSimulation simulation = simulate_plan(plan_);
     simulation.measured = measured_beside(plan_.path);
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    if (!trace_.empty()) write_trace(trace_text(simulation.schedule, simulation.timeline));
+    if (!trace_.empty()) write_trace(trace_text(simulation.schedule, rank_tracks(simulation)));
     fmt::print("{}", options.json ? plan_simulation_json_text(simulation, wall.count())
                                   : plan_simulation_table(simulation, wall.count()));
     return ExitCode::ok;

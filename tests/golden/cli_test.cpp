@@ -250,7 +250,8 @@ TEST(Cli, ListsWhatTheScalingRuleChooses) {
 
 TEST(Cli, ListsNumbersAsNumbers) {
   for (const char* what : {"workloads", "models", "devices"}) {
-    for (const Json& item : Json::parse(heteroperf({"list", what, "--json"}).out).at("items")) {
+    const Json listing = Json::parse(heteroperf({"list", what, "--json"}).out);
+    for (const Json& item : listing.at("items")) {
       for (const char* key : {"ranks", "threads_per_rank", "memory_bytes", "expected_step_s",
                               "micro_batch", "count", "threads"}) {
         EXPECT_TRUE(!item.contains(key) || item.at(key).is_number()) << item;
@@ -262,7 +263,8 @@ TEST(Cli, ListsNumbersAsNumbers) {
 }
 
 TEST(Cli, SaysOnWhatTheScalingRuleRests) {
-  for (const Json& item : Json::parse(heteroperf({"list", "--json"}).out).at("items")) {
+  const Json listing = Json::parse(heteroperf({"list", "--json"}).out);
+  for (const Json& item : listing.at("items")) {
     const std::string reason = item.at("reason");
     EXPECT_NE(reason.find("nominal"), std::string::npos) << reason;
     EXPECT_NE(reason.find("40 per core"), std::string::npos) << reason;

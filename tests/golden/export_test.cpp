@@ -4,7 +4,9 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "results/run_folder.hpp"
 #include "tests/golden/python_reader.hpp"
@@ -153,6 +155,48 @@ TEST_F(Exports, MlperfsOwnCheckerTakesTheLog) {
   EXPECT_EQ(last.at("run_stop").at("metadata").at("status"), "success");
 }
 
+/// Values of the log's points in time.
+std::map<std::string, Json> logged(const std::string& file) {
+  std::map<std::string, Json> values;
+  std::istringstream lines(read_text_file(file));
+  constexpr std::string_view prefix = ":::MLLOG ";
+  for (std::string line; std::getline(lines, line);) {
+    const Json event = Json::parse(line.substr(prefix.size()));
+    if (event.at("event_type") == "POINT_IN_TIME") values[event.at("key")] = event.at("value");
+  }
+  return values;
+}
+
+Json replica_on(const std::vector<int>& ranks, int micro_batch) {
+  return {{"ranks", ranks}, {"micro_batch", micro_batch}};
+}
+
+/// Whatever the options were: a plan of a file or of the planner has its own degrees.
+TEST_F(Exports, MlperfGetsTheDegreesOfThePlanThatRan) {
+  SampleRun run = sample_of({.number = 1});
+  run.last<ConfigEvent>().config.text =
+      R"({"plan":{"pipeline":1,"tensor":1},"batch":{"micro_batch":0}})";
+  Json plan{{"chunks", 2}, {"stages", Json::array()}};
+  for (int stage = 0; stage < 4; ++stage) {
+    plan["stages"].push_back(
+        {{"replicas", {replica_on({2 * (stage % 2), 2 * (stage % 2) + 1}, 3)}}});
+  }
+  run.last<PlanEvent>().plan.text = plan.dump();
+  run.write_finished(RunFiles{folder_ / "even"});
+  const auto even = logged(exported("even", "mllog"));
+  EXPECT_EQ(even.at("tensor_parallelism"), 2);
+  EXPECT_EQ(even.at("pipeline_parallelism"), 2);
+  EXPECT_EQ(even.at("micro_batch_size"), 3);
+  EXPECT_EQ(even.at("submission_status"), "research");
+  plan["stages"][1]["replicas"][0] = replica_on({2}, 4);
+  run.last<PlanEvent>().plan.text = plan.dump();
+  run.write_finished(RunFiles{folder_ / "uneven"});
+  const auto uneven = logged(exported("uneven", "mllog"));
+  EXPECT_FALSE(uneven.contains("tensor_parallelism"));
+  EXPECT_FALSE(uneven.contains("micro_batch_size"));
+  EXPECT_EQ(uneven.at("pipeline_parallelism"), 2);
+}
+
 TEST_F(Exports, AnInvalidRunIsNoSuccessToMlperf) {
   store_awkward(nan);
   const Json log = read("read_mllog.py", exported("awkward", "mllog"), {"mlperf_logging", "yaml"});
@@ -180,6 +224,21 @@ TEST_F(Exports, GoogleBenchmarksJson) {
   EXPECT_NEAR(entries.at(3).at("real_time").get<double>(), 1000 * step_s, 1e-6);
   EXPECT_NEAR(entries.at(5).at("real_time").get<double>(), 1000 * step_s / 13, 1e-6);
   EXPECT_EQ(entries.at(6).at("aggregate_unit"), "percentage");
+}
+
+TEST_F(Exports, GoogleBenchmarkIsToldWhoSharesACache) {
+  SampleRun run = sample_of({.number = 1});
+  const auto cache = [](const char* kind, int level, int count) {
+    return Json{{"kind", kind}, {"level", level}, {"size_bytes", 1024}, {"count", count}};
+  };
+  const Json caches{cache("data", 1, 4), cache("unified", 3, 1), cache("unified", 2, 3)};
+  run.last<SystemEvent>().system.text =
+      Json{{"cpu", {{"logical_cpus", {{"value", 8}}}, {"caches", {{"value", caches}}}}}}.dump();
+  run.write_finished(RunFiles{folder_ / "caches"});
+  const Json context = Json::parse(read_text_file(exported("caches", "gbench"))).at("context");
+  std::vector<int> sharing;
+  for (const Json& one : context.at("caches")) sharing.push_back(one.at("num_sharing"));
+  EXPECT_EQ(sharing, (std::vector<int>{2, 8, 0}));
 }
 
 TEST_F(Exports, AnInvalidRunIsAnErrorToGoogleBenchmark) {

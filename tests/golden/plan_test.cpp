@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "runners/plan/even_plan.hpp"
@@ -55,6 +56,33 @@ TEST(SimulateVerb, TimesAPlanOnANamedCluster) {
     EXPECT_TRUE(report.contains(key)) << key;
   }
   EXPECT_FALSE(Json::parse(std::ifstream(folder / "trace.json")).empty());
+}
+
+/// Fast ranks that hold what slow ones hold compute for a shorter time, and wait.
+TEST(SimulateVerb, EveryRankHasItsOwnReplicasTime) {
+  const ScratchFolder folder;
+  EvenPlanRequest request;
+  request.data = 8;
+  Plan plan = even_plan(build_model("nano"), request);
+  plan.workload = nano_plan().workload;
+  plan.cluster = "fast2_slow6";
+  const CommandResult run =
+      heteroperf({"simulate", write(folder, plan), "--trace", folder / "trace.json", "--json"});
+  ASSERT_EQ(run.exit_code, 0) << run.err;
+  const Json report = Json::parse(run.out);
+  const double fast = report.at("per_rank").at(0).at("compute_s");
+  const double slow = report.at("per_rank").at(7).at("compute_s");
+  EXPECT_GT(slow, 2 * fast);
+  const double all = 2 * fast + 6 * slow;
+  EXPECT_NEAR(report.at("bubble_rate"), 1 - all / (8 * report.at("step_time_s").get<double>()),
+              1e-12);
+  std::map<int, double> traced;
+  const Json trace = Json::parse(std::ifstream(folder / "trace.json"));
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("ph") == "X") traced[event.at("tid")] += event.at("dur").get<double>();
+  }
+  ASSERT_EQ(traced.size(), 8u);
+  EXPECT_GT(traced.at(8), 2 * traced.at(1));
 }
 
 TEST(SimulateVerb, APlanMayNameItsCluster) {

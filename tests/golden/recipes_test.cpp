@@ -1,7 +1,9 @@
 // The recipes' own shell steps, run with programs that leave stored runs in place of training, and
-// with a git and a cmake that put these where a build would.
+// with a git and a cmake that put these where a build would. The steps find no other programs than
+// those of their image and those that they install.
 #include <gtest/gtest.h>
 
+#include <signal.h>
 #include <sys/stat.h>
 
 #include <cmath>
@@ -23,12 +25,27 @@ using Json = nlohmann::json;
 class Recipes : public ::testing::Test {
  protected:
   void SetUp() override {
-    program("tools/git", "[ \"$1 $2\" = 'worktree add' ] && cp -r checkout-of-base \"$4\"");
-    program("tools/cmake",
+    program("packages/git/git", "[ \"$1 $2\" = 'worktree add' ] && cp -r checkout-of-base \"$4\"");
+    program("packages/cmake/cmake",
             "[ \"$1\" = --preset ] && exit 0; mkdir -p build/default/suite && cp program "
             "build/default/suite/heteroperf");
-    program("scripts/setup.sh", "[ \"$*\" = 'build full' ]");
-    program("checkout-of-base/scripts/setup.sh", "[ \"$*\" = 'build full' ]");
+    const std::string setup = "[ \"$*\" = 'build full' ] && cp " +
+                              (folder_ / "packages/cmake/cmake") + " " + (folder_ / "image");
+    program("scripts/setup.sh", setup);
+    program("checkout-of-base/scripts/setup.sh", setup);
+    program("image/apt-get",
+            "for name in \"$@\"; do [ ! -d packages/$name ] || cp packages/$name/* "
+            "image/; done");
+    for (const char* tool : {"bash", "cat", "cp", "mkdir", "rm", "sh"}) {
+      fs::create_symlink(std::string("/bin/") + tool, folder_ / (std::string("image/") + tool));
+    }
+  }
+
+  /// Programs that the image of a recipe has.
+  void preinstall(const std::vector<std::string>& packages) const {
+    for (const std::string& name : packages) {
+      fs::copy(folder_ / ("packages/" + name + "/" + name), folder_ / ("image/" + name));
+    }
   }
 
   void program(const std::string& name, const std::string& body) const {
@@ -63,7 +80,7 @@ class Recipes : public ::testing::Test {
         Json::parse(read_with(*python, "read_recipe.py", {HETEROPERF_RECIPES "/" + recipe}));
     EXPECT_FALSE(steps.empty());
     for (const Json& step : steps) {
-      std::vector<std::string> environment{"PATH=" + (folder_ / "tools") + ":/usr/bin:/bin",
+      std::vector<std::string> environment{"PATH=" + (folder_ / "image"),
                                            "GITHUB_STEP_SUMMARY=" + (folder_ / "summary.md")};
       for (const auto& [name, value] : step.at("env").items()) {
         environment.push_back(name + "=" + value.get<std::string>());
@@ -80,21 +97,22 @@ class Recipes : public ::testing::Test {
     return 0;
   }
 
-  CommandResult night() {
-    return Command({"/bin/bash", HETEROPERF_RECIPES "/nightly.sbatch", "llm"}, folder_.path(),
-                   {"HETEROPERF=" + (folder_ / "program"), "NIGHTLY=" + (folder_ / "nightly"),
-                    "SLURM_JOB_ID=" + std::to_string(++nights_)})
-        .finish();
+  std::vector<std::string> night_environment() {
+    return {"HETEROPERF=" + (folder_ / "program"), "NIGHTLY=" + (folder_ / "nightly"),
+            "SLURM_JOB_ID=" + std::to_string(++nights_)};
   }
+  CommandResult night() { return Command(nightly_, folder_.path(), night_environment()).finish(); }
 
   std::string text_of(const std::string& name) const { return read_text_file(folder_ / name); }
 
+  const std::vector<std::string> nightly_{"/bin/bash", HETEROPERF_RECIPES "/nightly.sbatch", "llm"};
   ScratchFolder folder_;
   std::string said_;
   int stored_ = 0, nights_ = 0;
 };
 
 TEST_F(Recipes, GithubPassesAnEqualHead) {
+  preinstall({"git", "cmake"});
   store_program("checkout-of-base/program", "base-", 12, 12);
   store_program("program", "head-", 12, 12.001);
   const int code = run_steps("github-actions.yml");
@@ -105,6 +123,7 @@ TEST_F(Recipes, GithubPassesAnEqualHead) {
 }
 
 TEST_F(Recipes, GithubFailsASlowerHead) {
+  preinstall({"git", "cmake"});
   store_program("checkout-of-base/program", "base-", 12, 12);
   store_program("program", "head-", 12, 12.8);
   const int code = run_steps("github-actions.yml");
@@ -114,6 +133,7 @@ TEST_F(Recipes, GithubFailsASlowerHead) {
 }
 
 TEST_F(Recipes, GithubSaysWhenNothingWasMeasured) {
+  preinstall({"git", "cmake"});
   store_program("checkout-of-base/program", "base-", 1, 12);
   program("program", "exit 1");
   const int code = run_steps("github-actions.yml");
@@ -151,6 +171,41 @@ TEST_F(Recipes, AMuchSlowerNightFails) {
   store_program("program", "night-", 1, 24);
   const CommandResult slower = night();
   EXPECT_EQ(slower.exit_code, 3) << slower.out << slower.err;
+}
+
+/// Slurm tells the job's shell alone that its time is up.
+TEST_F(Recipes, ANightThatMustEndTellsItsRun) {
+  program("program",
+          "trap 'touch told; exit 130' TERM\ntouch started\n"
+          "for i in {1..600}; do sleep 0.1; done");
+  Command script(nightly_, folder_.path(), night_environment());
+  ASSERT_TRUE(script.wait_until([&] { return fs::exists(folder_ / "started"); }));
+  kill(script.pid(), SIGTERM);
+  const CommandResult result = script.finish();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_TRUE(fs::exists(folder_ / "told"));
+  EXPECT_TRUE(descendants(script.pid()).empty());
+}
+
+TEST_F(Recipes, TheNextNightIsForATimeOfDay) {
+  store_program("program", "night-", 1, 12);
+  program("image/sbatch", "echo \"$@\" > asked");
+  std::vector<std::string> environment = night_environment();
+  environment.push_back("AGAIN=02:00");
+  environment.push_back("PATH=" + (folder_ / "image") + ":/usr/bin:/bin");
+  ASSERT_EQ(Command(nightly_, folder_.path(), environment).finish().exit_code, 0);
+  EXPECT_EQ(text_of("asked"), "--begin=02:00 " HETEROPERF_RECIPES "/nightly.sbatch llm\n");
+}
+
+/// The words of the report are for readers.
+TEST_F(Recipes, TheVerdictIsNotReadFromProse) {
+  store_program("program", "night-", 2, 12);
+  ASSERT_EQ(night().exit_code, 0);
+  fs::rename(folder_ / "program", folder_ / "true-program");
+  program("program",
+          "if [ \"$1 $4\" = 'compare --format' ]; then echo 'B is slower, it is said'; else "
+          "exec ./true-program \"$@\"; fi");
+  EXPECT_EQ(night().exit_code, 0);
 }
 
 }  // namespace

@@ -93,7 +93,7 @@ TEST_F(ReportVerb, OfRunsThatDidNotEnd) {
   EXPECT_TRUE(says("failed/report.html", "rank 1 was lost"));
   for (const std::string name : {"killed", "torn"}) {
     EXPECT_EQ(report({name}).exit_code, 0);
-    EXPECT_TRUE(says(name + "/report.html", "The run is not closed"));
+    EXPECT_TRUE(says(name + "/report.html", "The run did not end"));
   }
 }
 
@@ -161,6 +161,18 @@ TEST_F(ReportVerb, ShowsTheTraceThatItIsGiven) {
   EXPECT_TRUE(says("run/report.html", "is no trace"));
 }
 
+/// `report` has no option for what a plan does not say.
+TEST_F(ReportVerb, OfAPlanWithoutItsWorkloadSaysWhatItLacks) {
+  write("run", planned_run());
+  folder_.write("run/plan.json",
+                R"({"_format":"heteroperf-plan","_version":1,"schedule":"1f1b","chunks":1,)"
+                R"("micro_batches":1,"stages":[{"nodes":["input"],)"
+                R"("replicas":[{"ranks":[0],"micro_batch":1}]}]})");
+  EXPECT_EQ(report({"run"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "Predicted: none. The plan.json does not say its workload"));
+  EXPECT_FALSE(says("run/report.html", "--workload"));
+}
+
 TEST_F(ReportVerb, IsSoundInABrowser) {
   SampleRun failed = fixed_run();
   failed.last<StopEvent>() = {RunStatus::failed, "rank 1 was lost", 6};
@@ -168,6 +180,7 @@ TEST_F(ReportVerb, IsSoundInABrowser) {
   without_steps.erase_all<StepEvent>();
   without_steps.erase_all<EvalEvent>();
   write("closed", fixed_run());
+  write("short", fixed_run({.steps = 2}));
   write("mixed", planned_run());
   write("search", search_run());
   write("failed", failed);
@@ -177,7 +190,7 @@ TEST_F(ReportVerb, IsSoundInABrowser) {
     store_run(folder_ / "several", {.number = i, .step_s = i < 6 ? 12.0 : 14.0});
   }
   for (const std::string name :
-       {"closed", "mixed", "search", "failed", "stepless", "long", "several"}) {
+       {"closed", "short", "mixed", "search", "failed", "stepless", "long", "several"}) {
     ASSERT_EQ(report({name, "-o", name + ".html"}).exit_code, 0);
     const auto seen = look_at(name + ".html");
     if (!seen) GTEST_SKIP() << "no Chromium or no Python here";

@@ -89,6 +89,7 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
   runs[4].last<StepEvent>().loss = std::nan("");  // invalid
   runs[5].insert_before_stop(HostLoadEvent{400, 4, 2.5, 1, 0.5, 8.0, "a", 0, 1.5, 2.5});
   runs[5].insert_before_stop(HostLoadEvent{400, 4, 0.5, {}, {}, {}, "b", 1});
+  runs[5].insert_before_stop(GpuSlowdownEvent{"a", "0000:1b:00.0", 1, 400, 1.5, {}});
   runs[5].insert_before_stop(RankStepsEvent{1, 0, 2, 5, 2, {8, 9, 7}});
   runs[5].insert_before_stop(PeakEvent{1e12, "fp32", "measured", 2e9});
   runs[5].insert_before_stop(WarningEvent{"words", "other_load"});
@@ -121,6 +122,14 @@ TEST_F(Schemas, WhatComparingPrints) {
   add_printed("comparison", {"compare", a + "/run-000", slow + "/run-020"});
   add_printed("gate", {"gate", "--base", a, "--head", b});
   add_printed("gate", {"gate", "--base", a, "--head", slow});
+  heteroperf({"gate", "--base-cmd", "exit 1", "--head-cmd", "exit 1", "--max-load", "1", "--out",
+              "broken", "-q"},
+             folder_.path());
+  add("gate", folder_ / "broken/gate.json");
+  add_printed("baselines", {"baseline", "save", "main", a});
+  add_printed("baselines", {"baseline", "save", "main", slow});
+  add_printed("baselines", {"baseline", "list"});
+  add_printed("baselines", {"baseline", "rm", "main"});
   add_printed("history", {"history", a, slow});
   add_printed("ranking", {"rank", a, b});
   add_printed("verification", {"verify", a + "/run-000"});
@@ -257,6 +266,24 @@ TEST_F(Schemas, FilesOfARealRun) {
   add_broken("checkpoint", good, "\"checksum\"", "\"sum\"");
   add_broken("checkpoint", good, "\"seed\":\"[0-9]+\"", "\"seed\":1.5");
   expect_invalid();
+}
+
+/// The run's own plan and those of each class alone, which can be simulated as they lie there.
+TEST_F(Schemas, EveryPlanOfAMixedRun) {
+  const CommandResult result =
+      heteroperf({"run", "llm", "--size", "nano", "--steps", "4", "--cluster", "fast2_slow6",
+                  "--with-baselines", "--set", "measure.peak_s=0", "--set",
+                  "measure.evaluation_samples=4", "-q", "--out", "mix"},
+                 folder_.path());
+  if (result.exit_code == 5) GTEST_SKIP() << "this program cannot train";
+  ASSERT_TRUE(fs::exists(folder_ / "mix/record.json")) << result.err;
+  for (const char* run : {"mix", "mix/baseline-fast", "mix/baseline-slow"}) {
+    const std::string plan = folder_ / (std::string(run) + "/plan.json");
+    add("plan", plan);
+    expect_taken({"simulate", plan, "--json"});
+    expect_taken({"verify", folder_ / run});
+  }
+  expect_valid();
 }
 
 TEST_F(Schemas, WhatIsWrongIsFound) {

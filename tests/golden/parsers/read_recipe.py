@@ -1,5 +1,5 @@
 """Prints the shell steps of a CI file as JSON: GitHub's `run` steps with the job's and their own
-environment, or GitLab's `script` lines as one step."""
+environment, or GitLab's `before_script` and `script` lines, which are one shell, as one step."""
 import json
 import sys
 
@@ -17,5 +17,5 @@ for name, job in document.get("jobs", {}).items():
 for name, job in document.items():
     if isinstance(job, dict) and "script" in job:
         assert job["allow_failure"]["exit_codes"] == 4
-        steps.append({"script": "\n".join(job["script"]), "env": job["variables"]})
+        steps.append({"script": "\n".join(job.get("before_script", []) + job["script"]), "env": job["variables"]})
 json.dump(steps, sys.stdout)

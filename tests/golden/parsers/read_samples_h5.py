@@ -25,7 +25,9 @@ def visit(name, item):
         datasets[name] = {"shape": list(item.shape), "maxshape": [str(n) for n in item.maxshape or ()],
                           "chunks": list(item.chunks) if item.chunks else None,
                           "type": str(item.dtype),
-                          "attributes": {key: plain(value) for key, value in item.attrs.items()},
+                          "attributes": {key: plain(value) for key, value in item.attrs.items()
+                                         if key not in ("DIMENSION_LIST", "REFERENCE_LIST")},
+                          "scales": [[scale.name for scale in one.values()] for one in item.dims],
                           "values": plain(item[()])}
 
 

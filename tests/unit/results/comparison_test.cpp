@@ -1,5 +1,6 @@
 #include "results/comparison/run_comparison.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +8,7 @@
 
 #include "metrics/error.hpp"
 #include "results/comparison/hetero_ratio.hpp"
+#include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
@@ -155,6 +157,63 @@ TEST_F(Comparing, DifferentKeysNameEveryField) {
     EXPECT_NE(text.find(field), std::string::npos) << field;
   }
   EXPECT_EQ(text.find("ruleset"), std::string::npos);
+}
+
+TEST_F(Comparing, AnotherWorkloadNamesItsSettings) {
+  const auto digest_of = [&](const std::string& config, const std::string& workload) {
+    SampleRun run = sample_of({});
+    run.last<ConfigEvent>().config.text = config;
+    run.last<WorkloadEvent>().config.text = workload;
+    return parse_run_digest(build_record(run.journal()), path("x/record.json"));
+  };
+  const auto complaint = [&](const RunDigest& a, const RunDigest& b) {
+    std::vector<Problem> problems;
+    EXPECT_EQ(kind_of(
+                  [&] {
+                    require_comparable({{a}, {}}, {{b}, {}}, "A", "B");
+                  },
+                  &problems),
+              ErrorKind::not_comparable);
+    std::vector<std::string> texts;
+    for (const Problem& one : problems) texts.push_back(one.text());
+    return texts;
+  };
+  const RunDigest a = digest_of(R"({"batch":{"micro_batch":1},"optimizer":{"rate":0.1},"seed":1})",
+                                R"({"optimizer":{"rate":0.1,"beta":1}})");
+  const RunDigest b = digest_of(R"({"batch":{"micro_batch":2},"optimizer":{"rate":0.2},"seed":2})",
+                                R"({"optimizer":{"rate":0.2,"beta":2}})");
+  const auto texts = complaint(a, b);
+  ASSERT_EQ(texts.size(), 4u);
+  EXPECT_EQ(texts[1], "config.batch.micro_batch differs (1 in A, 2 in B)");
+  EXPECT_EQ(texts[2], "config.optimizer.rate differs (0.1 in A, 0.2 in B)");
+  EXPECT_EQ(texts[3], "workload.config.optimizer.beta differs (1 in A, 2 in B)");
+  std::string many, more;
+  for (int i = 0; i < 20; ++i) {
+    many += fmt::format("{}\"k{}\":1", i == 0 ? "" : ",", i);
+    more += fmt::format("{}\"k{}\":2", i == 0 ? "" : ",", i);
+  }
+  const auto capped =
+      complaint(digest_of("{}", '{' + many + '}'), digest_of("{}", '{' + more + '}'));
+  ASSERT_EQ(capped.size(), 14u);
+  EXPECT_EQ(capped.back(), "and 8 more");
+}
+
+TEST_F(Comparing, LossesOfSeveralSeedsAreNotCompared) {
+  const auto side = [&](const std::string& name, int first) {
+    store_run(path(name), {.number = first, .seed = 1});
+    store_run(path(name), {.number = first + 1, .seed = 2});
+    return find_runs({path(name)});
+  };
+  const RunComparison comparison = compare_runs(arranged(side("a", 0), side("b", 10)), 0.02);
+  for (const MetricComparison& one : comparison.metrics) {
+    EXPECT_STRNE(one.metric->name, "loss_fingerprint");
+  }
+  ASSERT_EQ(comparison.skipped.size(), 1u);
+  EXPECT_EQ(comparison.skipped[0].name, "loss_fingerprint");
+  EXPECT_EQ(comparison.skipped[0].reason, "seeds/run differs");
+  EXPECT_NE(comparison_console_text(comparison).find("not compared: loss_fingerprint (seeds/run"),
+            std::string::npos);
+  EXPECT_NE(comparison_json_text(comparison).find("\"skipped\""), std::string::npos);
 }
 
 TEST_F(Comparing, OneRunPerSideCallsOnlyLargeChanges) {

@@ -71,10 +71,34 @@ TEST(GateReport, InconclusiveSaysHowManyMoreBlocks) {
   EXPECT_NE(report.why_inconclusive.find("more block"), std::string::npos);
 }
 
+TEST(GateReport, InconclusiveSaysWhyNoBlocksWouldSettleIt) {
+  const GateReport loud = judge_gate(blocks_of(6, 0.5, 0, 3), rules_for(6));
+  ASSERT_EQ(loud.verdict, GateVerdict::inconclusive);
+  EXPECT_FALSE(loud.more_blocks.has_value());
+  EXPECT_NE(loud.why_inconclusive.find("varies by so much"), std::string::npos)
+      << loud.why_inconclusive;
+  const GateReport near = judge_gate(blocks_of(40, 0.01, 0.0204, 3), rules_for(40));
+  ASSERT_EQ(near.verdict, GateVerdict::inconclusive);
+  EXPECT_NE(near.why_inconclusive.find("so close to the limit of 2.0 %"), std::string::npos)
+      << near.why_inconclusive;
+}
+
+TEST(GateReport, TheBlocksItAsksForAreAnOption) {
+  const GateReport commands = judge_gate(blocks_of(6, 0.03, 0.04, 3), rules_for(6));
+  ASSERT_EQ(commands.verdict, GateVerdict::inconclusive);
+  const std::string option = "(--max-blocks " + std::to_string(6 + *commands.more_blocks) + ")";
+  EXPECT_NE(commands.why_inconclusive.find(option), std::string::npos) << commands.why_inconclusive;
+  const GateReport records = judge_gate(blocks_of(6, 0.03, 0.04, 3), GateRules{});
+  ASSERT_EQ(records.verdict, GateVerdict::inconclusive);
+  EXPECT_EQ(records.why_inconclusive.find("--max-blocks"), std::string::npos);
+}
+
 TEST(GateReport, FewerBlocksThanNeededAreInconclusive) {
   const GateReport report = judge_gate(blocks_of(3, 0.001, 0.2), rules_for(12));
   EXPECT_EQ(report.verdict, GateVerdict::inconclusive);
-  EXPECT_GE(*report.more_blocks, 2u);
+  EXPECT_EQ(report.more_blocks, 2u);
+  EXPECT_EQ(report.why_inconclusive,
+            "at least 2 more blocks are needed to tell noise from a change");
   EXPECT_EQ(judge_gate(blocks_of(1, 0.001, 0.2), rules_for(12)).verdict, GateVerdict::inconclusive);
 }
 
@@ -102,6 +126,39 @@ TEST(GateReport, ExactMetricsGateExactlyWhateverTheNoise) {
   }
   EXPECT_EQ(metric_of(judge_gate(runs, rules_for(12)), "peak_memory_bytes").verdict,
             GateVerdict::improved);
+}
+
+/// One run of each program, the head with another peak of memory.
+RunPairs pair_of(double base_peak, double head_peak) {
+  RunPairs pair;
+  pair.base.runs = {run_like({.number = 900}, base_peak)};
+  pair.head.runs = {run_like({.number = 901}, head_peak)};
+  return pair;
+}
+
+TEST(GateReport, AnExactRegressionIsCertainWhereEachProgramAgreesWithItself) {
+  RunPairs runs = blocks_of(1, 0.2, 0);
+  for (RunDigest& run : runs.head.runs) run = run_like({.number = 300}, 1.01);
+  const GateReport report = judge_gate(runs, rules_for(12));
+  EXPECT_EQ(report.verdict, GateVerdict::regression);
+  EXPECT_EQ(certain_regressions(report, runs, pair_of(1, 1.01)),
+            std::vector<std::string>{"peak_memory_bytes"});
+  EXPECT_TRUE(certain_regressions(report, runs, pair_of(1, 1)).empty());
+  EXPECT_TRUE(certain_regressions(report, runs, pair_of(1.01, 1.01)).empty());
+  runs.head.runs[0] = run_like({.number = 301});
+  const GateReport mixed = judge_gate(runs, rules_for(12));
+  EXPECT_EQ(mixed.verdict, GateVerdict::regression);
+  EXPECT_TRUE(certain_regressions(mixed, runs, pair_of(1, 1.01)).empty());
+  EXPECT_TRUE(certain_regressions(judge_gate(blocks_of(5, 0.002, 0.1), rules_for(12)),
+                                  blocks_of(5, 0.002, 0.1), pair_of(1, 1))
+                  .empty());
+}
+
+TEST(GateReport, OneBlockGivesNoInterval) {
+  const GateReport report = judge_gate(blocks_of(1, 0.001, 0.5), rules_for(12));
+  EXPECT_FALSE(metric_of(report, "throughput").ratio_ci95.has_value());
+  EXPECT_FALSE(report.control.measured);
+  EXPECT_EQ(report.verdict, GateVerdict::inconclusive);
 }
 
 TEST(GateReport, AnExactMetricThatVariesInTheBaseIsStatistical) {
@@ -165,6 +222,9 @@ TEST(GateReport, FormsSayTheSame) {
     EXPECT_TRUE(json.at("metrics").at(0).contains(key)) << key;
   }
   EXPECT_EQ(json.at("null_control").at("alarm"), false);
+  EXPECT_EQ(json.at("metrics").at(0).at("name"), "throughput");
+  EXPECT_EQ(json.at("metrics").at(0).at("unit"), "image/s");
+  EXPECT_EQ(json.at("metrics").at(1).at("unit"), "s");
   const std::string markdown = gate_markdown_text(report);
   EXPECT_EQ(markdown.rfind("### REGRESSION", 0), 0u);
   EXPECT_EQ(markdown.find("<host>"), std::string::npos);
@@ -172,6 +232,31 @@ TEST(GateReport, FormsSayTheSame) {
   const std::string junit = gate_junit_text(report);
   EXPECT_NE(junit.find("<failure"), std::string::npos);
   EXPECT_NE(junit.find("failures=\"4\""), std::string::npos) << junit;
+}
+
+TEST(GateReport, ShowsTheBootstrapIntervalAndKeepsTheOneThatDecides) {
+  const RunPairs runs = blocks_of(5, 0.003, 0.06);
+  GateReport report = judge_gate(runs, rules_for(12));
+  for (const char* name : {"throughput", "step_time_s"}) {
+    const GatedMetric& gated = metric_of(report, name);
+    const auto evidence = evidence_of(runs, *gated.metric);
+    const double half = std::exp(evidence->evidence.gain.half_width(0.95));
+    EXPECT_NEAR(gated.t_ci95->low, *gated.ratio / half, 1e-12) << name;
+    EXPECT_NEAR(gated.t_ci95->high, *gated.ratio * half, 1e-12) << name;
+    EXPECT_LT(gated.t_ci95->low, gated.ratio_ci95->low) << name;
+    EXPECT_GT(gated.t_ci95->high, gated.ratio_ci95->high) << name;
+  }
+  const Json json = Json::parse(gate_json_text(report)).at("metrics").at(0);
+  EXPECT_EQ(json.at("t_ci95").at(0), metric_of(report, json.at("name")).t_ci95->low);
+  for (const auto& text : {gate_console_text(report), gate_markdown_text(report)}) {
+    EXPECT_NE(text.find("change [bootstrap 95 %]"), std::string::npos) << text;
+  }
+  RunPairs apart = runs;
+  apart.order = RunOrder::apart;
+  report = judge_gate(apart, GateRules{});
+  EXPECT_EQ(metric_of(report, "throughput").t_ci95->low,
+            metric_of(report, "throughput").ratio_ci95->low);
+  EXPECT_NE(gate_console_text(report).find("change [t 95 %]"), std::string::npos);
 }
 
 TEST(GateReport, MarkdownFitsAComment) {

@@ -47,6 +47,7 @@ TEST(EventJson, RoundTripsEveryKind) {
   run.lines.push_back({1, RankStepsEvent{3, 0, 2, 5, 2, {4'000'000'000, 5, 6}}});
   run.lines.push_back({1, PeakEvent{1e12, "fp32", "measured", 1e11}});
   run.lines.push_back({1, HostLoadEvent{2, 4, 0.5, 3, 0.25, 0.125, "node-1", 8, 1.5, 2.5}});
+  run.lines.push_back({1, GpuSlowdownEvent{"node-1", "0000:1b:00.0", 3, 400, 1.5, 2.5}});
   std::set<std::string> kinds;
   for (const JournalLine& line : run.lines) {
     const std::string json = event_to_json_line(line.t_ns, line.event, no_previous_line);

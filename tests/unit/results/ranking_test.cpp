@@ -1,16 +1,12 @@
-#include "results/ranking/ranking.hpp"
-
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "metrics/error.hpp"
-#include "results/run_folder.hpp"
-#include "tests/unit/results/stored_runs.hpp"
+#include "tests/unit/results/rank_fixture.hpp"
 
 namespace heteroperf {
 namespace {
@@ -18,39 +14,11 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
-class RankTest : public ::testing::Test {
- protected:
-  fs::path store(const StoredRun& run) { return store_run(folder_.path(), run); }
-  void store(int number, const std::string& host, const std::vector<DeviceCount>& devices,
-             double step_s) {
-    SampleRun run = sample_of({.number = number, .step_s = step_s, .host = host});
-    run.last<ScaleEvent>().devices = devices;
-    run.write_finished(RunFiles{folder_.path() / std::to_string(number)});
-  }
-  /// A run whose ranks were on these hosts; none: its record does not say.
-  void store_on(int number, const std::vector<std::string>& hosts) {
-    SampleRun run = sample_of({.number = number, .host = std::to_string(number)});
-    Json system = Json::parse(run.last<SystemEvent>().system.text);
-    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      system["binding"].push_back({{"rank", rank}, {"host", hosts[rank]}});
-    }
-    run.last<SystemEvent>().system.text = system.dump();
-    run.write_finished(RunFiles{folder_.path() / std::to_string(number)});
-  }
-  RankingReport ranked(RankKey key = RankKey::ops) const {
-    return rank_runs(find_runs({folder_.path()}), key);
-  }
-  const fs::path& path() const { return folder_.path(); }
-
- private:
-  TemporaryFolder folder_;
-};
-
 TEST_F(RankTest, OrderAndSharedRanks) {
-  store({.number = 1, .step_s = 12, .host = "b"});
-  store({.number = 2, .step_s = 12.001, .host = "c"});  // within the intervals of b
-  store({.number = 3, .step_s = 10, .host = "a"});
-  store({.number = 4, .step_s = 30, .host = "d"});
+  store({.number = 1, .step_s = 15, .host = "b"});
+  store({.number = 2, .step_s = 16, .host = "c"});  // outside b's interval, as runs of one may be
+  store({.number = 3, .step_s = 11, .host = "a"});
+  store({.number = 4, .step_s = 40, .host = "d"});
   const RankingReport ranking = ranked();
   ASSERT_EQ(ranking.lists.size(), 1u);
   const auto& entries = ranking.lists[0].entries;
@@ -63,6 +31,42 @@ TEST_F(RankTest, OrderAndSharedRanks) {
   EXPECT_TRUE(entries[1].shared);
   EXPECT_TRUE(entries[2].shared);
   EXPECT_FALSE(entries[3].shared);
+}
+
+TEST_F(RankTest, RepeatedRunsAreToldApartByLessThanSingleOnes) {
+  for (int i = 0; i < 3; ++i) {
+    const auto seed = static_cast<std::uint64_t>(i);
+    store({.number = i, .step_s = 12 + 0.01 * i, .seed = seed, .host = "fast"});
+    store({.number = 10 + i, .step_s = 13 + 0.01 * i, .seed = seed, .host = "slow"});
+  }
+  store({.number = 20, .step_s = 14, .host = "once"});
+  const auto entries = ranked().lists.at(0).entries;
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_EQ(entries[0].name, "fast");
+  EXPECT_FALSE(entries[0].shared);
+  EXPECT_EQ(entries[1].rank, 2u);
+  EXPECT_EQ(entries[2].rank, 2u);  // one run, 8 % behind
+  EXPECT_EQ(entries[2].basis, IntervalBasis::within_runs);
+}
+
+TEST_F(RankTest, EntriesWithoutAnIntervalShareARankAndSaySo) {
+  for (const auto& [number, step_s] :
+       {std::pair(1, 11.0), std::pair(2, 40.0), std::pair(3, 200.0)}) {
+    store({.number = number, .step_s = step_s, .host = std::to_string(number)});
+  }
+  RunSet runs = find_runs({path()});
+  for (RunDigest& run : runs.runs) {
+    if (run.host != "2") run.ops_ci95.reset();
+  }
+  const RankingReport ranking = rank_runs(std::move(runs), RankKey::ops);
+  for (const RankEntry& entry : ranking.lists.at(0).entries) {
+    EXPECT_EQ(entry.rank, 1u);
+    EXPECT_TRUE(entry.shared);
+    EXPECT_EQ(entry.basis == IntervalBasis::none, entry.name != "2");
+  }
+  const std::string text = ranking_console_text(ranking);
+  EXPECT_NE(text.find("1, no interval"), std::string::npos) << text;
+  EXPECT_EQ(Json::parse(ranking_json_text(ranking)).at("entries").at(0).at("interval"), "none");
 }
 
 TEST_F(RankTest, EqualScoresGoByTheEarlierDate) {
@@ -102,19 +106,84 @@ TEST_F(RankTest, RepetitionsMakeOneEntry) {
     store({.number = i, .step_s = 12 + 0.1 * i, .seed = static_cast<std::uint64_t>(i)});
   }
   const RankEntry entry = ranked().lists[0].entries.at(0);
-  EXPECT_EQ(entry.repeats, 4u);
+  EXPECT_EQ(entry.runs.size(), 4u);
   ASSERT_TRUE(entry.ops_ci95.has_value());
   EXPECT_LT(entry.ops_ci95->low, entry.ops_per_second);
 }
 
-TEST_F(RankTest, ScalingAgainstTheSmallestRunAndKinds) {
-  store(1, "small", {{"gpu", 2}}, 12);
-  store(2, "large", {{"gpu", 4}}, 10);
-  store(3, "mixed", {{"gpu", 1}, {"cpu", 1}}, 16);
+TEST_F(RankTest, ARowIsTheMeanOfItsRepetitions) {
+  for (const int i : {1, 2}) {
+    SampleRun run =
+        sample_of({.number = i, .step_s = 12.0 * i, .seed = static_cast<std::uint64_t>(i)});
+    run.write_finished(RunFiles{path() / std::to_string(i)});
+  }
+  const RunSet runs = find_runs({path()});
+  const RunDigest &a = runs.runs.at(0), &b = runs.runs.at(1);
+  for (const RankKey key : {RankKey::ops, RankKey::ops_per_peak, RankKey::regulated}) {
+    const RankEntry entry = ranked(key).lists.at(0).entries.at(0);
+    EXPECT_NEAR(*entry.ops_per_peak / std::sqrt(*a.utilization * *b.utilization), 1, 1e-12);
+    const double regulated = std::sqrt(*a.regulated_score * *b.regulated_score);
+    EXPECT_NEAR(*entry.regulated_score / regulated, 1, 1e-12);
+    const double by = key == RankKey::ops            ? entry.ops_per_second
+                      : key == RankKey::ops_per_peak ? *entry.ops_per_peak
+                                                     : *entry.regulated_score;
+    EXPECT_EQ(entry.by, by);
+  }
+  const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
+  ASSERT_EQ(entry.at("runs").size(), 2u);
+  EXPECT_EQ(entry.at("runs").at(0).at("run_id"), "run-001");
+  EXPECT_EQ(entry.at("runs").at(1).at("record_sha256"), b.record_sha256);
+  EXPECT_NE(ranking_csv_text(ranked()).find(",run-001 run-002"), std::string::npos);
+}
+
+TEST_F(RankTest, OtherPlansTransportsAndConfigurationsAreNoRepetitions) {
+  const auto store_as = [&](int number, std::uint64_t seed, const auto& change) {
+    SampleRun run = sample_of({.number = number, .seed = seed});
+    run.last<ConfigEvent>().config.text = R"({"batch":{"micro_batch":1},"seed":)" +
+                                          std::to_string(seed) + R"(,"out":"run-)" +
+                                          std::to_string(number) + "\"}";
+    change(run);
+    run.write_finished(RunFiles{path() / std::to_string(number)});
+  };
+  store_as(1, 1, [](SampleRun&) {});
+  store_as(2, 2, [](SampleRun&) {});
+  store_as(3, 1, [](SampleRun& run) { run.last<PlanEvent>().summary = "pp 2 x tp 1 x dp 1"; });
+  store_as(4, 2, [](SampleRun& run) { run.last<ScaleEvent>().transport = "mpi"; });
+  store_as(5, 1, [](SampleRun& run) {
+    run.last<ConfigEvent>().config.text = R"({"batch":{"micro_batch":4},"seed":1})";
+  });
   const RankingReport ranking = ranked();
-  for (const RankEntry& entry : ranking.lists[0].entries) {
-    EXPECT_EQ(entry.heterogeneous, entry.name == "mixed");
-    EXPECT_NEAR(*entry.scaling_efficiency, entry.name == "large" ? 0.6 : 1.0, 1e-3) << entry.name;
+  EXPECT_TRUE(ranking.excluded.empty());
+  std::multiset<std::size_t> sizes;
+  for (const RankEntry& entry : ranking.lists.at(0).entries) sizes.insert(entry.runs.size());
+  EXPECT_EQ(sizes, (std::multiset<std::size_t>{1, 1, 1, 2}));
+}
+
+TEST_F(RankTest, ScalingAgainstTheSmallestRunOfTheSameSystem) {
+  const std::string model = R"(,"cpu":{"model":"A","sockets":1,"logical_cpus":8}})";
+  const auto store_on_model = [&](int number, const std::string& host, const std::string& cpu,
+                                  const std::vector<DeviceCount>& devices, double step_s) {
+    SampleRun run = sample_of({.number = number, .step_s = step_s, .host = host});
+    run.last<SystemEvent>().system.text = R"({"host":{"value":")" + host + "\"}" + cpu;
+    run.last<ScaleEvent>().devices = devices;
+    run.write_finished(RunFiles{path() / std::to_string(number)});
+  };
+  const std::string other = R"(,"cpu":{"model":"B","sockets":1,"logical_cpus":8}})";
+  store_on_model(1, "small", model, {{"cpu", 2}}, 12);
+  store_on_model(2, "large", model, {{"cpu", 4}}, 10);
+  store_on_model(3, "foreign", other, {{"cpu", 8}}, 40);
+  store_on_model(4, "threads", model, {{"cpu", 8, 4}}, 11);
+  store_on_model(5, "nameless", "}", {{"cpu", 16}}, 50);
+  store_on_model(6, "mixed", model, {{"gpu", 1}, {"cpu", 1}}, 16);
+  store_on_model(7, "mixed4", model, {{"gpu", 2}, {"cpu", 2}}, 10);
+  store_on_model(8, "mixed5", model, {{"gpu", 4}, {"cpu", 1}}, 10);
+  const RankingReport report = ranked();
+  for (const RankEntry& entry : report.lists.at(0).entries) {
+    EXPECT_EQ(entry.heterogeneous, entry.name.starts_with("mixed"));
+    const bool has_smaller = entry.name == "large" || entry.name == "mixed4";
+    ASSERT_EQ(entry.scaling_efficiency.has_value(), has_smaller) << entry.name;
+    if (!has_smaller) continue;
+    EXPECT_NEAR(*entry.scaling_efficiency, entry.name == "large" ? 0.6 : 0.8, 1e-3) << entry.name;
   }
 }
 
@@ -126,74 +195,6 @@ TEST_F(RankTest, OrdersThatARecordLacksExcludeIt) {
   EXPECT_EQ(ranking.excluded[0].reasons, (std::vector<std::string>{"has no hsr"}));
   EXPECT_EQ(ranked(RankKey::ops_per_peak).lists.size(), 1u);
   EXPECT_THROW(parse_rank_key("opps"), UserError);
-}
-
-TEST_F(RankTest, NamesCannotBreakOutOfAnyForm) {
-  store({.number = 1, .host = "<script>alert('x')</script>,&"});
-  const RankingReport ranking = ranked();
-  const std::string html = ranking_html_text(ranking);
-  EXPECT_EQ(html.find("<script>"), std::string::npos);
-  EXPECT_NE(html.find("&lt;script&gt;"), std::string::npos);
-  const std::string csv = ranking_csv_text(ranking);
-  EXPECT_NE(csv.find("\"<script>alert('x')</script>,&\""), std::string::npos);
-  const Json json = Json::parse(ranking_json_text(ranking));
-  EXPECT_EQ(json.at("entries").at(0).at("name"), "<script>alert('x')</script>,&");
-}
-
-TEST_F(RankTest, ColumnsAreFrozen) {
-  store({.number = 1});
-  const std::string csv = ranking_csv_text(ranked());
-  EXPECT_EQ(csv.substr(0, csv.find('\n')),
-            "workload,rank,shared,name,ops_per_second,ci95_low,ci95_high,convention,ops_per_peak,"
-            "regulated_score,quality,validity,ruleset,size,precision,ranks,devices,kind,hsr,"
-            "scaling_efficiency,repeats,reproducibility,program_version,created_utc,run_id,"
-            "record_sha256,ops_per_watt,power,power_level,nodes,availability");
-  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
-  const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
-  for (const char* key :
-       {"rank", "shared", "name", "ops_per_second", "ci95", "validity", "scale"}) {
-    EXPECT_TRUE(entry.contains(key)) << key;
-  }
-}
-
-TEST_F(RankTest, PowerOfAMeterGivesOpsPerWatt) {
-  store({.number = 1, .step_s = 12, .host = "fast"});
-  store({.number = 2, .step_s = 24, .host = "thrifty"});
-  store({.number = 3, .step_s = 12, .host = "unmeasured"});
-  const fs::path file = path() / "power.csv";
-  std::ofstream(file) << "run_id,watts,level\nrun-001,400,1\nrun-002,100,3\n";
-  const RankingReport ranking =
-      rank_runs(find_runs({path()}), RankKey::ops_per_watt, {}, {.power = read_power_table(file)});
-  const auto& entries = ranking.lists.at(0).entries;
-  ASSERT_EQ(entries.size(), 2u);
-  EXPECT_EQ(entries[0].name, "thrifty");
-  EXPECT_NEAR(*entries[0].ops_per_watt, entries[0].ops_per_second / 100, 1);
-  EXPECT_EQ(ranking.excluded.at(0).reasons, std::vector<std::string>{"has no ops_per_watt"});
-  const Json entry = Json::parse(ranking_json_text(ranking)).at("entries").at(0);
-  EXPECT_EQ(entry.at("power"), 100);
-  EXPECT_EQ(entry.at("power_level"), "L3");
-}
-
-TEST_F(RankTest, RepetitionsCountAsMeasuredWhereAllAre) {
-  store({.number = 1, .seed = 1});
-  store({.number = 2, .seed = 2});
-  PowerTable power{{"run-001", {100, PowerLevel::l3}}};
-  EXPECT_FALSE(
-      rank_runs(find_runs({path()}), RankKey::ops, {}, {.power = power}).lists[0].entries[0].power);
-  power["run-002"] = {300, PowerLevel::l2};
-  const RankingReport ranking = rank_runs(find_runs({path()}), RankKey::ops, {}, {.power = power});
-  EXPECT_EQ(ranking.lists[0].entries[0].power->watts, 200);
-  EXPECT_EQ(ranking.lists[0].entries[0].power->level, PowerLevel::l2);
-}
-
-TEST_F(RankTest, DamagedPowerTablesAreRefusedWithTheirLine) {
-  const fs::path file = path() / "power.csv";
-  for (const char* rows : {"", "id,w\n", "run_id,watts,level\na,1\n", "run_id,watts,level\na,0,1\n",
-                           "run_id,watts,level\na,nan,1\n", "run_id,watts,level\na,1 W,1\n",
-                           "run_id,watts,level\na,1,4\n", "run_id,watts,level\na,1,1\na,2,1\n"}) {
-    std::ofstream(file) << rows;
-    EXPECT_THROW(read_power_table(file), UserError) << rows;
-  }
 }
 
 TEST_F(RankTest, FiltersChooseWhatAListIsOf) {
@@ -233,63 +234,12 @@ TEST_F(RankTest, NodesAreTheHostsOfTheRanks) {
   EXPECT_EQ(nodes({.fewest_nodes = 2}), (Counts{3}));
   EXPECT_EQ(nodes({.most_nodes = 2}), (Counts{1}));
   EXPECT_EQ(nodes({.fewest_nodes = 3, .most_nodes = 3}), (Counts{3}));
-  for (const Json& entry : Json::parse(ranking_json_text(ranked())).at("entries")) {
+  const Json all = Json::parse(ranking_json_text(ranked()));
+  for (const Json& entry : all.at("entries")) {
     const bool unknown = entry.at("run_id") == "run-001";
     EXPECT_EQ(entry.contains("nodes"), !unknown);
     EXPECT_EQ(entry.value("nodes", 0), unknown ? 0 : entry.at("run_id") == "run-002" ? 1 : 3);
   }
-}
-
-TEST_F(RankTest, AvailabilityIsWhatATableSays) {
-  for (int i = 1; i <= 4; ++i) {
-    store({.number = i,
-           .seed = static_cast<std::uint64_t>(i),
-           .host = i < 3 ? "twice" : std::to_string(i)});
-  }
-  const fs::path file = path() / "systems.csv";
-  std::ofstream(file)
-      << "run_id,availability\nrun-001,available\nrun-002,preview\nrun-003,research\n";
-  const RankTables tables{.availability = read_availability_table(file)};
-  const auto entries = [&](std::optional<SystemAvailability> only) {
-    RankFilter filter;
-    filter.availability = only;
-    std::map<std::string, std::string> found;
-    for (const RankList& list :
-         rank_runs(find_runs({path()}), RankKey::ops, filter, tables).lists) {
-      for (const RankEntry& entry : list.entries) {
-        found[entry.name] = entry.availability ? to_string(*entry.availability) : "";
-      }
-    }
-    return found;
-  };
-  using Found = std::map<std::string, std::string>;
-  EXPECT_EQ(entries({}), (Found{{"twice", "preview"}, {"3", "research"}, {"4", ""}}));
-  EXPECT_EQ(entries(SystemAvailability::available), (Found{{"twice", "available"}}));
-  EXPECT_EQ(entries(SystemAvailability::research), (Found{{"3", "research"}}));
-  EXPECT_THROW(parse_availability("soon"), UserError);
-  for (const char* text :
-       {"", "run_id,available\n", "run_id,availability\na\n", "run_id,availability\na,soon\n",
-        "run_id,availability\na,preview,1\n", "run_id,availability\na,preview\na,research\n"}) {
-    std::ofstream(file) << text;
-    EXPECT_THROW(read_availability_table(file), UserError) << text;
-  }
-}
-
-TEST_F(RankTest, AnAiperfResultIsListedWithoutARank) {
-  const fs::path file = path() / "results.txt";
-  std::ofstream(file)
-      << "=====\nFinal Score : 1234.5 GFLOPS\nFinal Regulated Score : 1500 GFLOPS\n";
-  const PublishedScore score = read_aiperf_results(file);
-  EXPECT_EQ(score.ops_per_second, 1234.5e9);
-  EXPECT_EQ(score.regulated, 1500e9);
-  EXPECT_NE(score.remark.find("not comparable"), std::string::npos);
-  RankingReport ranking = ranked();
-  ranking.published.push_back(score);
-  EXPECT_EQ(Json::parse(ranking_json_text(ranking)).at("published").at(0).at("comparable"), false);
-  std::ofstream(file) << "!!! Test failed due to low accuracy !!!\nFinal Score : 2 GFLOPS\n";
-  EXPECT_NE(read_aiperf_results(file).remark.find("failed"), std::string::npos);
-  std::ofstream(file) << "Final Score : many GFLOPS\n";
-  EXPECT_THROW(read_aiperf_results(file), UserError);
 }
 
 }  // namespace

@@ -46,6 +46,24 @@ TEST(Record, TellsOfEveryHost) {
       "other_cpus":0.1,"quota_throttled_s":0.5,"load_before":1.5,"load_after":2.5})"));
 }
 
+TEST(Record, EmulatedDevicesHaveNoShareOfThisMachinesPeak) {
+  SampleRun run = fixed_run();
+  EXPECT_TRUE(record_of(run)["metrics"].contains("utilization"));
+  run.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, true});
+  EXPECT_FALSE(record_of(run)["metrics"].contains("utilization"));
+}
+
+TEST(Record, TellsOfEveryGpuOnce) {
+  SampleRun run = fixed_run();
+  run.insert_before_stop(GpuSlowdownEvent{"b", "0000:1b:00.0", 1, 400, {}, 4.5});
+  run.insert_before_stop(GpuSlowdownEvent{"a", "0000:1b:00.0", 0, 399, 0, 3});
+  run.insert_before_stop(GpuSlowdownEvent{"b", "0000:1b:00.0", 2, 401, {}, 4.75});  // shared
+  EXPECT_EQ(
+      record_of(run)["gpu_slowdown"],
+      Json::parse(R"([{"host":"a","gpu":"0000:1b:00.0","seconds":399,"thermal_s":0,"power_s":3},
+                            {"host":"b","gpu":"0000:1b:00.0","seconds":401,"power_s":4.75}])"));
+}
+
 TEST(Record, HostLoadOfAJournalWithoutNamesHasNoHosts) {
   SampleRun run = fixed_run();
   run.insert_before_stop(HostLoadEvent{390, 4, 0.25, {}, {}, {}});

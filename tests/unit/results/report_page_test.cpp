@@ -10,6 +10,7 @@
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"
+#include "results/sweep/sweep_index.hpp"
 #include "tests/unit/results/report_parts.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
@@ -141,7 +142,9 @@ TEST(Scaling, AMachineDividedAmongMoreRanksIsAFamilyToo) {
   EXPECT_NE(section.charts[0].title.find("threads a rank differ"), std::string::npos);
   EXPECT_EQ(section.tables[0].columns[1], "threads a rank");
   EXPECT_EQ(section.tables[0].rows[2][1], "1");
-  EXPECT_EQ(section.tables[0].rows[2].back(), "35.0 %");
+  EXPECT_EQ(section.tables[0].rows[2][4], "1.4");
+  EXPECT_EQ(section.tables[0].rows[2].back(), "-");
+  EXPECT_EQ(section.charts[0].series.size(), 1u);  // no line of an ideal
 }
 
 TEST(Scaling, SaysThatThereIsNone) {
@@ -160,12 +163,41 @@ TEST(RunsPart, ShowsWhereTheLevelChanged) {
   }
   const ReportSources sources = report_sources({folder.path()});
   EXPECT_EQ(sources.folders.size(), 16u);
-  const ReportPart part = runs_part(sources.records);
+  const ReportPart part = runs_part(sources);
   const ReportChart* trend = find_chart(part, "trend-0");
   ASSERT_NE(trend, nullptr);
   ASSERT_EQ(trend->rules.size(), 1u);
   EXPECT_EQ(trend->rules[0].at, 8.5);
   EXPECT_NE(trend->rules[0].label.find("worse"), std::string::npos);
+  EXPECT_EQ(trend->description, "16 runs, 1 lasting change of level.");
+  EXPECT_NE(trend->y.scale, AxisScale::from_zero);  // where a change of 3 % cannot be seen
+  EXPECT_EQ(part.sections.back().title, "What changed from the first run to the last");
+  const ReportTable& runs = part.sections.front().tables.front();
+  const auto column = std::find(runs.columns.begin(), runs.columns.end(), "throughput");
+  const std::string cell = runs.rows[0][static_cast<std::size_t>(column - runs.columns.begin())];
+  EXPECT_EQ(cell, "5.229 image/s");
+  const std::string html = html_of(part);
+  EXPECT_NE(html.find("Line at 8.5: worse"), std::string::npos);
+  EXPECT_NE(html.find("<td class=\"n\">5.229 image/s</td>"), std::string::npos);
+}
+
+/// Its first and its last run may be of one point: it goes there and back.
+TEST(RunsPart, OfASweepDoesNotSayWhatChangedOverTime) {
+  TemporaryFolder folder;
+  SweepIndex index;
+  index.points = {{}};
+  for (int i = 0; i < 3; ++i) {
+    const auto run = store_run(folder.path(), {.number = i});
+    index.runs.push_back({run.filename().string(), 0, static_cast<std::size_t>(i),
+                          static_cast<std::uint64_t>(i), SweepRunState::complete, 0, 1, ""});
+  }
+  index.repeats = index.runs.size();
+  write_sweep(folder.path(), index);
+  const ReportSources sources = report_sources({folder.path()});
+  ASSERT_EQ(sources.records.runs.size(), 3u);
+  for (const ReportSection& section : runs_part(sources).sections) {
+    EXPECT_EQ(section.title.find("What changed"), std::string::npos);
+  }
 }
 
 TEST(ReportSources, CountUnfinishedRunsAndSkipForeignFiles) {
@@ -235,12 +267,68 @@ TEST(ReportHtml, HasATableForEveryChart) {
   for (const ReportSection& section : part.sections) {
     for (const ReportChart& chart : section.charts) {
       ++charts;
-      EXPECT_NE(html.find("<table id=\"" + chart.id + "-table\">"), std::string::npos) << chart.id;
+      EXPECT_NE(html.find("<table id=\"" + chart.id + "-table\""), std::string::npos) << chart.id;
       EXPECT_FALSE(chart.description.empty()) << chart.id;
       EXPECT_FALSE(chart_table(chart).rows.empty()) << chart.id;
     }
   }
   EXPECT_GT(charts, 5u);
+}
+
+std::size_t count_of(const std::string& text, const std::string& word) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(word, at)) != std::string::npos; ++at) ++count;
+  return count;
+}
+
+ReportPart part_of_table(ReportTable table) {
+  ReportPart part{"part", "", {ReportSection()}};
+  part.sections.front().tables = {std::move(table)};
+  return part;
+}
+
+/// Paper gets its beginning alone: what is closed is not printed.
+TEST(ReportHtml, ClosesVeryLongCells) {
+  const std::string text = std::string(79, 'x') + "\xc3\xa9" + std::string(5000, 'y');
+  const std::string html = html_of(part_of_table({"t", {"name", "value"}, {{"a", text}}}));
+  EXPECT_NE(html.find("<details class=\"long\"><summary>" + std::string(79, 'x') +
+                      " … (5081 bytes)</summary>"),
+            std::string::npos);
+  EXPECT_NE(html.find(text), std::string::npos);
+}
+
+TEST(ReportHtml, PrintsTheNewestRowsOfALongTable) {
+  ReportTable table{"t", {"name", "value"}, {}};
+  for (int i = 0; i < 8; ++i) table.rows.push_back({std::to_string(i), "v"});
+  table.rows_on_paper = 3;
+  const std::string html = html_of(part_of_table(table));
+  EXPECT_EQ(count_of(html, "<tr class=\"screen\">"), 5u);
+  EXPECT_NE(html.find("<tr><th scope=\"row\">5</th>"), std::string::npos);
+  EXPECT_NE(html.find("On paper: the newest 3 of 8."), std::string::npos);
+  table.rows_on_paper = 8;
+  EXPECT_EQ(count_of(html_of(part_of_table(table)), "<p class=\"paper\">"), 0u);
+}
+
+TEST(ReportHtml, CellsOfStackedTablesNameTheirColumns) {
+  ReportTable table{"t", {"rule", "what to do"}, {{"r", "this"}}};
+  table.stacks = true;
+  EXPECT_NE(html_of(part_of_table(table)).find("<td data-column=\"what to do\">this</td>"),
+            std::string::npos);
+}
+
+TEST(ReportHtml, NumbersAreThoseThatReadAsNumbers) {
+  const std::vector<std::string> numbers{"1", "-1.5e+09", "+3.1 %", "23.1 Gop/s", "4 k token/s"};
+  const std::vector<std::string> texts{"0.1.0", "2026-01-01", "2 × cpu", "e", "0123abcd", "1, 2"};
+  ReportTable table{"t", {"name", "value"}, {}};
+  for (const std::string& one : numbers) table.rows.push_back({"x", one});
+  for (const std::string& one : texts) table.rows.push_back({"x", one});
+  const std::string html = html_of(part_of_table(table));
+  for (const std::string& one : numbers) {
+    EXPECT_NE(html.find("<td class=\"n\">" + one + "</td>"), std::string::npos) << one;
+  }
+  for (const std::string& one : texts) {
+    EXPECT_NE(html.find("<td>" + one + "</td>"), std::string::npos) << one;
+  }
 }
 
 TEST(ReportHtml, StaysSmallForLongRuns) {

@@ -5,12 +5,22 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <stdexcept>
 
 #include "results/report/run_sections.hpp"
 #include "tests/unit/results/report_parts.hpp"
 
 namespace heteroperf {
 namespace {
+
+ReportTable table_of(const ReportPart& part, const std::string& caption) {
+  for (const ReportSection& section : part.sections) {
+    for (const ReportTable& table : section.tables) {
+      if (table.caption == caption) return table;
+    }
+  }
+  throw std::out_of_range(caption);
+}
 
 TEST(RunPart, OfAClosedRunHasScoreAndCharts) {
   const ReportPart part = run_part(report_run(fixed_run()), "r-");
@@ -77,13 +87,34 @@ TEST(RunPart, OfAFailedRunSaysWhy) {
   EXPECT_NE(html_of(part).find("rank 3 was lost"), std::string::npos);
 }
 
+TEST(RunPart, AFailedRunFailed) {
+  SampleRun sample = fixed_run();
+  sample.last<StopEvent>() = {RunStatus::failed, "rank 3 was lost", 6};
+  EXPECT_TRUE(has_notice(run_part(report_run(sample), ""), NoticeLevel::bad,
+                         "The run failed: rank 3 was lost"));
+}
+
+/// The peak is this machine's, the operations are another's.
+TEST(RunPart, EmulatedDevicesHaveNoShareOfThePeak) {
+  EXPECT_TRUE(has_figure(run_part(report_run(fixed_run()), ""), "Of the measured peak"));
+  EXPECT_FALSE(has_figure(run_part(report_run(planned_run()), ""), "Of the measured peak"));
+}
+
+TEST(RunPart, ListsOfTheEnvironmentSayHowLongTheyAre) {
+  SampleRun sample = fixed_run();
+  sample.last<SystemEvent>().system.text =
+      R"({"process":{"libraries":{"source":"dl","value":[{"name":"a"},{"name":"b"}]}}})";
+  const ReportTable table = table_of(run_part(report_run(sample), ""), "System");
+  EXPECT_EQ(table.rows.at(0).at(1), R"(2 entries: [{"name":"a"},{"name":"b"}])");
+}
+
 TEST(RunPart, OfAnUnclosedRunSaysSo) {
   SampleRun sample = fixed_run();
   sample.lines.pop_back();
   ReportRun run = report_run(sample);
   run.stored = RecordState::absent;
   const ReportPart part = run_part(run, "");
-  EXPECT_TRUE(has_notice(part, NoticeLevel::bad, "not closed"));
+  EXPECT_TRUE(has_notice(part, NoticeLevel::bad, "did not end"));
   EXPECT_TRUE(has_notice(part, NoticeLevel::note, "no record.json"));
 }
 
@@ -134,6 +165,22 @@ TEST(RunPart, OfAMixShowsIdealSumAndPrediction) {
   EXPECT_TRUE(has_notice(part, NoticeLevel::note, "Emulated"));
 }
 
+/// Bars of unlike numbers of ranks have no common share: the ranks together have.
+TEST(RunPart, OneShareOfComputingInAllCharts) {
+  SampleRun sample = planned_run();
+  RankPlanEvent plan = sample.last<RankPlanEvent>();
+  RankTimeEvent time = sample.last<RankTimeEvent>();
+  plan.rank = time.rank = 2;
+  sample.insert_before_stop(plan);
+  sample.insert_before_stop(time);
+  const ReportPart part = run_part(report_run(sample), "");
+  // 75 % of one fast rank, 50 % of two slow ones.
+  const std::string& ranks = find_chart(part, "split-rank")->description;
+  EXPECT_NE(ranks.find("computing takes 58.3 %"), std::string::npos) << ranks;
+  const std::string& classes = find_chart(part, "split-class")->description;
+  EXPECT_NE(classes.find("fast: 75.0 %; slow: 50.0 %"), std::string::npos) << classes;
+}
+
 TEST(RunPart, OfASearchShowsTrialsAndGroups) {
   const ReportPart part = run_part(report_run(search_run()), "");
   const ReportChart* trials = find_chart(part, "trials");
@@ -143,15 +190,24 @@ TEST(RunPart, OfASearchShowsTrialsAndGroups) {
   EXPECT_NE(html_of(part).find("loss is NaN"), std::string::npos);
 }
 
+/// The steps of one rank, in milliseconds.
+RankStepsEvent rank_steps(std::int32_t rank, const std::vector<double>& compute_ms) {
+  RankStepsEvent steps;
+  steps.rank = rank;
+  steps.first_step = 2;
+  steps.steps = compute_ms.size();
+  for (const double ms : compute_ms) {
+    steps.compute_ns.push_back(static_cast<std::int64_t>(1e6 * ms));
+  }
+  return steps;
+}
+
 TEST(RunPart, NamesTheSlowestRank) {
   SampleRun sample = fixed_run();
   for (std::int32_t rank = 0; rank < 3; ++rank) {
-    RankStepsEvent steps;
-    steps.rank = rank;
-    steps.first_step = 2;
+    RankStepsEvent steps = rank_steps(rank, std::vector<double>(3, rank == 1 ? 2 : 1));
     steps.steps = 5;
     steps.steps_per_value = 2;
-    steps.compute_ns.assign(3, rank == 1 ? 2'000'000 : 1'000'000);
     sample.insert_before_stop(steps);
   }
   const ReportPart part = run_part(report_run(sample), "");
@@ -160,6 +216,46 @@ TEST(RunPart, NamesTheSlowestRank) {
   EXPECT_EQ(chart->edges, (std::vector<double>{2, 4, 6, 7}));
   EXPECT_EQ(chart->series[1].y[0], 2);
   EXPECT_NE(chart->description.find("rank 1: +100.0 %"), std::string::npos) << chart->description;
+}
+
+TEST(RunPart, AStepThatIsSlowForAllIsNobodysFault) {
+  SampleRun sample = fixed_run();
+  sample.insert_before_stop(rank_steps(0, {1, 9, 1, 1}));
+  sample.insert_before_stop(rank_steps(1, {1, 9, 1, 4}));
+  const ReportPart part = run_part(report_run(sample), "");
+  const ReportChart& chart = *find_chart(part, "stragglers");
+  EXPECT_EQ(chart.series[0].y, (std::vector<double>{1, 1, 1, 0.25}));
+  EXPECT_EQ(chart.series[1].y, (std::vector<double>{1, 1, 1, 4}));
+}
+
+/// One stage each: nobody does what another does.
+TEST(RunPart, RanksWithoutPeersAreNotCompared) {
+  SampleRun sample = planned_run();
+  sample.insert_before_stop(rank_steps(0, {1, 2}));
+  sample.insert_before_stop(rank_steps(1, {3, 4}));
+  const ReportPart part = run_part(report_run(sample), "");
+  EXPECT_EQ(find_chart(part, "stragglers"), nullptr);
+  const ReportTable table = table_of(part, "Ranks from slow to fast");
+  EXPECT_EQ(table.rows[0][2], "no peers");
+  EXPECT_EQ(table.rows[1][2], "no peers");
+}
+
+TEST(RunPart, PeersAreOfOneDeviceClass) {
+  SampleRun sample = planned_run();
+  for (JournalLine& line : sample.lines) {
+    if (auto* plan = std::get_if<RankPlanEvent>(&line.event)) plan->position = 0;
+  }
+  RankPlanEvent third = sample.last<RankPlanEvent>();
+  third.rank = 2;
+  sample.insert_before_stop(third);
+  sample.insert_before_stop(rank_steps(0, {1, 1}));  // fast
+  sample.insert_before_stop(rank_steps(1, {4, 4}));
+  sample.insert_before_stop(rank_steps(2, {5, 5}));
+  const ReportPart part = run_part(report_run(sample), "");
+  const ReportChart& chart = *find_chart(part, "stragglers");
+  ASSERT_EQ(chart.series.size(), 2u);
+  EXPECT_EQ(chart.series[1].y[0], 1.25);
+  EXPECT_NE(chart.note.find("Left out: 1"), std::string::npos) << chart.note;
 }
 
 TEST(RunPart, MergesCellsOfManyRanks) {
@@ -178,7 +274,7 @@ TEST(RunPart, MergesCellsOfManyRanks) {
   EXPECT_LE(chart.series.size() * chart.series[0].y.size(), 6000u);
   EXPECT_EQ(chart.edges.size(), chart.series[0].y.size() + 1);
   EXPECT_EQ(chart.edges.back(), 1000);
-  EXPECT_EQ(chart.series[7].y[0], 1);  // 2000 ns on average, as the median of all
+  EXPECT_EQ(chart.series[7].y[0], 1);  // in every step what the others take
   EXPECT_NE(chart.note.find("mean of 32"), std::string::npos) << chart.note;
 }
 
@@ -229,6 +325,17 @@ TEST(RunPart, PutsPredictedLanesAboveMeasuredOnes) {
   EXPECT_EQ(chart.categories, (std::vector<std::string>{"rank 0, predicted", "rank 0, measured"}));
   EXPECT_EQ(chart.spans[1].from, 0);  // each step begins at its first instruction
   EXPECT_EQ(chart.spans[1].to, 1.5);
+}
+
+/// What the lanes show is no step's time: that is the record's.
+TEST(RunPart, ThePipelineSaysTheRecordsStepTimes) {
+  ReportRun run = report_run(planned_run());
+  run.predicted.lanes = {{"rank 0", {{"forward", "F 0.0", 0, 1}}}};
+  run.measured.lanes = {{"rank 0", {{"forward", "F 0.0", 7, 8.5}}}};
+  const ReportPart part = run_part(run, "");
+  const std::string& text = find_chart(part, "pipeline")->description;
+  EXPECT_NE(text.find("predicted to take 6 s and took 6.12 s"), std::string::npos) << text;
+  EXPECT_NE(text.find("lanes span 1 s, those of one traced step 1.5 s"), std::string::npos) << text;
 }
 
 TEST(RunPart, KeepsTheLongestOfManyInstructions) {

@@ -138,18 +138,44 @@ RankPlanEvent rank_plan(std::int32_t rank, std::uint64_t limit_bytes) {
   return plan;
 }
 
+/// Begins the measured phase before the warm-up steps, and makes the first of them so long that the
+/// steady window is that share of the phase.
+void set_window_share(SampleRun& run, double share) {
+  const RunSummary before = summarize(run.journal());
+  const auto begin = run.lines.begin() + static_cast<std::ptrdiff_t>(run.index<StepEvent>());
+  const auto phase =
+      run.lines.begin() + static_cast<std::ptrdiff_t>(phase_index(run, Phase::measure));
+  auto& first = std::get<StepEvent>(begin->event);
+  const double warm_s = static_cast<double>(phase->t_ns - first.t_start_ns) * 1e-9;
+  const double longer_s = before.window->seconds() * (1 / share - 1) - warm_s;
+  phase->t_ns = first.t_start_ns;
+  std::rotate(begin, phase, phase + 1);
+  const auto shift_ns = static_cast<std::int64_t>(longer_s * 1e9);
+  for (auto line = begin + 1; line != run.lines.end(); ++line) {
+    line->t_ns += shift_ns;
+    auto* step = std::get_if<StepEvent>(&line->event);
+    if (step == nullptr) continue;
+    if (line != begin + 1) step->t_start_ns += shift_ns;
+    step->t_end_ns += shift_ns;
+  }
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all{
       {"run_failed", Severity::invalid, false,
        [](SampleRun& r) {
          r.last<StopEvent>() = {RunStatus::failed, "rank 1 died", 6};
        },
-       [](SampleRun&) {}},
+       [](SampleRun& r) {
+         r.last<StopEvent>() = {RunStatus::complete, "rank 1 died", 0};
+       }},
       {"run_partial", Severity::open, false,
        [](SampleRun& r) {
          r.last<StopEvent>() = {RunStatus::partial, "interrupted", 130};
        },
-       [](SampleRun&) {}},
+       [](SampleRun& r) {
+         r.last<StopEvent>() = {RunStatus::complete, "the search ended early", 0};
+       }},
       {"run_partial", Severity::open, false, [](SampleRun& r) { r.erase_all<StopEvent>(); },
        [](SampleRun&) {}},
       {"clock", Severity::invalid, false,
@@ -214,9 +240,19 @@ const std::vector<Case>& cases() {
        [](SampleRun& r) {
          add_observation(r, [](auto& e) { e.executed += Ops(1), e.strict += Ops(1); });
        },
-       [](SampleRun&) {}},
+       [](SampleRun& r) {  // another share of the same step on each rank
+         bool more = true;
+         for (JournalLine& line : r.lines) {
+           auto* seen = std::get_if<ObservedEvent>(&line.event);
+           if (seen == nullptr) continue;
+           seen->executed = more ? seen->executed + Ops(1) : seen->executed - Ops(1);
+           seen->strict = more ? seen->strict + Ops(1) : seen->strict - Ops(1);
+           more = !more;
+         }
+       }},
       {"not_observed", Severity::open, false,
-       [](SampleRun& r) { r.last<ObservedEvent>().rank = 0; }, [](SampleRun&) {}},
+       [](SampleRun& r) { r.last<ObservedEvent>().rank = 0; },
+       [](SampleRun& r) { r.last<ScaleEvent>().ranks = 1; }},
       {"unknown_operators", Severity::invalid, false,
        [](SampleRun& r) { r.last<ObservedEvent>().unknown = {"aten::einsum"}; },
        [](SampleRun& r) { r.last<ObservedEvent>().unknown = {}; }},
@@ -238,7 +274,8 @@ const std::vector<Case>& cases() {
       {"peak_not_measured", Severity::open, false, [](SampleRun& r) { r.erase_all<PeakEvent>(); },
        [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 1e15; }},
       {"peak_not_measured", Severity::open, false,
-       [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 0; }, [](SampleRun&) {}},
+       [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 0; },
+       [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 1e-300; }},
       {"time_split", Severity::invalid, false,
        [](SampleRun& r) { r.insert_before_stop(rank_time(98.99)); },
        [](SampleRun& r) { r.insert_before_stop(rank_time(99.01)); }},
@@ -274,6 +311,8 @@ const std::vector<Case>& cases() {
        }},
       {"steady", Severity::open, true, [](SampleRun& r) { make_slow_start(r, 28); },
        [](SampleRun& r) { make_slow_start(r, 3); }},
+      {"steady", Severity::open, true, [](SampleRun& r) { set_window_share(r, 0.499); },
+       [](SampleRun& r) { set_window_share(r, 0.501); }},
       {"overhead", Severity::open, true,
        [](SampleRun& r) {
          r.last<OverheadEvent>().measurement_s = 0.0100001 * summarize(r.journal()).wall_s;
@@ -370,6 +409,15 @@ const std::vector<Case>& cases() {
        [](SampleRun& r) {
          r.insert_before_stop(HostLoadEvent{400, 4, 0, 0, {}, 0});
        }},
+      {"throttled", Severity::review, true,  // of any GPU
+       [](SampleRun& r) {
+         r.insert_before_stop(GpuSlowdownEvent{"a", "0000:1b:00.0", 0, 400, 0, 390});
+         r.insert_before_stop(GpuSlowdownEvent{"b", "0000:1b:00.0", 1, 400, 4.1, {}});
+       },
+       [](SampleRun& r) {
+         r.insert_before_stop(GpuSlowdownEvent{"a", "0000:1b:00.0", 0, 400, 0, 390});
+         r.insert_before_stop(GpuSlowdownEvent{"b", "0000:1b:00.0", 1, 400, 3.9, {}});
+       }},
       {"quick", Severity::open, false,
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).quick = true; },
        [](SampleRun&) {}},
@@ -450,10 +498,33 @@ TEST(Ruleset, LoadAndThrottlingNameTheHosts) {
   EXPECT_EQ(validity.reasons[0].rule, "other_load");
   EXPECT_EQ(validity.reasons[0].actual,
             "node-1: 12.5 % of 4 CPUs; node-2: 12.5 % of 4 CPUs; node-3: 12.5 % of 4 CPUs; "
-            "node-4: 12.5 % of 4 CPUs; node-5: 12.5 % of 4 CPUs; and 2 more hosts");
+            "node-4: 12.5 % of 4 CPUs; node-5: 12.5 % of 4 CPUs; and 2 more");
   EXPECT_EQ(validity.reasons[1].rule, "throttled");
   EXPECT_EQ(validity.reasons[1].actual,
             "node-6: of 1600 s 0 s by heat, 0 times, 100 s by the control group's limit");
+}
+
+TEST(Ruleset, ThrottlingNamesTheGpu) {
+  SampleRun run = fixed_run();
+  run.insert_before_stop(GpuSlowdownEvent{"node-1", "0000:1b:00.0", 3, 400, 40, 0});
+  const Validity validity = judged(run);
+  ASSERT_EQ(validity.reasons.size(), 1u);
+  EXPECT_EQ(validity.reasons[0].actual, "node-1: GPU 0000:1b:00.0 40 of 400 s by heat");
+}
+
+TEST(Ruleset, ForeseesWhatARunCannotBe) {
+  SampleRun run = fixed_run();
+  run.lines.resize(run.index<PhaseEvent>());
+  EXPECT_TRUE(foresee(run.journal(), {300.0, true}).reasons.empty());
+  EXPECT_TRUE(foresee(run.journal(), {std::nullopt, true}).reasons.empty()) << "steps are counted";
+  std::get<StartEvent>(run.lines[0].event).quick = true;
+  run.last<WorkloadEvent>().precision = "fp64";
+  run.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, true});
+  const Validity foreseen = foresee(run.journal(), {299.0, false});
+  EXPECT_EQ(rules_of(foreseen), (std::set<std::string>{"peak_not_measured", "duration", "quick",
+                                                       "precision", "emulated"}));
+  EXPECT_EQ(foreseen.severity, Severity::open);
+  EXPECT_FALSE(foreseen.rankable);
 }
 
 TEST(Ruleset, EveryRuleHasACase) {

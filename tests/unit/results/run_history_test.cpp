@@ -70,5 +70,81 @@ TEST(RunHistory, SeriesAreKeptApartAndBadRecordsSkipped) {
   }
 }
 
+/// A run of 12 s a step on `pipeline` stages, of a program that also knows the keys of `extra`.
+void store_asked(const TemporaryFolder& folder, const StoredRun& stored, int pipeline,
+                 const std::string& extra = "") {
+  SampleRun run = sample_of(stored);
+  run.last<ConfigEvent>().config.text = R"({"seed":)" + std::to_string(stored.number) +
+                                        R"(,"plan":{"pipeline":)" + std::to_string(pipeline) +
+                                        extra + "}}";
+  run.write_finished(RunFiles{folder.path() / std::to_string(stored.number)});
+}
+
+TEST(RunHistory, RunsThatWereAskedForOtherwiseAreAnotherSeries) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 8; ++i) {
+    store_asked(folder, {.number = i, .step_s = i % 2 == 0 ? 12.0 : 30.0}, 1 + i % 2);
+  }
+  const RunHistory history = run_history(find_runs({folder.path()}), compared_metric("throughput"));
+  ASSERT_EQ(history.series.size(), 2u);
+  for (const HistorySeries& series : history.series) {
+    EXPECT_EQ(series.points.size(), 4u);
+    EXPECT_TRUE(series.changes.empty());
+  }
+  EXPECT_TRUE(history.series[0].label.ends_with(", plan.pipeline=1")) << history.series[0].label;
+  const Json json = Json::parse(history_json_text(history));
+  EXPECT_EQ(json.at("series").at(1).at("setup"), Json({{"/config/plan/pipeline", "2"}}));
+}
+
+TEST(RunHistory, LabelsTellSeriesOfOtherKeysApart) {
+  const TemporaryFolder folder;
+  store_run(folder.path(), {.number = 1});
+  store_run(folder.path(), {.number = 2, .build_type = "Debug"});
+  const auto series = run_history(find_runs({folder.path()}), compared_metric("throughput")).series;
+  ASSERT_EQ(series.size(), 2u);
+  EXPECT_NE(series[0].label, series[1].label);
+  EXPECT_EQ(series[0].setup, (SetupLeaves{{"/key/program.build_type", "Debug"}}));
+}
+
+TEST(RunHistory, KeysOfANewProgramAndItsPlanAreMarks) {
+  const TemporaryFolder folder;
+  store_asked(folder, {.number = 0, .commit = "old"}, 1);
+  store_asked(folder, {.number = 1, .commit = "new"}, 1, R"(,"overlap":true)");
+  SampleRun replanned = sample_of({.number = 2, .commit = "new"});
+  replanned.last<ConfigEvent>().config.text = R"({"plan":{"pipeline":1,"overlap":true}})";
+  replanned.last<PlanEvent>().summary = "pp 2 x tp 1 x dp 1";
+  replanned.write_finished(RunFiles{folder.path() / "2"});
+  const RunHistory history = run_history(find_runs({folder.path()}), compared_metric("throughput"));
+  ASSERT_EQ(history.series.size(), 1u);
+  const auto& points = history.series[0].points;
+  ASSERT_EQ(points.size(), 3u);
+  EXPECT_EQ(points[1].environment_changes,
+            std::vector<std::string>{"/config/plan/overlap: (none) -> true"});
+  ASSERT_EQ(points[2].environment_changes.size(), 1u);
+  EXPECT_TRUE(points[2].environment_changes[0].starts_with("/plan_summary: "));
+  EXPECT_NE(history_console_text(history).find("* /plan_summary: "), std::string::npos);
+}
+
+TEST(RunHistory, ASettingOfOneProgramIsAnotherSeries) {
+  const TemporaryFolder folder;
+  store_asked(folder, {.number = 0}, 1);
+  store_asked(folder, {.number = 1}, 1, R"(,"file":"plan.json")");
+  EXPECT_EQ(run_history(find_runs({folder.path()}), compared_metric("throughput")).series.size(),
+            2u);
+}
+
+TEST(RunHistory, NamesOfFoldersAreEscaped) {
+  const TemporaryFolder folder;
+  const std::filesystem::path torn = folder.path() / "evil\x1b[2J\xff\nskipped x";
+  std::filesystem::create_directories(torn);
+  std::ofstream(torn / "record.json") << "{";
+  const std::string text =
+      history_console_text(run_history(find_runs({folder.path()}), compared_metric("throughput")));
+  EXPECT_NE(text.find("skipped "), std::string::npos);
+  for (const char* raw : {"\x1b", "\xff", "\nskipped x"}) {
+    EXPECT_EQ(text.find(raw), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
+#include <stdexcept>
 #include <thread>
 
 #include "metrics/error.hpp"
@@ -37,9 +38,63 @@ TEST(SampleTables, HaveColumnsOfEqualLength) {
   }
 }
 
+const SampleTable& table_called(const std::vector<SampleTable>& tables, const std::string& name) {
+  for (const SampleTable& table : tables) {
+    if (name == table.name) return table;
+  }
+  throw std::out_of_range(name);
+}
+
+template <class T>
+std::vector<T> column_of(const SampleTable& table, const std::string& name) {
+  for (const SampleColumn& column : table.columns) {
+    if (name == column.name) return std::get<std::vector<T>>(column.values);
+  }
+  throw std::out_of_range(name);
+}
+
+TEST(SampleTables, StepsHaveThePhaseOfTheirGroup) {
+  SampleRun run = fixed_run({.warmup_steps = 2, .steps = 3});
+  const std::vector<SampleTable> tables = sample_tables(run.journal());
+  EXPECT_EQ(column_of<std::uint8_t>(table_called(tables, "steps"), "phase"),
+            (std::vector<std::uint8_t>{1, 1, 2, 2, 2}));
+  run.lines.insert(run.lines.begin() + static_cast<std::ptrdiff_t>(run.index<StepEvent>()),
+                   {run.lines.front().t_ns, PhaseEvent{Phase::measure, 0}});
+  const std::vector<SampleTable> own = sample_tables(run.journal());
+  EXPECT_EQ(column_of<std::uint8_t>(table_called(own, "steps"), "phase"),
+            (std::vector<std::uint8_t>{2, 2, 2, 2, 2}));
+}
+
+TEST(SampleTables, RankStepsAreARowPerValue) {
+  SampleRun run = fixed_run();
+  run.insert_before_stop(RankStepsEvent{1, 0, 2, 5, 2, {8, 9, 7}});
+  const std::vector<SampleTable> tables = sample_tables(run.journal());
+  const SampleTable& table = table_called(tables, "rank_steps");
+  EXPECT_EQ(column_of<std::int64_t>(table, "rank"), (std::vector<std::int64_t>{1, 1, 1}));
+  EXPECT_EQ(column_of<std::uint64_t>(table, "step"), (std::vector<std::uint64_t>{2, 4, 6}));
+  EXPECT_EQ(column_of<std::uint64_t>(table, "steps"), (std::vector<std::uint64_t>{2, 2, 1}));
+  EXPECT_EQ(column_of<std::int64_t>(table, "compute_ns"), (std::vector<std::int64_t>{8, 9, 7}));
+}
+
+TEST(SampleTables, RanksHavePlaceMemoryAndTime) {
+  const std::vector<SampleTable> tables = sample_tables(planned_run().journal());
+  const SampleTable& table = table_called(tables, "ranks");
+  EXPECT_EQ(column_of<std::int64_t>(table, "position"), (std::vector<std::int64_t>{0, 1}));
+  EXPECT_EQ(column_of<std::string>(table, "device_class"),
+            (std::vector<std::string>{"fast", "slow"}));
+  EXPECT_EQ(column_of<std::string>(table, "stages"), (std::vector<std::string>{"0", "1"}));
+  EXPECT_EQ(column_of<std::int64_t>(table, "peak_bytes"), (std::vector<std::int64_t>{1000, 1001}));
+  EXPECT_EQ(column_of<std::int64_t>(table, "steps"), (std::vector<std::int64_t>{30, 30}));
+  const double wall_s = column_of<double>(table, "wall_s").front();
+  EXPECT_NEAR(column_of<double>(table, "compute_s").front(), 0.75 * wall_s, 1e-9);
+  const std::vector<SampleTable> bare = sample_tables(fixed_run().journal());
+  EXPECT_EQ(column_of<std::int64_t>(table_called(bare, "ranks"), "position"),
+            (std::vector<std::int64_t>{-1, -1}));
+}
+
 TEST(SamplesH5, AgreesWithTheJournalItCameFrom) {
   if (!samples_h5_built()) GTEST_SKIP() << "not built with HDF5";
-  for (const SampleRun& run : {fixed_run(), search_run()}) {
+  for (const SampleRun& run : {fixed_run(), search_run(), planned_run()}) {
     const Archive archive;
     const Journal journal = run.journal();
     const std::string record = build_record(journal);
@@ -130,11 +185,15 @@ TEST(SamplesH5, OpensWithH5dump) {
   run.last<StepEvent>().ops_strict = Ops::from_words(7, 11);
   write_samples_h5(archive.path, run.journal(), build_record(run.journal()));
   const std::string header = output_of("h5dump -H -p " + archive.path);
-  for (const char* part : {"ATTRIBUTE \"record_sha256\"", "GROUP \"steps\"", "GROUP \"trials\"",
-                           "DATASET \"t_end_ns\"", "H5T_STD_I64LE", "H5S_UNLIMITED", "CHUNKED",
-                           "COMPRESSION DEFLATE", "ATTRIBUTE \"units\""}) {
+  for (const char* part :
+       {"ATTRIBUTE \"record_sha256\"", "GROUP \"steps\"", "GROUP \"trials\"",
+        "DATASET \"t_end_ns\"", "H5T_STD_I64LE", "H5S_UNLIMITED", "CHUNKED", "COMPRESSION DEFLATE",
+        "ATTRIBUTE \"units\"", "GROUP \"ranks\"", "GROUP \"rank_steps\"", "DATASET \"phase\"",
+        "ATTRIBUTE \"DIMENSION_LIST\"", "ATTRIBUTE \"REFERENCE_LIST\""}) {
     EXPECT_NE(header.find(part), std::string::npos) << part;
   }
+  EXPECT_NE(output_of("h5dump -a /steps/t_end_ns/CLASS " + archive.path).find("DIMENSION_SCALE"),
+            std::string::npos);
   EXPECT_NE(output_of("h5dump -y -w 1 -d /steps/ops_hi " + archive.path).find("7"),
             std::string::npos);
 }

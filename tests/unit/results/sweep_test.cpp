@@ -8,6 +8,8 @@
 
 #include "metrics/error.hpp"
 #include "results/history/run_history.hpp"
+#include "results/number_text.hpp"
+#include "results/report/runs_part.hpp"
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/verify.hpp"
@@ -36,6 +38,7 @@ struct PointLoad {
   std::uint32_t devices = 1;
   std::uint64_t samples_per_step = 4;
   double step_s = 12;
+  std::uint32_t threads = 1;
 };
 
 class SweepTest : public ::testing::Test {
@@ -45,11 +48,16 @@ class SweepTest : public ::testing::Test {
     SweepRun& run = index.runs.at(number);
     SampleRun sample =
         sample_of({.number = static_cast<int>(number), .step_s = load.step_s, .seed = run.seed});
-    sample.last<ScaleEvent>().devices = {{"cpu", load.devices, 1, false}};
+    sample.last<ScaleEvent>().ranks = static_cast<std::int32_t>(load.devices);
+    sample.last<ScaleEvent>().devices = {{"cpu", load.devices, load.threads, false}};
     sample.last<WorkloadEvent>().samples_per_step = load.samples_per_step;
+    if (!cpus_.empty()) bind(sample);
     sample.write_finished(RunFiles{folder() / run.folder});
     run.state = SweepRunState::complete;
+    run.exit_code = 0;
   }
+  /// Runs stored from now on say that all ranks of a host may use these CPUs.
+  void bind_to(const std::string& cpus) { cpus_ = cpus; }
   /// One run per point.
   SweepReport reported(const std::vector<PointLoad>& loads) const {
     std::vector<SweepPoint> points;
@@ -64,7 +72,18 @@ class SweepTest : public ::testing::Test {
   const fs::path& folder() const { return folder_.path(); }
 
  private:
+  void bind(SampleRun& sample) const {
+    Json system = Json::parse(sample.last<SystemEvent>().system.text);
+    for (const char* host : {"a", "b"}) {
+      for (int rank = 0; rank < 2; ++rank) {
+        system["binding"].push_back({{"rank", rank}, {"host", host}, {"cpus", cpus_}});
+      }
+    }
+    sample.last<SystemEvent>().system.text = system.dump();
+  }
+
   TemporaryFolder folder_;
+  std::string cpus_;
 };
 
 TEST_F(SweepTest, OrderGoesThereAndBackAndSeedsAreDistinct) {
@@ -150,6 +169,70 @@ TEST_F(SweepTest, RunsOfOneScaleHaveNoEfficiency) {
   EXPECT_TRUE(report.rows[0].scaling.empty());
 }
 
+TEST_F(SweepTest, RanksAreHeldAgainstRanksOfAsManyThreads) {
+  const SweepReport report = reported({{1, 4, 12, 2}, {2, 4, 12, 1}, {4, 4, 12, 1}});
+  ASSERT_EQ(report.rows.size(), 3u);
+  EXPECT_TRUE(report.rows[0].scaling.empty());
+  EXPECT_FALSE(report.rows[0].efficiency || report.rows[0].speedup);
+  EXPECT_EQ(report.rows[1].scaling, "base");
+  EXPECT_NEAR(report.rows[2].efficiency->value, 0.5, 0.01);
+  EXPECT_NE(sweep_report_console_text(report).find("threads"), std::string::npos);
+}
+
+TEST_F(SweepTest, AMachineDividedAmongMoreRanksHasASpeedUpAlone) {
+  const SweepReport report = reported({{1, 4, 12, 4}, {2, 4, 11, 2}, {4, 4, 16, 1}});
+  EXPECT_EQ(report.rows[0].scaling, "base");
+  for (const std::size_t row : {1u, 2u}) {
+    EXPECT_EQ(report.rows[row].scaling, "divided");
+    EXPECT_FALSE(report.rows[row].efficiency.has_value());
+  }
+  EXPECT_NEAR(*report.rows[2].speedup, 0.75, 0.01);
+}
+
+TEST_F(SweepTest, MoreThreadsThanCpusAreMarked) {
+  bind_to("0-1,4");  // of two hosts: 6 CPUs
+  const SweepReport report = reported({{6, 4, 12, 1}, {8, 4, 12, 1}});
+  EXPECT_EQ(report.rows[0].crowding, "");
+  EXPECT_EQ(report.rows[1].crowding, "8 threads on 6 CPUs");
+  EXPECT_NE(sweep_report_console_text(report).find("8 threads on 6 CPUs"), std::string::npos);
+}
+
+TEST_F(SweepTest, TheReportSaysTheSameAsTheTable) {
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}}, 3);
+  for (std::size_t i = 0; i < index.runs.size(); ++i) {
+    const double noise = 1 + 0.02 * static_cast<double>(i);
+    store(index, i, {index.runs[i].point == 0 ? 1u : 2u, 4, 11 * noise});
+  }
+  write_sweep(folder(), index);
+  const SweepReport report = report_sweep(folder());
+  const SweepRow& row = report.rows.at(1);
+  const ReportSection section = scaling_section(find_runs({folder()}));
+  ASSERT_EQ(section.tables.size(), 1u);
+  const auto& cells = section.tables[0].rows.at(1);
+  EXPECT_EQ(cells.back(), percent_with_interval(row.efficiency->value, row.efficiency->ci95, 3));
+  const ChartSeries& series = section.charts.at(0).series.at(0);
+  EXPECT_EQ(series.y.at(1), row.ops_per_second.value);
+  EXPECT_EQ(series.low.at(1), row.ops_per_second.ci95->low);
+  EXPECT_EQ(series.high.at(1), row.ops_per_second.ci95->high);
+}
+
+TEST_F(SweepTest, AnIntervalOfTwoFarRunsIsSaidToBeNone) {
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}}, 2);
+  for (std::size_t i = 0; i < index.runs.size(); ++i) {
+    store(index, i, {index.runs[i].point == 0 ? 1u : 2u, 4, index.runs[i].repeat == 0 ? 11. : 40.});
+  }
+  store(index, 1, {2, 4, 30});
+  write_sweep(folder(), index);
+  const SweepReport report = report_sweep(folder());
+  const Interval& ops = *report.rows[1].ops_per_second.ci95;
+  EXPECT_GT(ops.high / ops.low, 2);
+  const std::string text = sweep_report_console_text(report);
+  EXPECT_NE(text.find("% (2 runs: no useful interval)"), std::string::npos) << text;
+  EXPECT_EQ(text.find("±"), std::string::npos);
+  const Json json = Json::parse(sweep_report_json_text(report));
+  EXPECT_EQ(json.at("results").at(1).at("ops_per_second").at("ci95").at(1), ops.high);
+}
+
 TEST_F(SweepTest, OtherAxesMakeCurvesOfTheirOwn) {
   SweepIndex index = index_of({{{"scale.ranks", "1"}, {"plan.schedule", "a"}},
                                {{"scale.ranks", "2"}, {"plan.schedule", "a"}},
@@ -215,6 +298,40 @@ TEST_F(SweepTest, OtherVerbsTakeItsRunsAndNotWhatWasSetAside) {
   EXPECT_TRUE(verify(folder()).ok());
   edit_file(folder() / "sweep.json", "\"repeats\": 3", "\"repeats\":  3");
   EXPECT_FALSE(verify(folder() / "sweep.json").ok());
+}
+
+TEST_F(SweepTest, ADamagedIndexHidesNoRun) {
+  SweepIndex index = index_of({{{"scale.ranks", "2"}}}, 3);
+  for (std::size_t i = 0; i < 3; ++i) store(index, i, {});
+  fs::create_directories(folder() / "aside");
+  fs::rename(folder() / index.runs[2].folder, folder() / "aside/x");
+  std::ofstream(folder() / "sweep.json") << "{\"_format\":";
+  const RunSet found = find_runs({folder()});
+  EXPECT_EQ(found.runs.size(), 2u);
+  ASSERT_EQ(found.skipped.size(), 1u);
+  EXPECT_EQ(found.skipped[0].path, folder() / "sweep.json");
+}
+
+TEST_F(SweepTest, ARunWhoseFolderIsGoneIsNotComplete) {
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}});
+  for (std::size_t i = 0; i < 2; ++i) store(index, i, {static_cast<std::uint32_t>(i + 1)});
+  fs::remove_all(folder() / index.runs[0].folder);
+  write_sweep(folder(), index);
+  const SweepReport report = report_sweep(folder());
+  EXPECT_TRUE(sweep_report_console_text(report).starts_with("1 of 2 runs are complete"));
+  EXPECT_EQ(Json::parse(sweep_report_json_text(report)).at("status"), "partial");
+}
+
+TEST_F(SweepTest, AnEditedExitCodeFailsVerification) {
+  SweepIndex index = index_of({{{"scale.ranks", "2"}}});
+  store(index, 0, {});
+  write_sweep(folder(), index);
+  EXPECT_TRUE(verify(folder()).ok());
+  edit_file(folder() / "sweep.json", "\"exit_code\": 0", "\"exit_code\": 6");
+  EXPECT_FALSE(verify(folder()).ok());
+  index.sealed = false;  // as programs before wrote it
+  write_sweep(folder(), index);
+  EXPECT_TRUE(verify(folder()).ok());
 }
 
 TEST_F(SweepTest, AFolderOfRunsIsVerifiedRunByRun) {

@@ -6,6 +6,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "suite/run/baselines.hpp"
 #include "workloads/graph_counts.hpp"
@@ -195,6 +196,34 @@ TEST(Baselines, EachClassAloneGetsItsBestPlan) {
     if (plain.plan.samples_per_step() == run.plan->plan.samples_per_step()) {
       EXPECT_GE(alone.plan->prediction->throughput, plain.prediction->throughput);
     }
+  }
+}
+
+/// Its file tells enough to simulate it: the devices of the whole cluster that it uses, and what
+/// of.
+TEST(Baselines, PlansNameTheirWorkloadTheirClusterAndTheirDevices) {
+  const Cluster cluster = find_cluster("fast2_slow6");
+  const auto ranks = static_cast<int>(cluster.ranks.size());
+  PreparedRun run{config_of(1, 1), {}, nano(), 0, "the command"};
+  run.config.cluster.file = "fast2_slow6";
+  run.placement.ranks = ranks;
+  run.placement.bindings.resize(static_cast<std::size_t>(ranks));
+  run.plan = choose_plan(run.config, {"fast2_slow6", cluster, std::nullopt}, run.workload,
+                         ranks_alone(ranks));
+  const std::vector<Baseline> baselines = choose_baselines(run);
+  ASSERT_EQ(baselines.size(), 2u);
+  for (const Baseline& baseline : baselines) {
+    ASSERT_TRUE(baseline.run) << baseline.reason;
+    const ChosenPlan& chosen = *baseline.run->plan;
+    EXPECT_EQ(chosen.plan.workload, run.plan->plan.workload);
+    EXPECT_EQ(chosen.plan.cluster, "fast2_slow6");
+    const Cluster used = plan_cluster(chosen.plan, cluster);
+    ASSERT_EQ(used.ranks.size(), baseline.ranks.size());
+    for (const RankPlace& place : used.ranks) {
+      EXPECT_EQ(place.device_class, baseline.device_class);
+    }
+    const ChosenPlan again = complete_plan(chosen.plan, run.workload, used);
+    EXPECT_EQ(again.prediction->step_time_s, chosen.prediction->step_time_s);
   }
 }
 

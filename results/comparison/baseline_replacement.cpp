@@ -1,0 +1,111 @@
+#include "results/comparison/baseline_replacement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/name_table.hpp"
+#include "results/comparison/baseline_store.hpp"
+#include "results/comparison/metric_text.hpp"
+#include "results/comparison/run_comparison.hpp"
+#include "results/number_text.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr Named<ReplacementVerdict> verdict_names[] = {
+    {ReplacementVerdict::allowed, "allowed"},
+    {ReplacementVerdict::inconclusive, "inconclusive"},
+    {ReplacementVerdict::regression, "regression"}};
+
+bool is_replaced_by(const std::filesystem::path& file, const RunSet& runs) {
+  return std::any_of(runs.runs.begin(), runs.runs.end(), [&](const RunDigest& run) {
+    return has_key_of(file.filename().string(), run);
+  });
+}
+
+void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& runs) {
+  for (const SkippedEntry& one : skipped) {
+    if (!is_replaced_by(one.path, runs)) continue;
+    std::vector<Problem> problems = one.problems;
+    if (problems.empty()) problems.push_back({"cannot use " + one.path.string(), one.reason, ""});
+    problems.push_back({"the saved baseline stays", "the new runs cannot be compared with it",
+                        "--force replaces it unseen."});
+    throw Error(one.kind, std::move(problems));
+  }
+}
+
+RunSet of_key(const RunSet& set, const std::vector<KeyField>& key) {
+  RunSet found;
+  for (const RunDigest& run : set.runs) {
+    if (run.key == key) found.runs.push_back(run);
+  }
+  return found;
+}
+
+std::string change_text_of(const MetricComparison& one) {
+  const ComparedMetric& metric = *one.metric;
+  const bool exact = metric.kind == MetricKind::exact;
+  return fmt::format("{} {} ({} instead of {})", metric.name,
+                     exact ? exact_change_text(one.a, one.b) : change_text(*one.ratio),
+                     metric_value_text(metric, metric.kind, one.b),
+                     metric_value_text(metric, metric.kind, one.a));
+}
+
+bool looks_worse(const MetricComparison& one, double threshold) {
+  if (one.metric->kind == MetricKind::exact || !one.ratio || !(*one.ratio > 0)) return false;
+  const double gain = std::log(*one.ratio);
+  const bool higher = one.metric->direction == MetricDirection::higher;
+  return (higher ? gain : -gain) < std::log1p(-threshold);
+}
+
+/// What is worse by more needs evidence: single runs differ by as much without a cause.
+double unproven_loss(const RunPairs& pairs, double threshold) {
+  const bool single = pairs.base.runs.size() < 2 || pairs.head.runs.size() < 2;
+  return single ? std::max(threshold, single_run_noise) : threshold;
+}
+
+/// Judges the runs of one key against those that are saved of it.
+void judge_key(const RunPairs& pairs, double threshold, BaselineReplacement& judged) {
+  const auto object = [&](ReplacementVerdict verdict, std::string reason) {
+    judged.verdict = std::max(judged.verdict, verdict);
+    judged.reasons.push_back(std::move(reason));
+  };
+  const RunComparison comparison = compare_runs(pairs, threshold);
+  if (!comparison.ratio) {
+    object(ReplacementVerdict::inconclusive, "throughput is not to be had of both");
+  }
+  for (const MetricComparison& one : comparison.metrics) {
+    // A number that may only be equal tells no worse from better.
+    if (one.verdict == SpeedVerdict::slower) {
+      object(ReplacementVerdict::regression, change_text_of(one));
+    } else if (one.verdict == SpeedVerdict::inconclusive &&
+               looks_worse(one, unproven_loss(pairs, threshold))) {
+      object(ReplacementVerdict::inconclusive,
+             change_text_of(one) + ", and too few or too unsteady runs to tell it from chance");
+    }
+  }
+}
+
+}  // namespace
+
+const char* to_string(ReplacementVerdict verdict) { return name_of(verdict_names, verdict); }
+
+BaselineReplacement judge_replacement(const std::filesystem::path& home, const RunSet& runs,
+                                      double threshold) {
+  BaselineReplacement judged;
+  if (!std::filesystem::exists(home)) return judged;
+  const RunSet saved = find_runs({home});
+  refuse_unusable(saved.skipped, runs);
+  std::vector<std::vector<KeyField>> seen;
+  for (const RunDigest& run : runs.runs) {
+    if (std::find(seen.begin(), seen.end(), run.key) != seen.end()) continue;
+    seen.push_back(run.key);
+    const RunPairs pairs{of_key(saved, run.key), of_key(runs, run.key)};
+    if (!pairs.base.runs.empty()) judge_key(pairs, threshold, judged);
+  }
+  return judged;
+}
+
+}  // namespace heteroperf

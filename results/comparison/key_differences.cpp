@@ -1,0 +1,93 @@
+#include "results/comparison/key_differences.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t most_leaves = 12;
+constexpr std::size_t longest_value = 64;
+constexpr std::string_view config_section = "/config/";
+
+std::string shortened(const std::string& value) {
+  if (value.empty()) return "(none)";
+  return value.size() <= longest_value ? value : value.substr(0, longest_value) + "…";
+}
+
+/// "/config/batch/micro_batch" as `--set` names it below its section: "config.batch.micro_batch".
+std::string dotted(std::string path) {
+  path.erase(0, 1);
+  std::replace(path.begin(), path.end(), '/', '.');
+  return path;
+}
+
+/// A workload's own configuration repeats settings under the names they have there.
+std::string setting_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
+/// Settings first: they can be set alike. Of what the workload repeats only the setting.
+std::vector<EnvironmentDifference> differing_settings(const RunDigest& a, const RunDigest& b) {
+  std::vector<EnvironmentDifference> found;
+  std::set<std::string> named;
+  for (EnvironmentDifference& one : environment_differences(a, b)) {
+    if (!one.path.starts_with(config_section) || one.path == "/config/seed") continue;
+    named.insert(setting_of(one.path) + '\n' + one.a + '\n' + one.b);
+    found.push_back(std::move(one));
+  }
+  for (EnvironmentDifference& one : leaf_differences(a.workload_leaves, b.workload_leaves)) {
+    if (named.contains(setting_of(one.path) + '\n' + one.a + '\n' + one.b)) continue;
+    found.push_back(std::move(one));
+  }
+  return found;
+}
+
+void add_settings(const RunDigest& a, const RunDigest& b, const std::string& name_a,
+                  const std::string& name_b, std::vector<Problem>& problems) {
+  const auto settings = differing_settings(a, b);
+  const std::size_t shown = std::min(settings.size(), most_leaves);
+  for (std::size_t i = 0; i < shown; ++i) {
+    problems.push_back({dotted(settings[i].path) + " differs",
+                        fmt::format("{} in {}, {} in {}", shortened(settings[i].a), name_a,
+                                    shortened(settings[i].b), name_b),
+                        ""});
+  }
+  if (shown < settings.size()) {
+    problems.push_back({fmt::format("and {} more", settings.size() - shown), "", ""});
+  }
+}
+
+}  // namespace
+
+std::vector<EnvironmentDifference> leaf_differences(const RecordLeaves& a, const RecordLeaves& b) {
+  std::set<std::string> paths;
+  for (const auto& [path, value] : a) paths.insert(path);
+  for (const auto& [path, value] : b) paths.insert(path);
+  const auto value_of = [](const RecordLeaves& leaves, const std::string& path) {
+    const auto found = leaves.find(path);
+    return found == leaves.end() ? std::string() : found->second;
+  };
+  std::vector<EnvironmentDifference> differences;
+  for (const std::string& path : paths) {
+    const std::string in_a = value_of(a, path), in_b = value_of(b, path);
+    if (in_a != in_b) differences.push_back({path, in_a, in_b});
+  }
+  return differences;
+}
+
+std::vector<Problem> key_differences(const RunDigest& a, const RunDigest& b,
+                                     const std::string& name_a, const std::string& name_b) {
+  std::vector<Problem> problems;
+  for (std::size_t i = 0; i < a.key.size(); ++i) {
+    if (a.key[i] == b.key[i]) continue;
+    problems.push_back({fmt::format("{} differs", a.key[i].name),
+                        fmt::format("{} in {}, {} in {}", shortened(a.key[i].value), name_a,
+                                    shortened(b.key[i].value), name_b),
+                        ""});
+    if (a.key[i].name == "workload.hash") add_settings(a, b, name_a, name_b, problems);
+  }
+  return problems;
+}
+
+}  // namespace heteroperf

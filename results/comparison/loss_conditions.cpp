@@ -1,0 +1,36 @@
+#include "results/comparison/loss_conditions.hpp"
+
+#include <fmt/format.h>
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* condition_paths[] = {"/seeds/run",        "/plan_summary",
+                                           "/config/seed",      "/scale/groups",
+                                           "/system/cpu/model", "/system/libtorch"};
+
+std::string value_at_path(const RunDigest& run, const char* path) {
+  const auto found = run.environment.find(path);
+  return found == run.environment.end() ? std::string() : found->second;
+}
+
+bool differs_at(const RunPairs& runs, const char* path) {
+  const std::string first = value_at_path(runs.base.runs.front(), path);
+  for (const RunSet* set : {&runs.base, &runs.head}) {
+    for (const RunDigest& run : set->runs) {
+      if (value_at_path(run, path) != first) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string why_losses_may_differ(const RunPairs& runs) {
+  for (const char* path : condition_paths) {
+    if (differs_at(runs, path)) return fmt::format("{} differs", path + 1);
+  }
+  return {};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,39 @@
+#include "results/comparison/metric_text.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string_view>
+
+#include "results/number_text.hpp"
+
+namespace heteroperf {
+
+std::string metric_unit(const ComparedMetric& metric, const RunDigest& run) {
+  const bool by_workload = metric.name == std::string_view("throughput") && !run.unit.empty();
+  return by_workload ? run.unit : metric.unit;
+}
+
+std::string metric_value_text(const ComparedMetric& metric, MetricKind kind,
+                              const MetricValue& value) {
+  constexpr std::size_t fingerprint_digits = 12;
+  if (!value.number) return value.text.substr(0, fingerprint_digits);
+  if (metric.unit == std::string("s")) return fmt::format("{:.5g} s", *value.number);
+  return kind == MetricKind::exact ? value.text : with_prefix(*value.number, "");
+}
+
+std::optional<double> exact_ratio(const MetricValue& base, const MetricValue& head) {
+  if (!base.number || !head.number || !(*base.number > 0)) return std::nullopt;
+  if (base != head && *base.number == *head.number) return std::nullopt;
+  return *head.number / *base.number;
+}
+
+std::string exact_change_text(const MetricValue& base, const MetricValue& head) {
+  constexpr double least_percent = 0.0005;
+  if (base == head) return "equal";
+  const auto ratio = exact_ratio(base, head);
+  if (!ratio || std::abs(100 * (*ratio - 1)) < least_percent) return "differs";
+  return fmt::format("{:+.3g} %", 100 * (*ratio - 1));
+}
+
+}  // namespace heteroperf

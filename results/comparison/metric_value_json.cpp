@@ -1,0 +1,40 @@
+#include "results/comparison/metric_value_json.hpp"
+
+#include <fmt/format.h>
+
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+bool is_whole(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// Readers keep numbers as doubles.
+bool is_beyond_doubles(const Json& number) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 53;
+  return number.is_number_unsigned() && number.get<std::uint64_t>() > most;
+}
+
+Json stored_number(const MetricValue& value) {
+  const Json number = Json::parse(value.text, nullptr, false);
+  if (!number.is_number()) return *value.number;
+  // Digits that no integer holds are read as a double.
+  const bool rounded = is_whole(value.text) && number.is_number_float();
+  return rounded || is_beyond_doubles(number) ? Json(value.text) : number;
+}
+
+}  // namespace
+
+Json metric_value_json(const ComparedMetric& metric, MetricKind kind, const MetricValue& value) {
+  if (!value.number) return utf8_text(value.text);
+  if (metric.unit == std::string("op")) {
+    return is_whole(value.text) ? value.text : fmt::format("{:.0f}", *value.number);
+  }
+  return kind == MetricKind::exact ? stored_number(value) : Json(*value.number);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,93 @@
+#include "results/comparison/run_copies.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+namespace heteroperf {
+namespace {
+
+using Places = std::vector<std::size_t>;
+
+/// What a record is worth beside others of its run, the best first.
+enum class RecordStanding { confirmed, unproven, contradicted };
+
+struct RecordTrust {
+  RecordStanding standing = RecordStanding::unproven;
+  std::string reason;  ///< of a contradicted one
+};
+
+/// Places of the records whose run_id others have too, by run_id.
+std::map<std::string, Places> repeated_ids(const std::vector<RunDigest>& runs) {
+  std::map<std::string, Places> places;
+  for (std::size_t i = 0; i < runs.size(); ++i) places[runs[i].run_id].push_back(i);
+  std::erase_if(places, [](const auto& entry) { return entry.second.size() < 2; });
+  return places;
+}
+
+std::map<std::size_t, RecordTrust> trust_in(const std::vector<RunDigest>& runs,
+                                            const std::map<std::string, Places>& repeated) {
+  Places all;
+  std::vector<RunDigest> digests;
+  for (const auto& [run_id, places] : repeated) {
+    for (const std::size_t place : places) {
+      all.push_back(place);
+      digests.push_back(runs[place]);
+    }
+  }
+  const auto reasons = contradictions(digests);
+  std::map<std::size_t, RecordTrust> trust;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    RecordTrust& one = trust[all[i]];
+    if (has_journal(digests[i])) one.standing = RecordStanding::confirmed;
+    if (reasons[i]) one = {RecordStanding::contradicted, *reasons[i]};
+  }
+  return trust;
+}
+
+SkippedEntry edited_copy(const RunDigest& copy, const std::string& reason) {
+  return {copy.record,
+          "not what was measured: " + reason,
+          ErrorKind::verification,
+          {{copy.record.string() + " is not what was measured", reason,
+            "`heteroperf verify` shows all of it."}}};
+}
+
+SkippedEntry other_record(const RunDigest& copy, const RunDigest& kept) {
+  const std::string reason =
+      fmt::format("another record of {} than {}", copy.run_id, kept.record.string());
+  return {copy.record,
+          reason,
+          ErrorKind::usage,
+          {{copy.record.string() + " cannot be told from a run that is there already", reason,
+            "Leave one of the two out."}}};
+}
+
+}  // namespace
+
+void set_copies_aside(RunSet& found) {
+  const auto repeated = repeated_ids(found.runs);
+  if (repeated.empty()) return;
+  auto trust = trust_in(found.runs, repeated);
+  std::vector<char> leaves(found.runs.size(), 0);
+  for (const auto& [run_id, places] : repeated) {
+    const std::size_t kept = *std::min_element(
+        places.begin(), places.end(),
+        [&](std::size_t a, std::size_t b) { return trust[a].standing < trust[b].standing; });
+    for (const std::size_t place : places) {
+      if (place == kept) continue;
+      leaves[place] = 1;
+      const RunDigest& copy = found.runs[place];
+      if (trust[place].standing == RecordStanding::contradicted) {
+        found.skipped.push_back(edited_copy(copy, trust[place].reason));
+      } else if (copy.record_sha256 != found.runs[kept].record_sha256) {
+        found.skipped.push_back(other_record(copy, found.runs[kept]));
+      }
+    }
+  }
+  std::size_t place = 0;
+  std::erase_if(found.runs, [&](const RunDigest&) { return leaves[place++] != 0; });
+}
+
+}  // namespace heteroperf

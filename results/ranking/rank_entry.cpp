@@ -1,0 +1,153 @@
+#include "results/ranking/rank_entry.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/log_ratio.hpp"
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double coverage = 0.95;
+using Repeats = std::vector<const RunDigest*>;
+
+/// Of repetitions that were all measured.
+std::optional<MeasuredPower> power_of(const Repeats& repeats, const PowerTable& table) {
+  MeasuredPower power{0, PowerLevel::l3};
+  for (const RunDigest* run : repeats) {
+    const auto found = table.find(run->run_id);
+    if (found == table.end()) return std::nullopt;
+    power.watts += found->second.watts / static_cast<double>(repeats.size());
+    power.level = std::min(power.level, found->second.level);
+  }
+  return power;
+}
+
+std::optional<SystemAvailability> availability_of(const Repeats& repeats,
+                                                  const AvailabilityTable& table) {
+  SystemAvailability least = SystemAvailability::available;
+  for (const RunDigest* run : repeats) {
+    const auto found = table.find(run->run_id);
+    if (found == table.end()) return std::nullopt;
+    least = std::max(least, found->second);
+  }
+  return least;
+}
+
+/// Of all repetitions, or none of them.
+using RunNumber = std::optional<double> (*)(const RunDigest& run);
+std::vector<double> numbers_of(const Repeats& repeats, RunNumber number) {
+  std::vector<double> numbers;
+  for (const RunDigest* run : repeats) {
+    const auto value = number(*run);
+    if (!value) return {};
+    numbers.push_back(*value);
+  }
+  return numbers;
+}
+
+bool all_positive(const std::vector<double>& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [](double number) { return number > 0; });
+}
+
+std::vector<double> logs_of(const std::vector<double>& numbers) {
+  std::vector<double> logs;
+  for (const double number : numbers) logs.push_back(std::log(number));
+  return logs;
+}
+
+/// Geometric where numbers have one, as that of OPS.
+std::optional<double> mean_of(const Repeats& repeats, RunNumber number) {
+  const std::vector<double> numbers = numbers_of(repeats, number);
+  if (numbers.empty()) return std::nullopt;
+  if (numbers.size() == 1) return numbers.front();
+  return all_positive(numbers) ? std::exp(mean(logs_of(numbers))) : mean(numbers);
+}
+
+std::string quality_of(const Repeats& repeats) {
+  const auto value = mean_of(repeats, [](const RunDigest& run) { return run.quality_value; });
+  return value ? fmt::format("{} {:.4g}", repeats.back()->quality_name, *value) : std::string();
+}
+
+/// Half width of the mean of repetitions.
+std::optional<double> run_to_run(const Repeats& repeats, RunNumber number) {
+  const std::vector<double> numbers = numbers_of(repeats, number);
+  if (numbers.size() < 2 || !all_positive(numbers)) return std::nullopt;
+  return paired_log_ratio(logs_of(numbers)).half_width(coverage);
+}
+
+void give_interval(const Repeats& repeats, RankEntry& entry) {
+  const auto ops = [](const RunDigest& run) { return run.ops_per_second; };
+  if (const auto half = run_to_run(repeats, ops)) {
+    entry.basis = IntervalBasis::runs;
+    entry.ops_ci95 =
+        Interval{entry.ops_per_second * std::exp(-*half), entry.ops_per_second * std::exp(*half)};
+    return;
+  }
+  const auto& own = entry.run->ops_ci95;
+  if (!own || !(own->low > 0)) return;
+  entry.basis = IntervalBasis::within_runs;
+  entry.ops_ci95 = own;
+}
+
+RunNumber number_by(RankKey key) {
+  switch (key) {
+    case RankKey::ops:
+    case RankKey::ops_per_device:
+    case RankKey::ops_per_watt:
+      return [](const RunDigest& run) { return run.ops_per_second; };
+    case RankKey::ops_per_peak:
+      return [](const RunDigest& run) { return run.utilization; };
+    case RankKey::regulated:
+      return [](const RunDigest& run) { return run.regulated_score; };
+    case RankKey::hsr:
+      return [](const RunDigest& run) { return run.hsr; };
+  }
+  return nullptr;
+}
+
+/// A single run has no interval of its own but that of OPS; the rest is OPS times something.
+void give_order(const Repeats& repeats, RankKey key, RankEntry& entry) {
+  const auto devices = static_cast<double>(std::max<std::uint64_t>(1, entry.run->device_count()));
+  if (key == RankKey::ops_per_watt) {
+    entry.by = entry.ops_per_watt.value_or(0);
+  } else {
+    entry.by = mean_of(repeats, number_by(key)).value_or(0);
+    if (key == RankKey::ops_per_device) entry.by /= devices;
+  }
+  if (entry.basis == IntervalBasis::runs)
+    entry.log_half_width = run_to_run(repeats, number_by(key));
+  if (entry.basis == IntervalBasis::within_runs)
+    entry.log_half_width = std::log(entry.ops_ci95->high / entry.ops_ci95->low) / 2;
+}
+
+}  // namespace
+
+std::optional<double> value_by(RankKey key, const RunDigest& run) {
+  if (key == RankKey::ops_per_watt) return std::nullopt;
+  return number_by(key)(run);
+}
+
+RankEntry make_entry(const Repeats& repeats, RankKey key, const RankTables& tables) {
+  RankEntry entry;
+  entry.runs = repeats;
+  entry.run = repeats.back();
+  entry.name = entry.run->host.empty() ? entry.run->run_id : entry.run->host;
+  entry.heterogeneous = entry.run->devices.size() > 1;
+  entry.ops_per_second = *mean_of(repeats, number_by(RankKey::ops));
+  entry.ops_per_peak = mean_of(repeats, number_by(RankKey::ops_per_peak));
+  entry.regulated_score = mean_of(repeats, number_by(RankKey::regulated));
+  entry.hsr = mean_of(repeats, number_by(RankKey::hsr));
+  entry.quality = quality_of(repeats);
+  give_interval(repeats, entry);
+  entry.power = power_of(repeats, tables.power);
+  entry.availability = availability_of(repeats, tables.availability);
+  if (entry.power) entry.ops_per_watt = entry.ops_per_second / entry.power->watts;
+  give_order(repeats, key, entry);
+  return entry;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,116 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+#include "results/ranking/rank_entry.hpp"
+
+namespace heteroperf {
+namespace {
+
+bool goes_before(const RankEntry& a, const RankEntry& b) {
+  if (a.by != b.by) return a.by > b.by;
+  if (a.ops_per_watt && b.ops_per_watt && *a.ops_per_watt != *b.ops_per_watt) {
+    return *a.ops_per_watt > *b.ops_per_watt;
+  }
+  const double peak_a = a.ops_per_peak.value_or(0), peak_b = b.ops_per_peak.value_or(0);
+  if (peak_a != peak_b) return peak_a > peak_b;
+  return std::tie(a.run->created_utc, a.run->run_id) < std::tie(b.run->created_utc, b.run->run_id);
+}
+
+/// Whether `later` is significantly behind; a single run's interval is narrower than runs differ.
+bool is_behind(const RankEntry& leader, const RankEntry& later) {
+  if (!leader.log_half_width || !later.log_half_width) return false;
+  const bool repeated = leader.basis == IntervalBasis::runs && later.basis == IntervalBasis::runs;
+  const double allowance = repeated ? 0 : std::log1p(single_run_noise);
+  const double apart = std::log(leader.by / later.by);
+  return apart - std::hypot(*leader.log_half_width, *later.log_half_width) > allowance;
+}
+
+// ---------------------------------------------------------------- scaling
+
+/// "gpu of 1 thread, 2 cpu of 4 threads": the classes in their proportions.
+std::string mixture_of(const RunDigest& run) {
+  std::uint64_t common = 0;
+  for (const DeviceShare& share : run.devices) common = std::gcd(common, share.count);
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < run.devices.size() && common > 0; ++i) {
+    const DeviceShare& share = run.devices[i];
+    parts.push_back(fmt::format("{} {} of {}", share.count / common, share.device_class,
+                                run.device_threads[i]));
+  }
+  std::sort(parts.begin(), parts.end());
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+/// Hosts of one cluster have names of their own, so what they are made of tells a system; the name
+/// where no record says that.
+std::string machine_of(const RunDigest& run) {
+  std::string text;
+  for (const char* leaf :
+       {"/system/cpu/model", "/system/cpu/sockets", "/system/cpu/logical_cpus"}) {
+    const auto found = run.environment.find(leaf);
+    if (found == run.environment.end() || found->second == "unavailable") return run.host;
+    text += found->second + '\n';
+  }
+  return text;
+}
+
+std::string system_of(const RunDigest& run) {
+  return fmt::format("{}\n{}\n{}\n{}", run.size, run.precision, mixture_of(run), machine_of(run));
+}
+
+double per_device(const RankEntry& entry) {
+  return entry.ops_per_second / static_cast<double>(entry.run->device_count());
+}
+
+/// As many samples per step (strong scaling), or per device and step (weak), or none fixed.
+bool same_work(const RunDigest& a, const RunDigest& b) {
+  if (!a.samples_per_step || !b.samples_per_step) return a.samples_per_step == b.samples_per_step;
+  const auto samples_a = *a.samples_per_step, samples_b = *b.samples_per_step;
+  return samples_a == samples_b || samples_a * b.device_count() == samples_b * a.device_count();
+}
+
+/// Fewest devices, and of several the most OPS for each.
+bool is_better_base(const RankEntry& one, const RankEntry& other) {
+  const auto devices = one.run->device_count(), others = other.run->device_count();
+  return devices != others ? devices < others : per_device(one) > per_device(other);
+}
+
+}  // namespace
+
+void give_ranks(std::vector<RankEntry>& entries) {
+  std::stable_sort(entries.begin(), entries.end(), goes_before);
+  std::size_t first = 0;   // of the entries that share the rank
+  std::size_t leader = 0;  // the first of them with an interval, else the first
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (is_behind(entries[leader], entries[i])) {
+      first = leader = i;
+    } else {
+      entries[first].shared = entries[i].shared = true;
+      if (!entries[leader].log_half_width) leader = i;
+    }
+    entries[i].rank = first + 1;
+  }
+}
+
+void give_efficiency(std::vector<RankEntry>& entries) {
+  std::map<std::string, std::vector<const RankEntry*>> systems;
+  for (const RankEntry& entry : entries) {
+    if (entry.run->device_count() > 0) systems[system_of(*entry.run)].push_back(&entry);
+  }
+  for (RankEntry& entry : entries) {
+    const RankEntry* base = nullptr;
+    for (const RankEntry* one : systems[system_of(*entry.run)]) {
+      const bool smaller = one->run->device_count() < entry.run->device_count();
+      if (!smaller || !same_work(*one->run, *entry.run)) continue;
+      if (base == nullptr || is_better_base(*one, *base)) base = one;
+    }
+    if (base != nullptr) entry.scaling_efficiency = per_device(entry) / per_device(*base);
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,106 @@
+#include "results/scaling/scale_curve.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "metrics/log_ratio.hpp"
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double coverage = 0.95;
+
+std::size_t scales_of(const std::vector<std::size_t>& part, const std::vector<ScaleMember>& all) {
+  std::set<std::uint64_t> devices;
+  for (const std::size_t member : part) devices.insert(all[member].devices);
+  return devices.size();
+}
+
+/// The runs by their seed and which of several with that seed they are.
+std::map<std::pair<std::uint64_t, std::size_t>, double> by_seed(const Repetitions& runs,
+                                                                const std::vector<double>& logs) {
+  std::map<std::pair<std::uint64_t, std::size_t>, double> found;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    std::size_t which = 0;
+    while (found.contains({runs[i]->seed, which})) ++which;
+    found[{runs[i]->seed, which}] = logs[i];
+  }
+  return found;
+}
+
+std::vector<double> logs_per_device(const Repetitions& runs, RunRate rate) {
+  std::vector<double> logs;
+  for (const RunDigest* run : runs) {
+    const auto devices = std::max<std::uint64_t>(1, run->device_count());
+    logs.push_back(std::log(rate(*run) / static_cast<double>(devices)));
+  }
+  return logs;
+}
+
+}  // namespace
+
+RepeatedRate repeated_rate(const std::vector<double>& values, const std::optional<Interval>& own) {
+  std::vector<double> logs;
+  for (const double value : values) logs.push_back(std::log(value));
+  if (logs.size() < 2) return {values.front(), own};
+  return {std::exp(mean(logs)), exponential(paired_log_ratio(logs).interval(coverage))};
+}
+
+RepeatedRate efficiency_against(const Repetitions& base, const Repetitions& runs, RunRate rate) {
+  const std::vector<double> base_logs = logs_per_device(base, rate),
+                            logs = logs_per_device(runs, rate);
+  const auto of_base = by_seed(base, base_logs);
+  std::vector<double> differences;
+  for (const auto& [seed, log] : by_seed(runs, logs)) {
+    const auto other = of_base.find(seed);
+    if (other != of_base.end()) differences.push_back(log - other->second);
+  }
+  if (differences.size() < 2) return {std::exp(mean(logs) - mean(base_logs)), std::nullopt};
+  const LogRatio ratio = paired_log_ratio(differences);
+  return {std::exp(ratio.mean), exponential(ratio.interval(coverage))};
+}
+
+std::vector<ScaleCurve> scale_curves(const std::vector<ScaleMember>& members) {
+  std::map<std::string, std::vector<std::size_t>> parts;
+  ScaleCurve all{{}, true};
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    parts[members[i].threads].push_back(i);
+    all.members.push_back(i);
+  }
+  if (scales_of(all.members, members) < 2) return {};
+  std::vector<ScaleCurve> curves;
+  for (const auto& [threads, part] : parts) {
+    if (scales_of(part, members) > 1) curves.push_back({part, false});
+  }
+  if (curves.empty()) curves.push_back(std::move(all));
+  for (ScaleCurve& curve : curves) {
+    std::stable_sort(curve.members.begin(), curve.members.end(), [&](std::size_t a, std::size_t b) {
+      return members[a].devices < members[b].devices;
+    });
+  }
+  return curves;
+}
+
+std::string threads_text(const RunDigest& run) {
+  std::vector<std::uint64_t> threads = run.device_threads;
+  const bool alike = std::count(threads.begin(), threads.end(), run.threads) == std::ssize(threads);
+  if (alike) return fmt::format("{}", run.threads);
+  return fmt::format("{}", fmt::join(threads, "+"));
+}
+
+std::string crowding_text(const RunDigest& run) {
+  if (run.emulated || run.cores == 0) return "";
+  std::uint64_t threads = 0;
+  for (std::size_t i = 0; i < run.devices.size(); ++i) {
+    threads += run.devices[i].count * run.device_threads[i];
+  }
+  if (threads <= run.cores) return "";
+  return fmt::format("{} threads on {} CPU{}", threads, run.cores, run.cores == 1 ? "" : "s");
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,49 @@
+#include "results/text_table.hpp"
+
+#include <algorithm>
+
+#include "metrics/error.hpp"
+#include "results/text_escapes.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Of well-formed text: every byte but those that continue a character.
+std::size_t places_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
+    return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;
+  }));
+}
+
+}  // namespace
+
+void TextTable::add(std::vector<std::string> cells) {
+  HETEROPERF_EXPECT(cells.size() == columns_.size());
+  for (std::string& cell : cells) cell = line_text(cell);
+  rows_.push_back(std::move(cells));
+}
+
+std::string TextTable::text(const std::string& indent) const {
+  std::vector<std::vector<std::string>> lines(1);
+  for (const Column& column : columns_) lines.front().push_back(column.name);
+  lines.insert(lines.end(), rows_.begin(), rows_.end());
+  std::vector<std::size_t> widths(columns_.size());
+  for (const auto& cells : lines) {
+    for (std::size_t i = 0; i < cells.size(); ++i)
+      widths[i] = std::max(widths[i], places_of(cells[i]));
+  }
+  std::string all;
+  for (const auto& cells : lines) {
+    std::string line = indent;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (widths[i] == 0) continue;
+      const std::string padding(widths[i] - places_of(cells[i]), ' ');
+      line += line.size() == indent.size() ? "" : "  ";
+      line += columns_[i].side == CellSide::left ? cells[i] + padding : padding + cells[i];
+    }
+    all += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return all;
+}
+
+}  // namespace heteroperf

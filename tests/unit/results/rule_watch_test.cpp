@@ -1,0 +1,104 @@
+#include "results/rule_watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "tests/unit/results/sample_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+TEST(RuleWatch, TellsOfEachRuleOnceAndAtOnce) {
+  SampleRun run = fixed_run();
+  run.last<ObservedEvent>().executed += Ops(1);
+  run.last<ChecksumEvent>().fingerprint = "other";
+  RuleWatch watch;
+  std::set<std::string> told;
+  for (const JournalLine& line : run.lines) {
+    watch.see(line.t_ns, line.event);
+    for (const Reason& reason : watch.judge()) EXPECT_TRUE(told.insert(reason.rule).second);
+    const auto* seen = std::get_if<ObservedEvent>(&line.event);
+    if (seen != nullptr && seen->executed != seen->strict + seen->recompute) {
+      EXPECT_TRUE(told.contains("executed_operations"));
+    }
+  }
+  EXPECT_EQ(told, (std::set<std::string>{"executed_operations", "checksums"}));
+}
+
+TEST(RuleWatch, SeesAClockThatGoesBackBetweenTwoLooks) {
+  SampleRun run = fixed_run();
+  run.last<StepEvent>().t_start_ns -= 1;
+  for (const bool look_in_between : {false, true}) {
+    RuleWatch watch;
+    std::vector<Reason> told;
+    for (const JournalLine& line : run.lines) {
+      watch.see(line.t_ns, line.event);
+      if (!look_in_between) continue;
+      for (Reason& reason : watch.judge()) told.push_back(std::move(reason));
+    }
+    for (Reason& reason : watch.judge()) told.push_back(std::move(reason));
+    ASSERT_EQ(told.size(), 1u) << look_in_between;
+    EXPECT_EQ(told[0].rule, "clock");
+  }
+}
+
+TEST(RuleWatch, SaysNothingOfAGoodRun) {
+  for (const SampleRun& run : {fixed_run(), planned_run(), search_run()}) {
+    RuleWatch watch;
+    for (const JournalLine& line : run.lines) {
+      watch.see(line.t_ns, line.event);
+      EXPECT_TRUE(watch.judge().empty());
+    }
+  }
+}
+
+TEST(RuleWatch, JudgesOnTheThreadOfTheJournalThatItWatches) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  RuleWatch watch;
+  std::vector<std::uint64_t> seen;
+  std::atomic<bool> warned{false};
+  std::unique_ptr<JournalWriter> writer;
+  std::mutex made;
+  JournalOptions options{.flush_interval_s = 0.001};
+  options.on_line = [&](std::int64_t t_ns, const Event& event) {
+    if (const auto* one = std::get_if<StepEvent>(&event)) seen.push_back(one->n);
+    watch.see(t_ns, event);
+  };
+  options.on_interval = [&] {
+    const std::lock_guard lock(made);
+    for (const Reason& reason : watch.judge()) {
+      writer->append(WarningEvent{reason.actual, reason.rule});
+      warned = true;
+    }
+  };
+  {
+    const std::lock_guard lock(made);
+    writer = std::make_unique<JournalWriter>(path, std::move(options));
+  }
+  writer->append(StartEvent{});
+  for (std::uint64_t n = 0; !warned; ++n) {  // ctest's limit ends it
+    StepEvent step;
+    step.n = n;
+    step.t_start_ns = static_cast<std::int64_t>(n);
+    step.t_end_ns = step.t_start_ns + 1;
+    writer->append(step);
+    ObservedEvent bad;
+    bad.executed = Ops(1);
+    if (n == 100) writer->append(bad);
+  }
+  writer.reset();
+  const Journal journal = read_journal(path);
+  std::vector<std::uint64_t> written;
+  for (const StepEvent* one : journal.all<StepEvent>()) written.push_back(one->n);
+  EXPECT_EQ(written, seen);
+  ASSERT_EQ(journal.all<WarningEvent>().size(), 1u);
+  EXPECT_EQ(journal.first<WarningEvent>()->rule, "executed_operations");
+}
+
+}  // namespace
+}  // namespace heteroperf

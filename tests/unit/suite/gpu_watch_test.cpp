@@ -1,0 +1,26 @@
+#include "suite/run/gpu_watch.hpp"
+
+#include <gtest/gtest.h>
+
+namespace heteroperf {
+namespace {
+
+TEST(GpuWatch, TellsWhatWasCountedSinceItsStart) {
+  const GpuWatch watch("0000:1b:00.0", HETEROPERF_FAKE_NVML);  // counts a second per reading
+  const auto event = watch.until_now("node-1", 3);
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->host, "node-1");
+  EXPECT_EQ(event->gpu, "0000:1b:00.0");
+  EXPECT_EQ(event->rank, 3);
+  EXPECT_EQ(event->thermal_s, 1.0);
+  EXPECT_EQ(event->power_s, 1.0);
+  EXPECT_EQ(watch.until_now("node-1", 3)->thermal_s, 2.0);
+}
+
+TEST(GpuWatch, SaysNothingWhereNothingIsCounted) {
+  EXPECT_FALSE(GpuWatch("0000:ff:00.0", HETEROPERF_FAKE_NVML).until_now("node-1", 0).has_value());
+  EXPECT_FALSE(GpuWatch("0000:1b:00.0", "libheteroperf_none.so").until_now("a", 0).has_value());
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,42 @@
+#include "suite/run/prepare.hpp"
+
+#include <gtest/gtest.h>
+
+#include "metrics/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string problems_of(const std::string& out, const std::string& trace) {
+  RunConfig config;
+  config.workload = "llm";
+  config.model.size = "nano";
+  config.batch.micro_batch = 1;
+  config.out = out;
+  config.trace = trace;
+  Placement placement;
+  placement.ranks = 1;
+  try {
+    check_runs(config, {}, placement, 1);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// The run makes its own folder before it writes there.
+TEST(CheckRuns, ATraceMayLieInTheFolderOfTheRun) {
+  EXPECT_EQ(problems_of("not-yet", "not-yet/trace.json"), "");
+  EXPECT_EQ(problems_of("not-yet/", "./not-yet/trace.json"), "");
+  EXPECT_EQ(problems_of("", "trace.json"), "");
+}
+
+TEST(CheckRuns, AnotherFolderMustBeThere) {
+  for (const char* trace : {"elsewhere/trace.json", "not-yet/below/trace.json"}) {
+    const std::string problems = problems_of("not-yet", trace);
+    EXPECT_NE(problems.find("cannot be written"), std::string::npos) << trace << problems;
+  }
+}
+
+}  // namespace
+}  // namespace heteroperf
