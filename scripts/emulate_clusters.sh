@@ -92,20 +92,36 @@ MPIRUN=
 
 host_name() { echo "$PREFIX$$-c$1"; }
 
-# remove_namespace NAME: what still runs in it, then itself; its interfaces go with it.
-remove_namespace() {
-  local pids
-  pids="$(ip netns pids "$1" 2>/dev/null || true)"
-  # shellcheck disable=SC2086
-  [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
-  ip netns del "$1" 2>/dev/null || true
+# beds: "pid name" of every namespace of this script, a bed's hub first: mpirun in it starts the others.
+beds() {
+  ip netns list 2>/dev/null | sed -nE "s/^($PREFIX([0-9]+)-[^ ]+).*/\2 \1/p" | sort -k1,1n -k2,2r
 }
 
-# remove_files PID: of the bed of that process; ranks that were killed leave their shared memory.
-remove_files() { rm -rf "/tmp/heteroperf-bed-$1-"* "/dev/shm/vader_segment.$PREFIX$1-"*; }
+# end_processes NAME…: of these namespaces, for good. Those that were just being started count too, so
+# it looks again until it has found nobody.
+end_processes() {
+  local name pids end=$((SECONDS + 10))
+  for name in "$@"; do
+    while pids="$(ip netns pids "$name" 2>/dev/null)" && [ -n "$pids" ] && [ "$SECONDS" -lt "$end" ]; do
+      # shellcheck disable=SC2086
+      kill -KILL $pids 2>/dev/null || true
+      sleep 0.02
+    done
+  done
+}
 
-# beds: "pid name" of every namespace of this script.
-beds() { ip netns list 2>/dev/null | sed -nE "s/^($PREFIX([0-9]+)-[^ ]+).*/\2 \1/p"; }
+# remove_bed PID: what still runs in its namespaces, then these (their interfaces go with them), and
+# at last its files, when nobody writes any more; ranks that were killed leave their shared memory.
+remove_bed() {
+  local pid name names=()
+  while read -r pid name; do
+    [ "$pid" != "$1" ] || names+=("$name")
+  done < <(beds)
+  end_processes "${names[@]}"
+  for name in "${names[@]}"; do ip netns del "$name" 2>/dev/null || true; done
+  rm -rf "/tmp/heteroperf-bed-$1-"* "/dev/shm/vader_segment.$PREFIX$1-"* ||
+    echo "warning: files of the bed of process $1 are left in /tmp or /dev/shm" >&2
+}
 
 tear_down() {
   local status=$?
@@ -114,11 +130,7 @@ tear_down() {
   if [ -n "$MPIRUN" ] && kill -TERM "$MPIRUN" 2>/dev/null; then
     timeout 5 tail --pid="$MPIRUN" -f /dev/null || true
   fi
-  local pid name
-  while read -r pid name; do
-    [ "$pid" != "$$" ] || remove_namespace "$name"
-  done < <(beds)
-  remove_files $$
+  remove_bed $$
   exit "$status"
 }
 trap tear_down EXIT
@@ -128,10 +140,10 @@ trap 'exit 129' HUP
 
 # Beds whose script was killed before it could clear up.
 remove_stale_beds() {
-  local pid name
-  while read -r pid name; do
-    kill -0 "$pid" 2>/dev/null || { remove_namespace "$name" && remove_files "$pid"; }
-  done < <(beds)
+  local pid
+  for pid in $(beds | cut -d ' ' -f 1 | uniq); do
+    kill -0 "$pid" 2>/dev/null || remove_bed "$pid"
+  done
 }
 
 # or_skip WHAT COMMAND…
