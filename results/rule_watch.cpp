@@ -5,11 +5,13 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::size_t most_kept = 4096;  // observations and checksums
+constexpr std::size_t most_kept = 4096;  // of what is no step
 
 bool is_judged(const Event& event) {
   return std::holds_alternative<StepEvent>(event) || std::holds_alternative<ObservedEvent>(event) ||
-         std::holds_alternative<ChecksumEvent>(event);
+         std::holds_alternative<ChecksumEvent>(event) ||
+         std::holds_alternative<HostLoadEvent>(event) ||
+         std::holds_alternative<GpuSlowdownEvent>(event);
 }
 
 }  // namespace

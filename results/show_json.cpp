@@ -197,9 +197,15 @@ constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"measuring", overhead},
                                   RowRule{"validity", validity}};
 
+/// A suite's rule `workload` names in `parameter` which of them it is about.
+std::string rule_name(const Json& reason) {
+  const std::string rule = text(reason.at("rule"));
+  return rule == "workload" ? rule + " " + text(reason.at("parameter")) : rule;
+}
+
 void add_reasons(const Json& document, std::vector<Row>& rows) {
   for (const Json& reason : value_at(document, "/validity/reasons")) {
-    rows.push_back({"", fmt::format("{} ({}): expected {}, found {}. {}", text(reason.at("rule")),
+    rows.push_back({"", fmt::format("{} ({}): expected {}, found {}. {}", rule_name(reason),
                                     text(reason.at("severity")), text(reason.at("expected")),
                                     text(reason.at("actual")), text(reason.at("hint")))});
   }

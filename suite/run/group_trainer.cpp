@@ -81,6 +81,7 @@ StepReport GroupTrainer::step() {
   }
   post_step(report);
   context_.log_step(report.step, report.loss);
+  if (context_.look_around) context_.look_around();
   ++steps_done_;
   return report;
 }

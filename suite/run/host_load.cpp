@@ -124,6 +124,23 @@ double process_cpu_s() {
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
+std::optional<double> process_cpu_s(std::int64_t pid, const fs::path& root) {
+  const long ticks_per_second = sysconf(_SC_CLK_TCK);
+  std::ifstream file(root / fmt::format("proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  // The second field, the program's name in parentheses, may hold anything; eleven fields follow
+  // before utime and stime.
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos || ticks_per_second <= 0) return std::nullopt;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 0; field < 11; ++field) fields >> skipped;
+  double user = 0, system = 0;
+  if (!(fields >> user >> system)) return std::nullopt;
+  return (user + system) / static_cast<double>(ticks_per_second);
+}
+
 HostLoadWatch::HostLoadWatch(CpuSet cpus, Reader read)
     : cpus_(std::move(cpus)),
       read_(read ? std::move(read) : [](const CpuSet& of) { return read_host_counters(of); }),

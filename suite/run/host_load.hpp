@@ -25,6 +25,8 @@ HostCounters read_host_counters(const CpuSet& cpus, const std::filesystem::path&
 
 /// CPU time of this process, all threads, user and system.
 double process_cpu_s();
+/// Of another one on this host (proc(5), /proc/PID/stat); nothing where it cannot be seen.
+std::optional<double> process_cpu_s(std::int64_t pid, const std::filesystem::path& root = "/");
 
 /// What happens on some CPUs from its construction on.
 class HostLoadWatch {

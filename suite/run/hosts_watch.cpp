@@ -1,5 +1,7 @@
 #include "suite/run/hosts_watch.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <span>
 
@@ -34,12 +36,23 @@ HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindin
       processes_(processes),
       rank_(static_cast<std::size_t>(all.rank().value())),
       first_(first_beside(bindings, rank_)),
-      cpu_before_s_(own_cpu_s_here()) {
+      beside_pids_(pids_beside()),
+      cpu_before_s_(own_cpu_s_here()),
+      seen_before_s_(seen_cpu_s()) {
   if (rank_ == first_) watch_.emplace(cpus_beside(bindings, rank_), std::move(read));
 }
 
 std::optional<HostLoadEvent> HostsWatch::until_now() {
-  const double own_cpu_s = own_cpu_s_here() - cpu_before_s_;
+  return with_own(own_cpu_s_here() - cpu_before_s_);
+}
+
+std::optional<HostLoadEvent> HostsWatch::so_far() const {
+  const std::optional<double> seen_s = seen_cpu_s();
+  if (!seen_s || !seen_before_s_) return std::nullopt;
+  return with_own(*seen_s - *seen_before_s_);
+}
+
+std::optional<HostLoadEvent> HostsWatch::with_own(double own_cpu_s) const {
   if (!watch_) return std::nullopt;
   std::optional<HostLoadEvent> load = watch_->until_now(own_cpu_s);
   if (!load) return std::nullopt;
@@ -48,14 +61,38 @@ std::optional<HostLoadEvent> HostsWatch::until_now() {
   return load;
 }
 
+/// Of the ranks on this host; only the first rank there needs them.
+std::vector<std::int64_t> HostsWatch::pids_beside() {
+  HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
+  std::vector<std::int64_t> pids(bindings_.size(), 0);
+  pids[rank_] = getpid();
+  all_.all_reduce(std::span(pids));
+  std::vector<std::int64_t> beside;
+  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+    if (bindings_[rank].host == bindings_[rank_].host) beside.push_back(pids[rank]);
+  }
+  return beside;
+}
+
 /// CPU time of all processes of the run on this rank's host.
 double HostsWatch::own_cpu_s_here() {
-  HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
   all_.barrier();  // one process counts what all its ranks have done
   std::vector<double> cpu_s(bindings_.size(), 0);  // by the first rank of a host
   if (rank_ == 0 || processes_ == RankProcesses::one_each) cpu_s[first_] = process_cpu_s();
   all_.all_reduce(std::span(cpu_s));
   return cpu_s[first_];
+}
+
+std::optional<double> HostsWatch::seen_cpu_s() const {
+  if (rank_ != first_) return std::nullopt;
+  if (processes_ == RankProcesses::one) return rank_ == 0 ? process_cpu_s() : 0;
+  double sum_s = 0;
+  for (const std::int64_t pid : beside_pids_) {
+    const std::optional<double> cpu_s = process_cpu_s(pid);
+    if (!cpu_s) return std::nullopt;
+    sum_s += *cpu_s;
+  }
+  return sum_s;
 }
 
 }  // namespace heteroperf

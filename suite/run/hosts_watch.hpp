@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <vector>
 
@@ -20,17 +21,25 @@ class HostsWatch {
   HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, RankProcesses processes,
              HostLoadWatch::Reader read = {});
   /// Of this rank's host, on the first rank there; nothing on others, and where the kernel does not
-  /// tell. Collective.
+  /// tell. Collective: counts what all ranks have done until now.
   std::optional<HostLoadEvent> until_now();
+  /// The same by this rank alone, while the others go on: what their processes took is read from
+  /// the kernel. Nothing also where one of them cannot be seen, as from within a container.
+  std::optional<HostLoadEvent> so_far() const;
 
  private:
+  std::vector<std::int64_t> pids_beside();
   double own_cpu_s_here();
+  std::optional<double> seen_cpu_s() const;
+  std::optional<HostLoadEvent> with_own(double own_cpu_s) const;
 
   Communicator& all_;
   const std::vector<RankBinding>& bindings_;
   RankProcesses processes_;
-  std::size_t rank_, first_;  ///< first: rank on this host
+  std::size_t rank_, first_;               ///< first: rank on this host
+  std::vector<std::int64_t> beside_pids_;  ///< processes of the run on this host
   double cpu_before_s_;
+  std::optional<double> seen_before_s_;
   std::optional<HostLoadWatch> watch_;  ///< on the first rank
 };
 

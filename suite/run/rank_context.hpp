@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "results/events.hpp"
@@ -26,7 +27,8 @@ struct RankContext {
   Communicator* devices = nullptr;   ///< all ranks over their GPUs' library, with nccl only
   std::string run_folder = {};       ///< of rank 0, absolute; with rank_logs or checkpoints only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
-  std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get rank 0's
+  std::function<void()> look_around = {};  ///< told after every step; LiveWatch sets it
+  std::int64_t clock_offset_ns = 0;        ///< add to this rank's clock to get rank 0's
   /// Wall time of this rank for events and progress, the journal's own cost apart.
   double measuring_s = 0;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -12,8 +13,7 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
-#include "suite/run/gpu_watch.hpp"
-#include "suite/run/hosts_watch.hpp"
+#include "suite/run/live_watch.hpp"
 #include "suite/run/memory_rate.hpp"
 #include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
@@ -143,18 +143,12 @@ void log_start(const PreparedRun& run, RankContext& context) {
                           binding.unbound.empty() ? "" : ", not bound: " + binding.unbound));
 }
 
-/// Of the GPU that this rank computes on, if it does.
-std::optional<GpuWatch> watch_gpu(const RankContext& context) {
+/// Of the GPU that this rank computes on; null without one.
+std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   const std::optional<int> gpu = gpu_of(context);
-  if (!gpu) return std::nullopt;
+  if (!gpu) return nullptr;
   const std::vector<CudaDevice> devices = context.engine.cuda_devices();
-  return std::make_optional<GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
-}
-
-void post_slowdown(const PreparedRun& run, RankContext& context, const GpuWatch& gpu) {
-  const int rank = context.all_ranks().rank().value();
-  const std::string& host = run.placement.bindings[static_cast<std::size_t>(rank)].host;
-  if (const auto slowdown = gpu.until_now(host, rank)) context.post(*slowdown);
+  return std::make_unique<const GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
 }
 
 /// From the peak to the last event.
@@ -164,18 +158,16 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   context.clock_offset_ns =
       context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_bf16(run, context);
-  measure_peak(run, context);
   const bool threads = run.config.scale.transport == "threads";
-  const std::optional<GpuWatch> gpu = watch_gpu(context);
-  HostsWatch hosts(context.all_ranks(), run.placement.bindings,
-                   threads ? RankProcesses::one : RankProcesses::one_each);
+  LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each);
+  measure_peak(run, context);
+  watch.begin(watch_gpu(context));
   if (run.groups > 0) {
     run_search(context, run.workload, search);
   } else {
     run_training(context, run.workload, *run.plan);
   }
-  if (const auto load = hosts.until_now()) context.post(*load);
-  if (gpu) post_slowdown(run, context, *gpu);
+  watch.close();
   flush_events(context.control());
   if (search != nullptr) search->record_statistics();
   post_overhead(context);

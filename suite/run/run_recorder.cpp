@@ -148,7 +148,7 @@ void RunRecorder::watch_rules() {
   if (closed_) return;
   try {
     for (const Reason& reason : watch_.judge()) {
-      const std::string text = fmt::format("this run is {} already: {} ({}; expected {}). {}",
+      const std::string text = fmt::format("as it stands this run is {}: {} ({}; expected {}). {}",
                                            to_string(reason.severity), reason.rule, reason.actual,
                                            reason.expected, reason.hint);
       fmt::print(stderr, "heteroperf: warning: {}\n", text);

@@ -46,6 +46,23 @@ TEST(RuleWatch, SeesAClockThatGoesBackBetweenTwoLooks) {
   }
 }
 
+TEST(RuleWatch, TellsOfLoadAndHeatSoFar) {
+  RuleWatch watch;
+  watch.see(1, HostLoadEvent{10, 4, 0.4, {}, {}, {}, "a", 0});
+  watch.see(1, HostLoadEvent{10, 4, 0.3, {}, {}, {}, "b", 4});
+  EXPECT_TRUE(watch.judge().empty());
+  watch.see(2, HostLoadEvent{20, 4, 0.41, {}, {}, {}, "b", 4});
+  std::vector<Reason> told = watch.judge();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].rule, "other_load");
+  EXPECT_EQ(told[0].actual, "b: 10.2 % of 4 CPUs");
+  watch.see(3, HostLoadEvent{30, 4, 0.41, {}, {}, {}, "b", 4});
+  watch.see(3, GpuSlowdownEvent{"a", "0000:1b:00.0", 0, 10, 0.11, {}});
+  told = watch.judge();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].rule, "throttled");
+}
+
 TEST(RuleWatch, SaysNothingOfAGoodRun) {
   for (const SampleRun& run : {fixed_run(), planned_run(), search_run()}) {
     RuleWatch watch;

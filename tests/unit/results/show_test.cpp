@@ -96,6 +96,8 @@ TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
   EXPECT_TRUE(has(table, "later +no score, partial, no record\n")) << table;
   EXPECT_TRUE(has(table, "validity +invalid, not rankable\n")) << table;
   EXPECT_FALSE(has(table, "suite OPS")) << table;
+  EXPECT_TRUE(has(table, "workload later \\(invalid\\): expected closed, found no record"))
+      << table;
   const std::string csv = show(folder.path(), ShowFormat::csv, Colour::off);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);
 }

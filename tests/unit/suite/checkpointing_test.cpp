@@ -11,23 +11,12 @@
 #include "results/journal.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
+#include "tests/unit/suite/no_engine.hpp"
 
 namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// Never asked: saving is the test's.
-class NoEngine : public Engine {
- public:
-  std::string libtorch_version() const override { return ""; }
-  bool has_native_bf16() const override { return false; }
-  std::unique_ptr<TrainingSession> start(const TrainingSpec&, Communicator&,
-                                         Communicator*) override {
-    return {};
-  }
-  double measure_peak_ops_per_second(Precision, int, double) override { return 0; }
-};
 
 /// Two ranks that save without tensors: which steps each was asked to save.
 struct Saved {
@@ -35,12 +24,12 @@ struct Saved {
   std::vector<std::string> folders[2];
 };
 
-class CheckpointingTest : public testing::Test {
+class CheckpointingTest : public ::testing::Test {
  protected:
   /// `steps`: seconds that each step takes.
   void train(const std::vector<double>& steps, Checkpointing::End end) {
     JournalWriter journal((folder_.path() / "journal.jsonl").string());
-    NoEngine engine;
+    testing::NoEngine engine;  // saving is the test's
     run_on_threads(2, {}, [&](World& world) {
       const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
       RankContext context{config_, placement_, world, engine};

@@ -90,6 +90,25 @@ TEST_F(HostLoadTest, OthersAreWhatIsBusyAndNotOurs) {
   EXPECT_FALSE(host_load_between(before, after, 0, 8, 1).has_value());
 }
 
+TEST_F(HostLoadTest, AnotherProcessIsReadByItsNumber) {
+  write("proc/17/stat", "17 (a (b) 1 2) S 1 17 17 0 -1 4194560 9 8 7 6 30 12 5 4 20 0 1 0\n");
+  EXPECT_DOUBLE_EQ(*process_cpu_s(17, root_.path()), 42 * tick_s_);
+  write("proc/18/stat", "18 (short) S 1 18\n");
+  EXPECT_FALSE(process_cpu_s(18, root_.path()).has_value());
+  EXPECT_FALSE(process_cpu_s(19, root_.path()).has_value());
+}
+
+TEST_F(HostLoadTest, TheKernelTellsOfThisProcessAsItDoesItself) {
+  const double begin_s = process_cpu_s();
+  while (process_cpu_s() < begin_s + 0.1) {
+  }
+  const double before_s = process_cpu_s();
+  const auto seen_s = process_cpu_s(getpid());
+  if (!seen_s) GTEST_SKIP() << "no /proc/PID/stat";
+  EXPECT_GE(*seen_s, before_s - 3 * tick_s_);
+  EXPECT_LE(*seen_s, process_cpu_s() + 3 * tick_s_);
+}
+
 TEST_F(HostLoadTest, ThisMachineTellsOfItself) {
   const HostLoadWatch watch(usable_cores().cpus);
   const double before_s = process_cpu_s();

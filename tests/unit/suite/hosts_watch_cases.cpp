@@ -5,7 +5,7 @@
 namespace heteroperf::testing {
 namespace {
 
-constexpr double burnt_s = 0.05;  // CPU time of each rank
+constexpr double burnt_s = 0.2;  // CPU time of each rank: many of the kernel's ticks
 
 std::vector<RankBinding> two_hosts(int ranks) {
   std::vector<RankBinding> bindings;
@@ -52,8 +52,11 @@ void check_hosts_watch(World& world, RankProcesses processes) {
   const double busy_s = burnt_s * (ranks_beside(rank, all.size()) - 0.5);
   HostsWatch watch(all, bindings, processes, told(busy_s, is_even));
   burn();
+  all.barrier();  // all have done their share, and are still there
+  const auto so_far = watch.so_far();
   const auto load = watch.until_now();
   ASSERT_EQ(load.has_value(), rank < 2);
+  ASSERT_EQ(so_far.has_value(), rank < 2);
   if (!load) return;
   EXPECT_EQ(load->host, is_even ? "even" : "odd");
   EXPECT_EQ(load->first_rank, rank);
@@ -65,6 +68,9 @@ void check_hosts_watch(World& world, RankProcesses processes) {
   // Ranks that are threads of one process are all on the first rank's host.
   const bool others = processes == RankProcesses::one && !is_even;
   EXPECT_EQ(load->other_cpus > 0, others) << load->other_cpus;
+  EXPECT_EQ(so_far->other_cpus > 0, others) << so_far->other_cpus;
+  EXPECT_EQ(so_far->host, load->host);
+  EXPECT_EQ(so_far->thermal_events, load->thermal_events);
 }
 
 }  // namespace heteroperf::testing

@@ -34,9 +34,10 @@ TEST(RunRecorder, WarnsOfABrokenRuleWhileTheRunGoesOn) {
   const auto* warning = journal.first<WarningEvent>();
   ASSERT_NE(warning, nullptr);
   EXPECT_EQ(warning->rule, "executed_operations");
-  EXPECT_EQ(warning->text,
-            "this run is invalid already: executed_operations (3; expected executed = strict + "
-            "recompute = 2 on rank 0). What ran is not what was counted.");
+  EXPECT_EQ(
+      warning->text,
+      "as it stands this run is invalid: executed_operations (3; expected executed = strict + "
+      "recompute = 2 on rank 0). What ran is not what was counted.");
   EXPECT_NE(said.find(warning->text), std::string::npos) << said;
   recorder.finish(RunStatus::failed, "stopped", 6);
   const Journal whole = read_journal(recorder.files().journal().string());

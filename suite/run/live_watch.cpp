@@ -1,0 +1,69 @@
+#include "suite/run/live_watch.hpp"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "suite/run/clock.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double nanoseconds_per_second = 1e9;
+constexpr double shortest_setup_s = 1;      // the kernel counts in ticks of 10 ms
+constexpr double hosts_per_interval = 100;  // their lines all end in rank 0's journal
+
+double times_rarer(const std::vector<RankBinding>& bindings) {
+  std::set<std::string> hosts;
+  for (const RankBinding& binding : bindings) hosts.insert(binding.host);
+  return std::max(1.0, static_cast<double>(hosts.size()) / hosts_per_interval);
+}
+
+}  // namespace
+
+LiveWatch::LiveWatch(RankContext& context, RankProcesses processes, double interval_s)
+    : context_(context),
+      processes_(processes),
+      interval_ns_(static_cast<std::int64_t>(interval_s * nanoseconds_per_second *
+                                             times_rarer(context.placement.bindings))) {
+  watch_hosts();
+}
+
+LiveWatch::~LiveWatch() { context_.look_around = {}; }
+
+void LiveWatch::begin(std::unique_ptr<const GpuWatch> gpu) {
+  const auto load = hosts_->so_far();
+  if (load && load->seconds >= shortest_setup_s) context_.post(*load);
+  gpu_ = std::move(gpu);
+  watch_hosts();
+  next_ns_ = now_ns() + interval_ns_;
+  context_.look_around = [this] { look(); };
+}
+
+void LiveWatch::watch_hosts() {
+  hosts_.emplace(context_.all_ranks(), context_.placement.bindings, processes_);
+}
+
+void LiveWatch::look() {
+  const std::int64_t begin_ns = now_ns();
+  if (begin_ns < next_ns_) return;
+  if (const auto load = hosts_->so_far()) context_.post(*load);
+  post_gpu();
+  next_ns_ = now_ns() + interval_ns_;
+  context_.measuring_s += static_cast<double>(now_ns() - begin_ns) / nanoseconds_per_second;
+}
+
+void LiveWatch::close() {
+  if (const auto load = hosts_->until_now()) context_.post(*load);
+  post_gpu();
+}
+
+void LiveWatch::post_gpu() {
+  if (!gpu_) return;
+  const int rank = context_.all_ranks().rank().value();
+  const std::string& host = context_.placement.bindings[static_cast<std::size_t>(rank)].host;
+  if (const auto slowdown = gpu_->until_now(host, rank)) context_.post(*slowdown);
+}
+
+}  // namespace heteroperf

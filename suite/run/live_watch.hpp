@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "suite/run/gpu_watch.hpp"
+#include "suite/run/hosts_watch.hpp"
+#include "suite/run/rank_context.hpp"
+
+namespace heteroperf {
+
+/// Posts what happens beside a run, as seen by one rank: on its host, if it is the first one there,
+/// and on its GPU. Before the first step, now and then while the run goes on, so that it is known
+/// early and of a run that breaks off, and once more at its end.
+class LiveWatch {
+ public:
+  /// Collective. Watches the hosts while the run is set up. A line per `interval_s` seconds, fewer
+  /// on many hosts.
+  LiveWatch(RankContext& context, RankProcesses processes, double interval_s = 10);
+  ~LiveWatch();
+  LiveWatch(const LiveWatch&) = delete;
+  LiveWatch& operator=(const LiveWatch&) = delete;
+
+  /// The first step follows: posts what a set-up of a second or more has met, and counts anew. From
+  /// here on `context.look_around` is `look`. Collective.
+  void begin(std::unique_ptr<const GpuWatch> gpu);
+  /// Posts what has happened since the beginning, when it is time again.
+  void look();
+  /// The last lines. Collective.
+  void close();
+
+ private:
+  void watch_hosts();
+  void post_gpu();
+
+  RankContext& context_;
+  RankProcesses processes_;
+  std::optional<HostsWatch> hosts_;
+  std::unique_ptr<const GpuWatch> gpu_;
+  std::int64_t interval_ns_, next_ns_ = 0;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,92 @@
+#include "suite/run/live_watch.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "suite/run/rank_messages.hpp"
+#include "tests/unit/results/sample_run.hpp"
+#include "tests/unit/suite/no_engine.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Ranks 0 and 1 on host "a", rank 2 on "b"; rank 1 computes on a GPU.
+class LiveWatchTest : public ::testing::Test {
+ protected:
+  LiveWatchTest() {
+    const CpuSet cpus = usable_cores().cpus;
+    placement_.bindings = {{"a", cpus, ""}, {"a", cpus, ""}, {"b", cpus, ""}};
+  }
+
+  /// The lines of a run that looks around so often.
+  Journal watched(int looks, double interval_s) {
+    const std::string path = (folder_.path() / "journal.jsonl").string();
+    {
+      JournalWriter journal(path);
+      journal.append(StartEvent{});
+      run_on_threads(3, {}, [&](World& world) { work(world, journal, looks, interval_s); });
+    }
+    return read_journal(path);
+  }
+
+ private:
+  void work(World& world, JournalWriter& journal, int looks, double interval_s) {
+    std::optional<ServiceScope> service;
+    testing::NoEngine engine;
+    RankContext context{config_, placement_, world, engine};
+    if (context.is_first()) {
+      context.journal = &journal;
+      service.emplace(*world.control,
+                      route_messages({[&](const Event& event) { journal.append(event); }, {}}));
+    }
+    {
+      LiveWatch watch(context, RankProcesses::one, interval_s);
+      EXPECT_FALSE(context.look_around);
+      std::unique_ptr<const GpuWatch> gpu;
+      if (world.communicator->rank() == RankId(1))
+        gpu = std::make_unique<GpuWatch>("0000:1b:00.0", HETEROPERF_FAKE_NVML);
+      watch.begin(std::move(gpu));
+      for (int look = 0; look < looks; ++look) context.look_around();
+      watch.close();
+      flush_events(context.control());
+    }
+    EXPECT_FALSE(context.look_around);
+    world.communicator->barrier();
+  }
+
+  TemporaryFolder folder_;
+  RunConfig config_;
+  Placement placement_;
+};
+
+std::map<std::string, int> loads_by_host(const Journal& journal) {
+  std::map<std::string, int> count;
+  for (const HostLoadEvent* load : journal.all<HostLoadEvent>()) ++count[load->host];
+  return count;
+}
+
+TEST_F(LiveWatchTest, TellsOfEveryHostAndGpuNowAndThenAndAtTheEnd) {
+  const Journal journal = watched(2, 0);
+  if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
+  EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 3}, {"b", 3}}));
+  const auto slowdowns = journal.all<GpuSlowdownEvent>();
+  ASSERT_EQ(slowdowns.size(), 3u);
+  for (std::size_t n = 0; n < slowdowns.size(); ++n) {
+    EXPECT_EQ(slowdowns[n]->host, "a");
+    EXPECT_EQ(slowdowns[n]->rank, 1);
+    EXPECT_EQ(slowdowns[n]->thermal_s, static_cast<double>(n + 1));
+  }
+}
+
+TEST_F(LiveWatchTest, BetweenTwoLinesTimePasses) {
+  const Journal journal = watched(2, 3600);
+  if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
+  EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 1}, {"b", 1}}));
+  EXPECT_EQ(journal.all<GpuSlowdownEvent>().size(), 1u);
+}
+
+}  // namespace
+}  // namespace heteroperf

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "runners/engine/engine.hpp"
+
+namespace heteroperf::testing {
+
+/// For what needs a rank's context and no training.
+class NoEngine : public Engine {
+ public:
+  std::string libtorch_version() const override { return ""; }
+  bool has_native_bf16() const override { return false; }
+  std::unique_ptr<TrainingSession> start(const TrainingSpec&, Communicator&,
+                                         Communicator*) override {
+    return {};
+  }
+  double measure_peak_ops_per_second(Precision, int, double) override { return 0; }
+};
+
+}  // namespace heteroperf::testing
