@@ -25,7 +25,9 @@ std::string way_out_of_record(const std::filesystem::path& origin) {
 }  // namespace
 
 std::string way_out(const std::string& format, const std::filesystem::path& origin) {
-  if (format == sweep_format) return "The runs in its folder can still be used one by one.";
+  if (format == sweep_format) {
+    return "heteroperf recover of its folder makes it again from the runs in it.";
+  }
   // Nothing but suite.json tells what a suite was to run, so `recover` cannot make it again.
   return format == suite_format
              ? "Each workload's own folder can still be verified, shown and recovered."

@@ -66,16 +66,17 @@ std::string tables_text(const SweepReport& report) {
 
 std::string sweep_report_console_text(const SweepReport& report) {
   const SweepIndex& index = report.index;
-  std::string text =
-      fmt::format("{} of {} runs are complete: {} point{}, {} repetition{} each, seeds {} to {}\n",
-                  report.complete, index.runs.size(), index.points.size(),
-                  index.points.size() == 1 ? "" : "s", index.repeats, index.repeats == 1 ? "" : "s",
-                  index.first_seed, index.first_seed + index.repeats - 1);
+  std::string text = fmt::format(
+      "{} of {} runs{} are complete: {} point{}, {} repetition{} each, seeds {} to {}\n",
+      report.complete, index.runs.size(), index.rebuilt() ? " that were found" : "",
+      index.points.size(), index.points.size() == 1 ? "" : "s", index.repeats,
+      index.repeats == 1 ? "" : "s", index.first_seed, index.first_seed + index.repeats - 1);
   text += tables_text(report);
   for (const UnscoredRun& one : report.unscored) {
     text += fmt::format("without a score: {} ({}){}\n", line_text(one.folder), one.state,
                         one.reason.empty() ? "" : ": " + line_text(one.reason));
   }
+  for (const std::string& one : index.unknown) text += "not known: " + line_text(one) + '\n';
   return text + "sweep " + line_text(report.folder.string()) + '\n';
 }
 

@@ -43,6 +43,10 @@ std::size_t SweepIndex::count(SweepRunState state) const {
       runs.begin(), runs.end(), [&](const SweepRun& run) { return run.state == state; }));
 }
 
+std::string sweep_run_folder(std::size_t number, const SweepPoint& point, std::uint64_t seed) {
+  return file_name_of(fmt::format("{:03}-{}-seed={}", number, point_text(point), seed));
+}
+
 std::vector<SweepRun> there_and_back(const SweepIndex& index) {
   std::vector<SweepRun> runs;
   for (std::size_t repeat = 0; repeat < index.repeats; ++repeat) {
@@ -51,8 +55,7 @@ std::vector<SweepRun> there_and_back(const SweepIndex& index) {
       run.point = repeat % 2 == 0 ? i : index.points.size() - 1 - i;
       run.repeat = repeat;
       run.seed = index.first_seed + repeat;
-      run.folder = file_name_of(fmt::format("{:03}-{}-seed={}", runs.size() + 1,
-                                            point_text(index.points[run.point]), run.seed));
+      run.folder = sweep_run_folder(runs.size() + 1, index.points[run.point], run.seed);
       runs.push_back(std::move(run));
     }
   }

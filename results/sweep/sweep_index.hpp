@@ -49,16 +49,23 @@ struct SweepIndex {
   std::uint64_t first_seed = 1;
   std::vector<SweepRun> runs;  ///< in the order in which they are run
   std::vector<SetAside> set_aside;
+  /// What its runs could not tell when it was made from them again; empty: it never was.
+  std::vector<std::string> unknown;
   bool sealed =
       true;  ///< its file has the SHA-256 of its content; those of older programs have not
 
   std::size_t count(SweepRunState state) const;
-  bool done() const { return count(SweepRunState::complete) == runs.size(); }
+  bool rebuilt() const { return !unknown.empty(); }
+  /// Nobody knows whether a rebuilt one has all that was planned.
+  bool done() const { return !rebuilt() && count(SweepRunState::complete) == runs.size(); }
 };
 
 /// The runs in their order: each repetition goes through all points, every second one backwards, so
 /// that a drift of the machine falls on all points alike. Repetition r has the seed first_seed + r.
 std::vector<SweepRun> there_and_back(const SweepIndex& index);
+/// "002-ranks=2-seed=1": its folder; `number` from 1. What a file system may not take is a dash,
+/// and it ends after 60 bytes.
+std::string sweep_run_folder(std::size_t number, const SweepPoint& point, std::uint64_t seed);
 
 std::filesystem::path sweep_file(const std::filesystem::path& folder);
 bool is_sweep_folder(const std::filesystem::path& folder);
@@ -68,6 +75,8 @@ std::optional<std::filesystem::path> sweep_folder_of(const std::filesystem::path
 /// its own.
 SweepIndex read_sweep(const std::filesystem::path& folder);
 SweepIndex parse_sweep(const std::string& text, const std::string& origin);
+/// Whether it has the hash that this text of it ends with, however it is indented.
+bool has_seal_of(const std::string& text, const SweepIndex& index);
 /// By way of a temporary name.
 void write_sweep(const std::filesystem::path& folder, const SweepIndex& index);
 std::string sweep_json_text(const SweepIndex& index);

@@ -78,6 +78,9 @@ SweepIndex read_index(const Json& json) {
   for (const Json& one : json.at("set_aside")) {
     index.set_aside.push_back({one.at("folder"), one.at("was"), one.at("why")});
   }
+  if (json.contains("rebuilt")) {
+    index.unknown = json.at("rebuilt").at("unknown").get<std::vector<std::string>>();
+  }
   index.sealed = json.contains("sha256");
   return index;
 }
@@ -104,6 +107,9 @@ std::string sweep_json_text(const SweepIndex& index) {
   for (const SetAside& one : index.set_aside) {
     json["set_aside"].push_back({{"folder", one.folder}, {"was", one.was}, {"why", one.why}});
   }
+  for (const std::string& one : index.unknown) {
+    json["rebuilt"]["unknown"].push_back(utf8_text(one));
+  }
   const auto text = [&] { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
   if (index.sealed) json["sha256"] = sha256_hex(text());
   return json_indented(text(), "the sweep");
@@ -119,6 +125,11 @@ SweepIndex parse_sweep(const std::string& text, const std::string& origin) {
     throw UserError(origin + " misses a key or has a wrong type", error.what(),
                     way_out(sweep_format));
   }
+}
+
+bool has_seal_of(const std::string& text, const SweepIndex& index) {
+  const Json stored = Json::parse(text), again = Json::parse(sweep_json_text(index));
+  return index.sealed && value_at(stored, "/sha256") == value_at(again, "/sha256");
 }
 
 SweepIndex read_sweep(const std::filesystem::path& folder) {

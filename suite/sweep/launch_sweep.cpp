@@ -10,6 +10,7 @@
 #include "runners/cluster/shared_module.hpp"
 #include "suite/run/reproduce.hpp"
 #include "suite/run/signals.hpp"
+#include "suite/sweep/run_words.hpp"
 #include "suite/sweep/sweep_session.hpp"
 
 namespace heteroperf {

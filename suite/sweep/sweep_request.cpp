@@ -228,17 +228,4 @@ SweepIndex plan_sweep(const SweepRequest& request) {
   return index;
 }
 
-std::vector<std::string> sweep_run_words(const SweepIndex& index, const SweepRun& run,
-                                         const std::string& folder) {
-  std::vector<std::string> words = index.command;
-  const auto set = [&](const std::string& path, const std::string& value) {
-    words.emplace_back("--set");
-    words.push_back(path + '=' + value);
-  };
-  for (const auto& [path, value] : index.points[run.point]) set(path, value);
-  set("seed", std::to_string(run.seed));
-  words.insert(words.end(), {"--no-color", "--out", folder});
-  return words;
-}
-
 }  // namespace heteroperf

@@ -23,8 +23,4 @@ struct SweepRequest {
 /// anything is run.
 SweepIndex plan_sweep(const SweepRequest& request);
 
-/// Words of the command line of one run, after the program's name. `folder`: its --out.
-std::vector<std::string> sweep_run_words(const SweepIndex& index, const SweepRun& run,
-                                         const std::string& folder);
-
 }  // namespace heteroperf

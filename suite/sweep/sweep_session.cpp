@@ -1,86 +1,90 @@
 #include "suite/sweep/sweep_session.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 
 #include "metrics/error.hpp"
-#include "results/comparison/run_set.hpp"
 #include "results/run_folder.hpp"
-#include "results/suite_record.hpp"
 #include "suite/exit_code.hpp"
 #include "suite/run/shell_command.hpp"
 #include "suite/run/signals.hpp"
+#include "suite/sweep/folder_lock.hpp"
+#include "suite/sweep/run_outcome.hpp"
+#include "suite/sweep/swept_runs.hpp"
 
 namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// Held while a process works on a sweep's folder. The runs inherit it: one that outlives a killed
-/// sweep still writes there, and takes cores.
-class FolderLock {
+/// What makes the sweep in `folder` another one than the one that is wanted.
+class Differences {
  public:
-  explicit FolderLock(const fs::path& folder)
-      : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY)) {
-    // Where the file system has no locks, two processes in one folder are the user's to avoid.
-    if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
-      return;
-    close(descriptor_);
-    throw UserError("another process works on the sweep in " + folder.string(), "",
-                    "Wait for it, or choose another folder with --out.");
+  explicit Differences(const fs::path& folder) : folder_(folder.string()) {}
+
+  void hold(const char* what, const std::string& before, const std::string& now) {
+    if (before != now) add(fmt::format("{} differ: '{}' now, '{}' before", what, now, before));
   }
-  ~FolderLock() {
-    if (descriptor_ >= 0) close(descriptor_);
+  void add(const std::string& problem) {
+    problems_.add(problem, folder_ + " holds a sweep that was begun otherwise",
+                  "Give the same options to go on, or another folder with --out.");
   }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
+  void throw_if_any() const { problems_.throw_if_any(); }
 
  private:
-  int descriptor_;
+  std::string folder_;
+  ProblemList problems_;
 };
 
+std::string command_text(const SweepIndex& index) {
+  return fmt::format("{}", fmt::join(index.command, " "));
+}
+
 void require_same(const SweepIndex& stored, const SweepIndex& wanted, const fs::path& folder) {
-  ProblemList problems;
-  const std::string why = folder.string() + " holds a sweep that was begun otherwise";
-  const std::string way_out = "Give the same options to go on, or another folder with --out.";
-  const auto differs = [&](const char* what, const std::string& before, const std::string& now) {
-    if (before == now) return;
-    problems.add(fmt::format("{} differ: '{}' now, '{}' before", what, now, before), why, way_out);
-  };
+  Differences differences(folder);
   const auto points = [](const SweepIndex& index) {
     std::string text;
     for (const SweepPoint& point : index.points) text += point_text(point) + "; ";
     return text;
   };
   const auto number = [](auto value) { return fmt::format("{}", value); };
-  differs("the runs' options", fmt::format("{}", fmt::join(stored.command, " ")),
-          fmt::format("{}", fmt::join(wanted.command, " ")));
-  differs("the points", points(stored), points(wanted));
-  differs("the repetitions", number(stored.repeats), number(wanted.repeats));
-  differs("the seeds", number(stored.first_seed), number(wanted.first_seed));
-  problems.throw_if_any();
+  differences.hold("the runs' options", command_text(stored), command_text(wanted));
+  differences.hold("the points", points(stored), points(wanted));
+  differences.hold("the repetitions", number(stored.repeats), number(wanted.repeats));
+  differences.hold("the seeds", number(stored.first_seed), number(wanted.first_seed));
+  differences.throw_if_any();
 }
 
-/// Why a run's folder holds no complete result; empty where it does.
-std::string incomplete(const fs::path& folder) {
-  if (!fs::exists(folder)) return "it left no folder";
-  try {
-    const RunSet found = find_runs({folder});
-    for (const SkippedEntry& one : found.skipped) return one.reason;
-    for (const RunDigest& run : found.runs) {
-      if (run.status != "complete") return fmt::format("its record is {}", run.status);
+/// The run of the sweep that is the same as this one of another index; null where none is.
+SweepRun* same_run(SweepIndex& sweep, const SweepIndex& other, const SweepRun& run) {
+  const auto found = std::find_if(sweep.runs.begin(), sweep.runs.end(), [&](const SweepRun& mine) {
+    return mine.folder == run.folder && mine.seed == run.seed &&
+           sweep.points[mine.point] == other.points[run.point];
+  });
+  return found == sweep.runs.end() ? nullptr : &*found;
+}
+
+/// The wanted sweep with what a rebuilt index knows of it: that one has only the runs that were
+/// found, each of which has to be one of the wanted. Throws UserError where they are of another.
+SweepIndex plan_again(const SweepIndex& rebuilt, SweepIndex wanted, const fs::path& folder) {
+  Differences differences(folder);
+  differences.hold("the runs' options", command_text(rebuilt), command_text(wanted));
+  for (const SweepRun& run : rebuilt.runs) {
+    SweepRun* const same = same_run(wanted, rebuilt, run);
+    if (same == nullptr) {
+      differences.add(fmt::format("the run {} is none of these options", run.folder));
+      continue;
     }
-    const auto suite = read_suite_plan(folder);
-    const std::size_t expected = suite ? suite->workloads.size() : 1;
-    if (found.runs.size() == expected) return "";
-    return fmt::format("it left {} of {} records", found.runs.size(), expected);
-  } catch (const Error& error) {
-    return error.what();
+    same->state = run.state;
+    same->exit_code = run.exit_code;
+    same->reason = run.reason;
   }
+  differences.throw_if_any();
+  wanted.sweep_id = rebuilt.sweep_id;
+  wanted.created_utc = rebuilt.created_utc;
+  wanted.set_aside = rebuilt.set_aside;
+  return wanted;
 }
 
 class SweepSession {
@@ -91,7 +95,7 @@ class SweepSession {
   /// Sorts what an earlier process left.
   void settle() {
     for (SweepRun& run : index_.runs) {
-      const std::string why = incomplete(folder_ / run.folder);
+      const std::string why = why_incomplete(folder_ / run.folder);
       if (why.empty()) {
         run.state = SweepRunState::complete;
         run.reason.clear();
@@ -163,7 +167,7 @@ class SweepSession {
       run.state = SweepRunState::failed;
       run.reason = fmt::format("exit code {}, {}", outcome.exit_code, last_words(command.err));
     } else {
-      run.reason = incomplete(folder_ / run.folder);
+      run.reason = why_incomplete(folder_ / run.folder);
       run.state = run.reason.empty() ? SweepRunState::complete : SweepRunState::failed;
     }
   }
@@ -188,11 +192,33 @@ class SweepSession {
   std::size_t ran_ = 0;
 };
 
+void refuse_lost_index(const fs::path& folder) {
+  const std::vector<SweptRun> runs = swept_runs(folder);
+  const bool any = std::any_of(runs.begin(), runs.end(), [](const SweptRun& run) {
+    return run.words && run.foreign.empty();
+  });
+  if (!any) return;
+  throw UserError("the sweep in " + folder.string() + " has no sweep.json", "its runs are there",
+                  fmt::format("`heteroperf recover {}` makes it again from them; then give the "
+                              "same options to go on.",
+                              folder.string()));
+}
+
 /// Leaves the sweep's index in the folder, new or as an earlier process left it.
 void begin_or_go_on(const fs::path& folder, const SweepIndex& wanted) {
-  if (is_sweep_folder(folder)) return require_same(read_sweep(folder), wanted, folder);
+  if (is_sweep_folder(folder)) {
+    const SweepIndex stored = read_sweep(folder);
+    if (!stored.rebuilt()) require_same(stored, wanted, folder);
+    return;
+  }
+  refuse_lost_index(folder);
   create_run_folder(folder);
   write_sweep(folder, wanted);
+}
+
+SweepIndex index_to_run(const fs::path& folder, const SweepIndex& wanted) {
+  SweepIndex stored = read_sweep(folder);
+  return stored.rebuilt() ? plan_again(stored, wanted, folder) : stored;
 }
 
 }  // namespace
@@ -201,7 +227,7 @@ SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
                      const SweepProgram& program) {
   begin_or_go_on(folder, wanted);
   const FolderLock lock(folder);
-  SweepSession session(folder, read_sweep(folder), program);
+  SweepSession session(folder, index_to_run(folder, wanted), program);
   session.settle();
   session.run_all();
   return session.index();

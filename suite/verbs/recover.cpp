@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "results/scaling/sweep_report.hpp"
 #include "results/show.hpp"
+#include "suite/sweep/recover_sweep.hpp"
+#include "suite/sweep/swept_runs.hpp"
 #include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
@@ -12,26 +15,41 @@ class RecoverVerb : public Verb {
  public:
   const char* name() const override { return "recover"; }
   const char* summary() const override {
-    return "rebuild record.json and samples.h5 of an interrupted run from its journal";
+    return "rebuild record.json and samples.h5 of an interrupted run from its journal, sweep.json "
+           "of a sweep from its runs";
   }
   std::vector<std::string> examples() const override {
     return {"recover results/latest", "recover results/20260101T101500Z-llm-1f0c9a77 --json"};
   }
   void declare(CLI::App& command) override {
-    command.add_option("run", path_, "run or suite folder")->required();
+    command.add_option("run", path_, "run, suite or sweep folder")->required();
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const FinishedRun run = recover(path_);
-    for (const std::string& warning : run.warnings) {
-      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
-    }
+    if (const auto sweep = damaged_sweep_of(path_)) return run_of_sweep(*sweep, options);
+    warn(recover(path_).warnings);
     fmt::print("{}", show(path_, options.json ? ShowFormat::json : ShowFormat::console,
                           options.color ? Colour::on : Colour::off));
     return ExitCode::ok;
   }
 
  private:
+  static void warn(const std::vector<std::string>& warnings) {
+    for (const std::string& warning : warnings) {
+      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+    }
+  }
+
+  static ExitCode run_of_sweep(const std::filesystem::path& folder, const GlobalOptions& options) {
+    const RecoveredSweep recovered = recover_sweep(folder);
+    warn(recovered.warnings);
+    if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", recovered.done);
+    const SweepReport report = report_sweep(folder);
+    fmt::print("{}",
+               options.json ? sweep_report_json_text(report) : sweep_report_console_text(report));
+    return ExitCode::ok;
+  }
+
   std::string path_;
 };
 

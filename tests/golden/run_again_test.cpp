@@ -103,8 +103,34 @@ TEST(RunAgain, ASweepGoesOnWhereItWasKilled) {
     seeds.insert(run.at("point").dump() + run.at("seed").dump());
   }
   EXPECT_EQ(seeds.size(), 4u);
-  expect_success(heteroperf({"compare", "s", "s"}, folder.path()));
   expect_success(heteroperf({"verify", "s"}, folder.path()));
+  EXPECT_EQ(heteroperf({"compare", "s", "s"}, folder.path()).exit_code, 2);
+}
+
+TEST(RunAgain, ASweepGoesOnWithAnIndexMadeAgain) {
+  const ScratchFolder folder;
+  const Words words =
+      tiny_llm({"--sweep", "ranks=1,2", "--repeat", "2", "--steps", "4", "--out", "s", "--json"});
+  expect_success(heteroperf(words, folder.path()));
+  const Json before = json_file(folder / "s/sweep.json");
+  std::filesystem::remove(folder / "s/sweep.json");
+  std::filesystem::remove_all(folder / "s/004-ranks=1-seed=2");
+  EXPECT_EQ(heteroperf(words, folder.path()).exit_code, 2);
+  const CommandResult recovered = heteroperf({"recover", "s", "--json"}, folder.path());
+  expect_success(recovered);
+  const Json rebuilt = Json::parse(recovered.out);
+  EXPECT_EQ(rebuilt.at("runs").size(), 3u);
+  EXPECT_EQ(rebuilt.at("status"), "partial");
+  for (const char* key : {"command", "axes", "points", "first_seed"}) {
+    EXPECT_EQ(rebuilt.at(key), before.at(key)) << key;
+  }
+  expect_success(heteroperf({"verify", "s"}, folder.path()));
+  const CommandResult again = heteroperf(words, folder.path());
+  expect_success(again);
+  EXPECT_EQ(again.err.find("001-"), std::string::npos) << again.err;
+  EXPECT_NE(again.err.find("004-ranks=1-seed=2 complete"), std::string::npos) << again.err;
+  EXPECT_EQ(Json::parse(again.out).at("status"), "complete");
+  EXPECT_FALSE(json_file(folder / "s/sweep.json").contains("rebuilt"));
 }
 
 TEST(RunAgain, EveryRunOfASuiteHasACommandOfItsOwn) {

@@ -68,6 +68,24 @@ class Schemas : public ::testing::Test {
       EXPECT_TRUE(error.is_null()) << argument << "\n" << error;
     }
   }
+  /// A sweep of two points and repetitions, of which the first is complete; runs from `first` on.
+  SweepIndex store_sweep(const std::string& name, int first) const {
+    SweepIndex index;
+    index.sweep_id = "s";
+    index.created_utc = "2026-01-01T00:00:00Z";
+    index.axes = {{"scale.ranks"}};
+    index.points = {{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}};
+    index.repeats = 2;
+    index.runs = there_and_back(index);
+    for (std::size_t i = 0; i < 2; ++i) {
+      index.runs[i].state = SweepRunState::complete;
+      index.runs[i].exit_code = 0;
+      SampleRun run = sample_of({.number = first + static_cast<int>(i)});
+      run.last<ScaleEvent>().devices = {{"cpu", static_cast<std::uint32_t>(i + 1), 1, false}};
+      run.write_finished(RunFiles{folder_ / name + "/" + index.runs[i].folder});
+    }
+    return index;
+  }
   /// Runs first … first + count - 1.
   std::string store(const std::string& name, int first, int count, double step_s = 12) {
     for (int i = first; i < first + count; ++i) {
@@ -143,27 +161,19 @@ TEST_F(Schemas, SuitesAndSweeps) {
   write_suite_record(folder_ / "suite",
                      {"suite-1", "2026-01-01T00:00:00Z", {"run-001", "run-002", "not-run"}});
   add("suite", folder_ / "suite/suite.json");
-  SweepIndex index;
-  index.sweep_id = "s";
-  index.created_utc = "2026-01-01T00:00:00Z";
-  index.axes = {{"scale.ranks"}};
-  index.points = {{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}};
-  index.repeats = 2;
-  index.runs = there_and_back(index);
-  for (std::size_t i = 0; i < 2; ++i) {
-    index.runs[i].state = SweepRunState::complete;
-    index.runs[i].exit_code = 0;
-    SampleRun run = sample_of({.number = static_cast<int>(i)});
-    run.last<ScaleEvent>().devices = {{"cpu", static_cast<std::uint32_t>(i + 1), 1, false}};
-    run.write_finished(RunFiles{folder_ / "sweep/" + index.runs[i].folder});
-  }
+  SweepIndex index = store_sweep("sweep", 0);
   index.runs[2].state = SweepRunState::failed;
   index.runs[2].reason = "exit code 6";
   index.set_aside.push_back({"aside/x", "running", "no record"});
   write_sweep(folder_ / "sweep", index);
-  add("sweep", folder_ / "sweep/sweep.json");
-  add_printed("sweep", {"show", folder_ / "sweep"});
-  add_printed("sweep-comparison", {"compare", folder_ / "sweep", folder_ / "sweep"});
+  SweepIndex rebuilt = store_sweep("rebuilt", 2);
+  rebuilt.unknown = {"what was planned"};
+  write_sweep(folder_ / "rebuilt", rebuilt);
+  for (const char* name : {"sweep", "rebuilt"}) {
+    add("sweep", folder_ / name + "/sweep.json");
+    add_printed("sweep", {"show", folder_ / name});
+  }
+  add_printed("sweep-comparison", {"compare", folder_ / "sweep", folder_ / "rebuilt"});
   add_printed("verification", {"verify", folder_ / "sweep"});
   expect_valid();
 }

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "results/sweep/sweep_index.hpp"
+
+namespace heteroperf {
+
+/// Why a run's folder holds no complete result; empty where it does.
+std::string why_incomplete(const std::filesystem::path& folder);
+
+/// State, exit code and reason of a run as its folder alone tells them: from its records, or, where
+/// they are not complete, from the last line of its journal. A run that nobody ended counts as
+/// interrupted.
+void tell_outcome(const std::filesystem::path& folder, SweepRun& run);
+
+/// The journal of a run in this folder; of a suite those of its workloads, by name.
+std::vector<std::filesystem::path> journals_in(const std::filesystem::path& folder);
+
+}  // namespace heteroperf
