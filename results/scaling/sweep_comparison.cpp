@@ -31,17 +31,31 @@ SpeedVerdict overall(const std::vector<PointComparison>& points) {
   return SpeedVerdict::same;
 }
 
-void compare_point(const std::string& point, const RunSet& a, const RunSet& b, double margin,
-                   SweepComparison& comparison) {
-  const auto sides_b = by_workload(b);
-  for (const auto& [workload, side_a] : by_workload(a)) {
+/// The runs of both sweeps at one point.
+struct PointRuns {
+  std::string point;
+  RunSet a, b;
+};
+
+void compare_point(const PointRuns& runs, double margin, SweepComparison& comparison) {
+  const auto sides_b = by_workload(runs.b);
+  for (const auto& [workload, side_a] : by_workload(runs.a)) {
     const auto side_b = sides_b.find(workload);
     if (side_b == sides_b.end()) continue;
-    require_comparable(side_a, side_b->second, fmt::format("A at {}", point),
-                       fmt::format("B at {}", point));
+    require_comparable(side_a, side_b->second, fmt::format("A at {}", runs.point),
+                       fmt::format("B at {}", runs.point));
     comparison.points.push_back(
-        {point, workload, compare_runs(arranged(side_a, side_b->second), margin)});
+        {runs.point, workload, compare_runs(arranged(side_a, side_b->second), margin)});
   }
+}
+
+void require_two_sweeps(const std::vector<PointRuns>& points) {
+  RunSet a, b;
+  for (const PointRuns& one : points) {
+    a.runs.insert(a.runs.end(), one.a.runs.begin(), one.a.runs.end());
+    b.runs.insert(b.runs.end(), one.b.runs.begin(), one.b.runs.end());
+  }
+  require_disjoint(a, b, "A", "B");
 }
 
 std::string title(const PointComparison& one) {
@@ -61,6 +75,7 @@ std::string missing_text(const SweepComparison& comparison) {
 
 SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double margin) {
   SweepComparison comparison;
+  std::vector<PointRuns> shared;
   std::map<std::string, std::vector<fs::path>> points_b;
   for (PointFolders& one : complete_points(b)) points_b[one.point] = std::move(one.folders);
   for (const PointFolders& one : complete_points(a)) {
@@ -69,10 +84,11 @@ SweepComparison compare_sweeps(const fs::path& a, const fs::path& b, double marg
       comparison.only_a.push_back(one.point);
       continue;
     }
-    compare_point(one.point, require_runs(one.folders), require_runs(other->second), margin,
-                  comparison);
+    shared.push_back({one.point, require_runs(one.folders), require_runs(other->second)});
     points_b.erase(other);
   }
+  require_two_sweeps(shared);
+  for (const PointRuns& one : shared) compare_point(one, margin, comparison);
   for (const auto& [point, folders] : points_b) comparison.only_b.push_back(point);
   if (comparison.points.empty()) {
     throw Error(ErrorKind::not_comparable,

@@ -22,8 +22,8 @@ struct SweepComparison {
   std::vector<std::string> only_a, only_b;  ///< points without complete runs on the other side
 };
 
-/// Compares the complete runs of the points that both sweeps have. Throws as require_runs and
-/// require_comparable do, and Error{not_comparable} where they share no point.
+/// Compares the complete runs of the points that both sweeps have. Throws as require_runs,
+/// require_disjoint and require_comparable do, and Error{not_comparable} where they share no point.
 SweepComparison compare_sweeps(const std::filesystem::path& a, const std::filesystem::path& b,
                                double margin);
 

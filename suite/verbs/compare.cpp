@@ -71,7 +71,8 @@ class CompareVerb : public Verb {
   }
 
   std::string compare(ComparisonForm form) const {
-    if (is_sweep_folder(runs_[0]) && is_sweep_folder(runs_[1])) return compare_points(form);
+    const auto a = sweep_folder_of(runs_[0]), b = sweep_folder_of(runs_[1]);
+    if (a && b) return compare_points(*a, *b, form);
     const RunPairs runs = require_pairs({runs_[0]}, {runs_[1]}, "A", "B");
     const RunComparison comparison = compare_runs(runs, threshold_percent_ / 100);
     if (form == ComparisonForm::json) return comparison_json_text(comparison);
@@ -79,8 +80,9 @@ class CompareVerb : public Verb {
                                             : comparison_console_text(comparison);
   }
 
-  std::string compare_points(ComparisonForm form) const {
-    const SweepComparison comparison = compare_sweeps(runs_[0], runs_[1], threshold_percent_ / 100);
+  std::string compare_points(const std::filesystem::path& a, const std::filesystem::path& b,
+                             ComparisonForm form) const {
+    const SweepComparison comparison = compare_sweeps(a, b, threshold_percent_ / 100);
     if (form == ComparisonForm::json) return sweep_comparison_json_text(comparison);
     return form == ComparisonForm::markdown ? sweep_comparison_markdown_text(comparison)
                                             : sweep_comparison_console_text(comparison);

@@ -374,5 +374,22 @@ TEST_F(SweepTest, SweepsAreComparedPointByPoint) {
   EXPECT_EQ(json.at("verdict"), "slower");
 }
 
+TEST_F(SweepTest, ASweepIsNotComparedWithItself) {
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}});
+  for (std::size_t i = 0; i < 2; ++i) store(index, i, {static_cast<std::uint32_t>(i + 1)});
+  write_sweep(folder(), index);
+  TemporaryFolder other;
+  fs::copy(folder(), other.path() / "copy", fs::copy_options::recursive);
+  for (const fs::path& b : {folder(), other.path() / "copy"}) {
+    try {
+      compare_sweeps(folder(), b, 0.02);
+      ADD_FAILURE() << b;
+    } catch (const UserError& error) {
+      ASSERT_EQ(error.problems().size(), 2u);
+      EXPECT_EQ(error.problems()[1].problem, "the run run-001 is in A and in B");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf
