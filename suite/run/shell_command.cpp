@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <thread>
 
@@ -186,6 +187,8 @@ CommandOutcome run_shell_command(const ShellCommand& command) {
     if (stop_signal() != nullptr) outcome.end = CommandEnd::interrupted;
     if (Clock::now() >= deadline) outcome.end = CommandEnd::timed_out;
     if (outcome.end != CommandEnd::exited) {
+      std::error_code gone;  // a file that somebody took away has no words anyway
+      outcome.said_bytes = std::filesystem::file_size(command.err, gone);
       status = stop_group(pid);
       break;
     }
@@ -197,11 +200,14 @@ CommandOutcome run_shell_command(const ShellCommand& command) {
   return outcome;
 }
 
-std::string last_words(const std::filesystem::path& err) {
+std::string last_words(const std::filesystem::path& err, const CommandOutcome& outcome) {
   constexpr std::size_t lines_shown = 5, longest_line = 200;
   std::ifstream stream(err, std::ios::binary);
   std::deque<std::string> lines;
-  for (std::string line; std::getline(stream, line);) {
+  std::uintmax_t left = outcome.said_bytes.value_or(std::numeric_limits<std::uintmax_t>::max());
+  for (std::string line; left > 0 && std::getline(stream, line);) {
+    if (line.size() > left) line.resize(left);
+    left -= std::min<std::uintmax_t>(left, line.size() + 1);
     if (line.empty()) continue;
     lines.push_back(utf8_text(line.substr(0, longest_line)));
     if (lines.size() > lines_shown) lines.pop_front();

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +26,8 @@ struct CommandOutcome {
   CommandEnd end = CommandEnd::exited;
   int exit_code = 0;  ///< 128 + signal when it was killed
   double seconds = 0;
+  /// How much it had said on stderr when it was told to end; then shells add words of their own.
+  std::optional<std::uintmax_t> said_bytes;
 };
 
 /// Runs it in a process group of its own and waits. At the deadline, or when this process is asked
@@ -34,7 +38,7 @@ struct CommandOutcome {
 CommandOutcome run_shell_command(const ShellCommand& command);
 
 /// "its last words: …": what a command that failed said last, from the file with its stderr,
-/// without what would steer a terminal.
-std::string last_words(const std::filesystem::path& err);
+/// without what would steer a terminal; of one that was ended, before it was.
+std::string last_words(const std::filesystem::path& err, const CommandOutcome& outcome);
 
 }  // namespace heteroperf

@@ -165,7 +165,8 @@ class SweepSession {
       run.reason = fmt::format("it did not end within {:g} s", program_.deadline_s);
     } else if (!measured) {
       run.state = SweepRunState::failed;
-      run.reason = fmt::format("exit code {}, {}", outcome.exit_code, last_words(command.err));
+      run.reason =
+          fmt::format("exit code {}, {}", outcome.exit_code, last_words(command.err, outcome));
     } else {
       run.reason = why_incomplete(folder_ / run.folder);
       run.state = run.reason.empty() ? SweepRunState::complete : SweepRunState::failed;

@@ -59,9 +59,10 @@ class RunStarter {
                     "the runs so far are in " + commands_.out.string(), ""}});
     }
     if (outcome.end == CommandEnd::timed_out) {
-      throw Error(ErrorKind::timeout,
-                  {{fmt::format("{} did not end within {:g} s", what, command.deadline_s),
-                    last_words(command.err), "Give --timeout more seconds, or a shorter run."}});
+      throw Error(
+          ErrorKind::timeout,
+          {{fmt::format("{} did not end within {:g} s", what, command.deadline_s),
+            last_words(command.err, outcome), "Give --timeout more seconds, or a shorter run."}});
     }
     // A run that the rules forbid has measured: its record names them.
     if (outcome.exit_code == 0 || outcome.exit_code == invalid_by_rules) return;
@@ -72,7 +73,7 @@ class RunStarter {
                                         const CommandOutcome& outcome) {
     throw Error(ErrorKind::run_failed,
                 {{fmt::format("{} failed with exit code {}", what, outcome.exit_code),
-                  last_words(command.err), "See " + command.err.string()}});
+                  last_words(command.err, outcome), "See " + command.err.string()}});
   }
 
   static RunDigest record_of(const fs::path& home, const std::string& side,
