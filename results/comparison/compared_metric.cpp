@@ -3,6 +3,7 @@
 #include <array>
 
 #include "metrics/name_table.hpp"
+#include "results/comparison/whole_count.hpp"
 
 namespace heteroperf {
 namespace {
@@ -22,13 +23,9 @@ constexpr ComparedMetric metric_table[] = {
     {"loss_fingerprint", "", exact, equal, "/metrics/loss_fingerprint/value"},
 };
 
-bool is_whole(const std::string& text) {
-  return !text.empty() && text[0] != '0' && text.find_first_not_of("0123456789") == text.npos;
-}
-
 /// Counts go beyond what a double tells apart.
 bool is_less(const MetricValue& a, const MetricValue& b) {
-  if (!is_whole(a.text) || !is_whole(b.text)) return *a.number < *b.number;
+  if (!is_whole_count(a.text) || !is_whole_count(b.text)) return *a.number < *b.number;
   return a.text.size() != b.text.size() ? a.text.size() < b.text.size() : a.text < b.text;
 }
 

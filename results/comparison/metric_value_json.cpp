@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "results/comparison/whole_count.hpp"
 #include "results/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-bool is_whole(const std::string& text) {
-  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-}
 
 /// Readers keep numbers as doubles.
 bool is_beyond_doubles(const Json& number) {
@@ -23,7 +20,7 @@ Json stored_number(const MetricValue& value) {
   const Json number = Json::parse(value.text, nullptr, false);
   if (!number.is_number()) return *value.number;
   // Digits that no integer holds are read as a double.
-  const bool rounded = is_whole(value.text) && number.is_number_float();
+  const bool rounded = is_whole_count(value.text) && number.is_number_float();
   return rounded || is_beyond_doubles(number) ? Json(value.text) : number;
 }
 
@@ -32,7 +29,7 @@ Json stored_number(const MetricValue& value) {
 Json metric_value_json(const ComparedMetric& metric, MetricKind kind, const MetricValue& value) {
   if (!value.number) return utf8_text(value.text);
   if (metric.unit == std::string("op")) {
-    return is_whole(value.text) ? value.text : fmt::format("{:.0f}", *value.number);
+    return is_whole_count(value.text) ? value.text : fmt::format("{:.0f}", *value.number);
   }
   return kind == MetricKind::exact ? stored_number(value) : Json(*value.number);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "results/canonical_json.hpp"
+#include "results/comparison/devices_text.hpp"
 #include "results/number_text.hpp"
 
 namespace heteroperf {
@@ -10,14 +11,6 @@ namespace {
 
 std::string number(const std::optional<double>& value) {
   return value ? json_number(*value) : std::string();
-}
-
-std::string devices_text(const RunDigest& run) {
-  std::string text;
-  for (const DeviceShare& share : run.devices) {
-    text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", share.count, share.device_class);
-  }
-  return text;
 }
 
 constexpr const char* ranked_state = "ranked";
@@ -53,7 +46,7 @@ constexpr RankColumn columns[] = {
     {"size", "", [](const List&, const Entry& e) { return e.run->size; }, false},
     {"precision", "", [](const List&, const Entry& e) { return e.run->precision; }, false},
     {"ranks", "", [](const List&, const Entry& e) { return std::to_string(e.run->ranks); }, true},
-    {"devices", "", [](const List&, const Entry& e) { return devices_text(*e.run); }, false},
+    {"devices", "", [](const List&, const Entry& e) { return devices_text(*e.run, "x"); }, false},
     {"kind", "",
      [](const List&, const Entry& e) {
        return std::string(e.heterogeneous ? "heterogeneous" : "homogeneous");

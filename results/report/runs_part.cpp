@@ -7,6 +7,7 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "results/comparison/devices_text.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/history/run_history.hpp"
 #include "results/number_text.hpp"
@@ -17,14 +18,6 @@ namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string devices_text(const RunDigest& run) {
-  std::string text;
-  for (const DeviceShare& share : run.devices) {
-    text += fmt::format("{}{} × {}", text.empty() ? "" : " + ", share.count, share.device_class);
-  }
-  return text;
-}
 
 std::string cell(const std::optional<double>& value) {
   return value ? number_cell(*value) : std::string();
@@ -55,7 +48,7 @@ ReportSection list_section(const RunSet& runs) {
     table.rows.push_back({run.run_id, run.created_utc,
                           fmt::format("{} {} {}", run.workload, run.size, run.precision),
                           fmt::format("{}", run.ranks),
-                          devices_text(run) + (run.emulated ? " (emulated)" : ""), run.status,
+                          devices_text(run, "×") + (run.emulated ? " (emulated)" : ""), run.status,
                           run.severity + (run.rankable ? "" : ", not rankable"),
                           quantity(run.ops_per_second, operations_unit),
                           run.ops_ci95 ? with_prefix(run.ops_ci95->low, operations_unit) : "",

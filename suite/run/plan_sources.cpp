@@ -6,24 +6,13 @@
 #include <filesystem>
 #include <map>
 
+#include "metrics/collect_problems.hpp"
 #include "metrics/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_json.hpp"
 
 namespace heteroperf {
 namespace {
-
-/// Runs `read`; what it throws of the user's problems is added.
-template <class Read>
-void collect(ProblemList& problems, Read&& read) {
-  try {
-    read();
-  } catch (const UserError& error) {
-    for (const Problem& one : error.problems()) {
-      problems.add(one.problem, one.why, one.suggestion);
-    }
-  }
-}
 
 /// A count of ranks that something asks for.
 struct RankWish {
@@ -81,13 +70,13 @@ PlanSources read_plan_sources(const RunConfig& config) {
   sources.cluster_file = config.cluster.file;
   ProblemList problems;
   if (!config.plan.file.empty()) {
-    collect(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
+    collect_problems(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
   }
   if (sources.cluster_file.empty() && sources.plan) {
     sources.cluster_file = cluster_of_plan(*sources.plan, config.plan.file);
   }
   if (!sources.cluster_file.empty()) {
-    collect(problems, [&] { sources.cluster = find_cluster(sources.cluster_file); });
+    collect_problems(problems, [&] { sources.cluster = find_cluster(sources.cluster_file); });
   }
   problems.throw_if_any();
   if (sources.plan && sources.cluster) {

@@ -9,6 +9,7 @@
 
 #include "automl/rungs.hpp"
 #include "metrics/byte_size.hpp"
+#include "metrics/collect_problems.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"
@@ -118,18 +119,6 @@ void check_transport(const RunConfig& config, const CatalogEntry& entry, Problem
                "a search's groups sum through the hosts", "Use --transport mpi");
 }
 
-/// Runs `check`; what it throws of the user's problems is added.
-template <class Check>
-void collect(ProblemList& problems, Check&& check) {
-  try {
-    check();
-  } catch (const UserError& error) {
-    for (const Problem& one : error.problems()) {
-      problems.add(one.problem, one.why, one.suggestion);
-    }
-  }
-}
-
 /// The workload that this machine gets for `config`: scale and size as numbers and names.
 RunConfig settled(const RunConfig& config, const Placement& placement, const Workload& workload) {
   RunConfig result = config;
@@ -170,11 +159,11 @@ std::string foreign_launcher() {
 }
 
 void check_search(const RunConfig& config, PreparedRun& run, ProblemList& problems) {
-  collect(problems, [&] { run.groups = search_groups(config, run.placement.ranks); });
+  collect_problems(problems, [&] { run.groups = search_groups(config, run.placement.ranks); });
   const std::string& history = config.automl.history;
   if (history.empty()) return;
-  collect(problems,
-          [&] { check_search_history(read_search_history(history), run.workload, history); });
+  collect_problems(
+      problems, [&] { check_search_history(read_search_history(history), run.workload, history); });
 }
 
 TrainingIdentity identity_of(const PreparedRun& run) {
@@ -204,7 +193,7 @@ void check_trace(const RunConfig& config, ProblemList& problems) {
 void make_plan(const RunConfig& config, const PlanSources& sources, const ScalingInput& machine,
                PreparedRun& run, ProblemList& problems) {
   check_trace(config, problems);
-  collect(problems, [&] {
+  collect_problems(problems, [&] {
     run.plan = choose_plan(config, sources, run.workload, run.placement);
     check_memory(run.workload, mean_memory(*run.plan), machine, problems);
   });
@@ -217,7 +206,7 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
   PreparedRun run{config, placement, {}, 0, ""};
   check_schedule(config, entry, problems);
   check_transport(config, entry, problems);
-  collect(problems, [&] {
+  collect_problems(problems, [&] {
     run.workload = entry.make(request_of(config, entry), machine);
     if (entry.program == ProgramKind::search) {
       check_search(config, run, problems);
@@ -246,7 +235,7 @@ void check_one(const RunConfig& config, const PlanSources& sources, const Placem
   ProblemList problems;
   check_schedule(config, entry, problems);
   check_transport(config, entry, problems);
-  collect(problems, [&] {
+  collect_problems(problems, [&] {
     WorkloadRequest request = request_of(config, entry);
     request.data = generated;
     PreparedRun run{config, placement, entry.make(request, machine), 0, ""};
@@ -259,9 +248,9 @@ void check_one(const RunConfig& config, const PlanSources& sources, const Placem
     }
   });
   if (entry.program == ProgramKind::search) {
-    collect(problems, [&] { search_groups(config, placement.ranks); });
+    collect_problems(problems, [&] { search_groups(config, placement.ranks); });
     const std::string& history = config.automl.history;
-    if (!history.empty()) collect(problems, [&] { expect_search_history(history); });
+    if (!history.empty()) collect_problems(problems, [&] { expect_search_history(history); });
   }
   problems.throw_if_any();
 }
@@ -280,7 +269,7 @@ void for_each_workload(const RunConfig& config, Work&& work) {
   for (const CatalogEntry& entry : catalog()) {
     if (alone && config.workload != entry.name) continue;
     ProblemList problems;
-    collect(problems, [&] { work(entry); });
+    collect_problems(problems, [&] { work(entry); });
     for (const Problem& one : problems.problems()) {
       all.add(alone ? one.problem : named(one.problem, entry.name), one.why, one.suggestion);
     }

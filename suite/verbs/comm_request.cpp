@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "metrics/byte_size.hpp"
+#include "metrics/collect_problems.hpp"
 #include "metrics/name_table.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/element_types.hpp"
@@ -24,18 +25,6 @@ constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
 /// Finer sweeps take longer than anybody waits.
 constexpr double least_factor = 1.01;
 constexpr Bytes most_bytes{std::uint64_t{1} << 50};
-
-/// Problems of what throws them become problems of the whole request.
-template <class Work>
-void collect(ProblemList& problems, Work work) {
-  try {
-    work();
-  } catch (const UserError& error) {
-    for (const Problem& one : error.problems()) {
-      problems.add(one.problem, one.why, one.suggestion);
-    }
-  }
-}
 
 Bytes size_of_text(const std::string& text, const char* flag, ProblemList& problems) {
   const auto size = parse_byte_size(text);
@@ -111,7 +100,7 @@ void CommFlags::declare(CLI::App& command) {
 CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
   ProblemList problems;
   CommRequest request;
-  collect(problems, [&] { request.shape.collective = parse_collective(collective_); });
+  collect_problems(problems, [&] { request.shape.collective = parse_collective(collective_); });
   request.sizes = sizes(problems);
   set_sum(request, problems);
   set_way(request, problems);
@@ -130,7 +119,7 @@ CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
                  "Leave it out for one per core.");
   }
   request.session.ranks = ranks_.value_or(0);
-  collect(problems, [&] { check_session(request.session); });
+  collect_problems(problems, [&] { check_session(request.session); });
   if (iterations_ < 0 || warmup_ < 0) {
     problems.add("--iters and --warmup cannot be negative", "", "Leave them out.");
   }
@@ -173,8 +162,9 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
 }
 
 void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
-  collect(problems, [&] { request.shape.type = parse_data_type(type_); });
-  collect(problems, [&] { request.shape.reduction = parse_name(reductions, "--op", reduction_); });
+  collect_problems(problems, [&] { request.shape.type = parse_data_type(type_); });
+  collect_problems(problems,
+                   [&] { request.shape.reduction = parse_name(reductions, "--op", reduction_); });
   request.shape.root = RankId(root_);
   if (root_ < 0) {
     problems.add(fmt::format("--root {} is no rank", root_), "ranks count from 0",
@@ -184,10 +174,10 @@ void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
 
 void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
   const CaseShape& shape = request.shape;
-  collect(problems, [&] { request.wire = parse_wire_format(wire_); });
+  collect_problems(problems, [&] { request.wire = parse_wire_format(wire_); });
   request.algorithm = algorithm_;
   if (algorithm_ != "auto") {
-    collect(problems, [&] { request.rules = parse_selection(algorithm_); });
+    collect_problems(problems, [&] { request.rules = parse_selection(algorithm_); });
     if (shape.collective != Collective::all_reduce) {
       problems.add(fmt::format("--algorithm {} does not go with {}", algorithm_, collective_),
                    "allreduce alone has a choice", "Leave it out.");
@@ -211,7 +201,7 @@ void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
                    "Give one label per rank, as in a,b,b,a.");
     }
   }
-  if (!pace_.empty()) collect(problems, [&] { request.pace = read_cluster(pace_); });
+  if (!pace_.empty()) collect_problems(problems, [&] { request.pace = read_cluster(pace_); });
   if (least_busbw_ && !(*least_busbw_ >= 0))
     problems.add("--min-bw cannot be negative", "", "Give GB/s.");
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <memory>
 
+#include "metrics/collect_problems.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/plan/measured_operations.hpp"
@@ -253,23 +254,15 @@ class OperationMeasurement {
   EfficiencyMatrix matrix_;
 };
 
-/// Runs `check`; what it throws of the user's problems is added.
-template <class Check>
-void collect(ProblemList& problems, Check&& check) {
-  try {
-    check();
-  } catch (const UserError& error) {
-    for (const Problem& one : error.problems()) problems.add(one.problem, one.why, one.suggestion);
-  }
-}
-
 }  // namespace
 
 void OperationsRequest::check(ProblemList& problems) const {
   for (const std::string& name : workloads) {
-    collect(problems, [&] { workload_of(*this, find_workload(name), Precision::fp32, {}); });
+    collect_problems(problems,
+                     [&] { workload_of(*this, find_workload(name), Precision::fp32, {}); });
   }
-  for (const std::string& name : precisions) collect(problems, [&] { parse_precision(name); });
+  for (const std::string& name : precisions)
+    collect_problems(problems, [&] { parse_precision(name); });
   const std::vector<std::string> names = workloads.empty() ? trainings() : workloads;
   const auto means_nothing = [&](const char* flag, const std::string& value, const char* key) {
     const std::vector<std::string> with = workloads_with(key);

@@ -8,19 +8,12 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/verbs/claim_checks_json.hpp"
+#include "suite/verbs/memory_ledger_json.hpp"
 #include "suite/verbs/plan_report.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 
 namespace heteroperf {
 namespace {
-
-Json ledger_json(const MemoryLedger& ledger) {
-  return {{"weights_bytes", ledger.weights.value()},
-          {"gradients_bytes", ledger.gradients.value()},
-          {"optimizer_bytes", ledger.optimizer.value()},
-          {"activations_bytes", ledger.activations.value()},
-          {"buffers_bytes", ledger.buffers.value()}};
-}
 
 Json memory_json(const PlanCertificate& certificate) {
   Json ranks = Json::array();
@@ -28,7 +21,7 @@ Json memory_json(const PlanCertificate& certificate) {
     const PlanCertificate::RankMemory& one = certificate.memory[rank];
     Json object{{"rank", rank}, {"bytes", one.ledger.total().value()}};
     if (one.limit > Bytes(0)) object["limit_bytes"] = one.limit.value();
-    object["ledger"] = ledger_json(one.ledger);
+    object["ledger"] = memory_ledger_json(one.ledger);
     ranks.push_back(std::move(object));
   }
   return ranks;

@@ -1,19 +1,12 @@
 #include <nlohmann/json.hpp>
 
+#include "suite/verbs/memory_ledger_json.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-Json ledger_json(const MemoryLedger& ledger) {
-  return {{"weights_bytes", ledger.weights.value()},
-          {"gradients_bytes", ledger.gradients.value()},
-          {"optimizer_bytes", ledger.optimizer.value()},
-          {"activations_bytes", ledger.activations.value()},
-          {"buffers_bytes", ledger.buffers.value()}};
-}
 
 Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std::size_t rank) {
   const MemoryLedger& memory = simulation.prediction.memory[rank];
@@ -23,7 +16,7 @@ Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std
           {"communication_exposed_s", times.communication_exposed_s},
           {"idle_s", times.idle_s},
           {"peak_bytes", memory.total().value()},
-          {"ledger", ledger_json(memory)}};
+          {"ledger", memory_ledger_json(memory)}};
 }
 
 Json path_json(const PlanSimulation& simulation) {

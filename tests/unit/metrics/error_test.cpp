@@ -1,4 +1,4 @@
-#include "metrics/error.hpp"
+#include "metrics/collect_problems.hpp"
 
 #include <gtest/gtest.h>
 
@@ -27,6 +27,15 @@ TEST(ProblemList, ThrowsEverythingAtOnceAndNothingWhenEmpty) {
     ASSERT_EQ(error.problems().size(), 2u);
     EXPECT_STREQ(error.what(), "first (a)\nsecond. b");
   }
+}
+
+TEST(CollectProblems, TakesTheUsersAndLetsOthersPass) {
+  ProblemList problems;
+  collect_problems(problems, [] { throw UserError({{"a", "b", "c"}, {"d", "", ""}}); });
+  collect_problems(problems, [] {});
+  ASSERT_EQ(problems.problems().size(), 2u);
+  EXPECT_EQ(problems.problems()[0].text(), "a (b). c");
+  EXPECT_THROW(collect_problems(problems, [] { throw SystemError("e"); }), SystemError);
 }
 
 TEST(SystemError, KeepsItsKind) {

@@ -65,6 +65,16 @@ TEST(MetricValue, CountsThatDoublesConfuseAreOrdered) {
   EXPECT_TRUE(is_worse(executed, count_of("999"), count_of(beyond)));
 }
 
+TEST(MetricValue, ALeadingZeroMakesNoCount) {
+  const ComparedMetric& executed = compared_metric("executed_per_step");
+  EXPECT_TRUE(is_worse(executed, count_of("0"), count_of(beyond)));
+  EXPECT_FALSE(is_worse(executed, count_of("0099"), count_of("98")));
+  EXPECT_FALSE(is_worse(executed, count_of("00"), count_of("0")));
+  EXPECT_EQ(json_of("operations_per_step", count_of("0")), "0");
+  EXPECT_EQ(json_of("operations_per_step", count_of("0099")), "99");
+  EXPECT_EQ(json_of("peak_memory_bytes", count_of("0")).dump(), "0");
+}
+
 TEST(MetricValue, AChangeTooSmallToShowDiffers) {
   EXPECT_EQ(exact_change_text(count_of("9007199254740992"), count_of(beyond)), "differs");
   EXPECT_EQ(exact_change_text(count_of(beyond), count_of(one_more)), "differs");
