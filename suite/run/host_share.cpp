@@ -1,5 +1,7 @@
 #include "suite/run/host_share.hpp"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <sstream>
 #include <string>
@@ -16,19 +18,25 @@ std::uint64_t hash_text(const std::string& text) {
   return hash;
 }
 
-// Three lines: host, cpus, reason.
+// A line each: host, cpus, reason, device, GPU, its memory.
 std::string text_of(const RankBinding& binding) {
-  return binding.host + '\n' + to_list(binding.cpus) + '\n' + binding.unbound;
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}", binding.host, to_list(binding.cpus), binding.unbound,
+                     binding.device, binding.gpu ? std::to_string(*binding.gpu) : std::string(),
+                     binding.gpu_memory_bytes);
 }
 
 RankBinding binding_from_text(const std::string& text) {
   std::istringstream lines(text);
   RankBinding binding;
-  std::string cpus;
+  std::string cpus, gpu;
   std::getline(lines, binding.host);
   std::getline(lines, cpus);
   std::getline(lines, binding.unbound);
+  std::getline(lines, binding.device);
+  std::getline(lines, gpu);
+  lines >> binding.gpu_memory_bytes;
   if (!cpus.empty()) binding.cpus = parse_cpu_list(cpus);
+  if (!gpu.empty()) binding.gpu = std::stoi(gpu);
   return binding;
 }
 

@@ -2,15 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <mutex>
+#include <span>
 
 #include "results/run_folder.hpp"
 #include "results/show.hpp"
 #include "results/suite_record.hpp"
 #include "runners/comm/mpi_launch.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "suite/error_report_json.hpp"
 #include "suite/run/baselines.hpp"
 #include "suite/run/host_share.hpp"
@@ -207,23 +208,24 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
   return worst;
 }
 
-/// Gives ranks their GPUs, with the names that the engine finds; all ranks are on this host, or
-/// those of `world`. Throws SystemError with the reason why there is none.
+/// Names the GPUs of ranks on this host as the engine finds them. Throws SystemError with the
+/// reason why there is none where one is needed.
+void name_gpus(std::span<RankBinding> bindings) {
+  const auto uses_gpu = [](const RankBinding& binding) { return binding.gpu.has_value(); };
+  if (std::none_of(bindings.begin(), bindings.end(), uses_gpu)) return;
+  const std::vector<CudaDevice> devices = load_engine()->cuda_devices();
+  for (RankBinding& binding : bindings) name_gpu(devices, binding);
+}
+
+/// Gives ranks their GPUs; all ranks are on this host, or those of `world`, each of which knows the
+/// GPUs of its own host alone.
 void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* world) {
   give_gpus(config, placement.bindings);
   if (!config.uses_gpus()) return;
-  std::vector<std::string> names;
-  const std::vector<CudaDevice> mine = load_engine()->cuda_devices();
-  for (RankBinding& binding : placement.bindings) {
-    if (binding.gpu) *binding.gpu %= static_cast<int>(mine.size());
-    names.push_back(binding.gpu ? mine[static_cast<std::size_t>(*binding.gpu)].name
-                                : binding.device);
-  }
-  // Each knows the devices of its own host alone.
-  if (world != nullptr) {
-    names = gather_texts(*world, names[static_cast<std::size_t>(world->rank().value())]);
-  }
-  for (std::size_t r = 0; r < names.size(); ++r) placement.bindings[r].device = names[r];
+  if (world == nullptr) return name_gpus(placement.bindings);
+  RankBinding& own = placement.bindings[static_cast<std::size_t>(world->rank().value())];
+  name_gpus({&own, 1});
+  placement.bindings = gather_bindings(*world, own);
 }
 
 ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Placement placement,
@@ -272,9 +274,9 @@ ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
   return run_launched_rank(launched, config.comm, work);
 }
 
-ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources,
-                          const Placement& placement, const UsableCores& cores,
-                          const RunIdentity& identity) {
+ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources, Placement placement,
+                          const UsableCores& cores, const RunIdentity& identity) {
+  give_gpus(config.scale, placement.bindings);
   // What is seen without reading data is refused here; the rest, rank 0 refuses.
   check_runs(config, sources, placement, placement.ranks);
   const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());

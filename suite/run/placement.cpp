@@ -79,6 +79,14 @@ void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
   }
 }
 
+void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding) {
+  if (!binding.gpu) return;
+  *binding.gpu %= static_cast<int>(devices.size());
+  const CudaDevice& device = devices[static_cast<std::size_t>(*binding.gpu)];
+  binding.device = device.name;
+  binding.gpu_memory_bytes = device.memory_bytes;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";

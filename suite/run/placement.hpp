@@ -1,10 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "runners/cluster/cpu_set.hpp"
+#include "runners/engine/engine.hpp"
 #include "suite/run/run_config.hpp"
 
 namespace heteroperf {
@@ -12,10 +14,11 @@ namespace heteroperf {
 /// Where one rank computes.
 struct RankBinding {
   std::string host;
-  CpuSet cpus;                  ///< that it is bound to, or may use
-  std::string unbound;          ///< why it is not bound; empty: it is
-  std::string device = "cpu";   ///< or the GPU's name
-  std::optional<int> gpu = {};  ///< that computes, among those its host shows
+  CpuSet cpus;                         ///< that it is bound to, or may use
+  std::string unbound;                 ///< why it is not bound; empty: it is
+  std::string device = "cpu";          ///< or the GPU's name as its driver reports it
+  std::optional<int> gpu = {};         ///< that computes, among those its host shows
+  std::uint64_t gpu_memory_bytes = 0;  ///< all of that GPU's; 0: no GPU, or not known yet
 };
 
 /// Who computes where.
@@ -35,9 +38,12 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
 /// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
 int core_count(const Placement& placement);
 
-/// Ranks whose `scale.device` is cuda get their host's GPUs in turn; each is shared where there are
-/// fewer. Takes `bindings` of all ranks. Throws UserError for a list of another length.
+/// Ranks whose `scale.device` is cuda get their host's GPUs in turn, however many it has. Takes
+/// `bindings` of all ranks. Throws UserError for a list of another length.
 void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings);
+/// What its own host knows of a rank's GPU, if it has one: which of `devices` it is, shared where
+/// there are fewer than ranks, its name and memory.
+void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding);
 
 std::string host_name();
 

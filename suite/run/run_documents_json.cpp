@@ -21,7 +21,9 @@ Json bindings(const Placement& placement) {
                                          {"bound", binding.unbound.empty()}});
     if (!binding.unbound.empty()) entry["reason"] = binding.unbound;
     entry["device"] = binding.device;
-    if (binding.gpu) entry["gpu"] = *binding.gpu;
+    if (!binding.gpu) continue;
+    entry["gpu"] = *binding.gpu;
+    entry["gpu_name"] = binding.device;
   }
   return list;
 }

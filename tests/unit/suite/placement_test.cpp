@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/run/host_share.hpp"
 #include "suite/run/placement.hpp"
+#include "suite/run/run_documents_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -104,6 +106,34 @@ TEST(Placement, RanksOfOneRunComputeOnUnlikeDevices) {
   EXPECT_THROW(give_gpus(config, bindings), UserError);
 }
 
+TEST(Placement, ARankHasTheModelAndMemoryOfItsGpu) {
+  const std::vector<CudaDevice> devices{{"NVIDIA H200", 150'000'000'000},
+                                        {"NVIDIA A100", 80'000'000'000}};
+  std::vector<RankBinding> bindings = on_hosts({"a", "a", "a", "a"});
+  ScaleConfig config;
+  config.device = "cuda,cuda,cuda,cpu";
+  give_gpus(config, bindings);
+  for (RankBinding& binding : bindings) name_gpu(devices, binding);
+  EXPECT_EQ(bindings[1].device, "NVIDIA A100");
+  EXPECT_EQ(bindings[1].gpu_memory_bytes, 80'000'000'000u);
+  EXPECT_EQ(bindings[2].gpu, 0);  // shared with the first
+  EXPECT_EQ(bindings[2].device, "NVIDIA H200");
+  EXPECT_EQ(bindings[3].gpu, std::nullopt);
+  EXPECT_EQ(bindings[3].device, "cpu");
+  EXPECT_EQ(bindings[3].gpu_memory_bytes, 0u);
+}
+
+TEST(Placement, TheRecordNamesTheGpuOfEveryRankThatHasOne) {
+  Placement placement;
+  placement.ranks = 2;
+  placement.bindings = {{"a", {0}, "", "NVIDIA H200", 3, 150'000'000'000}, {"b", {0, 1}, "why"}};
+  const auto system = nlohmann::json::parse(system_text(placement, "2.11.0"));
+  EXPECT_EQ(system.at("binding"), nlohmann::json::parse(R"([
+      {"rank":0,"host":"a","cpus":"0","bound":true,"device":"NVIDIA H200","gpu":3,
+       "gpu_name":"NVIDIA H200"},
+      {"rank":1,"host":"b","cpus":"0-1","bound":false,"reason":"why","device":"cpu"}])"));
+}
+
 TEST(Placement, OneRankTakesAGpuUnlessToldOtherwise) {
   ScaleConfig config;
   config.device = "cuda";
@@ -120,7 +150,10 @@ TEST(Placement, EveryRankHearsTheBindingOfEveryRank) {
     const std::string number = std::to_string(rank);
     const RankBinding mine{"node" + std::string(static_cast<std::size_t>(rank), '0') + number,
                            rank == 1 ? CpuSet{} : CpuSet{rank, rank + 4},
-                           rank == 2 ? "no reason, really" : ""};
+                           rank == 2 ? "no reason, really" : "",
+                           rank == 1 ? "NVIDIA H200" : "cpu",
+                           rank == 1 ? std::optional(7) : std::nullopt,
+                           rank == 1 ? 150'000'000'000u : 0u};
     auto all = gather_bindings(*world.communicator, mine);
     const std::lock_guard lock(mutex);
     heard.push_back(std::move(all));
@@ -132,6 +165,11 @@ TEST(Placement, EveryRankHearsTheBindingOfEveryRank) {
     EXPECT_EQ(all[0].cpus, (CpuSet{0, 4}));
     EXPECT_TRUE(all[1].cpus.empty());
     EXPECT_EQ(all[1].unbound, "");
+    EXPECT_EQ(all[1].device, "NVIDIA H200");
+    EXPECT_EQ(all[1].gpu, 7);
+    EXPECT_EQ(all[1].gpu_memory_bytes, 150'000'000'000u);
+    EXPECT_EQ(all[2].device, "cpu");
+    EXPECT_EQ(all[2].gpu, std::nullopt);
     EXPECT_EQ(all[2].unbound, "no reason, really");
   }
 }
