@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "results/comparison/run_machines.hpp"
+
 namespace heteroperf {
 
 std::string devices_text(const RunDigest& run, const std::string& times) {
@@ -10,7 +12,7 @@ std::string devices_text(const RunDigest& run, const std::string& times) {
     text += fmt::format("{}{} {} {}", text.empty() ? "" : " + ", share.count, times,
                         share.device_class);
   }
-  return text;
+  return text + gpus_beside_classes(run);
 }
 
 }  // namespace heteroperf

@@ -5,9 +5,9 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* condition_paths[] = {"/seeds/run",        "/plan_summary",
-                                           "/config/seed",      "/scale/groups",
-                                           "/system/cpu/model", "/system/libtorch"};
+constexpr const char* condition_paths[] = {"/seeds/run",      "/plan_summary",     "/config/seed",
+                                           "/scale/groups",   "/system/cpu/model", "/system/gpus",
+                                           "/system/libtorch"};
 
 std::string value_at_path(const RunDigest& run, const char* path) {
   const auto found = run.environment.find(path);

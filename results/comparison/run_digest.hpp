@@ -37,6 +37,8 @@ struct RunDigest {
   std::vector<DeviceShare> devices;
   std::vector<std::uint64_t> device_threads;  ///< of a rank of each of `devices`
   std::uint64_t cores = 0;  ///< logical CPUs that its ranks may use, of all hosts; 0: not recorded
+  /// Ranks by the model of their GPU as its driver names it; empty: none is recorded.
+  std::map<std::string, std::uint64_t> gpus;
   bool emulated = false;
   std::string severity;  ///< "closed", "review", "open", "invalid"
   bool rankable = false;
@@ -52,7 +54,8 @@ struct RunDigest {
   std::string quality;  ///< "accuracy 0.81"
   std::string quality_name;
   std::optional<double> quality_value;
-  /// Leaves of system, program, scale, config, plan_summary and seeds that say what ran where.
+  /// Leaves of system, program, scale, config, plan_summary and seeds that say what ran where;
+  /// gpus_text() as /system/gpus where there is one.
   std::map<std::string, std::string> environment;
   /// Leaves of the record's workload but its hash: what is trained, on what.
   std::map<std::string, std::string> workload_leaves;
@@ -61,6 +64,7 @@ struct RunDigest {
   const std::optional<MetricValue>& metric(const char* name) const;
   std::string key_text() const;  ///< all fields, one after another
   std::uint64_t device_count() const;
+  std::string gpus_text() const;  ///< "1 x NVIDIA A100 + 3 x NVIDIA H200"
 };
 
 /// Reads record.json. Throws UserError with the path where it is missing, malformed, of another

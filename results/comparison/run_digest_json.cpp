@@ -112,6 +112,7 @@ void read_environment(const Json& record, RunDigest& digest) {
     const Json value = value_at(record, section);
     if (!value.is_null()) flatten(value, section, digest.environment);
   }
+  if (!digest.gpus.empty()) digest.environment["/system/gpus"] = digest.gpus_text();
   flatten(value_at(record, "/workload"), "/workload", digest.workload_leaves);
   digest.workload_leaves.erase("/workload/hash");
   const Json variables = value_at(record, "/system/process/environment");
@@ -159,10 +160,19 @@ void add_cpus(const std::string& list, std::set<std::uint64_t>& cpus) {
   }
 }
 
+/// Model of a rank's GPU. Records without `gpu_name` name it as the rank's device.
+std::string gpu_of(const Json& rank) {
+  if (!rank.is_object() || !rank.contains("gpu")) return {};
+  const std::string name = text_at(rank, "/gpu_name");
+  return name.empty() ? text_at(rank, "/device") : name;
+}
+
 void read_hosts(const Json& record, RunDigest& digest) {
   std::map<std::string, std::set<std::uint64_t>> hosts;
   for (const Json& rank : value_at(record, "/system/binding")) {
     add_cpus(text_at(rank, "/cpus"), hosts[text_at(rank, "/host")]);
+    const std::string gpu = gpu_of(rank);
+    if (!gpu.empty()) ++digest.gpus[gpu];
   }
   digest.nodes = hosts.size();
   for (const auto& [host, cpus] : hosts) digest.cores += cpus.size();
@@ -246,6 +256,14 @@ std::uint64_t RunDigest::device_count() const {
   std::uint64_t count = 0;
   for (const DeviceShare& share : devices) count += share.count;
   return count;
+}
+
+std::string RunDigest::gpus_text() const {
+  std::string text;
+  for (const auto& [model, count] : gpus) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : " + ", count, model);
+  }
+  return text;
 }
 
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record) {

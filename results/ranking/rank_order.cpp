@@ -6,6 +6,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "results/comparison/run_machines.hpp"
 #include "results/ranking/rank_entry.hpp"
 
 namespace heteroperf {
@@ -46,21 +47,9 @@ std::string mixture_of(const RunDigest& run) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
-/// Hosts of one cluster have names of their own, so what they are made of tells a system; the name
-/// where no record says that.
-std::string machine_of(const RunDigest& run) {
-  std::string text;
-  for (const char* leaf :
-       {"/system/cpu/model", "/system/cpu/sockets", "/system/cpu/logical_cpus"}) {
-    const auto found = run.environment.find(leaf);
-    if (found == run.environment.end() || found->second == "unavailable") return run.host;
-    text += found->second + '\n';
-  }
-  return text;
-}
-
 std::string system_of(const RunDigest& run) {
-  return fmt::format("{}\n{}\n{}\n{}", run.size, run.precision, mixture_of(run), machine_of(run));
+  return fmt::format("{}\n{}\n{}\n{}", run.size, run.precision, mixture_of(run),
+                     machines_text(run));
 }
 
 double per_device(const RankEntry& entry) {

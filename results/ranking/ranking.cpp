@@ -5,6 +5,7 @@
 #include <map>
 
 #include "metrics/name_table.hpp"
+#include "results/comparison/run_machines.hpp"
 #include "results/comparison/run_setup.hpp"
 #include "results/ranking/rank_entry.hpp"
 
@@ -37,7 +38,8 @@ std::vector<std::string> why_excluded(const RunDigest& run,
 /// What makes two runs repetitions of one.
 std::string repetition_key(const RunDigest& run) {
   std::string text = run.key_text();
-  for (const std::string& part : {run.host, run.program_version, run.git_commit}) {
+  for (const std::string& part :
+       {run.host, machines_text(run), run.program_version, run.git_commit}) {
     text += part + '\n';
   }
   for (const auto& [path, value] : setup_of(run)) text += path + '=' + value + '\n';

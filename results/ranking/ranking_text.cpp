@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "results/comparison/run_machines.hpp"
 #include "results/number_text.hpp"
 #include "results/ranking/ranking_columns.hpp"
 #include "results/text_escapes.hpp"
@@ -49,7 +50,7 @@ std::string scale_text(const RankEntry& entry) {
     text += fmt::format("{}{} x {} of {} thread{}", text.empty() ? "" : " + ", share.count,
                         share.device_class, threads, threads == 1 ? "" : "s");
   }
-  return text;
+  return text + gpus_beside_classes(*entry.run);
 }
 
 /// A leaf of the record where not all entries have the same; else empty.

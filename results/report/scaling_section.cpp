@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "results/comparison/run_machines.hpp"
 #include "results/number_text.hpp"
 #include "results/report/runs_part.hpp"
 #include "results/scaling/scale_curve.hpp"
@@ -28,7 +29,7 @@ using ScaleRuns = std::map<std::pair<std::uint64_t, std::string>, Repetitions>;
 
 struct ScalingFamily {
   ScalingKind kind = ScalingKind::strong;
-  std::string label = {}, unit = {};
+  std::string label = {}, machines = {}, unit = {};
   ScaleRuns scales = {};
   std::vector<ScalePoint> points = {};  ///< of one of its curves, the smallest first
   bool divided = false;                 ///< as ScaleCurve
@@ -57,6 +58,9 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
 
 using Families = std::map<std::string, ScalingFamily>;
 
+/// Emulated devices are what their description says, on any machine.
+std::string machines_of(const RunDigest& run) { return run.emulated ? "" : machines_text(run); }
+
 /// Runs that differ in their number of ranks and threads alone.
 Families all_families_of(const RunSet& runs) {
   Families families;
@@ -68,9 +72,10 @@ Families all_families_of(const RunSet& runs) {
       const std::string label =
           fmt::format("{}: {} {} {} on {}, {}", kind == ScalingKind::strong ? "strong" : "weak",
                       run.workload, run.size, run.precision, class_names(run), *work);
-      ScalingFamily& family = families[label + run.graph_hash];
+      ScalingFamily& family = families[label + run.graph_hash + machines_of(run)];
       family.kind = kind;
       family.label = label;
+      family.machines = machines_of(run);
       family.unit = run.emulated ? "sample/s" : "op/s";
       family.scales[{run.ranks, threads_text(run)}].push_back(&run);
     }
@@ -110,10 +115,19 @@ std::vector<ScalePoint> points_of(const ScaleRuns& scales, const ScaleCurve& cur
   return points;
 }
 
+/// ", 2 x AMD EPYC 7763, 256 CPUs" where that alone tells a family from another.
+std::string distinction(const ScalingFamily& family, const Families& families) {
+  const bool told = std::none_of(families.begin(), families.end(), [&](const auto& other) {
+    return other.second.label == family.label && other.second.machines != family.machines;
+  });
+  return told || family.machines.empty() ? std::string() : ", " + family.machines;
+}
+
 /// One family per curve.
 std::vector<ScalingFamily> families_of(const RunSet& runs) {
   std::vector<ScalingFamily> list;
-  for (const auto& [key, family] : all_families_of(runs)) {
+  const Families families = all_families_of(runs);
+  for (const auto& [key, family] : families) {
     std::vector<ScaleMember> members;
     for (const auto& [scale, unused] : family.scales)
       members.push_back({scale.first, scale.second});
@@ -121,6 +135,7 @@ std::vector<ScalingFamily> families_of(const RunSet& runs) {
       ScalingFamily& one = list.emplace_back(family);
       one.points = points_of(family.scales, curve);
       one.divided = curve.divided;
+      one.label += distinction(family, families);
       const std::string& threads = one.points.front().threads;
       one.label += curve.divided
                        ? ", threads a rank differ"
@@ -198,8 +213,8 @@ ReportSection scaling_section(const RunSet& runs) {
   }
   section.paragraphs = {
       families.empty()
-          ? "No two runs differ in their number of ranks alone, at the same work per step (strong "
-            "scaling) or per rank (weak scaling)."
+          ? "No two runs on the same machines differ in their number of ranks alone, at the same "
+            "work per step (strong scaling) or per rank (weak scaling)."
           : "Efficiency is the rate per rank against the smallest run of the same family, not "
             "against a serial program. Where no two rank counts have equally many threads a rank, "
             "a machine is divided otherwise, and there is a speed-up alone."};

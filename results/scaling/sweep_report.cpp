@@ -7,6 +7,7 @@
 #include <map>
 
 #include "metrics/statistics.hpp"
+#include "results/comparison/run_machines.hpp"
 
 namespace heteroperf {
 namespace {
@@ -78,7 +79,9 @@ class Gathering {
     for (const auto& [key, runs] : scored_) report_.rows.push_back(row_of(key, runs));
     std::map<std::string, std::vector<SweepRow*>> alike;
     for (SweepRow& row : report_.rows) {
-      alike[curve_of(report_.index, row.workload, row.point)].push_back(&row);
+      const RunDigest& last = *scored_.at({row.workload, row.point}).back();
+      alike[curve_of(report_.index, row.workload, row.point) + '\n' + machines_text(last)]
+          .push_back(&row);
     }
     for (const auto& [key, rows] : alike) {
       std::vector<ScaleMember> members;

@@ -103,6 +103,7 @@ class Schemas : public ::testing::Test {
 TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
   std::vector<SampleRun> runs{fixed_run(), planned_run(), search_run(),
                               fixed_run(), fixed_run(),   fixed_run()};
+  runs.push_back(sample_of({.gpus = {"NVIDIA H200", "NVIDIA A100"}}));
   runs[3].lines.resize(1);                        // killed at once
   runs[4].last<StepEvent>().loss = std::nan("");  // invalid
   runs[5].insert_before_stop(HostLoadEvent{400, 4, 2.5, 1, 0.5, 8.0, "a", 0, 1.5, 2.5});
@@ -311,6 +312,11 @@ TEST_F(Schemas, WhatIsWrongIsFound) {
   broken("\"wall_s\"", "\"walls\"");
   broken("\"class\": \"closed\"", "\"class\": \"fine\"");
   broken("\"steps\": ", "\"steps\": -");
+  store_run(folder_ / "gpu", {.gpus = {"NVIDIA H200"}});
+  const std::string bound = read_text_file(folder_ / "gpu/run-000/record.json");
+  add_broken("record", bound, "\"gpu_name\"", "\"gpu_model\"");
+  add_broken("record", bound, "\"gpu\": 0,", "");
+  add_broken("record", bound, "\"bound\": true", "\"bound\": \"yes\"");
   expect_invalid();
 }
 

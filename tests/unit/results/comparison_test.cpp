@@ -278,6 +278,46 @@ TEST_F(Comparing, TheEnvironmentIsCompared) {
   EXPECT_NE(text.find("/system/host: node -> other"), std::string::npos);
 }
 
+TEST_F(Comparing, AnotherModelOfGpuIsAnotherEnvironment) {
+  const std::string fast = "NVIDIA H200", slow = "NVIDIA A100";
+  store_run(path("a"), {.gpus = {fast, fast}});
+  store_run(path("b"), {.number = 1, .gpus = {slow, fast}});
+  const RunSet a = find_runs({path("a")}), b = find_runs({path("b")});
+  require_comparable(a, b, "a", "b");
+  const auto differences = environment_differences(a.runs[0], b.runs[0]);
+  ASSERT_EQ(differences.size(), 1u);
+  EXPECT_EQ(differences[0].path, "/system/gpus");
+  EXPECT_EQ(differences[0].a, "2 x NVIDIA H200");
+  EXPECT_EQ(differences[0].b, "1 x NVIDIA A100 + 1 x NVIDIA H200");
+  const RunPairs pairs = arranged(a, b);
+  EXPECT_EQ(why_losses_may_differ(pairs), "system/gpus differs");
+  const std::string text = comparison_console_text(compare_runs(pairs, 0.02));
+  EXPECT_NE(text.find("/system/gpus: 2 x NVIDIA H200 -> "), std::string::npos) << text;
+}
+
+TEST_F(Comparing, RecordsWithoutNamesOfGpusAreReadToo) {
+  const auto stored_with = [&](const std::string& name, const std::string& binding) {
+    SampleRun run = sample_of({});
+    run.last<SystemEvent>().system.text = R"({"host":{"value":"node"},"binding":)" + binding + "}";
+    run.write_finished(RunFiles{path(name)});
+    return find_runs({path(name)}).runs.at(0);
+  };
+  using Gpus = std::map<std::string, std::uint64_t>;
+  const RunDigest device = stored_with("device", R"([{"rank":0,"device":"NVIDIA H200","gpu":0},
+                                                     {"rank":1,"device":"cpu"}])");
+  EXPECT_EQ(device.gpus, (Gpus{{"NVIDIA H200", 1}}));
+  const RunDigest named =
+      stored_with("named", R"([{"device":"x","gpu":0,"gpu_name":"NVIDIA H200"}])");
+  EXPECT_EQ(named.gpus, device.gpus);
+  EXPECT_EQ(named.environment.at("/system/gpus"), "1 x NVIDIA H200");
+  for (const char* binding :
+       {R"([{"rank":0,"host":"a","gpu":0}])", R"([{"device":"cpu"}])", "[]", R"(["word"])"}) {
+    const RunDigest silent = stored_with("silent", binding);
+    EXPECT_TRUE(silent.gpus.empty()) << binding;
+    EXPECT_FALSE(silent.environment.contains("/system/gpus")) << binding;
+  }
+}
+
 /// The mixed sample run on real devices, and its classes alone.
 class HeteroRuns : public Comparing {
  protected:

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -185,6 +186,46 @@ TEST_F(RankTest, ScalingAgainstTheSmallestRunOfTheSameSystem) {
     if (!has_smaller) continue;
     EXPECT_NEAR(*entry.scaling_efficiency, entry.name == "large" ? 0.6 : 0.8, 1e-3) << entry.name;
   }
+}
+
+TEST_F(RankTest, AnotherModelOfGpuIsAnotherSystem) {
+  const auto store_with = [&](int number, std::uint32_t count, const std::string& model) {
+    SampleRun run = sample_of({.number = number,
+                               .step_s = 48.0 / count,
+                               .seed = static_cast<std::uint64_t>(number),
+                               .gpus = std::vector<std::string>(count, model)});
+    run.last<ScaleEvent>().devices = {{"gpu", count}};
+    run.write_finished(RunFiles{path() / std::to_string(number)});
+  };
+  const auto efficiencies = [&] {
+    std::map<std::string, std::string> found;
+    for (const RankEntry& entry : ranked().lists.at(0).entries) {
+      const auto& value = entry.scaling_efficiency;
+      found[entry.run->run_id] = value ? fmt::format("{:.2f}", *value) : "-";
+    }
+    std::string text;
+    for (const auto& [run, value] : found) text += run + ' ' + value + ' ';
+    return text;
+  };
+  store_with(1, 1, "NVIDIA A100");
+  store_with(2, 2, "NVIDIA H200");
+  EXPECT_EQ(efficiencies(), "run-001 - run-002 - ");
+  store_with(3, 4, "NVIDIA H200");
+  EXPECT_EQ(efficiencies(), "run-001 - run-002 - run-003 1.00 ");
+  store_with(4, 1, "NVIDIA H200");  // no repetition of the first
+  EXPECT_EQ(efficiencies(), "run-001 - run-002 1.00 run-003 1.00 run-004 - ");
+}
+
+TEST_F(RankTest, DevicesAreNamedWithTheirModelsWhereTheClassesDoNot) {
+  const auto devices_of = [&](const std::vector<DeviceCount>& devices) {
+    SampleRun run = sample_of({.gpus = {"NVIDIA H200"}});
+    run.last<ScaleEvent>().devices = devices;
+    run.write_finished(RunFiles{path() / "run"});
+    return Json::parse(ranking_json_text(ranked())).at("entries").at(0).at("devices");
+  };
+  EXPECT_EQ(devices_of({{"gpu", 1}, {"cpu", 1}}), "1 x gpu + 1 x cpu (1 x NVIDIA H200)");
+  EXPECT_NE(ranking_console_text(ranked()).find("(1 x NVIDIA H200)"), std::string::npos);
+  EXPECT_EQ(devices_of({{"NVIDIA H200", 1}}), "1 x NVIDIA H200");
 }
 
 TEST_F(RankTest, OrdersThatARecordLacksExcludeIt) {

@@ -147,6 +147,39 @@ TEST(Scaling, AMachineDividedAmongMoreRanksIsAFamilyToo) {
   EXPECT_EQ(section.charts[0].series.size(), 1u);  // no line of an ideal
 }
 
+RunDigest on_gpus(std::uint64_t ranks, const std::string& model, double ops) {
+  RunDigest run = digest_at(ranks, ops, 64);
+  run.devices = {{"gpu", ranks}};
+  run.gpus = {{model, ranks}};
+  return run;
+}
+
+TEST(Scaling, AnotherModelOfGpuIsAnotherMachine) {
+  RunSet runs;
+  runs.runs = {on_gpus(1, "NVIDIA A100", 10), on_gpus(2, "NVIDIA H200", 40)};
+  EXPECT_TRUE(scaling_section(runs).charts.empty());
+  runs.runs.push_back(on_gpus(4, "NVIDIA H200", 60));
+  const ReportSection section = scaling_section(runs);
+  ASSERT_EQ(section.charts.size(), 1u);
+  EXPECT_NE(section.charts[0].title.find("NVIDIA H200"), std::string::npos);
+  EXPECT_EQ(section.tables[0].rows[1].back(), "75.0 %");
+  runs.runs.erase(runs.runs.begin());  // nothing to be told apart from
+  EXPECT_EQ(scaling_section(runs).charts.at(0).title.find("NVIDIA H200"), std::string::npos);
+}
+
+TEST(Scaling, EmulatedDevicesAreTheSameOnEveryMachine) {
+  RunSet runs;
+  runs.runs = {digest_at(1, 10, 64), digest_at(2, 18, 64)};
+  for (RunDigest& run : runs.runs) {
+    run.host = run.run_id;
+    run.emulated = true;
+    run.modelled_samples_per_s = run.ops_per_second;
+  }
+  EXPECT_EQ(scaling_section(runs).charts.size(), 1u);
+  for (RunDigest& run : runs.runs) run.emulated = false;
+  EXPECT_TRUE(scaling_section(runs).charts.empty());
+}
+
 TEST(Scaling, SaysThatThereIsNone) {
   RunSet runs;
   runs.runs = {digest_at(2, 10, 16), digest_at(2, 19, 32)};

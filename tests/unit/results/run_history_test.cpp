@@ -70,6 +70,24 @@ TEST(RunHistory, SeriesAreKeptApartAndBadRecordsSkipped) {
   }
 }
 
+TEST(RunHistory, AnotherModelOfGpuIsAMark) {
+  const TemporaryFolder folder;
+  for (int i = 0; i < 4; ++i) {
+    store_run(folder.path(), {.number = i, .gpus = {i < 2 ? "NVIDIA A100" : "NVIDIA H200"}});
+  }
+  const RunHistory history = run_history(find_runs({folder.path()}), compared_metric("throughput"));
+  ASSERT_EQ(history.series.size(), 1u);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const auto& changes = history.series[0].points.at(i).environment_changes;
+    if (i != 2) {
+      EXPECT_TRUE(changes.empty()) << i;
+      continue;
+    }
+    EXPECT_EQ(changes,
+              (std::vector<std::string>{"/system/gpus: 1 x NVIDIA A100 -> 1 x NVIDIA H200"}));
+  }
+}
+
 /// A run of 12 s a step on `pipeline` stages, of a program that also knows the keys of `extra`.
 void store_asked(const TemporaryFolder& folder, const StoredRun& stored, int pipeline,
                  const std::string& extra = "") {

@@ -9,6 +9,21 @@
 
 namespace heteroperf {
 
+namespace {
+
+/// Every rank has a GPU.
+std::string binding_of(const StoredRun& stored) {
+  std::vector<std::string> ranks;
+  for (std::size_t rank = 0; rank < stored.gpus.size(); ++rank) {
+    ranks.push_back(fmt::format(
+        R"({{"rank":{0},"host":"{1}","cpus":"{0}","bound":true,"device":"{2}","gpu":{0},"gpu_name":"{2}"}})",
+        rank, stored.host, stored.gpus[rank]));
+  }
+  return fmt::format("[{}]", fmt::join(ranks, ","));
+}
+
+}  // namespace
+
 SampleRun sample_of(const StoredRun& stored) {
   SampleRunOptions options;
   options.step_s = stored.step_s;
@@ -20,7 +35,8 @@ SampleRun sample_of(const StoredRun& stored) {
   start.git_commit = stored.commit;
   start.build_type = stored.build_type;
   run.last<SystemEvent>().system.text =
-      fmt::format(R"({{"host":{{"value":"{}","source":"gethostname"}}}})", stored.host);
+      fmt::format(R"({{"host":{{"value":"{}","source":"gethostname"}}{}}})", stored.host,
+                  stored.gpus.empty() ? "" : ",\"binding\":" + binding_of(stored));
   run.last<WorkloadEvent>().seeds = {{"run", stored.seed}};
   return run;
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "tests/unit/results/sample_run.hpp"
 
@@ -13,6 +14,7 @@ struct StoredRun {
   double step_s = 12;
   std::uint64_t seed = 42;
   std::string commit = "abcdef", build_type = "Release", host = "node";
+  std::vector<std::string> gpus = {};  ///< models of the ranks' GPUs; none: no binding is recorded
 };
 
 SampleRun sample_of(const StoredRun& stored);

@@ -39,6 +39,7 @@ struct PointLoad {
   std::uint64_t samples_per_step = 4;
   double step_s = 12;
   std::uint32_t threads = 1;
+  std::string gpu = {};  ///< model of every device's
 };
 
 class SweepTest : public ::testing::Test {
@@ -46,8 +47,9 @@ class SweepTest : public ::testing::Test {
   /// Stores one run and notes it as complete.
   void store(SweepIndex& index, std::size_t number, const PointLoad& load) const {
     SweepRun& run = index.runs.at(number);
-    SampleRun sample =
-        sample_of({.number = static_cast<int>(number), .step_s = load.step_s, .seed = run.seed});
+    StoredRun stored{.number = static_cast<int>(number), .step_s = load.step_s, .seed = run.seed};
+    if (!load.gpu.empty()) stored.gpus.assign(load.devices, load.gpu);
+    SampleRun sample = sample_of(stored);
     sample.last<ScaleEvent>().ranks = static_cast<std::int32_t>(load.devices);
     sample.last<ScaleEvent>().devices = {{"cpu", load.devices, load.threads, false}};
     sample.last<WorkloadEvent>().samples_per_step = load.samples_per_step;
@@ -161,6 +163,15 @@ TEST_F(SweepTest, WeakAndMixedScalingAreNamed) {
   EXPECT_EQ(report.rows[1].scaling, "weak");
   EXPECT_EQ(report.rows[2].scaling, "mixed");
   EXPECT_NEAR(report.rows[1].efficiency->value, 0.5, 0.01);  // the sample's operations are fixed
+}
+
+TEST_F(SweepTest, AScaleOfAnotherModelOfGpuHasNoBase) {
+  const SweepReport report = reported(
+      {{1, 4, 12, 1, "NVIDIA A100"}, {2, 4, 8, 1, "NVIDIA H200"}, {4, 4, 5, 1, "NVIDIA H200"}});
+  ASSERT_EQ(report.rows.size(), 3u);
+  EXPECT_FALSE(report.rows[0].efficiency || report.rows[0].speedup);
+  EXPECT_EQ(report.rows[1].scaling, "base");
+  EXPECT_NEAR(report.rows[2].efficiency->value, 0.8, 0.01);
 }
 
 TEST_F(SweepTest, RunsOfOneScaleHaveNoEfficiency) {

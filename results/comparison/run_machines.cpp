@@ -1,0 +1,54 @@
+#include "results/comparison/run_machines.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace heteroperf {
+namespace {
+
+/// Empty where the machine did not tell.
+std::string leaf(const RunDigest& run, const char* path) {
+  const auto found = run.environment.find(path);
+  const bool known = found != run.environment.end() && found->second != "unavailable";
+  return known ? found->second : std::string();
+}
+
+std::string host_text(const RunDigest& run) {
+  const std::string model = leaf(run, "/system/cpu/model"),
+                    sockets = leaf(run, "/system/cpu/sockets"),
+                    cpus = leaf(run, "/system/cpu/logical_cpus");
+  if (model.empty() || sockets.empty() || cpus.empty()) return run.host;
+  return fmt::format("{} x {}, {} CPUs", sockets, model, cpus);
+}
+
+/// "NVIDIA H200"; of several models "1 NVIDIA A100 to 3 NVIDIA H200".
+std::string gpu_proportions(const RunDigest& run) {
+  if (run.gpus.size() == 1) return run.gpus.begin()->first;
+  std::uint64_t common = 0;
+  for (const auto& [model, ranks] : run.gpus) common = std::gcd(common, ranks);
+  std::string text;
+  for (const auto& [model, ranks] : run.gpus) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " to ", ranks / common, model);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string machines_text(const RunDigest& run) {
+  const std::string host = host_text(run), gpus = gpu_proportions(run);
+  return host + (host.empty() || gpus.empty() ? "" : ", ") + gpus;
+}
+
+std::string gpus_beside_classes(const RunDigest& run) {
+  const auto is_class = [&](const auto& gpu) {
+    return std::any_of(run.devices.begin(), run.devices.end(),
+                       [&](const DeviceShare& share) { return share.device_class == gpu.first; });
+  };
+  if (std::all_of(run.gpus.begin(), run.gpus.end(), is_class)) return {};
+  return fmt::format(" ({})", run.gpus_text());
+}
+
+}  // namespace heteroperf

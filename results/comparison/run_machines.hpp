@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "results/comparison/run_digest.hpp"
+
+namespace heteroperf {
+
+/// What the machines of a run are made of, as "2 x AMD EPYC 7763, 256 CPUs, NVIDIA H200": CPU
+/// (sockets, model, logical CPUs; the host's name where a record lacks one of them) and models of
+/// GPUs, several in their proportions. Hosts of one cluster have names of their own, so this tells
+/// machines apart: scales with another text are no scales of one system.
+std::string machines_text(const RunDigest& run);
+
+/// " (4 x NVIDIA H200)", after the classes of a run's devices: ranks by the model of their GPU;
+/// empty where there is none, or where the classes say it already.
+std::string gpus_beside_classes(const RunDigest& run);
+
+}  // namespace heteroperf
