@@ -8,12 +8,12 @@
 #include <filesystem>
 
 #include "automl/rungs.hpp"
-#include "metrics/byte_size.hpp"
 #include "metrics/collect_problems.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/baselines.hpp"
+#include "suite/run/memory_check.hpp"
 #include "suite/run/reproduce.hpp"
 #include "suite/run/resume.hpp"
 #include "suite/run/run_config_json.hpp"
@@ -86,23 +86,17 @@ double memory_alone(const Workload& workload) {
                                  .value());
 }
 
-/// Ranks that need more may take what others of the host leave.
-double mean_memory(const ChosenPlan& chosen) {
-  double sum = 0;
-  for (const MemoryLedger& ledger : chosen.memory) {
-    sum += static_cast<double>(ledger.total().value());
-  }
-  return sum / static_cast<double>(chosen.memory.size());
+/// Of a search, every rank of which trains by itself or in step with its group.
+std::vector<double> search_memory(const Workload& workload, const Placement& placement) {
+  return std::vector<double>(placement.bindings.size(), memory_alone(workload));
 }
 
-void check_memory(const Workload& workload, double needed, const ScalingInput& machine,
-                  ProblemList& problems) {
-  const double available = static_cast<double>(machine.memory_bytes);
-  if (available == 0 || needed <= available) return;
-  problems.add(fmt::format("{} of size {} needs {} per rank", workload.name, workload.size,
-                           rounded_byte_size(needed)),
-               rounded_byte_size(available) + " available",
-               "Use fewer --ranks, a smaller --micro-batch or a smaller --size");
+std::vector<double> plan_memory_of(const ChosenPlan& chosen) {
+  std::vector<double> needed;
+  for (const MemoryLedger& ledger : chosen.memory) {
+    needed.push_back(static_cast<double>(ledger.total().value()));
+  }
+  return needed;
 }
 
 void check_schedule(const RunConfig& config, const CatalogEntry& entry, ProblemList& problems) {
@@ -195,7 +189,8 @@ void make_plan(const RunConfig& config, const PlanSources& sources, const Scalin
   check_trace(config, problems);
   collect_problems(problems, [&] {
     run.plan = choose_plan(config, sources, run.workload, run.placement);
-    check_memory(run.workload, mean_memory(*run.plan), machine, problems);
+    check_memory(run.workload, plan_memory_of(*run.plan), run.placement.bindings,
+                 machine.memory_bytes, problems);
   });
 }
 
@@ -211,7 +206,8 @@ PreparedRun prepare_one(const RunConfig& config, const PlanSources& sources,
     if (entry.program == ProgramKind::search) {
       check_search(config, run, problems);
       check_search_samples(run.workload, placement.ranks, problems);
-      check_memory(run.workload, memory_alone(run.workload), machine, problems);
+      check_memory(run.workload, search_memory(run.workload, placement), placement.bindings,
+                   machine.memory_bytes, problems);
       return;
     }
     make_plan(config, sources, machine, run, problems);
@@ -244,7 +240,8 @@ void check_one(const RunConfig& config, const PlanSources& sources, const Placem
     if (entry.program == ProgramKind::training) {
       make_plan(config, sources, machine, run, problems);
     } else {
-      check_memory(run.workload, memory_alone(run.workload), machine, problems);
+      check_memory(run.workload, search_memory(run.workload, placement), placement.bindings,
+                   machine.memory_bytes, problems);
     }
   });
   if (entry.program == ProgramKind::search) {

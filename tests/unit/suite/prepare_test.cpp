@@ -16,6 +16,7 @@ std::string problems_of(const std::string& out, const std::string& trace) {
   config.trace = trace;
   Placement placement;
   placement.ranks = 1;
+  placement.bindings.resize(1);
   try {
     check_runs(config, {}, placement, 1);
   } catch (const UserError& error) {
