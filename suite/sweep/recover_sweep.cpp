@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "metrics/error.hpp"
+#include "results/comparison/run_digest.hpp"
 #include "results/recover.hpp"
 #include "results/run_folder.hpp"
 #include "suite/sweep/folder_lock.hpp"
@@ -14,6 +17,22 @@ namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool has_record(const fs::path& folder) {
+  try {
+    read_run_digest(RunFiles{folder}.record());
+    return true;
+  } catch (const UserError&) {
+    return false;
+  }
+}
+
+/// Whether a run, or a workload of a suite, has a journal and no record that can be read.
+bool lacks_record(const fs::path& home) {
+  const std::vector<fs::path> journals = journals_in(home);
+  return std::any_of(journals.begin(), journals.end(),
+                     [](const fs::path& journal) { return !has_record(journal.parent_path()); });
+}
 
 class SweepRecovery {
  public:
@@ -34,7 +53,7 @@ class SweepRecovery {
   void recover_records() {
     for (const SweptRun& run : swept_runs(folder_)) {
       const fs::path home = folder_ / run.folder;
-      if (journals_in(home).empty() || why_incomplete(home).empty()) continue;
+      if (!lacks_record(home)) continue;
       try {
         for (const std::string& warning : recover(home).warnings) warn(run.folder, warning);
       } catch (const Error& error) {

@@ -225,7 +225,9 @@ TEST_F(RecoverSweepTest, AFailedRunSaysHowItEnded) {
   SampleRun failed = sample(index, 1, home(index, 1));
   failed.last<StopEvent>() = {RunStatus::failed, "rank 1 has gone", 6};
   failed.write_finished(RunFiles{home(index, 1)});
+  const auto written = fs::last_write_time(home(index, 1) / "record.json");
   const SweepRun run = rebuilt().runs[1];
+  EXPECT_EQ(fs::last_write_time(home(index, 1) / "record.json"), written);
   EXPECT_EQ(run.state, SweepRunState::failed);
   EXPECT_EQ(run.exit_code, 6);
   EXPECT_EQ(run.reason, "rank 1 has gone");
