@@ -70,10 +70,16 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
   return code;
 }
 
+/// What is known of a rank only because it said so before it ended.
+bool is_own_word(ErrorKind kind) {
+  return kind == ErrorKind::usage || kind == ErrorKind::environment;
+}
+
 /// Rank 0 speaks for all; when it is the one that is lost, the next.
 int speaker_after(const Error& error) {
   const auto* peer = dynamic_cast<const PeerError*>(&error);
-  return peer != nullptr && peer->failure().rank == RankId(0) ? 1 : 0;
+  if (peer == nullptr || peer->failure().rank != RankId(0)) return 0;
+  return is_own_word(peer->failure().kind) ? 0 : 1;
 }
 
 [[noreturn]] void leave_broken_world(World& world, const Error& error, const RankWork& work) {

@@ -238,6 +238,20 @@ TEST(MpiRun, EveryVerbAnswersOnce) {
   EXPECT_EQ(refused.err.find(message, at + 1), std::string::npos) << refused.err;
 }
 
+/// The others learn of it inside a collective.
+TEST(MpiRun, WhatOnlyTheFirstRankFindsIsSaidOnce) {
+  const ScratchFolder folder;
+  const std::string file = folder.write("file", "no folder");
+  const CommandResult refused =
+      heteroperf({"run", "llm", "--size", "nano", "--steps", "2", "--ranks", "2", "--transport",
+                  "mpi", "--set", "measure.peak_s=0", "--out", file + "/r", "--json"},
+                 folder.path());
+  EXPECT_EQ(refused.exit_code, 2) << refused.err;
+  ASSERT_TRUE(Json::accept(refused.out)) << refused.out;
+  const std::string message = Json::parse(refused.out)["error"]["message"];
+  EXPECT_TRUE(message.starts_with("cannot create the folder")) << message;
+}
+
 const Words long_run{"--transport", "mpi", "--ranks", "2",
                      "--duration",  "300", "--set",   "comm.timeout_s=4"};
 
