@@ -5,13 +5,20 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::size_t most_kept = 4096;  // of what is no step
+constexpr const char* host_load_parameter = "host_load";  // of the rules that hosts can break
+constexpr std::size_t most_kept = 4096;                   // of what is no step
+
+template <class... Kinds>
+bool is_any_of(const Event& event) {
+  return (std::holds_alternative<Kinds>(event) || ...);
+}
+
+bool tells_of_hosts(const Event& event) {
+  return is_any_of<HostLoadEvent, GpuSlowdownEvent>(event);
+}
 
 bool is_judged(const Event& event) {
-  return std::holds_alternative<StepEvent>(event) || std::holds_alternative<ObservedEvent>(event) ||
-         std::holds_alternative<ChecksumEvent>(event) ||
-         std::holds_alternative<HostLoadEvent>(event) ||
-         std::holds_alternative<GpuSlowdownEvent>(event);
+  return is_any_of<StepEvent, ObservedEvent, ChecksumEvent>(event) || tells_of_hosts(event);
 }
 
 }  // namespace
@@ -19,14 +26,23 @@ bool is_judged(const Event& event) {
 void RuleWatch::see(std::int64_t t_ns, const Event& event) {
   if (!is_judged(event)) return;
   const std::lock_guard lock(mutex_);
+  if (!has_step_ && std::holds_alternative<StepEvent>(event)) forget_setup();
   recent_.lines.push_back({t_ns, event});
 }
 
-std::vector<Reason> RuleWatch::judge() {
+/// What hosts did until then is not the steps' doing.
+void RuleWatch::forget_setup() {
+  has_step_ = true;
+  std::erase_if(recent_.lines, [](const JournalLine& line) { return tells_of_hosts(line.event); });
+}
+
+std::vector<RuleNews> RuleWatch::judge() {
   const std::lock_guard lock(mutex_);
-  std::vector<Reason> news;
+  std::vector<RuleNews> news;
   for (Reason& reason : judge_at(Moment::steps, recent_, RunSummary{}).reasons) {
-    if (told_.insert(reason.rule).second) news.push_back(std::move(reason));
+    const bool of_setup = !has_step_ && reason.parameter == host_load_parameter;
+    std::set<std::string>& told = of_setup ? told_of_setup_ : told_;
+    if (told.insert(reason.rule).second) news.push_back({std::move(reason), of_setup});
   }
   forget_old_lines();
   return news;

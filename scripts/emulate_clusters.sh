@@ -138,12 +138,14 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 trap 'exit 129' HUP
 
-# Beds whose script was killed before it could clear up.
+# Beds whose script was killed before it could clear up; some had no namespace yet.
 remove_stale_beds() {
   local pid
-  for pid in $(beds | cut -d ' ' -f 1 | uniq); do
+  while read -r pid; do
     kill -0 "$pid" 2>/dev/null || remove_bed "$pid"
-  done
+  done < <({ beds | cut -d ' ' -f 1
+             compgen -G "/tmp/heteroperf-bed-*" | sed -nE 's|.*/heteroperf-bed-([0-9]+)-.*|\1|p'
+           } | sort -u)
 }
 
 # or_skip WHAT COMMAND…

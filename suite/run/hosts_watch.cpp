@@ -1,5 +1,6 @@
 #include "suite/run/hosts_watch.hpp"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,12 @@ std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t r
   const auto here = [&](const RankBinding& other) { return other.host == bindings[rank].host; };
   return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
                                   bindings.begin());
+}
+
+/// Processes of one such space see each other by their numbers; 0: the kernel does not tell.
+std::int64_t process_number_space() {
+  struct stat space {};
+  return stat("/proc/self/ns/pid", &space) == 0 ? static_cast<std::int64_t>(space.st_ino) : 0;
 }
 
 }  // namespace
@@ -61,15 +68,20 @@ std::optional<HostLoadEvent> HostsWatch::with_own(double own_cpu_s) const {
   return load;
 }
 
-/// Of the ranks on this host; only the first rank there needs them.
+/// Of the ranks on this host, those in other containers as nobody's; the first rank there uses
+/// them.
 std::vector<std::int64_t> HostsWatch::pids_beside() {
   HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
-  std::vector<std::int64_t> pids(bindings_.size(), 0);
+  std::vector<std::int64_t> pids(bindings_.size(), 0), spaces(bindings_.size(), 0);
   pids[rank_] = getpid();
+  spaces[rank_] = process_number_space();
   all_.all_reduce(std::span(pids));
+  all_.all_reduce(std::span(spaces));
+  constexpr std::int64_t nobody = -1;
   std::vector<std::int64_t> beside;
   for (std::size_t rank = 0; rank < pids.size(); ++rank) {
-    if (bindings_[rank].host == bindings_[rank_].host) beside.push_back(pids[rank]);
+    if (bindings_[rank].host != bindings_[rank_].host) continue;
+    beside.push_back(spaces[rank] == spaces[rank_] ? pids[rank] : nobody);
   }
   return beside;
 }

@@ -11,7 +11,6 @@ namespace heteroperf {
 namespace {
 
 constexpr double nanoseconds_per_second = 1e9;
-constexpr double shortest_setup_s = 1;      // the kernel counts in ticks of 10 ms
 constexpr double hosts_per_interval = 100;  // their lines all end in rank 0's journal
 
 double times_rarer(const std::vector<RankBinding>& bindings) {
@@ -22,10 +21,11 @@ double times_rarer(const std::vector<RankBinding>& bindings) {
 
 }  // namespace
 
-LiveWatch::LiveWatch(RankContext& context, RankProcesses processes, double interval_s)
+LiveWatch::LiveWatch(RankContext& context, RankProcesses processes, const Pace& pace)
     : context_(context),
       processes_(processes),
-      interval_ns_(static_cast<std::int64_t>(interval_s * nanoseconds_per_second *
+      shortest_setup_s_(pace.shortest_setup_s),
+      interval_ns_(static_cast<std::int64_t>(pace.interval_s * nanoseconds_per_second *
                                              times_rarer(context.placement.bindings))) {
   watch_hosts();
 }
@@ -34,7 +34,7 @@ LiveWatch::~LiveWatch() { context_.look_around = {}; }
 
 void LiveWatch::begin(std::unique_ptr<const GpuWatch> gpu) {
   const auto load = hosts_->so_far();
-  if (load && load->seconds >= shortest_setup_s) context_.post(*load);
+  if (load && load->seconds >= shortest_setup_s_) context_.post(*load);
   gpu_ = std::move(gpu);
   watch_hosts();
   next_ns_ = now_ns() + interval_ns_;
@@ -48,22 +48,25 @@ void LiveWatch::watch_hosts() {
 void LiveWatch::look() {
   const std::int64_t begin_ns = now_ns();
   if (begin_ns < next_ns_) return;
-  if (const auto load = hosts_->so_far()) context_.post(*load);
-  post_gpu();
+  const auto load = hosts_->so_far();
+  const auto slowdown = gpu_slowdown();
   next_ns_ = now_ns() + interval_ns_;
   context_.measuring_s += static_cast<double>(now_ns() - begin_ns) / nanoseconds_per_second;
+  post(load, slowdown);
 }
 
-void LiveWatch::close() {
-  if (const auto load = hosts_->until_now()) context_.post(*load);
-  post_gpu();
+void LiveWatch::close() { post(hosts_->until_now(), gpu_slowdown()); }
+
+void LiveWatch::post(const std::optional<HostLoadEvent>& load,
+                     const std::optional<GpuSlowdownEvent>& slowdown) {
+  if (load) context_.post(*load);
+  if (slowdown) context_.post(*slowdown);
 }
 
-void LiveWatch::post_gpu() {
-  if (!gpu_) return;
+std::optional<GpuSlowdownEvent> LiveWatch::gpu_slowdown() const {
+  if (!gpu_) return std::nullopt;
   const int rank = context_.all_ranks().rank().value();
-  const std::string& host = context_.placement.bindings[static_cast<std::size_t>(rank)].host;
-  if (const auto slowdown = gpu_->until_now(host, rank)) context_.post(*slowdown);
+  return gpu_->until_now(context_.placement.bindings[static_cast<std::size_t>(rank)].host, rank);
 }
 
 }  // namespace heteroperf

@@ -15,15 +15,20 @@ namespace heteroperf {
 /// early and of a run that breaks off, and once more at its end.
 class LiveWatch {
  public:
-  /// Collective. Watches the hosts while the run is set up. A line per `interval_s` seconds, fewer
-  /// on many hosts.
-  LiveWatch(RankContext& context, RankProcesses processes, double interval_s = 10);
+  /// How often lines come, more rarely on many hosts, and which set-up has none.
+  struct Pace {
+    double interval_s = 10;
+    double shortest_setup_s = 1;  ///< the kernel counts in ticks of 10 ms
+  };
+
+  /// Collective. Watches the hosts while the run is set up.
+  LiveWatch(RankContext& context, RankProcesses processes, const Pace& pace);
   ~LiveWatch();
   LiveWatch(const LiveWatch&) = delete;
   LiveWatch& operator=(const LiveWatch&) = delete;
 
-  /// The first step follows: posts what a set-up of a second or more has met, and counts anew. From
-  /// here on `context.look_around` is `look`. Collective.
+  /// The first step follows: posts what the set-up has met, and counts anew. From here on
+  /// `context.look_around` is `look`. Collective.
   void begin(std::unique_ptr<const GpuWatch> gpu);
   /// Posts what has happened since the beginning, when it is time again.
   void look();
@@ -32,12 +37,15 @@ class LiveWatch {
 
  private:
   void watch_hosts();
-  void post_gpu();
+  void post(const std::optional<HostLoadEvent>& load,
+            const std::optional<GpuSlowdownEvent>& slowdown);
+  std::optional<GpuSlowdownEvent> gpu_slowdown() const;
 
   RankContext& context_;
   RankProcesses processes_;
   std::optional<HostsWatch> hosts_;
   std::unique_ptr<const GpuWatch> gpu_;
+  double shortest_setup_s_;
   std::int64_t interval_ns_, next_ns_ = 0;
 };
 

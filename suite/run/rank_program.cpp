@@ -159,7 +159,7 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
       context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_bf16(run, context);
   const bool threads = run.config.scale.transport == "threads";
-  LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each);
+  LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each, {});
   measure_peak(run, context);
   watch.begin(watch_gpu(context));
   if (run.groups > 0) {

@@ -147,10 +147,13 @@ void RunRecorder::watch_rules() {
   const std::lock_guard lock(closing_);
   if (closed_) return;
   try {
-    for (const Reason& reason : watch_.judge()) {
-      const std::string text = fmt::format("as it stands this run is {}: {} ({}; expected {}). {}",
-                                           to_string(reason.severity), reason.rule, reason.actual,
-                                           reason.expected, reason.hint);
+    for (const RuleNews& news : watch_.judge()) {
+      const Reason& reason = news.reason;
+      const std::string standing =
+          fmt::format("as it stands this run is {}", to_string(reason.severity));
+      const std::string text = fmt::format(
+          "{}: {} ({}; expected {}). {}", news.of_setup ? "before the first step" : standing,
+          reason.rule, reason.actual, reason.expected, reason.hint);
       fmt::print(stderr, "heteroperf: warning: {}\n", text);
       journal_->append(WarningEvent{text, reason.rule});
     }

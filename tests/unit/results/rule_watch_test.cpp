@@ -20,7 +20,7 @@ TEST(RuleWatch, TellsOfEachRuleOnceAndAtOnce) {
   std::set<std::string> told;
   for (const JournalLine& line : run.lines) {
     watch.see(line.t_ns, line.event);
-    for (const Reason& reason : watch.judge()) EXPECT_TRUE(told.insert(reason.rule).second);
+    for (const RuleNews& news : watch.judge()) EXPECT_TRUE(told.insert(news.reason.rule).second);
     const auto* seen = std::get_if<ObservedEvent>(&line.event);
     if (seen != nullptr && seen->executed != seen->strict + seen->recompute) {
       EXPECT_TRUE(told.contains("executed_operations"));
@@ -38,29 +38,56 @@ TEST(RuleWatch, SeesAClockThatGoesBackBetweenTwoLooks) {
     for (const JournalLine& line : run.lines) {
       watch.see(line.t_ns, line.event);
       if (!look_in_between) continue;
-      for (Reason& reason : watch.judge()) told.push_back(std::move(reason));
+      for (RuleNews& news : watch.judge()) told.push_back(std::move(news.reason));
     }
-    for (Reason& reason : watch.judge()) told.push_back(std::move(reason));
+    for (RuleNews& news : watch.judge()) told.push_back(std::move(news.reason));
     ASSERT_EQ(told.size(), 1u) << look_in_between;
     EXPECT_EQ(told[0].rule, "clock");
   }
 }
 
+std::vector<std::string> rules_of(const std::vector<RuleNews>& news, bool of_setup) {
+  std::vector<std::string> rules;
+  for (const RuleNews& one : news) {
+    EXPECT_EQ(one.of_setup, of_setup) << one.reason.rule;
+    rules.push_back(one.reason.rule);
+  }
+  return rules;
+}
+using Rules = std::vector<std::string>;
+
+StepEvent first_step() {
+  StepEvent step;
+  step.t_start_ns = 1;
+  step.t_end_ns = 2;
+  return step;
+}
+
 TEST(RuleWatch, TellsOfLoadAndHeatSoFar) {
   RuleWatch watch;
+  watch.see(1, first_step());
   watch.see(1, HostLoadEvent{10, 4, 0.4, {}, {}, {}, "a", 0});
   watch.see(1, HostLoadEvent{10, 4, 0.3, {}, {}, {}, "b", 4});
   EXPECT_TRUE(watch.judge().empty());
   watch.see(2, HostLoadEvent{20, 4, 0.41, {}, {}, {}, "b", 4});
-  std::vector<Reason> told = watch.judge();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].rule, "other_load");
-  EXPECT_EQ(told[0].actual, "b: 10.2 % of 4 CPUs");
+  const std::vector<RuleNews> news = watch.judge();
+  EXPECT_EQ(rules_of(news, false), Rules{"other_load"});
+  EXPECT_EQ(news.at(0).reason.actual, "b: 10.2 % of 4 CPUs");
   watch.see(3, HostLoadEvent{30, 4, 0.41, {}, {}, {}, "b", 4});
   watch.see(3, GpuSlowdownEvent{"a", "0000:1b:00.0", 0, 10, 0.11, {}});
-  told = watch.judge();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].rule, "throttled");
+  EXPECT_EQ(rules_of(watch.judge(), false), Rules{"throttled"});
+}
+
+TEST(RuleWatch, LoadOfTheSetUpIsNotThatOfTheSteps) {
+  const HostLoadEvent loaded{10, 4, 2, {}, {}, {}, "a", 0};
+  RuleWatch watch;
+  watch.see(1, loaded);
+  EXPECT_EQ(rules_of(watch.judge(), true), Rules{"other_load"});
+  EXPECT_TRUE(watch.judge().empty());
+  watch.see(2, first_step());
+  EXPECT_TRUE(watch.judge().empty());
+  watch.see(3, loaded);
+  EXPECT_EQ(rules_of(watch.judge(), false), Rules{"other_load"});
 }
 
 TEST(RuleWatch, SaysNothingOfAGoodRun) {
@@ -88,8 +115,8 @@ TEST(RuleWatch, JudgesOnTheThreadOfTheJournalThatItWatches) {
   };
   options.on_interval = [&] {
     const std::lock_guard lock(made);
-    for (const Reason& reason : watch.judge()) {
-      writer->append(WarningEvent{reason.actual, reason.rule});
+    for (const RuleNews& news : watch.judge()) {
+      writer->append(WarningEvent{news.reason.actual, news.reason.rule});
       warned = true;
     }
   };

@@ -13,6 +13,8 @@
 namespace heteroperf {
 namespace {
 
+constexpr double never = 1e6;  // seconds
+
 /// Ranks 0 and 1 on host "a", rank 2 on "b"; rank 1 computes on a GPU.
 class LiveWatchTest : public ::testing::Test {
  protected:
@@ -22,18 +24,18 @@ class LiveWatchTest : public ::testing::Test {
   }
 
   /// The lines of a run that looks around so often.
-  Journal watched(int looks, double interval_s) {
+  Journal watched(int looks, const LiveWatch::Pace& pace) {
     const std::string path = (folder_.path() / "journal.jsonl").string();
     {
       JournalWriter journal(path);
       journal.append(StartEvent{});
-      run_on_threads(3, {}, [&](World& world) { work(world, journal, looks, interval_s); });
+      run_on_threads(3, {}, [&](World& world) { work(world, journal, looks, pace); });
     }
     return read_journal(path);
   }
 
  private:
-  void work(World& world, JournalWriter& journal, int looks, double interval_s) {
+  void work(World& world, JournalWriter& journal, int looks, const LiveWatch::Pace& pace) {
     std::optional<ServiceScope> service;
     testing::NoEngine engine;
     RankContext context{config_, placement_, world, engine};
@@ -43,7 +45,7 @@ class LiveWatchTest : public ::testing::Test {
                       route_messages({[&](const Event& event) { journal.append(event); }, {}}));
     }
     {
-      LiveWatch watch(context, RankProcesses::one, interval_s);
+      LiveWatch watch(context, RankProcesses::one, pace);
       EXPECT_FALSE(context.look_around);
       std::unique_ptr<const GpuWatch> gpu;
       if (world.communicator->rank() == RankId(1))
@@ -69,7 +71,7 @@ std::map<std::string, int> loads_by_host(const Journal& journal) {
 }
 
 TEST_F(LiveWatchTest, TellsOfEveryHostAndGpuNowAndThenAndAtTheEnd) {
-  const Journal journal = watched(2, 0);
+  const Journal journal = watched(2, {0, never});
   if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
   EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 3}, {"b", 3}}));
   const auto slowdowns = journal.all<GpuSlowdownEvent>();
@@ -81,8 +83,15 @@ TEST_F(LiveWatchTest, TellsOfEveryHostAndGpuNowAndThenAndAtTheEnd) {
   }
 }
 
+TEST_F(LiveWatchTest, TellsOfTheSetUp) {
+  const Journal journal = watched(0, {never, 0});
+  if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
+  EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 2}, {"b", 2}}));
+  EXPECT_EQ(journal.all<GpuSlowdownEvent>().size(), 1u);
+}
+
 TEST_F(LiveWatchTest, BetweenTwoLinesTimePasses) {
-  const Journal journal = watched(2, 3600);
+  const Journal journal = watched(2, {never, never});
   if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
   EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 1}, {"b", 1}}));
   EXPECT_EQ(journal.all<GpuSlowdownEvent>().size(), 1u);
