@@ -42,6 +42,8 @@ std::string machines_text(const RunDigest& run) {
   return host + (host.empty() || gpus.empty() ? "" : ", ") + gpus;
 }
 
+std::string scaled_machines(const RunDigest& run) { return run.emulated ? "" : machines_text(run); }
+
 std::string gpus_beside_classes(const RunDigest& run) {
   const auto is_class = [&](const auto& gpu) {
     return std::any_of(run.devices.begin(), run.devices.end(),

@@ -11,6 +11,9 @@ namespace heteroperf {
 /// GPUs, several in their proportions. Hosts of one cluster have names of their own, so this tells
 /// machines apart: scales with another text are no scales of one system.
 std::string machines_text(const RunDigest& run);
+/// The same for scales that are held against one another; empty of emulated devices, which are what
+/// their description says, on any machine.
+std::string scaled_machines(const RunDigest& run);
 
 /// " (4 x NVIDIA H200)", after the classes of a run's devices: ranks by the model of their GPU;
 /// empty where there is none, or where the classes say it already.

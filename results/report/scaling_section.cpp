@@ -58,9 +58,6 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
 
 using Families = std::map<std::string, ScalingFamily>;
 
-/// Emulated devices are what their description says, on any machine.
-std::string machines_of(const RunDigest& run) { return run.emulated ? "" : machines_text(run); }
-
 /// Runs that differ in their number of ranks and threads alone.
 Families all_families_of(const RunSet& runs) {
   Families families;
@@ -72,10 +69,10 @@ Families all_families_of(const RunSet& runs) {
       const std::string label =
           fmt::format("{}: {} {} {} on {}, {}", kind == ScalingKind::strong ? "strong" : "weak",
                       run.workload, run.size, run.precision, class_names(run), *work);
-      ScalingFamily& family = families[label + run.graph_hash + machines_of(run)];
+      ScalingFamily& family = families[label + run.graph_hash + scaled_machines(run)];
       family.kind = kind;
       family.label = label;
-      family.machines = machines_of(run);
+      family.machines = scaled_machines(run);
       family.unit = run.emulated ? "sample/s" : "op/s";
       family.scales[{run.ranks, threads_text(run)}].push_back(&run);
     }

@@ -80,7 +80,7 @@ class Gathering {
     std::map<std::string, std::vector<SweepRow*>> alike;
     for (SweepRow& row : report_.rows) {
       const RunDigest& last = *scored_.at({row.workload, row.point}).back();
-      alike[curve_of(report_.index, row.workload, row.point) + '\n' + machines_text(last)]
+      alike[curve_of(report_.index, row.workload, row.point) + '\n' + scaled_machines(last)]
           .push_back(&row);
     }
     for (const auto& [key, rows] : alike) {

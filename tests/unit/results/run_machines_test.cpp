@@ -44,6 +44,13 @@ TEST(RunMachines, AreTheHostWhereNoCpuIsTold) {
   EXPECT_EQ(machines_text(RunDigest()), "");
 }
 
+TEST(RunMachines, AnyRunsEmulatedDevices) {
+  RunDigest run = on_epyc();
+  EXPECT_EQ(scaled_machines(run), machines_text(run));
+  run.emulated = true;
+  EXPECT_EQ(scaled_machines(run), "");
+}
+
 TEST(RunMachines, GpusStandBesideClassesThatDoNotNameThem) {
   RunDigest run;
   run.devices = {{"gpu", 3}, {"cpu", 1}};

@@ -40,6 +40,7 @@ struct PointLoad {
   double step_s = 12;
   std::uint32_t threads = 1;
   std::string gpu = {};  ///< model of every device's
+  bool emulated = false;
 };
 
 class SweepTest : public ::testing::Test {
@@ -51,7 +52,7 @@ class SweepTest : public ::testing::Test {
     if (!load.gpu.empty()) stored.gpus.assign(load.devices, load.gpu);
     SampleRun sample = sample_of(stored);
     sample.last<ScaleEvent>().ranks = static_cast<std::int32_t>(load.devices);
-    sample.last<ScaleEvent>().devices = {{"cpu", load.devices, load.threads, false}};
+    sample.last<ScaleEvent>().devices = {{"cpu", load.devices, load.threads, load.emulated}};
     sample.last<WorkloadEvent>().samples_per_step = load.samples_per_step;
     if (!cpus_.empty()) bind(sample);
     sample.write_finished(RunFiles{folder() / run.folder});
@@ -172,6 +173,14 @@ TEST_F(SweepTest, AScaleOfAnotherModelOfGpuHasNoBase) {
   EXPECT_FALSE(report.rows[0].efficiency || report.rows[0].speedup);
   EXPECT_EQ(report.rows[1].scaling, "base");
   EXPECT_NEAR(report.rows[2].efficiency->value, 0.8, 0.01);
+}
+
+TEST_F(SweepTest, EmulatedDevicesAreTheSameOnAnyMachine) {
+  const SweepReport report =
+      reported({{1, 4, 12, 1, "NVIDIA A100", true}, {2, 4, 8, 1, "NVIDIA H200", true}});
+  ASSERT_EQ(report.rows.size(), 2u);
+  EXPECT_EQ(report.rows[0].scaling, "base");
+  EXPECT_TRUE(report.rows[1].efficiency.has_value());
 }
 
 TEST_F(SweepTest, RunsOfOneScaleHaveNoEfficiency) {
