@@ -80,6 +80,34 @@ void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
   }
 }
 
+void require_same_gpus(const RunDigest& a, const RunDigest& b, std::vector<Problem>& problems) {
+  if (a.gpus.empty() || b.gpus.empty() || a.gpus == b.gpus) return;
+  problems.push_back(
+      {"models of GPUs differ",
+       fmt::format("{} in {}, {} in {}", a.gpus_text(), a.run_id, b.gpus_text(), b.run_id), ""});
+}
+
+/// A class need not name its model. Records of older programs have no models of GPUs at all.
+void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
+                std::vector<Problem>& problems) {
+  const RunDigest& mixed = mix.runs.front();
+  if (mixed.emulated) return;
+  for (const RunDigest& run : mix.runs) require_same_gpus(mixed, run, problems);
+  RunDigest sum;
+  for (const RunSet& set : alone) {
+    for (const RunDigest& run : set.runs) require_same_gpus(set.runs.front(), run, problems);
+    for (const auto& [model, count] : set.runs.front().gpus) sum.gpus[model] += count;
+  }
+  const bool beyond = std::any_of(sum.gpus.begin(), sum.gpus.end(), [&](const auto& gpu) {
+    const auto found = mixed.gpus.find(gpu.first);
+    return found == mixed.gpus.end() || found->second < gpu.second;
+  });
+  if (mixed.gpus.empty() || !beyond) return;
+  problems.push_back({"the classes alone used other GPUs than the mix",
+                      fmt::format("{} alone, {} in the mix", sum.gpus_text(), mixed.gpus_text()),
+                      "Run each class alone on the devices that it has in the mix."});
+}
+
 double throughput_of(const RunDigest& run) {
   const auto& value = run.metric("throughput");
   const std::optional<double> found = run.emulated ? run.modelled_samples_per_s
@@ -144,6 +172,7 @@ HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone) {
     for (const RunDigest& run : set.runs) compare_fields(mix.runs.front(), run, problems);
   }
   check_classes(mix, alone, problems);
+  check_gpus(mix, alone, problems);
   if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
   HeteroRatio ratio;
   ratio.mix = summary_of(mix);

@@ -34,7 +34,8 @@ struct HeteroRatio {
 
 /// `alone` holds the runs of one class each. Throws Error{not_comparable} that lists every field in
 /// which they differ: model, data, precision, rules, build; and unless the classes and their counts
-/// add up to those of the mix. Emulated devices are compared in modelled time.
+/// add up to those of the mix, on models of GPUs that it has, where records name them. Emulated
+/// devices are compared in modelled time.
 HeteroRatio hetero_ratio(const RunSet& mix, const std::vector<RunSet>& alone);
 
 std::string hetero_ratio_console_text(const HeteroRatio& ratio);

@@ -322,9 +322,11 @@ TEST_F(Comparing, RecordsWithoutNamesOfGpusAreReadToo) {
 class HeteroRuns : public Comparing {
  protected:
   RunSet runs_of(const std::string& name, std::vector<DeviceCount> devices,
-                 const std::vector<double>& step_s, int first) {
+                 const std::vector<double>& step_s, int first,
+                 const std::vector<std::string>& gpus = {}) {
     for (std::size_t i = 0; i < step_s.size(); ++i) {
-      SampleRun run = sample_of({.number = first + static_cast<int>(i), .step_s = step_s[i]});
+      SampleRun run =
+          sample_of({.number = first + static_cast<int>(i), .step_s = step_s[i], .gpus = gpus});
       run.last<ScaleEvent>().devices = devices;
       run.write_finished(RunFiles{path(name) / std::to_string(i)});
     }
@@ -356,6 +358,23 @@ TEST_F(HeteroRuns, ClassesMustAddUpToTheMix) {
   EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {fast, slow}); }), ErrorKind::not_comparable);
   EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {mix, slow}); }), ErrorKind::not_comparable);
   EXPECT_EQ(kind_of([&] { hetero_ratio(fast, {fast}); }), ErrorKind::not_comparable);
+}
+
+TEST_F(HeteroRuns, ClassesAloneUseTheGpusOfTheMix) {
+  const std::string a100 = "NVIDIA A100", h200 = "NVIDIA H200";
+  const RunSet mix = runs_of("mix", {{"gpu", 1}, {"slow", 1}}, {4}, 0, {h200});
+  const RunSet slow = runs_of("slow", {{"slow", 1}}, {20}, 20);
+  const RunSet same = runs_of("same", {{"gpu", 1}}, {5}, 10, {h200});
+  EXPECT_GT(hetero_ratio(mix, {same, slow}).hsr, 0);
+  const RunSet other = runs_of("other", {{"gpu", 1}}, {5}, 30, {a100});
+  EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {other, slow}); }), ErrorKind::not_comparable);
+  RunSet repeated = same;
+  repeated.runs.push_back(other.runs.front());
+  EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {repeated, slow}); }), ErrorKind::not_comparable);
+  // A record of an older program names no GPU.
+  const RunSet silent = runs_of("silent", {{"gpu", 1}}, {5}, 40);
+  EXPECT_GT(hetero_ratio(mix, {silent, slow}).hsr, 0);
+  EXPECT_GT(hetero_ratio(runs_of("old", {{"gpu", 1}, {"slow", 1}}, {4}, 50), {other, slow}).hsr, 0);
 }
 
 }  // namespace
