@@ -43,6 +43,12 @@ Json parse_stored_document(const std::string& text, const std::string& origin, c
                     way_out(format, origin));
   }
   const Json name = value_at(json, "/_format"), version = value_at(json, "/_version");
+  if (name == format && version.is_number_integer() && version != document_version) {
+    throw UserError(origin + " was made by another version of the program",
+                    fmt::format("it has {} version {}, this program knows version {}", format,
+                                version.dump(), document_version),
+                    "Use the program that made it.");
+  }
   if (name != format || version != document_version) {
     throw UserError(fmt::format("{} has format {} version {}", origin, name.dump(), version.dump()),
                     fmt::format("expected \"{}\" version {}", format, document_version));

@@ -310,13 +310,14 @@ void check_parts(const std::filesystem::path& folder, const std::vector<std::str
 Checks check_sweep(const std::filesystem::path& folder) {
   Checks checks;
   check_manifest(folder, checks);
-  const SweepIndex index = read_sweep(folder);
+  const std::string text = read_text_file(sweep_file(folder));
+  const SweepIndex index = parse_sweep(text, sweep_file(folder).string());
   std::vector<std::string> complete;
   for (const SweepRun& run : index.runs) {
     if (run.state == SweepRunState::complete) complete.push_back(run.folder);
   }
   check_parts(folder, complete, checks);
-  check_text("sweep_bytes", sweep_json_text(index), read_text_file(sweep_file(folder)), checks);
+  check_text("sweep_bytes", sweep_text_as_written(text, index), text, checks);
   return checks;
 }
 

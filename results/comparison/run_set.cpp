@@ -54,9 +54,14 @@ class RunSearch {
 
  private:
   void look_at(const fs::path& path, int depth) {
-    if (fs::is_regular_file(path)) return look_at_file(path, depth);
+    std::error_code error;
+    if (fs::is_regular_file(path, error)) return look_at_file(path, depth);
     const RunFiles files{path};
-    if (fs::exists(files.record())) return read(files.record());
+    if (fs::exists(files.record(), error)) return read(files.record());
+    if (error) {
+      found_.skipped.push_back({path, fmt::format("it cannot be read ({})", error.message())});
+      return;
+    }
     if (fs::exists(files.journal())) {
       found_.skipped.push_back({path,
                                 "unfinished: a journal without record.json (heteroperf "
@@ -158,7 +163,8 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
   RunSet found;
   RunSearch search(found);
   for (const fs::path& path : paths) {
-    if (!fs::exists(path)) throw no_such_run(path);
+    std::error_code error;
+    if (!fs::exists(path, error)) throw no_such_run(path);
     search.look_at_given(path);
   }
   search.read_records();

@@ -51,8 +51,10 @@ struct SweepIndex {
   std::vector<SetAside> set_aside;
   /// What its runs could not tell when it was made from them again; empty: it never was.
   std::vector<std::string> unknown;
-  bool sealed =
-      true;  ///< its file has the SHA-256 of its content; those of older programs have not
+  /// Its file has the SHA-256 of its content; those of older programs have not.
+  bool sealed = true;
+  /// Keys that only a newer program knows, and their values as JSON.
+  std::vector<std::pair<std::string, std::string>> gained;
 
   std::size_t count(SweepRunState state) const;
   bool rebuilt() const { return !unknown.empty(); }
@@ -75,9 +77,14 @@ std::optional<std::filesystem::path> sweep_folder_of(const std::filesystem::path
 /// its own.
 SweepIndex read_sweep(const std::filesystem::path& folder);
 SweepIndex parse_sweep(const std::string& text, const std::string& origin);
-/// Whether it has the hash that this text of it ends with, however it is indented.
-bool has_seal_of(const std::string& text, const SweepIndex& index);
-/// By way of a temporary name.
+/// Whether the text of an index has the hash of what it says, however it is indented.
+bool has_own_seal(const std::string& text);
+/// Whether it is a sweep.json of a version that parse_sweep() refuses.
+bool is_of_another_version(const std::string& text);
+/// The text that an index parsed from `text` has where nobody changed it: this program's own keys
+/// as it writes them, those that only a newer one knows as they are.
+std::string sweep_text_as_written(const std::string& text, const SweepIndex& index);
+/// By way of a temporary name. Of what only a newer program knows, keys of the runs are lost.
 void write_sweep(const std::filesystem::path& folder, const SweepIndex& index);
 std::string sweep_json_text(const SweepIndex& index);
 

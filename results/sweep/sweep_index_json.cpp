@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
-#include "results/canonical_json.hpp"
+#include "results/canonical_text_json.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
 #include "results/stored_document_json.hpp"
@@ -85,9 +85,11 @@ SweepIndex read_index(const Json& json) {
   return index;
 }
 
-}  // namespace
+/// Of an index without its seal: as a reader finds it, integers beyond 2^53 as strings.
+std::string seal_of(const Json& json) { return sha256_hex(Json::parse(json_compact(json)).dump()); }
 
-std::string sweep_json_text(const SweepIndex& index) {
+/// All but what only a newer program knows, and the seal.
+Json index_json(const SweepIndex& index) {
   Json json{{"_format", sweep_format},
             {"_version", document_version},
             {"sweep_id", index.sweep_id},
@@ -110,15 +112,59 @@ std::string sweep_json_text(const SweepIndex& index) {
   for (const std::string& one : index.unknown) {
     json["rebuilt"]["unknown"].push_back(utf8_text(one));
   }
-  const auto text = [&] { return json.dump(-1, ' ', false, Json::error_handler_t::replace); };
-  if (index.sealed) json["sha256"] = sha256_hex(text());
-  return json_indented(text(), "the sweep");
+  return json;
+}
+
+/// A file without a seal is of an older program: nothing else has a place in it.
+void keep_gained(const Json& stored, SweepIndex& index) {
+  if (!index.sealed) return;
+  const Json own = index_json(index);
+  for (const auto& [key, value] : stored.items()) {
+    if (key != "sha256" && !own.contains(key)) index.gained.emplace_back(key, value.dump());
+  }
+}
+
+/// `own` in the places that it has in `stored`, which may have more keys.
+Json with_own(const Json& stored, const Json& own) {
+  Json merged = own;
+  if (stored.is_object() && own.is_object()) {
+    merged = stored;
+    for (const auto& [key, value] : own.items()) {
+      merged[key] = stored.contains(key) ? with_own(stored.at(key), value) : value;
+    }
+  } else if (stored.is_array() && own.is_array() && stored.size() == own.size()) {
+    for (std::size_t i = 0; i < own.size(); ++i) merged[i] = with_own(stored[i], own[i]);
+  }
+  return merged;
+}
+
+Json without_seal(Json json) {
+  json.erase("sha256");
+  return json;
+}
+
+}  // namespace
+
+std::string sweep_json_text(const SweepIndex& index) {
+  Json json = index_json(index);
+  for (const auto& [key, value] : index.gained) json[key] = Json::parse(value);
+  if (index.sealed) json["sha256"] = seal_of(json);
+  return json_indented(json);
+}
+
+std::string sweep_text_as_written(const std::string& text, const SweepIndex& index) {
+  if (!index.sealed) return sweep_json_text(index);
+  Json json = with_own(Json::parse(text), Json::parse(json_compact(index_json(index))));
+  json["sha256"] = seal_of(without_seal(json));
+  return json_indented(json);
 }
 
 SweepIndex parse_sweep(const std::string& text, const std::string& origin) {
   const Json json = parse_stored_document(text, origin, sweep_format);
   try {
-    return read_index(json);
+    SweepIndex index = read_index(json);
+    keep_gained(json, index);
+    return index;
   } catch (const UserError& error) {
     throw UserError(origin + " is not usable", error.problems().front().text());
   } catch (const std::exception& error) {
@@ -127,9 +173,16 @@ SweepIndex parse_sweep(const std::string& text, const std::string& origin) {
   }
 }
 
-bool has_seal_of(const std::string& text, const SweepIndex& index) {
-  const Json stored = Json::parse(text), again = Json::parse(sweep_json_text(index));
-  return index.sealed && value_at(stored, "/sha256") == value_at(again, "/sha256");
+bool has_own_seal(const std::string& text) {
+  const Json json = Json::parse(text);
+  return value_at(json, "/sha256") == seal_of(without_seal(json));
+}
+
+bool is_of_another_version(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded() || value_at(json, "/_format") != sweep_format) return false;
+  const Json version = value_at(json, "/_version");
+  return version.is_number_integer() && version != document_version;
 }
 
 SweepIndex read_sweep(const std::filesystem::path& folder) {

@@ -10,13 +10,12 @@
 
 namespace heteroperf {
 
-FolderLock::FolderLock(const std::filesystem::path& folder)
+FolderLock::FolderLock(const std::filesystem::path& folder, const std::string& way_out)
     : descriptor_(open(folder.c_str(), O_RDONLY | O_DIRECTORY)) {
   // Where the file system has no locks, two processes in one folder are the user's to avoid.
   if (descriptor_ < 0 || flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   close(descriptor_);
-  throw UserError("another process works on the sweep in " + folder.string(), "",
-                  "Wait for it, or choose another folder with --out.");
+  throw UserError("another process works on the sweep in " + folder.string(), "", way_out);
 }
 
 FolderLock::~FolderLock() {

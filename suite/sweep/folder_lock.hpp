@@ -1,14 +1,16 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 namespace heteroperf {
 
 /// Held while a process works on a sweep's folder. The runs inherit it: one that outlives a killed
-/// sweep still writes there, and takes cores. Throws UserError where another process has it.
+/// sweep still writes there, and takes cores. Throws UserError with the suggestion `way_out` where
+/// another process has it.
 class FolderLock {
  public:
-  explicit FolderLock(const std::filesystem::path& folder);
+  FolderLock(const std::filesystem::path& folder, const std::string& way_out);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "suite/sweep/sweep_request.hpp"
 #include "suite/sweep/swept_runs.hpp"
 
 namespace heteroperf {
@@ -143,6 +144,11 @@ class RunRecognition {
   void recognize_silent() {
     for (const SweptRun* run : silent_) {
       const auto seed = seed_in_name(run->folder);
+      if (seed && !fits_in_one_sweep(*seed)) {
+        leave_out(*run, fmt::format("{}; the seed in its name is {} or more from another run's",
+                                    run->silence, most_repeats));
+        continue;
+      }
       const auto point = seed ? point_named(*run, *seed) : std::nullopt;
       if (point) {
         known_.runs.push_back(known_as(*run, *point, *seed));
@@ -152,6 +158,16 @@ class RunRecognition {
     }
     std::sort(known_.runs.begin(), known_.runs.end(),
               [](const KnownRun& a, const KnownRun& b) { return a.number < b.number; });
+  }
+
+  /// Beside the seeds that are known.
+  bool fits_in_one_sweep(std::uint64_t seed) const {
+    std::uint64_t first = seed, last = seed;
+    for (const KnownRun& run : known_.runs) {
+      first = std::min(first, run.seed);
+      last = std::max(last, run.seed);
+    }
+    return last - first < static_cast<std::uint64_t>(most_repeats);
   }
 
   /// A dash may stand for any character: a value with one is taken from other runs only.
@@ -205,6 +221,12 @@ class RunRecognition {
       if (run.seed >= before.seed) continue;
       problems.add(fmt::format("{} and {} are of several sweeps", before.folder, run.folder),
                    "a later run of one sweep has the same seed or a later one",
+                   "Move those of the other sweep to a folder of their own.");
+    }
+    const KnownRun &first = known_.runs.front(), &last = known_.runs.back();
+    if (problems.empty() && !fits_in_one_sweep(first.seed)) {
+      problems.add(fmt::format("{} and {} are of several sweeps", first.folder, last.folder),
+                   fmt::format("one sweep has at most {} seeds", most_repeats),
                    "Move those of the other sweep to a folder of their own.");
     }
     problems.throw_if_any();

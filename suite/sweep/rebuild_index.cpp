@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "metrics/error.hpp"
 #include "suite/sweep/known_runs.hpp"
 #include "suite/sweep/run_outcome.hpp"
 #include "suite/sweep/swept_axes.hpp"
@@ -83,10 +84,11 @@ class IndexBuilder {
       index_.created_utc = *utc;
       return;
     }
-    const KnownRun& first = *std::find_if(known_.runs.begin(), known_.runs.end(),
-                                          [](const KnownRun& run) { return !run.run_id.empty(); });
-    index_.sweep_id = "sweep-" + first.run_id;
-    index_.created_utc = first.created_utc;
+    const auto first = std::find_if(known_.runs.begin(), known_.runs.end(),
+                                    [](const KnownRun& run) { return !run.run_id.empty(); });
+    HETEROPERF_EXPECT(first != known_.runs.end());  // one of them tells its command, and its id
+    index_.sweep_id = "sweep-" + first->run_id;
+    index_.created_utc = first->created_utc;
     index_.unknown.push_back("the sweep's own id and date: those of its first run stand for them");
   }
 

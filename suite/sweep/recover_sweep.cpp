@@ -18,6 +18,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// Under a second name, so that one of them is there whatever happens; moved where the file system
+/// cannot do that.
+void keep_file(const fs::path& file, const fs::path& kept) {
+  std::error_code error;
+  if (fs::is_regular_file(file, error)) {
+    fs::create_hard_link(file, kept, error);
+    if (!error || fs::copy_file(file, kept, error)) return;
+  }
+  fs::rename(file, kept, error);
+  if (error) throw SystemError("cannot move " + file.string(), error.message());
+}
+
 bool has_record(const fs::path& folder) {
   try {
     read_run_digest(RunFiles{folder}.record());
@@ -39,6 +51,7 @@ class SweepRecovery {
   explicit SweepRecovery(const fs::path& folder) : folder_(folder) {}
 
   RecoveredSweep run() {
+    refuse_another_version();
     recover_records();
     if (read_sound_index()) {
       note_complete_runs();
@@ -49,10 +62,24 @@ class SweepRecovery {
   }
 
  private:
+  /// It may plan more than this program can read.
+  void refuse_another_version() const {
+    const fs::path file = sweep_file(folder_);
+    std::error_code error;
+    if (!fs::is_regular_file(file, error)) return;
+    try {
+      if (!is_of_another_version(read_text_file(file))) return;
+    } catch (const UserError&) {
+      return;  // read_sound_index() says why
+    }
+    read_sweep(folder_);
+  }
+
   /// Of the runs that a kill left without one.
   void recover_records() {
     for (const SweptRun& run : swept_runs(folder_)) {
       const fs::path home = folder_ / run.folder;
+      if (const std::string why = why_unreadable(home); !why.empty()) warn(run.folder, why);
       if (!lacks_record(home)) continue;
       try {
         for (const std::string& warning : recover(home).warnings) warn(run.folder, warning);
@@ -74,10 +101,9 @@ class SweepRecovery {
       return false;
     }
     try {
-      const std::string text = read_text_file(file);
-      index_ = parse_sweep(text, file.string());
-      const bool sound =
-          index_.sealed ? has_seal_of(text, index_) : sweep_json_text(index_) == text;
+      text_ = read_text_file(file);
+      index_ = parse_sweep(text_, file.string());
+      const bool sound = index_.sealed ? has_own_seal(text_) : sweep_json_text(index_) == text_;
       if (!sound) damage_ = "was not as it was written";
       return sound;
     } catch (const UserError& error) {
@@ -95,7 +121,8 @@ class SweepRecovery {
       tell_outcome(folder_ / run.folder, run);
       ++noted;
     }
-    write_sweep(folder_, index_);
+    const bool as_written = sweep_text_as_written(text_, index_) == text_;
+    if (noted > 0 || !as_written) write_sweep(folder_, index_);
     recovered_.done = "sweep.json is sound";
     if (noted > 0) {
       recovered_.done +=
@@ -106,6 +133,7 @@ class SweepRecovery {
   void rebuild() {
     RebuiltIndex rebuilt = rebuild_index(folder_);
     for (const std::string& one : rebuilt.warnings) recovered_.warnings.push_back(one);
+    parse_sweep(sweep_json_text(rebuilt.index), "what the runs in " + folder_.string() + " tell");
     keep_old_file(rebuilt.index);
     write_sweep(folder_, rebuilt.index);
     recovered_.done =
@@ -122,11 +150,12 @@ class SweepRecovery {
     for (int i = 1; name.empty() || fs::exists(folder_ / name); ++i) {
       name = fmt::format("aside/sweep.json-{}", i);
     }
-    fs::rename(file, folder_ / name);
+    keep_file(file, folder_ / name);
     index.set_aside.push_back({name, "damaged", "sweep.json " + damage_});
   }
 
   const fs::path& folder_;
+  std::string text_;  ///< of `index_`
   SweepIndex index_;
   std::string damage_;
   RecoveredSweep recovered_;
@@ -135,7 +164,7 @@ class SweepRecovery {
 }  // namespace
 
 RecoveredSweep recover_sweep(const fs::path& folder) {
-  const FolderLock lock(folder);
+  const FolderLock lock(folder, "Wait for it, then try again.");
   return SweepRecovery(folder).run();
 }
 

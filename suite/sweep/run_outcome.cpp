@@ -49,7 +49,14 @@ void tell_incomplete(const fs::path& folder, SweepRun& run) {
 
 }  // namespace
 
+std::string why_unreadable(const fs::path& folder) {
+  std::error_code error;
+  if (fs::exists(RunFiles{folder}.journal(), error) || !error) return "";
+  return fmt::format("it cannot be read ({})", error.message());
+}
+
 std::string why_incomplete(const fs::path& folder) {
+  if (const std::string why = why_unreadable(folder); !why.empty()) return why;
   if (!fs::exists(folder)) return "it left no folder";
   try {
     const RunSet found = find_runs({folder});
@@ -75,12 +82,13 @@ void tell_outcome(const fs::path& folder, SweepRun& run) {
 }
 
 std::vector<fs::path> journals_in(const fs::path& folder) {
-  if (const fs::path own = RunFiles{folder}.journal(); fs::exists(own)) return {own};
-  std::vector<fs::path> journals;
   std::error_code error;
+  if (const fs::path own = RunFiles{folder}.journal(); fs::exists(own, error)) return {own};
+  std::vector<fs::path> journals;
   for (const auto& entry : fs::directory_iterator(folder, error)) {
     const fs::path journal = RunFiles{entry.path()}.journal();
-    if (fs::exists(journal)) journals.push_back(journal);
+    std::error_code unreadable;
+    if (fs::exists(journal, unreadable)) journals.push_back(journal);
   }
   std::sort(journals.begin(), journals.end());
   return journals;

@@ -7,6 +7,10 @@
 
 namespace heteroperf {
 
+/// Why nothing can be said of what is in a folder; empty where it can be looked into, or is not
+/// there.
+std::string why_unreadable(const std::filesystem::path& folder);
+
 /// Why a run's folder holds no complete result; empty where it does.
 std::string why_incomplete(const std::filesystem::path& folder);
 

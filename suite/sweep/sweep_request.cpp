@@ -14,7 +14,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::int64_t most_repeats = 1000;
 constexpr std::size_t most_runs = 10000;
 constexpr const char* trace_of_one = "it is the trace of one run";
 

@@ -9,6 +9,9 @@
 
 namespace heteroperf {
 
+/// Of one point of a sweep; each has the seed after the one before.
+inline constexpr std::int64_t most_repeats = 1000;
+
 /// What `--repeat` and `--sweep` ask of `run`.
 struct SweepRequest {
   std::vector<Setting> settings;  ///< of every run, one per key

@@ -227,7 +227,7 @@ SweepIndex index_to_run(const fs::path& folder, const SweepIndex& wanted) {
 SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
                      const SweepProgram& program) {
   begin_or_go_on(folder, wanted);
-  const FolderLock lock(folder);
+  const FolderLock lock(folder, "Wait for it, or choose another folder with --out.");
   SweepSession session(folder, index_to_run(folder, wanted), program);
   session.settle();
   session.run_all();

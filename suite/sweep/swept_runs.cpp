@@ -32,7 +32,9 @@ StartEvent start_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::string line;
   if (!std::getline(file, line)) throw UserError(path.string() + " has no line");
-  return *parse_journal(line + '\n', path.string()).first<StartEvent>();
+  StartEvent start = *parse_journal(line + '\n', path.string()).first<StartEvent>();
+  if (start.run_id.empty()) throw UserError(path.string() + " is damaged", "its run_id is empty");
+  return start;
 }
 
 void read_start(const StartEvent& start, SweptRun& run) {
@@ -51,7 +53,8 @@ SweptRun read_run(const fs::path& folder, std::size_t number) {
   SweptRun run;
   run.folder = folder.filename().string();
   run.number = number;
-  run.silence = "it has no journal";
+  const std::string unreadable = why_unreadable(folder);
+  run.silence = unreadable.empty() ? "it has no journal" : unreadable;
   for (const fs::path& journal : journals_in(folder)) {
     try {
       read_start(start_of(journal), run);
@@ -67,10 +70,10 @@ SweptRun read_run(const fs::path& folder, std::size_t number) {
 /// It has runs, and is none.
 bool looks_like_sweep(const fs::path& folder) {
   const RunFiles files{folder};
-  for (const fs::path& own : {files.journal(), files.record(), files.suite()}) {
-    if (fs::exists(own)) return false;
-  }
   std::error_code error;
+  for (const fs::path& own : {files.journal(), files.record(), files.suite()}) {
+    if (fs::exists(own, error)) return false;
+  }
   const fs::directory_iterator entries(folder, error);
   return std::any_of(begin(entries), end(entries), [](const fs::directory_entry& entry) {
     std::error_code unreadable;
@@ -96,8 +99,9 @@ std::vector<SweptRun> swept_runs(const fs::path& folder) {
 std::optional<fs::path> damaged_sweep_of(const fs::path& path) {
   const bool file = path.filename() == sweep_file({}).filename();
   const fs::path folder = !file ? path : path.has_parent_path() ? path.parent_path() : ".";
-  if (!fs::is_directory(folder)) return std::nullopt;
-  if (fs::exists(sweep_file(folder)) || looks_like_sweep(folder)) return folder;
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) return std::nullopt;
+  if (fs::exists(sweep_file(folder), error) || looks_like_sweep(folder)) return folder;
   return std::nullopt;
 }
 
