@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <thread>
@@ -210,6 +211,11 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
     return static_cast<int>(report(UserError(parse_problems(error, *chosen)), voice));
   } catch (const Error& error) {
     return static_cast<int>(report(error, voice));
+  } catch (const std::filesystem::filesystem_error& error) {
+    return static_cast<int>(
+        report(UserError("cannot use " + error.path1().string(), error.code().message(),
+                         "Check its name, and who may read or write it."),
+               voice));
   } catch (const std::exception& error) {
     return static_cast<int>(
         report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), voice));
