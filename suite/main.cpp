@@ -158,6 +158,15 @@ bool output_arrived() {
   return false;
 }
 
+/// A disk that is full or broken is no matter of which path was given.
+Error refused_path(const std::filesystem::filesystem_error& error) {
+  const std::string problem = "cannot use " + error.path1().string(), why = error.code().message();
+  for (const std::errc disk : {std::errc::no_space_on_device, std::errc::io_error}) {
+    if (error.code() == disk) return SystemError(problem, why, "Choose another disk.");
+  }
+  return UserError(problem, why, "Check its name, and who may read or write it.");
+}
+
 int parse_and_run(int argc, char** argv, Voice& voice) {
   CLI::App app{"HeteroPerf: how many useful AI operations per second does this machine deliver?"};
   app.name("heteroperf");
@@ -212,10 +221,7 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   } catch (const Error& error) {
     return static_cast<int>(report(error, voice));
   } catch (const std::filesystem::filesystem_error& error) {
-    return static_cast<int>(
-        report(UserError("cannot use " + error.path1().string(), error.code().message(),
-                         "Check its name, and who may read or write it."),
-               voice));
+    return static_cast<int>(report(refused_path(error), voice));
   } catch (const std::exception& error) {
     return static_cast<int>(
         report(Error(ErrorKind::internal, {{"unexpected failure", error.what(), ""}}), voice));
