@@ -14,6 +14,7 @@ struct RankFailure {
   RankId rank;
   ErrorKind kind = ErrorKind::run_failed;  ///< run_failed: died or threw; timeout: no progress
   std::string reason;                      ///< "killed by signal 9 during all_reduce", …
+  bool own_word = false;                   ///< `rank` itself said so, and lives to tell more
 };
 
 /// A wait ended because a peer is gone. Text names the peer, the operation and the reason.

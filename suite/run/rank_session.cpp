@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <optional>
 
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/mpi_launch.hpp"
@@ -70,24 +71,30 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
   return code;
 }
 
-/// What is known of a rank only because it said so before it ended.
-bool is_own_word(ErrorKind kind) {
-  return kind == ErrorKind::usage || kind == ErrorKind::environment;
+/// What broke the world, of which every rank knows the same; it may be older than what this rank
+/// met.
+RankFailure broken_by(const World& world, const Error& error) {
+  const RankId rank = world.communicator->rank();
+  const auto* peer = dynamic_cast<const PeerError*>(&error);
+  if (peer == nullptr) world.control->abort({rank, error.kind(), error.what(), true});
+  if (auto known = world.control->failure()) return std::move(*known);
+  return peer != nullptr ? peer->failure() : RankFailure{rank, error.kind(), error.what(), true};
 }
 
 /// Rank 0 speaks for all; when it is the one that is lost, the next.
-int speaker_after(const Error& error) {
-  const auto* peer = dynamic_cast<const PeerError*>(&error);
-  if (peer == nullptr || peer->failure().rank != RankId(0)) return 0;
-  return is_own_word(peer->failure().kind) ? 0 : 1;
+int speaker_after(const RankFailure& failure) {
+  return failure.rank != RankId(0) || failure.own_word ? 0 : 1;
 }
 
-[[noreturn]] void leave_broken_world(World& world, const Error& error, const RankWork& work) {
-  const int rank = world.communicator->rank().value();
-  if (dynamic_cast<const PeerError*>(&error) == nullptr) {
-    world.control->abort({RankId(rank), error.kind(), error.what()});
-  }
-  if (rank == speaker_after(error)) work.keep(error);
+/// A handler of this rank met the error, the rank's own work learned of it in a wait: the cause is
+/// what is told.
+std::optional<Error> cause_here(const Error& error, RankId rank) {
+  const auto* peer = dynamic_cast<const PeerError*>(&error);
+  if (peer == nullptr || peer->failure().rank != rank || !peer->failure().own_word) return {};
+  return Error(error.kind(), {{peer->failure().reason, "", ""}});
+}
+
+[[noreturn]] void end_process(int rank, const Error& error) {
   const int code = static_cast<int>(exit_code_of(error.kind()));
   if (error.kind() != ErrorKind::usage) {
     fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());
@@ -97,6 +104,24 @@ int speaker_after(const Error& error) {
   std::fflush(nullptr);
   report_exit(code, error.what());
   _exit(code);
+}
+
+[[noreturn]] void leave_broken_world(World& world, const Error& met, const RankWork& work) {
+  const RankId rank = world.communicator->rank();
+  const std::optional<Error> cause = cause_here(met, rank);
+  const Error& error = cause ? *cause : met;
+  if (rank == RankId(speaker_after(broken_by(world, met)))) work.keep(error);
+  end_process(rank.value(), error);
+}
+
+/// What rank 0 had to show is shown: what fails now is told on stderr alone.
+void leave(World world, int rank) {
+  try {
+    leave_mpi_world(std::move(world));
+  } catch (const Error& error) {
+    if (rank != 0) throw;
+    end_process(rank, error);
+  }
 }
 
 World join_or_report(const CommConfig& comm) {
@@ -188,7 +213,7 @@ ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
   }
   const bool first = launched.rank == 0;
   if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
-  leave_mpi_world(std::move(world));
+  leave(std::move(world), launched.rank);
   return first ? code : ExitCode::ok;
 }
 

@@ -18,8 +18,9 @@ struct RankSession {
   CommConfig comm;
 };
 
-/// What each rank does, and what rank 0 (the next one, where rank 0 is lost) does with what it has
-/// when the ranks cannot go on: `keep` writes all that stdout gets; stderr is told here.
+/// What each rank does, and what rank 0 (the next one, where rank 0 is lost without a word) does
+/// with what it has when the ranks cannot go on: `keep` writes all that stdout gets; stderr is told
+/// here.
 struct RankWork {
   std::function<ExitCode(World&)> body;
   std::function<void(const Error&)> keep;

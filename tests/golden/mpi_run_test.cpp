@@ -2,8 +2,11 @@
 // rank is killed, stopped or interrupted.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -272,6 +275,32 @@ class MpiFault : public ::testing::Test {
     return 0;
   }
 
+  /// No file of the first rank may grow any more, as on a full disk.
+  void fill_the_disk() {
+    const rlimit limit{1024, RLIM_INFINITY};
+    ASSERT_EQ(prlimit(rank(0), RLIMIT_FSIZE, &limit, nullptr), 0) << std::strerror(errno);
+  }
+
+  /// Ends as it shall, with one document on stdout, of this kind.
+  CommandResult expect_one_error(int exit_code, const std::string& kind) {
+    CommandResult result = run_.finish();
+    EXPECT_EQ(result.exit_code, exit_code) << result.err;
+    const Json document = Json::parse(result.out, nullptr, false);
+    const bool tells = document.is_object() && document.contains("error");
+    EXPECT_TRUE(tells && document["error"]["kind"] == kind) << result.out;
+    return result;
+  }
+
+  /// The one document and stderr tell the cause, and what to do with what was measured.
+  void expect_full_disk_told() {
+    const CommandResult result = expect_one_error(6, "run_failed");
+    EXPECT_NE(result.out.find("cannot write r/journal.jsonl"), std::string::npos) << result.out;
+    EXPECT_EQ(result.out.find("rank 0 failed"), std::string::npos) << result.out;
+    EXPECT_NE(result.err.find("Try `heteroperf recover r`"), std::string::npos) << result.err;
+    EXPECT_EQ(result.err.find("rank 0: rank 0 failed"), std::string::npos) << result.err;
+    expect_recoverable();
+  }
+
   void expect_end(int exit_code, double within_s) {
     const auto start = std::chrono::steady_clock::now();
     const CommandResult result = run_.finish(std::chrono::seconds(60));
@@ -302,9 +331,9 @@ TEST_F(MpiFault, AKilledRankEndsTheRun) {
 /// Two groups of one rank, which need each other for nothing but the master's answers.
 class SearchFault : public MpiFault {
  protected:
-  SearchFault() : MpiFault(search()) {}
+  explicit SearchFault(const Words& more = {}) : MpiFault(search(more)) {}
 
-  static Words search() {
+  static Words search(const Words& more) {
     Words words{"run",
                 "automl-image",
                 "--size",
@@ -319,6 +348,7 @@ class SearchFault : public MpiFault {
                 "--set",
                 "automl.first_rung_steps=100000"};
     words.insert(words.end(), long_run.begin(), long_run.end());
+    words.insert(words.end(), more.begin(), more.end());
     return words;
   }
 };
@@ -327,6 +357,51 @@ TEST_F(SearchFault, AKilledRankEndsTheRun) {
   kill(rank(1), SIGKILL);
   expect_end(6, 10);
   expect_recoverable();
+}
+
+/// Its journal is written by a handler of the control channel, beside rank 0's own work.
+class JsonSearchFault : public SearchFault {
+ protected:
+  JsonSearchFault() : SearchFault({"--json"}) {}
+};
+
+TEST_F(JsonSearchFault, AFullDiskIsToldByTheFirstRank) {
+  fill_the_disk();
+  expect_full_disk_told();
+}
+
+class JsonFault : public MpiFault {
+ protected:
+  JsonFault() : MpiFault(with_json()) {}
+
+  static Words with_json() {
+    Words words = tiny_llm(long_run);
+    words.emplace_back("--json");
+    return words;
+  }
+};
+
+TEST_F(JsonFault, AFullDiskIsToldByTheFirstRankAlone) {
+  fill_the_disk();
+  expect_full_disk_told();
+}
+
+TEST_F(JsonFault, AKilledRankIsOneDocument) {
+  kill(rank(1), SIGKILL);
+  expect_one_error(6, "run_failed");
+}
+
+TEST_F(JsonFault, TheKilledFirstRankIsOneDocumentOfTheNext) {
+  kill(rank(0), SIGKILL);
+  expect_one_error(6, "run_failed");
+}
+
+TEST_F(JsonFault, AnInterruptIsOneDocument) {
+  kill(run_.pid(), SIGINT);
+  const CommandResult result = run_.finish();
+  EXPECT_EQ(result.exit_code, 130) << result.err;
+  ASSERT_TRUE(Json::accept(result.out)) << result.out;
+  EXPECT_EQ(Json::parse(result.out).at("status"), "partial");
 }
 
 /// A pipeline with a replica beside it, saved after every step.

@@ -88,6 +88,7 @@ Hub::Hub(int size, const CommConfig& config, Reach reach)
       peers_(static_cast<std::size_t>(size)),
       service_([this](RankFailure failure) {
         failure.reason = "control handler: " + failure.reason;
+        failure.own_word = true;
         conclude(failure);
       }) {
   address_ = {random_token(), listener_.port, own_addresses(reach)};

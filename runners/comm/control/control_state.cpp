@@ -87,8 +87,9 @@ std::string ControlState::await(PendingCall& call) {
   changed_.wait(lock, [&] { return call.reply || call.dropped || failure_; });
   if (call.reply) return std::move(*call.reply);
   if (failure_) throw PeerError(*failure_, operation);
-  throw PeerError({RankId(0), ErrorKind::run_failed, "rank 0 ended its service without an answer"},
-                  operation);
+  throw PeerError(
+      {RankId(0), ErrorKind::run_failed, "rank 0 ended its service without an answer", true},
+      operation);
 }
 
 void ControlState::notify() {

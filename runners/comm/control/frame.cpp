@@ -4,6 +4,8 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t rank_bytes = 4;
+/// The kind, and whether it is the rank's own word.
+constexpr std::size_t failure_header_bytes = 2;
 
 void put(std::string& bytes, std::uint64_t value, std::size_t width) {
   for (std::size_t i = 0; i < width; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
@@ -61,18 +63,20 @@ std::optional<OverdueWait> decode_heartbeat(const Frame& frame) {
 Frame failure_frame(const RankFailure& failure) {
   std::string payload;
   put(payload, static_cast<std::uint64_t>(failure.kind), 1);
+  put(payload, failure.own_word ? 1 : 0, 1);
   return {Frame::Kind::failure, static_cast<std::uint64_t>(failure.rank.value()),
           payload + failure.reason};
 }
 
 RankFailure decode_failure(const Frame& frame) {
   RankFailure failure{RankId(static_cast<std::int32_t>(frame.id)), ErrorKind::run_failed, ""};
-  if (frame.payload.empty()) return failure;
+  if (frame.payload.size() < failure_header_bytes) return failure;
   const auto kind = static_cast<unsigned char>(frame.payload[0]);
   if (kind <= static_cast<unsigned char>(ErrorKind::interrupted)) {
     failure.kind = static_cast<ErrorKind>(kind);
   }
-  failure.reason = frame.payload.substr(1);
+  failure.own_word = frame.payload[1] != 0;
+  failure.reason = frame.payload.substr(failure_header_bytes);
   return failure;
 }
 

@@ -272,6 +272,24 @@ TEST(TcpControl, AnAbortReachesEverybodyWithItsWords) {
   EXPECT_TRUE(says(star.ranks[0]->failure(), RankId(3), "batch=0"));
 }
 
+/// Who is to tell what happened depends on it: a rank that is lost cannot.
+TEST(TcpControl, WhatARankSaysOfItselfIsToldFromWhatIsFoundOut) {
+  Star handler(2), lost(2);
+  ServiceScope service(*handler.ranks[0],
+                       [](RankId, const std::string&, const ControlChannel::Reply&) {
+                         throw SystemError("the disk is full");
+                       });
+  EXPECT_THROW(handler.ranks[1]->call("write"), PeerError);
+  for (const auto& rank : handler.ranks) {
+    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), RankId(0), "the disk is full"); }));
+    EXPECT_TRUE(rank->failure()->own_word);
+  }
+  lost.ranks[0].reset();
+  lost.hub.control.reset();
+  EXPECT_TRUE(comes_true([&] { return lost.ranks[1]->failure().has_value(); }));
+  EXPECT_FALSE(lost.ranks[1]->failure()->own_word);
+}
+
 TEST(TcpControl, AWaitingCallEndsOnAbort) {
   Star star(3);  // nobody serves
   auto waiting = std::async(std::launch::async, [&] { return star.ranks[1]->call("hello?"); });
@@ -351,12 +369,19 @@ TEST(FrameReader, RefusesWhatIsNotOurs) {
 }
 
 TEST(FrameReader, FailuresSurviveTheWire) {
-  const RankFailure sent{RankId(5), ErrorKind::timeout, "no sign of life for 30 s"};
-  const RankFailure got = decode_failure(failure_frame(sent));
-  EXPECT_EQ(got.rank, sent.rank);
-  EXPECT_EQ(got.kind, sent.kind);
-  EXPECT_EQ(got.reason, sent.reason);
-  EXPECT_EQ(decode_failure({Frame::Kind::failure, 2, ""}).kind, ErrorKind::run_failed);
+  for (const bool own_word : {false, true}) {
+    const RankFailure sent{RankId(5), ErrorKind::timeout, "no sign of life for 30 s", own_word};
+    const RankFailure got = decode_failure(failure_frame(sent));
+    EXPECT_EQ(got.rank, sent.rank);
+    EXPECT_EQ(got.kind, sent.kind);
+    EXPECT_EQ(got.reason, sent.reason);
+    EXPECT_EQ(got.own_word, own_word);
+  }
+  for (const char* payload : {"", "\x05"}) {
+    const RankFailure got = decode_failure({Frame::Kind::failure, 2, payload});
+    EXPECT_EQ(got.kind, ErrorKind::run_failed);
+    EXPECT_FALSE(got.own_word);
+  }
 }
 
 }  // namespace
