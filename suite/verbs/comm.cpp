@@ -39,16 +39,18 @@ class CommOutput {
     if (const auto* peer = dynamic_cast<const PeerError*>(&error)) {
       report_.failed_ranks = {peer->failure().rank.value()};
     }
-    end();
+    write_file();
+    show_document();
   }
-  /// Throws SystemError when the file could not be written.
+  /// Throws SystemError, with nothing shown yet, when the file could not be written.
   void complete() {
     report_.ended = true;
-    end();
+    write_file();
     if (!file_written_) {
       throw SystemError("cannot write " + file_.path(), "the disk may be full",
                         "Give --out another place.");
     }
+    show_document();
   }
   const CommReport& report() const { return report_; }
 
@@ -60,9 +62,8 @@ class CommOutput {
   void write_file() {
     if (file_.given()) file_written_ = file_.write(comm_json_text(report_));
   }
-  void end() {
+  void show_document() const {
     if (json_) show(comm_json_text(report_));
-    write_file();
   }
 
   OutputFile file_;

@@ -1,8 +1,12 @@
 // `comm` and `probe` as their users meet them, and what happens when a rank dies on the way.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -133,6 +137,15 @@ TEST(Comm, TheDocumentIsAlsoWritten) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::ifstream file(folder / "c.json");
   EXPECT_EQ(Json::parse(file).at("results").size(), 1U);
+}
+
+TEST(Comm, AFileThatCannotBeWrittenIsOneDocument) {
+  const Json json = comm({"allreduce", "-b", "8", "-e", "64", "--ranks", "2", "--iters", "2",
+                          "--warmup", "0", "--out", "/dev/full"},
+                         6);
+  EXPECT_EQ(json.at("status"), "failed");
+  EXPECT_EQ(json.at("error").at("details").at(0).at("problem"), "cannot write /dev/full");
+  EXPECT_FALSE(json.at("results").empty());
 }
 
 TEST(Comm, BytesAreSummedToo) {
@@ -309,6 +322,53 @@ TEST(CommUnderMpi, WithoutRankZeroTheNextOneTellsWhatWasMeasured) {
   EXPECT_EQ(json.at("failed_ranks"), Json::parse("[0]"));
   EXPECT_GE(json.at("results").size(), 3U);
   EXPECT_EQ(document_in(folder / "rows.json").at("status"), "failed");
+}
+
+TEST(CommUnderMpi, AFileThatCannotBeWrittenIsOneDocument) {
+  const Json json = comm({"allreduce", "-e", "64", "--ranks", "2", "--transport", "mpi", "--iters",
+                          "2", "--out", "/dev/full"},
+                         6);
+  EXPECT_EQ(json.at("error").at("details").at(0).at("problem"), "cannot write /dev/full");
+}
+
+/// In the kernel's words; empty where it does not tell.
+std::string waits_of(pid_t process) {
+  std::string all;
+  for (const auto& task :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/task")) {
+    std::string one;
+    std::ifstream file(task.path() / "wchan");
+    std::getline(file, one);
+    all += one + " ";
+  }
+  return all;
+}
+
+/// Rank 0 waits for a reader of its file, which is a pipe, after the last call of all ranks. It
+/// shows its document and then misses the other one.
+TEST(CommUnderMpi, ARankLostAtTheEndIsNoSecondDocument) {
+  const ScratchFolder folder;
+  const std::string pipe = folder / "pipe";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  Command command(
+      {heteroperf_path(), "comm", "allreduce", "-b", "8", "-e", "8", "--ranks", "2", "--transport",
+       "mpi", "--iters", "2", "--timeout", "3", "--json", "--out", "pipe"},
+      folder.path());
+  const auto in_pipe = [&] {
+    const pid_t first = rank_process(command.pid(), "0");
+    return first > 0 && waits_of(first).find("wait_for_partner") != std::string::npos;
+  };
+  if (!command.wait_until(in_pipe, std::chrono::seconds(30))) {
+    GTEST_SKIP() << "the kernel does not tell what processes wait for";
+  }
+  kill(rank_process(command.pid(), "1"), SIGSTOP);
+  const int reader = open(pipe.c_str(), O_RDONLY | O_NONBLOCK);
+  const CommandResult result = command.finish();
+  close(reader);
+  EXPECT_EQ(result.exit_code, 7) << result.err;
+  ASSERT_TRUE(Json::accept(result.out)) << result.out;
+  EXPECT_EQ(Json::parse(result.out).at("status"), "complete");
+  EXPECT_NE(result.err.find("rank 1 stopped answering"), std::string::npos) << result.err;
 }
 
 TEST(CommUnderMpi, RanksStartedWithOtherArgumentsAreNamed) {
