@@ -303,6 +303,7 @@ TEST(CommUnderMpi, ALostRankEndsTheSweepAndRowsAreKept) {
     kill(victim, fault.signal);
     const CommandResult result = command.finish();
     EXPECT_EQ(result.exit_code, fault.exit_code) << fault.name << result.err;
+    EXPECT_TRUE(Json::accept(result.out)) << fault.name << result.out;
     EXPECT_GE(rows_in(folder / "rows.json"), 3U) << fault.name;
     EXPECT_NE(result.err.find("rank 1"), std::string::npos) << result.err;
     EXPECT_EQ(environment_of(victim, "OMPI_COMM_WORLD_RANK"), "") << "an orphan is left";
@@ -423,6 +424,7 @@ TEST(CommUnderMpi, AnInterruptKeepsWhatWasMeasured) {
   kill(command.pid(), SIGINT);
   const CommandResult result = command.finish();
   EXPECT_EQ(result.exit_code, 130) << result.err;
+  EXPECT_TRUE(Json::accept(result.out)) << result.out;
   EXPECT_GE(rows_in(folder / "rows.json"), 3U);
 }
 
