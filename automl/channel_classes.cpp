@@ -4,11 +4,10 @@
 #include <numeric>
 
 #include "automl/graph_rebuild.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
 
 template <class... Kinds>
 bool is_any(const Node& node) {
@@ -83,7 +82,7 @@ void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
 }
 
 NodeId ChannelClasses::class_of(NodeId node) const {
-  return NodeId(static_cast<std::int32_t>(root(index(node))));
+  return NodeId(static_cast<std::int32_t>(root(position(node))));
 }
 
 const std::vector<NodeId>& ChannelClasses::producers(NodeId member) const {
@@ -102,14 +101,16 @@ std::size_t ChannelClasses::root(std::size_t node) const {
 }
 
 void ChannelClasses::unite(NodeId a, NodeId b) {
-  const auto [low, high] = std::minmax({root(index(a)), root(index(b))});
+  const auto [low, high] = std::minmax({root(position(a)), root(position(b))});
   parent_[high] = low;
 }
 
 const ChannelClasses::Class& ChannelClasses::at(NodeId member) const {
-  return classes_[root(index(member))];
+  return classes_[root(position(member))];
 }
 
-ChannelClasses::Class& ChannelClasses::at(NodeId member) { return classes_[root(index(member))]; }
+ChannelClasses::Class& ChannelClasses::at(NodeId member) {
+  return classes_[root(position(member))];
+}
 
 }  // namespace heteroperf

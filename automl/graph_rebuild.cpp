@@ -3,14 +3,9 @@
 #include <algorithm>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
-namespace {
-
-std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
-
-}  // namespace
-
 GraphRebuild::GraphRebuild(const ModelGraph& source) : source_(source) {
   graph_.name = source.name;
 }
@@ -18,7 +13,7 @@ GraphRebuild::GraphRebuild(const ModelGraph& source) : source_(source) {
 NodeId GraphRebuild::copy(NodeId old) { return copy(old, source_.node(old).attributes); }
 
 NodeId GraphRebuild::copy(NodeId old, Attributes changed) {
-  HETEROPERF_EXPECT(index(old) == now_.size());
+  HETEROPERF_EXPECT(position(old) == now_.size());
   const Node& node = source_.node(old);
   std::vector<NodeId> inputs;
   for (NodeId input : node.inputs) inputs.push_back(now(input));
@@ -32,9 +27,9 @@ NodeId GraphRebuild::add(std::string name, Attributes attributes, std::vector<No
   return graph_.add(std::move(name), std::move(attributes), std::move(inputs), std::move(branch));
 }
 
-void GraphRebuild::replace(NodeId old, NodeId now) { now_.at(index(old)) = now; }
+void GraphRebuild::replace(NodeId old, NodeId now) { now_.at(position(old)) = now; }
 
-NodeId GraphRebuild::now(NodeId old) const { return now_.at(index(old)); }
+NodeId GraphRebuild::now(NodeId old) const { return now_.at(position(old)); }
 
 std::vector<NodeId> node_ids(const ModelGraph& graph) {
   std::vector<NodeId> ids;
@@ -48,7 +43,7 @@ std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph) {
   std::vector<std::vector<NodeId>> lists(graph.nodes().size());
   for (NodeId id : node_ids(graph)) {
     for (NodeId input : graph.node(id).inputs) {
-      auto& list = lists[index(input)];
+      auto& list = lists[position(input)];
       if (list.empty() || list.back() != id) list.push_back(id);
     }
   }
@@ -57,12 +52,14 @@ std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph) {
 
 std::vector<NodeId> main_chain(const ModelGraph& graph) {
   std::vector<std::size_t> depth;
-  const auto deeper_first = [&](NodeId a, NodeId b) { return depth[index(a)] < depth[index(b)]; };
+  const auto deeper_first = [&](NodeId a, NodeId b) {
+    return depth[position(a)] < depth[position(b)];
+  };
   const auto deepest_input = [&](const Node& node) {
     return *std::max_element(node.inputs.begin(), node.inputs.end(), deeper_first);
   };
   for (const Node& node : graph.nodes()) {
-    depth.push_back(node.inputs.empty() ? 0 : depth[index(deepest_input(node))] + 1);
+    depth.push_back(node.inputs.empty() ? 0 : depth[position(deepest_input(node))] + 1);
   }
   std::vector<NodeId> chain{graph.loss()};
   while (!graph.node(chain.back()).inputs.empty()) {

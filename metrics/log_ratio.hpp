@@ -7,6 +7,9 @@
 
 namespace heteroperf {
 
+/// Of the intervals that comparisons tell.
+inline constexpr double interval_coverage = 0.95;
+
 /// Estimate of a difference of logarithms, ln(head / base), with Student's t.
 struct LogRatio {
   double mean = 0;

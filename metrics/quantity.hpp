@@ -1,7 +1,9 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 
 namespace heteroperf {
 
@@ -50,5 +52,15 @@ class Id {
 
 using RankId = Id<struct RankTag>;
 using NodeId = Id<struct NodeTag>;
+
+/// Numbers as places in a container; none is negative.
+constexpr std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
+template <class Tag>
+constexpr std::size_t position(Id<Tag> id) {
+  return at_index(id.value());
+}
+
+inline constexpr double infinite = std::numeric_limits<double>::infinity();
+inline constexpr double nanosecond = 1e-9;  ///< in seconds
 
 }  // namespace heteroperf

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "metrics/quantity.hpp"
 #include "metrics/score.hpp"
 #include "metrics/statistics.hpp"
 #include "results/graph_book.hpp"
@@ -14,7 +15,6 @@ namespace heteroperf {
 namespace {
 
 using Steps = std::vector<const StepEvent*>;
-constexpr double nanosecond = 1e-9;
 
 std::map<std::int32_t, Steps> by_group(const Steps& steps) {
   std::map<std::int32_t, Steps> groups;

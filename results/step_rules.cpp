@@ -8,13 +8,14 @@
 #include <set>
 #include <tuple>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t fewest_steps = 20;
 constexpr double longest_pause_s = 10;
 constexpr double longest_pause_medians = 20;
-constexpr double nanosecond = 1e-9;
 
 using Verdict = std::optional<Finding>;
 using TrainingKey = std::tuple<std::int32_t, std::optional<std::uint64_t>>;

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <map>
 
+#include "metrics/quantity.hpp"
 #include "metrics/rate.hpp"
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double nanosecond = 1e-9;
 
 /// Everything from the first step's start to the last one's end; empty without steps.
 std::optional<TimeWindow> all_steps(const std::vector<const StepEvent*>& steps) {

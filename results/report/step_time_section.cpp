@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "metrics/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double nanosecond = 1e-9;
 
 double seconds_of(const StepEvent& step) {
   return static_cast<double>(step.t_end_ns - step.t_start_ns) * nanosecond;

@@ -6,13 +6,12 @@
 #include <span>
 #include <tuple>
 
+#include "metrics/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "results/report/run_sections.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double nanosecond = 1e-9;
 
 using Events = std::vector<const RankStepsEvent*>;
 

@@ -6,14 +6,9 @@
 #include <variant>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 const TensorShard& BoundaryShapes::shard_of(int degree, int index) {
   for (const TensorShard& known : shards_) {
     if (known.degree == degree && known.index == index) return known;

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/batch_loader.hpp"
@@ -19,6 +20,7 @@
 #include "runners/engine/optimizer.hpp"
 #include "runners/engine/parameter_store.hpp"
 #include "runners/engine/peak_rate.hpp"
+#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
@@ -31,12 +33,6 @@ constexpr std::uint64_t probe_seed = 1;
 /// Models up to this size have all their parameters, as a training has; of others those of the
 /// operations that are measured.
 constexpr std::uint64_t most_parameters = std::uint64_t{1} << 26;
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// Times work on the host, or by the clock of the device that the host hands it to.
 class WorkTimer {

@@ -5,13 +5,12 @@
 #include <utility>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/step_clock.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 Crossing crossing_of(Op op) {
   return op == Op::send_act || op == Op::recv_act ? Crossing::activation : Crossing::gradient;

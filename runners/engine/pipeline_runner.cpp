@@ -8,18 +8,13 @@
 #include <utility>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 /// One segment of the schedule on this rank.
 struct PipelineRunner::Part {
   Part(const RankShare::Part& own, StageModel model, ParameterStore& store,

@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 using ParameterKey = std::pair<NodeId, std::size_t>;
 

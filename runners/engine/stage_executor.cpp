@@ -5,13 +5,12 @@
 #include <variant>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
 #include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 double to_double(const at::Tensor& scalar) {
   if (scalar.is_cuda()) return scalar.item().toDouble();

@@ -1,12 +1,8 @@
 #include "runners/engine/stage_model.hpp"
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion) {
   StageModel model{graph, make_operator_groups(graph, type, fusion), {}, {}, {}, {}, {}, {}, {},
                    {}};

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "metrics/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/gradient_slots.hpp"
 #include "runners/engine/operators/row_exchange.hpp"
@@ -10,8 +11,6 @@
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 bool holds(const std::vector<bool>& flags, NodeId node) {
   return !flags.empty() && flags[position(node)];

@@ -3,21 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <variant>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/placement.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-
-std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
 
 /// A place between two nodes of the graph's order: the nodes before `end` lie before it.
 struct Cut {
@@ -30,7 +26,7 @@ std::vector<Cut> cuts_of(const ModelGraph& graph) {
   const std::size_t count = graph.nodes().size();
   std::vector<std::size_t> last_use(count, 0);
   for (std::size_t i = 0; i < count; ++i) {
-    for (const NodeId input : graph.nodes()[i].inputs) last_use[index(input)] = i;
+    for (const NodeId input : graph.nodes()[i].inputs) last_use[position(input)] = i;
   }
   std::vector<Cut> cuts;
   for (std::size_t end = 1; end < count; ++end) {

@@ -7,13 +7,12 @@
 #include <cmath>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/staged_graph.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 StagedGraph one_stage(const ModelGraph& graph) {
   Plan plan;

@@ -4,12 +4,12 @@
 #include <utility>
 #include <variant>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
 namespace {
 
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
 /// Groups of one stage.

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "metrics/byte_size.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"
@@ -16,8 +17,6 @@
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 /// Runs `check`; what it throws of the user's problems is added. Nothing where it throws.
 template <class Check>

@@ -5,15 +5,10 @@
 #include <map>
 #include <set>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 double PlanLinks::ring_s(const std::vector<RankId>& ranks, double bytes) const {
   const std::size_t n = ranks.size();
   if (n < 2) return 0;

@@ -5,6 +5,7 @@
 #include <set>
 #include <variant>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/rank_memory_trace.hpp"
@@ -13,9 +14,6 @@
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 constexpr std::uint64_t arena_alignment_bytes = 64;
 

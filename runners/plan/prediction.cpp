@@ -2,13 +2,12 @@
 
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/schedule/simulator.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 /// Ends of the sums over replicas, position by position.
 class ReductionClock {

@@ -4,14 +4,9 @@
 #include <optional>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 FetchTimes::FetchTimes(const Schedule& schedule, const Timeline& timeline) {
   for (std::size_t q = 0; q < schedule.programs.size(); ++q) {
     for (std::size_t k = 0; k < schedule.programs[q].size(); ++k) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <variant>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 /// Begins with all that could work on rows, and takes back what another's need forbids until
 /// nothing changes.

@@ -4,14 +4,12 @@
 #include <variant>
 #include <vector>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
-std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
 /// Tensors by number, each with its holders.
 class TensorPool {
@@ -108,13 +106,14 @@ class StagePasses {
 
   std::uint64_t whole_bytes(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
-    return u(part_.samples * element_count(node.output)) * bytes_per_output(node, precision_);
+    return static_cast<std::uint64_t>(part_.samples * element_count(node.output)) *
+           bytes_per_output(node, precision_);
   }
   std::uint64_t row_bytes(std::size_t n) const {
     const Node& node = graph_.nodes()[n];
     const std::int64_t rows =
         rows_of_rank(part_.samples * node.output[0], part_.shard.index, part_.shard.degree).count;
-    return u(rows * node.output[1]) * bytes_per_output(node, precision_);
+    return static_cast<std::uint64_t>(rows * node.output[1]) * bytes_per_output(node, precision_);
   }
   bool keeps_rows(std::size_t n) const { return !rows_.keeps.empty() && rows_.keeps[n]; }
   bool works_on_rows(std::size_t n) const { return !rows_.works.empty() && rows_.works[n]; }

@@ -7,14 +7,13 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/class_rates.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/plan_links.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 /// Works out all times of one plan.
 class TimesMaker {

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <variant>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 PassWork pass_of(const OperatorWork::Pass& pass, double samples) {
   const double bytes = pass.bytes * samples + (pass.bytes > 0 ? pass.fixed_bytes : 0);

@@ -9,19 +9,18 @@
 #include <variant>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
 
-std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
-
 /// By node: whether the loss depends on it.
 std::vector<bool> reaches_loss(const ModelGraph& graph) {
   std::vector<bool> reaches(graph.nodes().size(), false);
-  reaches[index(graph.loss())] = true;
+  reaches[position(graph.loss())] = true;
   for (std::size_t i = reaches.size(); i-- > 0;) {
     if (!reaches[i]) continue;
-    for (const NodeId input : graph.nodes()[i].inputs) reaches[index(input)] = true;
+    for (const NodeId input : graph.nodes()[i].inputs) reaches[position(input)] = true;
   }
   return reaches;
 }
@@ -109,7 +108,7 @@ class Cutter {
     std::map<std::pair<int, int>, std::map<std::int32_t, bool>> crossing;
     for (std::size_t i = 0; i < graph_.nodes().size(); ++i) {
       for (const NodeId input : graph_.nodes()[i].inputs) {
-        const int from = result_.stage_of[index(input)], to = result_.stage_of[i];
+        const int from = result_.stage_of[position(input)], to = result_.stage_of[i];
         if (from > to) backwards(input, i, from, to);
         if (from >= to) continue;
         bool& gradient = crossing[{from, to}][input.value()];
@@ -140,20 +139,20 @@ class Cutter {
       const auto* linear = std::get_if<Linear>(&graph_.nodes()[i].attributes);
       if (linear == nullptr || linear->tied_to.empty()) continue;
       const NodeId owner = graph_.find(linear->tied_to);
-      if (result_.stage_of[index(owner)] == result_.stage_of[i]) continue;
+      if (result_.stage_of[position(owner)] == result_.stage_of[i]) continue;
       copies[owner.value()].insert(result_.stage_of[i]);
     }
     for (const auto& [owner, stages] : copies) {
       StagedGraph::Tied& tied = result_.tied.emplace_back();
       tied.owner = NodeId(owner);
-      tied.stages.push_back(result_.stage_of[index(tied.owner)]);
+      tied.stages.push_back(result_.stage_of[position(tied.owner)]);
       tied.stages.insert(tied.stages.end(), stages.begin(), stages.end());
     }
   }
 
   /// Edges go forward, so a gradient out of every other stage leads to the loss.
   void check_ways_to_loss() {
-    const int last = result_.stage_of[index(graph_.loss())];
+    const int last = result_.stage_of[position(graph_.loss())];
     for (int stage = 0; stage < result_.stages(); ++stage) {
       if (stage == last || result_.nodes[static_cast<std::size_t>(stage)].empty()) continue;
       const bool way = std::any_of(

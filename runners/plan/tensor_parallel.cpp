@@ -6,14 +6,13 @@
 #include <utility>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/tensor_roles.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Intervals = std::vector<ParameterShard::Interval>;
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 std::int64_t total(const Intervals& intervals) {
   std::int64_t sum = 0;

@@ -11,12 +11,11 @@
 #include <utility>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 template <class... Kinds>
 bool is_any(const Node& node) {

@@ -4,13 +4,13 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <limits>
+
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr double memory_tolerance = 1e-9;
+constexpr double memory_slack = 1e-9;
 constexpr std::size_t late_steps = 50;
 
 double now_seconds() {
@@ -29,6 +29,8 @@ OrderSearch::OrderSearch(const OrderProblem& problem, Objective objective, doubl
       value_(infinite),
       place_(problem.size()),
       stop_seconds_(infinite) {}
+
+void OrderSearch::stop_after(double seconds) { stop_seconds_ = now_seconds() + seconds; }
 
 bool OrderSearch::may_go_on() {
   if (evaluations_ >= budget_ || proven() || out_of_time_) return false;
@@ -238,7 +240,7 @@ void OrderSearch::restore(std::vector<std::int32_t>& order, int rank) const {
 /// Where an F does not fit, what frees memory soonest after it goes before it, W first.
 bool OrderSearch::mend_memory(std::vector<std::int32_t>& order, int rank) {
   const std::int32_t end = problem_->first(rank + 1);
-  const double limit = memory_limit_ + memory_tolerance;
+  const double limit = memory_limit_ + memory_slack;
   double held = 0;
   int mended = 0;
   for (std::int32_t i = problem_->first(rank); i < end; ++i) {

@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/schedule/memory.hpp"
 #include "runners/schedule/order_search.hpp"
 #include "runners/schedule/report.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// A memory limit the search climbs over, and its share of the evaluations.
 struct Rung {
@@ -64,10 +62,6 @@ double bound_of(const PipelineGraph& graph, Objective objective) {
   return *std::max_element(work.begin(), work.end());
 }
 
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// Limits above what all micro-batches hold at once are none.
 double effective_limit(const OrderProblem& problem, std::optional<double> asked) {
   if (!asked) return infinite;
@@ -100,7 +94,7 @@ SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& 
     least = std::max(least, scheduler.least_limit(rank));
   }
   OrderSearch search(problem, request.objective, bound_of(graph, request.objective));
-  search.stop_at(now_seconds() + most_search_seconds);
+  search.stop_after(most_search_seconds);
   const std::vector<Offer> orders = offers(problem, templates);
   double before = -1;
   const std::vector<Rung> steps =

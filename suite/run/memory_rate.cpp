@@ -6,12 +6,12 @@
 #include <thread>
 #include <vector>
 
+#include "metrics/quantity.hpp"
 #include "suite/run/clock.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double nanosecond = 1e-9;
 constexpr std::size_t array_bytes = 8u << 20;
 constexpr std::size_t elements = array_bytes / sizeof(double);
 

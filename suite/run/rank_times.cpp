@@ -2,13 +2,9 @@
 
 #include <cmath>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
-namespace {
-
-constexpr double nanosecond = 1e-9;
-
-}  // namespace
-
 void ComputeSamples::add(const StepReport& report) {
   if (steps_ == 0) first_step_ = report.step;
   if (steps_ % steps_per_value_ == 0) {

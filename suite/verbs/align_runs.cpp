@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <map>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "results/run_folder.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
@@ -18,7 +18,6 @@ namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// One of the two.
 struct Side {

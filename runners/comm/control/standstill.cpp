@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -15,14 +17,12 @@ constexpr const char* cause =
 
 using Waits = std::vector<std::optional<OverdueWait>>;
 
-std::size_t index_of(RankId rank) { return static_cast<std::size_t>(rank.value()); }
-
 bool holds(const std::vector<RankId>& ranks, RankId rank) {
   return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
 }
 
 /// The first stuck rank that this one needs.
-RankId next_of(RankId rank, const Waits& waits) { return waits[index_of(rank)]->needed.front(); }
+RankId next_of(RankId rank, const Waits& waits) { return waits[position(rank)]->needed.front(); }
 
 /// From the first stuck rank along what each one needs first, until a rank comes again.
 std::vector<RankId> circle_of(const std::vector<RankId>& stuck, const Waits& waits) {
@@ -38,8 +38,8 @@ std::vector<RankId> circle_of(const std::vector<RankId>& stuck, const Waits& wai
 /// Two that need each other come before a longer circle: the link is theirs.
 std::vector<RankId> culprits(const std::vector<RankId>& stuck, const Waits& waits) {
   for (const RankId a : stuck) {
-    for (const RankId b : waits[index_of(a)]->needed) {
-      if (holds(waits[index_of(b)]->needed, a)) return {a, b};
+    for (const RankId b : waits[position(a)]->needed) {
+      if (holds(waits[position(b)]->needed, a)) return {a, b};
     }
   }
   return circle_of(stuck, waits);
@@ -67,7 +67,7 @@ std::vector<RankId> stuck_ranks(const Waits& waits) {
   const auto has_hope = [&](std::size_t r) {
     const auto& needed = waits[r]->needed;
     return needed.empty() || std::any_of(needed.begin(), needed.end(), [&](RankId rank) {
-             return index_of(rank) >= stuck.size() || !stuck[index_of(rank)];
+             return position(rank) >= stuck.size() || !stuck[position(rank)];
            });
   };
   for (bool changed = true; changed;) {
@@ -86,7 +86,7 @@ std::vector<RankId> stuck_ranks(const Waits& waits) {
 }
 
 void Standstill::note(RankId rank, std::optional<OverdueWait> wait) {
-  Report& report = reports_[index_of(rank)];
+  Report& report = reports_[position(rank)];
   report.repeats = wait == report.wait ? std::min(report.repeats + 1, reports_that_count) : 1;
   report.wait = std::move(wait);
 }

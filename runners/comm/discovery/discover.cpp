@@ -11,6 +11,7 @@
 #include <span>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/comm/discovery/descriptor_json.hpp"
 #include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/slice.hpp"
@@ -21,8 +22,6 @@ namespace {
 
 constexpr Seconds short_budget{0.004};
 constexpr Bytes kibibyte{1024};
-
-std::size_t index_of(RankId rank) { return static_cast<std::size_t>(rank.value()); }
 
 /// Measured by the pair, then told to everybody; the others wait for that.
 BytesPerSecond shared_bandwidth(const LinkGroup& links, RankId a, RankId b) {
@@ -62,9 +61,9 @@ std::vector<Task> tasks_for_all_pairs(int ranks) {
 /// The first rank of another host, since the network is what limits a cluster of hosts; else the
 /// second rank.
 RankId partner_inside(const RankCluster& cluster, const std::vector<RankDescriptor>& descriptors) {
-  const std::string& host = descriptors[index_of(cluster.ranks.front())].host;
+  const std::string& host = descriptors[position(cluster.ranks.front())].host;
   for (const RankId rank : cluster.ranks) {
-    if (descriptors[index_of(rank)].host != host) return rank;
+    if (descriptors[position(rank)].host != host) return rank;
   }
   return cluster.ranks[1];
 }
@@ -90,7 +89,7 @@ std::vector<std::set<std::string>> hosts_of(const std::vector<Task>& tasks,
                                             const std::vector<RankDescriptor>& descriptors) {
   std::vector<std::set<std::string>> hosts;
   for (const Task& task : tasks) {
-    hosts.push_back({descriptors[index_of(task.a)].host, descriptors[index_of(task.b)].host});
+    hosts.push_back({descriptors[position(task.a)].host, descriptors[position(task.b)].host});
   }
   return hosts;
 }
@@ -143,14 +142,14 @@ std::vector<LinkCurve> Sweep::share() {
     mine.insert(mine.end(), times_s.begin(), times_s.end());
   }
   std::vector<std::size_t> counts(static_cast<std::size_t>(world_.size()), 0);
-  for (const Task& task : tasks_) counts[index_of(task.a)] += sizes_.size();
+  for (const Task& task : tasks_) counts[position(task.a)] += sizes_.size();
   world_.all_gather(std::span<const double>(mine), std::span(all), counts);
 
   std::vector<std::size_t> begin;
   for_each_block(counts, [&](std::size_t, Slice block) { begin.push_back(block.begin); });
   std::vector<LinkCurve> curves;
   for (const Task& task : tasks_) {
-    std::size_t& at = begin[index_of(task.a)];
+    std::size_t& at = begin[position(task.a)];
     std::vector<LinkCurve::Point> points;
     for (const Bytes size : sizes_) points.push_back({size, Seconds(all[at++])});
     curves.push_back(curve_of(std::move(points)));

@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 /// Finds chains of nodes that one fused operator runs. A chain is decided at its last node, walking
 /// backwards from it.

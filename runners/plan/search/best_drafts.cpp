@@ -1,12 +1,11 @@
 #include "runners/plan/search/best_drafts.hpp"
 
 #include <algorithm>
-#include <limits>
+
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 /// Equal times: fewer stages, then any fixed order.
 bool faster(const ScoredDraft& a, const ScoredDraft& b) {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// A stage with its place, and its messages where they leave it.
 struct PlacedStage {

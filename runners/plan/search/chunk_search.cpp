@@ -4,10 +4,10 @@
 #include <cmath>
 #include <numeric>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 constexpr std::size_t most_seeds = 24;
 /// Of all positions together: beyond, filling is a small part of the step.

@@ -4,17 +4,17 @@
 #include <cmath>
 #include <numeric>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Less is noise of sums.
 constexpr double least_gain = 1e-9;
 /// From so many stages on the exact clock is asked only of what the formula says is not slower,
 /// but for this.
 constexpr std::size_t many_stages = 12;
-constexpr double estimate_room = 1.002;
+constexpr double kept_estimate_room = 1.002;
 
 /// The step's time, and a little of how much work all stages have: where several are the slowest,
 /// easing one of them is a step on the way.
@@ -242,7 +242,7 @@ ScoredDraft DraftMoves::improve(ScoredDraft start, const std::function<bool()>& 
       const bool by_formula = start.draft.stages.size() >= many_stages &&
                               kind != &DraftMoves::schedules && kind != &DraftMoves::warm_ups;
       const double promising_s =
-          by_formula ? estimate_room * filler_.scorer().estimate(start.draft).step_time_s : 0;
+          by_formula ? kept_estimate_room * filler_.scorer().estimate(start.draft).step_time_s : 0;
       (this->*kind)(start.draft, [&](PipelineDraft&& draft) {
         if (stop() || draft.stages.front().samples() != samples) return;
         ++scored_;

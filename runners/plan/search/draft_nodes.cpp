@@ -1,12 +1,11 @@
 // The part of DraftScorer that looks for nodes.
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/search/draft_scorer.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Nodes of one pool, by how many of their devices are free.
 class FreeNodes {

@@ -4,12 +4,11 @@
 #include <map>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/search/graph_problem.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Gives devices to replicas.
 class DeviceGiver {

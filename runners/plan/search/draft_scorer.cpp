@@ -2,15 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 LayerSums::Range range_of(const DraftStage& stage) { return {stage.first, stage.end}; }
 
@@ -19,8 +17,6 @@ ClockOrder clock_order(const std::string& schedule) {
          : schedule == "zb-h2" ? ClockOrder::zb_h2
                                : ClockOrder::one_f_one_b;
 }
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/search/best_drafts.hpp"
 #include "runners/plan/search/chunk_search.hpp"
 #include "runners/plan/search/exhaustive_chunks.hpp"
@@ -22,11 +23,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 /// A formula's word is not trusted closer than this before the exact clock has spoken.
 constexpr double estimate_room = 1.25;
-/// Longer than any step: memory alone decides.
-constexpr double any_period_s = 1e30;
 /// Problems for which every draft can be looked at.
 constexpr int most_exhaustive_devices = 8, most_exhaustive_layers = 8;
 constexpr double most_exhaustive_drafts = 1e13;

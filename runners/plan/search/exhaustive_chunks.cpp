@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 ExhaustiveChunks::ExhaustiveChunks(const DraftScorer& scorer,
                                    const std::vector<std::string>& schedules, int zero_stage)
     : scorer_(scorer),

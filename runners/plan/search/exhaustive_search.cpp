@@ -4,13 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)
     : scorer_(scorer),
       problem_(scorer.problem()),

@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/search/layer_cuts.hpp"
 #include "runners/plan/stage_memory.hpp"
@@ -18,8 +19,6 @@
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Ranks of one class under one label, node by node.
 struct PoolRanks {

@@ -3,17 +3,17 @@
 #include <algorithm>
 #include <iterator>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t index(NodeId id) { return static_cast<std::size_t>(id.value()); }
 
 /// Of the tensor that crosses alone; 0 where none or several do.
 std::vector<std::int64_t> widths(const ModelGraph& graph) {
   const auto& nodes = graph.nodes();
   std::vector<std::size_t> last_use(nodes.size(), 0);
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (const NodeId input : nodes[i].inputs) last_use[index(input)] = i;
+    for (const NodeId input : nodes[i].inputs) last_use[position(input)] = i;
   }
   std::vector<std::int64_t> result(nodes.size() + 1, 0);
   std::vector<std::size_t> open;
@@ -41,8 +41,8 @@ bool alike(const ModelGraph& graph, LayerNodes a, LayerNodes b) {
     }
     for (std::size_t k = 0; k < x.inputs.size(); ++k) {
       const Node &from_x = graph.node(x.inputs[k]), &from_y = graph.node(y.inputs[k]);
-      const bool same_place = index(x.inputs[k]) - a.first == index(y.inputs[k]) - b.first;
-      const bool both_outside = index(x.inputs[k]) < a.first && index(y.inputs[k]) < b.first;
+      const bool same_place = position(x.inputs[k]) - a.first == position(y.inputs[k]) - b.first;
+      const bool both_outside = position(x.inputs[k]) < a.first && position(y.inputs[k]) < b.first;
       if (!(same_place || both_outside) || from_x.output != from_y.output ||
           from_x.differentiable != from_y.differentiable) {
         return false;

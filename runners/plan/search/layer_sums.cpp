@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 std::vector<LayerTimes> prefix_sums(const std::vector<LayerTimes>& layers) {
   std::vector<LayerTimes> sums;

@@ -1,14 +1,12 @@
 #include "runners/plan/search/lower_bound.hpp"
 
 #include <algorithm>
-#include <limits>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/search/stage_relaxation.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 double total(const LayerTimes& t) { return t.forward_s + t.input_gradient_s + t.weight_gradient_s; }
 

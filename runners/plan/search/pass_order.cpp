@@ -4,12 +4,11 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/schedule/generator.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 bool is_within(const std::vector<int>& a, const std::vector<int>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), [](int x, int y) { return x <= y; });

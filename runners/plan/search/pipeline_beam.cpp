@@ -2,17 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <tuple>
+
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
 
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Room for the last digits of sums.
-constexpr double slack = 1 + 1e-9;
 constexpr std::size_t beam_width = 12;
 constexpr int most_stages = 128;
 /// Into as many equal stages what is left of a pool may be thought to go.
@@ -29,7 +25,7 @@ PipelineBeam::PipelineBeam(const StageFiller& filler)
 
 bool PipelineBeam::in_time(const ReplicaGroup& group, LayerSums::Range range,
                            Recomputation recomputation, const Task& task) const {
-  return sums_.work(group, range, recomputation).total() <= task.period_s * slack;
+  return sums_.work(group, range, recomputation).total() <= task.period_s * sum_slack;
 }
 
 bool PipelineBeam::has_memory(const ReplicaGroup& group, LayerSums::Range range,

@@ -4,11 +4,10 @@
 #include <cstddef>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 enum class Pass { forward, input_gradient, weight_gradient };
 

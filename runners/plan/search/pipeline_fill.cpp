@@ -5,10 +5,10 @@
 #include <cmath>
 #include <span>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 
 /// Numbers of stages of one group that are tried, and those on machines of many devices.
 constexpr int stage_counts[] = {1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48};

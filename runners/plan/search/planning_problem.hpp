@@ -11,6 +11,9 @@
 
 namespace heteroperf {
 
+/// Factor that leaves room for the last digits of sums.
+inline constexpr double sum_slack = 1 + 1e-9;
+
 /// What one layer takes for one micro-batch, in seconds, sums within a tensor-parallel group
 /// included.
 struct LayerTimes {

@@ -2,13 +2,9 @@
 
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 ReplicaChoices::ReplicaChoices(const PlanningProblem& problem, const LayerSums& sums)
     : problem_(problem) {
   for (std::size_t p = 0; p < problem.pools.size(); ++p) {

@@ -1,19 +1,10 @@
 // The part of StageRelaxation that counts the stages that follow.
 #include <algorithm>
-#include <limits>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/search/stage_relaxation.hpp"
 
 namespace heteroperf {
-namespace {
-
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr double slack = 1 + 1e-9;
-
-}  // namespace
-
 /// [layer]: at the prices as they are no way to do the layers before it costs less: fractions of
 /// devices, each layer at its best.
 std::vector<double> StageRelaxation::least_costs_before(const Step& step) const {
@@ -26,7 +17,7 @@ std::vector<double> StageRelaxation::least_costs_before(const Step& step) const 
                           static_cast<double>(step.micro_batches) / step.seconds;
       least = std::min(least, busy * devices(choice, step) * prices_[at_index(choice.pool)]);
     }
-    result.push_back(result.back() + least / slack);
+    result.push_back(result.back() + least / sum_slack);
   }
   return result;
 }
@@ -48,7 +39,7 @@ StageRelaxation::Covers StageRelaxation::covers(const std::vector<Covers>& lists
         more == MoreStages::any && end > 1 ? result[at_index(end) - 1].cost : infinite;
     if (after == infinite || std::min(sooner, own_sooner) <= after) continue;
     const std::size_t rest = own <= after ? lists.size() : lists.size() - 1;
-    const double left = (step.seconds - heads_[at_index(end) - 1]) * slack;
+    const double left = (step.seconds - heads_[at_index(end) - 1]) * sum_slack;
     for (std::size_t c = 0; c < choices_.size(); ++c) {
       const Choice& choice = choices_[c];
       if (choice.samples > step.samples ||
@@ -87,7 +78,7 @@ double StageRelaxation::least_counted_cost(const Step& step, std::vector<double>
   double budget = 0;
   for (std::size_t p = 0; p < prices_.size(); ++p) budget += prices_[p] * problem_.pools[p].devices;
   std::vector<double> most;
-  for (const double one : before) most.push_back(budget * slack * slack - one);
+  for (const double one : before) most.push_back(budget * sum_slack * sum_slack - one);
   std::vector<Covers> by_count(1, Covers(layers + 1, Cover{infinite, -1, -1, 0}));
   by_count[0][layers].cost = 0;
   std::size_t best = 0;

@@ -1,16 +1,12 @@
 #include "runners/plan/search/stage_filler.hpp"
 
 #include <algorithm>
-#include <limits>
+
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
 
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Room for the last digits of sums.
-constexpr double slack = 1 + 1e-9;
 /// Whole samples this many to a replica lose little.
 constexpr std::int64_t fine_samples = 6;
 
@@ -41,7 +37,7 @@ StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range
   const auto in_time = std::partition_point(sizes.begin(), sizes.end(), [&](std::int64_t samples) {
     group.samples = samples;
     return samples <= rules.samples &&
-           sums.work(group, range, holding.recomputation).total() <= period_s * slack;
+           sums.work(group, range, holding.recomputation).total() <= period_s * sum_slack;
   });
   const auto end = limit <= 0
                        ? in_time

@@ -2,18 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
 namespace {
 
-std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
-/// Room for the last digits of sums.
-constexpr double slack = 1 + 1e-9;
 constexpr int price_rounds = 10, some_price_rounds = 6, few_price_rounds = 3;
 constexpr double slow_decay = 0.3;
 /// Other prices do not add so much.
@@ -155,7 +150,7 @@ double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
   // All replicas together do the batch; none is faster than the fastest.
   const double least_replicas =
       std::ceil((replica_s_[at_index(range.end)] - replica_s_[at_index(range.first)]) *
-                static_cast<double>(problem_.batch) / step.seconds / slack);
+                static_cast<double>(problem_.batch) / step.seconds / sum_slack);
   const bool cut = range.first > 0 || range.end < problem_.layers;
   const bool shares_table = cut && !problem_.tied_parameters.empty() &&
                             (range.first == 0 || range.end == problem_.layers);
@@ -186,13 +181,13 @@ bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const 
   const double left = step.seconds - heads_[at_index(range.first)];
   const auto& sums = choice.seconds[0];
   const double work_s = (sums[at_index(range.end)] - sums[at_index(range.first)]) *
-                        static_cast<double>(step.micro_batches) / slack;
+                        static_cast<double>(step.micro_batches) / sum_slack;
   if (work_s > left) return false;
   if (!has_memory(choice, range, left / static_cast<double>(step.micro_batches), step,
                   Recomputation::full))
     return false;
-  const double period_s =
-      (left - after_work(choice, range, step)) / static_cast<double>(step.micro_batches) * slack;
+  const double period_s = (left - after_work(choice, range, step)) /
+                          static_cast<double>(step.micro_batches) * sum_slack;
   for (const Recomputation r :
        {Recomputation::full, Recomputation::none, Recomputation::selective}) {
     const auto& with = choice.seconds[static_cast<std::size_t>(r)];
@@ -212,7 +207,8 @@ bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, d
   LayerSums::Holding holding;
   holding.recomputation = recomputation;
   const double way_s = ways_.back() - ways_[at_index(range.first)];
-  const double kept = std::min(way_s / period_s / slack, static_cast<double>(step.micro_batches));
+  const double kept =
+      std::min(way_s / period_s / sum_slack, static_cast<double>(step.micro_batches));
   const std::int64_t counted = std::min<std::int64_t>(step.followers + 1, step.micro_batches);
   holding.in_flight = std::max(static_cast<int>(counted), static_cast<int>(std::ceil(kept)));
   holding.state_replicas = static_cast<int>(std::min<std::int64_t>(step.samples, devices_));
@@ -230,7 +226,7 @@ double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) 
   for (int first = 0; first < layers; ++first) {
     // Covering more layers never costs less: the best way to here or beyond.
     if (cost[at_index(first)] == infinite) return infinite;
-    const double left = (step.seconds - heads_[at_index(first)]) * slack;
+    const double left = (step.seconds - heads_[at_index(first)]) * sum_slack;
     for (std::size_t c = 0; c < choices_.size(); ++c) {
       const Choice& choice = choices_[c];
       // Neither these samples nor more of them take a layer.
@@ -286,7 +282,7 @@ bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds roun
     }
     std::vector<double> used(prices_.size(), 0);
     const double cost = (this->*least)(step, used) / budget;
-    if (cost > slack) return false;
+    if (cost > sum_slack) return false;
     if (cost > most_cost) most_cost = cost, best = prices_;
     double most_used = 0;
     for (std::size_t p = 0; p < prices_.size(); ++p) {

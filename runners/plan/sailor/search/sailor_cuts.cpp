@@ -5,12 +5,12 @@
 #include <numeric>
 #include <set>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Rules of the stages that are combined with each other, for one sum.
 constexpr std::size_t most_combinations = 32;
 /// A step is found to within this fraction.
@@ -93,7 +93,7 @@ void SailorCuts::make_frames() {
   std::set<std::vector<StageRule>> known;
   for (const double length : rules_.lengths(width)) add_combinations(length, width, known);
   for (const auto& rules : known) {
-    Frame frame{rules, {}, infinity};
+    Frame frame{rules, {}, infinite};
     for (const SailorPipeline& one : pipelines_) {
       bool kept = true;
       double update = 0;

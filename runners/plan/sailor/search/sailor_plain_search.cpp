@@ -6,20 +6,18 @@
 #include <set>
 #include <utility>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 /// Plans that are improved.
 constexpr std::size_t most_kept = 300;
 /// Of every shape, from the shortest that is possible.
 constexpr int paces_tried = 8;
 /// Of them with as many stages, replicas and samples of a micro-batch.
 constexpr int most_alike = 20;
-
-std::size_t at_index(int i) { return static_cast<std::size_t>(i); }
 
 /// Places in order, lower degrees first; neighbours alike as one.
 void put_in_order(SailorStage& stage) {
@@ -97,7 +95,7 @@ SailorPlainSearch::PaceTable SailorPlainSearch::pace_table(const Shape& shape) c
                                                         static_cast<int>(stages - s)) <=
                                        tables_.memory_limit_bytes(seat.place);
       double time = fits ? tables_.compute_s(seat.place, seat.tensor, shape.micro_batch, begin, end)
-                         : infinity;
+                         : infinite;
       if (std::isfinite(time) && stages > 1) {
         const bool first = s == 0, last = s + 1 == stages;
         if (!last) time += (first && stages > 3 ? 2 : 1) * send(end - 1);
@@ -261,7 +259,7 @@ void SailorPlainSearch::lay_out(const Shape& shape) {
       if (std::isfinite(time)) distinct.insert(time);
     }
   }
-  const double limit = kept_.size() < most_kept ? infinity : kept_.back().step_time_s;
+  const double limit = kept_.size() < most_kept ? infinite : kept_.back().step_time_s;
   std::vector<double> paces;
   for (const double pace : distinct) {
     if (step_s(shape, table, pace) < limit) paces.push_back(pace);

@@ -4,19 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 #include "runners/plan/sailor/search/sailor_plain_search.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr int most_plain_stages = 12, most_extended_stages = 4;
 /// Layers that a cut is moved by at once.
 constexpr int cut_steps[] = {-4, -2, -1, 1, 2, 4};
@@ -96,7 +95,7 @@ void SailorSearch::check() const {
 
 /// Says what the least demanding plan needs on the largest device.
 void SailorSearch::refuse() const {
-  double best = infinity;
+  double best = infinite;
   std::string why = "no profile or link serves the devices that there are";
   for (std::size_t p = 0; p < devices_.size(); ++p) {
     const int place = static_cast<int>(p), stages = most_stages(tables_.layers());

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "metrics/random.hpp"
 #include "runners/schedule/generators/generators.hpp"
 #include "runners/schedule/memory.hpp"
@@ -15,8 +15,6 @@
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 ListRules limited(const PipelineGraph& graph, double limit) {
   ListRules rules;

@@ -4,13 +4,12 @@
 
 #include <algorithm>
 
+#include "metrics/quantity.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::size_t position(NodeId node) { return static_cast<std::size_t>(node.value()); }
 
 /// Gradients of one stage: every operator's inputs are slots by node.
 class StageSink final : public GradientSink {

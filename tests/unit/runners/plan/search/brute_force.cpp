@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <vector>
+
+#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 struct Copy {
   int pool, degree, samples;  // degree: 0 or 1, an index

@@ -1,8 +1,8 @@
 #include "runners/plan/search/chunk_search.hpp"
 
 #include <algorithm>
-#include <limits>
 
+#include "metrics/quantity.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/prediction.hpp"
@@ -13,8 +13,6 @@
 
 namespace heteroperf {
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 Prediction prediction_of(const GraphProblem& problem, const Plan& plan) {
   const Cluster used = plan_cluster(plan, problem.cluster());
