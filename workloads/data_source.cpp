@@ -57,7 +57,7 @@ Source open_text(const std::string& path, const DataRequest& request) {
                                         request.wanted);
 }
 
-TokenWindows::Width width_of(const std::string& path) {
+TokenWindows::Width token_width(const std::string& path) {
   const std::string ending = std::filesystem::path(path).extension().string();
   if (ending == ".u16" || ending == ".bin") return TokenWindows::Width::two_bytes;
   if (ending == ".u32") return TokenWindows::Width::four_bytes;
@@ -68,7 +68,7 @@ TokenWindows::Width width_of(const std::string& path) {
 
 Source open_tokens(const std::string& path, const DataRequest& request) {
   check_length(request);
-  return std::make_shared<TokenWindows>("tokens", path, width_of(path), request.wanted);
+  return std::make_shared<TokenWindows>("tokens", path, token_width(path), request.wanted);
 }
 
 using Opener = Source (*)(const std::string& path, const DataRequest& request);

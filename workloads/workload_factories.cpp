@@ -161,7 +161,7 @@ ModelGraph search_start(std::int64_t width, const SampleSpec& spec) {
   return graph;
 }
 
-std::int64_t width_of(const std::string& name) {
+std::int64_t start_width(const std::string& name) {
   std::vector<std::string> names;
   for (std::int64_t width : search_widths) {
     names.push_back(width_name(width));
@@ -250,7 +250,7 @@ Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& m
   workload.name = "automl-image";
   workload.size = request.size == "auto" ? choose_search_size(machine).size : request.size;
   workload.data = open_images(request, default_images());
-  workload.graph = search_start(width_of(workload.size), workload.data->spec());
+  workload.graph = search_start(start_width(workload.size), workload.data->spec());
   workload.recipe = image_recipe();
   workload.micro_batch = search_batch;
   workload.target = image_target(*workload.data);

@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t image_pixels = 3 * 32 * 32, record_bytes = 1 + image_pixels;
-constexpr int classes = 10, batch_files = 5;
+constexpr int cifar_classes = 10, batch_files = 5;
 
 LabelledImages no_images() {
   LabelledImages images;
@@ -37,7 +37,7 @@ void append_batch(const std::string& path, LabelledImages& images) {
   }
   for (std::size_t offset = 0; offset < bytes.size(); offset += record_bytes) {
     const auto label = std::to_integer<std::uint8_t>(bytes[offset]);
-    if (label >= classes) {
+    if (label >= cifar_classes) {
       throw UserError(fmt::format("label {} in '{}' at offset {}", label, path, offset),
                       "CIFAR-10 has labels 0 to 9");
     }
@@ -81,7 +81,7 @@ std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder)
   if (has_test) append_batch(test.string(), images);
   SplitLists lists = has_test ? split_after(train, images.labels.size()) : hold_out_images(images);
   return std::make_shared<StoredImages>("cifar10:" + folder, std::move(images), std::move(lists),
-                                        classes);
+                                        cifar_classes);
 }
 
 }  // namespace heteroperf

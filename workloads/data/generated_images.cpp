@@ -11,8 +11,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t grammar_key = 0x6772616d, wave_key = 0x77617665, sample_key = 0x73616d70;
-constexpr std::int64_t fewest_pixels = 8, most_pixels = 4096, most_channels = 64;
+constexpr std::uint64_t grammar_key = 0x6772616d, wave_key = 0x77617665, image_key = 0x73616d70;
+constexpr std::int64_t fewest_pixels = 8, most_pixels = 4096, most_image_channels = 64;
 constexpr std::int64_t most_classes = 4096;
 
 void check_range(ProblemList& problems, const char* what, std::int64_t value, std::int64_t low,
@@ -32,7 +32,7 @@ SampleSpec complete(SampleSpec spec) {
           .width = or_default(spec.width, 32),
           .classes = or_default(spec.classes, 10)};
   ProblemList problems;
-  check_range(problems, "channels", spec.channels, 1, most_channels);
+  check_range(problems, "channels", spec.channels, 1, most_image_channels);
   check_range(problems, "rows of pixels", spec.height, fewest_pixels, most_pixels);
   check_range(problems, "columns of pixels", spec.width, fewest_pixels, most_pixels);
   check_range(problems, "classes", spec.classes, 2, most_classes);
@@ -66,7 +66,7 @@ std::uint64_t GeneratedImages::size(Split) const { return std::uint64_t{1} << 40
 
 RandomStream GeneratedImages::stream(Split split, std::uint64_t index) const {
   HETEROPERF_EXPECT(index < size(split));
-  return RandomStream(random_bits(seed_, sample_key, split, index));
+  return RandomStream(random_bits(seed_, image_key, split, index));
 }
 
 GeneratedImages::Latent GeneratedImages::draw_latent(RandomStream& random) const {

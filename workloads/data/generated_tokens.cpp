@@ -13,7 +13,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::uint64_t row_key = 0x726f77, sample_key = 0x73616d706c65;
+constexpr std::uint64_t row_key = 0x726f77, token_key = 0x73616d706c65;
 constexpr std::uint64_t unit_weight = std::uint64_t{1} << 48;
 constexpr std::int64_t fewest_tokens = 16, most_tokens = std::int64_t{1} << 20;
 constexpr std::int64_t most_branches = 32;
@@ -71,7 +71,7 @@ void GeneratedTokens::read(Split split, std::uint64_t index, SampleView out) con
   HETEROPERF_EXPECT(index < size(split));
   HETEROPERF_EXPECT(out.tokens.size() == static_cast<std::size_t>(spec_.length));
   HETEROPERF_EXPECT(out.targets.size() == out.tokens.size());
-  RandomStream random(random_bits(seed_, sample_key, split, index));
+  RandomStream random(random_bits(seed_, token_key, split, index));
   auto token = static_cast<std::int64_t>(random.below(static_cast<std::uint64_t>(spec_.classes)));
   for (std::size_t t = 0; t < out.tokens.size(); ++t) {
     out.tokens[t] = token;

@@ -13,7 +13,7 @@ namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t block_key = 0x626c6f636b;
-constexpr std::uint64_t most_windows_per_block = 16, blocks_wanted = 20, held_out_one_in = 10;
+constexpr std::uint64_t most_windows_per_block = 16, blocks_wanted = 20, held_out_window_in = 10;
 
 template <int bytes_each>
 std::int64_t little_endian(const std::byte* bytes) {
@@ -86,7 +86,7 @@ void TokenWindows::cut_into_blocks() {
   block_tokens_ = tokens_ / blocks;
   std::vector<std::uint64_t> hashes(blocks);
   for (std::uint64_t b = 0; b < blocks; ++b) hashes[b] = random_bits(block_key, b);
-  SplitLists lists = hold_out(hashes, held_out_one_in);
+  SplitLists lists = hold_out(hashes, held_out_window_in);
   train_blocks_ = std::move(lists.train);
   validation_blocks_ = std::move(lists.validation);
 }

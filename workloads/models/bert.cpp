@@ -5,7 +5,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double norm_eps = 1e-12;
+constexpr double bert_norm_eps = 1e-12;
 constexpr std::int64_t segment_types = 2;
 
 NodeId add_embeddings(ModelGraph& graph, const BertShape& shape) {
@@ -13,7 +13,7 @@ NodeId add_embeddings(ModelGraph& graph, const BertShape& shape) {
   x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
   x = graph.add("positions", PositionEmbedding{shape.positions}, {x});
   x = graph.add("types", TypeEmbedding{segment_types}, {x});
-  x = add_norm(graph, "embedding_norm", x, NormKind::layer_norm, norm_eps);
+  x = add_norm(graph, "embedding_norm", x, NormKind::layer_norm, bert_norm_eps);
   return add_dropout(graph, "embedding_dropout", x, shape.dropout);
 }
 
@@ -24,7 +24,7 @@ ModelGraph bert(const BertShape& shape) {
   block.width = shape.width;
   block.heads = block.kv_heads = shape.heads;
   block.mlp_width = 4 * shape.width;
-  block.norm_eps = norm_eps;
+  block.norm_eps = bert_norm_eps;
   block.norm_place = NormPlace::after;
   block.mlp = MlpKind::gelu_erf;
   block.causal = false;

@@ -5,7 +5,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double norm_eps = 1e-6;
+constexpr double vit_norm_eps = 1e-6;
 
 NodeId add_patches(ModelGraph& graph, const VitShape& shape) {
   Conv2d patches;
@@ -28,7 +28,7 @@ ModelGraph vit(const VitShape& shape) {
   block.width = shape.width;
   block.heads = block.kv_heads = shape.heads;
   block.mlp_width = 4 * shape.width;
-  block.norm_eps = norm_eps;
+  block.norm_eps = vit_norm_eps;
   block.mlp = MlpKind::gelu_erf;
   block.causal = false;
   block.dropout = shape.dropout;
@@ -38,7 +38,7 @@ ModelGraph vit(const VitShape& shape) {
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
   }
-  x = add_norm(graph, "final_norm", x, NormKind::layer_norm, norm_eps);
+  x = add_norm(graph, "final_norm", x, NormKind::layer_norm, vit_norm_eps);
   x = graph.add("class_output", TakeToken{0}, {x});
   x = graph.add("head", Linear{shape.classes, true, {}}, {x});
   graph.add("loss", CrossEntropy{}, {x});
