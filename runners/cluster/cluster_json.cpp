@@ -14,9 +14,9 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* format_name = "heteroperf-cluster";
-constexpr int format_version = 1;
-constexpr int most_ranks = 65536;
+constexpr const char* cluster_format_name = "heteroperf-cluster";
+constexpr int cluster_format_version = 1;
+constexpr int most_cluster_ranks = 65536;
 
 /// The shortest bandwidth that makes exactly this curve, if the curve is α + n·β.
 std::optional<BytesPerSecond> plain_bandwidth(const LinkCurve& curve) {
@@ -144,7 +144,7 @@ class ClusterReader {
 Cluster ClusterReader::read(const Json& document) {
   ObjectReader reader(document, "", problems_);
   reader.require({"_format", "_version", "classes", "ranks"});
-  reader.expect_format(format_name, format_version);
+  reader.expect_format(cluster_format_name, cluster_format_version);
   reader.read("name", cluster_.name);
   reader.read("assumptions", cluster_.assumptions);
   const auto each = [&](const char* key, auto method) {
@@ -204,16 +204,17 @@ void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
   RankPlace place;
   int count = 1, per_host = 0;
-  reader.read("count", count, 1, most_ranks);
-  reader.read("per_host", per_host, 1, most_ranks);
+  reader.read("count", count, 1, most_cluster_ranks);
+  reader.read("per_host", per_host, 1, most_cluster_ranks);
   reader.read("class", place.device_class);
   reader.read("host", place.host);
   reader.read("cluster", place.cluster);
   reader.read("cards", place.cards);
   reader.finish();
   const std::size_t total = cluster_.ranks.size() + static_cast<std::size_t>(count);
-  if (total > most_ranks) {
-    problems_.add(fmt::format("{} is rank {}", path, total), fmt::format("at most {}", most_ranks));
+  if (total > most_cluster_ranks) {
+    problems_.add(fmt::format("{} is rank {}", path, total),
+                  fmt::format("at most {}", most_cluster_ranks));
     return;
   }
   const std::string host = place.host;
@@ -237,8 +238,8 @@ bool ClusterReader::read_between(const Json* between, const std::string& path, L
   }
   if (a.is_string() || b.is_string()) return note_wrong(*between, path, expected, problems_);
   std::array<int, 2> ranks = {0, 0};
-  const bool fits = read_value(a, path + "[0]", ranks[0], problems_, 0, most_ranks - 1) &&
-                    read_value(b, path + "[1]", ranks[1], problems_, 0, most_ranks - 1);
+  const bool fits = read_value(a, path + "[0]", ranks[0], problems_, 0, most_cluster_ranks - 1) &&
+                    read_value(b, path + "[1]", ranks[1], problems_, 0, most_cluster_ranks - 1);
   if (!fits) return false;
   link.ranks.emplace(RankId(std::min(ranks[0], ranks[1])), RankId(std::max(ranks[0], ranks[1])));
   return true;
@@ -333,8 +334,8 @@ void ClusterReader::count_devices() {
 }  // namespace
 
 nlohmann::json to_json(const Cluster& cluster) {
-  nlohmann::json document = {{"_format", format_name},
-                             {"_version", format_version},
+  nlohmann::json document = {{"_format", cluster_format_name},
+                             {"_version", cluster_format_version},
                              {"classes", list_of(cluster.classes)},
                              {"ranks", to_json(cluster.ranks)},
                              {"links", list_of(cluster.links)}};

@@ -8,8 +8,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* format_name = "heteroperf-efficiency";
-constexpr int format_version = 1;
+constexpr const char* matrix_format_name = "heteroperf-efficiency";
+constexpr int matrix_format_version = 1;
 
 template <class Enum>
 const char* name_of_value(Enum value) {
@@ -56,7 +56,7 @@ class MatrixReader {
   EfficiencyMatrix read(const Json& document) {
     ObjectReader reader(document, "", problems_);
     reader.require({"_format", "_version"});
-    reader.expect_format(format_name, format_version);
+    reader.expect_format(matrix_format_name, matrix_format_version);
     const auto each = [&](const char* key, auto method) {
       reader.for_each(
           key, [&](const Json& entry, const std::string& path) { (this->*method)(entry, path); });
@@ -163,8 +163,8 @@ class MatrixReader {
 }  // namespace
 
 std::string efficiency_matrix_text(const EfficiencyMatrix& matrix) {
-  Json document = {{"_format", format_name},
-                   {"_version", format_version},
+  Json document = {{"_format", matrix_format_name},
+                   {"_version", matrix_format_version},
                    {"operations", Json::array()},
                    {"devices", Json::array()},
                    {"links", Json::array()}};
