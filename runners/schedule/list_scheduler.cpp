@@ -13,7 +13,7 @@ namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
 /// Sums of shares of activations may miss a limit by rounding.
-constexpr double memory_tolerance = 1e-9;
+constexpr double memory_rounding = 1e-9;
 
 double of_rank(const std::vector<double>& values, int index) {
   return values.empty() ? 0 : values[index];
@@ -135,7 +135,7 @@ double ListScheduler::key(std::int32_t task) const {
 bool ListScheduler::fits(int rank, std::int32_t task) const {
   const OrderProblem::Task& t = problem_->task(task);
   const Rank& r = ranks_[rank];
-  const double limit = rules_->memory_limit[rank] + memory_tolerance;
+  const double limit = rules_->memory_limit[rank] + memory_rounding;
   if (r.held + t.memory_change > limit) return false;
   return unit_of_[t.micro_batch] <= r.oldest ||
          r.younger + t.memory_change <= limit - unit_memory_most_[rank];

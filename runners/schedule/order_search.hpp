@@ -27,8 +27,8 @@ class OrderSearch {
   double value() const { return value_; }
   const std::vector<std::int32_t>& best() const { return best_; }
   long long evaluations() const { return evaluations_; }
-  /// After this moment nothing more is evaluated.
-  void stop_at(double seconds) { stop_seconds_ = seconds; }
+  /// After so many seconds from now on nothing more is evaluated.
+  void stop_after(double seconds);
   bool out_of_time() const { return out_of_time_; }
 
  private:

@@ -8,7 +8,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
+constexpr bool is_decimal(char c) { return c >= '0' && c <= '9'; }
 
 void append_field(std::string& text, const char* mark, std::int32_t value) {
   if (value < 0) return;
@@ -22,7 +22,7 @@ class Scanner {
   explicit Scanner(std::string_view text) : text_(text) {}
 
   bool at_end() const { return text_.empty(); }
-  bool at_number() const { return !text_.empty() && is_digit(text_.front()); }
+  bool at_number() const { return !text_.empty() && is_decimal(text_.front()); }
 
   bool take(char c) {
     if (text_.empty() || text_.front() != c) return false;
@@ -31,7 +31,7 @@ class Scanner {
   }
 
   bool take_space_before_number() {
-    if (text_.size() < 2 || text_[0] != ' ' || !is_digit(text_[1])) return false;
+    if (text_.size() < 2 || text_[0] != ' ' || !is_decimal(text_[1])) return false;
     text_.remove_prefix(1);
     return true;
   }
