@@ -7,7 +7,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* trainer = "Megatron";
+constexpr const char* megatron_name = "Megatron";
 
 class ArgumentWriter {
  public:
@@ -17,7 +17,7 @@ class ArgumentWriter {
     check_whole();
     problems_.throw_if_any();
     positions_ = plan_.stages.size() / static_cast<std::size_t>(plan_.chunks);
-    blocks_ = stage_blocks(plan_, trainer, problems_);
+    blocks_ = stage_blocks(plan_, megatron_name, problems_);
     for (std::size_t s = 0; s < plan_.stages.size(); ++s) check_stage(s);
     problems_.throw_if_any();
     return text();

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int most_tensor = 64, most_devices_of_node = 64;
 constexpr std::int64_t most_micro_batch = 4096;
-constexpr std::int64_t most_samples = std::int64_t{1} << 40;
+constexpr std::int64_t largest_size = std::int64_t{1} << 40;
 constexpr double bytes_per_value = 4;
 constexpr std::uint64_t least_device_bytes = 100'000'000;
 
@@ -45,11 +45,11 @@ SailorTraining read_training(const std::filesystem::path& file) {
   SailorTraining training;
   reader.require({"model", "global_batch_size"});
   reader.read("model", training.model);
-  reader.read("global_batch_size", training.global_batch, 1, most_samples);
-  reader.read("sequence_length", training.sequence_length, 1, most_samples);
-  reader.read("hidden_size", training.hidden_size, 1, most_samples);
-  reader.read("heads", training.heads, 1, most_samples);
-  reader.read("vocab_size", training.vocabulary, 1, most_samples);
+  reader.read("global_batch_size", training.global_batch, 1, largest_size);
+  reader.read("sequence_length", training.sequence_length, 1, largest_size);
+  reader.read("hidden_size", training.hidden_size, 1, largest_size);
+  reader.read("heads", training.heads, 1, largest_size);
+  reader.read("vocab_size", training.vocabulary, 1, largest_size);
   for (const char* unused : {"type", "num_layers", "num_all_layers", "optimizer", "head_dim",
                              "max_position_embeddings"}) {
     reader.value(unused);

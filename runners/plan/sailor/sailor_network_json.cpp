@@ -11,7 +11,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr int most_devices_of_node = 64;
+constexpr int most_of_node = 64;
 /// A curve and the peak beside it say the same within this factor, measured at 1 GB.
 constexpr double same_unit = 5;
 
@@ -64,7 +64,7 @@ class NetworkReader {
                 file_.for_each(
                     counts, below,
                     [&](const std::string& count, const Json& value, const std::string& where) {
-                      const auto number = file_.number(count, where, 1, most_devices_of_node);
+                      const auto number = file_.number(count, where, 1, most_of_node);
                       if (number)
                         visit(SailorLinkEnd{zone, device, static_cast<int>(*number)}, value, where);
                     });
@@ -98,7 +98,7 @@ void read_sailor_within_node(const std::filesystem::path& path, SailorInputs& in
                   file.for_each(
                       counts, at,
                       [&](const std::string& count, const Json& value, const std::string& where) {
-                        const auto number = file.number(count, where, 2, most_devices_of_node);
+                        const auto number = file.number(count, where, 2, most_of_node);
                         if (!number) return;
                         inputs.within_node[{device, static_cast<int>(*number)}] =
                             read_curve(value, where, file.problems());

@@ -14,7 +14,7 @@ namespace heteroperf {
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double bytes_per_value = 4;
+constexpr double bytes_per_float = 4;
 /// Gradients are summed in buckets of at most this size.
 constexpr double bucket_bytes = 5e8;
 /// Adam's states 8, master copy 4, gradients 4, communication 4, the trainer's copies 4.
@@ -120,14 +120,14 @@ void SailorTables::take_network(const SailorInputs& inputs) {
 void SailorTables::take_layers(const SailorModel& model) {
   using Layer = SailorLayer;
   const std::vector<Layer>& whole = model.layers.at(1);
-  for (const Layer& layer : whole) output_bytes_.push_back(layer.output * bytes_per_value);
+  for (const Layer& layer : whole) output_bytes_.push_back(layer.output * bytes_per_float);
   parameter_bytes_ =
-      summed<Layer>(whole, [](const Layer& l) { return l.parameters * bytes_per_value; });
+      summed<Layer>(whole, [](const Layer& l) { return l.parameters * bytes_per_float; });
   held_.resize(static_cast<std::size_t>(model.layers.rbegin()->first) + 1);
   for (const auto& [tensor, layers] : model.layers) {
     held_[static_cast<std::size_t>(tensor)] = {
         summed<Layer>(layers, [](const Layer& l) { return l.parameters; }),
-        summed<Layer>(layers, [](const Layer& l) { return l.kept * bytes_per_value; })};
+        summed<Layer>(layers, [](const Layer& l) { return l.kept * bytes_per_float; })};
   }
 }
 

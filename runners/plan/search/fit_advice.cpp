@@ -10,8 +10,6 @@
 namespace heteroperf {
 namespace {
 
-/// Longer than any step: memory alone decides.
-constexpr double any_period_s = 1e30;
 constexpr double most_memory_factor = 1 << 20;
 
 bool fits(const PlanningProblem& problem) {

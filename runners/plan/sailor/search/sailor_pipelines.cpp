@@ -11,7 +11,7 @@ using Seat = SailorPipeline::Seat;
 
 /// Orders of places along a pipeline; more than these are not looked at.
 constexpr double most_orders = 4096;
-constexpr double rounding = 1e-12;
+constexpr double pace_rounding = 1e-12;
 
 /// The sends of one micro-batch that a stage waits for, with one replica in every stage.
 double communication_s(const SailorTables& tables, const std::vector<int>& bounds,
@@ -76,7 +76,8 @@ class PipelineMaker {
     for (std::size_t s = 0; s < places_.size(); ++s) {
       const std::vector<int> degrees = tables_.degrees(places_[s]);
       const auto fit = std::find_if(degrees.begin(), degrees.end(), [&](int tensor) {
-        return tensor >= least_tensor_ && compute_s(s, tensor, size) <= pace * (1 + rounding) &&
+        return tensor >= least_tensor_ &&
+               compute_s(s, tensor, size) <= pace * (1 + pace_rounding) &&
                fits(tables_, bounds_, {places_[s], tensor}, s, size);
       });
       if (fit == degrees.end()) return;
@@ -148,7 +149,7 @@ std::int64_t SailorPipeline::samples_within(double seconds) const {
 
 std::optional<SailorShare> SailorPipeline::share(std::int64_t samples, double seconds) const {
   std::optional<SailorShare> best;
-  double best_s = seconds * (1 + rounding);
+  double best_s = seconds * (1 + pace_rounding);
   for (std::size_t i = 0; i < sizes_.size(); ++i) {
     if (sizes_[i].samples > samples) continue;
     SailorShare own{1, sizes_[i].samples, samples / sizes_[i].samples, {}};

@@ -5,7 +5,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double rounding = 1e-9;
+constexpr double limit_rounding = 1e-9;
 
 }  // namespace
 
@@ -39,7 +39,7 @@ std::vector<StageRule> StageRules::within(std::size_t s, double limit_s, int wid
   for (std::uint32_t places = all_; places > 0; places = (places - 1) & all_) {
     for (const int least : degrees_) {
       const StageRule rule{places, least};
-      if (reduction_s(s, rule, width) > limit_s * (1 + rounding)) continue;
+      if (reduction_s(s, rule, width) > limit_s * (1 + limit_rounding)) continue;
       const bool contained = std::any_of(rules.begin(), rules.end(), [&](const StageRule& other) {
         return (places & ~other.places) == 0 && other.least_tensor <= least;
       });
