@@ -9,7 +9,7 @@ namespace heteroperf {
 namespace {
 
 /// Segments on their way at once.
-constexpr std::size_t window = 4;
+constexpr std::size_t ring_window = 4;
 
 /// Where a rank stands in the ring, and how blocks pass it: in step s of a phase that starts with
 /// block `first` every rank sends on what it got in step s - 1.
@@ -43,14 +43,14 @@ class RingPlace {
 /// stream, so no ring of waits can close.
 template <class Stream>
 void run_ring(Communicator& group, const RingPlace& place, Stream&& stream) {
-  TransferRing receives(window), sends(2 * window);
+  TransferRing receives(ring_window), sends(2 * ring_window);
   for (std::size_t i = 0; i < stream.messages; ++i) {
     while (receives.pushed() < std::min(stream.messages, i + stream.expected)) {
       const std::size_t k = receives.pushed();
       stream.before_receive(k, sends);
       receives.push(receive_some(group, stream.incoming(k), place.left(), message_tags::ring));
     }
-    while (sends.pushed() < std::min(stream.messages, i + std::min(window, stream.lead))) {
+    while (sends.pushed() < std::min(stream.messages, i + std::min(ring_window, stream.lead))) {
       sends.push(
           send_some(group, stream.outgoing(sends.pushed()), place.right(), message_tags::ring));
     }
@@ -70,9 +70,9 @@ class AllReduceStream {
     segment_ = segment == 0 ? largest : std::min(segment, largest);
     lead = (largest + segment_ - 1) / segment_;
     messages = 2 * place_.steps() * lead;
-    expected = std::min(window, place_.steps() * lead);
+    expected = std::min(ring_window, place_.steps() * lead);
     slot_bytes_ = segment_ * size_of(sums.partial.type);
-    incoming_ = call.scratch.slot(scratch_slots::incoming, window * slot_bytes_);
+    incoming_ = call.scratch.slot(scratch_slots::incoming, ring_window * slot_bytes_);
   }
 
   const RingPlace& place() const { return place_; }
@@ -80,7 +80,7 @@ class AllReduceStream {
   MutableBuffer incoming(std::size_t i) const {
     const Slice part = received(i);
     if (!reduces(i)) return sums_.result.part(part.begin, part.count);
-    return {incoming_ + i % window * slot_bytes_, part.count, sums_.partial.type};
+    return {incoming_ + i % ring_window * slot_bytes_, part.count, sums_.partial.type};
   }
   ConstBuffer outgoing(std::size_t i) const {
     const Slice part = sent(i);
@@ -168,7 +168,7 @@ class AllGatherStream {
   CountedBlocks blocks_;
 
  public:
-  std::size_t lead, messages, expected = window;
+  std::size_t lead, messages, expected = ring_window;
 };
 
 /// In step s rank r sends block r - s - 1, of which it then knows the sum over s + 1 ranks, and in
@@ -182,7 +182,7 @@ class ReduceScatterStream {
         blocks_(call.counts, segment_),
         lead(blocks_.segments()),
         messages(place_.steps() * lead),
-        slots_(lead + 2 * window),
+        slots_(lead + 2 * ring_window),
         slot_bytes_(segment_ * size_of(sums.partial.type)),
         memory_(call.scratch.slot(scratch_slots::incoming, slots_ * slot_bytes_)) {}
 
@@ -220,7 +220,7 @@ class ReduceScatterStream {
   CountedBlocks blocks_;
 
  public:
-  std::size_t lead, messages, expected = window;
+  std::size_t lead, messages, expected = ring_window;
 
  private:
   std::size_t slots_, slot_bytes_;

@@ -6,6 +6,8 @@
 
 namespace heteroperf {
 
+inline constexpr std::size_t cache_line_bytes = 64;
+
 /// Memory that algorithms reuse from call to call: it grows to the largest use and stays.
 class Scratch {
  public:

@@ -6,12 +6,11 @@
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr std::size_t line_bytes = 64;
 
 Reduction without_division(Reduction reduction) {
   return reduction == Reduction::average ? Reduction::sum : reduction;
@@ -33,7 +32,8 @@ SegmentBridge::SegmentBridge(Communicator& group, const BridgeConfig& config, Sc
       config_(config),
       traffic_(traffic),
       slots_(2 * config.in_flight + 2),
-      slot_bytes_((config.segment * size_of(config.type) / line_bytes + 1) * line_bytes),
+      slot_bytes_((config.segment * size_of(config.type) / cache_line_bytes + 1) *
+                  cache_line_bytes),
       own_(scratch.slot(scratch_slots::bridge_own, slots_ * slot_bytes_)),
       arriving_(scratch.slot(scratch_slots::bridge_arriving, slots_ * config.tops * slot_bytes_)),
       raw_(encoded() ? scratch.slot(scratch_slots::bridge_raw, slot_bytes_) : nullptr),

@@ -6,13 +6,12 @@
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/operation_scope.hpp"
 
 namespace heteroperf {
 namespace {
-
-constexpr std::size_t line_bytes = 64;
 
 template <class Measure>
 std::size_t largest_of(std::span<const SegmentRole> roles, Measure measure) {
@@ -103,7 +102,7 @@ Pipeline::Pipeline(const PipelineCall& call, Scratch& scratch, BridgeTraffic& tr
   if (reduction_ == Reduction::average) reduction_ = Reduction::sum;
   const std::size_t largest = largest_segment(call.segments);
   const DataType type = call.reduction ? call.mine.type : call.result.type;
-  slot_bytes_ = (largest * size_of(type) / line_bytes + 1) * line_bytes;
+  slot_bytes_ = (largest * size_of(type) / cache_line_bytes + 1) * cache_line_bytes;
   children_memory_ = scratch.slot(scratch_slots::children, window_ * children_ * slot_bytes_);
   staging_memory_ = scratch.slot(scratch_slots::staging, window_ * slot_bytes_);
   final_memory_ = scratch.slot(scratch_slots::final_sums, window_ * slot_bytes_);

@@ -22,7 +22,7 @@ TreePlace flat_tree(Communicator& group, RankId top, std::size_t arity) {
   return tree_place(everybody, group.rank(), top, arity);
 }
 
-constexpr std::size_t window = 4;
+constexpr std::size_t tree_window = 4;
 constexpr std::size_t binary = 2;
 
 /// Segments from which on a chain beats a binary tree: its links carry everything only once.
@@ -67,7 +67,7 @@ void all_reduce_tree(const AllReduceCall& call, const PartialSums& sums, std::si
   role.parent = role.source = place.parent;
   role.children = role.targets = place.children;
   // A result comes back after a way up and a way down.
-  const std::size_t in_flight = std::max(window, 2 * depth(call.group.size()));
+  const std::size_t in_flight = std::max(tree_window, 2 * depth(call.group.size()));
   run_tree({call.group, sums.mine, call.result, call.reduction, segment, in_flight, call.scratch},
            role, call.mine.count);
 }
@@ -90,7 +90,7 @@ void reduce_tree(const AllReduceCall& call, RankId root) {
   role.parent = place.parent;
   role.children = place.children;
   role.keeps = is_root ? SegmentRole::Keeps::result : SegmentRole::Keeps::nothing;
-  run_tree({call.group, sums.mine, call.result, call.reduction, segment, window, call.scratch},
+  run_tree({call.group, sums.mine, call.result, call.reduction, segment, tree_window, call.scratch},
            role, call.mine.count);
 }
 
@@ -102,7 +102,8 @@ void broadcast_tree(Communicator& group, MutableBuffer values, RankId root,
   SegmentRole role;
   role.source = place.parent;
   role.targets = place.children;
-  run_tree({group, values, values, std::nullopt, segment, window, scratch}, role, values.count);
+  run_tree({group, values, values, std::nullopt, segment, tree_window, scratch}, role,
+           values.count);
 }
 
 }  // namespace heteroperf

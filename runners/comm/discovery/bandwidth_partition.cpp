@@ -6,20 +6,20 @@
 namespace heteroperf {
 namespace {
 
-using Part = std::vector<std::size_t>;
+using Members = std::vector<std::size_t>;
 
-bool is_single(const BandwidthTable& table, const Part& part) {
+bool is_single(const BandwidthTable& table, const Members& part) {
   return part.size() == 1 && table.is_single[part.front()];
 }
 
-double least_own(const BandwidthTable& table, const Part& part) {
+double least_own(const BandwidthTable& table, const Members& part) {
   double least = std::numeric_limits<double>::infinity();
   for (const std::size_t item : part) least = std::min(least, table.own[item]);
   return least;
 }
 
-void absorb(Part& part, Part& other) {
-  Part both;
+void absorb(Members& part, Members& other) {
+  Members both;
   std::merge(part.begin(), part.end(), other.begin(), other.end(), std::back_inserter(both));
   part = std::move(both);
   other.clear();
@@ -27,13 +27,13 @@ void absorb(Part& part, Part& other) {
 
 }  // namespace
 
-double reference(const BandwidthTable& table, const Part& a, const Part& b) {
+double reference(const BandwidthTable& table, const Members& a, const Members& b) {
   const double of_a = least_own(table, a), of_b = least_own(table, b);
   const bool any_single = is_single(table, a) || is_single(table, b);
   return any_single ? std::max(of_a, of_b) : std::min(of_a, of_b);
 }
 
-double best_link(const BandwidthTable& table, const Part& a, const Part& b) {
+double best_link(const BandwidthTable& table, const Members& a, const Members& b) {
   double best = BandwidthTable::unlike;
   for (const std::size_t i : a) {
     for (const std::size_t j : b) best = std::max(best, table.between[i][j]);
@@ -41,8 +41,8 @@ double best_link(const BandwidthTable& table, const Part& a, const Part& b) {
   return best;
 }
 
-std::vector<Part> partition(const BandwidthTable& table, double gap) {
-  std::vector<Part> parts;
+std::vector<Members> partition(const BandwidthTable& table, double gap) {
+  std::vector<Members> parts;
   for (std::size_t i = 0; i < table.size(); ++i) parts.push_back({i});
   bool has_changed = true;
   while (has_changed) {
@@ -57,7 +57,7 @@ std::vector<Part> partition(const BandwidthTable& table, double gap) {
       }
     }
   }
-  std::erase_if(parts, [](const Part& part) { return part.empty(); });
+  std::erase_if(parts, [](const Members& part) { return part.empty(); });
   std::sort(parts.begin(), parts.end());
   return parts;
 }

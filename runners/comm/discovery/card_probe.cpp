@@ -13,7 +13,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr int tag = message_tags::link_probe;
 /// Many times what shapers let pass at any rate, 128 KiB or so.
 constexpr Bytes least_size{std::uint64_t{2} << 20}, most_size{std::uint64_t{16} << 20};
 /// Per rank, where all send.
@@ -24,7 +23,7 @@ constexpr Bytes least_burst{16384};
 /// Of a message that passes a shaper at once, over what it lets pass in the long run.
 constexpr double much_faster = 1.5;
 constexpr double shared_below = 0.75;
-constexpr int repetitions = 7;
+constexpr int most_card_rounds = 7;
 /// A transfer that takes longer is made once.
 constexpr Seconds long_time{0.3};
 /// Time for a shaper to fill up again: so many bytes at the link's rate.
@@ -103,7 +102,7 @@ HostRate HostProbe::measure(std::span<const Pair> pairs) {
 
 Seconds HostProbe::time(std::span<const Pair> pairs, Bytes size) {
   Seconds least = time_once(pairs, size);
-  for (int i = 1; i < repetitions && least < long_time; ++i) {
+  for (int i = 1; i < most_card_rounds && least < long_time; ++i) {
     least = std::min(least, time_once(pairs, size));
   }
   return least;
@@ -131,8 +130,8 @@ Seconds HostProbe::time_once(std::span<const Pair> pairs, Bytes size) {
 
 void HostProbe::send(RankId to, Bytes size) {
   std::uint8_t answer = 0;
-  world_.send(values(size), to, tag);
-  world_.receive(std::span(&answer, 1), to, tag);
+  world_.send(values(size), to, message_tags::link_probe);
+  world_.receive(std::span(&answer, 1), to, message_tags::link_probe);
 }
 
 void HostProbe::receive(std::span<const RankId> from, Bytes size) {
@@ -141,12 +140,12 @@ void HostProbe::receive(std::span<const RankId> from, Bytes size) {
   for (std::size_t i = 0; i < from.size(); ++i) {
     received_[i].resize(std::max<std::size_t>(received_[i].size(), size.value()));
     const MutableBuffer buffer(received_[i].data(), size.value(), DataType::u8);
-    transfers.push_back(world_.start_receive(buffer, from[i], tag));
+    transfers.push_back(world_.start_receive(buffer, from[i], message_tags::link_probe));
   }
   const std::uint8_t answer = 1;
   for (std::size_t i = 0; i < from.size(); ++i) {
     transfers[i]->wait();
-    world_.send(std::span(&answer, 1), from[i], tag);
+    world_.send(std::span(&answer, 1), from[i], message_tags::link_probe);
   }
 }
 

@@ -12,7 +12,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr int tag = message_tags::link_probe;
 constexpr double most_repetitions = 100;
 /// On a busy machine any small message can seem slow: none larger is left out because of one up to
 /// here; of one up to `decisive`, only where it takes `hopeless` budgets.
@@ -32,7 +31,7 @@ class End {
       : links_(links),
         peer_(peer),
         peer_in_group_(links.rank_in_group(peer)),
-        tag_(&links.group == &links.harness ? tag : 0),
+        tag_(&links.group == &links.harness ? message_tags::link_probe : 0),
         largest_(largest),
         values_(links.group.memory(), largest.value()) {}
 
@@ -50,11 +49,11 @@ class End {
   }
   void send(const Orders& orders) {
     const std::array<std::int64_t, 2> words = {orders.bytes, orders.repetitions};
-    links_.harness.send(std::span(words), peer_, tag);
+    links_.harness.send(std::span(words), peer_, message_tags::link_probe);
   }
   Orders receive_orders() {
     std::array<std::int64_t, 2> words = {0, 0};
-    links_.harness.receive(std::span(words), peer_, tag);
+    links_.harness.receive(std::span(words), peer_, message_tags::link_probe);
     return {words[0], words[1]};
   }
   /// The round trips of one size.

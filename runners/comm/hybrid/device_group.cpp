@@ -24,7 +24,7 @@ bool needs_wide_sums(DataType type, Reduction reduction) {
   return partial_type(type, reduction) == DataType::i64 && type != DataType::i64;
 }
 
-DeviceBytes on_device(ConstBuffer values) {
+DeviceBytes device_bytes_of(ConstBuffer values) {
   // The relay of a send only reads.
   return {static_cast<std::byte*>(const_cast<void*>(values.data)), values.bytes()};
 }
@@ -281,13 +281,13 @@ void DeviceGroup::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer the
 }
 
 std::unique_ptr<Transfer> DeviceGroup::start_across(MutableBuffer values, RankId from, int tag) {
-  return progress_->messages.start_receive(on_device(values), from, tag);
+  return progress_->messages.start_receive(device_bytes_of(values), from, tag);
 }
 
 std::unique_ptr<Transfer> DeviceGroup::start_across(ConstBuffer values, RankId to, int tag) {
   traffic_.logical += Bytes(values.bytes());
   traffic_.wire += Bytes(values.bytes());
-  return progress_->messages.start_send(on_device(values), to, tag);
+  return progress_->messages.start_send(device_bytes_of(values), to, tag);
 }
 
 std::unique_ptr<Transfer> DeviceGroup::followed(std::unique_ptr<Transfer> transfer, bool inside) {

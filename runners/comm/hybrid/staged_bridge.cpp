@@ -5,16 +5,16 @@
 #include "metrics/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/partial_sums.hpp"
+#include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr std::size_t line_bytes = 64;
 constexpr std::uint8_t credit = 1;
 
 std::size_t in_lines(std::size_t bytes) {
-  return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+  return (bytes + cache_line_bytes - 1) / cache_line_bytes * cache_line_bytes;
 }
 
 std::span<float> floats(std::byte* data, std::size_t count) {
@@ -25,7 +25,7 @@ bool all_ended(std::vector<std::unique_ptr<Transfer>>& transfers) {
   return std::ranges::all_of(transfers, [](const auto& transfer) { return transfer->test(); });
 }
 
-DeviceBytes on_device(MutableBuffer values) {
+DeviceBytes device_bytes_to(MutableBuffer values) {
   return {static_cast<std::byte*>(values.data), values.bytes()};
 }
 
@@ -184,7 +184,7 @@ bool StagedBridge::combine_next() {
     }
   }
   if (now.work.to.count > 0) {
-    const DeviceBytes to = on_device(now.work.to);
+    const DeviceBytes to = device_bytes_to(now.work.to);
     now.write = copier_.start_write({sum_place(combined_), to.bytes}, to.address);
     now.writes = true;
   }

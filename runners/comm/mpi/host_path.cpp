@@ -22,14 +22,14 @@ namespace heteroperf {
 namespace {
 
 /// A file descriptor that is closed with this object.
-class Descriptor {
+class OwnedDescriptor {
  public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
+  explicit OwnedDescriptor(int value) : value_(value) {}
+  ~OwnedDescriptor() {
     if (value_ >= 0) close(value_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  OwnedDescriptor(const OwnedDescriptor&) = delete;
+  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
   int value() const { return value_; }
 
  private:
@@ -107,7 +107,7 @@ Attempt try_host(const std::vector<Card>& cards, std::size_t bytes, int own, Hos
                  SharedMemory& memory) {
   const Card& maker = cards.front();
   const std::string path = fmt::format("/proc/{}/fd/{}", maker.process, maker.memory);
-  const Descriptor opened(own >= 0 ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const OwnedDescriptor opened(own >= 0 ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC));
   const int error = errno;
   const int descriptor = own >= 0 ? own : opened.value();
   if (descriptor < 0) {
@@ -164,7 +164,7 @@ HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t 
   const WaitedFor joining{"joining a group", {}};
   const std::uint64_t token = unpredictable_bits() | 1;
   const bool maker = group.self() == 0 && group.size() > 1 && widest != HostPath::messages;
-  const Descriptor own(maker ? make_memory(bytes, token) : -1);
+  const OwnedDescriptor own(maker ? make_memory(bytes, token) : -1);
   std::vector<Card> cards(group.size());
   Card& card = cards[group.self()];
   card = {std::hash<std::string>{}(host_id()), token, &token, getpid(), own.value(), widest, {}};

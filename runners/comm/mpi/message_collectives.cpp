@@ -17,14 +17,12 @@ constexpr std::size_t min_slice_bytes = 8192;
 /// All peers' slices together.
 constexpr std::size_t slices_bytes = std::size_t{8} << 20;
 
-constexpr int tag = MpiGroup::collective_tag;
-
 /// Which ranks want a reduced vector.
 enum class Audience { root, everybody };
 
-class MessageCollectives final : public MpiCollectives {
+class MpiMessageCollectives final : public MpiCollectives {
  public:
-  explicit MessageCollectives(const MpiGroup& group) : group_(group) {}
+  explicit MpiMessageCollectives(const MpiGroup& group) : group_(group) {}
 
   void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
     if (mine.bytes() * members() <= gather_limit_bytes)
@@ -49,10 +47,12 @@ class MessageCollectives final : public MpiCollectives {
     return std::clamp(slices_bytes / members(), min_slice_bytes, max_slice_bytes) / size_of(type);
   }
   void send(ConstBuffer values, std::size_t to, RequestBatch& requests) const {
-    if (values.count > 0) group_.start_send(values.data, values.bytes(), to, tag, requests);
+    if (values.count > 0)
+      group_.start_send(values.data, values.bytes(), to, MpiGroup::collective_tag, requests);
   }
   void receive(MutableBuffer values, std::size_t from, RequestBatch& requests) const {
-    if (values.count > 0) group_.start_receive(values.data, values.bytes(), from, tag, requests);
+    if (values.count > 0)
+      group_.start_receive(values.data, values.bytes(), from, MpiGroup::collective_tag, requests);
   }
   void reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction);
   void reduce_large(const WaitedFor& waited, MutableBuffer result, std::size_t root,
@@ -76,7 +76,8 @@ class MessageCollectives final : public MpiCollectives {
   RequestBatch requests_;
 };
 
-void MessageCollectives::reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
+void MpiMessageCollectives::reduce_small(ConstBuffer mine, MutableBuffer result,
+                                         Reduction reduction) {
   Exchange& exchange = exchanges_[0];
   const std::size_t bytes = mine.bytes();
   exchange.parts.resize(std::max(exchange.parts.size(), bytes * members()));
@@ -89,16 +90,16 @@ void MessageCollectives::reduce_small(ConstBuffer mine, MutableBuffer result, Re
   reduce_in_order(exchange.sources, {&result.data, 1}, mine.count, mine.type, reduction);
 }
 
-void MessageCollectives::reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
-                                Reduction reduction) {
+void MpiMessageCollectives::reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
+                                   Reduction reduction) {
   if (mine.bytes() * members() <= gather_limit_bytes) {
     return reduce_at_root(mine, result, root, reduction);
   }
   reduce_large({"reduce", mine}, result, root, Audience::root, reduction);
 }
 
-void MessageCollectives::reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
-                                        Reduction reduction) {
+void MpiMessageCollectives::reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
+                                           Reduction reduction) {
   if (self() != root) {
     send(mine, root, requests_);
     group_.wait(requests_, {"reduce", mine});
@@ -111,8 +112,8 @@ void MessageCollectives::reduce_at_root(ConstBuffer mine, MutableBuffer result, 
   reduce_in_order(exchanges_[0].sources, {&result.data, 1}, mine.count, mine.type, reduction);
 }
 
-void MessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer result,
-                                      std::size_t root, Audience audience, Reduction reduction) {
+void MpiMessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer result,
+                                         std::size_t root, Audience audience, Reduction reduction) {
   const ConstBuffer from = waited.values;
   const bool wanted = audience == Audience::everybody || self() == root;
   const std::size_t segment = slice_limit(from.type) * members();
@@ -149,7 +150,8 @@ void MessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer res
 }
 
 template <class SliceOf>
-void MessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from, SliceOf slice_for) {
+void MpiMessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from,
+                                           SliceOf slice_for) {
   const Slice mine = slice_for(self());
   const ConstBuffer own = from.part(mine.begin, mine.count);
   exchange.parts.resize(std::max(exchange.parts.size(), own.bytes() * members()));
@@ -163,8 +165,8 @@ void MessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from, Sl
   }
 }
 
-void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                                        Reduction reduction) {
+void MpiMessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+                                           Reduction reduction) {
   const std::size_t limit = slice_limit(mine.type);
   const std::size_t segments = (largest_of(counts) + limit - 1) / limit;
   const auto start = [&](std::size_t k) {
@@ -183,7 +185,7 @@ void MessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Cou
   }
 }
 
-void MessageCollectives::broadcast(MutableBuffer values, std::size_t root) {
+void MpiMessageCollectives::broadcast(MutableBuffer values, std::size_t root) {
   const std::size_t limit = group_.max_message_bytes();
   for (std::size_t begin = 0; begin < values.bytes(); begin += limit) {
     const int n = static_cast<int>(std::min(limit, values.bytes() - begin));
@@ -194,7 +196,7 @@ void MessageCollectives::broadcast(MutableBuffer values, std::size_t root) {
   group_.wait(requests_, {"broadcast", values});
 }
 
-void MessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
+void MpiMessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
   void* block = part_of(all, block_of(counts, self())).data;
   if (block != mine.data && mine.count > 0) std::memmove(block, mine.data, mine.bytes());
   if (are_equal(counts) && all.bytes() <= gather_limit_bytes) {
@@ -209,8 +211,8 @@ void MessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts 
   group_.wait(requests_, {"all_gather", mine});
 }
 
-void MessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                                    Counts from_each) {
+void MpiMessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
+                                       Counts from_each) {
   for (std::size_t step = 0; step < members(); ++step) {
     const std::size_t from = (self() + step) % members();
     const std::size_t to = (self() + members() - step) % members();
@@ -226,7 +228,7 @@ void MessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
   group_.wait(requests_, {"all_to_all", mine});
 }
 
-void MessageCollectives::barrier() {
+void MpiMessageCollectives::barrier() {
   check_mpi(MPI_Ibarrier(group_.handle(), requests_.add()), "MPI_Ibarrier");
   group_.wait(requests_, {"barrier", {}});
 }
@@ -234,7 +236,7 @@ void MessageCollectives::barrier() {
 }  // namespace
 
 std::unique_ptr<MpiCollectives> make_message_collectives(const MpiGroup& group) {
-  return std::make_unique<MessageCollectives>(group);
+  return std::make_unique<MpiMessageCollectives>(group);
 }
 
 }  // namespace heteroperf

@@ -19,9 +19,9 @@ namespace {
 constexpr int poll_rounds = 200;
 constexpr int yield_rounds = 20000;
 /// Where many processes share a core, every yield takes milliseconds.
-constexpr int rounds_per_look = 50;
-static_assert(yield_rounds % rounds_per_look == 0);
-constexpr auto nap = std::chrono::microseconds(50);
+constexpr int request_rounds_per_look = 50;
+static_assert(yield_rounds % request_rounds_per_look == 0);
+constexpr auto request_nap = std::chrono::microseconds(50);
 /// How long the news of a failure may take to overtake MPI's own complaint about it.
 constexpr double failure_news_s = 2.0;
 constexpr double telling_period_s = 0.1;
@@ -49,12 +49,12 @@ void Backoff::pause() {
   if (rounds_ < yield_rounds) {
     sched_yield();
   } else {
-    std::this_thread::sleep_for(nap);
+    std::this_thread::sleep_for(request_nap);
   }
 }
 
 bool Backoff::is_time_to_look() const {
-  return rounds_ >= poll_rounds && rounds_ % rounds_per_look == 0;
+  return rounds_ >= poll_rounds && rounds_ % request_rounds_per_look == 0;
 }
 
 bool LastingWait::is_time_to_tell() {
@@ -148,7 +148,7 @@ void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
   const double deadline_s = now_s() + failure_news_s;
   while (now_s() < deadline_s) {
     if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, wait.text());
-    std::this_thread::sleep_for(nap);
+    std::this_thread::sleep_for(request_nap);
   }
 }
 

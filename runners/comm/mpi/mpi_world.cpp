@@ -16,9 +16,9 @@ namespace {
 /// After everybody has said goodbye.
 constexpr double least_finalise_deadline_s = 30.0;
 
-constexpr bool built = HETEROPERF_WITH_MPI != 0;
+constexpr bool mpi_built = HETEROPERF_WITH_MPI != 0;
 
-MpiBackend& load_backend() {
+MpiBackend& load_mpi() {
   check_mpi_is_built();
   const SharedModule module = SharedModule::open("mpi", Visibility::global);
   return *module.symbol<HeteroperfMpiEntry>("heteroperf_mpi_backend")();
@@ -43,7 +43,7 @@ std::string first_words(const std::string& text) {
 World join_mpi_world(const CommConfig& config) {
   check_comm_config(config);
   die_with_launcher();
-  MpiBackend& backend = load_backend();
+  MpiBackend& backend = load_mpi();
   backend.initialise(config.join_timeout_s);
   const int size = backend.size();
   const RankId rank(backend.rank());
@@ -72,20 +72,20 @@ void leave_mpi_world(World world) {
   world.communicator->barrier();
   control->close();
   world.communicator.reset();
-  load_backend().finalise(least_finalise_deadline_s);
+  load_mpi().finalise(least_finalise_deadline_s);
 }
 
 void check_mpi_is_built() {
-  if (built) return;
+  if (mpi_built) return;
   throw SystemError("not built with MPI", "", "Configure with -DHETEROPERF_MPI=ON",
                     ErrorKind::environment);
 }
 
 BackendStatus mpi_status() {
   BackendStatus status;
-  status.built = built;
+  status.built = mpi_built;
   try {
-    status.version = first_words(load_backend().version());
+    status.version = first_words(load_mpi().version());
     find_mpirun();
     status.usable = true;
   } catch (const Error& error) {

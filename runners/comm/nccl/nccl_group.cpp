@@ -14,11 +14,11 @@
 namespace heteroperf {
 namespace {
 
-constexpr bool built = HETEROPERF_WITH_NCCL != 0;
+constexpr bool nccl_built = HETEROPERF_WITH_NCCL != 0;
 constexpr const char* driver = "/dev/nvidiactl";
 
-NcclBackend& load_backend() {
-  if constexpr (!built) {
+NcclBackend& load_nccl() {
+  if constexpr (!nccl_built) {
     throw SystemError("not built with NCCL", "", "Configure with -DHETEROPERF_NCCL=ON.",
                       ErrorKind::environment);
   }
@@ -58,7 +58,7 @@ class FailureWatch final : public PeerWatch {
 }  // namespace
 
 std::shared_ptr<NcclLibrary> open_nccl_device(World& world) {
-  NcclBackend& backend = load_backend();
+  NcclBackend& backend = load_nccl();
   std::string reason;
   const int devices = backend.devices(reason);
   if (devices == 0) {
@@ -90,15 +90,15 @@ std::unique_ptr<Communicator> make_nccl_group(World& world, std::shared_ptr<Nccl
 
 BackendStatus nccl_status() {
   BackendStatus status;
-  status.built = built;
+  status.built = nccl_built;
   status.version = HETEROPERF_NCCL_VERSION;
   // Loading the library takes longer than everything else that is asked of a machine.
-  if (built && !std::filesystem::exists(driver)) {
+  if (nccl_built && !std::filesystem::exists(driver)) {
     status.reason = std::string("no NVIDIA driver is loaded (") + driver + " is missing)";
     return status;
   }
   try {
-    NcclBackend& backend = load_backend();
+    NcclBackend& backend = load_nccl();
     status.version = backend.version();
     status.usable = backend.devices(status.reason) > 0;
   } catch (const Error& error) {

@@ -13,7 +13,7 @@ namespace heteroperf {
 namespace {
 
 /// Rounds under way at once.
-constexpr std::size_t window = 4;
+constexpr std::size_t rounds_under_way = 4;
 
 /// One stage of one run: rounds start in order, at most `window` of them are under way. Since every
 /// rank finishes them in order, the earliest unfinished round of all can always end.
@@ -36,13 +36,13 @@ class StageRun {
     while (receive != stage_.receives.end() || send != stage_.sends.end()) {
       std::int32_t round = receive != stage_.receives.end() ? receive->round : send->round;
       if (send != stage_.sends.end()) round = std::min(round, send->round);
-      const std::size_t slot = next_++ % window;
+      const std::size_t slot = next_++ % rounds_under_way;
       finish(slot);
       if (receive != stage_.receives.end() && receive->round == round)
         start_receive(slot, *receive++);
       if (send != stage_.sends.end() && send->round == round) start_send(slot, *send++);
     }
-    for (std::size_t i = 0; i < window; ++i) finish(next_++ % window);
+    for (std::size_t i = 0; i < rounds_under_way; ++i) finish(next_++ % rounds_under_way);
   }
 
  private:
@@ -93,7 +93,7 @@ class StageRun {
   std::byte* staging_;
   std::size_t slot_bytes_;
   int tag_;
-  std::array<Round, window> rounds_;
+  std::array<Round, rounds_under_way> rounds_;
   std::size_t next_ = 0;
 };
 
@@ -120,7 +120,7 @@ Resharder::Resharder(std::shared_ptr<const ReshardPlan> plan, RankId rank)
     : plan_(std::move(plan)),
       rank_(rank),
       program_(*plan_, rank),
-      staging_(uninitialised(2 * window * slot_bytes(program_))),
+      staging_(uninitialised(2 * rounds_under_way * slot_bytes(program_))),
       arena_(uninitialised(program_.arena_bytes())) {
   for (const Layout* layout : {&plan_->from, &plan_->to})
     for (const RankId used : layout->ranks()) highest_rank_ = std::max(highest_rank_, used);

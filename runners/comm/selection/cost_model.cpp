@@ -12,7 +12,7 @@ namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t smallest_segment = 16384;
-constexpr std::uint64_t largest_segment = std::uint64_t{512} << 10;
+constexpr std::uint64_t longest_pipeline_segment = std::uint64_t{512} << 10;
 constexpr Bytes bridge_message{49152};
 
 double time_of(const LinkCurve& curve, double bytes) {
@@ -342,7 +342,8 @@ Bytes longest_bridge_segment(WireFormat wire) {
 Bytes best_segment(const CostModel& model, Algorithm algorithm, const CallShape& call) {
   if (!formula_of(algorithm).segments) return default_segment;
   const bool crosses = model.clusters.clusters.size() > 1;
-  const std::uint64_t limit = crosses ? longest_bridge_segment(call.wire).value() : largest_segment;
+  const std::uint64_t limit =
+      crosses ? longest_bridge_segment(call.wire).value() : longest_pipeline_segment;
   Bytes best{0};
   Seconds shortest{0};
   for (std::uint64_t size = smallest_segment; size < 2 * limit; size *= 2) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
@@ -13,7 +14,6 @@ namespace heteroperf {
 namespace {
 
 /// Slices start at multiples of a cache line, so that no two ranks write one line.
-constexpr std::size_t line_bytes = 64;
 
 /// Small vectors travel in what the ranks show each other, and one meeting is all they need. For
 /// large ones each rank works on its slice in everybody's buffers, in one pass over memory, and a
@@ -197,7 +197,8 @@ void ThreadCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Redu
   own.read = mine.data;
   own.write = result.data;
   together([&] {
-    const Slice slice = even_slice(mine.count, rank_, members(), line_bytes / size_of(mine.type));
+    const Slice slice =
+        even_slice(mine.count, rank_, members(), cache_line_bytes / size_of(mine.type));
     destinations_.resize(members());
     for (std::size_t r = 0; r < members(); ++r) {
       destinations_[r] = static_cast<std::byte*>(shown(r).write) + slice.begin * size_of(mine.type);
@@ -222,7 +223,8 @@ void ThreadCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId r
   own.read = mine.data;
   own.write = result.data;
   together([&] {
-    const Slice slice = even_slice(mine.count, rank_, members(), line_bytes / size_of(mine.type));
+    const Slice slice =
+        even_slice(mine.count, rank_, members(), cache_line_bytes / size_of(mine.type));
     destinations_.assign(
         1, static_cast<std::byte*>(shown(target).write) + slice.begin * size_of(mine.type));
     reduce_shown(slice.begin, slice.count, reduction);
