@@ -10,15 +10,12 @@
 #include <chrono>
 
 #include "runners/engine/load_cuda.hpp"
+#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double best_rate(std::int64_t n, at::ScalarType type, double seconds) {
   const at::Tensor a = at::full({n, n}, 0.5, at::TensorOptions().dtype(type));

@@ -4,6 +4,10 @@
 
 namespace heteroperf {
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 /// Adds the seconds of its life to a total, when there is one.
 class ScopedSeconds {
  public:
@@ -11,7 +15,7 @@ class ScopedSeconds {
     if (total_ != nullptr) start_ = Clock::now();
   }
   ~ScopedSeconds() {
-    if (total_ != nullptr) *total_ += std::chrono::duration<double>(Clock::now() - start_).count();
+    if (total_ != nullptr) *total_ += seconds_since(start_);
   }
   ScopedSeconds(const ScopedSeconds&) = delete;
   ScopedSeconds& operator=(const ScopedSeconds&) = delete;

@@ -9,6 +9,7 @@
 
 #include "metrics/error.hpp"
 #include "runners/engine/peak_rate.hpp"
+#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
@@ -17,10 +18,6 @@ using Clock = std::chrono::steady_clock;
 
 /// For a sum under way to end when its queue does.
 constexpr auto patience = std::chrono::seconds(2);
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 }  // namespace
 

@@ -50,7 +50,7 @@ class ActivationOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
     const at::Tensor x = canonical(inputs[0]);
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     const KernelTable& kernels = kernels_for(x);
     for_elements(x, [&](RowRange r) { function_.forward(kernels, r, x.data_ptr(), y.data_ptr()); });
     saved = {function_.keeps == Keeps::input ? x : y};
@@ -61,7 +61,7 @@ class ActivationOperator final : public Operator {
                       const PassContext&, GradientSink& sink) override {
     if (!sink.wanted(0)) return;
     const at::Tensor dy = canonical(output_gradient);
-    at::Tensor dx = empty_like(dy);
+    at::Tensor dx = uninitialised_like(dy);
     const KernelTable& kernels = kernels_for(dy);
     for_elements(dy, [&](RowRange r) {
       function_.backward(kernels, r, dy.data_ptr(), saved[0].data_ptr(), dx.data_ptr());
@@ -79,7 +79,7 @@ class SwigluOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
     saved = {canonical(inputs[0]), canonical(inputs[1])};
-    at::Tensor y = empty_like(saved[0]);
+    at::Tensor y = uninitialised_like(saved[0]);
     const KernelTable& kernels = kernels_for(y);
     for_elements(y, [&](RowRange r) {
       kernels.swiglu(r, saved[0].data_ptr(), saved[1].data_ptr(), y.data_ptr());
@@ -91,7 +91,7 @@ class SwigluOperator final : public Operator {
                       const PassContext&, GradientSink& sink) override {
     if (!sink.wanted(0) && !sink.wanted(1)) return;
     const at::Tensor dy = canonical(output_gradient);
-    at::Tensor gate = empty_like(dy), up = empty_like(dy);
+    at::Tensor gate = uninitialised_like(dy), up = uninitialised_like(dy);
     const KernelTable& kernels = kernels_for(dy);
     for_elements(dy, [&](RowRange r) {
       kernels.swiglu_backward(r, dy.data_ptr(), saved[0].data_ptr(), saved[1].data_ptr(),

@@ -139,7 +139,7 @@ class RotaryOperator final : public Operator {
 
   at::Tensor turn(const at::Tensor& x, Direction direction) {
     make_tables(x);
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     const RotaryLayout layout{x.size(1), a_.heads + a_.kv_heads, a_.head_dim,
                               direction == Direction::back};
     const KernelTable& kernels = kernels_for(x);

@@ -126,7 +126,7 @@ class BatchNormOperator final : public Operator {
   }
 
   at::Tensor apply(const at::Tensor& x, const Affine& affine, const at::Tensor& residual) const {
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     const KernelTable& kernels = kernels_for(x);
     const BatchNormEpilogue epilogue{fusion_ != BatchNormFusion::none, data_of(residual)};
     for_rows(pixels_of(x), [&](RowRange r) {
@@ -169,9 +169,9 @@ class BatchNormOperator final : public Operator {
                                     sums.g.combined().data_ptr(), sums.g_xhat.combined().data_ptr(),
                                     saved[2].data_ptr(), parameters[0].data_ptr(), a.data_ptr(),
                                     b.data_ptr(), c.data_ptr());
-    at::Tensor dx = empty_like(dy);
+    at::Tensor dx = uninitialised_like(dy);
     at::Tensor residual;
-    if (adds_residual() && sink.wanted(1)) residual = empty_like(dy);
+    if (adds_residual() && sink.wanted(1)) residual = uninitialised_like(dy);
     const MaskSource mask = mask_source(saved);
     for_rows(pixels_of(dy), [&](RowRange r) {
       kernels.batch_norm_backward(r, dy.data_ptr(), saved[0].data_ptr(), mask.y, mask.scale,

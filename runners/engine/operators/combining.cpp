@@ -15,7 +15,7 @@ class AddOperator final : public Operator {
   at::Tensor forward(const Tensors& inputs, const Tensors&, Tensors& saved,
                      const PassContext&) override {
     at::Tensor left = canonical(inputs[0]);
-    at::Tensor y = empty_like(left);
+    at::Tensor y = uninitialised_like(left);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       sum(left, canonical(inputs[i]), i + 1 == inputs.size(), y);
       left = y;
@@ -44,7 +44,7 @@ class AddOperator final : public Operator {
   }
 
   static at::Tensor masked(const at::Tensor& dy, const at::Tensor& y) {
-    at::Tensor g = empty_like(dy);
+    at::Tensor g = uninitialised_like(dy);
     const KernelTable& kernels = kernels_for(dy);
     for_elements(dy, [&](RowRange r) {
       kernels.relu_backward(r, dy.data_ptr(), y.data_ptr(), g.data_ptr());
@@ -73,7 +73,7 @@ class MultiplyOperator final : public Operator {
 
  private:
   static at::Tensor product(const at::Tensor& a, const at::Tensor& b) {
-    at::Tensor y = empty_like(a);
+    at::Tensor y = uninitialised_like(a);
     const KernelTable& kernels = kernels_for(a);
     for_elements(
         a, [&](RowRange r) { kernels.multiply(r, a.data_ptr(), b.data_ptr(), y.data_ptr()); });

@@ -147,7 +147,7 @@ class Conv2dOperator final : public Operator {
 
   static at::Tensor gathered_input(const at::Tensor& dy, const at::Tensor& weight,
                                    const at::Tensor& x, const Window& w) {
-    at::Tensor dx = empty_like(x);
+    at::Tensor dx = uninitialised_like(x);
     const at::Tensor matrix = as_matrix(weight);
     blocks(x, w).run([&](std::int64_t first, std::int64_t count) {
       const at::Tensor part = dx.narrow(0, first, count);

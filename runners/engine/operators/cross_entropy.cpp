@@ -30,7 +30,7 @@ class CrossEntropyOperator final : public Operator {
     HETEROPERF_EXPECT(targets.numel() == m.rows);
     check_indices(targets, m.columns, "target");
     const at::Tensor losses = empty_accumulators({m.rows}, logits);
-    const at::Tensor log_sums = empty_like(losses);
+    const at::Tensor log_sums = uninitialised_like(losses);
     const KernelTable& kernels = kernels_for(logits);
     for_rows(m, [&](RowRange r) {
       kernels.cross_entropy(r, {attributes_.label_smoothing, 1.0}, logits.data_ptr(),
@@ -49,7 +49,7 @@ class CrossEntropyOperator final : public Operator {
     const double upstream = dy.defined() ? dy.item().toDouble() : 1.0;
     const CrossEntropyTerms terms{attributes_.label_smoothing,
                                   upstream * context.loss_scale / static_cast<double>(m.rows)};
-    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : empty_like(logits);
+    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : uninitialised_like(logits);
     const KernelTable& kernels = kernels_for(logits);
     for_rows(m, [&](RowRange r) {
       kernels.cross_entropy_backward(r, terms, logits.data_ptr(),

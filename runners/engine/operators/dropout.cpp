@@ -25,7 +25,7 @@ class DropoutOperator final : public Operator {
   at::Tensor masked(const at::Tensor& tensor, const PassContext& context) const {
     if (keep_ == 1.0) return tensor;
     const at::Tensor x = canonical(tensor);
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     DropoutKey key;
     key.seed = context.seed;
     key.step = context.step;

@@ -26,7 +26,7 @@ at::Tensor indices_within(const at::Tensor& indices, std::int64_t first, std::in
     const at::Tensor local = indices.sub(first);
     return local.masked_fill_(local.lt(0).logical_or_(local.ge(count)), -1);
   }
-  at::Tensor local = empty_like(indices);
+  at::Tensor local = uninitialised_like(indices);
   const auto* from = indices.const_data_ptr<std::int64_t>();
   auto* to = local.data_ptr<std::int64_t>();
   for (std::int64_t i = 0; i < indices.numel(); ++i) {
@@ -111,7 +111,7 @@ class AddRowsOperator final : public Operator {
                      const PassContext&) override {
     saved.clear();
     const at::Tensor x = inputs[0].contiguous();
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     const KernelTable& kernels = kernels_for(x);
     const std::int64_t length = rows_ == Rows::first ? 1 : x.size(1);
     for_rows(matrix_of(x), [&](RowRange r) {

@@ -57,7 +57,7 @@ at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like) {
 at::Tensor empty_accumulators(at::IntArrayRef sizes, const at::Tensor& like) {
   return empty(sizes, like, accumulation_type(like.scalar_type()));
 }
-at::Tensor empty_like(const at::Tensor& tensor) { return at::empty_like(tensor); }
+at::Tensor uninitialised_like(const at::Tensor& tensor) { return at::empty_like(tensor); }
 
 at::Tensor canonical(const at::Tensor& tensor) {
   return tensor.contiguous(tensor.dim() == 4 ? at::MemoryFormat::ChannelsLast

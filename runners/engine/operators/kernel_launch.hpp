@@ -30,7 +30,7 @@ at::ScalarType accumulation_type(at::ScalarType type);
 at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like);
 at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type);
 at::Tensor empty_accumulators(at::IntArrayRef sizes, const at::Tensor& like);
-at::Tensor empty_like(const at::Tensor& tensor);
+at::Tensor uninitialised_like(const at::Tensor& tensor);
 
 /// The layout operators work in: images channels last, everything else contiguous. Copies only
 /// what has another layout.

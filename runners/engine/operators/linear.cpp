@@ -54,7 +54,7 @@ class LinearOperator final : public Operator {
     const KernelTable& kernels = kernels_for(product);
     void* bias = bias_ ? parameters[1].data_ptr() : nullptr;
     if (has_gelu()) {
-      at::Tensor y = empty_like(product);
+      at::Tensor y = uninitialised_like(product);
       for_rows(matrix_of(product), [&](RowRange r) {
         kernels.bias_gelu(r, gelu(), product.data_ptr(), bias, y.data_ptr());
       });
@@ -79,7 +79,7 @@ class LinearOperator final : public Operator {
       return g;
     }
     const KernelTable& kernels = kernels_for(g);
-    at::Tensor result = empty_like(g);
+    at::Tensor result = uninitialised_like(g);
     RowBlocks(matrix_of(g)).run([&](std::int64_t block, RowRange r) {
       kernels.gelu_backward(r, gelu(), g.data_ptr(), saved[1].data_ptr(), result.data_ptr(),
                             sums != nullptr ? sums->block(block) : nullptr);

@@ -13,7 +13,7 @@ class NormGradient {
     values = sink.reusable(0);
     store = Store::add;
     if (values.defined() && values.is_contiguous()) return;
-    values = empty_like(like);
+    values = uninitialised_like(like);
     store = Store::overwrite;
   }
   void deliver() {
@@ -69,7 +69,7 @@ class LayerNormOperator final : public RowNormOperator {
     const Matrix m = matrix_of(x);
     const at::Tensor mean = empty_accumulators({m.rows}, x);
     const at::Tensor rstd = empty_accumulators({m.rows}, x);
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     const KernelTable& kernels = kernels_for(x);
     void* bias = attributes_.bias ? parameters[1].data_ptr() : nullptr;
     for_rows(m, [&](RowRange r) {
@@ -112,7 +112,7 @@ class RmsNormOperator final : public RowNormOperator {
     const at::Tensor x = inputs[0].contiguous();
     const Matrix m = matrix_of(x);
     const at::Tensor rstd = empty_accumulators({m.rows}, x);
-    at::Tensor y = empty_like(x);
+    at::Tensor y = uninitialised_like(x);
     const KernelTable& kernels = kernels_for(x);
     for_rows(m, [&](RowRange r) {
       kernels.rms_norm(r, attributes_.eps, x.data_ptr(), parameters[0].data_ptr(), y.data_ptr(),

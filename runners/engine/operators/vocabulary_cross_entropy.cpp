@@ -45,7 +45,7 @@ class VocabularyCrossEntropyOperator final : public Operator {
     const CrossEntropyTerms terms{attributes_.label_smoothing,
                                   upstream * context.loss_scale / static_cast<double>(m.rows),
                                   part_.first, part_.all};
-    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : empty_like(logits);
+    at::Tensor gradient = logits_ == Overwrite::allowed ? logits : uninitialised_like(logits);
     const KernelTable& kernels = kernels_for(logits);
     for_rows(m, [&](RowRange r) {
       kernels.cross_entropy_backward(r, terms, logits.data_ptr(),
