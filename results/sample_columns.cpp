@@ -47,7 +47,8 @@ SampleColumn real(const Rows<E>& rows, const char* name, const char* long_name, 
   return {name, long_name, units, column<double>(rows, value)};
 }
 template <class E>
-SampleColumn text(const Rows<E>& rows, const char* name, const char* long_name, auto&& value) {
+SampleColumn text_column(const Rows<E>& rows, const char* name, const char* long_name,
+                         auto&& value) {
   return {name, long_name, "", column<std::string>(rows, value)};
 }
 
@@ -135,10 +136,14 @@ SampleTable trials(const Journal& journal) {
        whole(rows, "parent", "trial it came from, -1 without", plain_count,
              [](const E& e) { return or_minus_one(e.parent); }),
        whole(rows, "group", "group of ranks", plain_count, [](const E& e) { return e.group; }),
-       text(rows, "state", "running or outcome", [](const E& e) { return to_string(e.state); }),
-       text(rows, "morph", "change of the parent's graph", [](const E& e) { return e.morph; }),
-       text(rows, "graph_hash", "hash of the graph", [](const E& e) { return e.graph_hash; }),
-       text(rows, "hyper_parameters", "JSON", [](const E& e) { return e.hyper_parameters.text; }),
+       text_column(rows, "state", "running or outcome",
+                   [](const E& e) { return to_string(e.state); }),
+       text_column(rows, "morph", "change of the parent's graph",
+                   [](const E& e) { return e.morph; }),
+       text_column(rows, "graph_hash", "hash of the graph",
+                   [](const E& e) { return e.graph_hash; }),
+       text_column(rows, "hyper_parameters", "JSON",
+                   [](const E& e) { return e.hyper_parameters.text; }),
        count(rows, "rung", "rung of the budget", plain_count, [](const E& e) { return e.rung; }),
        count(rows, "steps", "steps so far", plain_count, [](const E& e) { return e.steps; }),
        count(rows, "ops_hi", "strict operations so far, high 64 bits", plain_count,
@@ -149,7 +154,7 @@ SampleTable trials(const Journal& journal) {
             [](const E& e) { return or_nan(e.quality); }),
        real(rows, "loss", "validation loss, NaN without", "nat",
             [](const E& e) { return or_nan(e.loss); }),
-       text(rows, "reason", "why it ended", [](const E& e) { return e.reason; }),
+       text_column(rows, "reason", "why it ended", [](const E& e) { return e.reason; }),
        whole(rows, "t_start_ns", "start on rank 0's monotonic clock", time_base,
              [](const E& e) { return e.t_start_ns; }),
        whole(rows, "t_end_ns", "end, -1 while it runs", time_base,
@@ -232,13 +237,13 @@ SampleTable ranks(const Journal& journal) {
       "ranks",
       {whole(rows, "rank", "rank", plain_count, [](const E& e) { return e.rank; }),
        whole(rows, "position", "place in the pipeline", plain_count, planned(&P::position)),
-       text(rows, "stages", "stages that it holds", stages_of),
+       text_column(rows, "stages", "stages that it holds", stages_of),
        whole(rows, "tensor_index", "place among the ranks that share its layers", plain_count,
              planned(&P::tensor_index)),
        whole(rows, "tensor_degree", "ranks that share its layers", plain_count,
              planned(&P::tensor_degree)),
-       text(rows, "device_class", "class of its device",
-            [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
+       text_column(rows, "device_class", "class of its device",
+                   [](const E& e) { return e.plan == nullptr ? "" : e.plan->device_class; }),
        bytes("weights_bytes", "weights, planned", &P::weights_bytes),
        bytes("gradients_bytes", "gradients, planned", &P::gradients_bytes),
        bytes("optimizer_bytes", "optimizer states, planned", &P::optimizer_bytes),

@@ -48,7 +48,7 @@ std::string rate(const Json& metric, const std::string& unit) {
                      high / scaled.factor);
 }
 
-std::string text(const Json& json) {
+std::string shown_text(const Json& json) {
   if (json.is_null()) return {};
   return json.is_string() ? json.get<std::string>() : json.dump();
 }
@@ -56,14 +56,14 @@ std::string text(const Json& json) {
 // ---------------------------------------------------------------- rows of a record
 
 std::string workload(const Json& r) {
-  const std::string name = text(value_at(r, "/workload/name"));
+  const std::string name = shown_text(value_at(r, "/workload/name"));
   if (name.empty()) return {};
-  const std::string size = text(value_at(r, "/workload/size"));
-  const std::string count = text(value_at(r, "/workload/parameters"));
+  const std::string size = shown_text(value_at(r, "/workload/size"));
+  const std::string count = shown_text(value_at(r, "/workload/parameters"));
   const std::string parameters =
       count.empty() ? "" : ", " + with_prefix(std::stod(count), "") + " parameters";
   return fmt::format("{}{}{}{}, {}", name, size.empty() ? "" : " ", size, parameters,
-                     text(value_at(r, "/workload/precision")));
+                     shown_text(value_at(r, "/workload/precision")));
 }
 
 std::string scale(const Json& r) {
@@ -72,16 +72,16 @@ std::string scale(const Json& r) {
   std::string line = fmt::format("{} rank{}", ranks.dump(), ranks == 1 ? "" : "s");
   for (const Json& device : value_at(r, "/scale/devices")) {
     line += fmt::format(", {} × {} with {} thread{}{}", device.at("count").dump(),
-                        text(device.at("class")), device.at("threads").dump(),
+                        shown_text(device.at("class")), device.at("threads").dump(),
                         device.at("threads") == 1 ? "" : "s",
                         device.at("emulated") == true ? " (emulated)" : "");
   }
-  return line + ", transport " + text(value_at(r, "/scale/transport"));
+  return line + ", transport " + shown_text(value_at(r, "/scale/transport"));
 }
 
 std::string throughput(const Json& r) {
   const Json metric = value_at(r, "/metrics/throughput");
-  return metric.is_null() ? "" : rate(metric, text(metric.at("unit")));
+  return metric.is_null() ? "" : rate(metric, shown_text(metric.at("unit")));
 }
 
 std::string ops(const Json& r) {
@@ -93,7 +93,7 @@ std::string utilization(const Json& r) {
   if (metric.is_null()) return {};
   return fmt::format("{:.1f} % of {} ({} peak)", 100 * metric.at("value").get<double>(),
                      with_prefix(metric.at("peak_ops_per_second"), operations_unit),
-                     text(metric.at("peak_source")));
+                     shown_text(metric.at("peak_source")));
 }
 
 std::string regulated(const Json& r) {
@@ -105,7 +105,7 @@ std::string quality(const Json& r) {
   const Json metric = value_at(r, "/metrics/quality");
   if (metric.is_null()) return {};
   std::string line =
-      fmt::format("{} {:.4f}", text(metric.at("name")), metric.at("value").get<double>());
+      fmt::format("{} {:.4f}", shown_text(metric.at("name")), metric.at("value").get<double>());
   if (metric.contains("samples")) line += " on " + metric.at("samples").dump() + " samples";
   if (!metric.contains("target")) return line;
   return line + fmt::format(" (target {:.6g}: {})", metric.at("target").get<double>(),
@@ -114,10 +114,10 @@ std::string quality(const Json& r) {
 
 std::string steps(const Json& r) {
   std::string line = fmt::format(
-      "{} in {:.1f} s after {} of warm-up", text(value_at(r, "/metrics/steps")),
+      "{} in {:.1f} s after {} of warm-up", shown_text(value_at(r, "/metrics/steps")),
       value_at(r, "/metrics/window_s").is_null() ? 0.0
                                                  : value_at(r, "/metrics/window_s").get<double>(),
-      text(value_at(r, "/metrics/warmup_steps")));
+      shown_text(value_at(r, "/metrics/warmup_steps")));
   const Json time = value_at(r, "/metrics/step_time_s");
   if (time.is_null()) return line;
   return line + fmt::format(", median {:.4g} ms, p95 {:.4g} ms",
@@ -163,13 +163,13 @@ std::string overhead(const Json& r) {
 }
 
 std::string status(const Json& r) {
-  const std::string name = text(value_at(r, "/status"));
+  const std::string name = shown_text(value_at(r, "/status"));
   if (name == "complete") return {};
-  return name + ": " + text(value_at(r, "/status_reason"));
+  return name + ": " + shown_text(value_at(r, "/status_reason"));
 }
 
 std::string validity(const Json& r) {
-  return fmt::format("{}, {}", text(value_at(r, "/validity/class")),
+  return fmt::format("{}, {}", shown_text(value_at(r, "/validity/class")),
                      value_at(r, "/validity/rankable") == true ? "rankable" : "not rankable");
 }
 
@@ -199,15 +199,16 @@ constexpr std::array record_table{RowRule{"workload", workload},
 
 /// A suite's rule `workload` names in `parameter` which of them it is about.
 std::string rule_name(const Json& reason) {
-  const std::string rule = text(reason.at("rule"));
-  return rule == "workload" ? rule + " " + text(reason.at("parameter")) : rule;
+  const std::string rule = shown_text(reason.at("rule"));
+  return rule == "workload" ? rule + " " + shown_text(reason.at("parameter")) : rule;
 }
 
 void add_reasons(const Json& document, std::vector<Row>& rows) {
   for (const Json& reason : value_at(document, "/validity/reasons")) {
-    rows.push_back({"", fmt::format("{} ({}): expected {}, found {}. {}", rule_name(reason),
-                                    text(reason.at("severity")), text(reason.at("expected")),
-                                    text(reason.at("actual")), text(reason.at("hint")))});
+    rows.push_back(
+        {"", fmt::format("{} ({}): expected {}, found {}. {}", rule_name(reason),
+                         shown_text(reason.at("severity")), shown_text(reason.at("expected")),
+                         shown_text(reason.at("actual")), shown_text(reason.at("hint")))});
   }
 }
 
@@ -220,10 +221,10 @@ std::vector<Row> record_rows(const Json& record, const std::string& folder) {
   for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
   add_reasons(record, rows);
   for (const Json& warning : value_at(record, "/warnings")) {
-    rows.push_back({"warning", text(warning.at("text"))});
+    rows.push_back({"warning", shown_text(warning.at("text"))});
   }
   rows.push_back({"record", (std::filesystem::path(folder) / "record.json").string()});
-  add_row(rows, "reproduce", text(value_at(record, "/reproduce")));
+  add_row(rows, "reproduce", shown_text(value_at(record, "/reproduce")));
   return rows;
 }
 
@@ -231,10 +232,11 @@ std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
   std::vector<Row> rows;
   for (const Json& part : suite.at("workloads")) {
     const std::string score = rate(value_at(part, "/ops_per_second"), operations_unit);
-    rows.push_back({text(part.at("folder")),
-                    fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
-                                text(value_at(part, "/status")),
-                                part.contains("class") ? text(part.at("class")) : "no record")});
+    rows.push_back(
+        {shown_text(part.at("folder")),
+         fmt::format("{}, {}, {}", score.empty() ? "no score" : score,
+                     shown_text(value_at(part, "/status")),
+                     part.contains("class") ? shown_text(part.at("class")) : "no record")});
   }
   add_row(rows, "suite OPS", ops(suite));
   rows.push_back({"validity", validity(suite)});
@@ -246,7 +248,7 @@ std::vector<Row> suite_rows(const Json& suite, const std::string& folder) {
 // ---------------------------------------------------------------- layouts
 
 constexpr const char* bold = "\x1b[1m";
-constexpr const char* plain = "\x1b[0m";
+constexpr const char* plain_style = "\x1b[0m";
 
 std::string console_table(const std::vector<Row>& rows, Colour colour) {
   std::size_t width = 0;
@@ -254,7 +256,7 @@ std::string console_table(const std::vector<Row>& rows, Colour colour) {
   std::string table;
   for (const Row& row : rows) {
     const std::string label = fmt::format("{:<{}}", row.label, width);
-    table += colour == Colour::on ? bold + label + plain : label;
+    table += colour == Colour::on ? bold + label + plain_style : label;
     table += "  " + row.value + '\n';
   }
   return table;
@@ -312,7 +314,7 @@ std::string csv_line(const Json& record) {
   std::string line;
   for (const char* pointer : csv_columns) {
     if (pointer != csv_columns.front()) line += ',';
-    line += csv_cell(text(value_at(record, pointer)));
+    line += csv_cell(shown_text(value_at(record, pointer)));
   }
   return line + '\n';
 }
@@ -320,7 +322,7 @@ std::string csv_line(const Json& record) {
 std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
   std::string lines = csv_header();
   for (const Json& part : suite.at("workloads")) {
-    const RunFiles files{folder / text(part.at("folder"))};
+    const RunFiles files{folder / shown_text(part.at("folder"))};
     if (!std::filesystem::exists(files.record())) continue;
     lines += csv_line(read_stored_document(files.record(), record_format));
   }

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 namespace heteroperf {
@@ -17,6 +19,11 @@ std::string way_out(const std::string& format, const std::filesystem::path& orig
 
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.
 nlohmann::ordered_json value_at(const nlohmann::ordered_json& json, const std::string& pointer);
+
+/// Sets `key` where there is a number and it is finite.
+inline void put_finite(nlohmann::ordered_json& json, const char* key, std::optional<double> value) {
+  if (value && std::isfinite(*value)) json[key] = *value;
+}
 
 inline constexpr const char* record_format = "heteroperf-record";
 inline constexpr const char* suite_format = "heteroperf-suite";

@@ -44,7 +44,7 @@ constexpr std::array claim_table{Claim{"journal_head", "/hashes/journal_head"},
                                  Claim{"quality", "/metrics/quality"},
                                  Claim{"regulated_score", "/metrics/regulated_score"}};
 
-std::string text_of(const Json& json) { return json.is_null() ? absent : json.dump(); }
+std::string claim_text(const Json& json) { return json.is_null() ? absent : json.dump(); }
 
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
   const bool ok = expected == actual;
@@ -72,7 +72,7 @@ class ManyLines {
   std::optional<VerifyCheck> wrong_;
 };
 
-std::string text_of(const std::optional<Ops>& ops) {
+std::string claim_text(const std::optional<Ops>& ops) {
   return ops ? ops->to_string() : "operations of a graph that the journal holds";
 }
 
@@ -80,10 +80,10 @@ void check_operations(const Journal& journal, GraphBook& graphs, Checks& checks)
   ManyLines steps("step_operations", "steps"), evals("evaluation_operations", "evaluations");
   for (std::size_t i = 0; i < journal.lines.size(); ++i) {
     if (const auto* step = std::get_if<StepEvent>(&journal.lines[i].event)) {
-      steps.hold(i + 1, text_of(graphs.strict_train(step->trial, step->samples)),
+      steps.hold(i + 1, claim_text(graphs.strict_train(step->trial, step->samples)),
                  step->ops_strict.to_string());
     } else if (const auto* eval = std::get_if<EvalEvent>(&journal.lines[i].event)) {
-      evals.hold(i + 1, text_of(graphs.strict_forward(eval->trial, eval->samples)),
+      evals.hold(i + 1, claim_text(graphs.strict_forward(eval->trial, eval->samples)),
                  eval->ops_strict.to_string());
     }
   }
@@ -167,8 +167,8 @@ void check_claims(const std::string& rebuilt_text, const std::string& stored_tex
     return;
   }
   for (const Claim& claim : claim_table) {
-    checks.push_back(equal_check(claim.name, text_of(value_at(rebuilt, claim.pointer)),
-                                 text_of(value_at(stored, claim.pointer))));
+    checks.push_back(equal_check(claim.name, claim_text(value_at(rebuilt, claim.pointer)),
+                                 claim_text(value_at(stored, claim.pointer))));
     checks.back().text = CheckText::json;
   }
 }

@@ -14,7 +14,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr Named<ReplacementVerdict> verdict_names[] = {
+constexpr Named<ReplacementVerdict> replacement_verdict_names[] = {
     {ReplacementVerdict::allowed, "allowed"},
     {ReplacementVerdict::inconclusive, "inconclusive"},
     {ReplacementVerdict::regression, "regression"}};
@@ -90,7 +90,9 @@ void judge_key(const RunPairs& pairs, double threshold, BaselineReplacement& jud
 
 }  // namespace
 
-const char* to_string(ReplacementVerdict verdict) { return name_of(verdict_names, verdict); }
+const char* to_string(ReplacementVerdict verdict) {
+  return name_of(replacement_verdict_names, verdict);
+}
 
 BaselineReplacement judge_replacement(const std::filesystem::path& home, const RunSet& runs,
                                       double threshold) {

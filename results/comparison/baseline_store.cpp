@@ -18,7 +18,7 @@ constexpr std::string_view extension = ".json";
 constexpr std::string_view name_characters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
-std::string plain(std::string text) {
+std::string plain_name(std::string text) {
   for (char& c : text) {
     if (name_characters.find(c) == std::string_view::npos) c = '_';
   }
@@ -63,9 +63,10 @@ std::vector<fs::path> files_in(const fs::path& folder) {
 }  // namespace
 
 std::string baseline_file_name(const RunDigest& run) {
-  return fmt::format("{}-{}-{}-{}r-{}-{}{}", plain(run.workload),
-                     run.size.empty() ? "any" : plain(run.size), plain(run.precision), run.ranks,
-                     key_of(run), run.record_sha256.substr(0, content_digits), extension);
+  return fmt::format("{}-{}-{}-{}r-{}-{}{}", plain_name(run.workload),
+                     run.size.empty() ? "any" : plain_name(run.size), plain_name(run.precision),
+                     run.ranks, key_of(run), run.record_sha256.substr(0, content_digits),
+                     extension);
 }
 
 bool is_baseline_file_name(const std::string& name) { return split_name(name).has_value(); }
@@ -86,7 +87,7 @@ void check_baseline_file(const fs::path& file, const std::string& sha256) {
 }
 
 void check_baseline_name(const std::string& name) {
-  if (!name.empty() && name[0] != '.' && name == plain(name)) return;
+  if (!name.empty() && name[0] != '.' && name == plain_name(name)) return;
   throw UserError("'" + name + "' cannot be the name of a baseline",
                   "letters, digits, '.', '_' and '-' are taken, no '.' in front");
 }

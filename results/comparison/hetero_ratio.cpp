@@ -15,8 +15,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr double coverage = 0.95;
-
 struct SharedField {
   const char* name;
   std::string RunDigest::*member;
@@ -150,7 +148,7 @@ std::optional<Interval> interval_of(const HeteroRatio& ratio) {
   for (const SideThroughput& one : ratio.baselines) add(one, ratio.ideal_sum);
   if (variance == 0) return Interval{ratio.hsr, ratio.hsr};
   const LogRatio log{std::log(ratio.hsr), std::sqrt(variance), variance * variance / weighted};
-  const Interval logs = log.interval(coverage);
+  const Interval logs = log.interval(interval_coverage);
   return Interval{std::exp(logs.low), std::exp(logs.high)};
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "metrics/log_ratio.hpp"
 #include "metrics/name_table.hpp"
 #include "metrics/statistics.hpp"
 #include "results/comparison/metric_text.hpp"
@@ -12,12 +13,11 @@
 namespace heteroperf {
 namespace {
 
-constexpr double coverage = 0.95;
-
-constexpr Named<SpeedVerdict> verdict_names[] = {{SpeedVerdict::slower, "slower"},
-                                                 {SpeedVerdict::same, "same"},
-                                                 {SpeedVerdict::faster, "faster"},
-                                                 {SpeedVerdict::inconclusive, "inconclusive"}};
+constexpr Named<SpeedVerdict> speed_verdict_names[] = {
+    {SpeedVerdict::slower, "slower"},
+    {SpeedVerdict::same, "same"},
+    {SpeedVerdict::faster, "faster"},
+    {SpeedVerdict::inconclusive, "inconclusive"}};
 constexpr Named<IntervalBasis> basis_names[] = {{IntervalBasis::runs, "runs"},
                                                 {IntervalBasis::within_runs, "within_runs"},
                                                 {IntervalBasis::none, "none"}};
@@ -99,7 +99,7 @@ std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMet
     one.ratio = evidence->ratio;
     one.ratio_ci95 = evidence->ratio_ci95;
     const LogRatio& gain = evidence->evidence.gain;
-    one.verdict = verdict_of(gain.interval(coverage), gain.mean, margin, 0);
+    one.verdict = verdict_of(gain.interval(interval_coverage), gain.mean, margin, 0);
   } else {
     judge_single(runs, margin, one);
   }
@@ -125,7 +125,7 @@ std::vector<std::string> notes_on(const RunPairs& runs, IntervalBasis basis) {
 
 }  // namespace
 
-const char* to_string(SpeedVerdict verdict) { return name_of(verdict_names, verdict); }
+const char* to_string(SpeedVerdict verdict) { return name_of(speed_verdict_names, verdict); }
 const char* to_string(IntervalBasis basis) { return name_of(basis_names, basis); }
 
 RunComparison compare_runs(const RunPairs& runs, double margin) {

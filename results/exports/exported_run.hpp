@@ -11,6 +11,8 @@
 
 namespace heteroperf {
 
+inline constexpr std::int64_t nanoseconds_per_millisecond = 1'000'000;
+
 /// A stored run as an exporter sees it: its record, and the journal that gives it.
 struct ExportedRun {
   std::filesystem::path folder;

@@ -13,7 +13,7 @@ namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::int64_t nanoseconds_per_second = 1'000'000'000;
+constexpr std::int64_t whole_nanoseconds_per_second = 1'000'000'000;
 
 constexpr ExportedMetric metric_table[] = {
     {"ops_per_second", "op/s", "heteroperf_strict", "operations_per_second",
@@ -94,7 +94,7 @@ std::optional<std::int64_t> ExportedRun::epoch_ns(std::int64_t t_ns) const {
       strptime(start->created_utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc) == nullptr) {
     return std::nullopt;
   }
-  return timegm(&utc) * nanoseconds_per_second + (t_ns - journal.lines.front().t_ns);
+  return timegm(&utc) * whole_nanoseconds_per_second + (t_ns - journal.lines.front().t_ns);
 }
 
 std::vector<ExportedRun> read_exported_runs(const std::filesystem::path& path) {

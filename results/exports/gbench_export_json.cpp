@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr double milliseconds = 1e3;
 
-std::string text_at(const Json& record, const char* pointer) {
+std::string utf8_at(const Json& record, const char* pointer) {
   const Json value = value_at(record, pointer);
   if (value.is_null()) return {};
   return utf8_text(value.is_string() ? value.get<std::string>() : value.dump());
@@ -26,9 +26,9 @@ std::string text_at(const Json& record, const char* pointer) {
 
 /// "llm/nano/fp32/2xcpu": slashes part families, as in Google's own names.
 std::string name_of_run(const Json& record) {
-  std::string name = text_at(record, "/workload/name");
+  std::string name = utf8_at(record, "/workload/name");
   for (const char* pointer : {"/workload/size", "/workload/precision"}) {
-    const std::string part = text_at(record, pointer);
+    const std::string part = utf8_at(record, pointer);
     if (!part.empty()) name += '/' + part;
   }
   const Json devices = value_at(record, "/scale/devices");
@@ -72,10 +72,10 @@ Json context_of(const Json& record) {
   const Json cpus = value_at(record, "/system/cpu/logical_cpus/value");
   const Json randomised = value_at(record, "/system/facts/address_randomisation/value");
   const Json load = value_at(record, "/system/facts/load_average_1min/value");
-  const std::string governor = text_at(record, "/system/cpu/governor/value");
+  const std::string governor = utf8_at(record, "/system/cpu/governor/value");
   Json context{
-      {"date", date_of(text_at(record, "/created_utc"))},
-      {"host_name", text_at(record, "/system/host/value")},
+      {"date", date_of(utf8_at(record, "/created_utc"))},
+      {"host_name", utf8_at(record, "/system/host/value")},
       {"executable", "heteroperf"},
       {"num_cpus", cpus.is_number() ? cpus : Json(0)},
       {"mhz_per_cpu", 0},
@@ -83,14 +83,14 @@ Json context_of(const Json& record) {
       {"aslr_enabled", randomised.is_number() && randomised != 0},
       {"caches", caches_of(record)},
       {"load_avg", Json::array()},
-      {"library_version", "heteroperf " + text_at(record, "/program/version")},
+      {"library_version", "heteroperf " + utf8_at(record, "/program/version")},
       {"library_build_type",
-       text_at(record, "/program/build_type").starts_with("Release") ? "release" : "debug"},
+       utf8_at(record, "/program/build_type").starts_with("Release") ? "release" : "debug"},
       {"json_schema_version", 1}};
   if (load.is_number()) context["load_avg"].push_back(load);
   for (const auto& [key, pointer] : {std::pair("heteroperf_git_commit", "/program/git_commit"),
                                      std::pair("heteroperf_ruleset", "/validity/ruleset")}) {
-    context[key] = text_at(record, pointer);
+    context[key] = utf8_at(record, pointer);
   }
   return context;
 }
@@ -146,7 +146,7 @@ Json iteration_entry(const Family& family, std::size_t index, std::size_t repeti
   const bool invalid = value_at(record, "/validity/class") == "invalid";
   if (!step.is_number() || invalid) {
     entry["error_occurred"] = true;
-    const std::string reason = text_at(record, "/validity/reasons/0/actual");
+    const std::string reason = utf8_at(record, "/validity/reasons/0/actual");
     entry["error_message"] = reason.empty() ? "no step was measured" : reason;
   }
   const double real_ms = step.is_number() && !invalid ? step.get<double>() * milliseconds : 0;
@@ -154,7 +154,7 @@ Json iteration_entry(const Family& family, std::size_t index, std::size_t repeti
   entry["cpu_time"] = real_ms * computing_share(record);
   entry["time_unit"] = "ms";
   put_counters(record, entry);
-  entry["label"] = text_at(record, "/run_id");
+  entry["label"] = utf8_at(record, "/run_id");
   return entry;
 }
 

@@ -14,7 +14,6 @@ namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr std::int64_t nanoseconds_per_millisecond = 1'000'000;
 constexpr double nanoseconds_per_second = 1e9;
 
 /// A value of the record under MLPerf's name.

@@ -52,7 +52,6 @@ struct RunSamples {
 };
 
 std::string seconds_text(std::int64_t epoch_ns) {
-  constexpr std::int64_t nanoseconds_per_millisecond = 1'000'000;
   const std::int64_t ms = epoch_ns / nanoseconds_per_millisecond;
   return fmt::format(" {}.{:03}", ms / 1000, ms % 1000);
 }

@@ -16,10 +16,10 @@ namespace {
 
 constexpr std::size_t fewest_runs = 2;
 
-constexpr Named<GateVerdict> verdict_names[] = {{GateVerdict::pass, "pass"},
-                                                {GateVerdict::improved, "improved"},
-                                                {GateVerdict::inconclusive, "inconclusive"},
-                                                {GateVerdict::regression, "regression"}};
+constexpr Named<GateVerdict> gate_verdict_names[] = {{GateVerdict::pass, "pass"},
+                                                     {GateVerdict::improved, "improved"},
+                                                     {GateVerdict::inconclusive, "inconclusive"},
+                                                     {GateVerdict::regression, "regression"}};
 
 std::vector<MetricValue> values_of(const RunSet& set, const ComparedMetric& metric) {
   std::vector<MetricValue> values;
@@ -278,7 +278,7 @@ class GateJudge {
 
 }  // namespace
 
-const char* to_string(GateVerdict verdict) { return name_of(verdict_names, verdict); }
+const char* to_string(GateVerdict verdict) { return name_of(gate_verdict_names, verdict); }
 
 std::size_t GateReport::count(GateVerdict wanted) const {
   return static_cast<std::size_t>(

@@ -5,16 +5,13 @@
 #include "results/comparison/metric_value_json.hpp"
 #include "results/error_object_json.hpp"
 #include "results/gate/gate_report.hpp"
+#include "results/stored_document_json.hpp"
 #include "results/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-void put(Json& json, const char* key, std::optional<double> value) {
-  if (value && std::isfinite(*value)) json[key] = *value;
-}
 
 /// A half width of a difference of logarithms, as a fraction.
 double fraction(double log_width) { return std::expm1(log_width); }
@@ -27,12 +24,12 @@ Json metric_json(const GatedMetric& gated) {
             {"unit", utf8_text(gated.unit)},
             {"base", metric_value_json(*gated.metric, gated.kind, gated.base)},
             {"head", metric_value_json(*gated.metric, gated.kind, gated.head)}};
-  put(json, "ratio", gated.ratio);
+  put_finite(json, "ratio", gated.ratio);
   if (gated.kind == MetricKind::exact || !gated.ratio_ci95) return json;
   json["ci95"] = {gated.ratio_ci95->low, gated.ratio_ci95->high};
   json["t_ci95"] = {gated.t_ci95->low, gated.t_ci95->high};
-  put(json, "p_adjusted", gated.judgement.p_adjusted);
-  put(json, "limit", -std::expm1(-gated.judgement.limit));
+  put_finite(json, "p_adjusted", gated.judgement.p_adjusted);
+  put_finite(json, "limit", -std::expm1(-gated.judgement.limit));
   if (gated.more_blocks) json["more_blocks"] = *gated.more_blocks;
   return json;
 }
@@ -41,8 +38,8 @@ Json control_json(const NullControl& control) {
   Json json{{"measured", control.measured}};
   if (!control.measured) return json;
   json["alarm"] = control.alarm;
-  put(json, "noise", fraction(control.noise));
-  put(json, "p_adjusted", control.p_adjusted);
+  put_finite(json, "noise", fraction(control.noise));
+  put_finite(json, "p_adjusted", control.p_adjusted);
   return json;
 }
 

@@ -20,7 +20,7 @@ namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t chunk_bytes = 1 << 20;
+constexpr std::size_t packed_chunk_bytes = 1 << 20;
 
 struct ArchiveCloser {
   void operator()(archive* open) const { archive_write_free(open); }
@@ -138,7 +138,7 @@ std::vector<std::string> files_in(const fs::path& folder, PackedCheckpoints chec
 /// Feeds a file's bytes to `take` and returns how many there were.
 std::uint64_t read_through(const fs::path& path, auto&& take) {
   std::ifstream file(path, std::ios::binary);
-  std::vector<char> chunk(chunk_bytes);
+  std::vector<char> chunk(packed_chunk_bytes);
   std::uint64_t bytes = 0;
   while (file) {
     file.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));

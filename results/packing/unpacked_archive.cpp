@@ -23,7 +23,7 @@ namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr std::size_t chunk_bytes = 1 << 20;
+constexpr std::size_t unpacked_chunk_bytes = 1 << 20;
 constexpr const char* writer = "`heteroperf pack RUN` writes one.";
 
 /// The archive is not what `pack` writes; the text says why. `foreign`: it never was one.
@@ -51,7 +51,8 @@ OpenArchive open_archive(const fs::path& path) {
   OpenArchive open(archive_read_new());
   archive_read_support_filter_gzip(open.get());
   archive_read_support_format_tar(open.get());
-  if (archive_read_open_filename(open.get(), path.c_str(), chunk_bytes) == ARCHIVE_OK) return open;
+  if (archive_read_open_filename(open.get(), path.c_str(), unpacked_chunk_bytes) == ARCHIVE_OK)
+    return open;
   throw Damaged{words_of(open.get()), archive_errno(open.get()) != broken_stream};
 }
 
@@ -126,7 +127,7 @@ class Unpacking {
 
   void copy_data(const fs::path& path, std::uint64_t size) {
     std::ofstream file(path, std::ios::binary);
-    std::vector<char> chunk(chunk_bytes);
+    std::vector<char> chunk(unpacked_chunk_bytes);
     std::uint64_t taken = 0;
     while (true) {
       const la_ssize_t got = archive_read_data(open_.get(), chunk.data(), chunk.size());

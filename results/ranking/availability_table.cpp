@@ -8,7 +8,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* header = "run_id,availability";
+constexpr const char* availability_header = "run_id,availability";
 constexpr Named<SystemAvailability> names[] = {{SystemAvailability::available, "available"},
                                                {SystemAvailability::preview, "preview"},
                                                {SystemAvailability::research, "research"}};
@@ -23,15 +23,16 @@ const char* to_string(SystemAvailability availability) { return name_of(names, a
 
 AvailabilityTable read_availability_table(const std::filesystem::path& file) {
   AvailabilityTable table;
-  const std::string form = std::string(header) + ": available, preview or research";
-  read_table_rows(file, "availability", header, form, [&](const auto& cells, const TableRow& row) {
-    const auto known = std::find_if(std::begin(names), std::end(names),
-                                    [&](const auto& one) { return cells[1] == one.name; });
-    if (known == std::end(names)) row.refuse("'" + cells[1] + "' is none");
-    if (!table.emplace(cells[0], known->value).second) {
-      row.refuse(cells[0] + " stands there twice");
-    }
-  });
+  const std::string form = std::string(availability_header) + ": available, preview or research";
+  read_table_rows(
+      file, "availability", availability_header, form, [&](const auto& cells, const TableRow& row) {
+        const auto known = std::find_if(std::begin(names), std::end(names),
+                                        [&](const auto& one) { return cells[1] == one.name; });
+        if (known == std::end(names)) row.refuse("'" + cells[1] + "' is none");
+        if (!table.emplace(cells[0], known->value).second) {
+          row.refuse(cells[0] + " stands there twice");
+        }
+      });
   return table;
 }
 

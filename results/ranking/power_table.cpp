@@ -6,7 +6,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* header = "run_id,watts,level";
+constexpr const char* power_header = "run_id,watts,level";
 
 /// The number that is all of the text; NaN where it is none.
 double whole_number_of(const std::string& text) {
@@ -23,8 +23,8 @@ double whole_number_of(const std::string& text) {
 
 PowerTable read_power_table(const std::filesystem::path& file) {
   PowerTable table;
-  const std::string form = std::string(header) + ", the level 1, 2 or 3";
-  read_table_rows(file, "measured power", header, form,
+  const std::string form = std::string(power_header) + ", the level 1, 2 or 3";
+  read_table_rows(file, "measured power", power_header, form,
                   [&](const auto& cells, const TableRow& row) {
                     const std::string &run_id = cells[0], &level = cells[2];
                     const double watts = whole_number_of(cells[1]);

@@ -11,7 +11,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr double coverage = 0.95;
 using Repeats = std::vector<const RunDigest*>;
 
 /// Of repetitions that were all measured.
@@ -76,7 +75,7 @@ std::string quality_of(const Repeats& repeats) {
 std::optional<double> run_to_run(const Repeats& repeats, RunNumber number) {
   const std::vector<double> numbers = numbers_of(repeats, number);
   if (numbers.size() < 2 || !all_positive(numbers)) return std::nullopt;
-  return paired_log_ratio(logs_of(numbers)).half_width(coverage);
+  return paired_log_ratio(logs_of(numbers)).half_width(interval_coverage);
 }
 
 void give_interval(const Repeats& repeats, RankEntry& entry) {

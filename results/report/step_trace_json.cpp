@@ -8,7 +8,7 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::json;
+using TraceJson = nlohmann::json;
 constexpr double microsecond = 1e-6;
 
 struct KindOfName {
@@ -33,10 +33,10 @@ const char* kind_of(const std::string& name) {
   return "other";
 }
 
-StepTimeline lanes_of(const Json& trace, double scale) {
+StepTimeline lanes_of(const TraceJson& trace, double scale) {
   StepTimeline timeline;
   std::map<std::int64_t, StepLane> lanes;
-  for (const Json& event : trace.at("traceEvents")) {
+  for (const TraceJson& event : trace.at("traceEvents")) {
     const std::string phase = event.at("ph");
     if (phase == "M" && event.at("name") == "thread_name") {
       lanes[event.at("tid").get<std::int64_t>()].name = event.at("args").at("name");
@@ -58,8 +58,8 @@ StepTimeline lanes_of(const Json& trace, double scale) {
 std::string configured(const Journal& journal, const char* pointer) {
   const auto* config = journal.last<ConfigEvent>();
   if (config == nullptr) return {};
-  const Json json = Json::parse(config->config.text, nullptr, false);
-  const Json::json_pointer place(pointer);
+  const TraceJson json = TraceJson::parse(config->config.text, nullptr, false);
+  const TraceJson::json_pointer place(pointer);
   if (!json.is_object() || !json.contains(place) || !json[place].is_string()) return {};
   return json[place];
 }
@@ -70,9 +70,9 @@ StepTimeline step_timeline(const std::string& trace, const std::string& source,
                            double seconds_scale) {
   StepTimeline timeline;
   try {
-    timeline = lanes_of(Json::parse(trace), seconds_scale);
+    timeline = lanes_of(TraceJson::parse(trace), seconds_scale);
     if (timeline.lanes.empty()) timeline.missing = source + " has no spans";
-  } catch (const Json::exception& error) {
+  } catch (const TraceJson::exception& error) {
     timeline.missing = fmt::format("{} is no trace ({})", source, error.what());
   }
   timeline.source = source;

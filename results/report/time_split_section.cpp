@@ -11,11 +11,11 @@ struct SplitPart {
   const char* name;
   double StepSplit::*seconds;
 };
-constexpr SplitPart parts[] = {{"compute", &StepSplit::compute_s},
-                               {"exposed communication", &StepSplit::communication_s},
-                               {"bubble", &StepSplit::bubble_s},
-                               {"data", &StepSplit::data_s},
-                               {"other", &StepSplit::other_s}};
+constexpr SplitPart split_parts[] = {{"compute", &StepSplit::compute_s},
+                                     {"exposed communication", &StepSplit::communication_s},
+                                     {"bubble", &StepSplit::bubble_s},
+                                     {"data", &StepSplit::data_s},
+                                     {"other", &StepSplit::other_s}};
 
 /// Bars of ranks, or of what holds several of them.
 struct SplitBars {
@@ -37,7 +37,7 @@ ReportChart split_chart(const SplitBars& bars, const char* what) {
   chart.x = {what, ""};
   chart.y = {"window time per step, gaps between steps included", "s"};
   chart.categories = bars.names;
-  for (const SplitPart& part : parts) {
+  for (const SplitPart& part : split_parts) {
     ChartSeries series{part.name};
     for (const RankTimeGroup& group : bars.groups) {
       const auto steps = static_cast<double>(std::max<std::uint64_t>(1, group.steps));

@@ -13,8 +13,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr double coverage = 0.95;
-
 std::size_t scales_of(const std::vector<std::size_t>& part, const std::vector<ScaleMember>& all) {
   std::set<std::uint64_t> devices;
   for (const std::size_t member : part) devices.insert(all[member].devices);
@@ -48,7 +46,7 @@ RepeatedRate repeated_rate(const std::vector<double>& values, const std::optiona
   std::vector<double> logs;
   for (const double value : values) logs.push_back(std::log(value));
   if (logs.size() < 2) return {values.front(), own};
-  return {std::exp(mean(logs)), exponential(paired_log_ratio(logs).interval(coverage))};
+  return {std::exp(mean(logs)), exponential(paired_log_ratio(logs).interval(interval_coverage))};
 }
 
 RepeatedRate efficiency_against(const Repetitions& base, const Repetitions& runs, RunRate rate) {
@@ -62,7 +60,7 @@ RepeatedRate efficiency_against(const Repetitions& base, const Repetitions& runs
   }
   if (differences.size() < 2) return {std::exp(mean(logs) - mean(base_logs)), std::nullopt};
   const LogRatio ratio = paired_log_ratio(differences);
-  return {std::exp(ratio.mean), exponential(ratio.interval(coverage))};
+  return {std::exp(ratio.mean), exponential(ratio.interval(interval_coverage))};
 }
 
 std::vector<ScaleCurve> scale_curves(const std::vector<ScaleMember>& members) {
