@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t step_period_ns = 10'000'000'000;
 
 /// What an event says in a log; empty: nothing.
-struct Wording {
+struct EventWording {
   std::string operator()(const PhaseEvent& e) const {
     return e.group ? fmt::format("phase {} of group {}", to_string(e.phase), *e.group)
                    : fmt::format("phase {}", to_string(e.phase));
@@ -70,7 +70,7 @@ void RankLog::write(const std::string& text) {
 }
 
 void RankLog::note(const Event& event) {
-  const std::string text = std::visit(Wording{}, event);
+  const std::string text = std::visit(EventWording{}, event);
   if (!text.empty()) write(text);
 }
 

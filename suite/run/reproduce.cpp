@@ -35,7 +35,7 @@ std::vector<Setting> spelled_out(const RunConfig& config, bool launched) {
 }
 
 /// Keys that `spelled_out` has or leaves out on purpose.
-const std::vector<std::string> settled{
+const std::vector<std::string> settled_keys{
     "scale.ranks", "scale.threads_per_rank", "scale.transport",   "model.size",
     "model.name",  "measure.steps",          "measure.duration_s"};
 
@@ -69,7 +69,7 @@ std::string reproduce_command(const RunConfig& config, const std::string& launch
   }
   for (const Setting& setting : changed_settings(config, base_of(config))) {
     const bool read = contains(workloads_with(setting.path), config.workload);
-    if (read && !contains(settled, setting.path)) command += as_words(setting);
+    if (read && !contains(settled_keys, setting.path)) command += as_words(setting);
   }
   return command;
 }

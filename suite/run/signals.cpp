@@ -26,7 +26,7 @@ constexpr std::int64_t repeat_ns = 1'000'000'000;
 constexpr int exit_code = static_cast<int>(ExitCode::interrupted);
 
 std::atomic<int> received{0};          // the first signal
-std::atomic<int> count{0};             // signals that counted
+std::atomic<int> signal_count{0};      // signals that counted
 std::atomic<std::int64_t> last_ns{0};  // when the last of them came
 std::atomic<int> wake_last_words{-1};  // a pipe's end to write to
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -48,7 +48,7 @@ bool counts() {
 
 void handle(int signal_number) {
   if (!counts()) return;
-  const int before = count.fetch_add(1);
+  const int before = signal_count.fetch_add(1);
   if (before == 0) {
     received = signal_number;
     return;

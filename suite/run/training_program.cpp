@@ -14,10 +14,10 @@ namespace heteroperf {
 namespace {
 
 /// Warm-up then measurement, by steps or by time; decided by the group's leader.
-class Schedule {
+class MeasuredSteps {
  public:
   /// `first_step`: steps that were done before this run.
-  Schedule(const MeasureConfig& config, std::uint64_t first_step)
+  MeasuredSteps(const MeasureConfig& config, std::uint64_t first_step)
       : config_(config), first_step_(first_step) {}
 
   Directive next(std::uint64_t steps_done) {
@@ -179,7 +179,7 @@ class TrainingProgram {
   const ChosenPlan& plan_;
   GroupTrainer trainer_;
   Checkpointing checkpoints_;
-  Schedule schedule_;
+  MeasuredSteps schedule_;
   SplitSums times_;
   ComputeSamples computing_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first

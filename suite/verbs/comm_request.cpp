@@ -23,7 +23,7 @@ constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
                                            {Reduction::average, "avg"}};
 
 /// Finer sweeps take longer than anybody waits.
-constexpr double least_factor = 1.01;
+constexpr double least_size_factor = 1.01;
 constexpr Bytes most_bytes{std::uint64_t{1} << 50};
 
 Bytes size_of_text(const std::string& text, const char* flag, ProblemList& problems) {
@@ -138,10 +138,10 @@ std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
   if (last < first) {
     problems.add(fmt::format("-e {} is below -b {}", last_, first_), "", "Swap them.");
   }
-  const bool grows = factor_ >= least_factor && factor_ <= 1e6;
+  const bool grows = factor_ >= least_size_factor && factor_ <= 1e6;
   if (!grows && first != last) {
     problems.add(fmt::format("-f {:g} makes no sweep", factor_),
-                 fmt::format("must be {} or more", least_factor), "Give -f 2.");
+                 fmt::format("must be {} or more", least_size_factor), "Give -f 2.");
   }
   if (last > most_bytes) {
     problems.add(fmt::format("-e {} is too large", last_), "no machine has that much memory",

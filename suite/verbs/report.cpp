@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Runs that get a part of their own at most: the newest.
-constexpr std::size_t most_parts = 4;
+constexpr std::size_t most_run_parts = 4;
 
 class ReportVerb : public Verb {
  public:
@@ -88,7 +88,7 @@ class ReportVerb : public Verb {
     page.title = "HeteroPerf report";
     if (!alone) page.parts.push_back(runs_part(sources));
     const std::size_t total = sources.folders.size();
-    for (std::size_t i = total; i-- > (total > most_parts ? total - most_parts : 0);) {
+    for (std::size_t i = total; i-- > (total > most_run_parts ? total - most_run_parts : 0);) {
       try {
         add_run(sources.folders[i], page);
       } catch (const Error& error) {
@@ -97,9 +97,9 @@ class ReportVerb : public Verb {
             {NoticeLevel::bad, fmt::format("No part for a run: {}", error.what())});
       }
     }
-    if (total > most_parts) {
+    if (total > most_run_parts) {
       page.parts.front().sections.front().paragraphs.push_back(fmt::format(
-          "The newest {} of {} runs have a part of their own below.", most_parts, total));
+          "The newest {} of {} runs have a part of their own below.", most_run_parts, total));
     }
     return page;
   }

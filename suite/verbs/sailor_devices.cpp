@@ -17,9 +17,9 @@ namespace {
 constexpr std::int64_t most_devices = 1 << 20;
 
 /// Adds up devices by place.
-class DeviceCount {
+class CountedDevices {
  public:
-  explicit DeviceCount(const SailorTables& tables)
+  explicit CountedDevices(const SailorTables& tables)
       : tables_(tables), devices_(tables.places().size(), 0) {}
 
   void add(const std::string& device, const std::string& zone, std::int64_t count) {
@@ -50,7 +50,7 @@ class DeviceCount {
   ProblemList problems_;
 };
 
-void add_list(const std::string& text, DeviceCount& count) {
+void add_list(const std::string& text, CountedDevices& count) {
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     const std::string item = text.substr(begin, end - begin);
@@ -71,7 +71,7 @@ void add_list(const std::string& text, DeviceCount& count) {
   }
 }
 
-void add_trace(const std::string& text, DeviceCount& count) {
+void add_trace(const std::string& text, CountedDevices& count) {
   const std::size_t end = text.rfind(".csv") + 4;
   const auto row = end == text.size() ? std::optional<long long>(0)
                                       : parse_integer(std::string_view(text).substr(end + 1));
@@ -93,7 +93,7 @@ bool is_trace(const std::string& text) {
 }  // namespace
 
 SailorDevices sailor_devices(const SailorTables& tables, const std::string& cluster) {
-  DeviceCount count(tables);
+  CountedDevices count(tables);
   if (is_trace(cluster)) {
     add_trace(cluster, count);
   } else if (cluster.find('=') != std::string::npos) {

@@ -123,7 +123,7 @@ Json certificate_json(const SailorPlanReport& report) {
 constexpr const char* format_name = "heteroperf-sailor-plan";
 constexpr int format_version = 1;
 constexpr std::int64_t most_count = std::int64_t{1} << 40;
-constexpr int most_devices = 1 << 20;
+constexpr int most_numbered = 1 << 20;
 
 std::string text_of(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -164,8 +164,8 @@ class SailorPlanReader {
     reader.for_each("stages", [&](const Json& value, const std::string& path) {
       SailorStage& stage = plan.stages.emplace_back();
       ObjectReader of_stage(value, path, problems_);
-      of_stage.read("first_layer", stage.begin, 0, most_devices);
-      of_stage.read("last_layer", stage.end, 0, most_devices);
+      of_stage.read("first_layer", stage.begin, 0, most_numbered);
+      of_stage.read("last_layer", stage.end, 0, most_numbered);
       ++stage.end;
       of_stage.for_each("replicas", [&](const Json& group, const std::string& at) {
         stage.replicas.push_back(replicas(group, at, tables));
@@ -174,7 +174,7 @@ class SailorPlanReader {
     reader.for_each("shares", [&](const Json& value, const std::string& path) {
       SailorShare& share = plan.shares.emplace_back();
       ObjectReader of_share(value, path, problems_);
-      of_share.read("pipelines", share.count, 1, most_devices);
+      of_share.read("pipelines", share.count, 1, most_numbered);
       of_share.read("micro_batch", share.micro_batch, 1, most_count);
       of_share.read("micro_batches", share.micro_batches, 1, most_count);
       of_share.read("tails", share.tails, std::int64_t{1}, most_count);
@@ -188,9 +188,9 @@ class SailorPlanReader {
     SailorReplicas group;
     std::string place;
     ObjectReader reader(value, path, problems_);
-    reader.read("count", group.count, 1, most_devices);
+    reader.read("count", group.count, 1, most_numbered);
     reader.read("device_class", place);
-    reader.read("tensor_parallel", group.tensor, 1, most_devices);
+    reader.read("tensor_parallel", group.tensor, 1, most_numbered);
     const std::size_t at = place.find('@');
     group.place =
         tables.place(place.substr(0, at), at == std::string::npos ? "" : place.substr(at + 1));
