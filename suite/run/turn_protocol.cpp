@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,6 +32,29 @@ void make_pipe(const std::filesystem::path& path) {
   constexpr mode_t mine_alone = 0600;
   if (::mkfifo(path.c_str(), mine_alone) != 0) refuse("make the pipe " + path.string(), errno);
 }
+
+/// While it lives, writing to a pipe that nobody reads fails in this thread instead of ending the
+/// process.
+class BrokenPipeBlock {
+ public:
+  BrokenPipeBlock() {
+    sigemptyset(&broken_pipe_);
+    sigaddset(&broken_pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &broken_pipe_, &before_);
+  }
+  ~BrokenPipeBlock() {
+    const int error = errno;
+    const timespec at_once{};
+    if (error == EPIPE) sigtimedwait(&broken_pipe_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    errno = error;
+  }
+  BrokenPipeBlock(const BrokenPipeBlock&) = delete;
+  BrokenPipeBlock& operator=(const BrokenPipeBlock&) = delete;
+
+ private:
+  sigset_t broken_pipe_, before_;
+};
 
 /// The words of a line after its first one, if that is `kind`.
 std::optional<std::istringstream> words_after(const std::string& line, const std::string& kind) {
@@ -110,6 +134,7 @@ TurnPipe::~TurnPipe() {
 void TurnPipe::send(const std::string& line) {
   // A line is shorter than what a pipe takes at once, and the other end reads before the next one.
   const std::string text = line + '\n';
+  const BrokenPipeBlock block;
   const ssize_t written = ::write(out_, text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return;
   refuse("write to the pipe " + path_.string(), written < 0 ? errno : EAGAIN);

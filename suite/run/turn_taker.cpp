@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -23,7 +24,7 @@ namespace {
 constexpr double nanosecond = 1e-9;
 constexpr double bytes_per_kib = 1024;
 
-std::int64_t to_ns(double seconds) { return static_cast<std::int64_t>(seconds / nanosecond); }
+std::int64_t to_ns(double seconds) { return std::llround(seconds / nanosecond); }
 
 struct ScheduledTime {
   double cpu_s = 0, wait_s = 0;

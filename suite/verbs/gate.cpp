@@ -136,7 +136,7 @@ class GateVerb : public Verb {
     range(commands_.deadline_s > 0, "--timeout", commands_.deadline_s, "above 0 seconds");
     range(max_load_ > 0 && max_load_ <= 1, "--max-load", max_load_, "above 0, at most 1");
     range(settle_s_ >= 0, "--settle", settle_s_, "0 seconds or more");
-    range(commands_.pair_s >= 1, "--pair-seconds", commands_.pair_s, "1 second or more");
+    range(commands_.pair_s > 0, "--pair-seconds", commands_.pair_s, "above 0 seconds");
     range(commands_.turn_timeout_s > 0, "--turn-timeout", commands_.turn_timeout_s,
           "above 0 seconds");
     if (lockstep_ && records) {

@@ -198,7 +198,7 @@ LockstepPair LockstepPairs::try_out(const std::string& folder) {
   const TurnDone base_turn = base.take_turn(2), head_turn = head.take_turn(2);
   steps_per_turn_ =
       steps_for(std::max(mean_step_s(base_turn.step_ns), mean_step_s(head_turn.step_ns)));
-  move_by_turns(base, head, try_out_s, quads);
+  move_by_turns(base, head, std::min(try_out_s, settings_.pair_s), quads);
   return finish(base, head, quads);
 }
 
