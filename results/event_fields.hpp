@@ -23,6 +23,7 @@ struct Fields<StartEvent> {
     v("binary_sha256", e.binary_sha256);
     v("parent", e.parent);
     v("parent_step", e.parent_step);
+    v("lockstep", e.lockstep);
   }
 };
 

@@ -32,6 +32,8 @@ struct StartEvent {
   std::string program_version, git_commit, build_type, binary_sha256;
   std::string parent;                        ///< run_id this one continues; may be empty
   std::optional<std::uint64_t> parent_step;  ///< steps done in the checkpoint it goes on from
+  /// The run moves by turns with another program. Its times leave out what it stood still.
+  std::optional<bool> lockstep = {};
 };
 
 struct ConfigEvent {

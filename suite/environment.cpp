@@ -15,9 +15,10 @@ namespace heteroperf {
 namespace {
 
 constexpr std::string_view prefix = "HETEROPERF_";
-/// Read elsewhere: by the engine, the module loader, the launcher and the tests.
-constexpr std::array other_names{"HETEROPERF_KERNELS", "HETEROPERF_MODULE_PATH",
-                                 "HETEROPERF_LAUNCHED", "HETEROPERF_PARENT", "HETEROPERF_SHARED"};
+/// Read elsewhere: by the engine, the module loader, the launcher, a run in lockstep and the tests.
+constexpr std::array other_names{"HETEROPERF_KERNELS",  "HETEROPERF_MODULE_PATH",
+                                 "HETEROPERF_LAUNCHED", "HETEROPERF_PARENT",
+                                 "HETEROPERF_TURNS",    "HETEROPERF_SHARED"};
 
 std::string variable_of(const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();

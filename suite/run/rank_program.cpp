@@ -28,12 +28,13 @@ namespace {
 /// say.
 class FirstRankService {
  public:
-  FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal) {
+  FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal, TurnTaker* turns) {
     if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, journal);
     RankMessageHandlers handlers;
     handlers.on_event = [&journal](const Event& event) { journal.append(event); };
-    handlers.on_question = [this](RankId, const std::string& question,
-                                  ControlChannel::Reply reply) {
+    handlers.on_question = [this, turns](RankId, const std::string& question,
+                                         ControlChannel::Reply reply) {
+      if (turns != nullptr) return turns->answer(question, std::move(reply));
       search_->answer(question, std::move(reply));
     };
     scope_.emplace(*world.control, route_messages(std::move(handlers)));
@@ -64,7 +65,9 @@ std::optional<double> measure_memory(const PreparedRun& run, RankContext& contex
 
 /// All ranks at once, as in training: cores share caches, memory and clock.
 void measure_peak(const PreparedRun& run, RankContext& context) {
-  if (run.config.measure.peak_s <= 0) return;
+  // In lockstep the other program computes meanwhile, and nobody asks how fast the machine could
+  // be.
+  if (run.config.measure.peak_s <= 0 || context.in_lockstep) return;
   context.all_ranks().barrier();
   const double seconds = run.config.measure.peak_s;
   const Precision precision = run.workload.precision;
@@ -151,6 +154,13 @@ std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   return std::make_unique<const GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
 }
 
+/// Only rank 0 hears of the gate.
+bool agree_on_lockstep(RankContext& context) {
+  std::uint8_t in_lockstep = context.turns != nullptr ? 1 : 0;
+  context.all_ranks().broadcast(std::span(&in_lockstep, 1), RankId(0));
+  return in_lockstep != 0;
+}
+
 /// From the peak to the last event.
 ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
   bind(run.placement, context.all_ranks().rank().value());
@@ -188,10 +198,14 @@ std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
   std::optional<FirstRankService> service;
-  if (first.recorder != nullptr) service.emplace(run, world, first.recorder->journal());
+  if (first.recorder != nullptr) {
+    service.emplace(run, world, first.recorder->journal(), first.turns);
+  }
   RankContext context{run.config, run.placement, world, engine};
   const std::unique_ptr<Communicator> devices = open_devices(run.config, world);
   context.devices = devices.get();
+  context.turns = first.turns;
+  context.in_lockstep = agree_on_lockstep(context);
   if (first.recorder != nullptr) {
     context.progress = first.progress;
     context.journal = &first.recorder->journal();

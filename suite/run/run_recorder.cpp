@@ -94,9 +94,11 @@ ScaleEvent scale_event(const PreparedRun& run) {
 }  // namespace
 
 RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
-                         const std::string& workload, const std::filesystem::path& folder)
+                         const std::string& workload, const std::filesystem::path& folder,
+                         TurnTaker* turns)
     : name_(make_run_name(workload)), files_(make_folder(name_, folder)) {
   JournalOptions options;
+  if (turns != nullptr) options.clock = [turns] { return turns->clock().now_ns(); };
   options.on_line = [this](std::int64_t t_ns, const Event& event) { watch_.see(t_ns, event); };
   options.on_interval = [this] { watch_rules(); };
   {
@@ -109,6 +111,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
   start.argv = identity.argv;
   start.reproduce = identity.reproduce;
   start.quick = config.quick;
+  if (turns != nullptr) start.lockstep = true;
   start.program_version = version_text();
   start.git_commit = git_commit();
   start.build_type = build_text();
@@ -118,6 +121,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     start.parent_step = config.parent->step;
   }
   open(start);
+  if (turns != nullptr) turns->set_folder(std::filesystem::absolute(files_.folder).string());
 }
 
 RunRecorder::~RunRecorder() = default;

@@ -11,6 +11,7 @@
 #include "results/rule_watch.hpp"
 #include "results/run_folder.hpp"
 #include "suite/run/prepared_run.hpp"
+#include "suite/run/turn_taker.hpp"
 
 namespace heteroperf {
 
@@ -26,8 +27,9 @@ class RunRecorder {
  public:
   /// Creates the folder and writes the lines that open a journal. `folder` empty: the default name
   /// under results/.
+  /// `turns`: of a run in lockstep, whose clock gives the lines' times; it outlives the recorder.
   RunRecorder(const RunConfig& config, const RunIdentity& identity, const std::string& workload,
-              const std::filesystem::path& folder);
+              const std::filesystem::path& folder, TurnTaker* turns = nullptr);
   ~RunRecorder();
 
   JournalWriter& journal() { return *journal_; }

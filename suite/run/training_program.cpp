@@ -9,6 +9,7 @@
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_times.hpp"
 #include "suite/run/step_trace.hpp"
+#include "suite/run/turn_taker.hpp"
 
 namespace heteroperf {
 namespace {
@@ -71,6 +72,11 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
   return spec;
 }
 
+/// One rank of every process says what it uses.
+bool speaks_for_process(const RankContext& context) {
+  return context.is_first() || context.config.scale.transport != "threads";
+}
+
 class TrainingProgram {
  public:
   TrainingProgram(RankContext& context, const Workload& workload, const ChosenPlan& plan)
@@ -80,8 +86,8 @@ class TrainingProgram {
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
         checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
-        schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0) {
-  }
+        schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0),
+        turns_(context, speaks_for_process(context)) {}
 
   ProgramEnd run() {
     if (const auto& parent = context_.config.parent) {
@@ -99,6 +105,14 @@ class TrainingProgram {
       if (directive == Directive::next_phase) {
         measuring_ = true;
         enter(Phase::measure);
+        if (context_.in_lockstep) continue;
+      }
+      if (directive == Directive::hold) {
+        const TurnOrder order = turns_.stand_still();
+        times_.leave_out(order.held_ns);
+        if (order.kind == TurnOrder::Kind::steps) continue;
+        end.interrupted = order.kind == TurnOrder::Kind::interrupt;
+        break;
       }
       train_one();
       checkpoints_.after_step(trainer_.steps_done());
@@ -110,7 +124,7 @@ class TrainingProgram {
     if (!context_.config.trace.empty() && trainer_.steps_done() > 0) {
       write_step_trace(context_, plan_, trainer_.session().spans());
     }
-    if (!end.interrupted) end.interrupted = !evaluate();
+    if (!end.interrupted && !context_.in_lockstep) end.interrupted = !evaluate();
     return end;
   }
 
@@ -120,11 +134,21 @@ class TrainingProgram {
   Directive next() {
     Directive mine = Directive::go_on;
     if (context_.is_first()) {
-      mine = stop_wanted(context_) ? Directive::interrupt : schedule_.next(trainer_.steps_done());
+      mine = stop_wanted(context_) ? Directive::interrupt : wanted();
     } else {
       stop_wanted(context_);
     }
     return agree(context_.all_ranks(), mine);
+  }
+
+  /// The first rank's wish. In lockstep the gate says how long the run is.
+  Directive wanted() {
+    if (!context_.in_lockstep || !schedule_.measuring()) {
+      const Directive directive = schedule_.next(trainer_.steps_done());
+      if (context_.in_lockstep && directive == Directive::next_phase) context_.turns->begin();
+      return directive;
+    }
+    return context_.turns->is_over() ? Directive::hold : Directive::go_on;
   }
 
   void enter(Phase phase) {
@@ -136,6 +160,7 @@ class TrainingProgram {
   void train_one() {
     const StepReport report = trainer_.step();
     check_finite(report);
+    if (context_.turns != nullptr) context_.turns->count_step();
     if (measuring_) {
       times_.add(report);
       computing_.add(report);
@@ -182,6 +207,7 @@ class TrainingProgram {
   MeasuredSteps schedule_;
   SplitSums times_;
   ComputeSamples computing_;
+  RankTurns turns_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;

@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "metrics/error.hpp"
+#include "metrics/unpredictable_bits.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/run_folder.hpp"
 #include "runners/cluster/cpu_set.hpp"
@@ -36,6 +37,8 @@ class GateVerb : public Verb {
     return {
         "gate --base-cmd './old run llm --quick' --head-cmd './new run llm --quick' --junit "
         "out.xml --markdown out.md",
+        "gate --base-cmd './old run llm --size nano' --head-cmd './new run llm --size nano' "
+        "--lockstep --threshold 1.5",
         "gate --base baselines/main --head results/latest"};
   }
   void declare(CLI::App& command) override {
@@ -46,6 +49,19 @@ class GateVerb : public Verb {
     command.add_option("--base", base_, "run folders, folders of them, or a saved baseline")
         ->type_name("RUNS");
     command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
+    command.add_flag("--lockstep", lockstep_,
+                     "both commands alive at once, by turns of some steps: resolves less on a "
+                     "machine with load; blocks where a program cannot");
+    command
+        .add_option("--pair-seconds", commands_.pair_s,
+                    "how long a pair of processes in lockstep moves by turns")
+        ->type_name("S")
+        ->capture_default_str();
+    command
+        .add_option("--turn-timeout", commands_.turn_timeout_s,
+                    "seconds that a turn in lockstep may take")
+        ->type_name("S")
+        ->capture_default_str();
     command.add_option("--threshold", threshold_percent_, "smallest loss that counts, in percent")
         ->type_name("PCT")
         ->capture_default_str();
@@ -53,8 +69,10 @@ class GateVerb : public Verb {
         ->type_name("P")
         ->capture_default_str();
     command
-        .add_option("--max-blocks", most_blocks_,
-                    "blocks of base, head, head, base to run at most, 5 to 1000")
+        .add_option(
+            "--max-blocks", most_blocks_,
+            "blocks of base, head, head, base (5 to 1000), or pairs in lockstep (6 to 1000), to "
+            "run at most")
         ->type_name("N")
         ->capture_default_str();
     command.add_option("--ignore", rules_.ignored, "metrics that are not gated")
@@ -110,13 +128,21 @@ class GateVerb : public Verb {
       if (!ok) problems.add(fmt::format("{} {:g} is out of range", option, value), why);
     };
     const SequentialRule& rule = rules_.statistics;
-    const auto fewest_blocks = static_cast<std::int64_t>(rule.fewest_blocks);
+    const auto fewest_blocks =
+        static_cast<std::int64_t>(lockstep_ ? fewest_lockstep_pairs : rule.fewest_blocks);
     range(threshold_percent_ > 0 && threshold_percent_ < 100, "--threshold", threshold_percent_,
           "above 0 and below 100 percent");
     range(rule.alpha > 0 && rule.alpha < 0.5, "--alpha", rule.alpha, "above 0 and below 0.5");
     range(commands_.deadline_s > 0, "--timeout", commands_.deadline_s, "above 0 seconds");
     range(max_load_ > 0 && max_load_ <= 1, "--max-load", max_load_, "above 0, at most 1");
     range(settle_s_ >= 0, "--settle", settle_s_, "0 seconds or more");
+    range(commands_.pair_s > 0, "--pair-seconds", commands_.pair_s, "above 0 seconds");
+    range(commands_.turn_timeout_s > 0, "--turn-timeout", commands_.turn_timeout_s,
+          "above 0 seconds");
+    if (lockstep_ && records) {
+      problems.add("--lockstep needs commands", "records are of runs that are over",
+                   "Give --base-cmd and --head-cmd.");
+    }
     if (most_blocks_ < fewest_blocks || most_blocks_ > most_blocks_allowed) {
       problems.add(fmt::format("--max-blocks {} is out of range", most_blocks_),
                    fmt::format("{} to {}: fewer blocks cannot tell noise from a change",
@@ -168,6 +194,8 @@ class GateVerb : public Verb {
     const std::string load = require_quiet_machine();
     if (out_.empty()) out_ = "results/" + make_run_name("gate").run_id;
     commands_.out = create_run_folder(out_).folder;
+    if (lockstep_) commands_.mode = GateMode::lockstep;
+    commands_.seed = unpredictable_bits();
     const GateProgress progress = [&](const std::string& line) {
       if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
     };
@@ -199,6 +227,9 @@ class GateVerb : public Verb {
     const auto add_changed = [&](const char* option, double value, double usual) {
       if (value != usual) line += fmt::format(" {} {:g}", option, value);
     };
+    if (lockstep_) line += " --lockstep";
+    add_changed("--pair-seconds", commands_.pair_s, GateCommands{}.pair_s);
+    add_changed("--turn-timeout", commands_.turn_timeout_s, GateCommands{}.turn_timeout_s);
     add_changed("--timeout", commands_.deadline_s, GateCommands{}.deadline_s);
     add_changed("--max-load", max_load_, usual_load);
     add_changed("--settle", settle_s_, usual_patience_s);
@@ -227,6 +258,7 @@ class GateVerb : public Verb {
   double threshold_percent_ = 2;
   std::int64_t most_blocks_ = SequentialRule{}.most_blocks;
   std::string junit_, markdown_, out_;
+  bool lockstep_ = false;
   double max_load_ = usual_load, settle_s_ = usual_patience_s;
 };
 
