@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "metrics/precision_goal.hpp"
 #include "suite/run/checkpointing.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
@@ -84,6 +85,9 @@ class TrainingProgram {
   }
 
   ProgramEnd run() {
+    if (const auto goal = precision_goal(context_.config.measure); goal && context_.is_first()) {
+      precision_.emplace(*goal);
+    }
     if (const auto& parent = context_.config.parent) {
       trainer_.restore(parent->checkpoint, parent->step);
     }
@@ -120,11 +124,30 @@ class TrainingProgram {
   Directive next() {
     Directive mine = Directive::go_on;
     if (context_.is_first()) {
-      mine = stop_wanted(context_) ? Directive::interrupt : schedule_.next(trainer_.steps_done());
+      mine = stop_wanted(context_) ? Directive::interrupt : next_by_schedule();
     } else {
       stop_wanted(context_);
     }
     return agree(context_.all_ranks(), mine);
+  }
+
+  /// The first rank's, which alone looks how well the throughput is known.
+  Directive next_by_schedule() {
+    const Directive directive = schedule_.next(trainer_.steps_done());
+    if (!precision_) return directive;
+    if (directive == Directive::next_phase) precision_->begin();
+    if (!measuring_) return directive;
+    const std::int64_t start_ns = now_ns();
+    const auto look =
+        precision_->look(directive == Directive::end ? PrecisionWatch::Moment::last
+                                                     : PrecisionWatch::Moment::after_step);
+    context_.measuring_s += static_cast<double>(now_ns() - start_ns) * 1e-9;
+    if (!look) return directive;
+    context_.post(LookEvent{look->window.start_ns, look->window.end_ns, look->settled});
+    if (look->half_width_fraction) {
+      note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
+    }
+    return look->reached ? Directive::end : directive;
   }
 
   void enter(Phase phase) {
@@ -140,13 +163,18 @@ class TrainingProgram {
       times_.add(report);
       computing_.add(report);
     }
+    const auto units = static_cast<double>(report.samples *
+                                           static_cast<std::uint64_t>(workload_.units_per_sample));
+    if (precision_) {
+      precision_->add({report.t_start_ns + context_.clock_offset_ns,
+                       report.t_end_ns + context_.clock_offset_ns, units});
+    }
     if (context_.progress == nullptr) return;
-    units_ += static_cast<double>(report.samples *
-                                  static_cast<std::uint64_t>(workload_.units_per_sample));
+    units_ += units;
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
     context_.show({schedule_.measuring() ? "measure" : "warm-up",
                    schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
-                   workload_.unit, report.loss, ""});
+                   workload_.unit, report.loss, note_});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {
@@ -180,6 +208,8 @@ class TrainingProgram {
   GroupTrainer trainer_;
   Checkpointing checkpoints_;
   Schedule schedule_;
+  std::optional<PrecisionWatch> precision_;  // on the first rank, where a precision is asked for
+  std::string note_;                         // what its last look saw, for the progress line
   SplitSums times_;
   ComputeSamples computing_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first
