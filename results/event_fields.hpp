@@ -127,6 +127,26 @@ struct Fields<StepEvent> {
 };
 
 template <>
+struct Fields<UntilEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("requested_fraction", e.requested_fraction);
+    v("fewest_steps", e.fewest_steps);
+    v("fewest_s", e.fewest_s);
+    v("blocks", e.blocks);
+    v("misses", e.misses);
+  }
+};
+
+template <>
+struct Fields<LookEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("t_start_ns", e.t_start_ns);
+    v("t_end_ns", e.t_end_ns);
+    v("settled", e.settled);
+  }
+};
+
+template <>
 struct Fields<TrialEvent> {
   static void visit(auto& e, auto&& v) {
     v("id", e.id);

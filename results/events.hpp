@@ -111,6 +111,21 @@ struct StepEvent {
   StepSplit split;
 };
 
+/// What a run that ends once its throughput is known well enough goes by (`PrecisionGoal`).
+struct UntilEvent {
+  double requested_fraction = 0;
+  std::uint64_t fewest_steps = 0;
+  double fewest_s = 0;
+  std::uint32_t blocks = 0;
+  double misses = 0;
+};
+
+/// The throughput was looked at after the last step before this line.
+struct LookEvent {
+  std::int64_t t_start_ns = 0, t_end_ns = 0;  ///< the steady window then
+  bool settled = true;                        ///< its steps did not become faster any more
+};
+
 enum class TrialStatus { running, completed, stopped, diverged, failed, truncated };
 
 /// A trial starts (`running`), or reaches an outcome. May run again with a higher rung.
@@ -293,12 +308,12 @@ struct StopEvent {
   std::int32_t exit_code = 0;
 };
 
-using Event =
-    std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
-                 PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
-                 ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, RankStepsEvent,
-                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, GpuSlowdownEvent,
-                 WarningEvent, PeakEvent, SearchEvent, CheckpointEvent, StopEvent>;
+using Event = std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent,
+                           WorkloadEvent, PhaseEvent, StepEvent, UntilEvent, LookEvent, TrialEvent,
+                           EvalEvent, ObservedEvent, MemoryEvent, ChecksumEvent, RankPlanEvent,
+                           PredictionEvent, RankTimeEvent, RankStepsEvent, PacingEvent,
+                           BaselineEvent, OverheadEvent, HostLoadEvent, GpuSlowdownEvent,
+                           WarningEvent, PeakEvent, SearchEvent, CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

@@ -176,8 +176,10 @@ Verdict above_memory(const Journal&, const RunSummary& summary) {
 
 Verdict duration(const Journal&, const RunSummary& summary) {
   if (summary.measured_s >= closed_measured_s) return {};
-  return Finding{fmt::format("at least {:.0f} s measured", closed_measured_s),
-                 fmt::format("{:.1f} s", summary.measured_s)};
+  return Finding{
+      fmt::format("at least {:.0f} s measured", closed_measured_s),
+      fmt::format("{:.1f} s{}", summary.measured_s,
+                  summary.until && summary.until->reached() ? ", ended by --until" : "")};
 }
 
 Verdict steady(const Journal&, const RunSummary& summary) {

@@ -125,6 +125,29 @@ std::string steps(const Json& r) {
                             1e3 * time.at("p95").get<double>());
 }
 
+/// How far a run got that was to end once its throughput is known well enough.
+std::string until(const Json& r) {
+  const Json json = value_at(r, "/metrics/until");
+  if (json.is_null()) return {};
+  const Json& looks = json.at("looks");
+  const std::string when =
+      fmt::format("look {} at {:.1f} s", looks.size(), looks.back().at("window_s").get<double>());
+  const double asked = 100 * json.at("requested_fraction").get<double>();
+  if (!json.contains("half_width_fraction")) {
+    return fmt::format("± {:.3g} % not reached: too few steps for an interval ({})", asked, when);
+  }
+  const double half_width = 100 * json.at("half_width_fraction").get<double>();
+  if (json.at("reached") == true) {
+    return fmt::format("± {:.3g} % reached: ± {:.2g} % at {}", asked, half_width, when);
+  }
+  const std::string missed =
+      fmt::format("± {:.3g} % not reached: ± {:.2g} % at {}", asked, half_width, when);
+  if (!json.contains("needed_s")) return missed + ", whose steps still became faster";
+  const double needed_s = std::ceil(json.at("needed_s").get<double>());
+  return fmt::format("{}; it takes {} {:.0f} s (--duration {:.0f})", missed,
+                     json.at("needed_at_least") == true ? "at least" : "some", needed_s, needed_s);
+}
+
 std::string search(const Json& r) {
   const Json json = value_at(r, "/search");
   if (json.is_null()) return {};
@@ -187,6 +210,7 @@ constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"quality", quality},
                                   RowRule{"regulated score", regulated},
                                   RowRule{"steps", steps},
+                                  RowRule{"until", until},
                                   RowRule{"prediction", prediction_row},
                                   RowRule{"bubble", bubble_row},
                                   RowRule{"mixed classes", hetero_row},

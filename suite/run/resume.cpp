@@ -130,8 +130,11 @@ void take_launcher_ranks(const std::vector<Setting>& settings, RunConfig& config
 
 /// A run by time that is given steps, or the other way round, has one length.
 void keep_one_length(const std::vector<Setting>& settings, RunConfig& config) {
-  const bool by_time = is_given(settings, "measure.duration_s");
-  if (by_time && !is_given(settings, "measure.steps")) config.measure.steps = 0;
+  const bool by_steps = is_given(settings, "measure.steps");
+  const bool by_precision = is_given(settings, "measure.until_percent");
+  const bool by_time = is_given(settings, "measure.duration_s") || by_precision;
+  if (by_time && !by_steps) config.measure.steps = 0;
+  if (by_steps && !by_precision) config.measure.until_percent = {};
 }
 
 }  // namespace

@@ -86,6 +86,12 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"measure.duration_s", "the measured phase, in seconds"}, c.measure.duration_s);
   visit({"measure.steps", "optimizer steps per group, instead of a duration", "by duration"},
         c.measure.steps);
+  visit({"measure.until_percent",
+         "half width of the throughput's interval that ends the phase earlier, in percent", "none",
+         fixed},
+        c.measure.until_percent);
+  visit({"measure.until_after_s", "measured before that interval is looked at", nullptr, fixed},
+        c.measure.until_after_s);
   visit({"measure.warmup_steps", "at least; the steady-window rule may cut more"},
         c.measure.warmup_steps);
   visit({"measure.evaluation_samples", "of the validation split, at the end"},
@@ -143,6 +149,7 @@ bool is_empty(const T&) {
 }
 
 Json to_value(const std::string& value) { return value; }
+Json to_value(const Percent& percent) { return percent.value; }
 template <class T>
 Json to_value(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -161,6 +168,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   const std::string path = key.path;
   if (path == "measure.steps") return config.measure.steps > 0;
   if (path == "measure.duration_s") return config.measure.steps == 0;
+  if (path.starts_with("measure.until_") && config.measure.until_percent.value == 0) return false;
   const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
   if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
   if (config.workload.empty()) return true;
@@ -203,6 +211,7 @@ template <class T>
 const char* type_name() {
   if constexpr (std::is_same_v<T, std::string>) return "text";
   if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_same_v<T, Percent>) return "a percentage, such as 1% or 0.5";
   if constexpr (std::is_floating_point_v<T>) return "a finite number";
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
@@ -232,6 +241,10 @@ bool parse_text(const std::string& text, T& out) {
     if (!std::isfinite(out)) return false;
   }
   return error == std::errc{} && end == text.data() + text.size() && !text.empty();
+}
+
+bool parse_text(const std::string& text, Percent& out) {
+  return parse_text(text.ends_with('%') ? text.substr(0, text.size() - 1) : text, out.value);
 }
 
 bool parse_value(const Json& value, std::string& out) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/precision_goal.hpp"
 #include "results/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/plan/plan_json.hpp"
@@ -137,6 +138,10 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
   open(plan_event(run));
   open(scale_event(run));
   open(workload_event(run));
+  if (const auto goal = precision_goal(run.config.measure)) {
+    open(
+        UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses});
+  }
   if (run.plan) {
     for (const Event& event : plan_events(*run.plan)) journal_->append(event);
   }

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "metrics/precision_goal.hpp"
 #include "suite/run/checkpointing.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
@@ -90,6 +91,9 @@ class TrainingProgram {
         turns_(context, speaks_for_process(context)) {}
 
   ProgramEnd run() {
+    if (const auto goal = precision_goal(context_.config.measure); goal && context_.is_first()) {
+      precision_.emplace(*goal);
+    }
     if (const auto& parent = context_.config.parent) {
       trainer_.restore(parent->checkpoint, parent->step);
     }
@@ -144,11 +148,30 @@ class TrainingProgram {
   /// The first rank's wish. In lockstep the gate says how long the run is.
   Directive wanted() {
     if (!context_.in_lockstep || !schedule_.measuring()) {
-      const Directive directive = schedule_.next(trainer_.steps_done());
+      const Directive directive = next_by_schedule();
       if (context_.in_lockstep && directive == Directive::next_phase) context_.turns->begin();
       return directive;
     }
     return context_.turns->is_over() ? Directive::hold : Directive::go_on;
+  }
+
+  /// The first rank's, which alone looks how well the throughput is known.
+  Directive next_by_schedule() {
+    const Directive directive = schedule_.next(trainer_.steps_done());
+    if (!precision_) return directive;
+    if (directive == Directive::next_phase) precision_->begin();
+    if (!measuring_) return directive;
+    const std::int64_t start_ns = now_ns();
+    const auto look =
+        precision_->look(directive == Directive::end ? PrecisionWatch::Moment::last
+                                                     : PrecisionWatch::Moment::after_step);
+    context_.measuring_s += static_cast<double>(now_ns() - start_ns) * 1e-9;
+    if (!look) return directive;
+    context_.post(LookEvent{look->window.start_ns, look->window.end_ns, look->settled});
+    if (look->half_width_fraction) {
+      note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
+    }
+    return look->reached ? Directive::end : directive;
   }
 
   void enter(Phase phase) {
@@ -165,13 +188,18 @@ class TrainingProgram {
       times_.add(report);
       computing_.add(report);
     }
+    const auto units = static_cast<double>(report.samples *
+                                           static_cast<std::uint64_t>(workload_.units_per_sample));
+    if (precision_) {
+      precision_->add({report.t_start_ns + context_.clock_offset_ns,
+                       report.t_end_ns + context_.clock_offset_ns, units});
+    }
     if (context_.progress == nullptr) return;
-    units_ += static_cast<double>(report.samples *
-                                  static_cast<std::uint64_t>(workload_.units_per_sample));
+    units_ += units;
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
     context_.show({schedule_.measuring() ? "measure" : "warm-up",
                    schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
-                   workload_.unit, report.loss, ""});
+                   workload_.unit, report.loss, note_});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {
@@ -205,6 +233,8 @@ class TrainingProgram {
   GroupTrainer trainer_;
   Checkpointing checkpoints_;
   MeasuredSteps schedule_;
+  std::optional<PrecisionWatch> precision_;  // on the first rank, where a precision is asked for
+  std::string note_;                         // what its last look saw, for the progress line
   SplitSums times_;
   ComputeSamples computing_;
   RankTurns turns_;
