@@ -9,6 +9,7 @@
 #include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
+#include "metrics/text_file.hpp"
 #include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"
 #include "results/run_folder.hpp"
@@ -236,6 +237,13 @@ void add_reasons(const Json& document, std::vector<Row>& rows) {
   }
 }
 
+/// Whether what was warned of on the way is among the reasons at the end.
+bool is_reason(const Json& rule, const Json& record) {
+  const Json reasons = value_at(record, "/validity/reasons");
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Json& reason) { return reason.at("rule") == rule; });
+}
+
 void add_row(std::vector<Row>& rows, const std::string& label, const std::string& value) {
   if (!value.empty()) rows.push_back({label, value});
 }
@@ -245,7 +253,9 @@ std::vector<Row> record_rows(const Json& record, const std::string& folder) {
   for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
   add_reasons(record, rows);
   for (const Json& warning : value_at(record, "/warnings")) {
-    rows.push_back({"warning", shown_text(warning.at("text"))});
+    if (!is_reason(value_at(warning, "/rule"), record)) {
+      rows.push_back({"warning", shown_text(warning.at("text"))});
+    }
   }
   rows.push_back({"record", (std::filesystem::path(folder) / "record.json").string()});
   add_row(rows, "reproduce", shown_text(value_at(record, "/reproduce")));
@@ -394,7 +404,7 @@ std::string show_record(const std::string& record_text, const std::string& folde
 std::string show(const std::filesystem::path& path, ShowFormat format, Colour colour) {
   const RunFiles files = open_run_folder(path);
   if (!std::filesystem::exists(files.suite())) {
-    return show_record(read_text_file(files.record()), files.folder.string(), format, colour);
+    return show_record(read_run_file(files.record()), files.folder.string(), format, colour);
   }
   const std::string suite_text = read_text_file(files.suite());
   const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);

@@ -62,7 +62,7 @@ void read_scores(const Json& record, Part& part) {
 }
 
 void read_record(const std::string& path, Part& part) {
-  const std::string text = read_text_file(path);
+  const std::string text = read_run_file(path);
   const Json record = parse_stored_document(text, path, record_format);
   try {
     part.status = parse_status(record.at("status"), path);

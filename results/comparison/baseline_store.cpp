@@ -129,7 +129,7 @@ std::vector<fs::path> save_baseline(const fs::path& folder, const std::string& n
   std::set<std::string> keys;
   for (const RunDigest& run : runs) {
     written.push_back(home / baseline_file_name(run));
-    write_file_atomically(written.back(), read_text_file(run.record));
+    write_file_atomically(written.back(), read_run_file(run.record));
     keys.insert(key_of(run));
   }
   for (const fs::path& file : files_in(home)) {

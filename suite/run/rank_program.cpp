@@ -53,17 +53,20 @@ void bind(const Placement& placement, int rank) {
 }
 
 /// Of the host's memory; nothing where a rank computes in a GPU's.
-std::optional<double> measure_memory(const PreparedRun& run, RankContext& context) {
+std::optional<double> measure_memory(const PreparedRun& run, bool takes_part,
+                                     RankContext& context) {
   double gpus = gpu_of(context) ? 1 : 0;
   context.all_ranks().all_reduce(std::span(&gpus, 1));
   if (gpus > 0) return std::nullopt;
   context.all_ranks().barrier();
-  double rate = measure_memory_rate(run.placement.threads_per_rank, run.config.measure.peak_s / 2);
+  double rate = takes_part ? measure_memory_rate(run.placement.threads_per_rank,
+                                                 run.config.measure.peak_s / 2)
+                           : 0;
   context.all_ranks().all_reduce(std::span(&rate, 1));
   return rate;
 }
 
-/// All ranks at once, as in training: cores share caches, memory and clock.
+/// All cores at once, as in training: they share caches, memory and clock.
 void measure_peak(const PreparedRun& run, RankContext& context) {
   // In lockstep the other program computes meanwhile, and nobody asks how fast the machine could
   // be.
@@ -72,14 +75,34 @@ void measure_peak(const PreparedRun& run, RankContext& context) {
   const double seconds = run.config.measure.peak_s;
   const Precision precision = run.workload.precision;
   const std::optional<int> gpu = gpu_of(context);
-  double rate = gpu ? context.engine.measure_cuda_peak_ops_per_second(precision, *gpu, seconds)
-                    : context.engine.measure_peak_ops_per_second(
-                          precision, run.placement.threads_per_rank, seconds);
+  const bool takes_part = gpu || measures_cpus(run.placement, context.all_ranks().rank().value());
+  double rate = !takes_part ? 0
+                : gpu ? context.engine.measure_cuda_peak_ops_per_second(precision, *gpu, seconds)
+                      : context.engine.measure_peak_ops_per_second(
+                            precision, run.placement.threads_per_rank, seconds);
   context.all_ranks().all_reduce(std::span(&rate, 1));
-  const std::optional<double> memory = measure_memory(run, context);
+  const std::optional<double> memory = measure_memory(run, takes_part, context);
   if (context.is_first()) {
     context.post(PeakEvent{rate, to_string(run.workload.precision), "measured", memory});
   }
+}
+
+/// Ranks of a modelled timeline sleep most of the time.
+void warn_about_crowding(const PreparedRun& run, RankContext& context) {
+  const Placement& placement = run.placement;
+  const int cores = core_count(placement);
+  const bool emulated = run.plan && run.plan->emulated;
+  if (!context.is_first() || emulated || gpu_of(context) ||
+      placement.ranks * placement.threads_per_rank <= cores) {
+    return;
+  }
+  const std::string text = fmt::format(
+      "{} ranks of {} thread{} take turns on {} core{}: they are slower than fewer ranks would be. "
+      "Use --ranks {}",
+      placement.ranks, placement.threads_per_rank, placement.threads_per_rank == 1 ? "" : "s",
+      cores, cores == 1 ? "" : "s", std::max(1, cores / placement.threads_per_rank));
+  fmt::print(stderr, "heteroperf: warning: {}\n", text);
+  context.post(WarningEvent{text, ""});
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {
@@ -167,6 +190,7 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   context.all_ranks().barrier();
   context.clock_offset_ns =
       context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
+  warn_about_crowding(run, context);
   warn_about_bf16(run, context);
   const bool threads = run.config.scale.transport == "threads";
   LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each, {});

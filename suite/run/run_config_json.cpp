@@ -7,15 +7,14 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "metrics/strict_json.hpp"
 #include "suite/catalog.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr int config_version = 1;
 
 /// What there is to say about a key beside its value.
@@ -350,17 +349,9 @@ std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& 
 std::string to_json_text(const RunConfig& config) { return to_tree(config).dump(2) + "\n"; }
 
 RunConfig run_config_from_json_text(const std::string& text) {
-  Json tree;
-  try {
-    tree = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw UserError("the configuration is not JSON", error.what());
-  }
-  if (tree.value("_format", "") != "heteroperf-config" ||
-      tree.value("_version", 0) != config_version) {
-    throw UserError("not a configuration of this version",
-                    "expected _format heteroperf-config, _version 1");
-  }
+  constexpr const char *origin = "the configuration", *format = "heteroperf-config";
+  Json tree = parse_strict_json(text, origin, format);
+  require_format(tree, origin, format, config_version);
   tree.erase("_format");
   tree.erase("_version");
   std::vector<std::pair<std::string, Json>> values;

@@ -148,7 +148,20 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
   RunExpectation expected;
   if (run.config.measure.steps == 0) expected.measured_s = run.config.measure.duration_s;
   expected.measures_peak = run.config.measure.peak_s > 0;
-  return foresee(std::move(opening_), expected);
+  Validity foreseen = foresee(std::move(opening_), expected);
+  const std::lock_guard lock(closing_);
+  standing_ = std::max(standing_, foreseen.severity);
+  return foreseen;
+}
+
+/// A milder reason than those that are known does not mend the class.
+std::string RunRecorder::standing_after(const Reason& reason) {
+  if (reason.severity >= standing_) {
+    standing_ = reason.severity;
+    return fmt::format("as it stands this run is {}", to_string(standing_));
+  }
+  return fmt::format("as it stands this run is {}, with another reason for {}",
+                     to_string(standing_), to_string(reason.severity));
 }
 
 /// Tells of a rule that the run breaks while it can still be stopped.
@@ -158,11 +171,10 @@ void RunRecorder::watch_rules() {
   try {
     for (const RuleNews& news : watch_.judge()) {
       const Reason& reason = news.reason;
-      const std::string standing =
-          fmt::format("as it stands this run is {}", to_string(reason.severity));
-      const std::string text = fmt::format(
-          "{}: {} ({}; expected {}). {}", news.of_setup ? "before the first step" : standing,
-          reason.rule, reason.actual, reason.expected, reason.hint);
+      const std::string text =
+          fmt::format("{}: {} ({}; expected {}). {}",
+                      news.of_setup ? "before the first step" : standing_after(reason), reason.rule,
+                      reason.actual, reason.expected, reason.hint);
       fmt::print(stderr, "heteroperf: warning: {}\n", text);
       journal_->append(WarningEvent{text, reason.rule});
     }

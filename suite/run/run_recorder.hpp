@@ -50,6 +50,7 @@ class RunRecorder {
 
  private:
   void watch_rules();
+  std::string standing_after(const Reason& reason);
   void open(const Event& event);
 
   RunName name_;
@@ -58,6 +59,7 @@ class RunRecorder {
   RuleWatch watch_;
   std::mutex closing_;
   bool closed_ = false;                     // guarded by closing_: no line follows the stop
+  Severity standing_ = Severity::closed;    // guarded by closing_: the class so far
   std::unique_ptr<JournalWriter> journal_;  // its thread uses what is above
   bool finished_ = false;
 };

@@ -116,7 +116,7 @@ class CommVerb : public Verb {
     if (pace) output.add(*pace);
     output.complete();
     warn(output.report());
-    return verdict(request, output.report());
+    return exit_code_for(output.report());
   }
 
   /// What a reader of the numbers should know.
@@ -139,22 +139,11 @@ class CommVerb : public Verb {
     }
   }
 
-  static ExitCode verdict(const CommRequest& request, const CommReport& report) {
-    std::uint64_t wrong = 0;
-    for (const CommResult& result : report.results) {
-      wrong += result.timing.wrong.value_or(0);
-      if (result.in_place) wrong += result.in_place->wrong.value_or(0);
-    }
-    if (wrong > 0) {
-      fmt::print(stderr, "heteroperf: {} wrong elements\n", wrong);
-      return ExitCode::verification;
-    }
-    if (request.least_busbw && report.best_busbw() < *request.least_busbw) {
-      fmt::print(stderr, "heteroperf: the best busbw is {:.3f} GB/s (--min-bw {:g})\n",
-                 report.best_busbw(), *request.least_busbw);
-      return ExitCode::regression;
-    }
-    return ExitCode::ok;
+  static ExitCode exit_code_for(const CommReport& report) {
+    const CommReport::Verdict verdict = report.verdict();
+    if (verdict.reason.empty()) return ExitCode::ok;
+    fmt::print(stderr, "heteroperf: {}\n", verdict.reason);
+    return report.wrong_elements() > 0 ? ExitCode::verification : ExitCode::regression;
   }
 
   CommFlags flags_;

@@ -100,8 +100,8 @@ class GateVerb : public Verb {
     rules_.statistics.margin = -std::log1p(-threshold_percent_ * percent);
     rules_.statistics.most_blocks = static_cast<std::size_t>(most_blocks_);
     const GateReport report = gate(options);
-    keep(report, [&] { write(junit, gate_junit_text(report)); });
-    keep(report, [&] { write(markdown, gate_markdown_text(report)); });
+    keep(report, [&] { junit.save(gate_junit_text(report)); });
+    keep(report, [&] { markdown.save(gate_markdown_text(report)); });
     if (!commands_.out.empty()) {
       keep(report,
            [&] { write_file_atomically(commands_.out / "gate.json", gate_json_text(report)); });
@@ -244,12 +244,6 @@ class GateVerb : public Verb {
       if (!report.error) throw;
       fmt::print(stderr, "heteroperf: {}\n", error.what());
     }
-  }
-
-  static void write(const OutputFile& file, const std::string& text) {
-    if (file.write(text)) return;
-    throw SystemError("cannot write " + file.path(), "the disk may be full", "",
-                      ErrorKind::environment);
   }
 
   GateCommands commands_;

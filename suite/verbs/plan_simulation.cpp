@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
@@ -52,10 +52,8 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
 }  // namespace
 
 bool is_plan_file(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) return false;
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return text.find("\"heteroperf-plan\"") != std::string::npos;
+  return std::filesystem::is_regular_file(path) &&
+         stated_format(read_text_file(path)) == "heteroperf-plan";
 }
 
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request) {

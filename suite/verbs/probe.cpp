@@ -208,7 +208,7 @@ class ProbeVerb : public Verb {
     check_cluster(cluster);
     if (world.rank() != RankId(0)) return ExitCode::ok;
     const std::string text = cluster_json_text(cluster);
-    if (!file_.write(text)) throw UserError("cannot write " + out_, "", "Is the disk full?");
+    file_.save(text);
     if (options.json || out_.empty()) {
       fmt::print("{}", text);
     } else {
