@@ -10,6 +10,7 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "suite/run/reproduce.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/training_identity_json.hpp"
 
@@ -31,6 +32,7 @@ struct OtherRun {
   RunConfig config;
   WorkloadEvent workload;
   TrainingIdentity training;
+  std::uint64_t steps_done = 0;
 };
 
 OtherRun read_other(const fs::path& path) {
@@ -48,8 +50,13 @@ OtherRun read_other(const fs::path& path) {
                     "it ended before its journal said what is trained", "Start it again.");
   }
   TrainingIdentity training = training_identity(*workload);
-  return {files.folder, *journal.first<StartEvent>(),
-          run_config_from_json_text(config->config.text), *workload, std::move(training)};
+  const auto* last = journal.last<StepEvent>();
+  return {files.folder,
+          *journal.first<StartEvent>(),
+          run_config_from_json_text(config->config.text),
+          *workload,
+          std::move(training),
+          last == nullptr ? 0 : last->n + 1};
 }
 
 bool is_given(const std::vector<Setting>& settings, const std::string& path) {
@@ -107,19 +114,67 @@ void keep_batch(const OtherRun& other, const std::vector<Setting>& settings, Run
                "Use another --micro-batch or other --ranks.");
 }
 
-void check_steps_left(const RunConfig& config, const CheckpointState& state,
-                      ProblemList& problems) {
-  if (config.measure.steps == 0 || config.measure.steps > state.step) return;
-  problems.add(fmt::format("no step is left of {}", config.measure.steps),
-               fmt::format("the checkpoint has {} done", state.step),
-               "Give --steps, the whole training's, or --duration.");
+/// Its learning rate falls to a last step: the length belongs to what is trained.
+bool decays(const RunConfig& config) {
+  return config.measure.steps > 0 && config.optimizer.schedule.value_or("constant") != "constant";
+}
+
+/// The command line that repeats a run, with another number of steps and another ending.
+std::string started_again(const OtherRun& other, std::uint64_t steps, const std::string& ending) {
+  const std::string flag = " --steps ", &line = other.start.reproduce;
+  const std::size_t at = line.find(flag);
+  if (steps == 0 || at == std::string::npos) return line + ending;
+  const std::size_t end = line.find(' ', at + flag.size());
+  const std::string rest = end == std::string::npos ? "" : line.substr(end);
+  return line.substr(0, at) + flag + std::to_string(steps) + rest + ending;
+}
+
+/// A training that has come to its end, or that cannot have another one. `asked`: the length that
+/// the user wants, as a text; empty: none.
+void check_length(const OtherRun& other, const RunConfig& config, const std::string& asked,
+                  std::uint64_t done) {
+  const std::uint64_t all = other.config.measure.steps;
+  if (decays(other.config) && done >= all) {
+    const std::uint64_t wanted = config.measure.steps > all ? config.measure.steps : 2 * all;
+    throw UserError(fmt::format("all {} steps of {} are done", all, other.start.run_id),
+                    "its learning rate has decayed to the last of them",
+                    fmt::format("Start a longer training: `{}`",
+                                started_again(other, wanted, " --set checkpoint.at_end=true")));
+  }
+  if (decays(other.config) && !asked.empty() && config.measure.steps != all) {
+    throw UserError(asked + " is not possible here",
+                    fmt::format("the learning rate decays to step {}", all),
+                    fmt::format("Go on with the {} steps that are left: `heteroperf resume {}`",
+                                all - done, shell_quoted(other.folder.string())));
+  }
+  if (config.measure.steps == 0 || config.measure.steps > done) return;
+  throw UserError(fmt::format("no step is left of {}", config.measure.steps),
+                  fmt::format("the checkpoint has {} done", done),
+                  fmt::format("--steps counts the whole training: `heteroperf resume {} --steps {}`",
+                              shell_quoted(other.folder.string()), 2 * done));
+}
+
+/// Runs that never saved one say how they do.
+void require_checkpoints(const OtherRun& other) {
+  if (!list_checkpoints(other.folder).empty()) return;
+  check_length(other, other.config, "", other.steps_done);
+  throw UserError(other.folder.string() + " has no checkpoint", "it was not told to save any",
+                  fmt::format("Start it again with them: `{}`",
+                              started_again(other, 0,
+                                            " --set checkpoint.every_s=30 --set "
+                                            "checkpoint.at_end=true")));
 }
 
 std::string told(const std::string& value) { return value.empty() ? "nothing" : value; }
 
-std::string hint_about(const std::string& field) {
-  const bool length = field == "optimizer.total_steps" || field == "optimizer.schedule";
-  return length ? "The rate decays to the last step: leave out --steps and --duration." : "";
+/// The setting of a length that came last, as it was given; empty without one.
+std::string asked_length(const std::vector<Setting>& settings) {
+  std::string asked;
+  for (const Setting& setting : settings) {
+    const bool length = setting.path == "measure.steps" || setting.path == "measure.duration_s";
+    if (length) asked = shown(setting);
+  }
+  return asked;
 }
 
 /// A launcher has decided how many there are.
@@ -145,6 +200,7 @@ bool can_change_on_resume(const std::string& path) {
 ResumePlan plan_resume(const ResumeRequest& request) {
   const OtherRun other = read_other(request.run);
   ResumePlan plan;
+  require_checkpoints(other);
   const CheckpointPlace place = last_good_checkpoint(other.folder, request.step, plan.warnings);
   const CheckpointReader checkpoint(place.folder);
   checkpoint.expect_graph(other.workload.graph_hash);
@@ -157,8 +213,8 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   take_launcher_ranks(request.settings, plan.config);
   validate(plan.config, request.settings, problems);
   problems.throw_if_any();
+  check_length(other, plan.config, asked_length(request.settings), checkpoint.state().step);
   keep_batch(other, request.settings, plan.config, problems);
-  check_steps_left(plan.config, checkpoint.state(), problems);
   problems.throw_if_any();
   plan.config.parent = ParentRun{other.start.run_id, fs::absolute(place.folder).string(),
                                  checkpoint.state().step, other.training};
@@ -169,7 +225,7 @@ void check_continues(const ParentRun& parent, const TrainingIdentity& mine) {
   ProblemList problems;
   for (const IdentityDifference& one : differences(parent.training, mine)) {
     problems.add(fmt::format("{} of this training is {}", one.name, told(one.b)),
-                 fmt::format("{} has {}", parent.run_id, told(one.a)), hint_about(one.name));
+                 fmt::format("{} has {}", parent.run_id, told(one.a)));
   }
   problems.throw_if_any();
 }

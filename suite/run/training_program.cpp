@@ -13,6 +13,8 @@
 namespace heteroperf {
 namespace {
 
+constexpr const char* warmup_name = "warm-up";
+
 /// Warm-up then measurement, by steps or by time; decided by the group's leader.
 class Schedule {
  public:
@@ -37,7 +39,9 @@ class Schedule {
     if (config_.steps > 0)
       return static_cast<double>(steps_done - first_step_) /
              static_cast<double>(config_.steps - first_step_);
-    return measuring() ? std::min(1.0, elapsed_s() / config_.duration_s) : 0.0;
+    if (measuring()) return std::min(1.0, elapsed_s() / config_.duration_s);
+    return static_cast<double>(steps_done - first_step_) /
+           static_cast<double>(std::max<std::uint64_t>(1, warmup_steps()));
   }
 
  private:
@@ -128,7 +132,9 @@ class TrainingProgram {
   }
 
   void enter(Phase phase) {
-    if (context_.is_first()) context_.post(PhaseEvent{phase, std::nullopt});
+    if (!context_.is_first()) return;
+    context_.post(PhaseEvent{phase, std::nullopt});
+    context_.show(beginning(phase == Phase::warmup ? warmup_name : to_string(phase)));
   }
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
@@ -144,9 +150,12 @@ class TrainingProgram {
     units_ += static_cast<double>(report.samples *
                                   static_cast<std::uint64_t>(workload_.units_per_sample));
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
-    context_.show({schedule_.measuring() ? "measure" : "warm-up",
-                   schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
-                   workload_.unit, report.loss, ""});
+    const bool measuring = schedule_.measuring();
+    const bool by_time = measuring && context_.config.measure.steps == 0;
+    context_.show({measuring ? to_string(Phase::measure) : warmup_name,
+                   schedule_.fraction(trainer_.steps_done()),
+                   by_time ? schedule_.elapsed_s() : seconds, units_ / seconds, workload_.unit,
+                   report.loss, ""});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {
