@@ -57,14 +57,15 @@ StepCounts count_steps(const RunConfig& config, double step_s) {
 
 std::string course_text(const PreparedRun& run) {
   const MeasureConfig& measure = run.config.measure;
-  const std::string length = measure.steps > 0 ? fmt::format("{} steps", measure.steps)
-                                               : duration_text(measure.duration_s);
+  const std::string length =
+      measure.steps > 0 ? fmt::format("{} step{}", measure.steps, measure.steps == 1 ? "" : "s")
+                        : duration_text(measure.duration_s);
   std::string text = fmt::format("{} {} on {} rank{}: set-up", run.workload.name, run.workload.size,
                                  run.placement.ranks, run.placement.ranks == 1 ? "" : "s");
   if (run.groups > 0) return text + fmt::format(", a search of {}", length);
   if (measure.steps == 0) text += fmt::format(", {} steps of warm-up", measure.warmup_steps);
-  return text + fmt::format(", {} measured, {} samples evaluated", length,
-                            measure.evaluation_samples);
+  return text +
+         fmt::format(", {} measured, {} samples evaluated", length, measure.evaluation_samples);
 }
 
 std::vector<std::string> prediction_lines(const PreparedRun& run, double peak_ops_per_second) {
@@ -77,7 +78,7 @@ std::vector<std::string> prediction_lines(const PreparedRun& run, double peak_op
       duration_text(step_s * (steps.warmup + steps.measured)))};
   if (steps.measured < enough_steps) {
     lines.push_back(fmt::format(
-        "{:.0f} steps are few to measure: {:.0f} need --duration {:g} or --steps {:.0f}",
+        "{:.0f} measured of {:.0f} that tell enough: --duration {:g} has them, or --steps {:.0f}",
         steps.measured, enough_steps, round_up(step_s * enough_steps),
         enough_steps + static_cast<double>(run.config.measure.warmup_steps)));
   }

@@ -64,8 +64,7 @@ std::string full_run_command(const RunConfig& quick, const std::string& program,
   std::string command = shell_quoted(program) + " run";
   if (!quick.workload.empty()) command += ' ' + quick.workload;
   for (const Setting& setting : changed_settings(quick, base_of(quick))) {
-    const bool length =
-        setting.path == "measure.steps" || setting.path == "measure.duration_s";
+    const bool length = setting.path == "measure.steps" || setting.path == "measure.duration_s";
     if (!length) command += as_words(setting);
   }
   return command + fmt::format(" --duration {:g}", duration_s);

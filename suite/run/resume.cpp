@@ -51,12 +51,9 @@ OtherRun read_other(const fs::path& path) {
   }
   TrainingIdentity training = training_identity(*workload);
   const auto* last = journal.last<StepEvent>();
-  return {files.folder,
-          *journal.first<StartEvent>(),
-          run_config_from_json_text(config->config.text),
-          *workload,
-          std::move(training),
-          last == nullptr ? 0 : last->n + 1};
+  return {
+      files.folder, *journal.first<StartEvent>(), run_config_from_json_text(config->config.text),
+      *workload,    std::move(training),          last == nullptr ? 0 : last->n + 1};
 }
 
 bool is_given(const std::vector<Setting>& settings, const std::string& path) {
@@ -119,14 +116,21 @@ bool decays(const RunConfig& config) {
   return config.measure.steps > 0 && config.optimizer.schedule.value_or("constant") != "constant";
 }
 
-/// The command line that repeats a run, with another number of steps and another ending.
-std::string started_again(const OtherRun& other, std::uint64_t steps, const std::string& ending) {
-  const std::string flag = " --steps ", &line = other.start.reproduce;
+/// The command line that repeats a run and leaves checkpoints, with another number of steps; 0: its
+/// own length.
+std::string started_again(const OtherRun& other, std::uint64_t steps) {
+  const std::string flag = " --steps ";
+  std::string line = other.start.reproduce;
   const std::size_t at = line.find(flag);
-  if (steps == 0 || at == std::string::npos) return line + ending;
-  const std::size_t end = line.find(' ', at + flag.size());
-  const std::string rest = end == std::string::npos ? "" : line.substr(end);
-  return line.substr(0, at) + flag + std::to_string(steps) + rest + ending;
+  if (steps > 0 && at != std::string::npos) {
+    const std::size_t begin = at + flag.size();
+    line.replace(begin, std::min(line.find(' ', begin), line.size()) - begin,
+                 std::to_string(steps));
+  }
+  for (const char* key : {" --set checkpoint.every_s=30", " --set checkpoint.at_end=true"}) {
+    if (line.find(key) == std::string::npos) line += key;
+  }
+  return line;
 }
 
 /// A training that has come to its end, or that cannot have another one. `asked`: the length that
@@ -138,8 +142,7 @@ void check_length(const OtherRun& other, const RunConfig& config, const std::str
     const std::uint64_t wanted = config.measure.steps > all ? config.measure.steps : 2 * all;
     throw UserError(fmt::format("all {} steps of {} are done", all, other.start.run_id),
                     "its learning rate has decayed to the last of them",
-                    fmt::format("Start a longer training: `{}`",
-                                started_again(other, wanted, " --set checkpoint.at_end=true")));
+                    fmt::format("Start a longer training: `{}`", started_again(other, wanted)));
   }
   if (decays(other.config) && !asked.empty() && config.measure.steps != all) {
     throw UserError(asked + " is not possible here",
@@ -148,10 +151,11 @@ void check_length(const OtherRun& other, const RunConfig& config, const std::str
                                 all - done, shell_quoted(other.folder.string())));
   }
   if (config.measure.steps == 0 || config.measure.steps > done) return;
-  throw UserError(fmt::format("no step is left of {}", config.measure.steps),
-                  fmt::format("the checkpoint has {} done", done),
-                  fmt::format("--steps counts the whole training: `heteroperf resume {} --steps {}`",
-                              shell_quoted(other.folder.string()), 2 * done));
+  throw UserError(
+      fmt::format("no step is left of {}", config.measure.steps),
+      fmt::format("the checkpoint has {} done", done),
+      fmt::format("--steps counts the whole training: `heteroperf resume {} --steps {}`",
+                  shell_quoted(other.folder.string()), 2 * done));
 }
 
 /// Runs that never saved one say how they do.
@@ -159,10 +163,7 @@ void require_checkpoints(const OtherRun& other) {
   if (!list_checkpoints(other.folder).empty()) return;
   check_length(other, other.config, "", other.steps_done);
   throw UserError(other.folder.string() + " has no checkpoint", "it was not told to save any",
-                  fmt::format("Start it again with them: `{}`",
-                              started_again(other, 0,
-                                            " --set checkpoint.every_s=30 --set "
-                                            "checkpoint.at_end=true")));
+                  fmt::format("Start it again with them: `{}`", started_again(other, 0)));
 }
 
 std::string told(const std::string& value) { return value.empty() ? "nothing" : value; }

@@ -33,6 +33,10 @@ class Schedule {
                                                                    : Directive::go_on;
   }
 
+  std::uint64_t warmup_steps() const {
+    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
+                             : config_.warmup_steps;
+  }
   bool measuring() const { return measure_start_ns_ != 0; }
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
   double fraction(std::uint64_t steps_done) const {
@@ -45,11 +49,6 @@ class Schedule {
   }
 
  private:
-  std::uint64_t warmup_steps() const {
-    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
-                             : config_.warmup_steps;
-  }
-
   const MeasureConfig& config_;
   std::uint64_t first_step_;
   std::int64_t measure_start_ns_ = 0;
@@ -134,7 +133,15 @@ class TrainingProgram {
   void enter(Phase phase) {
     if (!context_.is_first()) return;
     context_.post(PhaseEvent{phase, std::nullopt});
-    context_.show(beginning(phase == Phase::warmup ? warmup_name : to_string(phase)));
+    const MeasureConfig& measure = context_.config.measure;
+    const bool warmup = phase == Phase::warmup;
+    const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
+                                                 : fmt::format("{:g} s", measure.duration_s);
+    context_.show(beginning(warmup ? warmup_name : to_string(phase),
+                            warmup ? fmt::format("{} steps", schedule_.warmup_steps())
+                            : phase == Phase::evaluate
+                                ? fmt::format("{} samples", measure.evaluation_samples)
+                                : length));
   }
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }

@@ -32,7 +32,8 @@ std::string shell_line(const SweepIndex& index, const SweepRun& run, const fs::p
   return line;
 }
 
-/// Whether points that differ in ranks differ in the threads of a rank as well, as nobody says them.
+/// Whether points that differ in ranks differ in the threads of a rank as well, as nobody says
+/// them.
 bool threads_follow_ranks(const SweepIndex& index) {
   const std::string threads = "scale.threads_per_rank";
   bool ranks = false, said = false;

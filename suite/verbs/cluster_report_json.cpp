@@ -14,9 +14,8 @@ namespace heteroperf {
 namespace {
 
 /// What makers write into every name they give.
-constexpr std::array<const char*, 10> fillers{"AuthenticAMD", "GenuineIntel", "(R)", "(r)",
-                                              "(TM)",         "(tm)",         "CPU", "Processor",
-                                              "with",         "@"};
+constexpr std::array<const char*, 10> fillers{
+    "AuthenticAMD", "GenuineIntel", "(R)", "(r)", "(TM)", "(tm)", "CPU", "Processor", "with", "@"};
 
 /// "GenuineIntel Intel(R) Xeon(R) CPU @ 2.80GHz 1 thread" as a name, letters, digits and single
 /// dashes: "intel-xeon-2-80ghz-1-thread".

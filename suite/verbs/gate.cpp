@@ -44,7 +44,9 @@ class GateVerb : public Verb {
         ->type_name("COMMAND");
     command.add_option("--head-cmd", commands_.head, "command that runs the head")
         ->type_name("COMMAND");
-    command.add_option("--base", base_, "run folders, folders of them, or the name of a saved baseline")
+    command
+        .add_option("--base", base_,
+                    "run folders, folders of them, or the name of a saved baseline")
         ->type_name("RUNS");
     command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
     command.add_option("--threshold", threshold_percent_, "smallest loss that counts, in percent")

@@ -33,7 +33,8 @@ std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
   const double memory = *peak->memory_bytes_per_second / scale->ranks;
   Cluster cluster;
   cluster.name = fmt::format(
-      "the machine as this run measured it ({:.4g} Gop/s at most and {:.3g} GB/s of memory a rank)",
+      "the machine as this run measured it ({:.4g} Gop/s at most and {:.3g} GB/s of memory a rank; "
+      "messages are copies in it)",
       rate * 1e-9, memory * 1e-9);
   DeviceClass device{scale->devices.front().device_class};
   device.count = scale->ranks;

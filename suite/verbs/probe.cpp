@@ -30,7 +30,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double peak_s = 0.3;      // per precision
+constexpr double peak_s = 0.3;       // per precision
 constexpr double link_pair_s = 0.2;  // of all sizes between two ranks of a host, about
 
 std::string utc_now() {

@@ -23,8 +23,7 @@ class SimulateVerb : public Verb {
   }
   std::vector<std::string> examples() const override {
     return {
-        "simulate schedule.json --costs-file costs.json",
-        "simulate results/latest/plan.json",
+        "simulate schedule.json --costs-file costs.json", "simulate results/latest/plan.json",
         "simulate schedule.json --model links --network network.json --trace trace.json --json"};
   }
 
