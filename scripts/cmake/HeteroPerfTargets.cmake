@@ -24,7 +24,7 @@ function(heteroperf_add_module name)
   add_library(heteroperf_${name} MODULE ${arg_SOURCES})
   set_target_properties(heteroperf_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/heteroperf" PREFIX "lib"
-    INSTALL_RPATH "$ORIGIN/libtorch" INSTALL_RPATH_USE_LINK_PATH ON)
+    INSTALL_RPATH_USE_LINK_PATH ON)
   target_link_libraries(heteroperf_${name} PRIVATE heteroperf_flags ${arg_LINK})
   set_property(GLOBAL APPEND PROPERTY HETEROPERF_MODULES heteroperf_${name})
 endfunction()

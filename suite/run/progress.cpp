@@ -20,7 +20,7 @@ std::string eta_text(const ProgressState& state) {
 }
 
 std::string line_of(const ProgressState& state) {
-  std::string text = fmt::format("{:<8}", state.phase);
+  std::string text;
   if (state.fraction >= least_fraction) {
     text += fmt::format(" {:3.0f} %{}", 100 * state.fraction, eta_text(state));
   }
@@ -29,7 +29,7 @@ std::string line_of(const ProgressState& state) {
   }
   if (state.loss != 0) text += fmt::format("  loss {:.4f}", state.loss);
   if (!state.note.empty()) text += "  " + state.note;
-  return text;
+  return text.empty() ? state.phase : fmt::format("{:<8}{}", state.phase, text);
 }
 
 }  // namespace

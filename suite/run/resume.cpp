@@ -217,7 +217,8 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   check_length(other, plan.config, asked_length(request.settings), checkpoint.state().step);
   keep_batch(other, request.settings, plan.config, problems);
   problems.throw_if_any();
-  plan.config.parent = ParentRun{other.start.run_id, fs::absolute(place.folder).string(),
+  // Without links on the way: `latest` points to the new run before its ranks read this.
+  plan.config.parent = ParentRun{other.start.run_id, fs::canonical(place.folder).string(),
                                  checkpoint.state().step, other.training};
   return plan;
 }

@@ -217,7 +217,7 @@ class ProbeVerb : public Verb {
     Cluster cluster = measure_links(world, clusters, descriptors, sweep);
     measure_cards(world, cluster, [&] { steps.at("cards", 0); });
     add_classes(world, descriptors, steps, cluster);
-    steps.at("done", 1);
+    steps.at("write", 0, out_);
     steps.finish();
     return tell(world, cluster, clusters.reason, options);
   }
