@@ -133,17 +133,22 @@ std::string started_again(const OtherRun& other, std::uint64_t steps) {
   return line;
 }
 
-/// A training that has come to its end, or that cannot have another one. `asked`: the length that
-/// the user wants, as a text; empty: none.
+/// A training whose rate has decayed cannot go on. `wanted`: a length that the user asks for, else
+/// 0.
+void refuse_finished(const OtherRun& other, std::uint64_t wanted, std::uint64_t done) {
+  const std::uint64_t all = other.config.measure.steps;
+  if (!decays(other.config) || done < all) return;
+  throw UserError(fmt::format("all {} steps of {} are done", all, other.start.run_id),
+                  "its learning rate has decayed to the last of them",
+                  fmt::format("Start a longer training: `{}`",
+                              started_again(other, wanted > all ? wanted : 2 * all)));
+}
+
+/// A length that the training cannot have. `asked`: what the user gave, as a text; empty: nothing.
 void check_length(const OtherRun& other, const RunConfig& config, const std::string& asked,
                   std::uint64_t done) {
   const std::uint64_t all = other.config.measure.steps;
-  if (decays(other.config) && done >= all) {
-    const std::uint64_t wanted = config.measure.steps > all ? config.measure.steps : 2 * all;
-    throw UserError(fmt::format("all {} steps of {} are done", all, other.start.run_id),
-                    "its learning rate has decayed to the last of them",
-                    fmt::format("Start a longer training: `{}`", started_again(other, wanted)));
-  }
+  refuse_finished(other, config.measure.steps, done);
   if (decays(other.config) && !asked.empty() && config.measure.steps != all) {
     throw UserError(asked + " is not possible here",
                     fmt::format("the learning rate decays to step {}", all),
@@ -161,7 +166,7 @@ void check_length(const OtherRun& other, const RunConfig& config, const std::str
 /// Runs that never saved one say how they do.
 void require_checkpoints(const OtherRun& other) {
   if (!list_checkpoints(other.folder).empty()) return;
-  check_length(other, other.config, "", other.steps_done);
+  refuse_finished(other, 0, other.steps_done);
   throw UserError(other.folder.string() + " has no checkpoint", "it was not told to save any",
                   fmt::format("Start it again with them: `{}`", started_again(other, 0)));
 }
