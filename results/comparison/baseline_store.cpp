@@ -105,6 +105,12 @@ std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
   return all;
 }
 
+fs::path path_or_baseline(const fs::path& path) {
+  const fs::path saved = usual_baseline_folder / path;
+  const bool is_name = !fs::exists(path) && fs::is_directory(saved);
+  return is_name ? saved : path;
+}
+
 SavedBaseline saved_baseline(const fs::path& folder, const std::string& name) {
   check_baseline_name(name);
   std::vector<std::string> names;

@@ -18,10 +18,13 @@
 #include "suite/run/prepare.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/run/record_glance_json.hpp"
+#include "suite/run/reproduce.hpp"
 #include "suite/run/signals.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr double counted_duration_s = 300;  // the shortest that rules call closed
 
 /// The journal that the last words of an impatient user's interrupt save.
 class OpenJournal {
@@ -90,6 +93,9 @@ class RunOutput {
     }
     if (!suite_folder_.empty()) write_suite_record(suite_folder_, suite_);
     if (suite_folder_.empty() || !options_.json) print(finished.record, recorder_->files().folder);
+    if (suite_folder_.empty() && status == RunStatus::complete) {
+      print_next(recorder_->files().folder);
+    }
     const bool invalid = validity_class_of(finished.record) == "invalid";
     return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
   }
@@ -122,6 +128,7 @@ class RunOutput {
       fmt::print("{}", text);
     } else {
       fmt::print("{}", show(suite_folder_, ShowFormat::console, colour()));
+      print_next(suite_folder_);
     }
   }
 
@@ -156,6 +163,16 @@ class RunOutput {
     std::fflush(stdout);
   }
 
+  /// After a quick run, which newcomers begin with: what they do next, ready to paste.
+  void print_next(const std::filesystem::path& folder) const {
+    if (!config_.quick || options_.json) return;
+    const std::string& program = identity_.argv.front();
+    const std::string run = shell_quoted(folder.string());
+    fmt::print("next         {0} verify {1}\n             {0} report {1}\n             {2}\n",
+               shell_quoted(program), run, full_run_command(config_, program, counted_duration_s));
+    std::fflush(stdout);
+  }
+
   const RunConfig& config_;
   const RunIdentity& identity_;
   const GlobalOptions& options_;
@@ -164,11 +181,6 @@ class RunOutput {
   std::filesystem::path suite_folder_;
   std::unique_ptr<RunRecorder> recorder_;
 };
-
-ProgressLine::Output progress_output(const GlobalOptions& options) {
-  return options.verbosity == Verbosity::quiet ? ProgressLine::Output::off
-                                               : ProgressLine::Output::on;
-}
 
 struct RunEnd {
   RunStatus status;
@@ -199,7 +211,7 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
       end = run_with_baselines(run, world, engine, {});
     } else {
       RunRecorder& recorder = output->begin(run, engine.libtorch_version());
-      ProgressLine progress(progress_output(options));
+      ProgressLine progress(options);
       end = run_with_baselines(run, world, engine, {&recorder, &progress, output->turns()});
       progress.finish();
       const RunEnd verdict = verdict_on(end);

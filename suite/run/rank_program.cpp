@@ -13,6 +13,7 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
+#include "suite/run/expectation.hpp"
 #include "suite/run/live_watch.hpp"
 #include "suite/run/memory_rate.hpp"
 #include "suite/run/rank_log.hpp"
@@ -66,13 +67,15 @@ std::optional<double> measure_memory(const PreparedRun& run, bool takes_part,
   return rate;
 }
 
-/// All cores at once, as in training: they share caches, memory and clock.
-void measure_peak(const PreparedRun& run, RankContext& context) {
+/// All cores at once, as in training: they share caches, memory and clock. Of all together; 0
+/// where it is not wanted.
+double measure_peak(const PreparedRun& run, RankContext& context) {
   // In lockstep the other program computes meanwhile, and nobody asks how fast the machine could
   // be.
-  if (run.config.measure.peak_s <= 0 || context.in_lockstep) return;
-  context.all_ranks().barrier();
+  if (run.config.measure.peak_s <= 0 || context.in_lockstep) return 0;
   const double seconds = run.config.measure.peak_s;
+  context.show(beginning("set-up", fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)));
+  context.all_ranks().barrier();
   const Precision precision = run.workload.precision;
   const std::optional<int> gpu = gpu_of(context);
   const bool takes_part = gpu || measures_cpus(run.placement, context.all_ranks().rank().value());
@@ -85,6 +88,7 @@ void measure_peak(const PreparedRun& run, RankContext& context) {
   if (context.is_first()) {
     context.post(PeakEvent{rate, to_string(run.workload.precision), "measured", memory});
   }
+  return rate;
 }
 
 /// Ranks of a modelled timeline sleep most of the time.
@@ -194,8 +198,13 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   warn_about_bf16(run, context);
   const bool threads = run.config.scale.transport == "threads";
   LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each, {});
-  measure_peak(run, context);
+  if (context.progress != nullptr) context.progress->say(course_text(run));
+  const double peak = measure_peak(run, context);
+  if (context.progress != nullptr) {
+    for (const std::string& line : prediction_lines(run, peak)) context.progress->say(line);
+  }
   watch.begin(watch_gpu(context));
+  context.show(beginning("build", "weights, data, operators"));
   if (run.groups > 0) {
     run_search(context, run.workload, search);
   } else {

@@ -15,6 +15,8 @@
 namespace heteroperf {
 namespace {
 
+constexpr const char* warmup_name = "warm-up";
+
 /// Warm-up then measurement, by steps or by time; decided by the group's leader.
 class MeasuredSteps {
  public:
@@ -33,21 +35,22 @@ class MeasuredSteps {
                                                                    : Directive::go_on;
   }
 
+  std::uint64_t warmup_steps() const {
+    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
+                             : config_.warmup_steps;
+  }
   bool measuring() const { return measure_start_ns_ != 0; }
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
   double fraction(std::uint64_t steps_done) const {
     if (config_.steps > 0)
       return static_cast<double>(steps_done - first_step_) /
              static_cast<double>(config_.steps - first_step_);
-    return measuring() ? std::min(1.0, elapsed_s() / config_.duration_s) : 0.0;
+    if (measuring()) return std::min(1.0, elapsed_s() / config_.duration_s);
+    return static_cast<double>(steps_done - first_step_) /
+           static_cast<double>(std::max<std::uint64_t>(1, warmup_steps()));
   }
 
  private:
-  std::uint64_t warmup_steps() const {
-    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
-                             : config_.warmup_steps;
-  }
-
   const MeasureConfig& config_;
   std::uint64_t first_step_;
   std::int64_t measure_start_ns_ = 0;
@@ -175,7 +178,17 @@ class TrainingProgram {
   }
 
   void enter(Phase phase) {
-    if (context_.is_first()) context_.post(PhaseEvent{phase, std::nullopt});
+    if (!context_.is_first()) return;
+    context_.post(PhaseEvent{phase, std::nullopt});
+    const MeasureConfig& measure = context_.config.measure;
+    const bool warmup = phase == Phase::warmup;
+    const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
+                                                 : fmt::format("{:g} s", measure.duration_s);
+    context_.show(beginning(warmup ? warmup_name : to_string(phase),
+                            warmup ? fmt::format("{} steps", schedule_.warmup_steps())
+                            : phase == Phase::evaluate
+                                ? fmt::format("{} samples", measure.evaluation_samples)
+                                : length));
   }
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
@@ -197,9 +210,12 @@ class TrainingProgram {
     if (context_.progress == nullptr) return;
     units_ += units;
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
-    context_.show({schedule_.measuring() ? "measure" : "warm-up",
-                   schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
-                   workload_.unit, report.loss, note_});
+    const bool measuring = schedule_.measuring();
+    const bool by_time = measuring && context_.config.measure.steps == 0;
+    context_.show({measuring ? to_string(Phase::measure) : warmup_name,
+                   schedule_.fraction(trainer_.steps_done()),
+                   by_time ? schedule_.elapsed_s() : seconds, units_ / seconds, workload_.unit,
+                   report.loss, note_});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {

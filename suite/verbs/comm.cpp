@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
+#include "suite/run/clock.hpp"
+#include "suite/run/progress.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/verbs/comm_session.hpp"
 #include "suite/verbs/output_file.hpp"
@@ -94,23 +97,40 @@ class CommVerb : public Verb {
     const CommRequest request = flags_.request(options.sets);
     CommOutput output(request, OutputFile(flags_.out()), flags_.csv(), options.json);
     RankWork work;
-    work.body = [&](World& world) { return measure(request, world, output); };
+    work.body = [&](World& world) { return measure(request, world, output, options); };
     work.keep = [&](const Error& error) { output.fail(error); };
     return run_session(request.session, work);
   }
 
  private:
-  static ExitCode measure(const CommRequest& request, World& world, CommOutput& output) {
+  static ExitCode measure(const CommRequest& request, World& world, CommOutput& output,
+                          const GlobalOptions& options) {
     const bool first = world.communicator->rank() == RankId(0);
+    std::optional<ProgressLine> progress;
+    if (first) progress.emplace(options);
+    if (progress) {
+      progress->say(fmt::format("{} ranks: finding clusters and the links' costs, then {} size{}",
+                                world.communicator->size(), request.sizes.size(),
+                                request.sizes.size() == 1 ? "" : "s"));
+    }
     // Threads share the output.
     const bool holds_results = first || world.communicator->transport() != "threads";
     CommSession session(request, world);
     if (holds_results) output.begin(session.heading(), first);
+    const std::int64_t start_ns = now_ns();
+    std::size_t done = 0;
     for (const Bytes size : request.sizes) {
       session.stop_if_asked();
+      // Rows that come as they are measured tell as much.
+      if (progress && options.json) {
+        progress->update({"measure",
+                          static_cast<double>(done++) / static_cast<double>(request.sizes.size()),
+                          static_cast<double>(now_ns() - start_ns) * 1e-9});
+      }
       CommResult result = session.measure(size);
       if (holds_results) output.add(std::move(result));
     }
+    if (progress) progress->finish();
     const auto pace = session.pace();
     if (!first) return ExitCode::ok;
     if (pace) output.add(*pace);

@@ -5,6 +5,7 @@
 
 #include "metrics/error.hpp"
 #include "metrics/unpredictable_bits.hpp"
+#include "results/comparison/baseline_store.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/run_folder.hpp"
 #include "runners/cluster/cpu_set.hpp"
@@ -39,14 +40,16 @@ class GateVerb : public Verb {
         "out.xml --markdown out.md",
         "gate --base-cmd './old run llm --size nano' --head-cmd './new run llm --size nano' "
         "--lockstep --threshold 1.5",
-        "gate --base baselines/main --head results/latest"};
+        "gate --base main --head results/latest"};
   }
   void declare(CLI::App& command) override {
     command.add_option("--base-cmd", commands_.base, "command that runs the base")
         ->type_name("COMMAND");
     command.add_option("--head-cmd", commands_.head, "command that runs the head")
         ->type_name("COMMAND");
-    command.add_option("--base", base_, "run folders, folders of them, or a saved baseline")
+    command
+        .add_option("--base", base_,
+                    "run folders, folders of them, or the name of a saved baseline")
         ->type_name("RUNS");
     command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
     command.add_flag("--lockstep", lockstep_,
@@ -176,10 +179,14 @@ class GateVerb : public Verb {
     return report;
   }
 
+  static std::vector<std::filesystem::path> places_of(const std::vector<std::string>& names) {
+    std::vector<std::filesystem::path> places;
+    for (const std::string& name : names) places.push_back(path_or_baseline(name));
+    return places;
+  }
+
   GateReport gate_records() const {
-    const std::vector<std::filesystem::path> base(base_.begin(), base_.end());
-    const std::vector<std::filesystem::path> head(head_.begin(), head_.end());
-    const RunPairs runs = require_pairs(base, head, "--base", "--head");
+    const RunPairs runs = require_pairs(places_of(base_), places_of(head_), "--base", "--head");
     GateReport report = judge_gate(runs, rules_);
     if (runs.order == RunOrder::apart) {
       report.notes.push_back(

@@ -40,10 +40,11 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
     problems.add(fmt::format("{} does not say its workload", request.path),
                  "the model gives the operations", "Give --workload, and --size or --model.");
   }
-  if (request.cluster.empty() && plan.cluster.empty()) {
+  if (request.cluster.empty() && plan.cluster.empty() && !request.machine) {
     problems.add(fmt::format("{} does not say its cluster", request.path),
-                 "the cluster gives rates and links",
-                 fmt::format("Give --cluster with a file, or one of {}.",
+                 "the cluster gives rates and links, and no run beside it measured them",
+                 fmt::format("Give --cluster with a file (`heteroperf probe -o cluster.json` "
+                             "describes this machine), or one of {}.",
                              fmt::join(shipped_cluster_names(), ", ")));
   }
   problems.throw_if_any();
@@ -65,7 +66,8 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   PlanSimulation result;
   result.plan = read_plan_file(request.path);
   const Workload workload = simulated_workload(result.plan, request);
-  const Cluster machine = find_cluster(first_of(request.cluster, result.plan.cluster));
+  const std::string& named = first_of(request.cluster, result.plan.cluster);
+  const Cluster machine = named.empty() ? *request.machine : find_cluster(named);
   const Cluster cluster = known_better(plan_cluster(result.plan, machine), result.plan);
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);

@@ -23,8 +23,7 @@ class SimulateVerb : public Verb {
   }
   std::vector<std::string> examples() const override {
     return {
-        "simulate schedule.json --costs-file costs.json",
-        "simulate results/latest/plan.json --cluster fast2_slow6",
+        "simulate schedule.json --costs-file costs.json", "simulate results/latest/plan.json",
         "simulate schedule.json --model links --network network.json --trace trace.json --json"};
   }
 
@@ -58,7 +57,9 @@ class SimulateVerb : public Verb {
                       "Leave them out, or simulate a schedule.");
     }
     const auto start = std::chrono::steady_clock::now();
-    PlanSimulation simulation = simulate_plan(plan_);
+    PlanSimulationRequest request = plan_;
+    request.machine = machine_beside(plan_.path);
+    PlanSimulation simulation = simulate_plan(request);
     simulation.measured = measured_beside(plan_.path);
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     if (trace.given()) trace.save(trace_text(simulation.schedule, rank_tracks(simulation)));
