@@ -29,9 +29,13 @@ if(NOT HETEROPERF_TORCH STREQUAL "OFF")
 endif()
 heteroperf_optional(TORCH LibTorch_FOUND)
 
-# The GPU side of the engine: a module of its own, which a run on the CPU never loads.
+# The GPU side of the engine: a module of its own, which a run on the CPU never loads. AUTO builds it
+# where a GPU is, and with the tests, so that CI compiles it on machines with a toolkit alone.
 set(HETEROPERF_CUDA_FOUND FALSE)
-if(HETEROPERF_WITH_TORCH AND NOT HETEROPERF_CUDA STREQUAL "OFF")
+if(HETEROPERF_CUDA STREQUAL "ON" OR EXISTS "/dev/nvidiactl" OR HETEROPERF_TESTS)
+  set(wants_cuda TRUE)
+endif()
+if(HETEROPERF_WITH_TORCH AND wants_cuda AND NOT HETEROPERF_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit QUIET)
   find_library(LibTorch_CUDA_LIBRARY torch_cuda HINTS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH)
   find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda HINTS "${LibTorch_PREFIX}/lib" NO_DEFAULT_PATH)

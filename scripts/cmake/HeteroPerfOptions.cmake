@@ -8,6 +8,7 @@ endforeach()
 option(HETEROPERF_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(HETEROPERF_PLAIN_TESTS "With the tests: those that LibTorch, MPI, CUDA and HDF5 do not change" ON)
 option(HETEROPERF_BENCHMARKS "Build the Google Benchmark programs of tests/bench" OFF)
+option(HETEROPERF_UNITY "Compile sources in batches: less in all, more after a change" ON)
 set(HETEROPERF_SANITIZER "" CACHE STRING "address,undefined or thread")
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)

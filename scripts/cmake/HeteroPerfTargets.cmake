@@ -1,10 +1,32 @@
-# heteroperf_add_library(<name> SOURCES a.cpp… HEADERS a.hpp… DEPENDS target… [PRIVATE target…])
+# heteroperf_compile_in_batches(<target> <sources>): with HETEROPERF_UNITY so many sources are compiled
+# at once and share the cost of their headers; names in unnamed namespaces must differ within a target.
+function(heteroperf_compile_in_batches target sources)
+  if(HETEROPERF_UNITY)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${sources})
+    # Warns of types in headers; a source in a batch is none. Headers are checked alone.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
+# heteroperf_compile(<target> [OPTIMIZATION -O3]): a release is built with -O2, but for the loops that
+# are measured.
+function(heteroperf_compile target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OPTIMIZATION" "")
+  if(NOT arg_OPTIMIZATION)
+    set(arg_OPTIMIZATION -O2)
+  endif()
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${arg_OPTIMIZATION}>)
+  heteroperf_compile_in_batches(${target} 16)
+endfunction()
+
+# heteroperf_add_library(<name> SOURCES a.cpp… HEADERS a.hpp… DEPENDS target… [PRIVATE target…]
+#                        [OPTIMIZATION -O3])
 #
 # One static library per row of the layer table (tests/architecture/layers.txt), alias
 # heteroperf::<name>. Includes are written from the repository root. Every header compiles alone
 # (VERIFY_INTERFACE_HEADER_SETS).
 function(heteroperf_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;DEPENDS;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OPTIMIZATION" "SOURCES;HEADERS;DEPENDS;PRIVATE")
   add_library(heteroperf_${name} STATIC ${arg_SOURCES})
   add_library(heteroperf::${name} ALIAS heteroperf_${name})
   target_sources(heteroperf_${name} PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}"
@@ -15,16 +37,18 @@ function(heteroperf_add_library name)
                                            PRIVATE $<BUILD_INTERFACE:heteroperf_flags>
                                                    ${arg_PRIVATE})
   target_compile_features(heteroperf_${name} PUBLIC cxx_std_20)
+  heteroperf_compile(heteroperf_${name} OPTIMIZATION ${arg_OPTIMIZATION})
 endfunction()
 
-# heteroperf_add_module(<name> SOURCES… LINK target…): a shared module loaded on first use; it lies
-# beside the program while building and in lib/heteroperf after installation.
+# heteroperf_add_module(<name> SOURCES… LINK target… [OPTIMIZATION -O3]): a shared module loaded on
+# first use; it lies beside the program while building and in lib/heteroperf after installation.
 function(heteroperf_add_module name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OPTIMIZATION" "SOURCES;LINK")
   add_library(heteroperf_${name} MODULE ${arg_SOURCES})
   set_target_properties(heteroperf_${name} PROPERTIES
     LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/heteroperf" PREFIX "lib"
     INSTALL_RPATH_USE_LINK_PATH ON)
   target_link_libraries(heteroperf_${name} PRIVATE heteroperf_flags ${arg_LINK})
+  heteroperf_compile(heteroperf_${name} OPTIMIZATION ${arg_OPTIMIZATION})
   set_property(GLOBAL APPEND PROPERTY HETEROPERF_MODULES heteroperf_${name})
 endfunction()
