@@ -179,7 +179,7 @@ Verdict duration(const Journal&, const RunSummary& summary) {
   return Finding{
       fmt::format("at least {:.0f} s measured", closed_measured_s),
       fmt::format("{:.1f} s{}", summary.measured_s,
-                  summary.until && summary.until->reached() ? ", ended by --until" : "")};
+                  summary.until && summary.until->reached() ? ", --until was reached" : "")};
 }
 
 Verdict steady(const Journal&, const RunSummary& summary) {

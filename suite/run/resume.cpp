@@ -195,7 +195,9 @@ void keep_one_length(const std::vector<Setting>& settings, RunConfig& config) {
   const bool by_precision = is_given(settings, "measure.until_percent");
   const bool by_time = is_given(settings, "measure.duration_s") || by_precision;
   if (by_time && !by_steps) config.measure.steps = 0;
-  if (by_steps && !by_precision) config.measure.until_percent = {};
+  if (!by_steps || by_precision) return;
+  config.measure.until_percent = {};
+  config.measure.until_after_s = MeasureConfig{}.until_after_s;
 }
 
 }  // namespace

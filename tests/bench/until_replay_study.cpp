@@ -77,12 +77,10 @@ void study(const std::vector<std::string>& runs) {
       }
       if (all.replays == 0) continue;
       fmt::print(
-          "--until {}% --duration {:.0f}: of {} replays {:.1f} % hold the long run's value; {:.1f} "
-          "% reached it, of which {:.1f} % hold; {:.1f} s measured\n",
-          percent, duration_s, all.replays, 100.0 * all.held / all.replays,
-          100.0 * all.reached / all.replays,
-          all.reached == 0 ? std::nan("") : 100.0 * all.held_reached / all.reached,
-          all.window_s / all.replays);
+          "--until {}% --duration {:.0f}: of {} replays {:.1f} % hold the long run's value; {} "
+          "reached it, of which {} hold; {:.1f} s measured\n",
+          percent, duration_s, all.replays, 100.0 * all.held / all.replays, all.reached,
+          all.held_reached, all.window_s / all.replays);
     }
   }
 }
