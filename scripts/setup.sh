@@ -82,7 +82,8 @@ last_words() { printf '%s s: %s' "$2" "$(tail -n 1 "$1" 2>/dev/null | tr -d '\r'
 tell_progress() {
   local text seconds=10
   [ ! -t 2 ] || seconds=1
-  while sleep "$seconds" && kill -0 $$ 2>/dev/null; do
+  trap 'kill "$!" 2>/dev/null; exit' TERM  # the sleep goes with it
+  while { sleep "$seconds" & wait "$!"; } && kill -0 $$ 2>/dev/null; do
     text="$("${PROGRESS:-last_words}" "$1" $((SECONDS - $2)))"
     if [ -t 2 ]; then printf '\r\033[K    %.90s' "$text"; else printf '    %.90s\n' "$text"; fi
   done >&2
@@ -191,6 +192,7 @@ ensure_packages() {
   command -v apt-get >/dev/null || refuse "this system has no apt" "$rows"
   as_root="$(privilege)" || refuse "neither root nor sudo without a password" "$rows"
   mapfile -t names < <(cut -d' ' -f1 <<<"$rows")
+  say "${#names[@]} packages are missing: a minute or two at 100 Mbit/s"
   logged "$ROOT/build/setup.log" "Installing ${names[*]}" apt_install "$as_root" "${names[@]}" ||
     fail "apt could not install ${names[*]}" "see build/setup.log; then call this script again"
   hash -r
