@@ -354,7 +354,7 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
 Cluster read_cluster(const std::filesystem::path& file) {
   const std::string text =
       read_text_file(file, "cluster file", "`heteroperf probe -o FILE` writes one.");
-  return ClusterReader(file.string()).read(parse_strict_json(text, file.string(), format_name));
+  return ClusterReader(file.string()).read(parse_strict_json(text, file.string(), cluster_format_name));
 }
 
 }  // namespace heteroperf

@@ -178,7 +178,7 @@ std::string efficiency_matrix_text(const EfficiencyMatrix& matrix) {
 }
 
 EfficiencyMatrix parse_efficiency_matrix(const std::string& text, const std::string& origin) {
-  return MatrixReader(origin).read(parse_strict_json(text, origin, format_name));
+  return MatrixReader(origin).read(parse_strict_json(text, origin, matrix_format_name));
 }
 
 EfficiencyMatrix read_efficiency_matrix(const std::filesystem::path& file) {
