@@ -67,7 +67,7 @@ std::string gate_json_text(const GateReport& report) {
   json["threshold"] = report.threshold;
   json["blocks"] = report.blocks;
   json["order"] = order_name(report.order);
-  put(json, "resolution", report.resolution);
+  put_finite(json, "resolution", report.resolution);
   if (report.lockstep) {
     json["lockstep"] = {{"quads", report.lockstep->quads},
                         {"steps_per_turn", report.lockstep->steps_per_turn},
