@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "suite/run/clock.hpp"
+#include "suite/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,9 +3,9 @@
 #include <cstdint>
 #include <string>
 
-#include "suite/verb.hpp"
-
 namespace heteroperf {
+
+struct GlobalOptions;
 
 /// What the progress line shows.
 struct ProgressState {

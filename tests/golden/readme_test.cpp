@@ -41,8 +41,8 @@ struct Verdict {
   const char* said;  ///< on stdout or stderr, so that no other reason passes
 };
 const Verdict verdicts[] = {
-    {" run ", 8, "\n +(late|above_peak) \\(invalid\\)"},
-    {" resume ", 8, "\n +(late|above_peak) \\(invalid\\)"},
+    // A disturbed measurement; of runs, and of what is asked of such a run.
+    {"heteroperf ", 8, "(late|above_peak)( \\(invalid\\)|: at most)"},
     {" gate ", 4, "inconclusive"},
     {" gate --base main", 3, "regression"},
     {" gate --base-cmd", 5, "the machine is busy"},
