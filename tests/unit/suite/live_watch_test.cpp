@@ -37,7 +37,7 @@ class LiveWatchTest : public ::testing::Test {
  private:
   void work(World& world, JournalWriter& journal, int looks, const LiveWatch::Pace& pace) {
     std::optional<ServiceScope> service;
-    testing::NoEngine engine;
+    test::NoEngine engine;
     RankContext context{config_, placement_, world, engine};
     if (context.is_first()) {
       context.journal = &journal;
