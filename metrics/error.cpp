@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace heteroperf {
 namespace {
@@ -15,19 +16,28 @@ std::string join(const std::vector<Problem>& problems) {
   return text;
 }
 
+/// Letters to replace, insert, leave out, or exchange with their neighbours.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> before_last, last(b.size() + 1), row(b.size() + 1);
+  std::iota(last.begin(), last.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
-    std::size_t diagonal = row[0];
     row[0] = i + 1;
     for (std::size_t j = 0; j < b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
+      row[j + 1] = std::min({row[j] + 1, last[j + 1] + 1, last[j] + (a[i] == b[j] ? 0 : 1)});
+      const bool exchanged = i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j];
+      if (exchanged) row[j + 1] = std::min(row[j + 1], before_last[j - 1] + 1);
     }
+    before_last = std::exchange(last, row);
   }
-  return row.back();
+  return last.back();
+}
+
+/// "f8" is no slip of "u8": numbers alone are no likeness.
+bool share_letters(std::string a, std::string b) {
+  for (std::string* const text : {&a, &b}) {
+    std::erase_if(*text, [](char c) { return c >= '0' && c <= '9'; });
+  }
+  return edit_distance(a, b) < std::max(a.size(), b.size());
 }
 
 }  // namespace
@@ -89,11 +99,11 @@ void ProblemList::throw_if_any() const {
 
 std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates) {
   std::string best;
-  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 2) + 1;
+  // A slip of the finger; what was meant to be another name is like none.
+  std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
-    // With no letter in its place there is no likeness, however short both are.
-    if (distance < best_distance && distance < std::max(name.size(), candidate.size())) {
+    if (distance < best_distance && share_letters(name, candidate)) {
       best_distance = distance;
       best = candidate;
     }

@@ -6,6 +6,7 @@
 
 #include "metrics/error.hpp"
 #include "metrics/statistics.hpp"
+#include "metrics/student_t.hpp"
 
 namespace heteroperf {
 namespace {
@@ -68,11 +69,30 @@ constexpr double normal_quantile = 1.960;
 
 /// A percentile interval of n values in blocks of l behaves like ± z · s / sqrt(m), m = n / l
 /// blocks, with s too small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
-double widening(std::size_t values, int block_length) {
+double widening(std::size_t values, std::size_t block_length, double student_quantile) {
   const auto n = static_cast<double>(values);
-  const std::size_t blocks = values / static_cast<std::size_t>(block_length);
-  const double t = student_quantiles[std::min(blocks - 1, student_quantiles.size()) - 1];
-  return std::sqrt(n / (n - block_length)) * t / normal_quantile;
+  return std::sqrt(n / (n - static_cast<double>(block_length))) * student_quantile /
+         normal_quantile;
+}
+
+/// Sub-windows for the steps that end in the window; nothing where they are too few.
+std::optional<std::size_t> sub_windows_for(std::span<const StepWork> steps, TimeWindow window) {
+  const std::size_t finished = count_finished(steps, window);
+  if (finished < fewest_sub_windows) return std::nullopt;
+  return std::clamp(finished / steps_per_sub_window, fewest_sub_windows, most_sub_windows);
+}
+
+Interval resampled_rate(std::span<const StepWork> steps, TimeWindow window, std::size_t count,
+                        const BootstrapSettings& settings, double stretch) {
+  const std::vector<double> parts = sub_window_amounts(steps, window, count);
+  const double seconds = window.seconds();
+  const auto total_rate = [seconds](std::span<const double> amounts) {
+    return mean(amounts) * static_cast<double>(amounts.size()) / seconds;
+  };
+  const Interval drawn = bootstrap_interval(parts, total_rate, settings);
+  const double rate = total_rate(parts);
+  return Interval{std::max(0.0, rate - (rate - drawn.low) * stretch),
+                  rate + (drawn.high - rate) * stretch};
 }
 
 }  // namespace
@@ -98,21 +118,25 @@ std::vector<double> sub_window_amounts(std::span<const StepWork> steps, TimeWind
 
 std::optional<Interval> rate_interval(std::span<const StepWork> steps, TimeWindow window,
                                       std::uint64_t seed) {
-  const std::size_t finished = count_finished(steps, window);
-  if (finished < fewest_sub_windows) return std::nullopt;
-  const std::size_t count =
-      std::clamp(finished / steps_per_sub_window, fewest_sub_windows, most_sub_windows);
-  const std::vector<double> parts = sub_window_amounts(steps, window, count);
-  const double seconds = window.seconds();
-  const auto total_rate = [seconds](std::span<const double> amounts) {
-    return mean(amounts) * static_cast<double>(amounts.size()) / seconds;
-  };
-  const int block_length = block_length_for(count);
-  const Interval drawn =
-      bootstrap_interval(parts, total_rate, {.seed = seed, .block_length = block_length});
-  const double rate = total_rate(parts), factor = widening(count, block_length);
-  return Interval{std::max(0.0, rate - (rate - drawn.low) * factor),
-                  rate + (drawn.high - rate) * factor};
+  const auto count = sub_windows_for(steps, window);
+  if (!count) return std::nullopt;
+  const int length = block_length_for(*count);
+  const std::size_t blocks = *count / static_cast<std::size_t>(length);
+  const double t = student_quantiles[std::min(blocks - 1, student_quantiles.size()) - 1];
+  return resampled_rate(steps, window, *count, {.seed = seed, .block_length = length},
+                        widening(*count, static_cast<std::size_t>(length), t));
+}
+
+std::optional<Interval> rate_interval_in_blocks(std::span<const StepWork> steps, TimeWindow window,
+                                                const BlockedInterval& settings) {
+  HETEROPERF_EXPECT(settings.blocks >= 3);
+  const auto count = sub_windows_for(steps, window);
+  if (!count) return std::nullopt;
+  const std::size_t length = std::max<std::size_t>(1, *count / settings.blocks);
+  const double t =
+      even_student_t_quantile(settings.coverage, static_cast<int>(*count / length) - 1);
+  return resampled_rate(steps, window, *count, {.block_length = static_cast<int>(length)},
+                        widening(*count, length, t));
 }
 
 }  // namespace heteroperf

@@ -40,4 +40,14 @@ std::vector<double> sub_window_amounts(std::span<const StepWork> steps, TimeWind
 std::optional<Interval> rate_interval(std::span<const StepWork> steps, TimeWindow window,
                                       std::uint64_t seed = 1);
 
+struct BlockedInterval {
+  std::uint32_t blocks = 5;  ///< of the window, drawn whole: at least 3; about so many
+  double coverage = 0.95;    ///< in (0, 1)
+};
+
+/// As `rate_interval`, in few long blocks whatever the number of sub-windows, and of any coverage:
+/// what is alike for a fifth of the window is seen, at the price of a wider interval.
+std::optional<Interval> rate_interval_in_blocks(std::span<const StepWork> steps, TimeWindow window,
+                                                const BlockedInterval& settings);
+
 }  // namespace heteroperf

@@ -50,6 +50,8 @@ std::vector<Judgement> judge_evidence(std::span<const Evidence> metrics,
     judged.control_p_adjusted = controls[i];
     judged.noise = metrics[i].control.half_width(SequentialRule::coverage);
     judged.limit = rule.limit(judged.noise);
+    const double share = rule.miss * rule.share(metrics[i].blocks);
+    judged.resolution = std::max(-metrics[i].gain.interval(1 - share).low, 2 * judged.noise);
     judged.control_alarm = controls[i] < rule.alpha;
     judged.verdict = verdict_of(metrics[i], judged, rule);
   }

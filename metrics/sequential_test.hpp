@@ -40,6 +40,9 @@ struct Judgement {
   double p_adjusted = 1, control_p_adjusted = 1;
   double noise = 0;  ///< half width of the control mean's 95 % interval
   double limit = 0;  ///< what a change must exceed: the margin, or twice the noise if that is more
+  /// The smallest margin that this evidence could have cleared, a difference of logarithms: what it
+  /// leaves possible of a loss, and twice the noise.
+  double resolution = 0;
   bool control_alarm = false;  ///< programs differ from themselves: nothing can be said
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/json_words.hpp"
 
 namespace heteroperf {
@@ -89,18 +90,58 @@ bool is_short_list(const Json& value) {
          std::all_of(value.begin(), value.end(), is_short);
 }
 
-}  // namespace
-
-Json parse_strict_json(std::string_view text, const std::string& origin) {
-  DocumentProblems problems(origin);
-  StructureCheck check(problems);
-  Json::sax_parse(text.begin(), text.end(), &check);
-  problems.throw_if_any();
+Json parsed(std::string_view text, const std::string& origin) {
   try {
     return Json::parse(text.begin(), text.end());
   } catch (const Json::exception& error) {
     throw UserError(origin + " is not valid JSON", plain_json_words(error.what()));
   }
+}
+
+const Json* value_of(const Json& json, const char* key) {
+  const auto found = json.find(key);
+  return found == json.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+Json parse_strict_json(std::string_view text, const std::string& origin,
+                       const std::string& wanted_format) {
+  if (text.empty()) throw UserError(origin + " is empty");
+  try {
+    DocumentProblems problems(origin);
+    StructureCheck check(problems);
+    Json::sax_parse(text.begin(), text.end(), &check);
+    problems.throw_if_any();
+    return parsed(text, origin);
+  } catch (const UserError&) {
+    if (!wanted_format.empty()) require_stated_format(text, origin, wanted_format);
+    throw;
+  }
+}
+
+void require_format(const Json& json, const std::string& origin, const std::string& format,
+                    int version, FormatKey key) {
+  if (!json.is_object()) {
+    throw UserError(fmt::format("{}: the document is {}", origin, shown(json)),
+                    "must be an object");
+  }
+  const Json* const name = value_of(json, "_format");
+  if (name == nullptr && key == FormatKey::required) throw wrong_kind(origin, "", format);
+  if (name != nullptr && *name != format) {
+    throw wrong_kind(origin, name->is_string() ? name->get<std::string>() : shown(*name), format);
+  }
+  const Json* const found = value_of(json, "_version");
+  if (found == nullptr ? key == FormatKey::optional : *found == version) return;
+  if (found == nullptr || !found->is_number_integer()) {
+    throw UserError(origin + " does not say its version",
+                    fmt::format("its _version must be {}{}", version,
+                                found == nullptr ? "" : ", not " + shown(*found)));
+  }
+  throw UserError(origin + " was made by another version of the program",
+                  fmt::format("it has {} version {}, this program knows version {}", format,
+                              found->dump(), version),
+                  "Use the program that made it.");
 }
 
 void DocumentProblems::add(const std::string& problem, std::string why, std::string suggestion) {
@@ -243,8 +284,7 @@ std::string ObjectReader::path_of(const char* key) const {
 
 const Json* ObjectReader::value(const char* key) {
   if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.emplace_back(key);
-  const auto found = json_.find(key);
-  return found == json_.end() ? nullptr : &*found;
+  return value_of(json_, key);
 }
 
 void ObjectReader::require(std::initializer_list<const char*> keys) {
@@ -262,18 +302,11 @@ const Json* ObjectReader::list(const char* key) {
   return nullptr;
 }
 
-void ObjectReader::expect_format(const char* format, int version) {
-  std::string found_format = format;
-  std::int64_t found_version = version;
-  read("_format", found_format);
-  read("_version", found_version);
-  if (found_format != format) {
-    note_wrong(found_format, path_of("_format"), shown(format), problems_);
-  }
-  if (found_version != version) {
-    problems_.add(fmt::format("{} is {}", path_of("_version"), found_version),
-                  fmt::format("this program reads version {}", version));
-  }
+void ObjectReader::expect_format(const char* format, int version, FormatKey key) {
+  require_format(json_, problems_.origin() + (path_.empty() ? "" : ": " + path_), format, version,
+                 key);
+  value("_format");
+  value("_version");
 }
 
 void ObjectReader::finish() {

@@ -17,7 +17,16 @@ using Json = nlohmann::ordered_json;
 
 /// Throws UserError beginning with `origin` where `text` is not JSON, an object has the same key
 /// twice (nlohmann keeps the last), or lists nest deeper or objects hold more keys than ours do.
-Json parse_strict_json(std::string_view text, const std::string& origin);
+/// Where it is no JSON but states another `_format` than the wanted one, that is what is said.
+Json parse_strict_json(std::string_view text, const std::string& origin,
+                       const std::string& wanted_format = {});
+
+/// Whether a document may go without the key `_format`.
+enum class FormatKey { required, optional };
+
+/// Throws UserError with one problem, naming both kinds, unless `_format` and `_version` are these.
+void require_format(const Json& json, const std::string& origin, const std::string& format,
+                    int version, FormatKey key = FormatKey::required);
 
 /// Problems of one document, each beginning with its origin; only the first some are kept.
 class DocumentProblems {
@@ -28,6 +37,7 @@ class DocumentProblems {
   bool empty() const { return count_ == 0; }
   bool full() const;
   void throw_if_any();
+  const std::string& origin() const { return origin_; }
 
  private:
   std::string origin_;
@@ -133,8 +143,8 @@ class ObjectReader {
     reader.finish();
   }
 
-  /// `_format` and `_version`, where they are there, must be these.
-  void expect_format(const char* format, int version);
+  /// require_format() of the document that this object is; before any other key is looked at.
+  void expect_format(const char* format, int version, FormatKey key = FormatKey::required);
   /// Notes every key that was not asked for, with the nearest one that was.
   void finish();
 

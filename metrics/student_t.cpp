@@ -68,4 +68,24 @@ double student_t_quantile(double coverage, double degrees) {
   return t;
 }
 
+double even_student_t_quantile(double coverage, int degrees) {
+  HETEROPERF_EXPECT(coverage > 0 && coverage < 1 && degrees >= 2);
+  const int even = degrees - degrees % 2;
+  // P(|T| <= t) in terms of s = t / sqrt(degrees + t²), which grows with s.
+  const auto chance = [even](double s) {
+    const double cosine_squared = (1 - s) * (1 + s);
+    double term = 1, sum = 1;
+    for (int i = 1; i < even / 2; ++i) {
+      term *= cosine_squared * (2 * i - 1) / (2 * i);
+      sum += term;
+    }
+    return s * sum;
+  };
+  double low = 0, high = 1;
+  for (double middle = 0.5; low < middle && middle < high; middle = (low + high) / 2) {
+    (chance(middle) < coverage ? low : high) = middle;
+  }
+  return low * std::sqrt(even / ((1 - low) * (1 + low)));
+}
+
 }  // namespace heteroperf

@@ -23,6 +23,7 @@ struct Fields<StartEvent> {
     v("binary_sha256", e.binary_sha256);
     v("parent", e.parent);
     v("parent_step", e.parent_step);
+    v("lockstep", e.lockstep);
   }
 };
 
@@ -122,6 +123,26 @@ struct Fields<StepEvent> {
     v("loss", e.loss);
     v("gradient_norm", e.gradient_norm);
     v("split", e.split);
+  }
+};
+
+template <>
+struct Fields<UntilEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("requested_fraction", e.requested_fraction);
+    v("fewest_steps", e.fewest_steps);
+    v("fewest_s", e.fewest_s);
+    v("blocks", e.blocks);
+    v("misses", e.misses);
+  }
+};
+
+template <>
+struct Fields<LookEvent> {
+  static void visit(auto& e, auto&& v) {
+    v("t_start_ns", e.t_start_ns);
+    v("t_end_ns", e.t_end_ns);
+    v("settled", e.settled);
   }
 };
 

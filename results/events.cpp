@@ -7,10 +7,11 @@ namespace {
 
 // In the order of the variant and of the enums.
 constexpr std::array<const char*, std::variant_size_v<Event>> kind_names{
-    "start",        "config",    "system",     "plan",     "scale",      "workload", "phase",
-    "step",         "trial",     "eval",       "observed", "memory",     "checksum", "rank_plan",
-    "prediction",   "rank_time", "rank_steps", "pacing",   "baseline",   "overhead", "host_load",
-    "gpu_slowdown", "warning",   "peak",       "search",   "checkpoint", "stop"};
+    "start",      "config", "system",   "plan",       "scale",      "workload",
+    "phase",      "step",   "until",    "look",       "trial",      "eval",
+    "observed",   "memory", "checksum", "rank_plan",  "prediction", "rank_time",
+    "rank_steps", "pacing", "baseline", "overhead",   "host_load",  "gpu_slowdown",
+    "warning",    "peak",   "search",   "checkpoint", "stop"};
 constexpr std::array family_names{"classifier", "language_model"};
 constexpr std::array measure_names{"accuracy", "loss"};
 constexpr std::array phase_names{"setup", "warmup", "measure", "evaluate", "finish"};

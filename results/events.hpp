@@ -32,6 +32,8 @@ struct StartEvent {
   std::string program_version, git_commit, build_type, binary_sha256;
   std::string parent;                        ///< run_id this one continues; may be empty
   std::optional<std::uint64_t> parent_step;  ///< steps done in the checkpoint it goes on from
+  /// The run moves by turns with another program. Its times leave out what it stood still.
+  std::optional<bool> lockstep = {};
 };
 
 struct ConfigEvent {
@@ -107,6 +109,21 @@ struct StepEvent {
   Ops ops_strict;
   double loss = 0, gradient_norm = 0;  ///< may be NaN or infinite
   StepSplit split;
+};
+
+/// What a run that ends once its throughput is known well enough goes by (`PrecisionGoal`).
+struct UntilEvent {
+  double requested_fraction = 0;
+  std::uint64_t fewest_steps = 0;
+  double fewest_s = 0;
+  std::uint32_t blocks = 0;
+  double misses = 0;
+};
+
+/// The throughput was looked at after the last step before this line.
+struct LookEvent {
+  std::int64_t t_start_ns = 0, t_end_ns = 0;  ///< the steady window then
+  bool settled = true;                        ///< its steps did not become faster any more
 };
 
 enum class TrialStatus { running, completed, stopped, diverged, failed, truncated };
@@ -291,12 +308,12 @@ struct StopEvent {
   std::int32_t exit_code = 0;
 };
 
-using Event =
-    std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent, WorkloadEvent,
-                 PhaseEvent, StepEvent, TrialEvent, EvalEvent, ObservedEvent, MemoryEvent,
-                 ChecksumEvent, RankPlanEvent, PredictionEvent, RankTimeEvent, RankStepsEvent,
-                 PacingEvent, BaselineEvent, OverheadEvent, HostLoadEvent, GpuSlowdownEvent,
-                 WarningEvent, PeakEvent, SearchEvent, CheckpointEvent, StopEvent>;
+using Event = std::variant<StartEvent, ConfigEvent, SystemEvent, PlanEvent, ScaleEvent,
+                           WorkloadEvent, PhaseEvent, StepEvent, UntilEvent, LookEvent, TrialEvent,
+                           EvalEvent, ObservedEvent, MemoryEvent, ChecksumEvent, RankPlanEvent,
+                           PredictionEvent, RankTimeEvent, RankStepsEvent, PacingEvent,
+                           BaselineEvent, OverheadEvent, HostLoadEvent, GpuSlowdownEvent,
+                           WarningEvent, PeakEvent, SearchEvent, CheckpointEvent, StopEvent>;
 
 /// "start", "config", … as in the journal.
 const char* kind_name(const Event& event);

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "metrics/text_file.hpp"
 #include "results/events_json.hpp"
-#include "results/run_folder.hpp"
 #include "results/sha256.hpp"
 
 namespace heteroperf {

@@ -3,11 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "results/run_folder.hpp"
+
 namespace heteroperf {
 namespace fs = std::filesystem;
 
 UserError no_such_run(const fs::path& path) {
-  const fs::path home = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  const fs::path home = home_of(path);
   std::error_code error;
   if (!fs::is_directory(home, error)) {
     return UserError("no such run: " + path.string(), "there is no folder " + home.string());

@@ -145,6 +145,24 @@ void put_utilization(Json& json, const Journal& journal, const RunSummary& summa
                          {"peak_source", peak->source}};
 }
 
+/// What ended a run that was to end once its throughput is known well enough.
+Json until_section(const UntilSummary& until) {
+  Json json{{"requested_fraction", until.requested_fraction},
+            {"reached", until.reached()},
+            {"looks", Json::array()}};
+  for (const PrecisionLook& look : until.looks) {
+    Json& entry = json["looks"].emplace_back(Json{{"steps", look.steps},
+                                                  {"window_s", look.window.seconds()},
+                                                  {"settled", look.settled},
+                                                  {"coverage", look.coverage}});
+    put(entry, "half_width_fraction", look.half_width_fraction);
+  }
+  put(json, "half_width_fraction", until.looks.back().half_width_fraction);
+  put(json, "needed_s", until.needed_s);
+  if (until.needed_s) json["needed_at_least"] = until.needed_at_least;
+  return json;
+}
+
 Json metrics_section(const Journal& journal, const RunSummary& summary, const Validity& validity) {
   Json json;
   const bool scored = validity.severity != Severity::invalid;
@@ -155,6 +173,7 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
     put(json["quality"], "target", quality->target);
     put(json["quality"], "met", quality->met);
   }
+  if (summary.until) json["until"] = until_section(*summary.until);
   if (const auto& time = summary.step_time) {
     json["step_time_s"] = {{"median", time->median_s}, {"p95", time->p95_s}};
     put(json["step_time_s"], "ci95", time->median_ci95);

@@ -176,8 +176,10 @@ Verdict above_memory(const Journal&, const RunSummary& summary) {
 
 Verdict duration(const Journal&, const RunSummary& summary) {
   if (summary.measured_s >= closed_measured_s) return {};
-  return Finding{fmt::format("at least {:.0f} s measured", closed_measured_s),
-                 fmt::format("{:.1f} s", summary.measured_s)};
+  return Finding{
+      fmt::format("at least {:.0f} s measured", closed_measured_s),
+      fmt::format("{:.1f} s{}", summary.measured_s,
+                  summary.until && summary.until->reached() ? ", --until was reached" : "")};
 }
 
 Verdict steady(const Journal&, const RunSummary& summary) {
@@ -238,6 +240,12 @@ Verdict quick(const Journal& journal, const RunSummary&) {
   const auto* start = journal.first<StartEvent>();
   if (start == nullptr || !start->quick) return {};
   return Finding{"a full run", "--quick"};
+}
+
+Verdict lockstep(const Journal& journal, const RunSummary&) {
+  const auto* start = journal.first<StartEvent>();
+  if (start == nullptr || !start->lockstep.value_or(false)) return {};
+  return Finding{"a run of its own", "moved by turns with another program"};
 }
 
 Verdict precision(const Journal& journal, const RunSummary&) {
@@ -322,6 +330,8 @@ constexpr std::array rule_table{
     Rule{"below_floor", "better than the known floor of generated data", review, may, at_end,
          "quality", below_floor, "Better than the data allow: look for a leak between the splits."},
     Rule{"quick", "--quick", open, never, at_start, "quick", quick, "Run without --quick."},
+    Rule{"lockstep", "moved by turns with another program (`gate --lockstep`)", open, never,
+         at_start, "lockstep", lockstep, "Run it alone."},
     Rule{"precision", "neither fp32 nor bf16", open, never, at_start, "precision", precision,
          "fp64 is for tests, and less than bf16 is another computation."},
     Rule{"emulated", "emulated devices", open, never, at_start, "devices", emulated,

@@ -10,7 +10,7 @@
 namespace heteroperf {
 
 /// Version of the table of rules; a record names the one it was judged by.
-inline constexpr const char* ruleset_version = "1.6";
+inline constexpr const char* ruleset_version = "1.7";
 
 /// From best to worst; a run's class is the worst of its reasons, `closed` without any.
 enum class Severity { closed, review, open, invalid };

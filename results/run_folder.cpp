@@ -9,11 +9,10 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 #include <system_error>
 
-#include "metrics/error.hpp"
+#include "metrics/document_kind.hpp"
+#include "metrics/text_file.hpp"
 #include "metrics/unpredictable_bits.hpp"
 #include "results/canonical_json.hpp"
 #include "results/missing_run.hpp"
@@ -143,11 +142,18 @@ bool point_latest_at(const fs::path& folder) {
   return false;
 }
 
+fs::path home_of(const fs::path& file) {
+  return file.has_parent_path() ? file.parent_path() : fs::path(".");
+}
+
 RunFiles open_run_folder(const fs::path& path) {
   if (!fs::exists(path)) throw no_such_run(path);
-  const RunFiles files{fs::is_directory(path) ? path : path.parent_path()};
+  const RunFiles files{fs::is_directory(path) ? path : home_of(path)};
   for (const fs::path& file : {files.journal(), files.record(), files.suite()}) {
     if (fs::exists(file)) return files;
+  }
+  if (fs::is_regular_file(path)) {
+    require_stated_format(read_text_file(path), path.string(), "heteroperf-record");
   }
   throw UserError(path.string() + " holds no run",
                   "neither journal.jsonl nor record.json nor suite.json is there");
@@ -159,16 +165,9 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   file.rename_to_target();
 }
 
-std::string read_text_file(const fs::path& path) {
+std::string read_run_file(const fs::path& path) {
   refuse_unfinished(path);
-  if (fs::is_directory(path)) throw UserError("cannot read " + path.string(), "it is a folder");
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream content;
-  if (file.peek() != std::ifstream::traits_type::eof()) content << file.rdbuf();
-  if (!file.is_open() || file.bad() || content.fail()) {
-    throw UserError("cannot read " + path.string(), std::strerror(errno));
-  }
-  return std::move(content).str();
+  return read_text_file(path);
 }
 
 void write_companion_files(const RunFiles& files, const Journal& journal) {

@@ -35,6 +35,9 @@ RunFiles create_run_folder(const std::filesystem::path& folder);
 /// symbolic link is left alone; false then, or where links are not supported.
 bool point_latest_at(const std::filesystem::path& folder);
 
+/// The folder a file lies in: "." for one without a folder in its path.
+std::filesystem::path home_of(const std::filesystem::path& file);
+
 /// The run or suite folder that `path` means: a folder, a link to one, or a file inside one. Throws
 /// UserError when there is neither journal, record nor suite.json.
 RunFiles open_run_folder(const std::filesystem::path& path);
@@ -42,8 +45,8 @@ RunFiles open_run_folder(const std::filesystem::path& path);
 /// Writes to a temporary name beside `path`, syncs, renames. Throws SystemError with path and the
 /// system's words; the old file is then untouched and the temporary one removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
-/// Throws UserError with the path; for the missing record of an unfinished run it names `recover`.
-std::string read_text_file(const std::filesystem::path& path);
+/// read_text_file(), which for the missing record of an unfinished run names `recover`.
+std::string read_run_file(const std::filesystem::path& path);
 
 /// Writes config.json, environment.json and plan.json as far as the journal has them, as indented
 /// forms of the journal's own texts.

@@ -100,19 +100,66 @@ std::vector<StepWork> work_of(const Steps& steps, auto&& amount) {
   return work;
 }
 
+/// What throughput counts.
+std::vector<StepWork> units_of(const WorkloadEvent& workload, const Steps& steps) {
+  const bool tokens = workload.unit == "token";
+  return work_of(steps, [tokens](const StepEvent& s) {
+    return static_cast<double>(tokens ? s.tokens : s.samples);
+  });
+}
+
+PrecisionGoal goal_of(const UntilEvent& until) {
+  return {until.requested_fraction, until.fewest_steps, until.fewest_s, until.blocks, until.misses};
+}
+
+/// The looks that the run took, and where it did not end with one (it was interrupted) one more at
+/// its steady window; `summary.window` becomes the last look's.
+void look_again(const Journal& journal, const Steps& steps, RunSummary& summary) {
+  const auto* event = journal.first<UntilEvent>();
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (event == nullptr || workload == nullptr || !summary.window) return;
+  const PrecisionGoal goal = goal_of(*event);
+  const std::vector<StepWork> units = units_of(*workload, steps);
+  UntilSummary until{goal.fraction, {}, {}};
+  const auto look = [&](TimeWindow window, bool settled) {
+    until.looks.push_back(look_at(goal, until.looks.size() + 1, units, window, settled));
+  };
+  for (const LookEvent* line : journal.all<LookEvent>()) {
+    if (line->t_start_ns < line->t_end_ns) look({line->t_start_ns, line->t_end_ns}, line->settled);
+  }
+  if (until.looks.empty() || until.looks.back().window.end_ns != steps.back()->t_end_ns) {
+    look(*summary.window, summary.warmup_end == WarmupEnd::settled);
+  }
+  summary.window = until.looks.back().window;
+  const auto needed = time_needed(goal, until.looks);
+  if (needed && !until.reached()) {
+    until.needed_s = needed->seconds + summary.measured_s - summary.window->seconds();
+    until.needed_at_least = needed->at_least;
+  }
+  summary.until = std::move(until);
+}
+
+/// By the last look, where there were any.
+std::optional<Interval> interval_of(const std::vector<StepWork>& work, const Journal& journal,
+                                    const RunSummary& summary) {
+  if (!summary.until) return rate_interval(work, *summary.window);
+  return look_at(goal_of(*journal.first<UntilEvent>()), summary.until->looks.size(), work,
+                 *summary.window, true)
+      .interval;
+}
+
 void find_rates(const Journal& journal, const Steps& steps, RunSummary& summary) {
   if (!summary.window) return;
   const TimeWindow window = *summary.window;
   const auto ops = work_of(steps, [](const StepEvent& s) { return s.ops_strict.to_double(); });
   const WindowTotal total{summary.operations.window, Seconds(window.seconds())};
-  summary.ops_per_second = Estimate{ops_per_second(total).value(), rate_interval(ops, window)};
+  summary.ops_per_second =
+      Estimate{ops_per_second(total).value(), interval_of(ops, journal, summary)};
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr) return;
-  const bool tokens = workload->unit == "token";
-  const auto units = work_of(steps, [tokens](const StepEvent& s) {
-    return static_cast<double>(tokens ? s.tokens : s.samples);
-  });
-  summary.throughput = Estimate{rate_per_second(units, window), rate_interval(units, window)};
+  const std::vector<StepWork> units = units_of(*workload, steps);
+  summary.throughput =
+      Estimate{rate_per_second(units, window), interval_of(units, journal, summary)};
 }
 
 /// Ranks n/2 ± 1.96 √n / 2 of the sorted values enclose the median with 95 % probability (Hoefler
@@ -390,6 +437,7 @@ RunSummary summarize(const Journal& journal) {
   const Steps steps = journal.all<StepEvent>();
   find_status(journal, summary);
   find_window(journal, steps, summary);
+  look_again(journal, steps, summary);
   count_steps(steps, summary);
   find_rates(journal, steps, summary);
   find_step_time(steps, summary);

@@ -7,6 +7,7 @@
 
 #include "metrics/bootstrap.hpp"
 #include "metrics/ops.hpp"
+#include "metrics/precision_goal.hpp"
 #include "metrics/rate.hpp"
 #include "metrics/steady_window.hpp"
 #include "results/journal.hpp"
@@ -29,6 +30,16 @@ struct QualityResult {
   std::uint64_t samples = 0;  ///< of the evaluation that gave `value`, the largest of equal ones
   std::optional<double> target;
   std::optional<bool> met;  ///< absent without a target; false on too few samples
+};
+
+/// What became of a run that was to end once its throughput is known well enough.
+struct UntilSummary {
+  double requested_fraction = 0;
+  std::vector<PrecisionLook> looks;  ///< the last one is what the record's intervals go by
+  std::optional<double> needed_s;    ///< measured, where it was not reached
+  bool needed_at_least = false;      ///< `needed_s` is the least that it would have taken
+
+  bool reached() const { return !looks.empty() && looks.back().reached; }
 };
 
 struct StepTime {
@@ -74,6 +85,7 @@ struct RunSummary {
   std::optional<double> regulated_score, measurement_overhead_fraction;
   std::optional<double> utilization;  ///< absent for emulated devices: the peak is not theirs
   std::optional<QualityResult> quality;
+  std::optional<UntilSummary> until;
   std::optional<StepTime> step_time;
   std::optional<std::string> loss_fingerprint;
   OperationTotals operations;

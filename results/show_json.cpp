@@ -9,6 +9,7 @@
 #include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
+#include "metrics/text_file.hpp"
 #include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"
 #include "results/run_folder.hpp"
@@ -125,6 +126,29 @@ std::string steps(const Json& r) {
                             1e3 * time.at("p95").get<double>());
 }
 
+/// How far a run got that was to end once its throughput is known well enough.
+std::string until(const Json& r) {
+  const Json json = value_at(r, "/metrics/until");
+  if (json.is_null()) return {};
+  const Json& looks = json.at("looks");
+  const std::string when =
+      fmt::format("look {} at {:.1f} s", looks.size(), looks.back().at("window_s").get<double>());
+  const double asked = 100 * json.at("requested_fraction").get<double>();
+  if (!json.contains("half_width_fraction")) {
+    return fmt::format("± {:.3g} % not reached: too few steps for an interval ({})", asked, when);
+  }
+  const double half_width = 100 * json.at("half_width_fraction").get<double>();
+  if (json.at("reached") == true) {
+    return fmt::format("± {:.3g} % reached: ± {:.2g} % at {}", asked, half_width, when);
+  }
+  const std::string missed =
+      fmt::format("± {:.3g} % not reached: ± {:.2g} % at {}", asked, half_width, when);
+  if (!json.contains("needed_s")) return missed + ", whose steps still became faster";
+  const double needed_s = std::ceil(json.at("needed_s").get<double>());
+  return fmt::format("{}; it takes {} {:.0f} s (--duration {:.0f})", missed,
+                     json.at("needed_at_least") == true ? "at least" : "some", needed_s, needed_s);
+}
+
 std::string search(const Json& r) {
   const Json json = value_at(r, "/search");
   if (json.is_null()) return {};
@@ -187,6 +211,7 @@ constexpr std::array record_table{RowRule{"workload", workload},
                                   RowRule{"quality", quality},
                                   RowRule{"regulated score", regulated},
                                   RowRule{"steps", steps},
+                                  RowRule{"until", until},
                                   RowRule{"prediction", prediction_row},
                                   RowRule{"bubble", bubble_row},
                                   RowRule{"mixed classes", hetero_row},
@@ -212,6 +237,13 @@ void add_reasons(const Json& document, std::vector<Row>& rows) {
   }
 }
 
+/// Whether what was warned of on the way is among the reasons at the end.
+bool is_reason(const Json& rule, const Json& record) {
+  const Json reasons = value_at(record, "/validity/reasons");
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [&](const Json& reason) { return reason.at("rule") == rule; });
+}
+
 void add_row(std::vector<Row>& rows, const std::string& label, const std::string& value) {
   if (!value.empty()) rows.push_back({label, value});
 }
@@ -221,7 +253,9 @@ std::vector<Row> record_rows(const Json& record, const std::string& folder) {
   for (const RowRule& rule : record_table) add_row(rows, rule.label, rule.value(record));
   add_reasons(record, rows);
   for (const Json& warning : value_at(record, "/warnings")) {
-    rows.push_back({"warning", shown_text(warning.at("text"))});
+    if (!is_reason(value_at(warning, "/rule"), record)) {
+      rows.push_back({"warning", shown_text(warning.at("text"))});
+    }
   }
   rows.push_back({"record", (std::filesystem::path(folder) / "record.json").string()});
   add_row(rows, "reproduce", shown_text(value_at(record, "/reproduce")));
@@ -370,7 +404,7 @@ std::string show_record(const std::string& record_text, const std::string& folde
 std::string show(const std::filesystem::path& path, ShowFormat format, Colour colour) {
   const RunFiles files = open_run_folder(path);
   if (!std::filesystem::exists(files.suite())) {
-    return show_record(read_text_file(files.record()), files.folder.string(), format, colour);
+    return show_record(read_run_file(files.record()), files.folder.string(), format, colour);
   }
   const std::string suite_text = read_text_file(files.suite());
   const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);

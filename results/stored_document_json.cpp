@@ -1,14 +1,11 @@
 #include "results/stored_document_json.hpp"
 
-#include <fmt/format.h>
-
-#include "metrics/error.hpp"
+#include "metrics/document_kind.hpp"
 #include "metrics/json_words.hpp"
+#include "metrics/strict_json.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {
-
-using Json = nlohmann::ordered_json;
 
 namespace {
 
@@ -35,29 +32,21 @@ std::string way_out(const std::string& format, const std::filesystem::path& orig
 }
 
 Json parse_stored_document(const std::string& text, const std::string& origin, const char* format) {
+  if (text.empty()) throw UserError(origin + " is empty", "", way_out(format, origin));
   Json json;
   try {
     json = Json::parse(text);
   } catch (const Json::exception& error) {
+    require_stated_format(text, origin, format);
     throw UserError(origin + " is not valid JSON", plain_json_words(error.what()),
                     way_out(format, origin));
   }
-  const Json name = value_at(json, "/_format"), version = value_at(json, "/_version");
-  if (name == format && version.is_number_integer() && version != document_version) {
-    throw UserError(origin + " was made by another version of the program",
-                    fmt::format("it has {} version {}, this program knows version {}", format,
-                                version.dump(), document_version),
-                    "Use the program that made it.");
-  }
-  if (name != format || version != document_version) {
-    throw UserError(fmt::format("{} has format {} version {}", origin, name.dump(), version.dump()),
-                    fmt::format("expected \"{}\" version {}", format, document_version));
-  }
+  require_format(json, origin, format, document_version);
   return json;
 }
 
 Json read_stored_document(const std::filesystem::path& path, const char* format) {
-  return parse_stored_document(read_text_file(path), path.string(), format);
+  return parse_stored_document(read_run_file(path), path.string(), format);
 }
 
 Json value_at(const Json& json, const std::string& pointer) {

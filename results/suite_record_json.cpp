@@ -62,7 +62,7 @@ void read_scores(const Json& record, Part& part) {
 }
 
 void read_record(const std::string& path, Part& part) {
-  const std::string text = read_text_file(path);
+  const std::string text = read_run_file(path);
   const Json record = parse_stored_document(text, path, record_format);
   try {
     part.status = parse_status(record.at("status"), path);
@@ -126,7 +126,8 @@ std::optional<Json> unequal_windows(const std::vector<Part>& parts) {
   return reason("equal_windows", Severity::open, "window_s",
                 fmt::format("windows within {:.0f} %", 100 * equal_windows),
                 fmt::format("{:.1f} to {:.1f} s", shortest, longest),
-                "Give every workload the same --duration.");
+                "Give the suite a longer --duration, not --steps: each window begins after its own "
+                "warm-up and ends with a whole step.");
 }
 
 /// Σ operations / Σ seconds is the mean of the rates weighted by window, and the workloads'

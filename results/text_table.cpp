@@ -1,5 +1,7 @@
 #include "results/text_table.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "metrics/error.hpp"
@@ -23,10 +25,15 @@ void TextTable::add(std::vector<std::string> cells) {
   rows_.push_back(std::move(cells));
 }
 
-std::string TextTable::text(const std::string& indent) const {
+std::vector<std::vector<std::string>> TextTable::lines() const {
   std::vector<std::vector<std::string>> lines(1);
   for (const Column& column : columns_) lines.front().push_back(column.name);
   lines.insert(lines.end(), rows_.begin(), rows_.end());
+  return lines;
+}
+
+std::string TextTable::text(const std::string& indent) const {
+  const std::vector<std::vector<std::string>> lines = this->lines();
   std::vector<std::size_t> widths(columns_.size());
   for (const auto& cells : lines) {
     for (std::size_t i = 0; i < cells.size(); ++i)
@@ -42,6 +49,18 @@ std::string TextTable::text(const std::string& indent) const {
       line += columns_[i].side == CellSide::left ? cells[i] + padding : padding + cells[i];
     }
     all += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+  return all;
+}
+
+std::string TextTable::markdown() const {
+  std::string all;
+  for (const auto& cells : lines()) {
+    for (const std::string& cell : cells) all += fmt::format("| {} ", markdown_cell(cell));
+    all += "|\n";
+    if (all.find('\n') + 1 != all.size()) continue;
+    for (const Column& column : columns_) all += column.side == CellSide::left ? "|---" : "|--:";
+    all += "|\n";
   }
   return all;
 }

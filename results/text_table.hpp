@@ -23,8 +23,13 @@ class TextTable {
   void add(std::vector<std::string> cells);
   /// The names, then the rows, each after `indent` and with a line feed; no spaces at the end.
   std::string text(const std::string& indent = "") const;
+  /// The same as a table of Markdown, with all columns.
+  std::string markdown() const;
 
  private:
+  /// The names, then the rows.
+  std::vector<std::vector<std::string>> lines() const;
+
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/comparison/parallel_rows.hpp"
 #include "results/graph_book.hpp"

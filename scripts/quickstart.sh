@@ -15,7 +15,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//p}' "$0"; }
 
-RUN=yes
+RUN=yes CALLED_FROM="$PWD"
 while [ $# -gt 0 ]; do
   case "$1" in
     -h | --help) usage; exit 0 ;;
@@ -41,7 +41,5 @@ cd "$ROOT"
 say "==> heteroperf run --quick $*"
 status=0
 "$PROGRAM" run --quick "$@" </dev/null || status=$?
-if [ "$status" = 0 ]; then
-  say "Next: $PROGRAM verify results/latest && $PROGRAM show results/latest"
-fi
+[ "$CALLED_FROM" = "$ROOT" ] || say "The lines above are for the folder $ROOT"
 exit "$status"

@@ -74,13 +74,35 @@ retry() {
   return 1
 }
 
-# logged LOG TITLE COMMAND…: long output goes to the log; its end is shown when the command fails.
+# How far a command is, from its log: the seconds so far and what it said last. `build` has better.
+last_words() { printf '%s s: %s' "$2" "$(tail -n 1 "$1" 2>/dev/null | tr -d '\r')"; }
+
+# tell_progress LOG START: while this script lives, one line that is rewritten on a terminal, or a
+# line every ten seconds where nobody watches.
+tell_progress() {
+  local text seconds=10
+  [ ! -t 2 ] || seconds=1
+  trap 'kill "$!" 2>/dev/null; exit' TERM  # the sleep goes with it
+  while { sleep "$seconds" & wait "$!"; } && kill -0 $$ 2>/dev/null; do
+    text="$("${PROGRESS:-last_words}" "$1" $((SECONDS - $2)))"
+    if [ -t 2 ]; then printf '\r\033[K    %.90s' "$text"; else printf '    %.90s\n' "$text"; fi
+  done >&2
+}
+
+# logged LOG TITLE COMMAND…: long output goes to the log, how far it is to stderr; the log's end is
+# shown when the command fails.
 logged() {
-  local log="$1" title="$2" start=$SECONDS
+  local log="$1" title="$2" start=$SECONDS teller status=0
   shift 2
   mkdir -p "$(dirname "$log")"
   say "==> $title (log: ${log#"$ROOT"/})"
-  if "$@" >>"$log" 2>&1 </dev/null; then
+  tell_progress "$log" "$start" &
+  teller=$!
+  "$@" >>"$log" 2>&1 </dev/null || status=$?
+  kill "$teller" 2>/dev/null || true
+  wait "$teller" 2>/dev/null || true
+  [ ! -t 2 ] || printf '\r\033[K' >&2
+  if [ "$status" = 0 ]; then
     say "    done in $((SECONDS - start)) s"
     return 0
   fi
@@ -170,6 +192,7 @@ ensure_packages() {
   command -v apt-get >/dev/null || refuse "this system has no apt" "$rows"
   as_root="$(privilege)" || refuse "neither root nor sudo without a password" "$rows"
   mapfile -t names < <(cut -d' ' -f1 <<<"$rows")
+  say "${#names[@]} packages are missing: a minute or two at 100 Mbit/s"
   logged "$ROOT/build/setup.log" "Installing ${names[*]}" apt_install "$as_root" "${names[@]}" ||
     fail "apt could not install ${names[*]}" "see build/setup.log; then call this script again"
   hash -r
@@ -276,7 +299,7 @@ find_torch() {
 ensure_torch() {
   [ -n "$NEEDS_TORCH" ] || return 0
   if [ -z "${NO_INSTALL:-}" ]; then
-    say "LibTorch is a download of about 600 MB and takes 1.1 GB on disk"
+    say "LibTorch is a download of about 600 MB (a minute at 100 Mbit/s) and takes 1.1 GB on disk"
   fi
   ensure_wheels LibTorch "$TORCH_OTHERWISE" "$TORCH_WHEEL" "${CUDA_WHEELS[@]}"
   [ ! -e "$NVIDIA_DRIVER" ] || ensure_wheels "LibTorch's libraries for GPUs" \
@@ -300,13 +323,63 @@ configure() {
   logged "$log" "Configuring $preset" cmake --preset "$preset" --fresh "$@"
 }
 
+# The steps of a build from ninja's dry run, each with what it costs: "COST OBJECT", in about seconds.
+# What a file includes weighs more than its own text: JSON, LibTorch and the program's options are the
+# long ones. Of a unity file the members' texts are counted, their headers once.
+# shellcheck disable=SC2016
+STEP_COSTS='
+function read_text(file,   line, bytes, part) {
+  while ((getline line < file) > 0) {
+    bytes += length(line) + 1
+    if (line ~ /^#include ".*\.cpp"/) { split(line, part, "\""); bytes += read_text(part[2]) }
+    if (line ~ /_json\.cpp"/) json = 1
+  }
+  close(file)
+  return bytes
+}
+{
+  object = $NF
+  cost = 0.2
+  if (object ~ /\.o$/) {
+    source = substr(object, 1, length(object) - 2)
+    json = source ~ /_json\.cpp$/
+    own = source
+    sub(/CMakeFiles\/[^\/]*\.dir\//, "", own)
+    bytes = read_text(source ~ /\/Unity\// ? folder "/" source : root "/" own)
+    cost = 0.5 + bytes / 6000 + 2.5 * json
+    if (object ~ /^runners\/engine/) cost += 1.9
+    if (object ~ /^(suite|tests)\//) cost += 1.3
+    if (object ~ /\.cu\.o$/) cost += 15
+  }
+  print cost, object
+}'
+
+# How far a build is. Ninja names each step when it is over: "[12/648] Building CXX object …". What is
+# left is told by the costs of what is done; before there is much, one core's second per unit counts.
+build_progress() {
+  awk -v seconds="$2" -v jobs="$(nproc)" '
+    FNR == NR { cost[$2] = $1; all += $1; next }
+    /^\[[0-9]+\/[0-9]+\] / { split(substr($1, 2), count, /[\/\]]/); done += cost[$NF]; last = $NF }
+    END {
+      if (count[2] == 0) { printf "%d s: looking for what there is to do", seconds; exit }
+      sub(/.*\.dir\//, "", last)
+      printf "%d of %d steps", count[1], count[2]
+      left = (all - done) * (seconds + 20 / jobs) / (done + 20)
+      if (left >= 0) printf ", about %d min %02d s left", left / 60, left % 60
+      printf " (%s)", last
+    }' "$1.steps" "$1"
+}
+
 # build PRESET [TARGET…]
 build() {
-  local preset="$1" targets=()
+  local folder="$ROOT/build/$1" log="$ROOT/build/$1/build.log" preset="$1" targets=()
   shift
   [ $# -eq 0 ] || targets=(--target "$@")
-  logged "$ROOT/build/$preset/build.log" "Building $preset" \
-    cmake --build "$ROOT/build/$preset" --parallel "$(build_jobs)" "${targets[@]}"
+  cmake --build "$folder" "${targets[@]}" -- -n 2>/dev/null | grep '^\[' |
+    awk -v root="$ROOT" -v folder="$folder" "$STEP_COSTS" >"$log.steps" || true
+  PROGRESS=build_progress logged "$log" "Building $preset, $(wc -l <"$log.steps") steps" \
+    env NINJA_STATUS='[%f/%t] ' \
+    cmake --build "$folder" --parallel "$(build_jobs)" "${targets[@]}"
 }
 
 # One job per core, as far as memory allows: a file that includes ATen takes about 1.5 GB.

@@ -15,9 +15,14 @@ namespace heteroperf {
 namespace {
 
 constexpr std::string_view prefix = "HETEROPERF_";
-/// Read elsewhere: by the engine, the module loader, the launcher and the tests.
-constexpr std::array other_names{"HETEROPERF_KERNELS", "HETEROPERF_MODULE_PATH",
-                                 "HETEROPERF_LAUNCHED", "HETEROPERF_PARENT", "HETEROPERF_SHARED"};
+/// Read elsewhere: by the engine, the module loader, the launcher, a run in lockstep and the tests.
+constexpr ReadVariable variables[] = {
+    {"HETEROPERF_KERNELS", "instruction set of the kernels: baseline, avx2 or avx512"},
+    {"HETEROPERF_MODULE_PATH", "folder of the engine's and the transports' modules"},
+    {"HETEROPERF_LAUNCHED", "set for ranks that this program started"},
+    {"HETEROPERF_PARENT", "process that a run of a sweep ends with"},
+    {"HETEROPERF_TURNS", "pipes of a run that a gate moves in lockstep"},
+    {"HETEROPERF_SHARED", "folder of the data that tests read"}};
 
 std::string variable_of(const CLI::Option& option) {
   const std::vector<std::string>& names = option.get_lnames();
@@ -30,7 +35,8 @@ std::string variable_of(const CLI::Option& option) {
 }
 
 std::vector<std::string> known_names(const CLI::App& app) {
-  std::vector<std::string> names(other_names.begin(), other_names.end());
+  std::vector<std::string> names;
+  for (const ReadVariable& variable : variables) names.emplace_back(variable.name);
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
     for (const CLI::Option* option : command->get_options()) {
       const std::string name = variable_of(*option);
@@ -83,6 +89,8 @@ std::vector<std::string> environment_warnings(const CLI::App& app) {
   }
   return warnings;
 }
+
+std::span<const ReadVariable> read_variables() { return variables; }
 
 bool environment_flag(const char* name) {
   const char* value = std::getenv(name);

@@ -2,6 +2,7 @@
 
 #include <CLI/App.hpp>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,13 @@ std::vector<std::string> environment_of(const CLI::App& command);
 /// One warning per HETEROPERF_* variable that is neither an option of any verb of `app` nor read
 /// by the program otherwise; names the nearest one that is.
 std::vector<std::string> environment_warnings(const CLI::App& app);
+
+/// A variable that is no option.
+struct ReadVariable {
+  const char* name;
+  const char* meaning;
+};
+std::span<const ReadVariable> read_variables();
 
 /// Whether a variable switches a flag on: set, and not to 0, false, off or no.
 bool environment_flag(const char* name);

@@ -1,6 +1,26 @@
 #include "suite/exit_code.hpp"
 
 namespace heteroperf {
+namespace {
+
+constexpr ExitCodeMeaning meanings[] = {
+    {ExitCode::ok, "ok"},
+    {ExitCode::internal, "internal error"},
+    {ExitCode::usage, "usage or configuration"},
+    {ExitCode::regression, "regression"},
+    {ExitCode::inconclusive, "inconclusive"},
+    {ExitCode::environment, "environment (nothing measured)"},
+    {ExitCode::run_failed, "run failed"},
+    {ExitCode::timeout, "timeout"},
+    {ExitCode::invalid_result, "result invalid by rules"},
+    {ExitCode::verification, "verification failed"},
+    {ExitCode::not_comparable, "not comparable"},
+    {ExitCode::interrupted, "interrupted (partial record kept)"},
+};
+
+}  // namespace
+
+std::span<const ExitCodeMeaning> exit_code_meanings() { return meanings; }
 
 ExitCode exit_code_of(ErrorKind kind) {
   switch (kind) {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <span>
+
 #include "metrics/error.hpp"
 
 namespace heteroperf {
@@ -21,5 +23,11 @@ enum class ExitCode : int {
 };
 
 ExitCode exit_code_of(ErrorKind kind);
+
+struct ExitCodeMeaning {
+  ExitCode code;
+  const char* meaning;  ///< "run failed"
+};
+std::span<const ExitCodeMeaning> exit_code_meanings();
 
 }  // namespace heteroperf

@@ -27,10 +27,22 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* exit_codes =
-    "Exit codes: 0 ok, 1 internal error, 2 usage or configuration, 3 regression, 4 inconclusive,\n"
-    "5 environment (nothing measured), 6 run failed, 7 timeout, 8 result invalid by rules,\n"
-    "9 verification failed, 10 not comparable, 130 interrupted (partial record kept).\n";
+/// All of them in lines of a terminal's width.
+std::string exit_codes_text() {
+  constexpr std::size_t widest = 100;
+  std::string text, line = "Exit codes:";
+  for (const ExitCodeMeaning& row : exit_code_meanings()) {
+    const std::string word = fmt::format(" {} {},", static_cast<int>(row.code), row.meaning);
+    if (line.size() + word.size() > widest) {
+      text += line + '\n';
+      line = word.substr(1);
+    } else {
+      line += word;
+    }
+  }
+  line.back() = '.';
+  return text + line + '\n';
+}
 
 /// Flags as they were given.
 struct GlobalFlags {
@@ -118,8 +130,21 @@ void require_no_sets(const Verb& verb, const GlobalOptions& options) {
                   "Leave it out; run, comm and probe have them.");
 }
 
+/// Without a verb the program takes only options that print and end.
+void require_program_option(const std::string& word, const std::vector<std::string>& words,
+                            const CLI::App& app) {
+  if (app.get_option_no_throw(word) != nullptr) return;
+  for (const CLI::App* command : app.get_subcommands({})) {
+    const bool is_named = std::find(words.begin(), words.end(), command->get_name()) != words.end();
+    if (!is_named || command->get_option_no_throw(word) == nullptr) continue;
+    throw UserError(fmt::format("{} stands before the verb", word), "options follow their verb",
+                    fmt::format("Try `heteroperf {} {}`.", command->get_name(), word));
+  }
+  throw UserError({unknown_option(word, app)});
+}
+
 void require_known_verb(const std::string& name, const std::vector<std::string>& names) {
-  if (name[0] == '-' || std::find(names.begin(), names.end(), name) != names.end()) return;
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
   const std::string nearest = nearest_name(name, names);
   throw UserError(fmt::format("unknown verb '{}'", name),
                   fmt::format("one of {}", fmt::join(names, " ")),
@@ -172,8 +197,8 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   app.name("heteroperf");
   app.set_version_flag("--version", std::string("heteroperf ") + version_text());
   app.require_subcommand(1);
-  app.footer(std::string("`heteroperf VERB --help` shows a verb's options and examples.\n") +
-             exit_codes);
+  app.footer("`heteroperf VERB --help` shows a verb's options and examples.\n" + topics_text() +
+             exit_codes_text());
 
   GlobalOptions options;
   GlobalFlags flags;
@@ -199,7 +224,11 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
     // mpirun gives its first rank a terminal whatever its own output is.
     options.color =
         std::getenv("NO_COLOR") == nullptr && isatty(STDOUT_FILENO) == 1 && !voice.launched;
-    require_known_verb(name, names);
+    if (name[0] == '-') {
+      require_program_option(name, original_argv(), app);
+    } else {
+      require_known_verb(name, names);
+    }
     // Only the verb that runs: the parser would hand a variable to every one of them.
     if (name[0] != '-') mirror_in_environment(*(chosen = app.get_subcommand(name)));
     app.parse(argc, argv);

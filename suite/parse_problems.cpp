@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <regex>
 #include <sstream>
 
@@ -36,13 +37,7 @@ std::vector<Problem> unexpected(const std::string& list, const CLI::App& command
     return {{"'" + first + "' is one argument too many", "", help_of(command)}};
   }
   std::vector<Problem> problems;
-  for (const std::string& option : options) {
-    const std::string name = option.substr(0, option.find('='));
-    const std::string nearest = nearest_name(
-        name.substr(std::min(name.find_first_not_of('-'), name.size())), long_options(command));
-    problems.push_back({fmt::format("there is no option {}", option), "",
-                        nearest.empty() ? help_of(command) : "Did you mean --" + nearest + "?"});
-  }
+  for (const std::string& option : options) problems.push_back(unknown_option(option, command));
   return problems;
 }
 
@@ -62,7 +57,31 @@ constexpr Wording wordings[] = {
     {"(\\S+) is required", "the argument '$1' is missing", ""},
 };
 
+/// Of a single letter: the same one in the other case, or an option that begins with it.
+std::string option_of_letter(char letter, const CLI::App& command) {
+  const auto same = [&](char other) { return std::tolower(other) == std::tolower(letter); };
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_snames()) {
+      if (same(name.front())) return "-" + name;
+    }
+  }
+  for (const std::string& name : long_options(command)) {
+    if (same(name.front())) return "--" + name;
+  }
+  return {};
+}
+
 }  // namespace
+
+Problem unknown_option(const std::string& word, const CLI::App& command) {
+  const std::string bare = word.substr(0, word.find('='));
+  const std::string name = bare.substr(std::min(bare.find_first_not_of('-'), bare.size()));
+  std::string meant = nearest_name(name, long_options(command));
+  if (!meant.empty()) meant.insert(0, "--");
+  if (name.size() == 1) meant = option_of_letter(name.front(), command);
+  return {"there is no option " + word, "",
+          meant.empty() ? help_of(command) : "Did you mean " + meant + "?"};
+}
 
 std::vector<Problem> parse_problems(const CLI::ParseError& error, const CLI::App& command) {
   const std::string text = error.what();

@@ -3,11 +3,15 @@
 #include <CLI/App.hpp>
 #include <CLI/Error.hpp>
 
+#include <string>
 #include <vector>
 
 #include "metrics/error.hpp"
 
 namespace heteroperf {
+
+/// That `command` has no such option, with the one that was probably meant.
+Problem unknown_option(const std::string& word, const CLI::App& command);
 
 /// What the parser of the command line has to say, as *problem (why) suggestion*; `command` is the
 /// verb whose options were meant, or the program.

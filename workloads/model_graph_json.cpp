@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <type_traits>
 
 #include "metrics/error.hpp"
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "workloads/node_kinds.hpp"
 
 namespace heteroperf {
@@ -223,8 +222,8 @@ Json graph_to_json(const ModelGraph& graph) {
 ModelGraph graph_from_json(const Json& json, const std::string& origin) {
   DocumentProblems problems(origin);
   ObjectReader reader(json, "", problems);
-  reader.require({"_format", "_version", "name", "nodes"});
   reader.expect_format(format_name, format_version);
+  reader.require({"name", "nodes"});
   std::string name;
   reader.read("name", name);
   std::vector<ParsedNode> nodes;
@@ -252,22 +251,11 @@ std::string graph_to_text(const ModelGraph& graph) {
 }
 
 ModelGraph graph_from_text(std::string_view text, const std::string& origin) {
-  return graph_from_json(parse_strict_json(text, origin), origin);
+  return graph_from_json(parse_strict_json(text, origin, format_name), origin);
 }
 
 ModelGraph read_graph_file(const std::filesystem::path& path) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw UserError(fmt::format("cannot read the graph {}", path.string()),
-                    error ? error.message() : "it is not a file");
-  }
-  std::ifstream file(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (!file) {
-    throw UserError(fmt::format("cannot read the graph {}", path.string()),
-                    "the system refused to open it");
-  }
-  return graph_from_text(text, path.string());
+  return graph_from_text(read_text_file(path, "graph"), path.string());
 }
 
 }  // namespace heteroperf

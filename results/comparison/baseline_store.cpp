@@ -105,6 +105,12 @@ std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
   return all;
 }
 
+fs::path path_or_baseline(const fs::path& path) {
+  const fs::path saved = usual_baseline_folder / path;
+  const bool is_name = !fs::exists(path) && fs::is_directory(saved);
+  return is_name ? saved : path;
+}
+
 SavedBaseline saved_baseline(const fs::path& folder, const std::string& name) {
   check_baseline_name(name);
   std::vector<std::string> names;
@@ -129,7 +135,7 @@ std::vector<fs::path> save_baseline(const fs::path& folder, const std::string& n
   std::set<std::string> keys;
   for (const RunDigest& run : runs) {
     written.push_back(home / baseline_file_name(run));
-    write_file_atomically(written.back(), read_text_file(run.record));
+    write_file_atomically(written.back(), read_run_file(run.record));
     keys.insert(key_of(run));
   }
   for (const fs::path& file : files_in(home)) {

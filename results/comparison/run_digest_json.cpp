@@ -279,7 +279,7 @@ RunDigest parse_run_digest(const std::string& text, const std::filesystem::path&
 }
 
 RunDigest read_run_digest(const std::filesystem::path& record) {
-  return parse_run_digest(read_text_file(record), record);
+  return parse_run_digest(read_run_file(record), record);
 }
 
 bool has_journal(const RunDigest& digest) {

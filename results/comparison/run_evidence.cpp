@@ -74,6 +74,18 @@ RunEvidence of_sides(const Logs& base, const Logs& head, double sign) {
   return found;
 }
 
+/// A longer time of a step is a loss of throughput, whose sample is the same step.
+RunEvidence of_turns(const std::vector<TurnPair>& pairs) {
+  const PairsEvidence turns = combine_pairs(pairs);
+  RunEvidence found;
+  found.evidence = {times(turns.effect, -1), turns.control, pairs.size()};
+  found.controlled = true;
+  const LogRatio& gain = found.evidence.gain;
+  found.ratio = std::exp(gain.mean);
+  found.ratio_ci95 = exponential(gain.interval(shown_coverage));
+  return found;
+}
+
 /// Which side ran when, 'a' for base; empty where two of different sides began in one second.
 std::string sequence_of(const RunSet& base, const RunSet& head) {
   std::vector<std::pair<std::string, char>> begins;
@@ -128,6 +140,10 @@ RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
 }
 
 std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric) {
+  if (runs.order == RunOrder::lockstep && metric.name == std::string("throughput")) {
+    if (runs.turns.size() < 2) return std::nullopt;
+    return of_turns(runs.turns);
+  }
   const auto base = logs_of(runs.base, metric), head = logs_of(runs.head, metric);
   if (!base || !head) return std::nullopt;
   if (runs.order == RunOrder::blocks && runs.blocks() >= 2) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "metrics/sequential_test.hpp"
+#include "metrics/turn_pairs.hpp"
 #include "results/comparison/run_set.hpp"
 
 namespace heteroperf {
@@ -11,15 +12,18 @@ namespace heteroperf {
 /// How runs of two programs lie in time.
 enum class RunOrder {
   blocks,  ///< base, head, head, base, and so on: run 2k and 2k + 1 of each side are block k
-  apart,   ///< not measured together; what the machine did between them counts as a change
+  /// Both alive at once and moved by turns: run k of each side is pair k.
+  lockstep,
+  apart,  ///< not measured together; what the machine did between them counts as a change
 };
 
 /// Runs of two programs, each side by date.
 struct RunPairs {
   RunSet base, head;
   RunOrder order = RunOrder::apart;
+  std::vector<TurnPair> turns = {};  ///< of lockstep: what the turns of each pair say
 
-  std::size_t blocks() const;  ///< of order `apart`, runs of the smaller side
+  std::size_t blocks() const;  ///< of lockstep, pairs; of order `apart`, runs of the smaller side
 };
 
 /// Puts each side by date and finds out the order; of blocks as many whole ones as there are, and
@@ -39,7 +43,8 @@ struct RunEvidence {
   Interval ratio_ci95;      ///< of blocks by bootstrap, else by Student's t
 };
 
-/// Nothing where a run lacks the metric or it is not above 0, or a side has fewer than 2 runs.
+/// In lockstep the throughput is that of the turns. Nothing where a run lacks the metric or it is
+/// not above 0, or a side has fewer than 2 runs.
 std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric);
 
 }  // namespace heteroperf

@@ -98,7 +98,7 @@ class RunSearch {
 
   /// A saved baseline that is not what was saved need not be readable.
   static RunDigest read_checked(const fs::path& record) {
-    const std::string text = read_text_file(record);
+    const std::string text = read_run_file(record);
     if (is_baseline_file_name(record.filename().string())) {
       check_baseline_file(record, sha256_hex(text));
     }
@@ -174,6 +174,19 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
                    });
   set_copies_aside(found);
   return found;
+}
+
+void require_some(const RunSet& found, const std::vector<fs::path>& paths) {
+  const auto is_named_file = [&](const SkippedEntry& one) {
+    return fs::is_regular_file(one.path) &&
+           std::find(paths.begin(), paths.end(), one.path) != paths.end();
+  };
+  if (!found.runs.empty() ||
+      !std::all_of(found.skipped.begin(), found.skipped.end(), is_named_file)) {
+    return;
+  }
+  refuse_skipped(found.skipped);
+  refuse_barren(found.barren);
 }
 
 RunSet require_runs(const std::vector<fs::path>& paths) {

@@ -32,6 +32,10 @@ struct RunSet {
 /// skipped with the reason. Throws UserError where a path is missing.
 RunSet find_runs(const std::vector<std::filesystem::path>& paths);
 
+/// Throws UserError where nothing of a run was found: for each path that holds none, and for a file
+/// that was named and is no record.
+void require_some(const RunSet& found, const std::vector<std::filesystem::path>& paths);
+
 /// As above for runs that somebody will rely on: throws Error of its kind where something was
 /// skipped, UserError where a path holds no record; Error{verification} where a record was edited,
 /// Error{invalid_result} where one is invalid by the rules.

@@ -76,7 +76,7 @@ std::string number_text(const Json& value) {
 }
 
 ExportedRun read_run(const RunDigest& digest) {
-  ExportedRun run{digest.record.parent_path(), {}, read_text_file(digest.record)};
+  ExportedRun run{digest.record.parent_path(), {}, read_run_file(digest.record)};
   run.journal = read_journal(RunFiles{run.folder}.journal().string());
   if (build_record(run.journal) == run.record) return run;
   throw Error(
@@ -100,6 +100,7 @@ std::optional<std::int64_t> ExportedRun::epoch_ns(std::int64_t t_ns) const {
 std::vector<ExportedRun> read_exported_runs(const std::filesystem::path& path) {
   const RunSet found = find_runs({path});
   for (const SkippedEntry& skipped : found.skipped) {
+    if (!skipped.problems.empty()) throw Error(skipped.kind, skipped.problems);
     throw UserError("cannot use " + skipped.path.string(), skipped.reason);
   }
   if (found.runs.empty()) {

@@ -61,6 +61,9 @@ class GateJudge {
     judge_statistics();
     report_.order = runs_.order;
     report_.blocks = runs_.blocks();
+    if (runs_.order == RunOrder::lockstep && runs_.turns.size() >= fewest_runs) {
+      report_.lockstep = facts_of(runs_.turns);
+    }
     report_.threshold = -std::expm1(-rules_.statistics.margin);
     report_.differences = environment_differences(runs_.base.runs.front(), runs_.head.runs.front());
     conclude();
@@ -68,11 +71,22 @@ class GateJudge {
   }
 
  private:
+  static LockstepFacts facts_of(const std::vector<TurnPair>& pairs) {
+    LockstepFacts facts;
+    for (const TurnPair& pair : pairs) facts.quads += pair.quads;
+    facts.process_spread = combine_pairs(pairs).process_spread;
+    return facts;
+  }
+
   void add(const ComparedMetric& metric) {
     const std::string name = metric.name;
     const auto& ignored = rules_.ignored;
     if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
       return skip(name, "ignored on request");
+    }
+    if (runs_.order == RunOrder::lockstep && metric.kind == MetricKind::statistical &&
+        name != compared_metrics().front().name) {
+      return skip(name, "throughput stands for it: both are of the same turns");
     }
     const auto base = values_of(runs_.base, metric), head = values_of(runs_.head, metric);
     if (base.empty() && head.empty()) return;
@@ -121,10 +135,15 @@ class GateJudge {
     gated.base = median_of(base);
     gated.head = median_of(head);
     // Within one block base and head are no samples of anything.
-    const bool one_block = runs_.order == RunOrder::blocks && runs_.blocks() < fewest_runs;
+    const bool one_block = runs_.order != RunOrder::apart && runs_.blocks() < fewest_runs;
     const auto found = one_block ? std::nullopt : evidence_of(runs_, metric);
     if (found) {
       gated.ratio = found->ratio;
+      if (runs_.order == RunOrder::lockstep) {
+        // Medians of unlike moments would contradict what the turns say.
+        const double paired = *gated.base.number * found->ratio;
+        gated.head = {fmt::format("{}", paired), paired};
+      }
       gated.ratio_ci95 = found->ratio_ci95;
       gated.t_ci95 = ratio_interval(found->evidence.gain, metric);
       gated.controlled = found->controlled;
@@ -156,6 +175,8 @@ class GateJudge {
       if (enough_ && gated.verdict == GateVerdict::inconclusive) {
         gated.more_blocks = blocks_to_settle(evidence, gated.judgement, rule_of_forecast());
       }
+      const double resolved = -std::expm1(-gated.judgement.resolution);
+      if (enough_) report_.resolution = std::max(report_.resolution.value_or(0), resolved);
       NullControl& control = report_.control;
       control.measured = control.measured || gated.controlled;
       control.noise = std::max(control.noise, gated.judgement.noise);
@@ -237,9 +258,10 @@ class GateJudge {
 
   /// "3 more runs of each"
   std::string further(std::size_t count) const {
-    const bool blocks = runs_.order == RunOrder::blocks;
-    return fmt::format("{} more {}{}{}", count, blocks ? "block" : "run", count == 1 ? "" : "s",
-                       blocks ? "" : " of each");
+    const bool apart = runs_.order == RunOrder::apart;
+    const char* unit = apart ? "run" : runs_.order == RunOrder::blocks ? "block" : "pair";
+    return fmt::format("{} more {}{}{}", count, unit, count == 1 ? "" : "s",
+                       apart ? " of each" : "");
   }
 
   std::string hopeless(const GatedMetric& gated) const {

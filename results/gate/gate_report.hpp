@@ -45,6 +45,14 @@ struct NullControl {
   double p_adjusted = 1;
 };
 
+/// How the pairs of a gate in lockstep went.
+struct LockstepFacts {
+  std::size_t quads = 0;
+  int steps_per_turn = 0;
+  double process_spread = 0;  ///< of fresh processes of one program, a standard deviation of logs
+  double idle_cpu_share = 0;  ///< of a core, used while the other program moved
+};
+
 struct GateReport {
   /// What ended the gate before there was a verdict; the rest is then what was judged before.
   std::optional<Error> error;
@@ -53,7 +61,10 @@ struct GateReport {
   std::vector<SkippedMetric> skipped;
   NullControl control;
   RunOrder order = RunOrder::apart;
-  std::size_t blocks = 0;
+  std::size_t blocks = 0;                 ///< of lockstep, pairs of processes
+  std::optional<LockstepFacts> lockstep;  ///< of that order, from 2 pairs on
+  /// The smallest threshold that this gate could have passed; absent where nothing was judged.
+  std::optional<double> resolution;
   /// Blocks that would probably settle every metric; absent when settled, or when none would.
   std::optional<std::size_t> more_blocks;
   std::string why_inconclusive;  ///< a sentence

@@ -43,6 +43,18 @@ Json control_json(const NullControl& control) {
   return json;
 }
 
+const char* order_name(RunOrder order) {
+  switch (order) {
+    case RunOrder::blocks:
+      return "interleaved";
+    case RunOrder::lockstep:
+      return "lockstep";
+    case RunOrder::apart:
+      break;
+  }
+  return "apart";
+}
+
 }  // namespace
 
 std::string gate_json_text(const GateReport& report) {
@@ -54,7 +66,14 @@ std::string gate_json_text(const GateReport& report) {
   }
   json["threshold"] = report.threshold;
   json["blocks"] = report.blocks;
-  json["order"] = report.order == RunOrder::blocks ? "interleaved" : "apart";
+  json["order"] = order_name(report.order);
+  put(json, "resolution", report.resolution);
+  if (report.lockstep) {
+    json["lockstep"] = {{"quads", report.lockstep->quads},
+                        {"steps_per_turn", report.lockstep->steps_per_turn},
+                        {"process_spread", fraction(report.lockstep->process_spread)},
+                        {"idle_cpu_share", report.lockstep->idle_cpu_share}};
+  }
   if (report.more_blocks) json["more_blocks"] = *report.more_blocks;
   if (!report.why_inconclusive.empty()) json["why_inconclusive"] = report.why_inconclusive;
   json["null_control"] = control_json(report.control);

@@ -35,6 +35,10 @@ std::string runs_text(const GateReport& report) {
     return fmt::format("{} run{} of each, not interleaved", report.blocks,
                        report.blocks == 1 ? "" : "s");
   }
+  if (report.order == RunOrder::lockstep) {
+    return fmt::format("{} pair{} of processes in lockstep", report.blocks,
+                       report.blocks == 1 ? "" : "s");
+  }
   return fmt::format("{} block{} of base, head, head, base", report.blocks,
                      report.blocks == 1 ? "" : "s");
 }
@@ -43,6 +47,12 @@ std::string control_text(const NullControl& control) {
   if (!control.measured) return "no null control";
   return fmt::format("null control {} (noise {:.1f} %)", control.alarm ? "ALARMS" : "clean",
                      100 * std::expm1(control.noise));
+}
+
+std::string resolution_text(const GateReport& report) {
+  if (!report.resolution) return "";
+  return fmt::format(" | resolves {:.1f} % (threshold {:.2g} %)", 100 * *report.resolution,
+                     100 * report.threshold);
 }
 
 std::string statistical_change(const GatedMetric& gated) {
@@ -59,8 +69,8 @@ std::string gate_headline(const GateReport& report) {
     return fmt::format("ERROR: {}{}", report.error->problems().front().problem,
                        report.blocks == 0 ? "" : " | after " + runs_text(report));
   }
-  return fmt::format("{}: {} | {} | {}", upper(to_string(report.verdict)), count_text(report),
-                     runs_text(report), control_text(report.control));
+  return fmt::format("{}: {} | {} | {}{}", upper(to_string(report.verdict)), count_text(report),
+                     runs_text(report), control_text(report.control), resolution_text(report));
 }
 
 std::string change_heading(const GateReport& report) {
@@ -111,6 +121,14 @@ std::vector<std::string> gate_remarks(const GateReport& report) {
   }
   if (!report.why_inconclusive.empty())
     remarks.push_back("inconclusive: " + report.why_inconclusive);
+  if (report.lockstep) {
+    const LockstepFacts& facts = *report.lockstep;
+    remarks.push_back(fmt::format(
+        "lockstep: {} quads of turns of {} step{}; fresh processes of one program differ by {:.2f} "
+        "% (standard deviation); a program that stood still used {:.2f} % of a core",
+        facts.quads, facts.steps_per_turn, facts.steps_per_turn == 1 ? "" : "s",
+        100 * facts.process_spread, 100 * facts.idle_cpu_share));
+  }
   for (const std::string& note : report.notes) remarks.push_back(note);
   return remarks;
 }

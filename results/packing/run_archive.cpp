@@ -42,7 +42,10 @@ class TarWriter {
     check(archive_write_set_filter_option(archive_.get(), "gzip", "timestamp", nullptr));
     // Names of any bytes and length without headers that some readers warn of.
     check(archive_write_set_format_gnutar(archive_.get()));
-    check(archive_write_open_filename(archive_.get(), path_.c_str()));
+    if (archive_write_open_filename(archive_.get(), path_.c_str()) != ARCHIVE_OK) {
+      // The library's own words name the temporary file.
+      refuse(std::strerror(archive_errno(archive_.get())));
+    }
   }
   ~TarWriter() {
     archive_.reset();
@@ -78,8 +81,10 @@ class TarWriter {
   void check(int result) const {
     if (result == ARCHIVE_OK) return;
     const char* words = archive_error_string(archive_.get());
-    throw SystemError("cannot write " + target_.string(), words == nullptr ? "" : words, "",
-                      ErrorKind::environment);
+    refuse(words == nullptr ? "" : words);
+  }
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw SystemError("cannot write " + target_.string(), why, "", ErrorKind::environment);
   }
 
   fs::path target_, path_;

@@ -4,8 +4,8 @@
 #include <regex>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/ranking/ranking.hpp"
-#include "results/run_folder.hpp"
 
 namespace heteroperf {
 namespace {

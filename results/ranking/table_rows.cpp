@@ -6,7 +6,7 @@
 #include <sstream>
 
 #include "metrics/error.hpp"
-#include "results/run_folder.hpp"
+#include "metrics/text_file.hpp"
 
 namespace heteroperf {
 namespace {

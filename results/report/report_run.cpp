@@ -21,7 +21,7 @@ ReportRun read_report_run(const std::filesystem::path& folder) {
   run.record = build_record(run.journal, run.summary, run.validity);
   if (!std::filesystem::exists(files.record())) {
     run.stored = RecordState::absent;
-  } else if (read_text_file(files.record()) != run.record) {
+  } else if (read_run_file(files.record()) != run.record) {
     run.stored = RecordState::differs;
   }
   return run;

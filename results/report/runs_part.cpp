@@ -262,9 +262,8 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
   std::vector<fs::path> given;
   // A file inside a run folder means the run.
   for (const fs::path& path : paths) {
-    const bool inside =
-        fs::is_regular_file(path) && fs::exists(RunFiles{path.parent_path()}.journal());
-    given.push_back(inside ? path.parent_path() : path);
+    const bool inside = fs::is_regular_file(path) && fs::exists(RunFiles{home_of(path)}.journal());
+    given.push_back(inside ? home_of(path) : path);
   }
   sources.records = find_runs(given);
   sources.sweep = paths.size() == 1 && sweep_folder_of(paths.front()).has_value();
@@ -276,10 +275,9 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
   for (const RunDigest& run : sources.records.runs) add(run.record.parent_path());
   for (const SkippedEntry& skipped : sources.records.skipped) add(folder_of(skipped.path));
   if (sources.folders.empty() && sources.records.runs.empty()) {
-    const bool unreadable = !sources.records.skipped.empty();
+    require_some(sources.records, given);
     throw UserError(paths.front().string() + " holds no run",
-                    unreadable ? sources.records.skipped.front().reason
-                               : "neither it nor the folders in it have a journal or a record",
+                    sources.records.skipped.front().reason,
                     "Give a run folder, or a folder of them.");
   }
   return sources;

@@ -3,6 +3,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "metrics/json_words.hpp"
 #include "results/report/report_run.hpp"
 
 namespace heteroperf {
@@ -73,7 +74,7 @@ StepTimeline step_timeline(const std::string& trace, const std::string& source,
     timeline = lanes_of(TraceJson::parse(trace), seconds_scale);
     if (timeline.lanes.empty()) timeline.missing = source + " has no spans";
   } catch (const TraceJson::exception& error) {
-    timeline.missing = fmt::format("{} is no trace ({})", source, error.what());
+    timeline.missing = fmt::format("{} is no trace ({})", source, plain_json_words(error.what()));
   }
   timeline.source = source;
   return timeline;

@@ -48,8 +48,10 @@ void add_row(const SweepReport& report, const SweepRow& row, TextTable& table) {
              row.scaling.empty() ? "-" : row.scaling, row.validity, row.crowding});
 }
 
+enum class Layout { console, markdown };
+
 /// Rows of one workload have a table of their own.
-std::string tables_text(const SweepReport& report) {
+std::string tables_text(const SweepReport& report, Layout layout) {
   std::string text;
   for (std::size_t i = 0; i < report.rows.size();) {
     const std::string& workload = report.rows[i].workload;
@@ -57,27 +59,70 @@ std::string tables_text(const SweepReport& report) {
     for (; i < report.rows.size() && report.rows[i].workload == workload; ++i) {
       add_row(report, report.rows[i], table);
     }
-    text += line_text(workload) + '\n' + table.text("  ");
+    text += layout == Layout::console
+                ? line_text(workload) + '\n' + table.text("  ")
+                : fmt::format("\n**{}**\n\n{}\n", markdown_cell(workload), table.markdown());
   }
   return text;
+}
+
+std::string heading(const SweepReport& report) {
+  const SweepIndex& index = report.index;
+  return fmt::format(
+      "{} of {} runs{} are complete: {} point{}, {} repetition{} each, seeds {} to {}\n",
+      report.complete, index.runs.size(), index.rebuilt() ? " that were found" : "",
+      index.points.size(), index.points.size() == 1 ? "" : "s", index.repeats,
+      index.repeats == 1 ? "" : "s", index.first_seed, index.first_seed + index.repeats - 1);
+}
+
+/// What the tables do not show, a line each.
+std::vector<std::string> remarks(const SweepReport& report) {
+  std::vector<std::string> lines;
+  for (const UnscoredRun& one : report.unscored) {
+    lines.push_back(fmt::format("without a score: {} ({}){}", line_text(one.folder), one.state,
+                                one.reason.empty() ? "" : ": " + line_text(one.reason)));
+  }
+  for (const std::string& one : report.index.unknown) {
+    lines.push_back("not known: " + line_text(one));
+  }
+  return lines;
+}
+
+/// "value,low,high"; empty where there is none.
+std::string rate_cells(const std::optional<RepeatedRate>& rate) {
+  if (!rate) return ",,";
+  if (!rate->ci95) return fmt::format("{},,", rate->value);
+  return fmt::format("{},{},{}", rate->value, rate->ci95->low, rate->ci95->high);
 }
 
 }  // namespace
 
 std::string sweep_report_console_text(const SweepReport& report) {
-  const SweepIndex& index = report.index;
-  std::string text = fmt::format(
-      "{} of {} runs{} are complete: {} point{}, {} repetition{} each, seeds {} to {}\n",
-      report.complete, index.runs.size(), index.rebuilt() ? " that were found" : "",
-      index.points.size(), index.points.size() == 1 ? "" : "s", index.repeats,
-      index.repeats == 1 ? "" : "s", index.first_seed, index.first_seed + index.repeats - 1);
-  text += tables_text(report);
-  for (const UnscoredRun& one : report.unscored) {
-    text += fmt::format("without a score: {} ({}){}\n", line_text(one.folder), one.state,
-                        one.reason.empty() ? "" : ": " + line_text(one.reason));
-  }
-  for (const std::string& one : index.unknown) text += "not known: " + line_text(one) + '\n';
+  std::string text = heading(report) + tables_text(report, Layout::console);
+  for (const std::string& line : remarks(report)) text += line + '\n';
   return text + "sweep " + line_text(report.folder.string()) + '\n';
+}
+
+std::string sweep_report_markdown_text(const SweepReport& report) {
+  std::string text = heading(report) + tables_text(report, Layout::markdown);
+  for (const std::string& line : remarks(report)) text += "- " + markdown_cell(line) + '\n';
+  return text;
+}
+
+std::string sweep_report_csv_text(const SweepReport& report) {
+  std::string text =
+      "workload,point,devices,threads,runs,throughput,throughput_low,throughput_high,"
+      "throughput_unit,ops_per_second,ops_per_second_low,ops_per_second_high,step_time_s,speedup,"
+      "efficiency,efficiency_low,efficiency_high,scaling,validity,crowding\n";
+  for (const SweepRow& row : report.rows) {
+    text += fmt::format(
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_cell(row.workload),
+        csv_cell(point_text(report.index.points[row.point])), row.devices, csv_cell(row.threads),
+        row.runs, rate_cells(row.throughput), csv_cell(row.unit), rate_cells(row.ops_per_second),
+        row.step_time_s, row.speedup ? fmt::format("{}", *row.speedup) : "",
+        rate_cells(row.efficiency), csv_cell(row.scaling), row.validity, csv_cell(row.crowding));
+  }
+  return text;
 }
 
 }  // namespace heteroperf

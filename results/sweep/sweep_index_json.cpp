@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/canonical_text_json.hpp"
-#include "results/run_folder.hpp"
 #include "results/sha256.hpp"
 #include "results/stored_document_json.hpp"
 #include "results/sweep/sweep_states.hpp"

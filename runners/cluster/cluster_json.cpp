@@ -8,6 +8,7 @@
 #include <map>
 
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/description_json.hpp"
 #include "runners/cluster/machine_json.hpp"
 
@@ -143,8 +144,8 @@ class ClusterReader {
 
 Cluster ClusterReader::read(const Json& document) {
   ObjectReader reader(document, "", problems_);
-  reader.require({"_format", "_version", "classes", "ranks"});
   reader.expect_format(cluster_format_name, cluster_format_version);
+  reader.require({"classes", "ranks"});
   reader.read("name", cluster_.name);
   reader.read("assumptions", cluster_.assumptions);
   const auto each = [&](const char* key, auto method) {
@@ -352,8 +353,8 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
 
 Cluster read_cluster(const std::filesystem::path& file) {
   const std::string text =
-      read_description(file, "cluster", "`heteroperf probe -o FILE` writes one");
-  return ClusterReader(file.string()).read(parse_strict_json(text, file.string()));
+      read_text_file(file, "cluster file", "`heteroperf probe -o FILE` writes one.");
+  return ClusterReader(file.string()).read(parse_strict_json(text, file.string(), cluster_format_name));
 }
 
 }  // namespace heteroperf

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/description_json.hpp"
 
 namespace heteroperf {
@@ -55,7 +56,6 @@ class MatrixReader {
 
   EfficiencyMatrix read(const Json& document) {
     ObjectReader reader(document, "", problems_);
-    reader.require({"_format", "_version"});
     reader.expect_format(matrix_format_name, matrix_format_version);
     const auto each = [&](const char* key, auto method) {
       reader.for_each(
@@ -178,11 +178,11 @@ std::string efficiency_matrix_text(const EfficiencyMatrix& matrix) {
 }
 
 EfficiencyMatrix parse_efficiency_matrix(const std::string& text, const std::string& origin) {
-  return MatrixReader(origin).read(parse_strict_json(text, origin));
+  return MatrixReader(origin).read(parse_strict_json(text, origin, matrix_format_name));
 }
 
 EfficiencyMatrix read_efficiency_matrix(const std::filesystem::path& file) {
-  return parse_efficiency_matrix(read_description(file, "efficiency"), file.string());
+  return parse_efficiency_matrix(read_text_file(file, "efficiency file"), file.string());
 }
 
 }  // namespace heteroperf

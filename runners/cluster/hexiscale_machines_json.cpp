@@ -9,7 +9,9 @@
 #include <optional>
 #include <sstream>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/description_json.hpp"
 
 namespace heteroperf {
@@ -179,7 +181,9 @@ Cluster parse_hexiscale(const std::string& text, const std::string& origin,
 }
 
 Cluster read_hexiscale_file(const std::string& path, const HexiScaleLinks& links) {
-  return parse_hexiscale(read_description(path, "HexiScale"), path, links);
+  const std::string text = read_text_file(path, "HexiScale file");
+  require_stated_format(text, path, "HexiScale machine list");
+  return parse_hexiscale(text, path, links);
 }
 
 Cluster read_hexiscale_source(const std::string& source) {

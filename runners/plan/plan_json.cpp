@@ -2,12 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
-
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/schedule/pipeline_graph.hpp"
 
@@ -29,8 +25,8 @@ class PlanReader {
 
   Plan read(const Json& document) {
     ObjectReader reader(document, "", problems_);
-    reader.require({"_format", "_version", "schedule", "micro_batches", "stages"});
     reader.expect_format(format_name, format_version);
+    reader.require({"schedule", "micro_batches", "stages"});
     reader.read("graph_hash", plan_.graph_hash);
     reader.read("cluster", plan_.cluster);
     reader.read("schedule", plan_.schedule);
@@ -196,19 +192,11 @@ std::string plan_text(const Plan& plan) {
 }
 
 Plan parse_plan(const std::string& text, const std::string& origin) {
-  return PlanReader(origin).read(parse_strict_json(text, origin));
+  return PlanReader(origin).read(parse_strict_json(text, origin, format_name));
 }
 
 Plan read_plan_file(const std::string& path) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw UserError(fmt::format("the plan file {} cannot be read", path),
-                    errno != 0 ? std::strerror(errno) : "the system gives no reason",
-                    "`heteroperf run` writes plan.json into its folder.");
-  }
-  return parse_plan(text, path);
+  return parse_plan(read_text_file(path, "plan file"), path);
 }
 
 }  // namespace heteroperf

@@ -18,10 +18,13 @@
 #include "suite/run/prepare.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/run/record_glance_json.hpp"
+#include "suite/run/reproduce.hpp"
 #include "suite/run/signals.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr double counted_duration_s = 300;  // the shortest that rules call closed
 
 /// The journal that the last words of an impatient user's interrupt save.
 class OpenJournal {
@@ -50,9 +53,11 @@ void flush_open_journal() { open_journal().flush(); }
 /// Where the runs of one command go, and what was printed of them. Lives on rank 0 alone.
 class RunOutput {
  public:
+  /// `turns`: of a run in lockstep, else null.
   RunOutput(const RunConfig& config, const RunIdentity& identity, const GlobalOptions& options,
-            const std::vector<PreparedRun>& runs)
-      : config_(config), identity_(identity), options_(options) {
+            const std::vector<PreparedRun>& runs, TurnTaker* turns)
+      : config_(config), identity_(identity), options_(options), turns_(turns) {
+    if (turns_ != nullptr) turns_->require_steps(runs);
     if (runs.size() < 2) return;
     const RunName name = make_run_name("suite");
     suite_ = {name.run_id, name.created_utc, {}};
@@ -70,12 +75,14 @@ class RunOutput {
     const std::filesystem::path folder = suite_folder_.empty() ? std::filesystem::path(config_.out)
                                                                : suite_folder_ / run.workload.name;
     const RunIdentity identity{identity_.argv, run.reproduce};
-    recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder);
+    recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder, turns_);
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
     open_journal().set(&recorder_->journal());
     tell_foreseen(recorder_->describe(run, libtorch_version));
     return *recorder_;
   }
+
+  TurnTaker* turns() const { return turns_; }
 
   /// Makes the record; prints it unless it is part of a suite's one document.
   ExitCode end(RunStatus status, const std::string& reason, ExitCode code) {
@@ -86,6 +93,9 @@ class RunOutput {
     }
     if (!suite_folder_.empty()) write_suite_record(suite_folder_, suite_);
     if (suite_folder_.empty() || !options_.json) print(finished.record, recorder_->files().folder);
+    if (suite_folder_.empty() && status == RunStatus::complete) {
+      print_next(recorder_->files().folder);
+    }
     const bool invalid = validity_class_of(finished.record) == "invalid";
     return code == ExitCode::ok && invalid ? ExitCode::invalid_result : code;
   }
@@ -118,6 +128,7 @@ class RunOutput {
       fmt::print("{}", text);
     } else {
       fmt::print("{}", show(suite_folder_, ShowFormat::console, colour()));
+      print_next(suite_folder_);
     }
   }
 
@@ -152,18 +163,24 @@ class RunOutput {
     std::fflush(stdout);
   }
 
+  /// After a quick run, which newcomers begin with: what they do next, ready to paste.
+  void print_next(const std::filesystem::path& folder) const {
+    if (!config_.quick || options_.json) return;
+    const std::string& program = identity_.argv.front();
+    const std::string run = shell_quoted(folder.string());
+    fmt::print("next         {0} verify {1}\n             {0} report {1}\n             {2}\n",
+               shell_quoted(program), run, full_run_command(config_, program, counted_duration_s));
+    std::fflush(stdout);
+  }
+
   const RunConfig& config_;
   const RunIdentity& identity_;
   const GlobalOptions& options_;
+  TurnTaker* turns_;
   SuitePlan suite_;
   std::filesystem::path suite_folder_;
   std::unique_ptr<RunRecorder> recorder_;
 };
-
-ProgressLine::Output progress_output(const GlobalOptions& options) {
-  return options.verbosity == Verbosity::quiet ? ProgressLine::Output::off
-                                               : ProgressLine::Output::on;
-}
 
 struct RunEnd {
   RunStatus status;
@@ -194,8 +211,8 @@ ExitCode run_all(const std::vector<PreparedRun>& runs, World& world, Engine& eng
       end = run_with_baselines(run, world, engine, {});
     } else {
       RunRecorder& recorder = output->begin(run, engine.libtorch_version());
-      ProgressLine progress(progress_output(options));
-      end = run_with_baselines(run, world, engine, {&recorder, &progress});
+      ProgressLine progress(options);
+      end = run_with_baselines(run, world, engine, {&recorder, &progress, output->turns()});
       progress.finish();
       const RunEnd verdict = verdict_on(end);
       if (end.failed) fmt::print(stderr, "heteroperf: {}\n", end.reason);
@@ -229,11 +246,12 @@ void find_gpus(const ScaleConfig& config, Placement& placement, Communicator* wo
 }
 
 ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Placement placement,
-                        const RunIdentity& identity, const GlobalOptions& options) {
+                        const RunIdentity& identity, const GlobalOptions& options,
+                        TurnTaker* turns) {
   find_gpus(config.scale, placement, nullptr);
   const auto runs = prepare_runs(config, sources, placement, placement.ranks);
   const auto engine = load_engine();
-  RunOutput output(config, identity, options, runs);
+  RunOutput output(config, identity, options, runs, turns);
   std::atomic<ExitCode> code{ExitCode::ok};
   try {
     run_on_threads(placement.ranks, config.comm, [&](World& world) {
@@ -250,7 +268,8 @@ ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Pla
 
 ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
                          const UsableCores& cores, const LaunchedRank& launched,
-                         const RunIdentity& identity, const GlobalOptions& options) {
+                         const RunIdentity& identity, const GlobalOptions& options,
+                         TurnTaker* turns) {
   std::unique_ptr<RunOutput> output;
   RunConfig effective = config;
   if (effective.scale.transport != "nccl") effective.scale.transport = "mpi";
@@ -263,7 +282,7 @@ ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
     const auto runs = prepare_runs(effective, sources, placement, share.ranks_on_host);
     const auto engine = load_engine();
     if (launched.rank == 0) {
-      output = std::make_unique<RunOutput>(effective, identity, options, runs);
+      output = std::make_unique<RunOutput>(effective, identity, options, runs, turns);
     }
     return run_all(runs, world, *engine, output.get(), options);
   };
@@ -301,8 +320,12 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& identity,
     return run_under_mpirun(config, sources, placement, cores, identity);
   }
   install_stop_signals(flush_open_journal);
-  if (launched) return run_as_launched(config, sources, cores, *launched, identity, options);
-  return run_as_threads(config, sources, placement, identity, options);
+  std::unique_ptr<TurnTaker> turns;
+  if (!launched || launched->rank == 0) turns = TurnTaker::from_environment();
+  if (launched) {
+    return run_as_launched(config, sources, cores, *launched, identity, options, turns.get());
+  }
+  return run_as_threads(config, sources, placement, identity, options, turns.get());
 }
 
 }  // namespace heteroperf

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "metrics/error.hpp"
@@ -55,6 +56,20 @@ Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, 
          unbound});
   }
   return placement;
+}
+
+bool measures_cpus(const Placement& placement, int rank) {
+  const auto all = std::span(placement.bindings);
+  const RankBinding& own = all[static_cast<std::size_t>(rank)];
+  std::set<int> cpus;
+  for (const RankBinding& other : all) {
+    if (other.host == own.host) cpus.insert(other.cpus.begin(), other.cpus.end());
+  }
+  const auto before = std::count_if(all.begin(), all.begin() + rank, [&](const RankBinding& other) {
+    return other.host == own.host;
+  });
+  return before == 0 ||
+         (before + 1) * placement.threads_per_rank <= static_cast<std::int64_t>(cpus.size());
 }
 
 int core_count(const Placement& placement) {

@@ -35,6 +35,10 @@ struct Placement {
 /// to be on this host.
 Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
 
+/// Whether a rank measures what its host's CPUs can do at most: as many do as have CPUs of their
+/// own, for those that share one would each be measured as if they had it alone.
+bool measures_cpus(const Placement& placement, int rank);
+
 /// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
 int core_count(const Placement& placement);
 

@@ -16,6 +16,8 @@
 
 namespace heteroperf {
 
+class TurnTaker;
+
 /// What one rank of a run works with. References outlive the run.
 struct RankContext {
   const RunConfig& config;
@@ -23,12 +25,16 @@ struct RankContext {
   World& world;
   Engine& engine;
   RankLog* log_file = nullptr;       ///< with rank_logs only
+  TurnTaker* turns = nullptr;        ///< rank 0 of a run in lockstep only
+  bool in_lockstep = false;          ///< of all ranks: the run moves by turns
   ProgressLine* progress = nullptr;  ///< rank 0 only
   Communicator* devices = nullptr;   ///< all ranks over their GPUs' library, with nccl only
   std::string run_folder = {};       ///< of rank 0, absolute; with rank_logs or checkpoints only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::function<void()> look_around = {};  ///< told after every step; LiveWatch sets it
-  std::int64_t clock_offset_ns = 0;        ///< add to this rank's clock to get rank 0's
+  /// Add to this rank's clock to get the journal's: rank 0's without the time a run in lockstep
+  /// stood still.
+  std::int64_t clock_offset_ns = 0;
   /// Wall time of this rank for events and progress, the journal's own cost apart.
   double measuring_s = 0;
 
@@ -54,8 +60,9 @@ struct ProgramEnd {
 /// PeerError once a rank is known to have failed.
 bool stop_wanted(const RankContext& context);
 
-/// The leader's decision, agreed on in its group: one byte from group rank 0.
-enum class Directive : std::uint8_t { go_on, next_phase, end, interrupt };
+/// The leader's decision, agreed on in its group: one byte from group rank 0. `hold`: a turn in
+/// lockstep is over.
+enum class Directive : std::uint8_t { go_on, next_phase, hold, end, interrupt };
 Directive agree(Communicator& group, Directive of_leader);
 
 }  // namespace heteroperf

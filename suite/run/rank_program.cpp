@@ -13,6 +13,7 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
+#include "suite/run/expectation.hpp"
 #include "suite/run/live_watch.hpp"
 #include "suite/run/memory_rate.hpp"
 #include "suite/run/rank_log.hpp"
@@ -28,12 +29,13 @@ namespace {
 /// say.
 class FirstRankService {
  public:
-  FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal) {
+  FirstRankService(const PreparedRun& run, World& world, JournalWriter& journal, TurnTaker* turns) {
     if (run.groups > 0) search_.emplace(run.config, run.workload, run.groups, journal);
     RankMessageHandlers handlers;
     handlers.on_event = [&journal](const Event& event) { journal.append(event); };
-    handlers.on_question = [this](RankId, const std::string& question,
-                                  ControlChannel::Reply reply) {
+    handlers.on_question = [this, turns](RankId, const std::string& question,
+                                         ControlChannel::Reply reply) {
+      if (turns != nullptr) return turns->answer(question, std::move(reply));
       search_->answer(question, std::move(reply));
     };
     scope_.emplace(*world.control, route_messages(std::move(handlers)));
@@ -52,31 +54,59 @@ void bind(const Placement& placement, int rank) {
 }
 
 /// Of the host's memory; nothing where a rank computes in a GPU's.
-std::optional<double> measure_memory(const PreparedRun& run, RankContext& context) {
+std::optional<double> measure_memory(const PreparedRun& run, bool takes_part,
+                                     RankContext& context) {
   double gpus = gpu_of(context) ? 1 : 0;
   context.all_ranks().all_reduce(std::span(&gpus, 1));
   if (gpus > 0) return std::nullopt;
   context.all_ranks().barrier();
-  double rate = measure_memory_rate(run.placement.threads_per_rank, run.config.measure.peak_s / 2);
+  double rate = takes_part ? measure_memory_rate(run.placement.threads_per_rank,
+                                                 run.config.measure.peak_s / 2)
+                           : 0;
   context.all_ranks().all_reduce(std::span(&rate, 1));
   return rate;
 }
 
-/// All ranks at once, as in training: cores share caches, memory and clock.
-void measure_peak(const PreparedRun& run, RankContext& context) {
-  if (run.config.measure.peak_s <= 0) return;
-  context.all_ranks().barrier();
+/// All cores at once, as in training: they share caches, memory and clock. Of all together; 0
+/// where it is not wanted.
+double measure_peak(const PreparedRun& run, RankContext& context) {
+  // In lockstep the other program computes meanwhile, and nobody asks how fast the machine could
+  // be.
+  if (run.config.measure.peak_s <= 0 || context.in_lockstep) return 0;
   const double seconds = run.config.measure.peak_s;
+  context.show(beginning("set-up", fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)));
+  context.all_ranks().barrier();
   const Precision precision = run.workload.precision;
   const std::optional<int> gpu = gpu_of(context);
-  double rate = gpu ? context.engine.measure_cuda_peak_ops_per_second(precision, *gpu, seconds)
-                    : context.engine.measure_peak_ops_per_second(
-                          precision, run.placement.threads_per_rank, seconds);
+  const bool takes_part = gpu || measures_cpus(run.placement, context.all_ranks().rank().value());
+  double rate = !takes_part ? 0
+                : gpu ? context.engine.measure_cuda_peak_ops_per_second(precision, *gpu, seconds)
+                      : context.engine.measure_peak_ops_per_second(
+                            precision, run.placement.threads_per_rank, seconds);
   context.all_ranks().all_reduce(std::span(&rate, 1));
-  const std::optional<double> memory = measure_memory(run, context);
+  const std::optional<double> memory = measure_memory(run, takes_part, context);
   if (context.is_first()) {
     context.post(PeakEvent{rate, to_string(run.workload.precision), "measured", memory});
   }
+  return rate;
+}
+
+/// Ranks of a modelled timeline sleep most of the time.
+void warn_about_crowding(const PreparedRun& run, RankContext& context) {
+  const Placement& placement = run.placement;
+  const int cores = core_count(placement);
+  const bool emulated = run.plan && run.plan->emulated;
+  if (!context.is_first() || emulated || gpu_of(context) ||
+      placement.ranks * placement.threads_per_rank <= cores) {
+    return;
+  }
+  const std::string text = fmt::format(
+      "{} ranks of {} thread{} take turns on {} core{}: they are slower than fewer ranks would be. "
+      "Use --ranks {}",
+      placement.ranks, placement.threads_per_rank, placement.threads_per_rank == 1 ? "" : "s",
+      cores, cores == 1 ? "" : "s", std::max(1, cores / placement.threads_per_rank));
+  fmt::print(stderr, "heteroperf: warning: {}\n", text);
+  context.post(WarningEvent{text, ""});
 }
 
 void warn_about_bf16(const PreparedRun& run, RankContext& context) {
@@ -151,17 +181,30 @@ std::unique_ptr<const GpuWatch> watch_gpu(const RankContext& context) {
   return std::make_unique<const GpuWatch>(devices.at(static_cast<std::size_t>(*gpu)).pci_bus_id);
 }
 
+/// Only rank 0 hears of the gate.
+bool agree_on_lockstep(RankContext& context) {
+  std::uint8_t in_lockstep = context.turns != nullptr ? 1 : 0;
+  context.all_ranks().broadcast(std::span(&in_lockstep, 1), RankId(0));
+  return in_lockstep != 0;
+}
+
 /// From the peak to the last event.
 ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* search) {
   bind(run.placement, context.all_ranks().rank().value());
   context.all_ranks().barrier();
   context.clock_offset_ns =
       context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
+  warn_about_crowding(run, context);
   warn_about_bf16(run, context);
   const bool threads = run.config.scale.transport == "threads";
   LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each, {});
-  measure_peak(run, context);
+  if (context.progress != nullptr) context.progress->say(course_text(run));
+  const double peak = measure_peak(run, context);
+  if (context.progress != nullptr) {
+    for (const std::string& line : prediction_lines(run, peak)) context.progress->say(line);
+  }
   watch.begin(watch_gpu(context));
+  context.show(beginning("build", "weights, data, operators"));
   if (run.groups > 0) {
     run_search(context, run.workload, search);
   } else {
@@ -188,10 +231,14 @@ std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world
 
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
   std::optional<FirstRankService> service;
-  if (first.recorder != nullptr) service.emplace(run, world, first.recorder->journal());
+  if (first.recorder != nullptr) {
+    service.emplace(run, world, first.recorder->journal(), first.turns);
+  }
   RankContext context{run.config, run.placement, world, engine};
   const std::unique_ptr<Communicator> devices = open_devices(run.config, world);
   context.devices = devices.get();
+  context.turns = first.turns;
+  context.in_lockstep = agree_on_lockstep(context);
   if (first.recorder != nullptr) {
     context.progress = first.progress;
     context.journal = &first.recorder->journal();

@@ -3,6 +3,7 @@
 #include "suite/run/prepared_run.hpp"
 #include "suite/run/rank_context.hpp"
 #include "suite/run/run_recorder.hpp"
+#include "suite/run/turn_taker.hpp"
 
 namespace heteroperf {
 
@@ -10,6 +11,7 @@ namespace heteroperf {
 struct FirstRank {
   RunRecorder* recorder = nullptr;
   ProgressLine* progress = nullptr;
+  TurnTaker* turns = nullptr;  ///< of a run in lockstep
 };
 
 /// Runs one workload on this rank, from measuring the peak to the last event. Collective over the

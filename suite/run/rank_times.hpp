@@ -31,6 +31,8 @@ class SplitSums {
  public:
   /// In order. What lies between two steps is `other_s`.
   void add(const StepReport& report);
+  /// The next step comes so much later because the run stood still: no part of anything.
+  void leave_out(std::int64_t held_ns) { start_ns_ += held_ns, end_ns_ += held_ns; }
   /// Nothing without a step. `operations` are those of one step.
   std::optional<RankTimeEvent> event(std::int32_t rank, const StepOperations& operations) const;
 

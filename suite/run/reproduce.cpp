@@ -59,6 +59,17 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
+std::string full_run_command(const RunConfig& quick, const std::string& program,
+                             double duration_s) {
+  std::string command = shell_quoted(program) + " run";
+  if (!quick.workload.empty()) command += ' ' + quick.workload;
+  for (const Setting& setting : changed_settings(quick, base_of(quick))) {
+    const bool length = setting.path == "measure.steps" || setting.path == "measure.duration_s";
+    if (!length) command += as_words(setting);
+  }
+  return command + fmt::format(" --duration {:g}", duration_s);
+}
+
 std::string reproduce_command(const RunConfig& config, const std::string& launcher) {
   std::string command =
       launcher.empty() ? "" : fmt::format("{} -n {} ", launcher, config.scale.ranks);

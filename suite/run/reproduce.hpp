@@ -14,4 +14,8 @@ std::string reproduce_command(const RunConfig& config, const std::string& launch
 /// As one word for a shell: in single quotes unless it needs none.
 std::string shell_quoted(const std::string& word);
 
+/// The same run in full for `duration_s` in place of --quick, with what the user gave besides.
+/// `program`: its name or path.
+std::string full_run_command(const RunConfig& quick, const std::string& program, double duration_s);
+
 }  // namespace heteroperf

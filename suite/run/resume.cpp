@@ -10,6 +10,7 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "suite/run/reproduce.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/training_identity_json.hpp"
 
@@ -31,6 +32,7 @@ struct OtherRun {
   RunConfig config;
   WorkloadEvent workload;
   TrainingIdentity training;
+  std::uint64_t steps_done = 0;
 };
 
 OtherRun read_other(const fs::path& path) {
@@ -48,8 +50,10 @@ OtherRun read_other(const fs::path& path) {
                     "it ended before its journal said what is trained", "Start it again.");
   }
   TrainingIdentity training = training_identity(*workload);
-  return {files.folder, *journal.first<StartEvent>(),
-          run_config_from_json_text(config->config.text), *workload, std::move(training)};
+  const auto* last = journal.last<StepEvent>();
+  return {
+      files.folder, *journal.first<StartEvent>(), run_config_from_json_text(config->config.text),
+      *workload,    std::move(training),          last == nullptr ? 0 : last->n + 1};
 }
 
 bool is_given(const std::vector<Setting>& settings, const std::string& path) {
@@ -107,19 +111,76 @@ void keep_batch(const OtherRun& other, const std::vector<Setting>& settings, Run
                "Use another --micro-batch or other --ranks.");
 }
 
-void check_steps_left(const RunConfig& config, const CheckpointState& state,
-                      ProblemList& problems) {
-  if (config.measure.steps == 0 || config.measure.steps > state.step) return;
-  problems.add(fmt::format("no step is left of {}", config.measure.steps),
-               fmt::format("the checkpoint has {} done", state.step),
-               "Give --steps, the whole training's, or --duration.");
+/// Its learning rate falls to a last step: the length belongs to what is trained.
+bool decays(const RunConfig& config) {
+  return config.measure.steps > 0 && config.optimizer.schedule.value_or("constant") != "constant";
+}
+
+/// The command line that repeats a run and leaves checkpoints, with another number of steps; 0: its
+/// own length.
+std::string started_again(const OtherRun& other, std::uint64_t steps) {
+  const std::string flag = " --steps ";
+  std::string line = other.start.reproduce;
+  const std::size_t at = line.find(flag);
+  if (steps > 0 && at != std::string::npos) {
+    const std::size_t begin = at + flag.size();
+    line.replace(begin, std::min(line.find(' ', begin), line.size()) - begin,
+                 std::to_string(steps));
+  }
+  for (const char* key : {" --set checkpoint.every_s=30", " --set checkpoint.at_end=true"}) {
+    if (line.find(key) == std::string::npos) line += key;
+  }
+  return line;
+}
+
+/// A training whose rate has decayed cannot go on. `wanted`: a length that the user asks for, else
+/// 0.
+void refuse_finished(const OtherRun& other, std::uint64_t wanted, std::uint64_t done) {
+  const std::uint64_t all = other.config.measure.steps;
+  if (!decays(other.config) || done < all) return;
+  throw UserError(fmt::format("all {} steps of {} are done", all, other.start.run_id),
+                  "its learning rate has decayed to the last of them",
+                  fmt::format("Start a longer training: `{}`",
+                              started_again(other, wanted > all ? wanted : 2 * all)));
+}
+
+/// A length that the training cannot have. `asked`: what the user gave, as a text; empty: nothing.
+void check_length(const OtherRun& other, const RunConfig& config, const std::string& asked,
+                  std::uint64_t done) {
+  const std::uint64_t all = other.config.measure.steps;
+  refuse_finished(other, config.measure.steps, done);
+  if (decays(other.config) && !asked.empty() && config.measure.steps != all) {
+    throw UserError(asked + " is not possible here",
+                    fmt::format("the learning rate decays to step {}", all),
+                    fmt::format("Go on with the {} steps that are left: `heteroperf resume {}`",
+                                all - done, shell_quoted(other.folder.string())));
+  }
+  if (config.measure.steps == 0 || config.measure.steps > done) return;
+  throw UserError(
+      fmt::format("no step is left of {}", config.measure.steps),
+      fmt::format("the checkpoint has {} done", done),
+      fmt::format("--steps counts the whole training: `heteroperf resume {} --steps {}`",
+                  shell_quoted(other.folder.string()), 2 * done));
+}
+
+/// Runs that never saved one say how they do.
+void require_checkpoints(const OtherRun& other) {
+  if (!list_checkpoints(other.folder).empty()) return;
+  refuse_finished(other, 0, other.steps_done);
+  throw UserError(other.folder.string() + " has no checkpoint", "it was not told to save any",
+                  fmt::format("Start it again with them: `{}`", started_again(other, 0)));
 }
 
 std::string told(const std::string& value) { return value.empty() ? "nothing" : value; }
 
-std::string hint_about(const std::string& field) {
-  const bool length = field == "optimizer.total_steps" || field == "optimizer.schedule";
-  return length ? "The rate decays to the last step: leave out --steps and --duration." : "";
+/// The setting of a length that came last, as it was given; empty without one.
+std::string asked_length(const std::vector<Setting>& settings) {
+  std::string asked;
+  for (const Setting& setting : settings) {
+    const bool length = setting.path == "measure.steps" || setting.path == "measure.duration_s";
+    if (length) asked = shown(setting);
+  }
+  return asked;
 }
 
 /// A launcher has decided how many there are.
@@ -130,8 +191,13 @@ void take_launcher_ranks(const std::vector<Setting>& settings, RunConfig& config
 
 /// A run by time that is given steps, or the other way round, has one length.
 void keep_one_length(const std::vector<Setting>& settings, RunConfig& config) {
-  const bool by_time = is_given(settings, "measure.duration_s");
-  if (by_time && !is_given(settings, "measure.steps")) config.measure.steps = 0;
+  const bool by_steps = is_given(settings, "measure.steps");
+  const bool by_precision = is_given(settings, "measure.until_percent");
+  const bool by_time = is_given(settings, "measure.duration_s") || by_precision;
+  if (by_time && !by_steps) config.measure.steps = 0;
+  if (!by_steps || by_precision) return;
+  config.measure.until_percent = {};
+  config.measure.until_after_s = MeasureConfig{}.until_after_s;
 }
 
 }  // namespace
@@ -145,6 +211,7 @@ bool can_change_on_resume(const std::string& path) {
 ResumePlan plan_resume(const ResumeRequest& request) {
   const OtherRun other = read_other(request.run);
   ResumePlan plan;
+  require_checkpoints(other);
   const CheckpointPlace place = last_good_checkpoint(other.folder, request.step, plan.warnings);
   const CheckpointReader checkpoint(place.folder);
   checkpoint.expect_graph(other.workload.graph_hash);
@@ -157,10 +224,11 @@ ResumePlan plan_resume(const ResumeRequest& request) {
   take_launcher_ranks(request.settings, plan.config);
   validate(plan.config, request.settings, problems);
   problems.throw_if_any();
+  check_length(other, plan.config, asked_length(request.settings), checkpoint.state().step);
   keep_batch(other, request.settings, plan.config, problems);
-  check_steps_left(plan.config, checkpoint.state(), problems);
   problems.throw_if_any();
-  plan.config.parent = ParentRun{other.start.run_id, fs::absolute(place.folder).string(),
+  // Without links on the way: `latest` points to the new run before its ranks read this.
+  plan.config.parent = ParentRun{other.start.run_id, fs::canonical(place.folder).string(),
                                  checkpoint.state().step, other.training};
   return plan;
 }
@@ -169,7 +237,7 @@ void check_continues(const ParentRun& parent, const TrainingIdentity& mine) {
   ProblemList problems;
   for (const IdentityDifference& one : differences(parent.training, mine)) {
     problems.add(fmt::format("{} of this training is {}", one.name, told(one.b)),
-                 fmt::format("{} has {}", parent.run_id, told(one.a)), hint_about(one.name));
+                 fmt::format("{} has {}", parent.run_id, told(one.a)));
   }
   problems.throw_if_any();
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 
+#include "metrics/precision_goal.hpp"
 #include "runners/schedule/generator.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/run_config_json.hpp"
@@ -94,6 +95,7 @@ void check_optimizer(const OptimizerConfig& c, Validation& check) {
 void check_lengths(const RunConfig& c, Validation& check) {
   check.range("measure.duration_s", c.measure.duration_s, 0.1, 30 * 86400.0);
   check.range("measure.steps", double(c.measure.steps), 0, many);
+  check.range("measure.until_after_s", c.measure.until_after_s, 0, 30 * 86400.0);
   check.range("measure.warmup_steps", double(c.measure.warmup_steps), 1, many);
   check.range("measure.evaluation_samples", double(c.measure.evaluation_samples), 1, many);
   check.range("measure.peak_s", c.measure.peak_s, 0, 60);
@@ -170,6 +172,36 @@ void check_one_length(const RunConfig& config, const std::vector<Setting>& setti
                "a run ends after its steps or after its time", "Leave one of them out");
 }
 
+/// A precision ends the measurement of one fixed model, by time.
+void check_until(const RunConfig& config, const std::vector<Setting>& settings,
+                 const Validation& check, ProblemList& problems) {
+  constexpr const char* path = "measure.until_percent";
+  constexpr double least = 0.1, most = 50;
+  const double percent = config.measure.until_percent.value;
+  const Setting* given = last_of(settings, path);
+  // The key's own 0 is the default, and what a word that is no number leaves; as a flag a 0 asks
+  // for the impossible.
+  const bool zero_flag = given != nullptr && !given->flag.empty() && !given->value.empty() &&
+                         given->value.find_first_not_of("-0.%") == std::string::npos;
+  if (percent == 0 && !zero_flag) return;
+  const std::string until = check.shown_value(path, fmt::format("{}", percent));
+  if (percent < least || percent > most) {
+    problems.add(until + " is out of range",
+                 fmt::format("half of the throughput's 95 % interval: {} to {} %", least, most));
+  }
+  if (config.workload.empty()) {
+    problems.add(until + " is not usable",
+                 "the suite has searches, whose throughput is of one model after another",
+                 fmt::format("Name a workload: {}", fmt::join(workloads_with(path), " or ")));
+  }
+  if (config.measure.steps == 0) return;
+  const std::string steps =
+      check.shown_value("measure.steps", fmt::format("{}", config.measure.steps));
+  problems.add(fmt::format("{} and {} exclude each other", until, steps),
+               "a run ends after its steps or once its throughput is known well enough",
+               "Leave one of them out");
+}
+
 /// A plan says itself what these keys say.
 void check_plan_alone(const RunConfig& config, const std::vector<Setting>& settings,
                       const Validation& check, ProblemList& problems) {
@@ -236,6 +268,12 @@ RunConfig quick_config() {
   return config;
 }
 
+std::optional<PrecisionGoal> precision_goal(const MeasureConfig& config) {
+  if (config.until_percent.value == 0) return std::nullopt;
+  return PrecisionGoal{.fraction = config.until_percent.value / 100,
+                       .fewest_s = config.until_after_s};
+}
+
 RunConfig base_of(const RunConfig& config) { return config.quick ? quick_config() : RunConfig{}; }
 
 void add_set(const std::string& text, std::vector<Setting>& settings, ProblemList& problems) {
@@ -281,6 +319,7 @@ void validate(const RunConfig& config, const std::vector<Setting>& settings,
   check_checkpoint(config.checkpoint, check);
   validate(config.comm, settings, problems);
   check_one_length(config, settings, problems);
+  check_until(config, settings, check, problems);
   check_plan_alone(config, settings, check, problems);
   check_plan_options(config, check, problems);
   check_given_degrees(config, problems);

@@ -11,6 +11,8 @@
 
 namespace heteroperf {
 
+struct PrecisionGoal;
+
 /// `model.*`: what is trained.
 struct ModelConfig {
   std::string size = "auto";      ///< llm: a ladder name, or auto: the scaling rule
@@ -78,10 +80,19 @@ struct OptimizerConfig {
   std::optional<std::int64_t> warmup_steps;
 };
 
+/// Read as "1%" or "1".
+struct Percent {
+  double value = 0;
+  friend bool operator==(const Percent&, const Percent&) = default;
+};
+
 /// `measure.*`: how long, and what around it.
 struct MeasureConfig {
   double duration_s = 60;          ///< of the measured phase
   std::uint64_t steps = 0;         ///< optimizer steps per group; 0: by duration
+  Percent until_percent;           ///< half width of the throughput's interval that ends the phase
+                                   ///< before its duration; 0: none does
+  double until_after_s = 20;       ///< measured before it is looked at for that
   std::uint64_t warmup_steps = 2;  ///< at least; the steady-window rule may cut more
   std::uint64_t evaluation_samples = 512;
   double peak_s = 0.5;  ///< measuring the matrix-product peak; 0: not measured
@@ -142,6 +153,8 @@ struct RunConfig {
 /// What `--quick` starts from: every workload answers within seconds, and no result of it can be
 /// ranked.
 RunConfig quick_config();
+/// Nothing where no precision ends the measurement.
+std::optional<PrecisionGoal> precision_goal(const MeasureConfig& config);
 /// What `config` was made from: quick_config() or the defaults.
 RunConfig base_of(const RunConfig& config);
 

@@ -7,15 +7,14 @@
 #include <cmath>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "metrics/strict_json.hpp"
 #include "suite/catalog.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
 constexpr int config_version = 1;
 
 /// What there is to say about a key beside its value.
@@ -86,6 +85,12 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"measure.duration_s", "the measured phase, in seconds"}, c.measure.duration_s);
   visit({"measure.steps", "optimizer steps per group, instead of a duration", "by duration"},
         c.measure.steps);
+  visit({"measure.until_percent",
+         "half width of the throughput's interval that ends the phase earlier, in percent", "none",
+         fixed},
+        c.measure.until_percent);
+  visit({"measure.until_after_s", "measured before that interval is looked at", nullptr, fixed},
+        c.measure.until_after_s);
   visit({"measure.warmup_steps", "at least; the steady-window rule may cut more"},
         c.measure.warmup_steps);
   visit({"measure.evaluation_samples", "of the validation split, at the end"},
@@ -143,6 +148,7 @@ bool is_empty(const T&) {
 }
 
 Json to_value(const std::string& value) { return value; }
+Json to_value(const Percent& percent) { return percent.value; }
 template <class T>
 Json to_value(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
@@ -161,6 +167,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   const std::string path = key.path;
   if (path == "measure.steps") return config.measure.steps > 0;
   if (path == "measure.duration_s") return config.measure.steps == 0;
+  if (path.starts_with("measure.until_") && config.measure.until_percent.value == 0) return false;
   const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
   if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
   if (config.workload.empty()) return true;
@@ -203,6 +210,7 @@ template <class T>
 const char* type_name() {
   if constexpr (std::is_same_v<T, std::string>) return "text";
   if constexpr (std::is_same_v<T, bool>) return "true or false";
+  if constexpr (std::is_same_v<T, Percent>) return "a percentage, such as 1% or 0.5";
   if constexpr (std::is_floating_point_v<T>) return "a finite number";
   return std::is_unsigned_v<T> ? "a whole number of at least 0" : "a whole number";
 }
@@ -232,6 +240,10 @@ bool parse_text(const std::string& text, T& out) {
     if (!std::isfinite(out)) return false;
   }
   return error == std::errc{} && end == text.data() + text.size() && !text.empty();
+}
+
+bool parse_text(const std::string& text, Percent& out) {
+  return parse_text(text.ends_with('%') ? text.substr(0, text.size() - 1) : text, out.value);
 }
 
 bool parse_value(const Json& value, std::string& out) {
@@ -337,17 +349,9 @@ std::vector<Setting> changed_settings(const RunConfig& config, const RunConfig& 
 std::string to_json_text(const RunConfig& config) { return to_tree(config).dump(2) + "\n"; }
 
 RunConfig run_config_from_json_text(const std::string& text) {
-  Json tree;
-  try {
-    tree = Json::parse(text);
-  } catch (const Json::parse_error& error) {
-    throw UserError("the configuration is not JSON", error.what());
-  }
-  if (tree.value("_format", "") != "heteroperf-config" ||
-      tree.value("_version", 0) != config_version) {
-    throw UserError("not a configuration of this version",
-                    "expected _format heteroperf-config, _version 1");
-  }
+  constexpr const char *origin = "the configuration", *format = "heteroperf-config";
+  Json tree = parse_strict_json(text, origin, format);
+  require_format(tree, origin, format, config_version);
   tree.erase("_format");
   tree.erase("_version");
   std::vector<std::pair<std::string, Json>> values;

@@ -13,6 +13,10 @@ const std::vector<RunFlag>& run_flags() {
       {"--duration", "measure.duration_s", "SECONDS", "length of the measured phase", true},
       {"--steps", "measure.steps", "N", "optimizer steps per group of ranks, instead of a duration",
        true},
+      {"--until", "measure.until_percent", "PCT",
+       "end once half of the throughput's 95 % interval is within PCT of it, or the duration is "
+       "over",
+       false},
       {"--seed", "seed", "N", "seed of weights, data order, dropout and search", false},
       {"--size", "model.size", "NAME", "llm: size of the ladder (`list models`), or auto", false},
       {"--model", "model.name", "NAME", "image: a classifier of `list models`", false},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/precision_goal.hpp"
 #include "results/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/plan/plan_json.hpp"
@@ -94,9 +95,11 @@ ScaleEvent scale_event(const PreparedRun& run) {
 }  // namespace
 
 RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
-                         const std::string& workload, const std::filesystem::path& folder)
+                         const std::string& workload, const std::filesystem::path& folder,
+                         TurnTaker* turns)
     : name_(make_run_name(workload)), files_(make_folder(name_, folder)) {
   JournalOptions options;
+  if (turns != nullptr) options.clock = [turns] { return turns->clock().now_ns(); };
   options.on_line = [this](std::int64_t t_ns, const Event& event) { watch_.see(t_ns, event); };
   options.on_interval = [this] { watch_rules(); };
   {
@@ -109,6 +112,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
   start.argv = identity.argv;
   start.reproduce = identity.reproduce;
   start.quick = config.quick;
+  if (turns != nullptr) start.lockstep = true;
   start.program_version = version_text();
   start.git_commit = git_commit();
   start.build_type = build_text();
@@ -118,6 +122,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     start.parent_step = config.parent->step;
   }
   open(start);
+  if (turns != nullptr) turns->set_folder(std::filesystem::absolute(files_.folder).string());
 }
 
 RunRecorder::~RunRecorder() = default;
@@ -133,13 +138,30 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
   open(plan_event(run));
   open(scale_event(run));
   open(workload_event(run));
+  if (const auto goal = precision_goal(run.config.measure)) {
+    open(
+        UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses});
+  }
   if (run.plan) {
     for (const Event& event : plan_events(*run.plan)) journal_->append(event);
   }
   RunExpectation expected;
   if (run.config.measure.steps == 0) expected.measured_s = run.config.measure.duration_s;
   expected.measures_peak = run.config.measure.peak_s > 0;
-  return foresee(std::move(opening_), expected);
+  Validity foreseen = foresee(std::move(opening_), expected);
+  const std::lock_guard lock(closing_);
+  standing_ = std::max(standing_, foreseen.severity);
+  return foreseen;
+}
+
+/// A milder reason than those that are known does not mend the class.
+std::string RunRecorder::standing_after(const Reason& reason) {
+  if (reason.severity >= standing_) {
+    standing_ = reason.severity;
+    return fmt::format("as it stands this run is {}", to_string(standing_));
+  }
+  return fmt::format("as it stands this run is {}, with another reason for {}",
+                     to_string(standing_), to_string(reason.severity));
 }
 
 /// Tells of a rule that the run breaks while it can still be stopped.
@@ -149,11 +171,10 @@ void RunRecorder::watch_rules() {
   try {
     for (const RuleNews& news : watch_.judge()) {
       const Reason& reason = news.reason;
-      const std::string standing =
-          fmt::format("as it stands this run is {}", to_string(reason.severity));
-      const std::string text = fmt::format(
-          "{}: {} ({}; expected {}). {}", news.of_setup ? "before the first step" : standing,
-          reason.rule, reason.actual, reason.expected, reason.hint);
+      const std::string text =
+          fmt::format("{}: {} ({}; expected {}). {}",
+                      news.of_setup ? "before the first step" : standing_after(reason), reason.rule,
+                      reason.actual, reason.expected, reason.hint);
       fmt::print(stderr, "heteroperf: warning: {}\n", text);
       journal_->append(WarningEvent{text, reason.rule});
     }

@@ -11,6 +11,7 @@
 #include "results/rule_watch.hpp"
 #include "results/run_folder.hpp"
 #include "suite/run/prepared_run.hpp"
+#include "suite/run/turn_taker.hpp"
 
 namespace heteroperf {
 
@@ -26,8 +27,9 @@ class RunRecorder {
  public:
   /// Creates the folder and writes the lines that open a journal. `folder` empty: the default name
   /// under results/.
+  /// `turns`: of a run in lockstep, whose clock gives the lines' times; it outlives the recorder.
   RunRecorder(const RunConfig& config, const RunIdentity& identity, const std::string& workload,
-              const std::filesystem::path& folder);
+              const std::filesystem::path& folder, TurnTaker* turns = nullptr);
   ~RunRecorder();
 
   JournalWriter& journal() { return *journal_; }
@@ -48,6 +50,7 @@ class RunRecorder {
 
  private:
   void watch_rules();
+  std::string standing_after(const Reason& reason);
   void open(const Event& event);
 
   RunName name_;
@@ -56,6 +59,7 @@ class RunRecorder {
   RuleWatch watch_;
   std::mutex closing_;
   bool closed_ = false;                     // guarded by closing_: no line follows the stop
+  Severity standing_ = Severity::closed;    // guarded by closing_: the class so far
   std::unique_ptr<JournalWriter> journal_;  // its thread uses what is above
   bool finished_ = false;
 };

@@ -175,29 +175,63 @@ int exit_code_of_status(int status) {
 
 }  // namespace
 
-CommandOutcome run_shell_command(const ShellCommand& command) {
-  const auto begin = Clock::now();
-  const auto deadline = begin + std::chrono::duration<double>(command.deadline_s);
+struct StartedCommand::State {
+  explicit State(const ShellCommand& given) : command(given) {
+    if (command.orphan == OrphanFate::ends) life.emplace();
+    pid = start(command, life);
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+  /// What is left running in the group is killed, so that nothing disturbs the next run.
+  const CommandOutcome& conclude(int status) {
+    kill(-pid, SIGKILL);
+    outcome.exit_code = exit_code_of_status(status);
+    outcome.seconds = seconds();
+    is_over = true;
+    return outcome;
+  }
+
+  ShellCommand command;
+  Clock::time_point begin = Clock::now();
   std::optional<LifeLine> life;
-  if (command.orphan == OrphanFate::ends) life.emplace();
-  const pid_t pid = start(command, life);
+  pid_t pid = -1;
   CommandOutcome outcome;
-  std::optional<int> status;
-  while (!(status = ended(pid))) {
-    if (stop_signal() != nullptr) outcome.end = CommandEnd::interrupted;
-    if (Clock::now() >= deadline) outcome.end = CommandEnd::timed_out;
-    if (outcome.end != CommandEnd::exited) {
-      std::error_code gone;  // a file that somebody took away has no words anyway
-      outcome.said_bytes = std::filesystem::file_size(command.err, gone);
-      status = stop_group(pid);
-      break;
-    }
+  bool is_over = false;
+};
+
+StartedCommand::StartedCommand(const ShellCommand& command)
+    : state_(std::make_unique<State>(command)) {}
+
+StartedCommand::~StartedCommand() {
+  if (!state_->is_over) end(CommandEnd::interrupted);
+}
+
+const CommandOutcome* StartedCommand::poll() {
+  if (state_->is_over) return &state_->outcome;
+  if (const auto status = ended(state_->pid)) return &state_->conclude(*status);
+  if (stop_signal() != nullptr) return &end(CommandEnd::interrupted);
+  if (state_->seconds() >= state_->command.deadline_s) return &end(CommandEnd::timed_out);
+  return nullptr;
+}
+
+const CommandOutcome& StartedCommand::end(CommandEnd why) {
+  if (state_->is_over) return state_->outcome;
+  state_->outcome.end = why;
+  std::error_code gone;  // a file that somebody took away has no words anyway
+  state_->outcome.said_bytes = std::filesystem::file_size(state_->command.err, gone);
+  return state_->conclude(stop_group(state_->pid));
+}
+
+const CommandOutcome& StartedCommand::wait() {
+  while (true) {
+    if (const CommandOutcome* outcome = poll()) return *outcome;
     std::this_thread::sleep_for(poll_period);
   }
-  kill(-pid, SIGKILL);
-  outcome.exit_code = exit_code_of_status(*status);
-  outcome.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-  return outcome;
+}
+
+CommandOutcome run_shell_command(const ShellCommand& command) {
+  return StartedCommand(command).wait();
 }
 
 std::string last_words(const std::filesystem::path& err, const CommandOutcome& outcome) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,11 +31,30 @@ struct CommandOutcome {
   std::optional<std::uintmax_t> said_bytes;
 };
 
-/// Runs it in a process group of its own and waits. At the deadline, or when this process is asked
-/// to stop (signals.hpp), the group gets SIGTERM and five seconds later SIGKILL; what it leaves
-/// running in the group is killed in any case, so that nothing disturbs the next run. With
-/// OrphanFate::ends the group ends so too once this process is gone, SIGKILL included. Throws
-/// SystemError when it cannot be started.
+/// A command that was started in a process group of its own. At the deadline, or when this process
+/// is asked to stop (signals.hpp), the group gets SIGTERM and five seconds later SIGKILL; what it
+/// leaves running in the group is killed in any case. With OrphanFate::ends the group ends so too
+/// once this process is gone, SIGKILL included.
+class StartedCommand {
+ public:
+  /// Throws SystemError when it cannot be started.
+  explicit StartedCommand(const ShellCommand& command);
+  ~StartedCommand();  ///< ends what still runs
+  StartedCommand(const StartedCommand&) = delete;
+  StartedCommand& operator=(const StartedCommand&) = delete;
+
+  /// How it ended, or null while it runs. Ends it at its deadline and on a stop signal.
+  const CommandOutcome* poll();
+  const CommandOutcome& wait();
+  /// Ends it now unless it is over; the outcome says `why`.
+  const CommandOutcome& end(CommandEnd why);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Starts the command and waits for its end.
 CommandOutcome run_shell_command(const ShellCommand& command);
 
 /// "its last words: …": what a command that failed said last, from the file with its stderr,

@@ -4,14 +4,18 @@
 
 #include <cmath>
 
+#include "metrics/precision_goal.hpp"
 #include "suite/run/checkpointing.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_times.hpp"
 #include "suite/run/step_trace.hpp"
+#include "suite/run/turn_taker.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr const char* warmup_name = "warm-up";
 
 /// Warm-up then measurement, by steps or by time; decided by the group's leader.
 class MeasuredSteps {
@@ -31,21 +35,22 @@ class MeasuredSteps {
                                                                    : Directive::go_on;
   }
 
+  std::uint64_t warmup_steps() const {
+    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
+                             : config_.warmup_steps;
+  }
   bool measuring() const { return measure_start_ns_ != 0; }
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }
   double fraction(std::uint64_t steps_done) const {
     if (config_.steps > 0)
       return static_cast<double>(steps_done - first_step_) /
              static_cast<double>(config_.steps - first_step_);
-    return measuring() ? std::min(1.0, elapsed_s() / config_.duration_s) : 0.0;
+    if (measuring()) return std::min(1.0, elapsed_s() / config_.duration_s);
+    return static_cast<double>(steps_done - first_step_) /
+           static_cast<double>(std::max<std::uint64_t>(1, warmup_steps()));
   }
 
  private:
-  std::uint64_t warmup_steps() const {
-    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
-                             : config_.warmup_steps;
-  }
-
   const MeasureConfig& config_;
   std::uint64_t first_step_;
   std::int64_t measure_start_ns_ = 0;
@@ -71,6 +76,11 @@ TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
   return spec;
 }
 
+/// One rank of every process says what it uses.
+bool speaks_for_process(const RankContext& context) {
+  return context.is_first() || context.config.scale.transport != "threads";
+}
+
 class TrainingProgram {
  public:
   TrainingProgram(RankContext& context, const Workload& workload, const ChosenPlan& plan)
@@ -80,10 +90,13 @@ class TrainingProgram {
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
         checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
-        schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0) {
-  }
+        schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0),
+        turns_(context, speaks_for_process(context)) {}
 
   ProgramEnd run() {
+    if (const auto goal = precision_goal(context_.config.measure); goal && context_.is_first()) {
+      precision_.emplace(*goal);
+    }
     if (const auto& parent = context_.config.parent) {
       trainer_.restore(parent->checkpoint, parent->step);
     }
@@ -99,6 +112,14 @@ class TrainingProgram {
       if (directive == Directive::next_phase) {
         measuring_ = true;
         enter(Phase::measure);
+        if (context_.in_lockstep) continue;
+      }
+      if (directive == Directive::hold) {
+        const TurnOrder order = turns_.stand_still();
+        times_.leave_out(order.held_ns);
+        if (order.kind == TurnOrder::Kind::steps) continue;
+        end.interrupted = order.kind == TurnOrder::Kind::interrupt;
+        break;
       }
       train_one();
       checkpoints_.after_step(trainer_.steps_done());
@@ -110,7 +131,7 @@ class TrainingProgram {
     if (!context_.config.trace.empty() && trainer_.steps_done() > 0) {
       write_step_trace(context_, plan_, trainer_.session().spans());
     }
-    if (!end.interrupted) end.interrupted = !evaluate();
+    if (!end.interrupted && !context_.in_lockstep) end.interrupted = !evaluate();
     return end;
   }
 
@@ -120,15 +141,54 @@ class TrainingProgram {
   Directive next() {
     Directive mine = Directive::go_on;
     if (context_.is_first()) {
-      mine = stop_wanted(context_) ? Directive::interrupt : schedule_.next(trainer_.steps_done());
+      mine = stop_wanted(context_) ? Directive::interrupt : wanted();
     } else {
       stop_wanted(context_);
     }
     return agree(context_.all_ranks(), mine);
   }
 
+  /// The first rank's wish. In lockstep the gate says how long the run is.
+  Directive wanted() {
+    if (!context_.in_lockstep || !schedule_.measuring()) {
+      const Directive directive = next_by_schedule();
+      if (context_.in_lockstep && directive == Directive::next_phase) context_.turns->begin();
+      return directive;
+    }
+    return context_.turns->is_over() ? Directive::hold : Directive::go_on;
+  }
+
+  /// The first rank's, which alone looks how well the throughput is known.
+  Directive next_by_schedule() {
+    const Directive directive = schedule_.next(trainer_.steps_done());
+    if (!precision_) return directive;
+    if (directive == Directive::next_phase) precision_->begin();
+    if (!measuring_) return directive;
+    const std::int64_t start_ns = now_ns();
+    const auto look =
+        precision_->look(directive == Directive::end ? PrecisionWatch::Moment::last
+                                                     : PrecisionWatch::Moment::after_step);
+    context_.measuring_s += static_cast<double>(now_ns() - start_ns) * 1e-9;
+    if (!look) return directive;
+    context_.post(LookEvent{look->window.start_ns, look->window.end_ns, look->settled});
+    if (look->half_width_fraction) {
+      note_ = fmt::format("± {:.2g} %", 100 * *look->half_width_fraction);
+    }
+    return look->reached ? Directive::end : directive;
+  }
+
   void enter(Phase phase) {
-    if (context_.is_first()) context_.post(PhaseEvent{phase, std::nullopt});
+    if (!context_.is_first()) return;
+    context_.post(PhaseEvent{phase, std::nullopt});
+    const MeasureConfig& measure = context_.config.measure;
+    const bool warmup = phase == Phase::warmup;
+    const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
+                                                 : fmt::format("{:g} s", measure.duration_s);
+    context_.show(beginning(warmup ? warmup_name : to_string(phase),
+                            warmup ? fmt::format("{} steps", schedule_.warmup_steps())
+                            : phase == Phase::evaluate
+                                ? fmt::format("{} samples", measure.evaluation_samples)
+                                : length));
   }
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
@@ -136,17 +196,26 @@ class TrainingProgram {
   void train_one() {
     const StepReport report = trainer_.step();
     check_finite(report);
+    if (context_.turns != nullptr) context_.turns->count_step();
     if (measuring_) {
       times_.add(report);
       computing_.add(report);
     }
+    const auto units = static_cast<double>(report.samples *
+                                           static_cast<std::uint64_t>(workload_.units_per_sample));
+    if (precision_) {
+      precision_->add({report.t_start_ns + context_.clock_offset_ns,
+                       report.t_end_ns + context_.clock_offset_ns, units});
+    }
     if (context_.progress == nullptr) return;
-    units_ += static_cast<double>(report.samples *
-                                  static_cast<std::uint64_t>(workload_.units_per_sample));
+    units_ += units;
     const double seconds = static_cast<double>(report.t_end_ns - first_start_ns(report)) * 1e-9;
-    context_.show({schedule_.measuring() ? "measure" : "warm-up",
-                   schedule_.fraction(trainer_.steps_done()), seconds, units_ / seconds,
-                   workload_.unit, report.loss, ""});
+    const bool measuring = schedule_.measuring();
+    const bool by_time = measuring && context_.config.measure.steps == 0;
+    context_.show({measuring ? to_string(Phase::measure) : warmup_name,
+                   schedule_.fraction(trainer_.steps_done()),
+                   by_time ? schedule_.elapsed_s() : seconds, units_ / seconds, workload_.unit,
+                   report.loss, note_});
   }
 
   std::int64_t first_start_ns(const StepReport& report) {
@@ -180,8 +249,11 @@ class TrainingProgram {
   GroupTrainer trainer_;
   Checkpointing checkpoints_;
   MeasuredSteps schedule_;
+  std::optional<PrecisionWatch> precision_;  // on the first rank, where a precision is asked for
+  std::string note_;                         // what its last look saw, for the progress line
   SplitSums times_;
   ComputeSamples computing_;
+  RankTurns turns_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;

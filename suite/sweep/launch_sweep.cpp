@@ -32,6 +32,21 @@ std::string shell_line(const SweepIndex& index, const SweepRun& run, const fs::p
   return line;
 }
 
+/// Whether points that differ in ranks differ in the threads of a rank as well, as nobody says
+/// them.
+bool threads_follow_ranks(const SweepIndex& index) {
+  const std::string threads = "scale.threads_per_rank";
+  bool ranks = false, said = false;
+  for (const auto& axis : index.axes) {
+    for (const std::string& path : axis) {
+      ranks = ranks || path == "scale.ranks";
+      said = said || path == threads;
+    }
+  }
+  for (const std::string& word : index.command) said = said || word.starts_with(threads + '=');
+  return ranks && !said;
+}
+
 ExitCode exit_code_for(const SweepIndex& index) {
   std::optional<int> failed;
   bool invalid = false;
@@ -63,6 +78,11 @@ ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
     if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
   };
   if (!named) program.say("sweep " + folder.string());
+  if (threads_follow_ranks(wanted)) {
+    program.say(
+        "the threads of a rank follow from their number here (cores / ranks), so no scaling is "
+        "told: --threads-per-rank 1 keeps them the same");
+  }
   const SweepIndex index = run_sweep(folder, wanted, program);
   if (!named) point_latest_at(folder);
   const SweepReport report = report_sweep(folder);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/recover.hpp"
 #include "results/run_folder.hpp"

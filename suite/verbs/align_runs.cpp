@@ -203,6 +203,11 @@ double relative_difference(double a, double b) {
 
 Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule& rule) {
   const Side side_a = open_side(a), side_b = open_side(b);
+  if (side_a.run_id == side_b.run_id) {
+    throw UserError(fmt::format("the run {} is A and B", side_a.run_id),
+                    fmt::format("{} and {}", side_a.folder.string(), side_b.folder.string()),
+                    "A run is no evidence against itself: give another one.");
+  }
   check_same_training(side_a, side_b);
   Alignment result;
   result.run_a = side_a.run_id;

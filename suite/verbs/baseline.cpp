@@ -123,7 +123,7 @@ class BaselineVerb : public Verb {
     if (name_.empty()) throw UserError("baseline " + action_ + " takes a name", "none is given");
   }
 
-  std::string action_, name_, folder_ = "baselines";
+  std::string action_, name_, folder_ = usual_baseline_folder;
   std::vector<std::string> runs_;
   bool force_ = false;
 };

@@ -1,6 +1,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <map>
 
@@ -12,8 +13,18 @@
 namespace heteroperf {
 namespace {
 
-/// "Intel(R) Xeon(R) CPU @ 2.80GHz 1 thread" as a name: letters, digits and single dashes.
-std::string class_name(const std::string& kind) {
+/// What makers write into every name they give.
+constexpr std::array<const char*, 10> fillers{
+    "AuthenticAMD", "GenuineIntel", "(R)", "(r)", "(TM)", "(tm)", "CPU", "Processor", "with", "@"};
+
+/// "GenuineIntel Intel(R) Xeon(R) CPU @ 2.80GHz 1 thread" as a name, letters, digits and single
+/// dashes: "intel-xeon-2-80ghz-1-thread".
+std::string class_name(std::string kind) {
+  for (const std::string filler : fillers) {
+    for (std::size_t at; (at = kind.find(filler)) != std::string::npos;) {
+      kind.replace(at, filler.size(), " ");
+    }
+  }
   std::string name;
   for (const char c : kind) {
     if (std::isalnum(static_cast<unsigned char>(c)) != 0) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
+#include "suite/run/clock.hpp"
+#include "suite/run/progress.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/verbs/comm_session.hpp"
 #include "suite/verbs/output_file.hpp"
@@ -94,29 +97,46 @@ class CommVerb : public Verb {
     const CommRequest request = flags_.request(options.sets);
     CommOutput output(request, OutputFile(flags_.out()), flags_.csv(), options.json);
     RankWork work;
-    work.body = [&](World& world) { return measure(request, world, output); };
+    work.body = [&](World& world) { return measure(request, world, output, options); };
     work.keep = [&](const Error& error) { output.fail(error); };
     return run_session(request.session, work);
   }
 
  private:
-  static ExitCode measure(const CommRequest& request, World& world, CommOutput& output) {
+  static ExitCode measure(const CommRequest& request, World& world, CommOutput& output,
+                          const GlobalOptions& options) {
     const bool first = world.communicator->rank() == RankId(0);
+    std::optional<ProgressLine> progress;
+    if (first) progress.emplace(options);
+    if (progress) {
+      progress->say(fmt::format("{} ranks: finding clusters and the links' costs, then {} size{}",
+                                world.communicator->size(), request.sizes.size(),
+                                request.sizes.size() == 1 ? "" : "s"));
+    }
     // Threads share the output.
     const bool holds_results = first || world.communicator->transport() != "threads";
     CommSession session(request, world);
     if (holds_results) output.begin(session.heading(), first);
+    const std::int64_t start_ns = now_ns();
+    std::size_t done = 0;
     for (const Bytes size : request.sizes) {
       session.stop_if_asked();
+      // Rows that come as they are measured tell as much.
+      if (progress && options.json) {
+        progress->update({"measure",
+                          static_cast<double>(done++) / static_cast<double>(request.sizes.size()),
+                          static_cast<double>(now_ns() - start_ns) * 1e-9});
+      }
       CommResult result = session.measure(size);
       if (holds_results) output.add(std::move(result));
     }
+    if (progress) progress->finish();
     const auto pace = session.pace();
     if (!first) return ExitCode::ok;
     if (pace) output.add(*pace);
     output.complete();
     warn(output.report());
-    return verdict(request, output.report());
+    return exit_code_for(output.report());
   }
 
   /// What a reader of the numbers should know.
@@ -139,22 +159,11 @@ class CommVerb : public Verb {
     }
   }
 
-  static ExitCode verdict(const CommRequest& request, const CommReport& report) {
-    std::uint64_t wrong = 0;
-    for (const CommResult& result : report.results) {
-      wrong += result.timing.wrong.value_or(0);
-      if (result.in_place) wrong += result.in_place->wrong.value_or(0);
-    }
-    if (wrong > 0) {
-      fmt::print(stderr, "heteroperf: {} wrong elements\n", wrong);
-      return ExitCode::verification;
-    }
-    if (request.least_busbw && report.best_busbw() < *request.least_busbw) {
-      fmt::print(stderr, "heteroperf: the best busbw is {:.3f} GB/s (--min-bw {:g})\n",
-                 report.best_busbw(), *request.least_busbw);
-      return ExitCode::regression;
-    }
-    return ExitCode::ok;
+  static ExitCode exit_code_for(const CommReport& report) {
+    const CommReport::Verdict verdict = report.verdict();
+    if (verdict.reason.empty()) return ExitCode::ok;
+    fmt::print(stderr, "heteroperf: {}\n", verdict.reason);
+    return report.wrong_elements() > 0 ? ExitCode::verification : ExitCode::regression;
   }
 
   CommFlags flags_;

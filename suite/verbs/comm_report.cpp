@@ -81,6 +81,26 @@ const char* CommReport::status() const {
   return ended && !failure ? "complete" : "partial";
 }
 
+std::uint64_t CommReport::wrong_elements() const {
+  std::uint64_t wrong = 0;
+  for (const CommResult& result : results) {
+    wrong += result.timing.wrong.value_or(0);
+    if (result.in_place) wrong += result.in_place->wrong.value_or(0);
+  }
+  return wrong;
+}
+
+CommReport::Verdict CommReport::verdict() const {
+  if (const std::uint64_t wrong = wrong_elements(); wrong > 0) {
+    return {"wrong", fmt::format("{} wrong elements", wrong)};
+  }
+  if (request.least_busbw && best_busbw() < *request.least_busbw) {
+    return {"regression", fmt::format("the best busbw is {:.3f} GB/s (--min-bw {:g})", best_busbw(),
+                                      *request.least_busbw)};
+  }
+  return {"pass", ""};
+}
+
 double CommReport::best_busbw() const {
   double best = 0;
   for (const CommResult& result : results) {

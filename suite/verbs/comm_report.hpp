@@ -60,6 +60,14 @@ struct CommReport {
 
   /// "complete", "partial" (under way, or stopped by the user), "failed".
   const char* status() const;
+  /// Elements that were not what they should be, over all sizes.
+  std::uint64_t wrong_elements() const;
+  /// Against what was asked of the ranks, once all sizes are measured.
+  struct Verdict {
+    const char* name;    ///< "pass", "regression" (below --min-bw) or "wrong"
+    std::string reason;  ///< empty: pass
+  };
+  Verdict verdict() const;
   bool emulated() const { return request.pace.has_value(); }
   double best_busbw() const;
 };

@@ -84,6 +84,12 @@ std::string comm_json_text(const CommReport& report) {
             {"status", report.status()},
             {"collective", to_string(shape.collective)},
             {"type", to_string(shape.type)}};
+  if (report.ended) {
+    const CommReport::Verdict verdict = report.verdict();
+    json["verdict"] = verdict.name;
+    json["reasons"] = Json::array();
+    if (!verdict.reason.empty()) json["reasons"].push_back(verdict.reason);
+  }
   if (reduces(shape.collective)) json["reduction"] = reduction_name(shape.reduction);
   if (report.ranks > 0) json.update({{"ranks", report.ranks}, {"transport", report.transport}});
   json.update({{"emulated", report.emulated()},

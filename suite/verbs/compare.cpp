@@ -42,8 +42,8 @@ class CompareVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ComparisonForm form =
-        options.json ? ComparisonForm::json : parse_name(forms, "format", format_);
+    const ComparisonForm named = parse_name(forms, "format", format_);
+    const ComparisonForm form = options.json ? ComparisonForm::json : named;
     check_options();
     fmt::print("{}", baseline_.empty() ? compare(form) : against_classes(form));
     return ExitCode::ok;

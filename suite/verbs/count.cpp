@@ -84,6 +84,7 @@ class CountVerb : public Verb {
       }
       return read_graph_file(model_);
     }
+    require_input_of(find_model(model_));
     ModelOptions options;
     if (length_) options.length = *length_;
     if (!image_.empty()) {
@@ -92,6 +93,18 @@ class CountVerb : public Verb {
       options.width = width;
     }
     return build_model(model_, options);
+  }
+
+  /// Of the two kinds of input a model has one.
+  void require_input_of(const ModelSpec& model) const {
+    const bool images = model.input.kind == InputKind::images;
+    const std::string given = !images && !image_.empty() ? "--image " + image_
+                              : images && length_        ? fmt::format("--seq {}", *length_)
+                                                         : "";
+    if (given.empty()) return;
+    throw UserError(fmt::format("{} changes nothing in {}", given, model.name),
+                    images ? "it reads images" : "it reads sequences of tokens",
+                    images ? "Leave it out, or give --image." : "Leave it out, or give --seq.");
   }
 
   std::vector<Convention> extra_conventions() const {

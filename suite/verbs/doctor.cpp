@@ -97,10 +97,7 @@ DoctorReport examine() {
   DoctorReport report;
   report.checks = {check_engine(), check_cores(machine), check_memory(machine),
                    check_disk(),   check_load(machine),  check_governor(machine)};
-  report.backends = {{"mpi", mpi_status()},
-                     {"nccl", nccl_status()},
-                     {"cuda", cuda_status()},
-                     {"hdf5", hdf5_status()}};
+  report.backends = find_backends();
   return report;
 }
 
@@ -144,6 +141,13 @@ class DoctorVerb : public Verb {
 }  // namespace
 
 const char* to_string(CheckStatus status) { return name_of(statuses, status); }
+
+Backends find_backends() {
+  return {{"mpi", mpi_status()},
+          {"nccl", nccl_status()},
+          {"cuda", cuda_status()},
+          {"hdf5", hdf5_status()}};
+}
 
 bool DoctorReport::run_possible() const {
   return std::none_of(checks.begin(), checks.end(),

@@ -16,9 +16,13 @@ struct DoctorCheck {
   std::string found, need, hint;
 };
 
+/// Optional parts of the program: mpi, nccl, cuda, hdf5.
+using Backends = std::vector<std::pair<std::string, BackendStatus>>;
+Backends find_backends();
+
 struct DoctorReport {
   std::vector<DoctorCheck> checks;
-  std::vector<std::pair<std::string, BackendStatus>> backends;  ///< mpi, nccl, cuda, hdf5
+  Backends backends;
 
   /// A run is impossible when a check failed.
   bool run_possible() const;
@@ -26,5 +30,7 @@ struct DoctorReport {
 
 const char* to_string(CheckStatus status);
 std::string doctor_json_text(const DoctorReport& report);
+/// Of `version`: program, commit, build, parts, formats.
+std::string version_json_text(const Backends& parts);
 
 }  // namespace heteroperf

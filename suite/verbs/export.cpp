@@ -78,19 +78,18 @@ class ExportVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     const PlanFormat* plan_format = find_plan_format(format_);
+    const OutputFile out(out_);
     if (!table_.empty() && format_ != "csv") {
       throw UserError(fmt::format("--table {} changes nothing", table_), format_ + " has no tables",
                       "Leave it out, or export --to csv.");
     }
     const std::string text = plan_format != nullptr ? plan_format->text(read_plan_file(path_))
                                                     : run_export_text(path_, format_, table_);
-    if (out_.empty()) {
+    if (!out.given()) {
       fmt::print("{}", options.json ? export_json_text(format_, text) : text);
       return ExitCode::ok;
     }
-    if (!OutputFile(out_).write(text)) {
-      throw SystemError(fmt::format("{} cannot be written", out_));
-    }
+    out.save(text);
     if (options.json) fmt::print("{}", export_json_text(format_, text));
     return ExitCode::ok;
   }

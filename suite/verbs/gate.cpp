@@ -4,6 +4,8 @@
 #include <functional>
 
 #include "metrics/error.hpp"
+#include "metrics/unpredictable_bits.hpp"
+#include "results/comparison/baseline_store.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/run_folder.hpp"
 #include "runners/cluster/cpu_set.hpp"
@@ -36,16 +38,33 @@ class GateVerb : public Verb {
     return {
         "gate --base-cmd './old run llm --quick' --head-cmd './new run llm --quick' --junit "
         "out.xml --markdown out.md",
-        "gate --base baselines/main --head results/latest"};
+        "gate --base-cmd './old run llm --size nano' --head-cmd './new run llm --size nano' "
+        "--lockstep --threshold 1.5",
+        "gate --base main --head results/latest"};
   }
   void declare(CLI::App& command) override {
     command.add_option("--base-cmd", commands_.base, "command that runs the base")
         ->type_name("COMMAND");
     command.add_option("--head-cmd", commands_.head, "command that runs the head")
         ->type_name("COMMAND");
-    command.add_option("--base", base_, "run folders, folders of them, or a saved baseline")
+    command
+        .add_option("--base", base_,
+                    "run folders, folders of them, or the name of a saved baseline")
         ->type_name("RUNS");
     command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
+    command.add_flag("--lockstep", lockstep_,
+                     "both commands alive at once, by turns of some steps: resolves less on a "
+                     "machine with load; blocks where a program cannot");
+    command
+        .add_option("--pair-seconds", commands_.pair_s,
+                    "how long a pair of processes in lockstep moves by turns")
+        ->type_name("S")
+        ->capture_default_str();
+    command
+        .add_option("--turn-timeout", commands_.turn_timeout_s,
+                    "seconds that a turn in lockstep may take")
+        ->type_name("S")
+        ->capture_default_str();
     command.add_option("--threshold", threshold_percent_, "smallest loss that counts, in percent")
         ->type_name("PCT")
         ->capture_default_str();
@@ -53,8 +72,10 @@ class GateVerb : public Verb {
         ->type_name("P")
         ->capture_default_str();
     command
-        .add_option("--max-blocks", most_blocks_,
-                    "blocks of base, head, head, base to run at most, 5 to 1000")
+        .add_option(
+            "--max-blocks", most_blocks_,
+            "blocks of base, head, head, base (5 to 1000), or pairs in lockstep (6 to 1000), to "
+            "run at most")
         ->type_name("N")
         ->capture_default_str();
     command.add_option("--ignore", rules_.ignored, "metrics that are not gated")
@@ -82,8 +103,8 @@ class GateVerb : public Verb {
     rules_.statistics.margin = -std::log1p(-threshold_percent_ * percent);
     rules_.statistics.most_blocks = static_cast<std::size_t>(most_blocks_);
     const GateReport report = gate(options);
-    keep(report, [&] { write(junit, gate_junit_text(report)); });
-    keep(report, [&] { write(markdown, gate_markdown_text(report)); });
+    keep(report, [&] { junit.save(gate_junit_text(report)); });
+    keep(report, [&] { markdown.save(gate_markdown_text(report)); });
     if (!commands_.out.empty()) {
       keep(report,
            [&] { write_file_atomically(commands_.out / "gate.json", gate_json_text(report)); });
@@ -110,13 +131,21 @@ class GateVerb : public Verb {
       if (!ok) problems.add(fmt::format("{} {:g} is out of range", option, value), why);
     };
     const SequentialRule& rule = rules_.statistics;
-    const auto fewest_blocks = static_cast<std::int64_t>(rule.fewest_blocks);
+    const auto fewest_blocks =
+        static_cast<std::int64_t>(lockstep_ ? fewest_lockstep_pairs : rule.fewest_blocks);
     range(threshold_percent_ > 0 && threshold_percent_ < 100, "--threshold", threshold_percent_,
           "above 0 and below 100 percent");
     range(rule.alpha > 0 && rule.alpha < 0.5, "--alpha", rule.alpha, "above 0 and below 0.5");
     range(commands_.deadline_s > 0, "--timeout", commands_.deadline_s, "above 0 seconds");
     range(max_load_ > 0 && max_load_ <= 1, "--max-load", max_load_, "above 0, at most 1");
     range(settle_s_ >= 0, "--settle", settle_s_, "0 seconds or more");
+    range(commands_.pair_s > 0, "--pair-seconds", commands_.pair_s, "above 0 seconds");
+    range(commands_.turn_timeout_s > 0, "--turn-timeout", commands_.turn_timeout_s,
+          "above 0 seconds");
+    if (lockstep_ && records) {
+      problems.add("--lockstep needs commands", "records are of runs that are over",
+                   "Give --base-cmd and --head-cmd.");
+    }
     if (most_blocks_ < fewest_blocks || most_blocks_ > most_blocks_allowed) {
       problems.add(fmt::format("--max-blocks {} is out of range", most_blocks_),
                    fmt::format("{} to {}: fewer blocks cannot tell noise from a change",
@@ -150,10 +179,14 @@ class GateVerb : public Verb {
     return report;
   }
 
+  static std::vector<std::filesystem::path> places_of(const std::vector<std::string>& names) {
+    std::vector<std::filesystem::path> places;
+    for (const std::string& name : names) places.push_back(path_or_baseline(name));
+    return places;
+  }
+
   GateReport gate_records() const {
-    const std::vector<std::filesystem::path> base(base_.begin(), base_.end());
-    const std::vector<std::filesystem::path> head(head_.begin(), head_.end());
-    const RunPairs runs = require_pairs(base, head, "--base", "--head");
+    const RunPairs runs = require_pairs(places_of(base_), places_of(head_), "--base", "--head");
     GateReport report = judge_gate(runs, rules_);
     if (runs.order == RunOrder::apart) {
       report.notes.push_back(
@@ -168,6 +201,8 @@ class GateVerb : public Verb {
     const std::string load = require_quiet_machine();
     if (out_.empty()) out_ = "results/" + make_run_name("gate").run_id;
     commands_.out = create_run_folder(out_).folder;
+    if (lockstep_) commands_.mode = GateMode::lockstep;
+    commands_.seed = unpredictable_bits();
     const GateProgress progress = [&](const std::string& line) {
       if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
     };
@@ -199,6 +234,9 @@ class GateVerb : public Verb {
     const auto add_changed = [&](const char* option, double value, double usual) {
       if (value != usual) line += fmt::format(" {} {:g}", option, value);
     };
+    if (lockstep_) line += " --lockstep";
+    add_changed("--pair-seconds", commands_.pair_s, GateCommands{}.pair_s);
+    add_changed("--turn-timeout", commands_.turn_timeout_s, GateCommands{}.turn_timeout_s);
     add_changed("--timeout", commands_.deadline_s, GateCommands{}.deadline_s);
     add_changed("--max-load", max_load_, usual_load);
     add_changed("--settle", settle_s_, usual_patience_s);
@@ -215,18 +253,13 @@ class GateVerb : public Verb {
     }
   }
 
-  static void write(const OutputFile& file, const std::string& text) {
-    if (file.write(text)) return;
-    throw SystemError("cannot write " + file.path(), "the disk may be full", "",
-                      ErrorKind::environment);
-  }
-
   GateCommands commands_;
   std::vector<std::string> base_, head_;
   GateRules rules_;
   double threshold_percent_ = 2;
   std::int64_t most_blocks_ = SequentialRule{}.most_blocks;
   std::string junit_, markdown_, out_;
+  bool lockstep_ = false;
   double max_load_ = usual_load, settle_s_ = usual_patience_s;
 };
 

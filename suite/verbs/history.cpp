@@ -28,13 +28,12 @@ class HistoryVerb : public Verb {
     if (metric.unit[0] == '\0') {
       throw UserError(metric_ + " cannot be followed over time", "it is no number");
     }
-    const RunHistory history = run_history(find_runs({folders_.begin(), folders_.end()}), metric);
-    if (history.series.empty() && history.skipped.empty()) {
-      throw UserError(folders_.front() + " holds no record",
-                      "neither it nor the folders in it have a record.json");
-    }
+    const std::vector<std::filesystem::path> paths(folders_.begin(), folders_.end());
+    RunSet runs = find_runs(paths);
+    require_some(runs, paths);
+    const RunHistory history = run_history(std::move(runs), metric);
     fmt::print("{}", options.json ? history_json_text(history) : history_console_text(history));
-    return ExitCode::ok;
+    return history.series.empty() ? ExitCode::invalid_result : ExitCode::ok;
   }
 
  private:

@@ -103,21 +103,6 @@ Items list_schedules() {
   return items;
 }
 
-/// Of the ruleset, in the order in which a record lists its reasons.
-Items list_rules() {
-  Items items;
-  for (const Rule& rule : all_rules()) {
-    items.push_back({rule.id,
-                     rule.broken_by,
-                     {{"severity", to_string(rule.severity)},
-                      {"ranking", rule.ranking == Ranking::may ? "may" : "never"},
-                      {"known", to_string(rule.moment)},
-                      {"parameter", rule.parameter},
-                      {"hint", rule.hint}}});
-  }
-  return items;
-}
-
 struct Listing {
   const char* name;
   Items (*make)();
@@ -189,6 +174,20 @@ class ListVerb : public Verb {
 };
 
 }  // namespace
+
+std::vector<ListItem> list_rules() {
+  std::vector<ListItem> items;
+  for (const Rule& rule : all_rules()) {
+    items.push_back({rule.id,
+                     rule.broken_by,
+                     {{"severity", to_string(rule.severity)},
+                      {"ranking", rule.ranking == Ranking::may ? "may" : "never"},
+                      {"known", to_string(rule.moment)},
+                      {"parameter", rule.parameter},
+                      {"hint", rule.hint}}});
+  }
+  return items;
+}
 
 std::unique_ptr<Verb> make_list_verb() { return std::make_unique<ListVerb>(); }
 

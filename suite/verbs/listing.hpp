@@ -16,6 +16,10 @@ struct ListItem {
   std::vector<std::pair<std::string, ListValue>> details;
 };
 
+/// Of the ruleset, in the order in which a record lists its reasons; the first detail is the
+/// severity.
+std::vector<ListItem> list_rules();
+
 /// {"items":[{"name","summary",…details}]}
 std::string listing_json_text(const std::vector<ListItem>& items);
 

@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "runners/cluster/cluster.hpp"
+
 namespace heteroperf {
 
 /// What a run of a plan measured, on modelled time where its devices were emulated.
@@ -17,6 +19,12 @@ struct MeasuredPlan {
 /// Of the run whose `plan.json` this is; nothing where no journal with steps lies beside it. Throws
 /// UserError or JournalError where the journal cannot be read.
 std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file);
+
+/// The machine of the run whose `plan.json` this is, as far as that run measured it before its
+/// steps: an equal share of the peak and of the memory's rate for each of its ranks, and messages
+/// as copies in that memory, which is not measured. Nothing where there is no such run, where it
+/// did not measure them, or where its ranks are not threads of one process.
+std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file);
 
 /// Lines that set it beside the prediction.
 std::string measured_text(const MeasuredPlan& measured, double predicted_step_s);

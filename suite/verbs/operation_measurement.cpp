@@ -119,21 +119,21 @@ Workload workload_of(const OperationsRequest& request, const CatalogEntry& entry
 class OperationMeasurement {
  public:
   OperationMeasurement(const OperationsRequest& request, Communicator& world, Engine& engine,
-                       ProbeSource source, const std::function<void()>& stop_if_asked,
-                       Cluster& cluster)
+                       ProbeSource source, const BeforeModel& before_model, Cluster& cluster)
       : request_(request),
         world_(world),
         engine_(engine),
         source_(std::move(source)),
-        stop_if_asked_(stop_if_asked),
+        before_model_(before_model),
         cluster_(cluster) {}
 
   std::vector<std::string> run() {
     make_jobs();
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
       const double left_s = request_.time_limit_s - seconds_since(start_);
-      measure(jobs_[i], left_s / static_cast<double>(jobs_.size() - i));
-      stop_if_asked_();
+      const auto jobs = static_cast<double>(jobs_.size());
+      before_model_(jobs_[i].name(), static_cast<double>(i) / jobs);
+      measure(jobs_[i], left_s / (jobs - static_cast<double>(i)));
     }
     apply(matrix_, cluster_);
     return std::move(left_out_);
@@ -245,7 +245,7 @@ class OperationMeasurement {
   Communicator& world_;
   Engine& engine_;
   ProbeSource source_;
-  const std::function<void()>& stop_if_asked_;
+  const BeforeModel& before_model_;
   Cluster& cluster_;
   Clock::time_point start_ = Clock::now();
   std::vector<std::unique_ptr<Workload>> workloads_;
@@ -293,9 +293,8 @@ void OperationsRequest::check(ProblemList& problems) const {
 std::vector<std::string> measure_operations_of(const OperationsRequest& request,
                                                Communicator& world, Engine& engine,
                                                const std::string& date, const std::string& machine,
-                                               const std::function<void()>& stop_if_asked,
-                                               Cluster& cluster) {
-  return OperationMeasurement(request, world, engine, {"", machine, date, ""}, stop_if_asked,
+                                               const BeforeModel& before_model, Cluster& cluster) {
+  return OperationMeasurement(request, world, engine, {"", machine, date, ""}, before_model,
                               cluster)
       .run();
 }

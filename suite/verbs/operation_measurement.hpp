@@ -26,15 +26,17 @@ struct OperationsRequest {
   void check(ProblemList& problems) const;
 };
 
+using BeforeModel = std::function<void(const std::string& name, double done)>;
+
 /// Measures on all ranks at once and puts the medians of every class's devices among the
 /// efficiency entries of `cluster`, whose classes and rates are known. Collective; the same result
-/// on all ranks. `stop_if_asked` is collective and may throw. Returns what was left out and why.
+/// on all ranks. `before_model` hears, on every rank, what comes next and the share of all that is
+/// done; it is collective and may throw. Returns what was left out and why.
 /// Throws UserError where a model's operations do not fit a device.
 std::vector<std::string> measure_operations_of(const OperationsRequest& request,
                                                Communicator& world, Engine& engine,
                                                const std::string& date, const std::string& machine,
-                                               const std::function<void()>& stop_if_asked,
-                                               Cluster& cluster);
+                                               const BeforeModel& before_model, Cluster& cluster);
 
 /// Bytes per second of every rank's host memory, all ranks at once, as the classes' `memory`
 /// entries. Collective; the same result on all ranks.

@@ -1,5 +1,6 @@
 #include "suite/verbs/output_file.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,10 +16,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path folder_of(const fs::path& path) {
-  return path.has_parent_path() ? path.parent_path() : fs::path(".");
-}
-
 /// In the system's words; empty where it can be written.
 std::string why_not_writable(const fs::path& path) {
   const bool exists = access(path.c_str(), F_OK) == 0;
@@ -26,7 +23,7 @@ std::string why_not_writable(const fs::path& path) {
   std::error_code ignored;
   if (fs::is_directory(path, ignored)) return std::strerror(EISDIR);
   const bool writable =
-      exists ? access(path.c_str(), W_OK) == 0 : access(folder_of(path).c_str(), W_OK | X_OK) == 0;
+      exists ? access(path.c_str(), W_OK) == 0 : access(home_of(path).c_str(), W_OK | X_OK) == 0;
   return writable ? "" : std::strerror(errno);
 }
 
@@ -35,7 +32,7 @@ bool can_be_replaced(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
   return (!fs::exists(status) || fs::is_regular_file(status)) &&
-         access(folder_of(path).c_str(), W_OK | X_OK) == 0;
+         access(home_of(path).c_str(), W_OK | X_OK) == 0;
 }
 
 /// What a link points to, so that the link stays.
@@ -47,7 +44,8 @@ fs::path target_of(const fs::path& path) {
 
 }  // namespace
 
-OutputFile::OutputFile(std::string path, const char* option) : path_(std::move(path)) {
+OutputFile::OutputFile(std::string path, const char* option)
+    : path_(std::move(path)), option_(option) {
   if (!given()) return;
   const std::string why = why_not_writable(path_);
   if (why.empty()) return;
@@ -68,6 +66,12 @@ bool OutputFile::write(const std::string& text) const {
   std::ofstream file(path_, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
   return static_cast<bool>(file);
+}
+
+void OutputFile::save(const std::string& text) const {
+  if (write(text)) return;
+  throw SystemError("cannot write " + path_, "the disk is full, or refuses",
+                    fmt::format("Give {} another path.", option_), ErrorKind::environment);
 }
 
 }  // namespace heteroperf

@@ -5,6 +5,7 @@
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "results/verify.hpp"
+#include "suite/verbs/output_file.hpp"
 #include "suite/verbs/pack_report_json.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -33,9 +34,10 @@ class PackVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const auto sweep = sweep_folder_of(path_);
     const fs::path folder = fs::canonical(sweep ? *sweep : open_run_folder(path_).folder);
-    require_verified(folder);
     const fs::path archive =
         out_.empty() ? fs::path(folder.filename().string() + ".tar.gz") : fs::path(out_);
+    require_replaceable(archive);
+    require_verified(folder);
     const PackedArchive packed = pack_folder(
         folder, archive, checkpoints_ ? PackedCheckpoints::all : PackedCheckpoints::none);
     if (options.json) {
@@ -48,6 +50,14 @@ class PackVerb : public Verb {
   }
 
  private:
+  /// An archive takes the place of what has its name.
+  static void require_replaceable(const fs::path& archive) {
+    const OutputFile file(archive.string());
+    if (!fs::exists(archive) || fs::is_regular_file(archive)) return;
+    throw UserError("cannot write " + archive.string(), "it is a device or a pipe",
+                    "Give --out the path of a file.");
+  }
+
   static void require_verified(const fs::path& folder) {
     const RunFiles files{folder};
     if (fs::exists(files.journal()) && !fs::exists(files.record())) {

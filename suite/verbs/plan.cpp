@@ -81,7 +81,7 @@ class PlanVerb : public Verb {
     const std::vector<PlanImport> imports = parse_imports(imports_);
     const bool sailor = !imports_of(imports, "sailor").empty();
     check_flags(sailor);
-    OutputFile out = out_.empty() ? OutputFile() : OutputFile(out_);
+    const OutputFile out(out_);
     std::string text, table;
     if (sailor) {
       const SailorPlanReport report = plan_sailor(sailor_request(imports));
@@ -92,9 +92,7 @@ class PlanVerb : public Verb {
       text = plan_report_json_text(report);
       table = plan_report_table(report);
     }
-    if (out.given() && !out.write(text)) {
-      throw UserError("cannot write " + out.path(), "", "Give -o a writable path.");
-    }
+    out.save(text);
     fmt::print("{}", options.json ? text : table);
     return ExitCode::ok;
   }

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
@@ -238,8 +236,7 @@ Verification verify_plan_file(const std::string& path) {
   PlanSimulationRequest request;
   request.path = path;
   const Plan plan = read_plan_file(path);
-  std::ifstream in(path, std::ios::binary);
-  const Json file = parse_strict_json(std::string{std::istreambuf_iterator<char>(in), {}}, path);
+  const Json file = parse_strict_json(read_text_file(path), path);
   const Workload workload = simulated_workload(plan, request);
   const Cluster cluster = known_better(find_cluster(plan.cluster), plan);
   const Claimed of{workload, cluster};

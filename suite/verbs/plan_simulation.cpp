@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
@@ -40,10 +40,11 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
     problems.add(fmt::format("{} does not say its workload", request.path),
                  "the model gives the operations", "Give --workload, and --size or --model.");
   }
-  if (request.cluster.empty() && plan.cluster.empty()) {
+  if (request.cluster.empty() && plan.cluster.empty() && !request.machine) {
     problems.add(fmt::format("{} does not say its cluster", request.path),
-                 "the cluster gives rates and links",
-                 fmt::format("Give --cluster with a file, or one of {}.",
+                 "the cluster gives rates and links, and no run beside it measured them",
+                 fmt::format("Give --cluster with a file (`heteroperf probe -o cluster.json` "
+                             "describes this machine), or one of {}.",
                              fmt::join(shipped_cluster_names(), ", ")));
   }
   problems.throw_if_any();
@@ -52,10 +53,8 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
 }  // namespace
 
 bool is_plan_file(const std::string& path) {
-  if (!std::filesystem::is_regular_file(path)) return false;
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  return text.find("\"heteroperf-plan\"") != std::string::npos;
+  return std::filesystem::is_regular_file(path) &&
+         stated_format(read_text_file(path)) == "heteroperf-plan";
 }
 
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request) {
@@ -67,7 +66,8 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   PlanSimulation result;
   result.plan = read_plan_file(request.path);
   const Workload workload = simulated_workload(result.plan, request);
-  const Cluster machine = find_cluster(first_of(request.cluster, result.plan.cluster));
+  const std::string& named = first_of(request.cluster, result.plan.cluster);
+  const Cluster machine = named.empty() ? *request.machine : find_cluster(named);
   const Cluster cluster = known_better(plan_cluster(result.plan, machine), result.plan);
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);

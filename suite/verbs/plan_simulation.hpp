@@ -18,6 +18,8 @@ namespace heteroperf {
 struct PlanSimulationRequest {
   std::string path;
   std::string workload, size, model, precision, cluster;
+  /// Where neither the request nor the plan names a cluster, machine_beside().
+  std::optional<Cluster> machine = {};
 };
 
 /// A plan on the virtual clock, as `predict` times it.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -16,6 +17,8 @@
 #include "runners/comm/text_exchange.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/error_report_json.hpp"
+#include "suite/run/clock.hpp"
+#include "suite/run/progress.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/signals.hpp"
@@ -27,7 +30,8 @@
 namespace heteroperf {
 namespace {
 
-constexpr double peak_s = 0.3;  // per precision
+constexpr double peak_s = 0.3;       // per precision
+constexpr double link_pair_s = 0.2;  // of all sizes between two ranks of a host, about
 
 std::string utc_now() {
   return fmt::format(
@@ -73,6 +77,36 @@ std::map<std::string, OpsPerSecond> measure_rates(Communicator& world, Engine& e
   }
   return rates;
 }
+
+/// What a probe does now and how far it is, told by rank 0; ends it where the user wants that.
+class ProbeSteps {
+ public:
+  ProbeSteps(Communicator& world, const GlobalOptions& options) : world_(world), line_(options) {}
+
+  /// Collective: throws Error{interrupted} when a rank got a signal. `done`: 0…1 of this step.
+  void at(const std::string& step, double done, const std::string& note = {}) {
+    std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
+    world_.all_reduce(std::span(&stop, 1), Reduction::max);
+    if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
+    if (world_.rank() != RankId(0)) return;
+    if (step != step_) start_ns_ = now_ns();
+    step_ = step;
+    ProgressState state{step, done, static_cast<double>(now_ns() - start_ns_) * 1e-9};
+    state.note = note;
+    line_.update(state);
+  }
+  void say(const std::string& text) {
+    if (world_.rank() == RankId(0)) line_.say(text);
+  }
+  /// What comes next on the terminal starts on a line of its own.
+  void finish() { line_.finish(); }
+
+ private:
+  Communicator& world_;
+  ProgressLine line_;
+  std::string step_;
+  std::int64_t start_ns_ = 0;
+};
 
 class ProbeVerb : public Verb {
  public:
@@ -156,28 +190,35 @@ class ProbeVerb : public Verb {
     }
   }
 
-  /// Collective: throws Error{interrupted} when a rank got a signal.
-  static void stop_if_asked(Communicator& world) {
-    std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
-    world.all_reduce(std::span(&stop, 1), Reduction::max);
-    if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
-  }
-  static LinkSweep sweep_over(Communicator& world) {
-    LinkSweep sweep;
-    sweep.before_round = [&world] { stop_if_asked(world); };
-    return sweep;
+  /// The parts, and what each may take: only operations take long.
+  std::string parts_text(int ranks) const {
+    const double pairs = ranks * (ranks - 1) / 2;
+    std::string text = fmt::format("probing {} rank{}: links (about {:.0f} s)", ranks,
+                                   ranks == 1 ? "" : "s", std::ceil(link_pair_s * pairs));
+    if (links_only_) return text;
+    text += fmt::format(", rates and memory (about {:.0f} s)", std::ceil(4 * peak_s));
+    if (!no_operations_)
+      text += fmt::format(", operations of models (at most {:g} s)", operations_.time_limit_s);
+    return text;
   }
 
   ExitCode probe(Communicator& world, const GlobalOptions& options) {
+    ProbeSteps steps(world, options);
+    steps.say(parts_text(world.size()));
     const auto descriptors = gather_descriptors(world, describe_rank(world));
     AgglomerationConfig config;
     config.gap = gap_;
+    steps.at("clusters", 0);
     const RankClusters clusters = discover_clusters(world, descriptors, config);
-    Cluster cluster = measure_links(world, clusters, descriptors, sweep_over(world));
-    measure_cards(world, cluster, [&world] { stop_if_asked(world); });
-    stop_if_asked(world);
-    add_classes(world, descriptors, cluster);
-    stop_if_asked(world);
+    LinkSweep sweep;
+    sweep.before_round = [&](std::size_t done, std::size_t all) {
+      steps.at("links", static_cast<double>(done) / static_cast<double>(all));
+    };
+    Cluster cluster = measure_links(world, clusters, descriptors, sweep);
+    measure_cards(world, cluster, [&] { steps.at("cards", 0); });
+    add_classes(world, descriptors, steps, cluster);
+    steps.at("write", 0, out_);
+    steps.finish();
     return tell(world, cluster, clusters.reason, options);
   }
 
@@ -208,7 +249,7 @@ class ProbeVerb : public Verb {
     check_cluster(cluster);
     if (world.rank() != RankId(0)) return ExitCode::ok;
     const std::string text = cluster_json_text(cluster);
-    if (!file_.write(text)) throw UserError("cannot write " + out_, "", "Is the disk full?");
+    file_.save(text);
     if (options.json || out_.empty()) {
       fmt::print("{}", text);
     } else {
@@ -219,7 +260,8 @@ class ProbeVerb : public Verb {
 
   /// A class per kind of device; its rates are the median of its devices'.
   void add_classes(Communicator& world, const std::vector<RankDescriptor>& descriptors,
-                   Cluster& cluster) {
+                   ProbeSteps& steps, Cluster& cluster) {
+    if (!links_only_) steps.at("rates", 0);
     const auto rank = static_cast<std::size_t>(world.rank().value());
     const auto here = std::count_if(descriptors.begin(), descriptors.end(), [&](const auto& one) {
       return one.host == descriptors[rank].host;
@@ -230,19 +272,24 @@ class ProbeVerb : public Verb {
     std::string why_not;
     const std::shared_ptr<Engine> engine = links_only_ ? nullptr : load_everywhere(world, why_not);
     if (engine) reading.device.rates = measure_rates(world, *engine, threads);
+    steps.finish();
     if (!why_not.empty()) warn(world, fmt::format("no rate was measured ({})", why_not));
     const auto readings = gather_texts(world, device_reading_text(reading.kind, reading.device));
     const std::string date = share_text(world, utc_now());
     fill_classes(readings, date, cluster);
     if (links_only_) return;
+    steps.at("memory", 0);
     const std::string machine = share_text(world, descriptors[rank].model);
     measure_memory_of(world, threads, peak_s, date, machine, cluster);
     if (!engine || no_operations_) return;
-    const auto stop = [&world] { stop_if_asked(world); };
+    const auto tell_model = [&](const std::string& name, double done) {
+      steps.at("operations", done, name);
+    };
     OperationsRequest request = operations_;
     request.threads = threads;
     const std::vector<std::string> left_out =
-        measure_operations_of(request, world, *engine, date, machine, stop, cluster);
+        measure_operations_of(request, world, *engine, date, machine, tell_model, cluster);
+    steps.finish();
     for (const std::string& one : left_out) warn(world, "not measured: " + one);
   }
 

@@ -74,17 +74,21 @@ class RankVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const RankingText form = parse_name(forms, "format", options.json ? "json" : format_);
+    const RankingText named = parse_name(forms, "format", format_);
+    const RankingText form = options.json ? ranking_json_text : named;
     const RankKey key = parse_rank_key(by_);
     check_filter();
     RankTables tables;
     if (!power_.empty()) tables.power = read_power_table(power_);
     if (!systems_.empty()) tables.availability = read_availability_table(systems_);
-    RankingReport ranking =
-        rank_runs(find_runs({folders_.begin(), folders_.end()}), key, filter_, tables);
+    const std::vector<std::filesystem::path> paths(folders_.begin(), folders_.end());
+    RunSet runs = find_runs(paths);
+    require_some(runs, paths);
+    RankingReport ranking = rank_runs(std::move(runs), key, filter_, tables);
     if (!published_.empty()) ranking.published.push_back(read_aiperf_results(published_));
     fmt::print("{}", form(ranking));
-    return ExitCode::ok;
+    const bool all_excluded = ranking.lists.empty() && !ranking.excluded.empty();
+    return all_excluded ? ExitCode::invalid_result : ExitCode::ok;
   }
 
  private:

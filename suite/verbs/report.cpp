@@ -2,7 +2,8 @@
 
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/document_kind.hpp"
+#include "metrics/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"
@@ -47,39 +48,31 @@ class ReportVerb : public Verb {
   ExitCode run(const GlobalOptions& options) override {
     const ReportSources sources = report_sources({paths_.begin(), paths_.end()});
     if (!trace_.empty()) check_trace(sources);
-    const OutputFile given(output_, "--output");
-    const fs::path output = given.given() ? fs::path(output_) : default_output(sources);
+    // What the user names may be a pipe or a device, which nothing may take the place of.
+    const OutputFile file(output_.empty() ? default_output(sources).string() : output_, "--output");
     const std::string html = report_html(page_of(sources));
-    write(given, output, html);
+    file.save(html);
     if (options.json) {
-      fmt::print("{{\"report\":{},\"bytes\":{},\"runs\":{}}}\n", json_quoted(output.string()),
+      fmt::print("{{\"report\":{},\"bytes\":{},\"runs\":{}}}\n", json_quoted(file.path()),
                  html.size(), sources.folders.size());
     } else {
-      fmt::print("{}\n", output.string());
+      fmt::print("{}\n", file.path());
     }
     return ExitCode::ok;
   }
 
  private:
-  /// What the user names may be a pipe or a device, which nothing may take the place of.
-  static void write(const OutputFile& given, const fs::path& output, const std::string& html) {
-    std::string why = "the disk is full, or refuses";
-    try {
-      if (!given.given()) return write_file_atomically(output, html);
-      if (given.write(html)) return;
-    } catch (const SystemError& error) {
-      why = error.problems().front().why;
-    }
-    throw SystemError("cannot write " + output.string(), why, "Give --output another path.",
-                      ErrorKind::environment);
-  }
-
   void check_trace(const ReportSources& sources) const {
     if (sources.folders.size() != 1) {
       throw UserError(fmt::format("--trace is given for {} runs", sources.folders.size()),
                       "a trace is of one run", "Report that run alone.");
     }
-    if (!fs::is_regular_file(trace_)) throw UserError("cannot read " + trace_, "no such file");
+    const std::string text = read_text_file(trace_, "trace");
+    require_stated_format(text, trace_, "trace");
+    const StepTimeline steps = step_timeline(text, trace_, 1);
+    if (!steps.missing.empty()) {
+      throw UserError(steps.missing, "", "`heteroperf run --trace FILE` writes one.");
+    }
   }
 
   ReportPage page_of(const ReportSources& sources) const {

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/verbs/plan_simulation.hpp"

@@ -2,10 +2,10 @@
 #include <sys/resource.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 #include "suite/verbs/claim_checks_json.hpp"
 #include "suite/verbs/sailor_planning.hpp"
 
@@ -125,11 +125,6 @@ constexpr int format_version = 1;
 constexpr std::int64_t most_count = std::int64_t{1} << 40;
 constexpr int most_numbered = 1 << 20;
 
-std::string text_of(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 /// Reads a plan and what it was made for; places are looked up in the inputs.
 class SailorPlanReader {
  public:
@@ -206,11 +201,11 @@ class SailorPlanReader {
 bool is_sailor_plan_file(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) &&
-         text_of(path).find(fmt::format("\"{}\"", format_name)) != std::string::npos;
+         stated_format(read_text_file(path)) == format_name;
 }
 
 Verification verify_sailor_plan_file(const std::string& path) {
-  const Json file = parse_strict_json(text_of(path), path);
+  const Json file = parse_strict_json(read_text_file(path), path);
   SailorPlanReader reader(file, path);
   const SailorPlanningRequest request = reader.request();
   Verification result;

@@ -8,10 +8,11 @@
 #include <cmath>
 #include <filesystem>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/name_table.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/gantt.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/svg.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
@@ -177,12 +178,16 @@ class ScheduleVerb : public Verb {
   }
 
   Schedule imported() {
-    if (is_json(import_)) {
+    const std::string text = read_text_file(import_, "table");
+    if (is_json(import_) || !stated_format(text).empty()) {
       Schedule schedule = read_schedule_file(import_);
       if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));
       return schedule;
     }
-    CsvSchedule table = read_csv(read_text_file(import_, "table"), parse_spelling(), {});
+    if (text.find('\0') != std::string::npos) {
+      throw UserError(import_ + " is no pipeline table", "it is no text");
+    }
+    CsvSchedule table = read_csv(text, parse_spelling(), {});
     if (spelling_.empty()) spelling_ = table.spelling == CsvSpelling::iwb ? "iwb" : "bwbw";
     set_costs(table.schedule.graph, costs_.costs(table.schedule.graph.ranks));
     return std::move(table.schedule);

@@ -24,11 +24,10 @@ class ShowVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const ShowFormat format = options.json ? ShowFormat::json : parse_show_format(format_);
+    const ShowFormat named = parse_show_format(format_);
+    const ShowFormat format = options.json ? ShowFormat::json : named;
     if (const auto sweep = sweep_folder_of(path_)) {
-      const SweepReport report = report_sweep(*sweep);
-      fmt::print("{}", format == ShowFormat::json ? sweep_report_json_text(report)
-                                                  : sweep_report_console_text(report));
+      fmt::print("{}", sweep_text(report_sweep(*sweep), format));
       return ExitCode::ok;
     }
     fmt::print("{}", show(path_, format, options.color ? Colour::on : Colour::off));
@@ -36,6 +35,20 @@ class ShowVerb : public Verb {
   }
 
  private:
+  static std::string sweep_text(const SweepReport& report, ShowFormat format) {
+    switch (format) {
+      case ShowFormat::json:
+        return sweep_report_json_text(report);
+      case ShowFormat::csv:
+        return sweep_report_csv_text(report);
+      case ShowFormat::markdown:
+        return sweep_report_markdown_text(report);
+      case ShowFormat::console:
+        break;
+    }
+    return sweep_report_console_text(report);
+  }
+
   std::string path_, format_ = "console";
 };
 

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <fstream>
 
 #include "metrics/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/placement.hpp"
+#include "suite/verbs/output_file.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
@@ -23,8 +23,7 @@ class SimulateVerb : public Verb {
   }
   std::vector<std::string> examples() const override {
     return {
-        "simulate schedule.json --costs-file costs.json",
-        "simulate results/latest/plan.json --cluster fast2_slow6",
+        "simulate schedule.json --costs-file costs.json", "simulate results/latest/plan.json",
         "simulate schedule.json --model links --network network.json --trace trace.json --json"};
   }
 
@@ -47,42 +46,39 @@ class SimulateVerb : public Verb {
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    return is_plan_file(plan_.path) ? run_plan(options) : run_schedule(options);
+    const OutputFile trace(trace_, "--trace");
+    return is_plan_file(plan_.path) ? run_plan(trace, options) : run_schedule(trace, options);
   }
 
  private:
-  ExitCode run_plan(const GlobalOptions& options) const {
+  ExitCode run_plan(const OutputFile& trace, const GlobalOptions& options) const {
     if (costs_.given()) {
       throw UserError("costs are given for a plan", "its workload and cluster say them",
                       "Leave them out, or simulate a schedule.");
     }
     const auto start = std::chrono::steady_clock::now();
-    PlanSimulation simulation = simulate_plan(plan_);
+    PlanSimulationRequest request = plan_;
+    request.machine = machine_beside(plan_.path);
+    PlanSimulation simulation = simulate_plan(request);
     simulation.measured = measured_beside(plan_.path);
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    if (!trace_.empty()) write_trace(trace_text(simulation.schedule, rank_tracks(simulation)));
+    if (trace.given()) trace.save(trace_text(simulation.schedule, rank_tracks(simulation)));
     fmt::print("{}", options.json ? plan_simulation_json_text(simulation, wall.count())
                                   : plan_simulation_table(simulation, wall.count()));
     return ExitCode::ok;
   }
 
-  ExitCode run_schedule(const GlobalOptions& options) const {
+  ExitCode run_schedule(const OutputFile& trace, const GlobalOptions& options) const {
     Schedule schedule = read_schedule_file(plan_.path);
     if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));
     const SimulationOptions simulation = network_.options();
     const auto start = std::chrono::steady_clock::now();
     const ScheduleResult result = evaluate_schedule(std::move(schedule), simulation, {});
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    if (!trace_.empty()) write_trace(trace_text(result.lowered, result.timeline));
+    if (trace.given()) trace.save(trace_text(result.lowered, result.timeline));
     fmt::print("{}", options.json ? simulation_json_text(result, wall.count())
                                   : simulation_table(result, wall.count()));
     return ExitCode::ok;
-  }
-
-  void write_trace(const std::string& text) const {
-    std::ofstream file(trace_, std::ios::binary);
-    file << text << std::flush;
-    if (!file) throw UserError("cannot write " + trace_, "", "Give --trace a writable path.");
   }
 
   PlanSimulationRequest plan_;

@@ -34,5 +34,10 @@ std::unique_ptr<Verb> make_baseline_verb();
 std::unique_ptr<Verb> make_history_verb();
 std::unique_ptr<Verb> make_rank_verb();
 std::unique_ptr<Verb> make_report_verb();
+std::unique_ptr<Verb> make_help_verb();
+std::unique_ptr<Verb> make_version_verb();
+
+/// What `help` knows beside verbs, for the end of the program's --help.
+std::string topics_text();
 
 }  // namespace heteroperf

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"

@@ -45,6 +45,22 @@ TEST(Probe, ASignalEndsItsThreads) {
   }
 }
 
+TEST(Probe, SaysWhatItDoesUnlessItIsToBeQuiet) {
+  const ScratchFolder folder;
+  const Words words{"probe", "--ranks", "2", "--links-only", "--json"};
+  const CommandResult told = heteroperf(words, folder.path());
+  ASSERT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_EQ(told.err.rfind("heteroperf: probing 2 ranks: links", 0), 0u) << told.err;
+  EXPECT_NE(told.err.find("\nlinks"), std::string::npos) << told.err;
+  EXPECT_EQ(told.err.find('\r'), std::string::npos) << "no terminal is there";
+  for (const char* maker : {"authenticamd", "genuineintel"}) {
+    EXPECT_EQ(told.out.find(maker), std::string::npos) << told.out;
+  }
+  Words quiet = words;
+  quiet.emplace_back("-q");
+  EXPECT_EQ(heteroperf(quiet, folder.path()).err, "");
+}
+
 #ifdef HETEROPERF_MPIRUN
 
 TEST(Probe, ASignalEndsItsProcesses) {

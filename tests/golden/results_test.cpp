@@ -62,7 +62,7 @@ TEST_F(ResultVerbs, BaselineIsKeptAndGatedAgainst) {
   make_runs("bad", 5, 13.5, 0.002, {.number = 10});
   make_runs("worst", 1, 20, 0.002, {.number = 40});
   ASSERT_EQ(verb({"baseline", "save", "main", "good"}).exit_code, 0);
-  EXPECT_EQ(verb({"gate", "--base", "baselines/main", "--head", "bad"}).exit_code, 3);
+  EXPECT_EQ(verb({"gate", "--base", "main", "--head", "bad"}).exit_code, 3);
   const CommandResult same = verb({"gate", "--base", "baselines/main", "--head", "again"});
   EXPECT_EQ(same.exit_code, 0) << same.out << same.err;
   const CommandResult refused = verb({"baseline", "save", "main", "bad"});

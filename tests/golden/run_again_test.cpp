@@ -59,6 +59,55 @@ TEST(RunAgain, ThePrintedCommandIsTheSameRun) {
             first.at("metrics").at("quality").at("value"));
 }
 
+/// The command that an error names between back quotes, run where it was named.
+CommandResult follow(const std::string& error, const ScratchFolder& folder) {
+  const std::size_t begin = error.find('`'), end = error.rfind('`');
+  EXPECT_LT(begin, end) << error;
+  const std::string command = error.substr(begin + 1, end - begin - 1);
+  const std::string place = std::filesystem::path(heteroperf_path()).parent_path().string();
+  return Command({"/bin/bash", "-c", "PATH=" + place + ":$PATH; " + command}, folder.path())
+      .finish();
+}
+
+TEST(RunAgain, AFinishedTrainingBySteps) {
+  const ScratchFolder folder;
+  expect_success(heteroperf(
+      tiny_llm({"--steps", "4", "--set", "checkpoint.at_end=true", "--out", "r"}), folder.path()));
+  const std::vector<Words> lengths{{}, {"--steps", "8"}, {"--duration", "3"}};
+  std::set<std::string> answers;
+  for (const Words& length : lengths) {
+    const CommandResult refused = heteroperf(joined({"resume", "r"}, length), folder.path());
+    EXPECT_EQ(refused.exit_code, 2);
+    answers.insert(refused.err);
+  }
+  ASSERT_EQ(answers.size(), 1u) << *answers.begin() << *answers.rbegin();
+  expect_success(follow(*answers.begin(), folder));
+}
+
+TEST(RunAgain, AFinishedTrainingAtAConstantRate) {
+  const ScratchFolder folder;
+  expect_success(heteroperf(tiny_llm({"--steps", "4", "--set", "optimizer.schedule=constant",
+                                      "--set", "checkpoint.at_end=true", "--out", "r"}),
+                            folder.path()));
+  const CommandResult refused = heteroperf({"resume", "r"}, folder.path());
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.err.find("--steps 8"), std::string::npos) << refused.err;
+  expect_success(follow(refused.err, folder));
+  expect_success(heteroperf({"resume", "r", "--duration", "0.1"}, folder.path()));
+}
+
+TEST(RunAgain, ARunByTimeWithoutCheckpoints) {
+  const ScratchFolder folder;
+  expect_success(heteroperf(tiny_llm({"--duration", "0.1", "--out", "r"}), folder.path()));
+  for (const Words& length : std::vector<Words>{{}, {"--steps", "8"}, {"--duration", "3"}}) {
+    const CommandResult refused = heteroperf(joined({"resume", "r"}, length), folder.path());
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_NE(refused.err.find("r has no checkpoint"), std::string::npos) << refused.err;
+  }
+  expect_success(follow(heteroperf({"resume", "r"}, folder.path()).err, folder));
+  expect_success(heteroperf({"resume", "results/latest"}, folder.path()));
+}
+
 TEST(RunAgain, TheConfigurationHoldsWhatWasChosen) {
   const ScratchFolder folder;
   expect_success(heteroperf(tiny_llm({"--duration", "0.1", "--out", "r"}), folder.path()));

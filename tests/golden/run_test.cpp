@@ -56,6 +56,43 @@ std::size_t count_lines(const std::string& path, const std::string& text) {
   return count;
 }
 
+TEST(Run, EndsOnceItsThroughputIsKnown) {
+  const ScratchFolder folder;
+  const CommandResult result =
+      heteroperf(tiny("llm", {"--ranks", "2", "--duration", "300", "--until", "50%", "--set",
+                              "measure.until_after_s=0.5", "--out", "r", "--json"}),
+                 folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  const Json& until = record.at("metrics").at("until");
+  EXPECT_EQ(until.at("reached"), true) << until;
+  EXPECT_EQ(until.at("requested_fraction"), 0.5);
+  EXPECT_EQ(until.at("looks").size(), lines_of_kind(folder / "r", "look").size());
+  const Json& told = record.at("metrics").at("throughput");
+  const double low = told.at("ci95").at(0), value = told.at("value");
+  EXPECT_NEAR(low, value / 2, 1e-6 * value);
+  EXPECT_EQ(record.at("config").at("measure").at("until_percent"), 50);
+  EXPECT_NE(record.at("reproduce").get<std::string>().find(" --until 50"), std::string::npos);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+  const CommandResult shown = heteroperf({"show", "r"}, folder.path());
+  EXPECT_TRUE(std::regex_search(shown.out, std::regex("until +± 50 % reached: ±"))) << shown.out;
+}
+
+TEST(Run, SaysHowLongAPrecisionWouldHaveTaken) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf(
+      tiny("llm", {"--ranks", "1", "--duration", "1.5", "--until", "0.1%", "--out", "r"}),
+      folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_TRUE(std::regex_search(
+      result.out, std::regex("until +± 0.1 % not reached: ± .* it takes .* s .--duration [0-9]+")))
+      << result.out;
+  const Json until = Json::parse(read(folder / "r/record.json")).at("metrics").at("until");
+  EXPECT_EQ(until.at("reached"), false);
+  EXPECT_GT(until.at("needed_s").get<double>(), 1.5);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
 TEST(Run, WritesARecordThatVerifies) {
   const ScratchFolder folder;
   const CommandResult result = heteroperf(

@@ -8,6 +8,8 @@
 #include <regex>
 #include <set>
 
+#include "metrics/document_kind.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
@@ -113,6 +115,9 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
   runs[5].insert_before_stop(PeakEvent{1e12, "fp32", "measured", 2e9});
   runs[5].insert_before_stop(WarningEvent{"words", "other_load"});
   runs[5].insert_before_stop(CheckpointEvent{20, 4096, 0.25});
+  runs.push_back(fixed_run());  // looked at once, and again at its end
+  runs.back().lines.insert(runs.back().lines.begin() + 1, {0, UntilEvent{1e-3, 40, 10, 5, 0.05}});
+  runs.back().insert_before_stop(LookEvent{0, 100'000'000'000, true});
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFiles files{folder_ / std::to_string(i)};
     runs[i].write_finished(files);
@@ -198,6 +203,7 @@ TEST_F(Schemas, DocumentsThatNeedNoTraining) {
     if (file.path().extension() == ".json") add("cluster", file.path().string());
   }
   add_printed("doctor", {"doctor"});
+  add_printed("version", {"version"});
   add_printed("count", {"count", "nano"});
   add_printed("count", {"count", "resnet50-v1", "--convention", "all", "--per-layer"});
   add_printed("cluster", {"probe", "--ranks", "2", "--links-only"});
@@ -327,6 +333,7 @@ TEST_F(Schemas, WhatIsWrongInOtherFilesIsFound) {
   };
   add_broken("doctor", printed({"doctor"}), "\"status\": \"[a-z]+\"", "\"status\": \"fine\"");
   add_broken("doctor", printed({"doctor"}), "\"hdf5\"", "\"h5\"");
+  add_broken("version", printed({"version"}), "\"commit\"", "\"comit\"");
   add_broken("count", printed({"count", "nano"}), "\"strict\": \"[0-9]+\"", "\"strict\": 12");
   const std::string cluster = printed({"probe", "--ranks", "2", "--links-only"});
   add_broken("cluster", cluster, "\"kind\": \"cpu\"", "\"kind\": \"tpu\"");
@@ -351,6 +358,8 @@ TEST_F(Schemas, WhatIsWrongInOtherFilesIsFound) {
 
 TEST_F(Schemas, EveryFileInTheFolderIsASchemaOfItsName) {
   std::size_t schemas = 0;
+  std::set<std::string> known;
+  for (const DocumentKind& kind : document_kinds()) known.insert(kind.format);
   for (const auto& file : fs::directory_iterator(HETEROPERF_SCHEMAS)) {
     const Json schema = Json::parse(read_text_file(file.path()));
     const std::string name = file.path().filename().string();
@@ -359,6 +368,7 @@ TEST_F(Schemas, EveryFileInTheFolderIsASchemaOfItsName) {
     const Json* named = schema.contains("properties") ? &schema["properties"] : nullptr;
     if (named != nullptr && named->contains("_format")) {
       EXPECT_EQ((*named)["_format"]["const"], format);
+      EXPECT_TRUE(known.contains(format)) << format << " has no row in metrics/document_kind.cpp";
     }
     ++schemas;
   }

@@ -23,6 +23,7 @@ struct Scrub {
 /// In this order. What is left is wording, order, and which lines there are.
 const Scrub scrubs[] = {
     {"\x1b\\[[0-9;]*m", ""},
+    {"(^|\n)(next +|  +)[^\n ]*/heteroperf ", "$1$2heteroperf "},
     {"[0-9]{8}T[0-9]{6}Z-([a-z-]+)-[0-9a-f]{8}", "<run $1>"},
     {"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:]{8}Z", "<date>"},
     {"\\b[0-9a-f]{32,64}\\b", "<hash>"},

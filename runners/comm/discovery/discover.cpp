@@ -231,9 +231,10 @@ Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
                                 ? tasks_for_all_pairs(world.size())
                                 : tasks_for_clusters(clusters, descriptors);
   Sweep running(links, tasks, sweep);
-  for (const std::vector<std::size_t>& round : disjoint_rounds(hosts_of(tasks, descriptors))) {
-    if (sweep.before_round) sweep.before_round();
-    running.run(round);
+  const auto rounds = disjoint_rounds(hosts_of(tasks, descriptors));
+  for (std::size_t done = 0; done < rounds.size(); ++done) {
+    if (sweep.before_round) sweep.before_round(done, rounds.size());
+    running.run(rounds[done]);
   }
   const std::vector<LinkCurve> curves = running.share();
 

@@ -33,8 +33,9 @@ struct LinkSweep {
   Seconds budget{0.02};
   /// Above this number of ranks only representatives of each pair of clusters are measured.
   int all_pairs_up_to = 16;
-  /// On every rank before each round of measurements; may throw, on all ranks alike.
-  std::function<void()> before_round = nullptr;
+  /// On every rank before each round of measurements, of which `done` of `all` are over; may throw,
+  /// on all ranks alike.
+  std::function<void(std::size_t done, std::size_t all)> before_round = nullptr;
 };
 
 /// Measures links with ping-pong (median of the halves) and fills ranks, cards and links. Classes

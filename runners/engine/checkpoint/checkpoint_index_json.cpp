@@ -158,8 +158,8 @@ void read_seed(ObjectReader& reader, std::uint64_t& seed) {
 
 void read_state(ObjectReader& reader, CheckpointState& state) {
   reader.expect_format(format_name, format_version);
-  reader.require({"_format", "_version", "workload", "graph_hash", "training", "seed", "step",
-                  "optimizer_step", "data_position", "files", "tensors", "checksum"});
+  reader.require({"workload", "graph_hash", "training", "seed", "step", "optimizer_step",
+                  "data_position", "files", "tensors", "checksum"});
   reader.read("workload", state.workload);
   reader.read("graph_hash", state.graph_hash);
   reader.read("training", state.training);
@@ -227,7 +227,7 @@ std::string to_json_text(const CheckpointIndex& index) {
 }
 
 CheckpointIndex index_from_json_text(std::string_view text, const std::string& origin) {
-  const Json document = parse_strict_json(text, origin);
+  const Json document = parse_strict_json(text, origin, format_name);
   DocumentProblems problems(origin);
   ObjectReader reader(document, "", problems);
   CheckpointIndex index;

@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/plan/exporters/stage_blocks.hpp"
 
 namespace heteroperf {
@@ -261,13 +259,8 @@ FlagScaleSetup parse_flagscale(const std::string& text, const std::string& origi
 }
 
 FlagScaleSetup read_flagscale_file(const std::string& path) {
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw UserError(fmt::format("{} cannot be read", path),
-                    errno != 0 ? std::strerror(errno) : "the system gives no reason");
-  }
+  const std::string text = read_text_file(path);
+  require_stated_format(text, path, "FlagScale configuration");
   return parse_flagscale(text, path);
 }
 

@@ -5,13 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <iterator>
 #include <numeric>
 #include <optional>
 #include <regex>
 
 #include "metrics/strict_json.hpp"
+#include "metrics/text_file.hpp"
 
 namespace heteroperf {
 namespace {
@@ -41,10 +40,8 @@ class ProfileReader {
   explicit ProfileReader(MetisProfiles& profiles) : profiles_(profiles) {}
 
   void read(const std::filesystem::path& file, const FileName& name) {
-    std::ifstream in(file, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), {}};
     DocumentProblems problems(file.string());
-    const Json document = parse_strict_json(text, file.string());
+    const Json document = parse_strict_json(read_text_file(file), file.string());
     MetisProfile profile;
     // Files have more keys than are needed: hosts, versions, warm-up.
     ObjectReader reader(document, "", problems);

@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 
+#include "metrics/document_kind.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/plan/sailor/sailor_table_json.hpp"
 
 namespace heteroperf {
@@ -108,19 +106,9 @@ void read_sailor_within_node(const std::filesystem::path& path, SailorInputs& in
 }
 
 Json SailorTableFile::read_document(const std::filesystem::path& file) {
-  const std::string name = file.string();
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error)) {
-    throw UserError(fmt::format("{} cannot be read", name), "it is a folder");
-  }
-  errno = 0;
-  std::ifstream in(file, std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  if (!in.is_open() || in.bad()) {
-    throw UserError(fmt::format("{} cannot be read", name),
-                    errno != 0 ? std::strerror(errno) : "the system gives no reason");
-  }
-  return parse_strict_json(text, name);
+  const std::string text = read_text_file(file);
+  require_stated_format(text, file.string(), "file of Sailor's");
+  return parse_strict_json(text, file.string());
 }
 
 std::optional<std::int64_t> SailorTableFile::number(const std::string& key, const std::string& path,

@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
-#include <fstream>
 #include <optional>
 #include <sstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 
 namespace heteroperf {
 namespace {
@@ -105,12 +103,7 @@ class TraceReader {
 }  // namespace
 
 std::vector<SailorAvailability> read_sailor_trace(const std::filesystem::path& file) {
-  errno = 0;
-  std::ifstream in(file);
-  if (!in.is_open() || std::filesystem::is_directory(file)) {
-    throw UserError(fmt::format("{} cannot be read", file.string()),
-                    errno != 0 ? std::strerror(errno) : "it is a folder");
-  }
+  std::istringstream in(read_text_file(file));
   return TraceReader(file.string()).read(in);
 }
 

@@ -3,11 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 #include <iterator>
 #include <map>
 #include <optional>
@@ -15,6 +12,7 @@
 #include <tuple>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 
 namespace heteroperf {
 namespace {
@@ -122,12 +120,7 @@ class RowReader {
 }  // namespace
 
 std::vector<VtrainRow> read_vtrain_rows(const std::filesystem::path& file) {
-  errno = 0;
-  std::ifstream in(file);
-  if (!in.is_open() || std::filesystem::is_directory(file)) {
-    throw UserError(fmt::format("{} cannot be read", file.string()),
-                    errno != 0 ? std::strerror(errno) : "it is a folder");
-  }
+  std::istringstream in(read_text_file(file));
   return RowReader(file.string()).read(in);
 }
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "metrics/strict_json.hpp"
-#include "runners/schedule/formats/quoted_text.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 
 namespace heteroperf {
@@ -24,10 +24,10 @@ template <class Value, class Read>
 Value read_document(const std::string& path, const char* what, const char* format, Read read) {
   const std::string text = read_text_file(path, what);
   DocumentProblems problems(path);
-  const Json document = parse_strict_json(text, path);
+  const Json document = parse_strict_json(text, path, format);
   ObjectReader reader(document, "", problems);
   Value value;
-  reader.expect_format(format, 1);
+  reader.expect_format(format, 1, FormatKey::optional);
   read(reader, value);
   reader.finish();
   problems.throw_if_any();

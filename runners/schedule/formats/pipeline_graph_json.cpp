@@ -6,6 +6,7 @@
 #include <limits>
 #include <map>
 
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 
@@ -254,9 +255,10 @@ std::string graph_to_text(const PipelineGraph& graph) {
 PipelineGraph read_pipeline_graph_file(const std::string& path) {
   const std::string text = read_text_file(path, "pipeline graph");
   DocumentProblems problems(path);
-  const Json document = parse_strict_json(text, path);
+  constexpr const char* format_name = "heteroperf-pipeline-graph";
+  const Json document = parse_strict_json(text, path, format_name);
   ObjectReader reader(document, "", problems);
-  reader.expect_format("heteroperf-pipeline-graph", 1);
+  reader.expect_format(format_name, 1, FormatKey::optional);
   PipelineGraph graph = detail::read_graph(reader, detail::SegmentNames::unique);
   reader.finish();
   problems.throw_if_any();

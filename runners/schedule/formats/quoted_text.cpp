@@ -2,18 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-
-#include "metrics/error.hpp"
-
 namespace heteroperf {
 namespace {
 
 constexpr std::size_t most_quoted = 40;
-constexpr std::size_t most_file_bytes = std::size_t{1} << 32;
 
 constexpr bool prints(unsigned char c) { return c >= 0x20 && c < 0x7f; }
 
@@ -69,27 +61,6 @@ std::string drawable(std::string_view text) {
     text.remove_prefix(length == 0 ? 1 : length);
   }
   return result;
-}
-
-std::string read_text_file(const std::string& path, const char* what) {
-  const auto refuse = [&](const std::string& why) {
-    throw UserError(fmt::format("cannot read the {} {}", what, path), why);
-  };
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status)) refuse(error ? error.message() : "it does not exist");
-  if (std::filesystem::is_directory(status)) refuse("it is a folder");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(std::strerror(errno));
-  std::string text;
-  std::string block(1 << 16, '\0');
-  while (file) {
-    file.read(block.data(), static_cast<std::streamsize>(block.size()));
-    text.append(block, 0, static_cast<std::size_t>(file.gcount()));
-    if (text.size() > most_file_bytes) refuse("it is larger than 4 GiB");
-  }
-  if (file.bad()) refuse("reading failed");
-  return text;
 }
 
 }  // namespace heteroperf

@@ -12,7 +12,4 @@ std::string in_quotes(std::string_view text);
 /// A foreign text for a drawing: valid UTF-8 without control characters ('?' instead of each).
 std::string drawable(std::string_view text);
 
-/// The whole file. Throws UserError beginning with "cannot read the `what` PATH".
-std::string read_text_file(const std::string& path, const char* what);
-
 }  // namespace heteroperf

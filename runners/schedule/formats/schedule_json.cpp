@@ -4,12 +4,15 @@
 
 #include <algorithm>
 
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/instruction_text.hpp"
 #include "runners/schedule/formats/pipeline_graph_json.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr const char* format_name = "heteroperf-schedule";
 
 const std::vector<std::string> level_names{"compute", "lowered"};
 
@@ -73,8 +76,8 @@ class ScheduleReader {
       : problems_(origin), reader_(document, "", problems_) {}
 
   Schedule read() {
-    reader_.require({"_format", "_version", "level", "graph", "programs"});
-    reader_.expect_format("heteroperf-schedule", 1);
+    reader_.expect_format(format_name, 1);
+    reader_.require({"level", "graph", "programs"});
     reader_.read("name", schedule_.name);
     reader_.read("chunks", schedule_.chunks, 1, most_tasks);
     read_level();
@@ -158,7 +161,7 @@ class ScheduleReader {
 };
 
 Schedule parse_schedule(const std::string& text, const std::string& origin) {
-  const Json document = parse_strict_json(text, origin);
+  const Json document = parse_strict_json(text, origin, format_name);
   return ScheduleReader(document, origin).read();
 }
 

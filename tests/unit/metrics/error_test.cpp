@@ -65,6 +65,10 @@ TEST(NearestName, FindsTypingErrorsAndRefusesFarNames) {
   EXPECT_EQ(nearest_name("a", {"out"}), "");
   EXPECT_EQ(nearest_name("a", {"b"}), "");
   EXPECT_EQ(nearest_name("sed", {"seed", "out"}), "seed");
+  EXPECT_EQ(nearest_name("bf61", {"fp32", "bf16"}), "bf16");
+  EXPECT_EQ(nearest_name("f8", {"u8", "u16"}), "");
+  EXPECT_EQ(nearest_name("fp16", {"fp32", "bf16", "fp64"}), "");
+  EXPECT_EQ(nearest_name("version", {"verify", "run"}), "");
 }
 
 TEST(ErrorKind, NamesAreStable) {

@@ -174,18 +174,45 @@ TEST(StrictJson, WhatIsNoObjectIsNamedOnce) {
 
 TEST(StrictJson, FormatAndVersionMustFit) {
   const auto check = [](const std::string& text) {
-    return problems_of(text, [](ObjectReader& reader) { reader.expect_format("ours", 3); });
+    return problems_of(text, [](ObjectReader& reader) {
+      reader.expect_format("heteroperf-plan", 3, FormatKey::optional);
+    });
   };
   EXPECT_EQ(check("{}"), "");
-  EXPECT_EQ(check(R"({"_format":"ours","_version":3})"), "");
-  EXPECT_SAYS(check(R"({"_format":"theirs"})"), R"(_format is "theirs" (must be "ours"))");
-  EXPECT_SAYS(check(R"({"_version":4})"), "_version is 4 (this program reads version 3)");
-  EXPECT_SAYS(check(R"({"_version":"3"})"), R"(_version is "3" (must be a whole number))");
-  EXPECT_SAYS(check(R"({"_format":null})"), "_format is null (must be a text)");
+  EXPECT_EQ(check(R"({"_format":"heteroperf-plan","_version":3})"), "");
+  EXPECT_EQ(check(R"({"_format":"theirs"})"),
+            "f.json is not a plan (its _format is \"theirs\", not \"heteroperf-plan\"). "
+            "`heteroperf plan -o FILE` writes one, and the folder of a run of a fixed model has "
+            "one.");
+  EXPECT_SAYS(check(R"({"_format":"heteroperf-cluster"})"),
+              R"(f.json is a cluster, a plan is wanted (its _format is "heteroperf-cluster"))");
+  EXPECT_SAYS(check(R"({"_version":4})"), "version 4, this program knows version 3");
+  EXPECT_SAYS(check(R"({"_version":"3"})"), R"(its _version must be 3, not "3")");
+  EXPECT_SAYS(check(R"({"_format":null})"), R"(its _format is "null")");
+}
+
+TEST(StrictJson, WhatMustSayItsFormatIsRefusedWithoutInOneLine) {
+  const auto check = [](const std::string& text) {
+    return problems_of(text, [](ObjectReader& reader) {
+      reader.expect_format("heteroperf-plan", 1);
+      reader.require({"stages"});
+    });
+  };
+  EXPECT_SAYS(check("{}"), R"(f.json is not a plan (it has no _format "heteroperf-plan"))");
+  EXPECT_SAYS(check(R"({"_format":"heteroperf-plan"})"), "f.json does not say its version");
+}
+
+TEST(StrictJson, CutOffDocumentsOfAnotherKindAreNamed) {
+  const auto check = [](const char* text) {
+    return complaint([&] { parse_strict_json(text, "f.json", "heteroperf-plan"); });
+  };
+  EXPECT_SAYS(check(R"({"_format" : "heteroperf-cluster", "cl)"), "is a cluster, a plan is wanted");
+  EXPECT_SAYS(check(R"({"_format":"heteroperf-plan", "st)"), "is not valid JSON");
+  EXPECT_SAYS(check(""), "f.json is empty");
 }
 
 TEST(StrictJson, RefusesWhatIsNoJson) {
-  for (const char* text : {"", "{", "{]", "\xff\xfe", R"({"a":1e999})", "{} {}", R"({"a":NaN})"}) {
+  for (const char* text : {"{", "{]", "\xff\xfe", R"({"a":1e999})", "{} {}", R"({"a":NaN})"}) {
     EXPECT_TRUE(problems_of(text).starts_with("f.json is not valid JSON (")) << text;
   }
   EXPECT_SAYS(problems_of("{\n\"a\" 1}"), "line 2");

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"

@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/recover.hpp"
 #include "results/verify.hpp"

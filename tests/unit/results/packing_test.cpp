@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/packing/unpacked_archive.hpp"
 #include "results/verify.hpp"

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "metrics/text_file.hpp"
 #include "results/record.hpp"
 #include "results/sha256.hpp"
 #include "results/verify.hpp"

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -231,6 +232,79 @@ TEST(Record, NamesItsParentAndItsCheckpoints) {
   EXPECT_EQ(record.at("checkpoints").at("last_step"), 20);
   EXPECT_EQ(record.at("checkpoints").at("last_bytes"), 8192);
   EXPECT_EQ(record.at("checkpoints").at("seconds"), 0.75);
+}
+
+/// fixed_run() measured until half of the interval is within `fraction`, looked at after so many of
+/// its 30 measured steps.
+SampleRun looked_at(double fraction, const std::vector<std::uint64_t>& looks) {
+  SampleRun run = fixed_run();
+  const auto workload = static_cast<std::ptrdiff_t>(run.index<WorkloadEvent>());
+  run.lines.insert(run.lines.begin() + workload + 1,
+                   {run.lines.front().t_ns, UntilEvent{fraction, 10, 10, 5, 0.05}});
+  std::int64_t start_ns = 0;
+  for (std::size_t i = 0; i < run.lines.size(); ++i) {
+    const auto* step = std::get_if<StepEvent>(&run.lines[i].event);
+    if (step == nullptr) continue;
+    if (step->n == 2) start_ns = step->t_start_ns;
+    if (std::find(looks.begin(), looks.end(), step->n - 1) == looks.end()) continue;
+    const LookEvent look{start_ns, step->t_end_ns, true};
+    run.lines.insert(run.lines.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                     {run.lines[i].t_ns, look});
+  }
+  return run;
+}
+
+TEST(Record, TellsTheIntervalOfTheLastLook) {
+  const Json wide = record_of(looked_at(0.05, {10, 20, 30})).at("metrics");
+  const Json& until = wide.at("until");
+  EXPECT_EQ(until.at("requested_fraction"), 0.05);
+  EXPECT_EQ(until.at("reached"), true);
+  ASSERT_EQ(until.at("looks").size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(until.at("looks")[i].at("steps"), 10 * (i + 1));
+    const auto k = static_cast<double>(i + 1);
+    EXPECT_DOUBLE_EQ(until.at("looks")[i].at("coverage"), 1 - 0.05 / (k * (k + 1)));
+  }
+  EXPECT_FALSE(until.contains("needed_s"));
+  // It tells as much as was asked for.
+  const Json& told = wide.at("throughput");
+  const double value = told.at("value");
+  EXPECT_NEAR(told.at("ci95").at(0), 0.95 * value, 1e-9 * value);
+  EXPECT_NEAR(told.at("ci95").at(1), 1.05 * value, 1e-9 * value);
+  EXPECT_LT(until.at("half_width_fraction").get<double>(), 0.05);
+  EXPECT_EQ(until.at("looks")[2].at("half_width_fraction"), until.at("half_width_fraction"));
+
+  const Json narrow = record_of(looked_at(1e-3, {10, 20, 30})).at("metrics");
+  EXPECT_EQ(narrow.at("until").at("reached"), false);
+  EXPECT_GT(narrow.at("until").at("needed_s").get<double>(), narrow.at("measured_s").get<double>());
+  // Not reached: what was seen, wider for three looks than in a run that was not looked at.
+  const Json plain = record_of(fixed_run()).at("metrics");
+  EXPECT_FALSE(plain.contains("until"));
+  for (const char* metric : {"throughput", "ops_per_second"}) {
+    const Json seen = narrow.at(metric).at("ci95"), expected = plain.at(metric).at("ci95");
+    EXPECT_LT(seen.at(0), expected.at(0)) << metric;
+    EXPECT_GT(seen.at(1), expected.at(1)) << metric;
+  }
+}
+
+TEST(Record, EndsTheWindowWithTheLookThatReachedTheGoal) {
+  SampleRun run = looked_at(0.05, {10, 30});
+  // 100 s more until the phase ends, in which a checkpoint may be written.
+  bool after = false;
+  for (JournalLine& line : run.lines) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    after = after || (phase != nullptr && phase->phase == Phase::evaluate);
+    if (after) line.t_ns += 100'000'000'000;
+  }
+  const Json metrics = record_of(run).at("metrics");
+  EXPECT_NEAR(metrics.at("window_s"), 30 * 12.24, 1e-6);
+  EXPECT_NEAR(metrics.at("measured_s"), 30 * 12.24 + 100, 1e-6);
+}
+
+TEST(Record, LooksOnceMoreWhereARunWasInterrupted) {
+  const Json until = record_of(looked_at(0.05, {10, 20})).at("metrics").at("until");
+  ASSERT_EQ(until.at("looks").size(), 3u);
+  EXPECT_EQ(until.at("looks")[2].at("steps"), 30);
 }
 
 TEST(Record, QualityNamesTheSamplesItRestsOn) {

@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -42,6 +42,9 @@ std::vector<RuleCase> run_rule_cases() {
        [](SampleRun& r) {
          r.last<WorkloadEvent>().seeds = {{"run", 0}};
        }},
+      {"lockstep", Severity::open, false,
+       [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).lockstep = true; },
+       [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).lockstep = false; }},
       {"precision", Severity::open, false,
        [](SampleRun& r) {
          r.last<WorkloadEvent>().precision = r.last<PeakEvent>().precision = "fp8";

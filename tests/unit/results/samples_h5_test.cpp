@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "results/sample_columns.hpp"

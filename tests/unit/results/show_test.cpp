@@ -5,6 +5,7 @@
 #include <regex>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/record.hpp"
 #include "results/recover.hpp"
 #include "results/run_folder.hpp"

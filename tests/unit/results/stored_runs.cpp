@@ -5,6 +5,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {

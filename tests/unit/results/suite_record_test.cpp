@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

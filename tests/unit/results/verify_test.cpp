@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/recover.hpp"
 #include "results/samples_h5.hpp"
 #include "results/show.hpp"

@@ -23,6 +23,7 @@ void change_steps(SampleRun& run, Change change) {
 
 class Align : public testing::Test {
  protected:
+  Align() { b_.last<StartEvent>().run_id = "20260101T111500Z-image-4567cdef"; }
   Alignment align(const AcceptanceRule& rule = {}) const {
     write_run(a_, folder_.path() / "a");
     write_run(b_, folder_.path() / "b");
@@ -34,6 +35,15 @@ class Align : public testing::Test {
   TemporaryFolder folder_;
   SampleRun a_ = recorded_training(), b_ = recorded_training();
 };
+
+TEST_F(Align, ARunIsNotComparedWithItself) {
+  write_run(a_, run_a());
+  write_run(a_, folder_.path() / "copy");
+  for (const fs::path& other : {run_a(), folder_.path() / "copy"}) {
+    const std::string said = message_of<UserError>([&] { align_runs(run_a(), other, {}); });
+    EXPECT_NE(said.find("is A and B"), std::string::npos) << said;
+  }
+}
 
 TEST_F(Align, EqualRunsAreAlignedBitForBit) {
   const Alignment found = align({0.0});

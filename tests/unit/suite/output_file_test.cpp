@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

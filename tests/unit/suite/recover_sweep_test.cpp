@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/verify.hpp"

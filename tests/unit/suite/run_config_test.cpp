@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/error.hpp"
+#include "metrics/precision_goal.hpp"
 #include "suite/run/reproduce.hpp"
 #include "suite/run/run_config_json.hpp"
 
@@ -222,6 +223,31 @@ TEST(RunConfig, StepsAndDurationExcludeEachOther) {
   EXPECT_NE(problems_of({{"measure.steps", "4", "--steps"}, {"measure.duration_s", "3"}})
                 .find("--steps 4 and measure.duration_s = '3' exclude each other"),
             std::string::npos);
+}
+
+TEST(RunConfig, APrecisionIsAPercentage) {
+  for (const char* text : {"1.5%", "1.5"}) {
+    const RunConfig config =
+        apply_settings(RunConfig{}, {{"workload", "llm"}, {"measure.until_percent", text}});
+    EXPECT_EQ(config.measure.until_percent.value, 1.5);
+    EXPECT_EQ(run_config_from_json_text(to_json_text(config)).measure.until_percent.value, 1.5);
+    EXPECT_EQ(precision_goal(config.measure)->fraction, 0.015);
+    EXPECT_NE(reproduce_command(config, "").find(" --duration 60 --until 1.5"), std::string::npos);
+  }
+  EXPECT_FALSE(precision_goal(MeasureConfig{}));
+  EXPECT_EQ(to_json_text(RunConfig{}).find("until"), std::string::npos);
+}
+
+TEST(RunConfig, APrecisionIsOfOneModelByTime) {
+  const Setting until{"measure.until_percent", "1"};
+  EXPECT_EQ(problems_of({{"workload", "image"}, until}), "no error");
+  EXPECT_EQ(problems_of({{"workload", "image"}, {"measure.until_percent", "0"}}), "no error");
+  EXPECT_NE(problems_of({{"workload", "image"}, until, {"measure.steps", "3"}})
+                .find("measure.until_percent = '1' and measure.steps = '3' exclude each other"),
+            std::string::npos);
+  EXPECT_NE(problems_of({{"workload", "automl-image"}, until}).find("changes nothing in automl"),
+            std::string::npos);
+  EXPECT_NE(problems_of({until}).find("Name a workload: image or llm"), std::string::npos);
 }
 
 TEST(RunConfig, TheDocumentLeavesOutWhatDoesNotApply) {

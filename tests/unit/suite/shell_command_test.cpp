@@ -4,6 +4,7 @@
 
 #include <fstream>
 
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

@@ -141,10 +141,12 @@ struct BadText {
 TEST(GraphJson, EveryMalformationIsNamed) {
   const BadText cases[] = {
       {"heteroperf-graph", "heteroperf-plan",
-       R"(_format is "heteroperf-plan" (must be "heteroperf-graph"))"},
-      {"\"_format\":\"heteroperf-graph\",", "", "the key _format is missing"},
-      {"\"_version\":1", "\"_version\":2", "_version is 2 (this program reads version 1)"},
-      {"\"_version\":1", "\"_version\":\"1\"", "_version is \"1\" (must be a whole number)"},
+       R"(is a plan, a model's graph is wanted (its _format is "heteroperf-plan"))"},
+      {"\"_format\":\"heteroperf-graph\",", "",
+       R"(is not a model's graph (it has no _format "heteroperf-graph"))"},
+      {"\"_version\":1", "\"_version\":2",
+       "has heteroperf-graph version 2, this program knows version 1"},
+      {"\"_version\":1", "\"_version\":\"1\"", "its _version must be 1, not \"1\""},
       {"\"name\":\"g\"", "\"name\":7", "name is 7 (must be a text)"},
       {"\"name\":\"g\",", "", "the key name is missing"},
       {"\"name\":\"g\"", "\"nmae\":\"g\"", R"(unknown key "nmae". Did you mean "name"?)"},

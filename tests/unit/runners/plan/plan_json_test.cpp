@@ -81,7 +81,7 @@ TEST(PlanJson, BadFilesAreRefusedWithEveryProblemAndItsPath) {
            "wires[0].format"));
   EXPECT_TRUE(says(problems_of([] { parse_plan("{\"stages\":", "cut.json"); }), "cut.json"));
   EXPECT_TRUE(says(problems_of([] { read_plan_file("/nonexistent/plan.json"); }),
-                   "/nonexistent/plan.json cannot be read"));
+                   "cannot read the plan file /nonexistent/plan.json"));
 }
 
 }  // namespace

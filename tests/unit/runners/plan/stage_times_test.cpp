@@ -203,7 +203,8 @@ TEST(ShippedClusters, AreSoundAndFoundByName) {
     EXPECT_GT(times_of(graph, plan, cluster).slowest(0).forward_s, 0) << name;
   }
   EXPECT_TRUE(says(problems_of([] { shipped_cluster("labtop"); }), "laptop"));
-  EXPECT_TRUE(says(problems_of([] { find_cluster("./laptop"); }), "cannot be read"));
+  EXPECT_TRUE(
+      says(problems_of([] { find_cluster("./laptop"); }), "cannot read the cluster file ./laptop"));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/placement.hpp"
 #include "runners/schedule/simulator.hpp"

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/drawing.hpp"
 #include "runners/schedule/formats/gantt.hpp"

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/instruction_text.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
@@ -222,13 +223,15 @@ TEST(ScheduleJson, RefusesWhatIsNoSchedule) {
   EXPECT_SAYS(complaint_of("{\"latency\":1e999}"), "is not valid JSON");
   EXPECT_SAYS(complaint_of("[]"), "the document is a list of 0 (must be an object)");
   EXPECT_SAYS(complaint_of("7"), "the document is 7");
-  EXPECT_SAYS(complaint_of("{}"), "the key programs is missing");
-  EXPECT_SAYS(complaint_of("{\"level\":\"raised\"}"),
+  EXPECT_SAYS(complaint_of("{}"), "is not a schedule (it has no _format");
+  const std::string head = "{\"_format\":\"heteroperf-schedule\",\"_version\":1";
+  EXPECT_SAYS(complaint_of(head + "}"), "the key programs is missing");
+  EXPECT_SAYS(complaint_of(head + ",\"level\":\"raised\"}"),
               "level is \"raised\" (must be one of compute, lowered)");
   EXPECT_SAYS(complaint_of("{\"name\":\"a\",\"name\":\"b\"}"), "the key \"name\" is there twice");
   EXPECT_SAYS(complaint_of(std::string(1'000'000, '[')), "nest more than");
   EXPECT_SAYS(complaint_of("{\"_format\":\"heteroperf-record\",\"_version\":2}"),
-              "_format is \"heteroperf-record\"");
+              "is a run's record, a schedule is wanted (its _format is \"heteroperf-record\"");
   EXPECT_SAYS(complaint_of("{\"_format\":\"heteroperf-schedule\",\"_version\":2}"), "version 1");
 }
 

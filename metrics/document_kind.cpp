@@ -1,0 +1,102 @@
+#include "metrics/document_kind.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* of_a_run = "Every run's folder has one.";
+
+constexpr DocumentKind kinds[] = {
+    {"heteroperf-record", 1, "a run's record", of_a_run},
+    {"heteroperf-journal", 1, "a run's journal", of_a_run},
+    {"heteroperf-config", 1, "a run's configuration", of_a_run},
+    {"heteroperf-plan", 1, "a plan",
+     "`heteroperf plan -o FILE` writes one, and the folder of a run of a fixed model has one."},
+    {"heteroperf-search-plan", 1, "the plan of a search", ""},
+    {"heteroperf-sailor-plan", 1, "a plan of Sailor's",
+     "`heteroperf plan --import sailor:FOLDER -o FILE` writes one."},
+    {"heteroperf-suite", 1, "a suite's record", "`heteroperf run` without a workload writes one."},
+    {"heteroperf-sweep", 1, "a sweep's index", "`heteroperf run --sweep` writes one."},
+    {"heteroperf-checkpoint", 1, "a checkpoint's index",
+     "`heteroperf run --set checkpoint.at_end=true` writes one."},
+    {"heteroperf-cluster", 1, "a cluster",
+     "`heteroperf probe -o FILE` writes one, and `heteroperf list devices` names shipped ones."},
+    {"heteroperf-efficiency", 1, "an efficiency matrix", ""},
+    {"heteroperf-graph", 1, "a model's graph",
+     "`heteroperf list models` names those without a file."},
+    {"heteroperf-schedule", 1, "a schedule",
+     "`heteroperf schedule NAME --format json` writes one."},
+    {"heteroperf-pipeline-graph", 1, "a pipeline graph", ""},
+    {"heteroperf-costs", 1, "a file of costs", ""},
+    {"heteroperf-network", 1, "a network", ""},
+    {"heteroperf-count", 1, "a count of operations", ""},
+    {"heteroperf-comm", 1, "a measurement of collectives", ""},
+    {"heteroperf-doctor", 1, "a report of `doctor`", ""},
+    {"heteroperf-comparison", 1, "a comparison of runs", ""},
+    {"heteroperf-sweep-comparison", 1, "a comparison of sweeps", ""},
+    {"heteroperf-hetero-ratio", 1, "a comparison of a mix with its parts", ""},
+    {"heteroperf-gate", 1, "a gate's report", ""},
+    {"heteroperf-baselines", 1, "a list of baselines", ""},
+    {"heteroperf-history", 1, "a history of runs", ""},
+    {"heteroperf-ranking", 1, "a ranking", ""},
+    {"heteroperf-pack", 1, "a report of `pack`", ""},
+    {"heteroperf-verification", 1, "a verification", ""},
+    {"heteroperf-version", 1, "a report of `version`", ""},
+};
+
+const DocumentKind* find_kind(const std::string& format) {
+  const auto row = std::find_if(std::begin(kinds), std::end(kinds),
+                                [&](const DocumentKind& kind) { return format == kind.format; });
+  return row == std::end(kinds) ? nullptr : row;
+}
+
+/// In quotes, on one line and short, whatever a file has there.
+std::string printable(std::string text) {
+  constexpr std::size_t longest = 60;
+  if (text.size() > longest) text.replace(longest, text.size(), "...");
+  for (char& c : text) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return '"' + text + '"';
+}
+
+}  // namespace
+
+std::span<const DocumentKind> document_kinds() { return kinds; }
+
+std::string stated_format(std::string_view text) {
+  constexpr std::string_view key = "\"_format\"", space = " \t\r\n";
+  std::size_t at = text.find(key);
+  const bool is_text = text.find('\0') == std::string_view::npos;
+  if (at == std::string_view::npos || !is_text) return {};
+  for (const char mark : {':', '"'}) {
+    at = text.find_first_not_of(space, mark == ':' ? at + key.size() : at);
+    if (at == std::string_view::npos || text[at++] != mark) return {};
+  }
+  return std::string(text.substr(at, text.find('"', at) - at));
+}
+
+void require_stated_format(std::string_view text, const std::string& origin,
+                           const std::string& wanted) {
+  const std::string stated = stated_format(text);
+  if (!stated.empty() && stated != wanted) throw wrong_kind(origin, stated, wanted);
+}
+
+UserError wrong_kind(const std::string& origin, const std::string& found,
+                     const std::string& wanted) {
+  const DocumentKind *is = find_kind(found), *should = find_kind(wanted);
+  const std::string noun = should == nullptr ? "a " + wanted : should->noun;
+  const std::string problem = is == nullptr
+                                  ? fmt::format("{} is not {}", origin, noun)
+                                  : fmt::format("{} is {}, {} is wanted", origin, is->noun, noun);
+  const std::string why =
+      found.empty()   ? fmt::format("it has no _format \"{}\"", wanted)
+      : is == nullptr ? fmt::format("its _format is {}, not \"{}\"", printable(found), wanted)
+                      : fmt::format("its _format is \"{}\"", found);
+  return {problem, why, should == nullptr ? "" : should->origin};
+}
+
+}  // namespace heteroperf

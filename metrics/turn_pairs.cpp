@@ -1,0 +1,136 @@
+#include "metrics/turn_pairs.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "metrics/statistics.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double trim = 0.2;
+
+double total(std::span<const double> values) {
+  return std::accumulate(values.begin(), values.end(), 0.0);
+}
+
+/// The turns as if base had gone first.
+AbbaBlock block_of(const TurnQuad& quad) {
+  std::array<double, 4> logs{};
+  for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = std::log(quad.turns[i].step_s);
+  return {logs[0], logs[1], logs[2], logs[3]};
+}
+
+/// The value below which `share` of all weight lies.
+double weighted_quantile(std::span<const double> values, std::span<const double> weights,
+                         const std::vector<std::size_t>& order, double share) {
+  const double wanted = share * total(weights);
+  double seen = 0;
+  for (const std::size_t i : order) {
+    seen += weights[i];
+    if (seen >= wanted) return values[i];
+  }
+  return values[order.back()];
+}
+
+/// The mean of what is left of a weight `lowest` to `highest` of the sorted whole.
+double mean_between(std::span<const double> values, std::span<const double> weights,
+                    const std::vector<std::size_t>& order, double lowest, double highest) {
+  double seen = 0, sum = 0, kept = 0;
+  for (const std::size_t i : order) {
+    const double from = std::max(seen, lowest), to = std::min(seen + weights[i], highest);
+    if (to > from) {
+      sum += (to - from) * values[i];
+      kept += to - from;
+    }
+    seen += weights[i];
+  }
+  return sum / kept;
+}
+
+LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which) {
+  std::vector<double> means;
+  double squares = 0;
+  for (const TurnPair& pair : pairs) {
+    means.push_back((pair.*which).mean);
+    squares += (pair.*which).standard_error * (pair.*which).standard_error;
+  }
+  LogRatio ratio = paired_log_ratio(means);
+  const double own_error = std::sqrt(squares) / static_cast<double>(pairs.size());
+  ratio.standard_error = std::max(ratio.standard_error, own_error);
+  return ratio;
+}
+
+}  // namespace
+
+double TurnQuad::effect() const {
+  return base_first ? block_of(*this).effect() : -block_of(*this).effect();
+}
+
+double TurnQuad::control() const {
+  return base_first ? block_of(*this).control() : -block_of(*this).control();
+}
+
+double TurnQuad::weight() const {
+  const auto by_load = [](const Turn& a, const Turn& b) { return a.load < b.load; };
+  const auto [least, most] = std::minmax_element(turns.begin(), turns.end(), by_load);
+  const double span = (most->load - least->load) / half_weight_load;
+  return 1 / (1 + span * span);
+}
+
+WeightedMean trimmed_mean(std::span<const double> values, std::span<const double> weights,
+                          double share) {
+  HETEROPERF_EXPECT(values.size() >= 2 && values.size() == weights.size());
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  const double all = total(weights);
+  WeightedMean result;
+  result.mean = mean_between(values, weights, order, share * all, (1 - share) * all);
+  const double low = weighted_quantile(values, weights, order, share);
+  const double high = weighted_quantile(values, weights, order, 1 - share);
+  double centre = 0, spread = 0, squares = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    centre += weights[i] * std::clamp(values[i], low, high) / all;
+    squares += weights[i] * weights[i];
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double off = std::clamp(values[i], low, high) - centre;
+    spread += weights[i] * off * off / all;
+  }
+  const double effective = all * all / squares;
+  result.standard_error = std::sqrt(spread / std::max(1.0, effective - 1)) / (1 - 2 * share);
+  return result;
+}
+
+TurnPair summarize_pair(std::span<const TurnQuad> quads) {
+  HETEROPERF_EXPECT(quads.size() >= fewest_quads);
+  std::vector<double> effects, controls, weights;
+  for (const TurnQuad& quad : quads) {
+    effects.push_back(quad.effect());
+    controls.push_back(quad.control());
+    weights.push_back(quad.weight());
+  }
+  return {trimmed_mean(effects, weights, trim), trimmed_mean(controls, weights, trim),
+          quads.size()};
+}
+
+PairsEvidence combine_pairs(std::span<const TurnPair> pairs) {
+  HETEROPERF_EXPECT(pairs.size() >= 2);
+  PairsEvidence evidence{combined(pairs, &TurnPair::effect), combined(pairs, &TurnPair::control),
+                         0};
+  std::vector<double> effects, own_squares;
+  for (const TurnPair& pair : pairs) {
+    effects.push_back(pair.effect.mean);
+    own_squares.push_back(pair.effect.standard_error * pair.effect.standard_error);
+  }
+  const double spread = standard_deviation(effects);
+  evidence.process_spread = std::sqrt(std::max(0.0, spread * spread - mean(own_squares)) / 2);
+  return evidence;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,88 @@
+#include "suite/run/expectation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "workloads/graph_counts.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double enough_steps = 20;  // for an interval over sub-windows
+/// Of the peak that training reaches, about; and of the cores that emulated devices may use.
+constexpr double usual_share = 0.6, emulation_share = 0.5;
+
+std::string duration_text(double seconds) {
+  if (seconds < 120) return fmt::format("{:.3g} s", seconds);
+  return fmt::format("{:.0f} min {:.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+}
+
+/// Rounded up to two digits.
+double round_up(double seconds) {
+  const double unit = std::pow(10, std::floor(std::log10(seconds)) - 1);
+  return std::ceil(seconds / unit) * unit;
+}
+
+/// Wall seconds of a step: emulated devices stretch modelled time until the machine keeps up.
+double wall_step_s(const PreparedRun& run, double peak_ops_per_second) {
+  const double modelled_s = run.plan->prediction->step_time_s;
+  if (!run.plan->emulated) return modelled_s;
+  if (run.config.pace.dilation > 0) return modelled_s * run.config.pace.dilation;
+  if (peak_ops_per_second <= 0) return modelled_s;
+  const std::uint64_t samples = run.plan->plan.samples_per_step();
+  const double needed_s = strict_train_ops(run.workload.graph, samples).to_double() /
+                          (usual_share * peak_ops_per_second);
+  return std::max(modelled_s, needed_s / emulation_share);
+}
+
+/// Steps of a run; by time as many as begin within it.
+struct StepCounts {
+  double warmup = 0, measured = 0;
+};
+
+StepCounts count_steps(const RunConfig& config, double step_s) {
+  const MeasureConfig& measure = config.measure;
+  if (measure.steps == 0) {
+    return {static_cast<double>(measure.warmup_steps), std::ceil(measure.duration_s / step_s)};
+  }
+  const std::uint64_t before = config.parent ? config.parent->step : 0;
+  const std::uint64_t all = measure.steps - before;
+  const std::uint64_t warmup = std::min<std::uint64_t>(measure.warmup_steps, all / 2);
+  return {static_cast<double>(warmup), static_cast<double>(all - warmup)};
+}
+
+}  // namespace
+
+std::string course_text(const PreparedRun& run) {
+  const MeasureConfig& measure = run.config.measure;
+  const std::string length =
+      measure.steps > 0 ? fmt::format("{} step{}", measure.steps, measure.steps == 1 ? "" : "s")
+                        : duration_text(measure.duration_s);
+  std::string text = fmt::format("{} {} on {} rank{}: set-up", run.workload.name, run.workload.size,
+                                 run.placement.ranks, run.placement.ranks == 1 ? "" : "s");
+  if (run.groups > 0) return text + fmt::format(", a search of {}", length);
+  if (measure.steps == 0) text += fmt::format(", {} steps of warm-up", measure.warmup_steps);
+  return text +
+         fmt::format(", {} measured, {} samples evaluated", length, measure.evaluation_samples);
+}
+
+std::vector<std::string> prediction_lines(const PreparedRun& run, double peak_ops_per_second) {
+  if (!run.plan || !run.plan->prediction) return {};
+  const double step_s = wall_step_s(run, peak_ops_per_second);
+  const StepCounts steps = count_steps(run.config, step_s);
+  std::vector<std::string> lines{fmt::format(
+      "one step takes about {} (predicted): {:.0f} of warm-up and {:.0f} measured take about {}",
+      duration_text(step_s), steps.warmup, steps.measured,
+      duration_text(step_s * (steps.warmup + steps.measured)))};
+  if (steps.measured < enough_steps) {
+    lines.push_back(fmt::format(
+        "{:.0f} measured of {:.0f} that tell enough: --duration {:g} has them, or --steps {:.0f}",
+        steps.measured, enough_steps, round_up(step_s * enough_steps),
+        enough_steps + static_cast<double>(run.config.measure.warmup_steps)));
+  }
+  return lines;
+}
+
+}  // namespace heteroperf

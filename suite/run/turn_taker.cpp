@@ -1,0 +1,240 @@
+#include "suite/run/turn_taker.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <sstream>
+
+#include "results/journal.hpp"
+#include "runners/cluster/system_files.hpp"
+#include "suite/run/clock.hpp"
+#include "suite/run/rank_context.hpp"
+#include "suite/run/rank_messages.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double nanosecond = 1e-9;
+constexpr double bytes_per_kib = 1024;
+
+std::int64_t to_ns(double seconds) { return std::llround(seconds / nanosecond); }
+
+struct ScheduledTime {
+  double cpu_s = 0, wait_s = 0;
+};
+
+/// Of all threads of this process (proc(5), /proc/PID/schedstat: nanoseconds on a core, then
+/// nanoseconds of waiting for one). Threads that have ended are missing; those of a run stay.
+ScheduledTime scheduled_time() {
+  ScheduledTime total;
+  std::error_code gone;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
+    std::ifstream file(thread.path() / "schedstat");
+    double cpu_ns = 0, wait_ns = 0;
+    if (!(file >> cpu_ns >> wait_ns)) continue;
+    total.cpu_s += cpu_ns * nanosecond;
+    total.wait_s += wait_ns * nanosecond;
+  }
+  return total;
+}
+
+double peak_resident_bytes() {
+  const auto text = SystemFiles().field("proc/self/status", "VmHWM", ':');
+  return text ? std::atof((*text).c_str()) * bytes_per_kib : 0;
+}
+
+std::string to_text(const TurnOrder& order) {
+  return fmt::format("{} {} {}", static_cast<int>(order.kind), order.steps, order.held_ns);
+}
+
+TurnOrder parse_order(const std::string& text) {
+  std::istringstream words(text);
+  int kind = 0;
+  TurnOrder order;
+  words >> kind >> order.steps >> order.held_ns;
+  order.kind = static_cast<TurnOrder::Kind>(kind);
+  return order;
+}
+
+/// "steps 4" or "end" of the gate.
+std::optional<TurnOrder> order_of_line(const std::string& line) {
+  constexpr std::string_view steps = "steps ";
+  if (line == "end") return TurnOrder{};
+  if (!line.starts_with(steps)) return std::nullopt;
+  const auto count = parse_integer(std::string_view(line).substr(steps.size()));
+  if (!count || *count < 1) return std::nullopt;
+  return TurnOrder{TurnOrder::Kind::steps, static_cast<std::uint64_t>(*count), 0};
+}
+
+std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
+  if (runs.size() > 1) return "a suite runs one workload after another";
+  const PreparedRun& run = runs.front();
+  if (!run.plan) return run.workload.name + " is a search, which has no steps of its own";
+  if (run.plan->emulated) return "emulated devices follow a clock that does not stand still";
+  if (run.config.with_baselines) return "--with-baselines runs other trainings after it";
+  return "";
+}
+
+}  // namespace
+
+std::int64_t StoppableClock::now_ns() const {
+  const std::lock_guard lock(mutex_);
+  return (stopped_at_ns_ != 0 ? stopped_at_ns_ : monotonic_now_ns()) - held_ns_;
+}
+
+void StoppableClock::stop() {
+  const std::lock_guard lock(mutex_);
+  stopped_at_ns_ = monotonic_now_ns();
+}
+
+std::int64_t StoppableClock::go_on() {
+  const std::lock_guard lock(mutex_);
+  const std::int64_t held_ns = monotonic_now_ns() - stopped_at_ns_;
+  held_ns_ += held_ns;
+  stopped_at_ns_ = 0;
+  return held_ns;
+}
+
+std::unique_ptr<TurnTaker> TurnTaker::from_environment() {
+  const char* text = std::getenv(TurnAddress::variable);
+  if (text == nullptr || *text == '\0') return nullptr;
+  return std::make_unique<TurnTaker>(TurnAddress::parse(text));
+}
+
+TurnTaker::TurnTaker(const TurnAddress& address)
+    : pipe_(TurnPipe::Side::run, address), patience_s_(address.patience_s) {
+  pipe_.send(fmt::format("turns {}", turn_protocol_version));
+  if (address.version == turn_protocol_version) return;
+  throw UserError(
+      fmt::format("{} asks for version {} of lockstep", TurnAddress::variable, address.version),
+      fmt::format("this program speaks version {}", turn_protocol_version),
+      "Run both programs alone.");
+}
+
+void TurnTaker::require_steps(const std::vector<PreparedRun>& runs) {
+  const std::string why = why_not_by_steps(runs);
+  if (why.empty()) return;
+  pipe_.send("refused " + why);
+  throw UserError("this run cannot advance in lockstep", why, "Run it alone.");
+}
+
+void TurnTaker::count_step() {
+  const std::int64_t now = now_ns();
+  // Before the first turn it is the last step of the warm-up, from the end of the one before.
+  if (began_) {
+    step_ns_.push_back(now - last_ns_);
+  } else {
+    step_ns_.assign(1, now - last_ns_);
+  }
+  last_ns_ = now;
+}
+
+TurnOrder TurnTaker::next_order(const TurnUsage& usage, const std::function<bool()>& stop) {
+  if (told_ready_) {
+    pipe_.send(to_line(
+        TurnDone{to_ns(usage.cpu_s), to_ns(usage.wait_s), to_ns(usage.idle_cpu_s), step_ns_}));
+  } else {
+    const std::int64_t step_ns = step_ns_.empty() ? 1 : std::max<std::int64_t>(1, step_ns_.back());
+    pipe_.send(to_line(TurnReady{step_ns, static_cast<std::uint64_t>(usage.peak_bytes), folder_}));
+    told_ready_ = true;
+  }
+  step_ns_.clear();
+  clock_.stop();
+  const std::string line = wait_for_line(stop);
+  TurnOrder order{TurnOrder::Kind::interrupt, 0, 0};
+  if (!line.empty()) {
+    const auto known = order_of_line(line);
+    if (!known) {
+      throw SystemError("the gate in lockstep said '" + line + "'", "'steps N' or 'end' is wanted",
+                        "", ErrorKind::run_failed);
+    }
+    order = *known;
+  }
+  order.held_ns = clock_.go_on();
+  wanted_ = order.steps;
+  publish(order);
+  last_ns_ = now_ns();
+  return order;
+}
+
+std::string TurnTaker::wait_for_line(const std::function<bool()>& stop) {
+  const auto deadline = std::chrono::steady_clock::now() +
+                        std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                            std::chrono::duration<double>(patience_s_));
+  const TurnPipe::Received received = pipe_.receive(deadline, stop);
+  switch (received.event) {
+    case TurnPipe::Event::line:
+      return received.line;
+    case TurnPipe::Event::gave_up:
+      return "";
+    case TurnPipe::Event::gone:
+      throw SystemError("the gate in lockstep is gone", "nobody can give this run its next turn",
+                        "", ErrorKind::run_failed);
+    case TurnPipe::Event::timed_out:
+      break;
+  }
+  throw SystemError(fmt::format("no turn came within {:g} s", patience_s_),
+                    "the gate in lockstep, or the other program, is stuck", "", ErrorKind::timeout);
+}
+
+void TurnTaker::publish(const TurnOrder& order) {
+  std::vector<ControlChannel::Reply> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto [first, last] = asked_.equal_range(orders_.size());
+    for (auto asked = first; asked != last; ++asked) waiting.push_back(std::move(asked->second));
+    asked_.erase(first, last);
+    orders_.push_back(to_text(order));
+  }
+  for (const ControlChannel::Reply& reply : waiting) reply(to_text(order));
+}
+
+void TurnTaker::answer(const std::string& question, ControlChannel::Reply reply) {
+  const auto number = static_cast<std::size_t>(parse_integer(question).value_or(0));
+  std::string order;
+  {
+    const std::lock_guard lock(mutex_);
+    if (number >= orders_.size()) {
+      asked_.emplace(number, std::move(reply));
+      return;
+    }
+    order = orders_[number];
+  }
+  reply(order);
+}
+
+TurnUsage RankTurns::take_usage() {
+  TurnUsage usage;
+  if (!speaks_) return usage;
+  const ScheduledTime now = scheduled_time();
+  usage = {now.cpu_s - cpu_s_, now.wait_s - wait_s_, idle_cpu_s_, peak_resident_bytes()};
+  cpu_s_ = now.cpu_s;
+  wait_s_ = now.wait_s;
+  return usage;
+}
+
+TurnOrder RankTurns::stand_still() {
+  TurnUsage usage = take_usage();
+  std::array<double, 4> sums{usage.cpu_s, usage.wait_s, usage.idle_cpu_s, usage.peak_bytes};
+  if (context_.all_ranks().size() > 1) context_.all_ranks().all_reduce(std::span(sums));
+  TurnOrder order;
+  if (context_.turns != nullptr) {
+    order = context_.turns->next_order({sums[0], sums[1], sums[2], sums[3]},
+                                       [this] { return stop_wanted(context_); });
+  } else {
+    order = parse_order(ask_master(context_.control(), std::to_string(number_)));
+  }
+  ++number_;
+  idle_cpu_s_ = take_usage().cpu_s;
+  context_.clock_offset_ns -= order.held_ns;
+  return order;
+}
+
+}  // namespace heteroperf

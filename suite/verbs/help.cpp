@@ -1,0 +1,144 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "metrics/document_kind.hpp"
+#include "metrics/name_table.hpp"
+#include "suite/environment.hpp"
+#include "suite/verbs/listing.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Items = std::vector<ListItem>;
+
+Items exit_codes() {
+  Items items;
+  for (const ExitCodeMeaning& row : exit_code_meanings()) {
+    items.push_back({fmt::format("{}", static_cast<int>(row.code)), row.meaning, {}});
+  }
+  return items;
+}
+
+Items environment() {
+  Items items{{"HETEROPERF_<OPTION>", "a long option of `run`, or one that all verbs have", {}},
+              {"NO_COLOR", "plain text, as --no-color", {}},
+              {"XDG_CACHE_HOME", "its folder heteroperf is for temporary files", {}}};
+  for (const ReadVariable& variable : read_variables()) {
+    items.push_back({variable.name, variable.meaning, {}});
+  }
+  return items;
+}
+
+/// What the folders of runs, suites and sweeps hold, then every kind of document.
+Items files() {
+  Items items{
+      {"journal.jsonl", "everything that happened, as it happened; all else follows from it", {}},
+      {"record.json", "validity, metrics, configuration, system: what `show` prints", {}},
+      {"samples.h5", "every step as columns", {}},
+      {"config.json", "the configuration as it took effect", {}},
+      {"plan.json", "who computed what; `run --plan` runs it again", {}},
+      {"environment.json", "the machine and its software", {}},
+      {"report.html", "what `report` makes of it", {}},
+      {"checkpoints/", "what `resume` goes on from", {}},
+      {"rank-N.log", "of each rank, with --rank-logs", {}},
+      {"suite.json", "of a run of all workloads, beside a folder each", {}},
+      {"sweep.json", "of `run --sweep` or --repeat, beside a folder for each run", {}},
+      {"gate.json", "of `gate --base-cmd`, beside the runs", {}},
+      {"results/latest", "a link to the newest folder", {}}};
+  for (const DocumentKind& kind : document_kinds()) {
+    const std::string origin = kind.origin[0] == '\0' ? "" : fmt::format(": {}", kind.origin);
+    items.push_back(
+        {kind.format, fmt::format("version {}, {}{}", kind.version, kind.noun, origin), {}});
+  }
+  return items;
+}
+
+Items validity() {
+  Items items{{"closed", "no rule is broken: the run can be ranked", {}},
+              {"review", "somebody has to look at it", {}},
+              {"open", "a result, under other conditions than the closed ones", {}},
+              {"invalid", "no result; no score is printed", {}}};
+  for (ListItem& rule : list_rules()) {
+    rule.summary =
+        fmt::format("{} when {}", std::get<std::string>(rule.details.front().second), rule.summary);
+    items.push_back(std::move(rule));
+  }
+  return items;
+}
+
+struct Topic {
+  const char* name;
+  const char* summary;
+  Items (*items)();
+};
+constexpr Topic topics[] = {
+    {"exit-codes", "what each exit code means", exit_codes},
+    {"environment", "variables that are read", environment},
+    {"files", "what the folder of a run holds, and the kinds of documents", files},
+    {"validity", "the classes of a run, and the rules that decide", validity}};
+
+class HelpVerb : public Verb {
+ public:
+  const char* name() const override { return "help"; }
+  const char* summary() const override { return "help on the program, a verb or a topic"; }
+  std::vector<std::string> examples() const override { return {"help validity", "help run"}; }
+  void declare(CLI::App& command) override {
+    std::vector<std::string> names;
+    for (const Topic& topic : topics) names.emplace_back(topic.name);
+    command.add_option("topic", topic_, fmt::format("a verb, or {}", fmt::join(names, ", ")));
+    command_ = &command;
+  }
+
+  ExitCode run(const GlobalOptions& options) override {
+    const Topic* const topic = std::find_if(std::begin(topics), std::end(topics),
+                                            [&](const Topic& row) { return topic_ == row.name; });
+    if (topic != std::end(topics)) {
+      fmt::print("{}", options.json ? listing_json_text(topic->items()) : table(topic->items()));
+      return ExitCode::ok;
+    }
+    const CLI::App& app = topic_.empty() ? *command_->get_parent() : verb();
+    const ListItem item{app.get_name(), app.get_description(), {{"help", app.help()}}};
+    fmt::print("{}", options.json ? listing_json_text({item}) : app.help());
+    return ExitCode::ok;
+  }
+
+ private:
+  const CLI::App& verb() const {
+    std::vector<std::string> names;
+    for (CLI::App* app : command_->get_parent()->get_subcommands({})) {
+      names.push_back(app->get_name());
+      if (names.back() != topic_) continue;
+      mirror_in_environment(*app);
+      return *app;
+    }
+    for (const Topic& topic : topics) names.emplace_back(topic.name);
+    throw unknown_name("topic", topic_, names);
+  }
+
+  static std::string table(const Items& items) {
+    std::size_t width = 0;
+    for (const ListItem& item : items) width = std::max(width, item.name.size());
+    std::string text;
+    for (const ListItem& item : items) {
+      text += fmt::format("{:<{}}  {}\n", item.name, width, item.summary);
+    }
+    return text;
+  }
+
+  std::string topic_;
+  CLI::App* command_ = nullptr;
+};
+
+}  // namespace
+
+std::string topics_text() {
+  std::string text = "Topics of `heteroperf help TOPIC`:\n";
+  for (const Topic& topic : topics) text += fmt::format("  {:<14}{}\n", topic.name, topic.summary);
+  return text;
+}
+
+std::unique_ptr<Verb> make_help_verb() { return std::make_unique<HelpVerb>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,48 @@
+#include "suite/version.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/document_kind.hpp"
+#include "results/ruleset.hpp"
+#include "suite/verbs/doctor_report.hpp"
+#include "suite/verbs/verbs.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string version_table(const Backends& parts) {
+  std::string text = fmt::format("heteroperf {}\ncommit   {}\nbuild    {}\nruleset  {}\n",
+                                 version_text(), git_commit(), build_text(), ruleset_version);
+  for (const auto& [name, part] : parts) {
+    text += fmt::format("{:<8} {}\n", name,
+                        !part.built            ? "not built"
+                        : part.version.empty() ? "built"
+                                               : part.version);
+  }
+  for (const DocumentKind& kind : document_kinds()) {
+    text += fmt::format("format   {} {}\n", kind.format, kind.version);
+  }
+  return text;
+}
+
+class VersionVerb : public Verb {
+ public:
+  const char* name() const override { return "version"; }
+  const char* summary() const override {
+    return "version, commit, formats and built parts of this program";
+  }
+  std::vector<std::string> examples() const override { return {"version", "version --json"}; }
+  void declare(CLI::App&) override {}
+
+  ExitCode run(const GlobalOptions& options) override {
+    const Backends parts = find_backends();
+    fmt::print("{}", options.json ? version_json_text(parts) : version_table(parts));
+    return ExitCode::ok;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Verb> make_version_verb() { return std::make_unique<VersionVerb>(); }
+
+}  // namespace heteroperf
