@@ -12,6 +12,7 @@
 #include <span>
 #include <sstream>
 
+#include "metrics/quantity.hpp"
 #include "results/journal.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "suite/run/clock.hpp"
@@ -21,7 +22,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr double nanosecond = 1e-9;
 constexpr double bytes_per_kib = 1024;
 
 std::int64_t to_ns(double seconds) { return std::llround(seconds / nanosecond); }

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "metrics/error.hpp"
+#include "metrics/quantity.hpp"
 #include "results/text_escapes.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "suite/run/host_load.hpp"
@@ -18,7 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 namespace fs = std::filesystem;
 
-constexpr double nanosecond = 1e-9;
 /// A program that speaks the protocol says so before it loads anything.
 constexpr double hello_s = 30;
 constexpr double turn_s = 0.15, longest_turn_s = 0.3;
