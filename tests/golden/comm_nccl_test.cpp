@@ -20,7 +20,7 @@ std::string reason_against() {
   return nccl.value("reason", nccl.dump());
 }
 
-Json comm(Words words) {
+Json comm_of_devices(Words words) {
   words.insert(words.begin(), "comm");
   for (const char* word : {"--transport", "nccl", "--check", "--json"}) words.emplace_back(word);
   const CommandResult result = heteroperf(words);
@@ -35,7 +35,8 @@ void expect_right(const Json& document) {
 
 TEST(CommOverNccl, OneRank) {
   if (const std::string why = reason_against(); !why.empty()) GTEST_SKIP() << why;
-  const Json json = comm({"allreduce", "--ranks", "1", "-b", "8", "-e", "16M", "-f", "64"});
+  const Json json =
+      comm_of_devices({"allreduce", "--ranks", "1", "-b", "8", "-e", "16M", "-f", "64"});
   expect_right(json);
   EXPECT_EQ(json.at("transport"), "nccl");
   EXPECT_EQ(json.at("topology").at("devices").size(), 1u);
@@ -45,7 +46,7 @@ TEST(CommOverNccl, OneRank) {
 TEST(CommOverNccl, TwoRanksOfOneDevice) {
   if (const std::string why = reason_against(); !why.empty()) GTEST_SKIP() << why;
   for (const char* collective : {"allreduce", "allgather", "alltoall", "sendrecv"}) {
-    expect_right(comm(
+    expect_right(comm_of_devices(
         {collective, "--ranks", "2", "--clusters", "a,a", "-b", "1K", "-e", "1M", "-f", "32"}));
   }
 }
@@ -54,14 +55,14 @@ TEST(CommOverNccl, TwoClustersStagedThroughTheHost) {
   if (const std::string why = reason_against(); !why.empty()) GTEST_SKIP() << why;
   for (const char* collective :
        {"allreduce", "reducescatter", "allgather", "broadcast", "reduce", "alltoall", "sendrecv"}) {
-    const Json json = comm(
+    const Json json = comm_of_devices(
         {collective, "--ranks", "2", "--clusters", "a,b", "-b", "4K", "-e", "16M", "-f", "64"});
     expect_right(json);
     EXPECT_EQ(json.at("clusters"), Json::parse("[[0],[1]]"));
   }
   for (const char* wire : {"bf16", "int8"}) {
-    expect_right(comm({"allreduce", "--ranks", "2", "--clusters", "a,b", "--wire", wire, "-b", "1M",
-                       "-e", "1M"}));
+    expect_right(comm_of_devices({"allreduce", "--ranks", "2", "--clusters", "a,b", "--wire", wire,
+                                  "-b", "1M", "-e", "1M"}));
   }
 }
 

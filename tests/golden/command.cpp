@@ -115,6 +115,12 @@ CommandResult Command::finish(std::chrono::seconds timeout) {
 
 std::string heteroperf_path() { return HETEROPERF_PROGRAM; }
 
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 CommandResult heteroperf(const std::vector<std::string>& arguments, const std::string& folder,
                          const std::vector<std::string>& environment) {
   std::vector<std::string> words{heteroperf_path()};

@@ -47,6 +47,8 @@ class Command {
 CommandResult heteroperf(const std::vector<std::string>& arguments, const std::string& folder = ".",
                          const std::vector<std::string>& environment = {});
 std::string heteroperf_path();
+std::vector<std::string> joined(std::vector<std::string> words,
+                                const std::vector<std::string>& more);
 
 /// A fresh folder, removed with the object.
 class ScratchFolder {

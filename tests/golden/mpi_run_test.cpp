@@ -21,10 +21,10 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-const Words as_root{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                    "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1"};
+const Words mpi_variables{"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
+                          "OMPI_MCA_rmaps_base_oversubscribe=1", "OMPI_MCA_mpi_yield_when_idle=1"};
 
-Words tiny_llm(const Words& more) {
+Words tiny_mpi_llm(const Words& more) {
   Words words{"run",
               "llm",
               "--size",
@@ -83,8 +83,9 @@ void expect_binding_of_every_rank(const Json& record, int ranks) {
 
 TEST(MpiRun, StartsItsOwnRanks) {
   const ScratchFolder folder;
-  const CommandResult result = heteroperf(
-      tiny_llm({"--transport", "mpi", "--ranks", "2", "--steps", "4", "--json"}), folder.path());
+  const CommandResult result =
+      heteroperf(tiny_mpi_llm({"--transport", "mpi", "--ranks", "2", "--steps", "4", "--json"}),
+                 folder.path());
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json record = Json::parse(result.out);
   EXPECT_EQ(record.at("scale").at("ranks"), 2);
@@ -96,8 +97,8 @@ TEST(MpiRun, StartsItsOwnRanks) {
 TEST(MpiRun, EveryRankHasALogOfItsOwnEvenOfAFailure) {
   const ScratchFolder folder;
   const CommandResult result = heteroperf(
-      tiny_llm({"--transport", "mpi", "--ranks", "2", "--steps", "20", "--rank-logs", "--set",
-                "optimizer.learning_rate=1e30", "--set", "optimizer.warmup_steps=0"}),
+      tiny_mpi_llm({"--transport", "mpi", "--ranks", "2", "--steps", "20", "--rank-logs", "--set",
+                    "optimizer.learning_rate=1e30", "--set", "optimizer.warmup_steps=0"}),
       folder.path());
   EXPECT_EQ(result.exit_code, 6) << result.err;
   for (const char* name : {"r/rank-0.log", "r/rank-1.log"}) {
@@ -111,7 +112,7 @@ TEST(MpiRun, EveryRankHasALogOfItsOwnEvenOfAFailure) {
 TEST(MpiRun, GivesTheSameLossesAsThreads) {
   const ScratchFolder mpi, threads;
   const Words common{"--ranks", "2", "--steps", "4", "--seed", "3"};
-  Words words = tiny_llm(common);
+  Words words = tiny_mpi_llm(common);
   ASSERT_EQ(heteroperf(words, threads.path()).exit_code, 0);
   words.insert(words.end(), {"--transport", "mpi"});
   ASSERT_EQ(heteroperf(words, mpi.path()).exit_code, 0);
@@ -143,7 +144,7 @@ TEST(MpiRun, UsesTheLaunchersWorld) {
               "-q",
               "--out",
               "r"};
-  Command run(words, folder.path(), as_root);
+  Command run(words, folder.path(), mpi_variables);
   const CommandResult result = run.finish();
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(record_in(folder).at("scale").at("ranks"), 3);
@@ -154,9 +155,9 @@ TEST(MpiRun, UsesTheLaunchersWorld) {
 
 TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
   const ScratchFolder folder;
-  Words words = tiny_llm({"--ranks", "3", "--steps", "2"});
+  Words words = tiny_mpi_llm({"--ranks", "3", "--steps", "2"});
   words.insert(words.begin(), {HETEROPERF_MPIRUN, "-n", "2", heteroperf_path()});
-  Command run(words, folder.path(), as_root);
+  Command run(words, folder.path(), mpi_variables);
   const CommandResult result = run.finish();
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_NE(result.err.find("--ranks 3 does not fit the launcher's world"), std::string::npos)
@@ -214,7 +215,7 @@ INSTANTIATE_TEST_SUITE_P(MpiRun, MpiBadData, ::testing::ValuesIn(bad_data),
 TEST(MpiRun, CheapChecksComeBeforeAnyRank) {
   const ScratchFolder folder;
   const auto without_mpirun = [&](const std::string& data) {
-    return heteroperf(tiny_llm({"--transport", "mpi", "--ranks", "2", "--data", data}),
+    return heteroperf(tiny_mpi_llm({"--transport", "mpi", "--ranks", "2", "--data", data}),
                       folder.path(), {"PATH=/nonexistent"});
   };
   folder.write("short.txt", "too short");
@@ -225,13 +226,13 @@ TEST(MpiRun, CheapChecksComeBeforeAnyRank) {
 TEST(MpiRun, EveryVerbAnswersOnce) {
   const ScratchFolder folder;
   Command list({HETEROPERF_MPIRUN, "-n", "2", heteroperf_path(), "list", "models", "--json"},
-               folder.path(), as_root);
+               folder.path(), mpi_variables);
   const CommandResult listed = list.finish();
   EXPECT_EQ(listed.exit_code, 0) << listed.err;
   EXPECT_TRUE(Json::accept(listed.out)) << listed.out;
   Command bad(
       {HETEROPERF_MPIRUN, "-n", "3", heteroperf_path(), "run", "llm", "--set", "sed=1", "--json"},
-      folder.path(), as_root);
+      folder.path(), mpi_variables);
   const CommandResult refused = bad.finish();
   EXPECT_EQ(refused.exit_code, 2) << refused.err;
   EXPECT_TRUE(Json::accept(refused.out)) << refused.out;
@@ -261,7 +262,7 @@ const Words long_run{"--transport", "mpi", "--ranks", "2",
 /// A long run of two ranks that has journalled some steps.
 class MpiFault : public ::testing::Test {
  protected:
-  explicit MpiFault(const Words& words = tiny_llm(long_run))
+  explicit MpiFault(const Words& words = tiny_mpi_llm(long_run))
       : run_(with_program(words), folder_.path()) {
     const bool stepped = run_.wait_until([&] { return journalled_steps(folder_) >= 3; });
     EXPECT_TRUE(stepped) << run_.finish(std::chrono::seconds(0)).err;
@@ -375,7 +376,7 @@ class JsonFault : public MpiFault {
   JsonFault() : MpiFault(with_json()) {}
 
   static Words with_json() {
-    Words words = tiny_llm(long_run);
+    Words words = tiny_mpi_llm(long_run);
     words.emplace_back("--json");
     return words;
   }
@@ -407,7 +408,7 @@ TEST_F(JsonFault, AnInterruptIsOneDocument) {
 /// A pipeline with a replica beside it, saved after every step.
 class PipelineFault : public MpiFault {
  protected:
-  PipelineFault() : MpiFault(tiny_llm(pipeline())) {}
+  PipelineFault() : MpiFault(tiny_mpi_llm(pipeline())) {}
 
   static Words pipeline() {
     return {"--transport",

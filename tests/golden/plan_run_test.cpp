@@ -24,7 +24,7 @@ Words tiny(const Words& more) {
   return words;
 }
 
-Json read(const std::string& path) {
+Json read_plan_json(const std::string& path) {
   std::ifstream file(path);
   return Json::parse(file);
 }
@@ -51,7 +51,7 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   const Json record = Json::parse(result.out);
   EXPECT_EQ(record.at("plan_summary"), "pp 2 x tp 1 x dp 1, zb-h1, 4 micro-batches of 2");
-  EXPECT_EQ(record.at("plan"), read(folder / "r/plan.json"));
+  EXPECT_EQ(record.at("plan"), read_plan_json(folder / "r/plan.json"));
   EXPECT_EQ(record.at("workload").at("samples_per_step"), 8);
   const Json& split = record.at("time_split_s");
   EXPECT_EQ(split.at("per_stage").size(), 2u);
@@ -63,7 +63,7 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   EXPECT_NE(record.at("reproduce").get<std::string>().find("--pp 2 --schedule zb-h1"),
             std::string::npos);
   std::set<std::string> threads;
-  const Json trace = read(folder / "trace.json");
+  const Json trace = read_plan_json(folder / "trace.json");
   for (const Json& event : trace.at("traceEvents")) {
     if (event.at("name") == "thread_name") threads.insert(event.at("args").at("name"));
   }
@@ -90,7 +90,7 @@ TEST(PlanRun, ThePlanOfARunIsAPlanForTheNext) {
       losses("a", {"--ranks", "2", "--pp", "2", "--micro-batch", "2", "--micro-batches", "2"});
   EXPECT_EQ(first.size(), 3u);
   EXPECT_EQ(losses("b", {"--plan", "a/plan.json"}), first);
-  EXPECT_EQ(read(folder / "a/plan.json"), read(folder / "b/plan.json"));
+  EXPECT_EQ(read_plan_json(folder / "a/plan.json"), read_plan_json(folder / "b/plan.json"));
 }
 
 TEST(PlanRun, EmulatedDevicesAreMarkedAndPredicted) {

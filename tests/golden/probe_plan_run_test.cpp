@@ -14,7 +14,7 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-Json read(const std::string& path) {
+Json read_probed_json(const std::string& path) {
   std::ifstream file(path);
   return Json::parse(file);
 }
@@ -71,7 +71,7 @@ class ProbePlanRun : public ::testing::Test {
 TEST_F(ProbePlanRun, APlanRestsOnWhatWasMeasuredAndTheRunSaysTheSame) {
   ASSERT_EQ(probed_->exit_code, 0) << probed_->err;
   EXPECT_NE(probed_->out.find("rates of single operations"), std::string::npos) << probed_->out;
-  const std::set<std::string> names = operations_of(read(*folder_ / "me.json"));
+  const std::set<std::string> names = operations_of(read_probed_json(*folder_ / "me.json"));
   for (const char* name : {"gemm/forward", "gemm/input_gradient", "gemm/weight_gradient",
                            "attention/forward", "attention/input_gradient", "layer_norm/forward",
                            "gemm+gelu/forward", "cross_entropy/forward", "optimizer/adamw"}) {
@@ -120,7 +120,7 @@ TEST_F(ProbePlanRun, OtherPrecisionsAndModelsStayAnalyticAndItIsSaid) {
 /// A profile knows better than the cluster's file: plan, simulate and run agree.
 TEST_F(ProbePlanRun, AProfileGoesWithItsPlan) {
   ASSERT_EQ(probed_->exit_code, 0) << probed_->err;
-  const Json cluster = read(*folder_ / "me.json");
+  const Json cluster = read_probed_json(*folder_ / "me.json");
   Json profile{{"_format", "heteroperf-efficiency"}, {"_version", 1}};
   for (const Json& entry : cluster.at("efficiency")) {
     if (entry.at("operation").get<std::string>().find('/') == std::string::npos) continue;
@@ -148,7 +148,7 @@ TEST_F(ProbePlanRun, AProfileGoesWithItsPlan) {
 
 TEST_F(ProbePlanRun, EntriesThatCannotBeAreRefused) {
   ASSERT_EQ(probed_->exit_code, 0) << probed_->err;
-  const Json cluster = read(*folder_ / "me.json");
+  const Json cluster = read_probed_json(*folder_ / "me.json");
   const auto spoilt = [&](const Json& rate) {
     Json copy = cluster;
     for (Json& entry : copy.at("efficiency")) {
@@ -213,7 +213,7 @@ TEST(ProbeOperations, AModelThatFitsNowhereAndNoTime) {
   ASSERT_EQ(late.exit_code, 0) << late.err;
   EXPECT_NE(late.err.find("not measured: llm nano fp32, micro-batch 1"), std::string::npos)
       << late.err;
-  EXPECT_TRUE(operations_of(read(folder / "me.json")).empty());
+  EXPECT_TRUE(operations_of(read_probed_json(folder / "me.json")).empty());
 }
 
 }  // namespace

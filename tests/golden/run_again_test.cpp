@@ -17,11 +17,6 @@ namespace {
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-Words joined(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 const Words small{"--micro-batch", "2", "--set", "measure.peak_s=0", "-q"};
 
 Words tiny_llm(const Words& more) {

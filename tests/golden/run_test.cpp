@@ -18,11 +18,6 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
-Words joined(Words a, const Words& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 /// A run of a few small steps.
 Words tiny(const std::string& workload, const Words& more = {}) {
   const Words size = workload == "llm" ? Words{"--size", "nano"} : Words{};

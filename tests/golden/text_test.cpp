@@ -48,7 +48,7 @@ std::string scrubbed(std::string text) {
   return text;
 }
 
-std::string read(const fs::path& path) {
+std::string read_expected(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -64,7 +64,7 @@ void expect_text(const std::string& name, const std::string& printed) {
     std::ofstream(path, std::ios::binary) << text;
     FAIL() << path << " is rewritten: look at its difference, then test without GOLDEN_REFRESH";
   }
-  EXPECT_EQ(text, read(path)) << "GOLDEN_REFRESH=1 ctest -R golden/text rewrites " << path;
+  EXPECT_EQ(text, read_expected(path)) << "GOLDEN_REFRESH=1 ctest -R golden/text rewrites " << path;
 }
 
 TEST(Scrubbed, LeavesNamesAndWordsAlone) {

@@ -8,7 +8,7 @@ namespace heteroperf {
 namespace {
 
 TEST(HostsWatchOnMpi, EveryHostTellsOfItself) {
-  testing::check_hosts_watch(joined_world(), RankProcesses::one_each);
+  test::check_hosts_watch(joined_world(), RankProcesses::one_each);
 }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace heteroperf {
 namespace {
 
-MasterOptions options_for(MasterClock clock, std::size_t groups, std::uint64_t steps) {
+MasterOptions fault_options(MasterClock clock, std::size_t groups, std::uint64_t steps) {
   MasterOptions options;
   options.clock = clock;
   options.group_ranks.assign(groups, 1);
@@ -52,7 +52,7 @@ class BreakingRunner : public SleepyRunner {
 TEST(Faults, AnExceptionOfTheRunnerIsARecordedOutcome) {
   for (auto place : {BreakingRunner::Place::begin, BreakingRunner::Place::advance}) {
     MasterLog log;
-    TrialMaster master(tiny_search(1), options_for(MasterClock::counted_operations, 1, 600),
+    TrialMaster master(tiny_search(1), fault_options(MasterClock::counted_operations, 1, 600),
                        log.observer());
     BreakingRunner runner(place, 3);
     run_trials(master, GroupId(0), runner);
@@ -80,7 +80,7 @@ TEST(Faults, AFailedTrialKeepsTheStepsItWasTrained) {
     }
   };
   MasterLog log;
-  TrialMaster master(tiny_search(1), options_for(MasterClock::counted_operations, 1, 600),
+  TrialMaster master(tiny_search(1), fault_options(MasterClock::counted_operations, 1, 600),
                      log.observer());
   Late runner(1);
   run_trials(master, GroupId(0), runner);
@@ -107,7 +107,7 @@ TEST(Faults, AnExceptionThatTheRunnerDoesNotSurviveLosesItsGroupAndTellsHowFarIt
   };
   for (MasterClock clock : {MasterClock::wall, MasterClock::counted_operations}) {
     MasterLog log;
-    TrialMaster master(tiny_search(3), options_for(clock, 2, 60), log.observer());
+    TrialMaster master(tiny_search(3), fault_options(clock, 2, 60), log.observer());
     std::thread breaking([&] {
       Fatal runner(1);
       EXPECT_THROW(run_trials(master, GroupId(0), runner), std::runtime_error);
@@ -139,7 +139,7 @@ TEST(Faults, AGroupWhoseTimeIsOverLeavesAndTheOthersGoOn) {
     bool over_ = false;
   };
   MasterLog log;
-  TrialMaster master(tiny_search(4), options_for(MasterClock::counted_operations, 2, 400),
+  TrialMaster master(tiny_search(4), fault_options(MasterClock::counted_operations, 2, 400),
                      log.observer());
   std::thread leaving([&] {
     Hasty runner(1);
@@ -157,7 +157,7 @@ TEST(Faults, AGroupWhoseTimeIsOverLeavesAndTheOthersGoOn) {
 
 TEST(Faults, ARunWhereEveryTrialFailsEnds) {
   MasterLog log;
-  MasterOptions options = options_for(MasterClock::wall, 1, 0);
+  MasterOptions options = fault_options(MasterClock::wall, 1, 0);
   options.failures_in_a_row = 12;
   TrialMaster master(tiny_search(1), options, log.observer());
   BreakingRunner runner(BreakingRunner::Place::begin, 1);
@@ -171,7 +171,7 @@ TEST(Faults, ARunWhereEveryTrialFailsEnds) {
 TEST(Faults, ALostGroupFreesItsTrialAndTheOthersGoOn) {
   for (MasterClock clock : {MasterClock::wall, MasterClock::counted_operations}) {
     MasterLog log;
-    TrialMaster master(tiny_search(2), options_for(clock, 4, 200), log.observer());
+    TrialMaster master(tiny_search(2), fault_options(clock, 4, 200), log.observer());
     std::optional<Trial> trial;
     master.request_trial(GroupId(0), [&](Assignment a) { trial = a.trial; });
     ASSERT_TRUE(trial.has_value());
@@ -200,7 +200,7 @@ TEST(Faults, ALostGroupFreesItsTrialAndTheOthersGoOn) {
 }
 
 TEST(Faults, ReportsAndRequestsOfALostGroupAreAnsweredWithTheEnd) {
-  TrialMaster master(tiny_search(2), options_for(MasterClock::counted_operations, 2, 200));
+  TrialMaster master(tiny_search(2), fault_options(MasterClock::counted_operations, 2, 200));
   std::optional<Trial> trial;
   master.request_trial(GroupId(0), [&](Assignment a) { trial = a.trial; });
   master.group_lost(GroupId(0), "gone");
@@ -214,7 +214,7 @@ TEST(Faults, ReportsAndRequestsOfALostGroupAreAnsweredWithTheEnd) {
 }
 
 TEST(Faults, AGroupThatNeverStartsDoesNotHoldTheOthersOnceItIsDeclaredLost) {
-  TrialMaster master(tiny_search(2), options_for(MasterClock::counted_operations, 2, 50));
+  TrialMaster master(tiny_search(2), fault_options(MasterClock::counted_operations, 2, 50));
   std::optional<Trial> trial;
   master.request_trial(GroupId(1), [&](Assignment a) { trial = a.trial; });
   EXPECT_FALSE(trial.has_value());  // group 0 may still ask at the same virtual time
@@ -223,7 +223,7 @@ TEST(Faults, AGroupThatNeverStartsDoesNotHoldTheOthersOnceItIsDeclaredLost) {
 }
 
 TEST(Faults, ALostGroupWaitingForAnAnswerNeverGetsOne) {
-  TrialMaster master(tiny_search(2), options_for(MasterClock::counted_operations, 2, 50));
+  TrialMaster master(tiny_search(2), fault_options(MasterClock::counted_operations, 2, 50));
   bool called = false;
   auto owned = std::make_shared<int>(1);
   const std::weak_ptr<int> watch = owned;
@@ -240,7 +240,7 @@ TEST(Faults, ALostGroupWaitingForAnAnswerNeverGetsOne) {
 TEST(Faults, GroupsVanishAtRandomAndNobodyHangs) {
   for (std::uint64_t seed = 1; seed <= 12; ++seed) {
     MasterLog log;
-    TrialMaster master(tiny_search(seed), options_for(MasterClock::counted_operations, 6, 120),
+    TrialMaster master(tiny_search(seed), fault_options(MasterClock::counted_operations, 6, 120),
                        log.observer());
     std::thread killer([&] {
       RandomStream random(seed);
@@ -259,7 +259,7 @@ TEST(Faults, GroupsVanishAtRandomAndNobodyHangs) {
 
 TEST(Faults, CloseAnswersWhoeverWaits) {
   MasterLog log;
-  TrialMaster master(tiny_search(2), options_for(MasterClock::counted_operations, 3, 0),
+  TrialMaster master(tiny_search(2), fault_options(MasterClock::counted_operations, 3, 0),
                      log.observer());
   std::string told;
   std::optional<Trial> trial;
@@ -287,7 +287,7 @@ TEST(Faults, AnExhaustedSpaceEndsTheRunWithItsReason) {
   search.space.min_spatial_size = 9;
   MasterLog log;
   TrialMaster master(Search(tiny_classifier(), search),
-                     options_for(MasterClock::counted_operations, 2, 0), log.observer());
+                     fault_options(MasterClock::counted_operations, 2, 0), log.observer());
   run_groups(master, 2, 1);
   EXPECT_GE(log.outcomes.size(), 1u);
   EXPECT_LE(log.outcomes.size(), 4u);
@@ -297,7 +297,7 @@ TEST(Faults, AnExhaustedSpaceEndsTheRunWithItsReason) {
 }
 
 TEST(Faults, MisuseIsABug) {
-  TrialMaster master(tiny_search(2), options_for(MasterClock::wall, 1, 0));
+  TrialMaster master(tiny_search(2), fault_options(MasterClock::wall, 1, 0));
   EXPECT_THROW(master.request_trial(GroupId(1), [](Assignment) {}), Error);
   EXPECT_THROW(master.report_milestone(GroupId(0), {}, [](Decision) {}), Error);
   master.request_trial(GroupId(0), [](Assignment) {});
@@ -314,7 +314,7 @@ TEST(Faults, ARunnerThatBreaksInEndLosesItsGroupOnly) {
     using SleepyRunner::SleepyRunner;
     void end() override { throw std::runtime_error("device lost"); }
   };
-  TrialMaster master(tiny_search(2), options_for(MasterClock::counted_operations, 2, 100));
+  TrialMaster master(tiny_search(2), fault_options(MasterClock::counted_operations, 2, 100));
   std::thread breaking([&] {
     BadEnd runner(1);
     EXPECT_THROW(run_trials(master, GroupId(0), runner), std::runtime_error);

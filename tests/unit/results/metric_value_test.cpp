@@ -11,13 +11,14 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const std::string beyond = "9007199254740993", one_more = "9007199254740994";  // 2^53 + 1, + 2
 
 MetricValue count_of(const std::string& text) { return {text, std::stod(text)}; }
 
-Json json_of(const char* metric, const MetricValue& value, MetricKind kind = MetricKind::exact) {
+OrderedJson json_of(const char* metric, const MetricValue& value,
+                    MetricKind kind = MetricKind::exact) {
   return metric_value_json(compared_metric(metric), kind, value);
 }
 
@@ -32,9 +33,9 @@ RunSet runs_with(const char* metric, const std::string& text, int first) {
   return set;
 }
 
-Json metric_in(const std::string& document, const std::string& name) {
-  const Json json = Json::parse(document);
-  for (const Json& one : json.at("metrics")) {
+OrderedJson metric_in(const std::string& document, const std::string& name) {
+  const OrderedJson json = OrderedJson::parse(document);
+  for (const OrderedJson& one : json.at("metrics")) {
     if (one.at("name") == name) return one;
   }
   throw std::runtime_error("no metric " + name);
@@ -89,12 +90,12 @@ TEST(MetricValue, GateAndCompareWriteWhatDiffers) {
                                  runs_with("executed_per_step", beyond, 10));
   const GateReport gated = judge_gate(runs, {});
   const RunComparison compared = compare_runs(runs, 0.02);
-  const Json gate = metric_in(gate_json_text(gated), "executed_per_step");
+  const OrderedJson gate = metric_in(gate_json_text(gated), "executed_per_step");
   EXPECT_EQ(gate.at("base"), "9007199254740992");
   EXPECT_EQ(gate.at("head"), beyond);
   EXPECT_EQ(gate.at("verdict"), "regression");
   EXPECT_FALSE(gate.contains("ratio"));
-  const Json compare = metric_in(comparison_json_text(compared), "executed_per_step");
+  const OrderedJson compare = metric_in(comparison_json_text(compared), "executed_per_step");
   EXPECT_EQ(compare.at("a"), "9007199254740992");
   EXPECT_EQ(compare.at("b"), beyond);
   EXPECT_EQ(compare.at("changed"), true);

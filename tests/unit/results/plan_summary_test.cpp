@@ -13,28 +13,30 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr double wall_s = 30 * 12.24;
-constexpr double mix = 64 / 6.12;  // samples per modelled second
+constexpr double samples_per_modelled_second = 64 / 6.12;  // samples per modelled second
 
-Json record_of(const SampleRun& run) { return Json::parse(build_record(run.journal())); }
+OrderedJson plan_record_of(const SampleRun& run) {
+  return OrderedJson::parse(build_record(run.journal()));
+}
 
 TEST(PlanRecord, PredictedBesideMeasuredOnModelledTime) {
-  const Json prediction = record_of(planned_run()).at("prediction");
+  const OrderedJson prediction = plan_record_of(planned_run()).at("prediction");
   EXPECT_EQ(prediction.at("step_time_s"), 6.0);
   EXPECT_NEAR(prediction.at("error_fraction"), 0.02, 1e-12);
   EXPECT_EQ(prediction.at("bubble_rate"), 0.375);
   EXPECT_EQ(prediction.at("pipeline_bubble_rate"), 0.3);
   EXPECT_NEAR(prediction.at("measured").at("step_time_s"), 6.12, 1e-9);
-  EXPECT_NEAR(prediction.at("measured").at("samples_per_s"), mix, 1e-9);
+  EXPECT_NEAR(prediction.at("measured").at("samples_per_s"), samples_per_modelled_second, 1e-9);
   EXPECT_NEAR(prediction.at("measured").at("bubble_rate"), 0.375, 1e-12);
 }
 
 TEST(PlanRecord, RealDevicesHaveRealTime) {
   SampleRun run = planned_run();
   run.erase_all<PacingEvent>();
-  const Json record = record_of(run);
+  const OrderedJson record = plan_record_of(run);
   EXPECT_FALSE(record.contains("pacing"));
   EXPECT_NEAR(record.at("prediction").at("measured").at("step_time_s"), 12.24, 1e-9);
   EXPECT_NEAR(record.at("prediction").at("measured").at("samples_per_s"),
@@ -42,14 +44,14 @@ TEST(PlanRecord, RealDevicesHaveRealTime) {
 }
 
 TEST(PlanRecord, PacingAddsUpTheRanks) {
-  const Json pacing = record_of(planned_run()).at("pacing");
+  const OrderedJson pacing = plan_record_of(planned_run()).at("pacing");
   EXPECT_EQ(pacing.at("dilation"), 2.0);
   EXPECT_EQ(pacing.at("operations"), 1000);
   EXPECT_EQ(pacing.at("late"), 1);
   EXPECT_EQ(pacing.at("late_fraction"), 0.001);
 }
 
-double parts_of(const Json& entry) {
+double parts_of(const OrderedJson& entry) {
   double sum = 0;
   for (const char* part : {"compute", "communication_exposed", "bubble", "data", "other"}) {
     sum += entry.at(part).get<double>();
@@ -58,18 +60,18 @@ double parts_of(const Json& entry) {
 }
 
 TEST(PlanRecord, TimeOfRanksStagesAndClassesAddsUpToTheirWall) {
-  const Json split = record_of(planned_run()).at("time_split_s");
+  const OrderedJson split = plan_record_of(planned_run()).at("time_split_s");
   for (const char* list : {"per_rank", "per_stage", "per_class"}) {
     ASSERT_EQ(split.at(list).size(), 2u) << list;
-    for (const Json& entry : split.at(list)) {
+    for (const OrderedJson& entry : split.at(list)) {
       EXPECT_NEAR(parts_of(entry), entry.at("wall"), 1e-9) << list;
       EXPECT_NEAR(entry.at("wall"), wall_s, 1e-9) << list;
     }
   }
-  const Json& slow = split.at("per_class").at(1);
+  const OrderedJson& slow = split.at("per_class").at(1);
   EXPECT_EQ(slow.at("device_class"), "slow");
   EXPECT_NEAR(slow.at("bubble"), 0.375 * wall_s, 1e-9);
-  EXPECT_EQ(split.at("per_rank").at(1).at("stages"), Json({1}));
+  EXPECT_EQ(split.at("per_rank").at(1).at("stages"), OrderedJson({1}));
 }
 
 TEST(PlanRecord, GroupsHaveMeanSecondsAndAllOperations) {
@@ -81,9 +83,9 @@ TEST(PlanRecord, GroupsHaveMeanSecondsAndAllOperations) {
       plan->device_class = "fast";
     }
   }
-  const Json split = record_of(run).at("time_split_s");
+  const OrderedJson split = plan_record_of(run).at("time_split_s");
   ASSERT_EQ(split.at("per_stage").size(), 1u);
-  const Json& both = split.at("per_stage").at(0);
+  const OrderedJson& both = split.at("per_stage").at(0);
   EXPECT_EQ(both.at("ranks"), 2);
   EXPECT_NEAR(both.at("compute"), 0.625 * wall_s, 1e-9);
   const Ops per_step = run.last<StepEvent>().ops_strict;
@@ -92,17 +94,17 @@ TEST(PlanRecord, GroupsHaveMeanSecondsAndAllOperations) {
 }
 
 TEST(PlanRecord, MemoryStandsBesideTheLedgerAndTheLimit) {
-  const Json memory = record_of(planned_run()).at("metrics").at("peak_memory_bytes");
-  EXPECT_EQ(memory.at("planned_per_rank"), Json({1000, 1000}));
-  EXPECT_EQ(memory.at("limit_per_rank"), Json({1001, 1001}));
+  const OrderedJson memory = plan_record_of(planned_run()).at("metrics").at("peak_memory_bytes");
+  EXPECT_EQ(memory.at("planned_per_rank"), OrderedJson({1000, 1000}));
+  EXPECT_EQ(memory.at("limit_per_rank"), OrderedJson({1001, 1001}));
   EXPECT_EQ(memory.at("ledger_per_rank").at(0).at("total"), 1000);
   EXPECT_NEAR(memory.at("worst_error_fraction"), 0.001, 1e-12);  // 1001 on rank 1
 }
 
 TEST(PlanRecord, MixAgainstItsClassesPlannedAndMeasured) {
-  const Json hetero = record_of(planned_run()).at("metrics").at("hetero");
-  EXPECT_NEAR(hetero.at("hsr"), mix / 10.5, 1e-9);
-  EXPECT_NEAR(hetero.at("gain"), mix / 7, 1e-9);
+  const OrderedJson hetero = plan_record_of(planned_run()).at("metrics").at("hetero");
+  EXPECT_NEAR(hetero.at("hsr"), samples_per_modelled_second / 10.5, 1e-9);
+  EXPECT_NEAR(hetero.at("gain"), samples_per_modelled_second / 7, 1e-9);
   EXPECT_EQ(hetero.at("best_single"), 7.0);
   EXPECT_EQ(hetero.at("best_class"), "fast");
   EXPECT_EQ(hetero.at("ideal_sum"), 10.5);
@@ -120,15 +122,15 @@ TEST(PlanRecord, ThroughputOfTokensCountsTokens) {
   for (JournalLine& line : run.lines) {
     if (auto* step = std::get_if<StepEvent>(&line.event)) step->tokens = 32 * step->samples;
   }
-  const Json hetero = record_of(run).at("metrics").at("hetero");
+  const OrderedJson hetero = plan_record_of(run).at("metrics").at("hetero");
   EXPECT_EQ(hetero.at("ideal_sum"), 32 * 10.5);
-  EXPECT_NEAR(hetero.at("hsr"), mix / 10.5, 1e-9);
+  EXPECT_NEAR(hetero.at("hsr"), samples_per_modelled_second / 10.5, 1e-9);
 }
 
 TEST(PlanRecord, AnInvalidRunHasNoRatio) {
   SampleRun run = planned_run();
   run.last<StopEvent>() = {RunStatus::failed, "rank 1 died", 6};
-  EXPECT_FALSE(record_of(run).at("metrics").contains("hetero"));
+  EXPECT_FALSE(plan_record_of(run).at("metrics").contains("hetero"));
 }
 
 TEST(HeteroFigures, NeedEveryNumber) {

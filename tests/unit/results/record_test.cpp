@@ -14,11 +14,13 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json record_of(const SampleRun& run) { return Json::parse(build_record(run.journal())); }
+OrderedJson record_of(const SampleRun& run) {
+  return OrderedJson::parse(build_record(run.journal()));
+}
 
-void expect_no_null(const Json& json, const std::string& path) {
+void expect_no_null(const OrderedJson& json, const std::string& path) {
   EXPECT_FALSE(json.is_null()) << path;
   if (!json.is_structured()) return;
   for (const auto& item : json.items()) expect_no_null(item.value(), path + "/" + item.key());
@@ -29,7 +31,7 @@ TEST(Record, IsAPureFunctionOfTheJournal) {
     const std::string record = build_record(run.journal());
     EXPECT_EQ(build_record(run.journal()), record);
     EXPECT_EQ(json_indented(record, "record"), record) << "not canonical";
-    expect_no_null(Json::parse(record), "");
+    expect_no_null(OrderedJson::parse(record), "");
   }
 }
 
@@ -37,13 +39,15 @@ TEST(Record, TellsOfEveryHost) {
   SampleRun run = fixed_run();
   run.insert_before_stop(HostLoadEvent{400, 2, 0.1, {}, {}, 0.5, "b", 4, 1.5, 2.5});
   run.insert_before_stop(HostLoadEvent{390, 4, 0.25, 3, 0.5, {}, "a", 0, {}, 1.0});
-  const Json load = record_of(run)["host_load"];
+  const OrderedJson load = record_of(run)["host_load"];
   EXPECT_EQ(load["seconds"], 390);  // rank 0's host
   EXPECT_EQ(load["thermal_throttled_s"], 0.5);
   ASSERT_EQ(load["hosts"].size(), 2u);
-  EXPECT_EQ(load["hosts"][0], Json::parse(R"({"host":"a","first_rank":0,"seconds":390,"cpus":4,
+  EXPECT_EQ(load["hosts"][0],
+            OrderedJson::parse(R"({"host":"a","first_rank":0,"seconds":390,"cpus":4,
       "other_cpus":0.25,"thermal_events":3,"thermal_throttled_s":0.5,"load_after":1.0})"));
-  EXPECT_EQ(load["hosts"][1], Json::parse(R"({"host":"b","first_rank":4,"seconds":400,"cpus":2,
+  EXPECT_EQ(load["hosts"][1],
+            OrderedJson::parse(R"({"host":"b","first_rank":4,"seconds":400,"cpus":2,
       "other_cpus":0.1,"quota_throttled_s":0.5,"load_before":1.5,"load_after":2.5})"));
 }
 
@@ -59,9 +63,9 @@ TEST(Record, TellsOfEveryGpuOnce) {
   run.insert_before_stop(GpuSlowdownEvent{"b", "0000:1b:00.0", 1, 400, {}, 4.5});
   run.insert_before_stop(GpuSlowdownEvent{"a", "0000:1b:00.0", 0, 399, 0, 3});
   run.insert_before_stop(GpuSlowdownEvent{"b", "0000:1b:00.0", 2, 401, {}, 4.75});  // shared
-  EXPECT_EQ(
-      record_of(run)["gpu_slowdown"],
-      Json::parse(R"([{"host":"a","gpu":"0000:1b:00.0","seconds":399,"thermal_s":0,"power_s":3},
+  EXPECT_EQ(record_of(run)["gpu_slowdown"],
+            OrderedJson::parse(
+                R"([{"host":"a","gpu":"0000:1b:00.0","seconds":399,"thermal_s":0,"power_s":3},
                             {"host":"b","gpu":"0000:1b:00.0","seconds":401,"power_s":4.75}])"));
 }
 
@@ -69,16 +73,16 @@ TEST(Record, HostLoadOfAJournalWithoutNamesHasNoHosts) {
   SampleRun run = fixed_run();
   run.insert_before_stop(HostLoadEvent{390, 4, 0.25, {}, {}, {}});
   EXPECT_EQ(record_of(run)["host_load"],
-            Json::parse(R"({"seconds":390,"cpus":4,"other_cpus":0.25})"));
+            OrderedJson::parse(R"({"seconds":390,"cpus":4,"other_cpus":0.25})"));
 }
 
 TEST(Record, HoldsTheNumbersOfAFixedRun) {
   const SampleRun run = fixed_run();
-  const Json record = record_of(run);
+  const OrderedJson record = record_of(run);
   const Ops per_step = strict_train_ops(small_classifier(), 64);
   // 2 warm-up steps of 24 s, 30 steps of 12 s with 0 to 4 % of noise (12.24 s on average).
   const double window_s = 30 * 12.24;
-  const Json& metrics = record.at("metrics");
+  const OrderedJson& metrics = record.at("metrics");
   EXPECT_EQ(metrics.at("steps"), 30);
   EXPECT_EQ(metrics.at("warmup_steps"), 2);
   EXPECT_EQ(metrics.at("total_steps"), 32);
@@ -96,9 +100,9 @@ TEST(Record, HoldsTheNumbersOfAFixedRun) {
   EXPECT_EQ(metrics.at("quality").at("met"), true);
   EXPECT_NEAR(metrics.at("step_time_s").at("median"), 12.24, 1e-9);
   EXPECT_NEAR(metrics.at("utilization").at("value"), ops / 1e12, ops * 1e-18);
-  EXPECT_EQ(metrics.at("peak_memory_bytes").at("per_rank"), Json({1000, 1001}));
+  EXPECT_EQ(metrics.at("peak_memory_bytes").at("per_rank"), OrderedJson({1000, 1001}));
 
-  const Json& operations = record.at("operations");
+  const OrderedJson& operations = record.at("operations");
   EXPECT_EQ(operations.at("strict"), (per_step * 32).to_string());
   EXPECT_EQ(operations.at("window_strict"), (per_step * 30).to_string());
   EXPECT_EQ(operations.at("executed"), operations.at("strict"));
@@ -113,15 +117,15 @@ TEST(Record, HoldsTheNumbersOfAFixedRun) {
 
 TEST(Record, TimeByUseAddsUpToTheWindow) {
   for (const SampleRun& run : {fixed_run(), search_run()}) {
-    const Json record = record_of(run);
+    const OrderedJson record = record_of(run);
     double sum = 0;
-    for (const Json& part : record.at("time_split_s")) sum += part.get<double>();
+    for (const OrderedJson& part : record.at("time_split_s")) sum += part.get<double>();
     EXPECT_NEAR(sum, record.at("metrics").at("window_s"), 1e-6);
   }
 }
 
 TEST(Record, CarriesWhatTheContractNames) {
-  const Json record = record_of(fixed_run());
+  const OrderedJson record = record_of(fixed_run());
   for (const char* key : {"_format", "_version", "run_id", "created_utc", "status", "validity",
                           "workload", "scale", "metrics", "operations", "time_split_s", "seeds",
                           "system", "plan", "config", "hashes", "reproduce"}) {
@@ -149,7 +153,7 @@ TEST(Record, OfTokensCountsTokensAndHasNoRegulatedScore) {
   for (JournalLine& line : run.lines) {
     if (auto* step = std::get_if<StepEvent>(&line.event)) step->tokens = 1000;
   }
-  const Json metrics = record_of(run).at("metrics");
+  const OrderedJson metrics = record_of(run).at("metrics");
   EXPECT_EQ(metrics.at("throughput").at("unit"), "token/s");
   EXPECT_NEAR(metrics.at("throughput").at("value"), 30 * 1000 / (30 * 12.24), 1e-6);
   EXPECT_FALSE(metrics.contains("regulated_score"));
@@ -170,7 +174,7 @@ TEST(Record, OfASearchStartsWhenEveryGroupIsWarm) {
   ASSERT_TRUE(summary.window.has_value());
   EXPECT_EQ(summary.window->start_ns, warm_ns);
   EXPECT_EQ(summary.steps, 22u);
-  const Json record = record_of(run);
+  const OrderedJson record = record_of(run);
   EXPECT_EQ(record.at("search").at("trials"), 3);
   EXPECT_EQ(record.at("search").at("diverged"), 1);
   EXPECT_EQ(record.at("search").at("unique_graphs"), 3);
@@ -180,7 +184,7 @@ TEST(Record, OfASearchStartsWhenEveryGroupIsWarm) {
 
 TEST(Record, SaysWhetherTheSearchsMasterHeldTheGroupsUp) {
   SampleRun run = search_run();
-  const Json master = record_of(run).at("search").at("master");
+  const OrderedJson master = record_of(run).at("search").at("master");
   EXPECT_EQ(master.at("proposals"), 3);
   EXPECT_EQ(master.at("duplicates"), 1);
   EXPECT_EQ(master.at("answers"), 9);
@@ -201,7 +205,10 @@ TEST(Record, RepetitionsOnDataOfOtherSeedsHaveOneHash) {
     run.last<WorkloadEvent>().data_fingerprint = fingerprint;
     run.last<WorkloadEvent>().quality_target = target;
     run.last<WorkloadEvent>().data_kind = kind;
-    return Json::parse(build_record(run.journal())).at("workload").at("hash").get<std::string>();
+    return OrderedJson::parse(build_record(run.journal()))
+        .at("workload")
+        .at("hash")
+        .get<std::string>();
   };
   EXPECT_EQ(hash("seed 1", 0.5, "seed 0"), hash("seed 2", 0.6, "seed 0"));
   EXPECT_NE(hash("seed 1", 0.5, "seed 0"), hash("seed 1", 0.5, "other seed 0"));
@@ -218,7 +225,7 @@ TEST(Record, NamesItsParentAndItsCheckpoints) {
   start.parent_step = 0;
   run.insert_before_stop(CheckpointEvent{10, 4096, 0.25});
   run.insert_before_stop(CheckpointEvent{20, 8192, 0.5});
-  const Json record = record_of(run);
+  const OrderedJson record = record_of(run);
   EXPECT_EQ(record.at("parent").at("run_id"), "20260101T101500Z-image-00000000");
   EXPECT_EQ(record.at("parent").at("step"), 0);
   EXPECT_EQ(record.at("checkpoints").at("count"), 2);
@@ -304,7 +311,7 @@ TEST(Record, QualityNamesTheSamplesItRestsOn) {
   SampleRun run = search_run();
   EXPECT_EQ(record_of(run).at("metrics").at("quality").at("samples"), 100);
   run.erase_all<EvalEvent>();  // what a trial says alone rests on none that is known
-  const Json quality = record_of(run).at("metrics").at("quality");
+  const OrderedJson quality = record_of(run).at("metrics").at("quality");
   EXPECT_EQ(quality.at("value"), 0.8);
   EXPECT_FALSE(quality.contains("samples"));
 }
@@ -332,7 +339,7 @@ TEST(Record, ExtrapolatesRecomputationFromTheObservedStep) {
       seen->executed = seen->strict + Ops(10);
     }
   }
-  const Json operations = record_of(run).at("operations");
+  const OrderedJson operations = record_of(run).at("operations");
   EXPECT_EQ(operations.at("recompute"), "640");  // 2 ranks * 10 * 32 steps
   EXPECT_EQ(operations.at("executed"),
             (Ops::parse(operations.at("strict").get<std::string>()) + Ops(640)).to_string());
@@ -341,7 +348,7 @@ TEST(Record, ExtrapolatesRecomputationFromTheObservedStep) {
 TEST(Record, OfAKilledRunIsPartialAndStillScored) {
   SampleRun run = fixed_run();
   run.lines.resize(run.index<PhaseEvent>() + 20);
-  const Json record = record_of(run);
+  const OrderedJson record = record_of(run);
   EXPECT_EQ(record.at("status"), "partial");
   EXPECT_EQ(record.at("validity").at("class"), "open");
   EXPECT_TRUE(record.at("metrics").contains("ops_per_second"));
@@ -354,7 +361,7 @@ TEST(Record, OfTheVeryFirstLinesIsReadable) {
   for (std::size_t lines = 1; lines < run.lines.size(); ++lines) {
     SampleRun cut = run;
     cut.lines.resize(lines);
-    const Json record = record_of(cut);
+    const OrderedJson record = record_of(cut);
     EXPECT_EQ(record.at("status"), "partial") << lines;
     expect_no_null(record, "");
   }
@@ -368,7 +375,7 @@ TEST(Record, HoldsOperationsBeyond64Bits) {
   }
   run.last<PeakEvent>().ops_per_second = 1e30;
   run.erase_all<ObservedEvent>();
-  const Json record = record_of(run);
+  const OrderedJson record = record_of(run);
   EXPECT_EQ(record.at("operations").at("window_strict"), "252000000000000000000000");
   const double ops = 2.52e23 / (30 * 12.24);
   EXPECT_NEAR(record.at("metrics").at("ops_per_second").at("value").get<double>() / ops, 1, 1e-9);

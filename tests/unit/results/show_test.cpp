@@ -19,21 +19,22 @@ std::string shown(const SampleRun& run, ShowFormat format = ShowFormat::console)
   return show_record(build_record(run.journal()), "results/run", format, Colour::off);
 }
 
-bool has(const std::string& text, const std::string& pattern) {
+bool matches(const std::string& text, const std::string& pattern) {
   return std::regex_search(text, std::regex(pattern));
 }
 
 TEST(Show, TableHoldsWhatTheContractAsksFor) {
   const std::string table = shown(fixed_run());
-  EXPECT_TRUE(has(table, "workload +image small, 163 parameters, fp32\n")) << table;
-  EXPECT_TRUE(has(table, "scale +2 ranks, 2 × cpu with 1 thread, transport threads\n")) << table;
-  EXPECT_TRUE(has(table, "throughput +5\\.229 ± [0-9.e-]+ image/s \\(95 % CI ")) << table;
-  EXPECT_TRUE(has(table, "OPS +[0-9.]+ ± [0-9.]+ kop/s \\(95 % CI ")) << table;
-  EXPECT_TRUE(has(table, "quality +accuracy 0\\.8000 on 100 samples \\(target 0\\.5: met\\)\n"))
+  EXPECT_TRUE(matches(table, "workload +image small, 163 parameters, fp32\n")) << table;
+  EXPECT_TRUE(matches(table, "scale +2 ranks, 2 × cpu with 1 thread, transport threads\n"))
       << table;
-  EXPECT_TRUE(has(table, "validity +closed, rankable\n")) << table;
-  EXPECT_TRUE(has(table, "record +results/run/record\\.json\n")) << table;
-  EXPECT_TRUE(has(table, "reproduce +heteroperf run image --seed 42\n")) << table;
+  EXPECT_TRUE(matches(table, "throughput +5\\.229 ± [0-9.e-]+ image/s \\(95 % CI ")) << table;
+  EXPECT_TRUE(matches(table, "OPS +[0-9.]+ ± [0-9.]+ kop/s \\(95 % CI ")) << table;
+  EXPECT_TRUE(matches(table, "quality +accuracy 0\\.8000 on 100 samples \\(target 0\\.5: met\\)\n"))
+      << table;
+  EXPECT_TRUE(matches(table, "validity +closed, rankable\n")) << table;
+  EXPECT_TRUE(matches(table, "record +results/run/record\\.json\n")) << table;
+  EXPECT_TRUE(matches(table, "reproduce +heteroperf run image --seed 42\n")) << table;
   EXPECT_EQ(table.find('\x1b'), std::string::npos);
 }
 
@@ -41,9 +42,9 @@ TEST(Show, InvalidRunHasReasonsAndNoScore) {
   SampleRun run = fixed_run();
   run.last<ChecksumEvent>().fingerprint = "other";
   const std::string table = shown(run);
-  EXPECT_FALSE(has(table, "OPS|throughput|regulated")) << table;
-  EXPECT_TRUE(has(table, "validity +invalid, not rankable\n")) << table;
-  EXPECT_TRUE(has(table, "checksums \\(invalid\\): expected .*, found other on rank 1\\."))
+  EXPECT_FALSE(matches(table, "OPS|throughput|regulated")) << table;
+  EXPECT_TRUE(matches(table, "validity +invalid, not rankable\n")) << table;
+  EXPECT_TRUE(matches(table, "checksums \\(invalid\\): expected .*, found other on rank 1\\."))
       << table;
 }
 
@@ -91,13 +92,13 @@ TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
   fixed_run().write_finished({folder.path() / "image"});
   search_run().write_finished({folder.path() / "search"});
   write_suite_record(folder.path(), plan);
-  EXPECT_TRUE(has(show(folder.path() / "image", ShowFormat::console, Colour::off), "OPS +"));
+  EXPECT_TRUE(matches(show(folder.path() / "image", ShowFormat::console, Colour::off), "OPS +"));
   const std::string table = show(folder.path(), ShowFormat::console, Colour::off);
-  EXPECT_TRUE(has(table, "image +.* kop/s .*complete, closed\n")) << table;
-  EXPECT_TRUE(has(table, "later +no score, partial, no record\n")) << table;
-  EXPECT_TRUE(has(table, "validity +invalid, not rankable\n")) << table;
-  EXPECT_FALSE(has(table, "suite OPS")) << table;
-  EXPECT_TRUE(has(table, "workload later \\(invalid\\): expected closed, found no record"))
+  EXPECT_TRUE(matches(table, "image +.* kop/s .*complete, closed\n")) << table;
+  EXPECT_TRUE(matches(table, "later +no score, partial, no record\n")) << table;
+  EXPECT_TRUE(matches(table, "validity +invalid, not rankable\n")) << table;
+  EXPECT_FALSE(matches(table, "suite OPS")) << table;
+  EXPECT_TRUE(matches(table, "workload later \\(invalid\\): expected closed, found no record"))
       << table;
   const std::string csv = show(folder.path(), ShowFormat::csv, Colour::off);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);

@@ -12,7 +12,7 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const SuitePlan some_plan{"20260101T101500Z-suite-0123abcd", "2026-01-01T10:15:00Z", {"a", "b"}};
 
@@ -26,9 +26,12 @@ SampleRun run_of(double step_s, int steps = 30) {
 class SuiteRecord : public testing::Test {
  protected:
   RunFiles files(const std::string& workload) const { return {folder_.path() / workload}; }
-  Json built() const { return Json::parse(build_suite_record(folder_.path(), some_plan)); }
+  OrderedJson built() const {
+    return OrderedJson::parse(build_suite_record(folder_.path(), some_plan));
+  }
   double record_value(const std::string& workload, const char* pointer) const {
-    return Json::parse(read_text_file(files(workload).record())).at(Json::json_pointer(pointer));
+    return OrderedJson::parse(read_text_file(files(workload).record()))
+        .at(OrderedJson::json_pointer(pointer));
   }
 
   TemporaryFolder folder_;
@@ -37,7 +40,7 @@ class SuiteRecord : public testing::Test {
 TEST_F(SuiteRecord, ScoreIsOperationsOverSeconds) {
   run_of(12).write_finished(files("a"));
   run_of(6, 60).write_finished(files("b"));
-  const Json suite = built();
+  const OrderedJson suite = built();
   double operations = 0, seconds = 0;
   for (const char* name : {"a", "b"}) {
     const double window_s = record_value(name, "/metrics/window_s");

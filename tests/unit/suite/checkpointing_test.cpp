@@ -29,7 +29,7 @@ class CheckpointingTest : public ::testing::Test {
   /// `steps`: seconds that each step takes.
   void train(const std::vector<double>& steps, Checkpointing::End end) {
     JournalWriter journal((folder_.path() / "journal.jsonl").string());
-    testing::NoEngine engine;  // saving is the test's
+    test::NoEngine engine;  // saving is the test's
     run_on_threads(2, {}, [&](World& world) {
       const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
       RankContext context{config_, placement_, world, engine};

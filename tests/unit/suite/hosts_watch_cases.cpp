@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace heteroperf::testing {
+namespace heteroperf::test {
 namespace {
 
 constexpr double burnt_s = 0.2;  // CPU time of each rank: many of the kernel's ticks
@@ -73,4 +73,4 @@ void check_hosts_watch(World& world, RankProcesses processes) {
   EXPECT_EQ(so_far->thermal_events, load->thermal_events);
 }
 
-}  // namespace heteroperf::testing
+}  // namespace heteroperf::test

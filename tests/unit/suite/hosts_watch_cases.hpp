@@ -3,10 +3,10 @@
 #include "runners/comm/world.hpp"
 #include "suite/run/hosts_watch.hpp"
 
-namespace heteroperf::testing {
+namespace heteroperf::test {
 
 /// What the watch says of two hosts, "even" and "odd" by rank, whose counters are made up. Every
 /// rank of the world calls it.
 void check_hosts_watch(World& world, RankProcesses processes);
 
-}  // namespace heteroperf::testing
+}  // namespace heteroperf::test

@@ -10,7 +10,7 @@ namespace {
 TEST(HostsWatch, EveryHostTellsOfItself) {
   for (const int ranks : {1, 2, 5}) {
     run_on_threads(ranks, {},
-                   [](World& world) { testing::check_hosts_watch(world, RankProcesses::one); });
+                   [](World& world) { test::check_hosts_watch(world, RankProcesses::one); });
   }
 }
 

@@ -13,7 +13,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr double never = 1e6;  // seconds
+constexpr double never_s = 1e6;  // seconds
 
 /// Ranks 0 and 1 on host "a", rank 2 on "b"; rank 1 computes on a GPU.
 class LiveWatchTest : public ::testing::Test {
@@ -37,7 +37,7 @@ class LiveWatchTest : public ::testing::Test {
  private:
   void work(World& world, JournalWriter& journal, int looks, const LiveWatch::Pace& pace) {
     std::optional<ServiceScope> service;
-    testing::NoEngine engine;
+    test::NoEngine engine;
     RankContext context{config_, placement_, world, engine};
     if (context.is_first()) {
       context.journal = &journal;
@@ -71,7 +71,7 @@ std::map<std::string, int> loads_by_host(const Journal& journal) {
 }
 
 TEST_F(LiveWatchTest, TellsOfEveryHostAndGpuNowAndThenAndAtTheEnd) {
-  const Journal journal = watched(2, {0, never});
+  const Journal journal = watched(2, {0, never_s});
   if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
   EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 3}, {"b", 3}}));
   const auto slowdowns = journal.all<GpuSlowdownEvent>();
@@ -84,14 +84,14 @@ TEST_F(LiveWatchTest, TellsOfEveryHostAndGpuNowAndThenAndAtTheEnd) {
 }
 
 TEST_F(LiveWatchTest, TellsOfTheSetUp) {
-  const Journal journal = watched(0, {never, 0});
+  const Journal journal = watched(0, {never_s, 0});
   if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
   EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 2}, {"b", 2}}));
   EXPECT_EQ(journal.all<GpuSlowdownEvent>().size(), 1u);
 }
 
 TEST_F(LiveWatchTest, BetweenTwoLinesTimePasses) {
-  const Journal journal = watched(2, {never, never});
+  const Journal journal = watched(2, {never_s, never_s});
   if (journal.all<HostLoadEvent>().empty()) GTEST_SKIP() << "/proc/stat does not tell of the CPUs";
   EXPECT_EQ(loads_by_host(journal), (std::map<std::string, int>{{"a", 1}, {"b", 1}}));
   EXPECT_EQ(journal.all<GpuSlowdownEvent>().size(), 1u);

@@ -2,7 +2,7 @@
 
 #include "runners/engine/engine.hpp"
 
-namespace heteroperf::testing {
+namespace heteroperf::test {
 
 /// For what needs a rank's context and no training.
 class NoEngine : public Engine {
@@ -16,4 +16,4 @@ class NoEngine : public Engine {
   double measure_peak_ops_per_second(Precision, int, double) override { return 0; }
 };
 
-}  // namespace heteroperf::testing
+}  // namespace heteroperf::test

@@ -11,7 +11,7 @@ namespace heteroperf {
 namespace {
 
 template <class Action>
-std::string error_of(Action&& action) {
+std::string plan_error_of(Action&& action) {
   try {
     action();
   } catch (const UserError& error) {
@@ -78,7 +78,7 @@ TEST(WithRanks, TellEveryContradiction) {
   config.cluster.file = "mixed.json";
   config.plan.file = "plan.json";
   config.scale.ranks = 5;
-  const std::string text = error_of([&] {
+  const std::string text = plan_error_of([&] {
     ranks_of(config, {"mixed.json", mixed(), plan_of(3)}, 2);
   });
   EXPECT_NE(text.find("--plan plan.json does not fit --cluster mixed.json (3 and 4 ranks)"),
@@ -87,7 +87,7 @@ TEST(WithRanks, TellEveryContradiction) {
   EXPECT_NE(text.find("--ranks 5 does not fit --cluster mixed.json (5 and 4 ranks)"),
             std::string::npos)
       << text;
-  EXPECT_NE(error_of([] {
+  EXPECT_NE(plan_error_of([] {
               RunConfig asked;
               asked.scale.ranks = 3;
               ranks_of(asked, {}, 2, 2);
@@ -99,7 +99,7 @@ TEST(WithRanks, DegreesFitTheCluster) {
   RunConfig config;
   config.cluster.file = "mixed.json";
   config.plan.pipeline = 3;
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(plan_error_of([&] {
               ranks_of(config, {"mixed.json", mixed(), std::nullopt}, 2);
             }).find("pp 3 x tp 1 does not fit 4 ranks"),
             std::string::npos);
@@ -110,7 +110,9 @@ TEST(WithRanks, WhatNeedsAClusterIsRefusedWhereThePlanHasNone) {
   config.plan.file = "plan.json";
   config.pace.dilation = 2;
   config.with_baselines = true;
-  const std::string text = error_of([&] { ranks_of(config, {"", std::nullopt, plan_of(3)}, 2); });
+  const std::string text = plan_error_of([&] {
+    ranks_of(config, {"", std::nullopt, plan_of(3)}, 2);
+  });
   EXPECT_NE(text.find("pace.dilation=2 changes nothing"), std::string::npos) << text;
   EXPECT_NE(text.find("--with-baselines has nothing to run"), std::string::npos) << text;
 }
@@ -136,7 +138,7 @@ TEST(IsEmulated, AllOrNoneOfTheRanks) {
   Cluster cluster = mixed();
   EXPECT_TRUE(is_emulated(cluster));
   cluster.classes[1].kind = DeviceKind::cpu;
-  EXPECT_NE(error_of([&] { is_emulated(cluster); }).find("'fast' is paced, 'slow' is not"),
+  EXPECT_NE(plan_error_of([&] { is_emulated(cluster); }).find("'fast' is paced, 'slow' is not"),
             std::string::npos);
   cluster.classes[0].kind = DeviceKind::cpu;
   EXPECT_FALSE(is_emulated(cluster));
@@ -176,7 +178,7 @@ TEST(PlanSources, BothFilesAreTold) {
   RunConfig config;
   config.cluster.file = "/nowhere/cluster.json";
   config.plan.file = "/nowhere/plan.json";
-  const std::string text = error_of([&] { read_plan_sources(config); });
+  const std::string text = plan_error_of([&] { read_plan_sources(config); });
   EXPECT_NE(text.find("cluster.json"), std::string::npos) << text;
   EXPECT_NE(text.find("plan.json"), std::string::npos) << text;
 }

@@ -5,7 +5,7 @@
 namespace heteroperf {
 namespace {
 
-using testing::FakeRoot;
+using test::FakeRoot;
 
 constexpr const char* v2_mount = "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n";
 

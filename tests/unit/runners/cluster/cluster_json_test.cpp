@@ -14,9 +14,9 @@
 namespace heteroperf {
 namespace {
 
-using testing::complaint;
-using testing::FakeRoot;
-using testing::small_cluster;
+using test::complaint;
+using test::FakeRoot;
+using test::small_cluster;
 
 std::filesystem::path sample(const char* name) {
   return std::filesystem::path(HETEROPERF_TEST_DATA) / "clusters" / name;
@@ -30,7 +30,7 @@ std::string refusal(const nlohmann::json& json) {
   return complaint<UserError>([&] { cluster_from_json(json, "file.json"); });
 }
 
-bool says(const std::string& text, const std::string& part) {
+bool json_says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -77,7 +77,7 @@ TEST(ClusterJson, ManyHostsInOneEntryAndAssumptions) {
   EXPECT_EQ(back_and_forth(cluster).assumptions, cluster.assumptions);
   expect_same(back_and_forth(cluster), cluster);
   json["ranks"][0]["per_host"] = 0;
-  EXPECT_TRUE(says(refusal(json), "ranks[0].per_host is 0"));
+  EXPECT_TRUE(json_says(refusal(json), "ranks[0].per_host is 0"));
 }
 
 TEST(ClusterJson, ReadsInterleavedRanksCurvesAndPairs) {
@@ -145,10 +145,11 @@ TEST(ClusterJson, TakesBothDirectionsWhenTheyAgree) {
 
   json["links"].back()["latency_s"] = 7e-5;
   const std::string text = refusal(json);
-  EXPECT_TRUE(says(text, "asymmetric link") && says(text, "5e-05 s") && says(text, "7e-05 s"))
+  EXPECT_TRUE(json_says(text, "asymmetric link") && json_says(text, "5e-05 s") &&
+              json_says(text, "7e-05 s"))
       << text;
   json["links"].back() = json["links"][2];
-  EXPECT_TRUE(says(refusal(json), "is there twice")) << refusal(json);
+  EXPECT_TRUE(json_says(refusal(json), "is there twice")) << refusal(json);
 }
 
 TEST(ClusterJson, TakesRanksInAnyOrderAndRefusesTheirAsymmetry) {
@@ -158,17 +159,18 @@ TEST(ClusterJson, TakesRanksInAnyOrderAndRefusesTheirAsymmetry) {
   json["links"].push_back(reverse);
   EXPECT_EQ(cluster_from_json(json, "x").links.size(), 6u);
   json["links"].back()["bandwidth_bytes_per_s"] = 3e9;
-  EXPECT_TRUE(says(refusal(json), "asymmetric link between ranks 1 and 4")) << refusal(json);
+  EXPECT_TRUE(json_says(refusal(json), "asymmetric link between ranks 1 and 4")) << refusal(json);
   json["links"].back()["between"] = {2, 2};
-  EXPECT_TRUE(says(refusal(json), "ranks 2 and 2")) << refusal(json);
+  EXPECT_TRUE(json_says(refusal(json), "ranks 2 and 2")) << refusal(json);
 }
 
 TEST(ClusterJson, NamesTheMissingLink) {
   nlohmann::json json = document("two_clusters.json");
   json["links"].erase(2);
-  EXPECT_TRUE(says(refusal(json), "file.json: no link between ranks 0 and 2")) << refusal(json);
+  EXPECT_TRUE(json_says(refusal(json), "file.json: no link between ranks 0 and 2"))
+      << refusal(json);
   json.erase("links");
-  EXPECT_TRUE(says(refusal(json), "ranks 0 and 1")) << refusal(json);
+  EXPECT_TRUE(json_says(refusal(json), "ranks 0 and 1")) << refusal(json);
 }
 
 TEST(ClusterJson, ReportsAllProblemsWithTheNearestKeys) {
@@ -190,9 +192,9 @@ TEST(ClusterJson, ReportsAllProblemsWithTheNearestKeys) {
         "Did you mean \"bandwidth_bytes_per_s\"?", "Did you mean \"class\"?", "slaw",
         "ranks[2].count is 0", "Did you mean \"latency_s\"?", "links[1].latency_s is \"1 us\"",
         "links[3].between", "-1 operations per second"}) {
-    EXPECT_TRUE(says(text, part)) << part << " in\n" << text;
+    EXPECT_TRUE(json_says(text, part)) << part << " in\n" << text;
   }
-  EXPECT_FALSE(says(text, "class \"fast\"")) << text;
+  EXPECT_FALSE(json_says(text, "class \"fast\"")) << text;
 }
 
 TEST(ClusterJson, RefusesEachWrongValue) {
@@ -227,17 +229,17 @@ TEST(ClusterJson, RefusesEachWrongValue) {
   for (const auto& [path, value] : patches) {
     nlohmann::json json = document("two_clusters.json");
     json[nlohmann::json::json_pointer(path)] = value;
-    EXPECT_TRUE(says(refusal(json), "file.json"))
+    EXPECT_TRUE(json_says(refusal(json), "file.json"))
         << path << " = " << value << ": " << refusal(json);
   }
   for (const char* key : {"_format", "_version", "classes", "ranks"}) {
     nlohmann::json json = document("two_clusters.json");
     json.erase(key);
-    EXPECT_TRUE(says(refusal(json), key)) << key << ": " << refusal(json);
+    EXPECT_TRUE(json_says(refusal(json), key)) << key << ": " << refusal(json);
   }
   for (const nlohmann::json& json :
        {nlohmann::json(), nlohmann::json(3), nlohmann::json::array()}) {
-    EXPECT_TRUE(says(refusal(json), "must be an object")) << json;
+    EXPECT_TRUE(json_says(refusal(json), "must be an object")) << json;
   }
 }
 
@@ -246,7 +248,8 @@ TEST(ClusterJson, RefusesPointsThatDoNotGrow) {
   json["links"][2]["points"][1]["bytes"] = 64;
   json["links"][2]["points"][2]["time_s"] = -1;
   const std::string text = refusal(json);
-  EXPECT_TRUE(says(text, "links[2]: ") && says(text, "not in order") && says(text, "takes -1 s"))
+  EXPECT_TRUE(json_says(text, "links[2]: ") && json_says(text, "not in order") &&
+              json_says(text, "takes -1 s"))
       << text;
 }
 
@@ -259,12 +262,12 @@ TEST(ClusterJson, FilesThatCannotBeReadAreNamedWithTheReason) {
   const std::string whole{std::istreambuf_iterator<char>(in), {}};
   root.write("empty.json", "").write("part.json", whole.substr(0, whole.size() / 2));
   root.write("folder/x", "").write("twice.json", R"({"ranks": [], "ranks": []})");
-  EXPECT_TRUE(says(reading("none.json"), "none.json") &&
-              says(reading("none.json"), "No such file"));
-  EXPECT_TRUE(says(reading("folder"), "it is a folder"));
-  EXPECT_TRUE(says(reading("empty.json"), "is empty"));
-  EXPECT_TRUE(says(reading("part.json"), "not valid JSON")) << reading("part.json");
-  EXPECT_TRUE(says(reading("twice.json"), "twice")) << reading("twice.json");
+  EXPECT_TRUE(json_says(reading("none.json"), "none.json") &&
+              json_says(reading("none.json"), "No such file"));
+  EXPECT_TRUE(json_says(reading("folder"), "it is a folder"));
+  EXPECT_TRUE(json_says(reading("empty.json"), "is empty"));
+  EXPECT_TRUE(json_says(reading("part.json"), "not valid JSON")) << reading("part.json");
+  EXPECT_TRUE(json_says(reading("twice.json"), "twice")) << reading("twice.json");
 }
 
 TEST(ClusterJson, EveryTruncatedFileIsRefused) {
@@ -289,7 +292,7 @@ TEST(ClusterJson, ADeniedFileIsNamed) {
   }
   const std::string text = complaint<UserError>([&] { read_cluster(root.path() / "denied.json"); });
   ASSERT_EQ(seteuid(before), 0);
-  EXPECT_TRUE(says(text, "denied.json") && says(text, "Permission denied")) << text;
+  EXPECT_TRUE(json_says(text, "denied.json") && json_says(text, "Permission denied")) << text;
 }
 
 }  // namespace

@@ -12,8 +12,8 @@
 namespace heteroperf {
 namespace {
 
-using testing::complaint;
-using testing::small_cluster;
+using test::complaint;
+using test::small_cluster;
 
 std::string problems_of(const Cluster& cluster) {
   return complaint<UserError>([&] { check_cluster(cluster); });

@@ -11,7 +11,7 @@
 namespace heteroperf {
 namespace {
 
-using testing::FakeRoot;
+using test::FakeRoot;
 
 FakeRoot& with_cpus(FakeRoot& root, const std::string& allowed, const std::vector<CpuSet>& cores) {
   root.write("proc/self/status",

@@ -8,7 +8,7 @@
 
 #include "runners/cluster/system_files.hpp"
 
-namespace heteroperf::testing {
+namespace heteroperf::test {
 
 /// A folder that stands for "/", removed with the object.
 class FakeRoot {
@@ -33,4 +33,4 @@ class FakeRoot {
   std::filesystem::path root_;
 };
 
-}  // namespace heteroperf::testing
+}  // namespace heteroperf::test

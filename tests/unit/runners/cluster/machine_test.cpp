@@ -11,7 +11,7 @@ namespace heteroperf {
 namespace {
 
 using nlohmann::json;
-using testing::FakeRoot;
+using test::FakeRoot;
 
 /// Every leaf object of the form {"source", …} below `value`.
 void collect_observed(const json& value, std::vector<json>& found) {

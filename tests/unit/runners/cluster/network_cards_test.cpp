@@ -7,7 +7,7 @@
 namespace heteroperf {
 namespace {
 
-using testing::FakeRoot;
+using test::FakeRoot;
 
 void add_card(FakeRoot& root, const std::string& name, const std::string& speed,
               const std::string& node) {

@@ -5,7 +5,7 @@
 
 #include "runners/cluster/cluster.hpp"
 
-namespace heteroperf::testing {
+namespace heteroperf::test {
 
 /// One class "cpu", a rank per label, a link within every label and between every two.
 inline Cluster small_cluster(const std::vector<std::string>& labels) {
@@ -38,4 +38,4 @@ std::string complaint(Call call) {
   return {};
 }
 
-}  // namespace heteroperf::testing
+}  // namespace heteroperf::test

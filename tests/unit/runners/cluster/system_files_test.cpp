@@ -7,7 +7,7 @@
 namespace heteroperf {
 namespace {
 
-using testing::FakeRoot;
+using test::FakeRoot;
 
 TEST(SystemFiles, TextIsTrimmedAndNamesItsSource) {
   FakeRoot root;

@@ -66,7 +66,7 @@ Sets sets_of(const RankClusters& found) {
   return sets_of(found, names);
 }
 
-bool says(const std::string& text, const std::string& part) {
+bool reason_says(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
@@ -90,13 +90,13 @@ TEST(Agglomeration, LabelsOfSomeLeaveTheOthersToMeasurement) {
   EXPECT_EQ(sets_of(found), (Sets{{0, 2}, {1}, {3, 4}}));
   EXPECT_EQ(found.clusters[1].label, "c0");
   EXPECT_EQ(found.clusters[0].label, "c1");
-  EXPECT_TRUE(says(found.reason, "labels given for 1")) << found.reason;
+  EXPECT_TRUE(reason_says(found.reason, "labels given for 1")) << found.reason;
 }
 
 TEST(Agglomeration, OneHostIsOneCluster) {
   const RankClusters found = find(on_hosts({"a", "a", "a"}), by_site({0, 0, 0}, 5e9, 0));
   EXPECT_EQ(sets_of(found), (Sets{{0, 1, 2}}));
-  EXPECT_TRUE(says(found.reason, "one host")) << found.reason;
+  EXPECT_TRUE(reason_says(found.reason, "one host")) << found.reason;
   EXPECT_EQ(find(on_hosts({"a"}), {{0}}).reason, "one rank");
 }
 
@@ -106,7 +106,7 @@ TEST(Agglomeration, RanksThatShareCoresAreNotToldApart) {
   const Matrix waits = by_site({0, 1, 0}, 5e9, 1e8);
   const RankClusters found = find(ranks, waits);
   EXPECT_EQ(sets_of(found), (Sets{{0, 1, 2}}));
-  EXPECT_TRUE(says(found.reason, "3 ranks share 2 cores")) << found.reason;
+  EXPECT_TRUE(reason_says(found.reason, "3 ranks share 2 cores")) << found.reason;
   for (RankDescriptor& rank : ranks) rank.host_cores = 3;
   EXPECT_EQ(sets_of(find(ranks, waits)), (Sets{{0, 2}, {1}}));
 }
@@ -123,7 +123,8 @@ TEST(Agglomeration, TellsLikeClustersBehindAThinLinkApart) {
   const auto ranks = on_hosts({"a", "b", "a", "b", "a"});
   const RankClusters thin = find(ranks, by_site({0, 1, 0, 1, 0}, 5e9, 1.17e8));
   EXPECT_EQ(sets_of(thin), (Sets{{0, 2, 4}, {1, 3}}));
-  EXPECT_TRUE(says(thin.reason, "42.7x") && says(thin.reason, "0.117 GB/s")) << thin.reason;
+  EXPECT_TRUE(reason_says(thin.reason, "42.7x") && reason_says(thin.reason, "0.117 GB/s"))
+      << thin.reason;
   EXPECT_EQ(thin.clusters[0].label, "c0");
   EXPECT_EQ(thin.clusters[1].bridges, (std::vector{Bridge{RankId(1), "b/eth0", 1.0}}));
   const RankClusters wide = find(ranks, by_site({0, 1, 0, 1, 0}, 5e9, 2.6e9));
@@ -194,7 +195,8 @@ TEST(Agglomeration, UnlikeDevicesNeverShareACluster) {
   ranks[3].model = "another model";
   const RankClusters found = find(ranks, by_site({0, 0, 0, 0}, 5e9, 0));
   EXPECT_EQ(sets_of(found), (Sets{{0, 2, 3}, {1}}));
-  EXPECT_TRUE(says(found.reason, "unlike") && says(found.reason, "other mpi 4")) << found.reason;
+  EXPECT_TRUE(reason_says(found.reason, "unlike") && reason_says(found.reason, "other mpi 4"))
+      << found.reason;
   ranks[1] = ranks[0];
   ranks[1].library = "nccl 2";
   EXPECT_EQ(find(ranks, by_site({0, 0, 0, 0}, 5e9, 0)).clusters.size(), 2u);

@@ -50,7 +50,7 @@ bool comes_true(Condition condition) {
   return false;
 }
 
-bool says(const std::optional<RankFailure>& failure, RankId rank, const std::string& part) {
+bool failure_says(const std::optional<RankFailure>& failure, RankId rank, const std::string& part) {
   return failure && failure->rank == rank && failure->reason.find(part) != std::string::npos;
 }
 
@@ -81,7 +81,8 @@ TEST(TcpControl, ALostRankIsKnownToAll) {
   star.ranks[2].reset();  // without goodbye, as a killed process
   for (int r : {0, 1, 3}) {
     const auto& rank = star.ranks[static_cast<std::size_t>(r)];
-    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), RankId(2), "connection closed"); }));
+    EXPECT_TRUE(
+        comes_true([&] { return failure_says(rank->failure(), RankId(2), "connection closed"); }));
     EXPECT_EQ(rank->failure()->kind, ErrorKind::run_failed);
     EXPECT_TRUE(rank->failure_among({}));
   }
@@ -93,7 +94,8 @@ TEST(TcpControl, ALostRankZeroIsKnownToAll) {
   star.hub.control.reset();
   for (int r : {1, 2}) {
     const auto& rank = star.ranks[static_cast<std::size_t>(r)];
-    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), RankId(0), "connection closed"); }));
+    EXPECT_TRUE(
+        comes_true([&] { return failure_says(rank->failure(), RankId(0), "connection closed"); }));
     EXPECT_THROW(rank->call("anybody?"), PeerError);
     EXPECT_THROW(rank->close(), PeerError);
   }
@@ -116,7 +118,8 @@ TEST(TcpControl, ASilentRankIsATimeout) {
   const auto silent = join_silently(hub.address, 2);
   await_control_spokes(*hub.control);
   for (const auto& rank : {hub.control, listening}) {
-    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), RankId(2), "no sign of life"); }));
+    EXPECT_TRUE(
+        comes_true([&] { return failure_says(rank->failure(), RankId(2), "no sign of life"); }));
     EXPECT_EQ(rank->failure()->kind, ErrorKind::timeout);
   }
 }
@@ -131,7 +134,8 @@ TEST(TcpControl, ASilentRankZeroIsATimeout) {
   Connection silent(accept_connection(listener.socket));
   silent.send({Frame::Kind::welcome, 0, encode_number(address.answer())});
   const auto spoke = joining.get();
-  EXPECT_TRUE(comes_true([&] { return says(spoke->failure(), RankId(0), "no sign of life"); }));
+  EXPECT_TRUE(
+      comes_true([&] { return failure_says(spoke->failure(), RankId(0), "no sign of life"); }));
   EXPECT_EQ(spoke->failure()->kind, ErrorKind::timeout);
 }
 
@@ -243,8 +247,8 @@ TEST(TcpControl, RanksThatWaitForEachOtherAreNamed) {
   star.ranks[2]->waits_for({&one, 1}, Bytes(0));
   star.ranks[3]->waits_for({&one, 1}, Bytes(0));
   for (const auto& rank : star.ranks) {
-    EXPECT_TRUE(
-        comes_true([&] { return says(rank->failure(), RankId(2), "ranks 1 and 2 have waited"); }));
+    EXPECT_TRUE(comes_true(
+        [&] { return failure_says(rank->failure(), RankId(2), "ranks 1 and 2 have waited"); }));
     EXPECT_EQ(rank->failure()->kind, ErrorKind::timeout);
   }
 }
@@ -265,11 +269,11 @@ TEST(TcpControl, AnAbortReachesEverybodyWithItsWords) {
   Star star(4);
   star.ranks[3]->abort({RankId(3), ErrorKind::usage, "batch=0"});
   for (const auto& rank : star.ranks) {
-    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), RankId(3), "batch=0"); }));
+    EXPECT_TRUE(comes_true([&] { return failure_says(rank->failure(), RankId(3), "batch=0"); }));
     EXPECT_EQ(rank->failure()->kind, ErrorKind::usage);
   }
   star.ranks[1]->abort({RankId(1), ErrorKind::run_failed, "an echo"});
-  EXPECT_TRUE(says(star.ranks[0]->failure(), RankId(3), "batch=0"));
+  EXPECT_TRUE(failure_says(star.ranks[0]->failure(), RankId(3), "batch=0"));
 }
 
 /// Who is to tell what happened depends on it: a rank that is lost cannot.
@@ -281,7 +285,8 @@ TEST(TcpControl, WhatARankSaysOfItselfIsToldFromWhatIsFoundOut) {
                        });
   EXPECT_THROW(handler.ranks[1]->call("write"), PeerError);
   for (const auto& rank : handler.ranks) {
-    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), RankId(0), "the disk is full"); }));
+    EXPECT_TRUE(
+        comes_true([&] { return failure_says(rank->failure(), RankId(0), "the disk is full"); }));
     EXPECT_TRUE(rank->failure()->own_word);
   }
   lost.ranks[0].reset();
@@ -313,7 +318,7 @@ TEST(TcpControl, WhoHasFinishedIsNotAwaited) {
   EXPECT_TRUE(comes_true([&] { return star.ranks[2]->failure_among({&one, 1}).has_value(); }));
   // Who finds that tells everybody.
   for (const auto& rank : star.ranks) {
-    EXPECT_TRUE(comes_true([&] { return says(rank->failure(), one, "finished without"); }));
+    EXPECT_TRUE(comes_true([&] { return failure_says(rank->failure(), one, "finished without"); }));
   }
 }
 

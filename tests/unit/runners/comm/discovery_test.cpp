@@ -23,8 +23,8 @@
 namespace heteroperf {
 namespace {
 
-using testing::FakeRoot;
-using testing::SlowLinks;
+using test::FakeRoot;
+using test::SlowLinks;
 
 /// Bytes per second, far below what threads reach, under a sanitizer and on a busy machine too.
 constexpr double thin_rate = 1e7, thinner_rate = 3e6;

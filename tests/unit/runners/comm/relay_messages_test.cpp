@@ -15,19 +15,19 @@
 namespace heteroperf {
 namespace {
 
-constexpr CopyEngine at_once{Seconds(0), BytesPerSecond(1e13)};
+constexpr CopyEngine copies_at_once{Seconds(0), BytesPerSecond(1e13)};
 
-using Block = std::vector<std::byte>;
+using RelayBlock = std::vector<std::byte>;
 
-Block pattern(int seed, std::size_t bytes) {
-  Block values(bytes);
+RelayBlock block_pattern(int seed, std::size_t bytes) {
+  RelayBlock values(bytes);
   for (std::size_t i = 0; i < bytes; ++i) {
     values[i] = static_cast<std::byte>(random_bits(8, seed, i));
   }
   return values;
 }
 
-DeviceBytes device(Block& values) { return {values.data(), values.size()}; }
+DeviceBytes device(RelayBlock& values) { return {values.data(), values.size()}; }
 
 RelayConfig chunks_of(std::uint64_t bytes) {
   RelayConfig config;
@@ -39,7 +39,7 @@ RelayConfig chunks_of(std::uint64_t bytes) {
 void run_pair(const RelayConfig& config,
               const std::function<void(RelayMessages&, bool sends)>& body) {
   run_on_threads(2, {}, [&](World& world) {
-    PacedCopier copier("mock", at_once, at_once);
+    PacedCopier copier("mock", copies_at_once, copies_at_once);
     RelayMessages messages(*world.communicator, copier, config);
     body(messages, world.communicator->rank() == RankId(0));
     world.communicator->barrier();
@@ -57,7 +57,7 @@ TEST(RelayMessages, MatchByTagInOrderWhateverTheirSizes) {
   constexpr int count = 200, tags = 3;
   for (const std::uint64_t chunk : {0, 4096}) {
     run_pair(chunks_of(chunk), [](RelayMessages& messages, bool sends) {
-      std::vector<Block> blocks;
+      std::vector<RelayBlock> blocks;
       std::vector<std::unique_ptr<Transfer>> transfers;
       blocks.reserve(count);
       // The receiver takes all of one tag before the next.
@@ -65,8 +65,8 @@ TEST(RelayMessages, MatchByTagInOrderWhateverTheirSizes) {
         const int per_tag = count / tags + 1;
         const int number = sends ? k : (k % per_tag) * tags + k / per_tag;
         if (number >= count) continue;
-        blocks.push_back(sends ? pattern(number, size_of_message(number))
-                               : Block(size_of_message(number)));
+        blocks.push_back(sends ? block_pattern(number, size_of_message(number))
+                               : RelayBlock(size_of_message(number)));
         transfers.push_back(
             sends ? messages.start_send(device(blocks.back()), RankId(1), number % tags)
                   : messages.start_receive(device(blocks.back()), RankId(0), number % tags));
@@ -78,7 +78,7 @@ TEST(RelayMessages, MatchByTagInOrderWhateverTheirSizes) {
         const int per_tag = count / tags + 1;
         const int number = (k % per_tag) * tags + k / per_tag;
         if (number >= count) continue;
-        EXPECT_EQ(blocks[at++], pattern(number, size_of_message(number))) << number;
+        EXPECT_EQ(blocks[at++], block_pattern(number, size_of_message(number))) << number;
       }
     });
   }
@@ -88,20 +88,21 @@ TEST(RelayMessages, BothWaysAtOnce) {
   run_pair(chunks_of(1024), [](RelayMessages& messages, bool first) {
     const RankId other(first ? 1 : 0);
     // Of other sizes in the two directions, with one tag.
-    Block out = pattern(first ? 1 : 2, first ? 50000 : 20001), in(first ? 20001 : 50000);
+    RelayBlock out = block_pattern(first ? 1 : 2, first ? 50000 : 20001), in(first ? 20001 : 50000);
     const auto send = messages.start_send(device(out), other, 5);
     const auto receive = messages.start_receive(device(in), other, 5);
     while (!send->test() || !receive->test()) {
     }
-    EXPECT_EQ(in, pattern(first ? 2 : 1, in.size()));
+    EXPECT_EQ(in, block_pattern(first ? 2 : 1, in.size()));
   });
 }
 
 TEST(RelayMessages, ADifferenceIsFoundOnBothSidesAndOthersGoOn) {
   std::atomic<int> found{0};
   run_pair(chunks_of(1024), [&](RelayMessages& messages, bool sends) {
-    Block wrong(sends ? 10000 : 10001), good = sends ? pattern(3, 5000) : Block(5000);
-    const auto start = [&](Block& block, int tag) {
+    RelayBlock wrong(sends ? 10000 : 10001),
+        good = sends ? block_pattern(3, 5000) : RelayBlock(5000);
+    const auto start = [&](RelayBlock& block, int tag) {
       return sends ? messages.start_send(device(block), RankId(1), tag)
                    : messages.start_receive(device(block), RankId(0), tag);
     };
@@ -114,14 +115,14 @@ TEST(RelayMessages, ADifferenceIsFoundOnBothSidesAndOthersGoOn) {
       ++found;
     }
     second->wait();
-    EXPECT_EQ(good, pattern(3, 5000));
+    EXPECT_EQ(good, block_pattern(3, 5000));
   });
   EXPECT_EQ(found, 2);
 }
 
 TEST(RelayMessages, AWrongConfigurationIsRefused) {
   run_on_threads(1, {}, [](World& world) {
-    PacedCopier copier("mock", at_once, at_once);
+    PacedCopier copier("mock", copies_at_once, copies_at_once);
     RelayConfig config;
     config.slots = 1;
     EXPECT_THROW(RelayMessages(*world.communicator, copier, config), UserError);

@@ -9,7 +9,7 @@
 
 #include "runners/comm/communicator.hpp"
 
-namespace heteroperf::testing {
+namespace heteroperf::test {
 
 /// Bytes per second between two ranks; 0 where nothing is to be slower than it is.
 using LinkRate = std::function<double(int from, int to)>;
@@ -64,4 +64,4 @@ class SlowLinks final : public Communicator {
   LinkRate rate_;
 };
 
-}  // namespace heteroperf::testing
+}  // namespace heteroperf::test

@@ -104,7 +104,7 @@ TrainingSpec two_stages_of_two(int tensor, int data) {
   return spec;
 }
 
-constexpr int steps = 2;
+constexpr int faulty_steps = 2;
 constexpr RankId culprit{1};
 
 /// How many calls the culprit makes over a whole training.
@@ -115,7 +115,7 @@ int calls_of(const TrainingSpec& spec) {
     const auto life = std::make_shared<std::atomic<int>>(never);
     Mortal group(std::move(world.communicator), life);
     const auto session = start_training(spec, group);
-    for (int i = 0; i < steps; ++i) session->step();
+    for (int i = 0; i < faulty_steps; ++i) session->step();
     if (dies) calls = never - *life;
   });
   return calls;
@@ -133,7 +133,7 @@ void expect_told(const TrainingSpec& spec, int calls, std::uint64_t samples,
                  std::make_shared<std::atomic<int>>(dies ? calls : never));
     try {
       const auto session = start_training(own, group);
-      for (int i = 0; i < steps; ++i) session->step();
+      for (int i = 0; i < faulty_steps; ++i) session->step();
     } catch (const PeerError& error) {
       EXPECT_EQ(error.failure().rank, culprit) << name;
       ++told;

@@ -27,7 +27,7 @@ ReductionConfig config_of(std::size_t bucket_bytes, Overlap overlap) {
 }
 
 /// Fingerprints of all ranks.
-Prints train(const GradientCase& given, const ReductionConfig& config, int zero_stage) {
+Prints train_and_print(const GradientCase& given, const ReductionConfig& config, int zero_stage) {
   Prints prints(static_cast<std::size_t>(given.plan.ranks()));
   run_on_threads(given.plan.ranks(), {}, [&](World& world) {
     const auto rank = static_cast<std::size_t>(world.communicator->rank().value());
@@ -50,22 +50,22 @@ class EveryCase : public ::testing::TestWithParam<std::size_t> {
 
 TEST_P(EveryCase, SumsBitByBitWhateverTheBucketsAndOverlap) {
   const GradientCase given = this->given();
-  const Prints expected = train(given, config_of(4 << 20, Overlap::off), 0);
-  EXPECT_EQ(train(given, config_of(4 << 20, Overlap::on), 0), expected) << given.name;
-  EXPECT_EQ(train(given, config_of(1000, Overlap::on), 0), expected) << given.name;
+  const Prints expected = train_and_print(given, config_of(4 << 20, Overlap::off), 0);
+  EXPECT_EQ(train_and_print(given, config_of(4 << 20, Overlap::on), 0), expected) << given.name;
+  EXPECT_EQ(train_and_print(given, config_of(1000, Overlap::on), 0), expected) << given.name;
 }
 
 TEST_P(EveryCase, SharedOptimizerStatesGiveTheSameBits) {
   const GradientCase given = this->given();
-  const Prints expected = train(given, config_of(4 << 20, Overlap::off), 0);
-  EXPECT_EQ(train(given, config_of(4 << 20, Overlap::off), 1), expected) << given.name;
-  EXPECT_EQ(train(given, config_of(3000, Overlap::on), 1), expected) << given.name;
+  const Prints expected = train_and_print(given, config_of(4 << 20, Overlap::off), 0);
+  EXPECT_EQ(train_and_print(given, config_of(4 << 20, Overlap::off), 1), expected) << given.name;
+  EXPECT_EQ(train_and_print(given, config_of(3000, Overlap::on), 1), expected) << given.name;
 }
 
 // The group of devices is one more group of the same ranks here.
 TEST_P(EveryCase, SumsAlikeThroughAGroupOfDevices) {
   const GradientCase given = this->given();
-  const Prints expected = train(given, config_of(3000, Overlap::on), 1);
+  const Prints expected = train_and_print(given, config_of(3000, Overlap::on), 1);
   Prints prints(static_cast<std::size_t>(given.plan.ranks()));
   run_on_threads(given.plan.ranks(), {}, [&](World& world) {
     const RankId rank = world.communicator->rank();

@@ -24,14 +24,14 @@ namespace heteroperf {
 namespace {
 
 /// What some steps and an evaluation leave behind on rank 0.
-struct Outcome {
+struct PlannedOutcome {
   std::vector<double> losses, norms;
   double evaluation = 0, accuracy = 0;
 };
 
-Outcome train(const TrainingSpec& spec, Communicator& group, int steps) {
+PlannedOutcome train_planned(const TrainingSpec& spec, Communicator& group, int steps) {
   const std::unique_ptr<TrainingSession> session = start_training(spec, group);
-  Outcome outcome;
+  PlannedOutcome outcome;
   for (int i = 0; i < steps; ++i) {
     const StepReport report = session->step();
     outcome.losses.push_back(report.loss);
@@ -43,10 +43,10 @@ Outcome train(const TrainingSpec& spec, Communicator& group, int steps) {
   return outcome;
 }
 
-Outcome train_on_threads(const TrainingSpec& spec, int steps = 3) {
-  Outcome outcome;
+PlannedOutcome train_on_threads(const TrainingSpec& spec, int steps = 3) {
+  PlannedOutcome outcome;
   run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
-    const Outcome mine = train(spec, *world.communicator, steps);
+    const PlannedOutcome mine = train_planned(spec, *world.communicator, steps);
     if (world.communicator->rank() == RankId(0)) outcome = mine;
   });
   return outcome;
@@ -60,23 +60,26 @@ TrainingSpec planned(const ModelGraph& graph, const EvenPlanRequest& request,
   return spec;
 }
 
-double relative(double a, double b) { return std::abs(a - b) / std::max(std::abs(b), 1e-300); }
+double relative_to_second(double a, double b) {
+  return std::abs(a - b) / std::max(std::abs(b), 1e-300);
+}
 
 /// The same global batch on one rank: micro-batches as the plan's replicas cut them.
-Outcome serial(const ModelGraph& graph, const EvenPlanRequest& request, int steps = 3) {
+PlannedOutcome serial(const ModelGraph& graph, const EvenPlanRequest& request, int steps = 3) {
   EvenPlanRequest alone;
   alone.micro_batch = request.micro_batch;
   alone.micro_batches = request.micro_batches * request.data;
   return train_on_threads(planned(graph, alone), steps);
 }
 
-void expect_close(const Outcome& a, const Outcome& b, double limit, const std::string& name) {
+void expect_close(const PlannedOutcome& a, const PlannedOutcome& b, double limit,
+                  const std::string& name) {
   ASSERT_EQ(a.losses.size(), b.losses.size()) << name;
   for (std::size_t i = 0; i < a.losses.size(); ++i) {
-    EXPECT_LE(relative(a.losses[i], b.losses[i]), limit) << name << " step " << i;
-    EXPECT_LE(relative(a.norms[i], b.norms[i]), limit) << name << " step " << i;
+    EXPECT_LE(relative_to_second(a.losses[i], b.losses[i]), limit) << name << " step " << i;
+    EXPECT_LE(relative_to_second(a.norms[i], b.norms[i]), limit) << name << " step " << i;
   }
-  EXPECT_LE(relative(a.evaluation, b.evaluation), limit) << name;
+  EXPECT_LE(relative_to_second(a.evaluation, b.evaluation), limit) << name;
   EXPECT_EQ(a.accuracy, b.accuracy) << name;
 }
 
@@ -122,8 +125,8 @@ TEST(Pipeline, WithoutReplicasTheBitsAreThoseOfOneRank) {
   request.pipeline = 2;
   request.micro_batch = 2;
   request.micro_batches = 4;
-  const Outcome two = train_on_threads(planned(graph, request));
-  const Outcome one = serial(graph, request);
+  const PlannedOutcome two = train_on_threads(planned(graph, request));
+  const PlannedOutcome one = serial(graph, request);
   EXPECT_EQ(two.losses, one.losses);
 }
 
@@ -244,7 +247,7 @@ TrainingSpec uneven(const ModelGraph& graph, const std::vector<std::vector<Repli
 TEST(Pipeline, LargeTensorsReachMoreRanksThanHoldThem) {
   const ModelGraph graph = test::gpt(2);
   const EvenPlanRequest alone{.micro_batch = 16, .micro_batches = 2};
-  const Outcome expected = train_on_threads(planned(graph, alone));
+  const PlannedOutcome expected = train_on_threads(planned(graph, alone));
   expect_close(train_on_threads(uneven(graph, {{{{0}, 16}}, {{{1, 2}, 16}}}, 2)), expected, 1e-11,
                "one to two");
   expect_close(train_on_threads(uneven(graph, {{{{0, 1}, 16}}, {{{2}, 8}, {{3}, 8}}}, 2)), expected,
@@ -280,13 +283,13 @@ TEST(Pipeline, ThinLinksMayCarryFewerBits) {
   const ModelGraph graph = test::gpt(4);
   TrainingSpec spec =
       planned(graph, {.pipeline = 2, .micro_batch = 2, .micro_batches = 4}, Precision::fp32);
-  const Outcome plain = train_on_threads(spec);
+  const PlannedOutcome plain = train_on_threads(spec);
   for (const WireFormat format : {WireFormat::bf16, WireFormat::int8}) {
     spec.plan.wires = {{0, 1, format}};
-    const Outcome packed = train_on_threads(spec);
+    const PlannedOutcome packed = train_on_threads(spec);
     EXPECT_NE(packed.losses.back(), plain.losses.back()) << to_string(format);
     for (std::size_t i = 0; i < plain.losses.size(); ++i) {
-      EXPECT_LE(relative(packed.losses[i], plain.losses[i]), 2e-2) << to_string(format);
+      EXPECT_LE(relative_to_second(packed.losses[i], plain.losses[i]), 2e-2) << to_string(format);
     }
   }
 }
@@ -296,12 +299,12 @@ TEST(Pipeline, Bf16SumsATiedWeightOverTheStagesOfARank) {
   const ModelGraph graph = test::gpt(4);
   const EvenPlanRequest request{
       .pipeline = 2, .chunks = 2, .micro_batch = 2, .micro_batches = 4, .schedule = "zb-v"};
-  const Outcome v = train_on_threads(planned(graph, request, Precision::bf16));
-  const Outcome alone =
+  const PlannedOutcome v = train_on_threads(planned(graph, request, Precision::bf16));
+  const PlannedOutcome alone =
       train_on_threads(planned(graph, {.micro_batch = 2, .micro_batches = 4}, Precision::bf16));
   for (std::size_t i = 0; i < alone.losses.size(); ++i) {
-    EXPECT_LE(relative(v.losses[i], alone.losses[i]), 5e-3);
-    EXPECT_LE(relative(v.norms[i], alone.norms[i]), 2e-2);
+    EXPECT_LE(relative_to_second(v.losses[i], alone.losses[i]), 5e-3);
+    EXPECT_LE(relative_to_second(v.norms[i], alone.norms[i]), 2e-2);
   }
 }
 
@@ -323,7 +326,7 @@ TEST(Pipeline, ACheckpointGoesOnUnderAnyPlan) {
   EvenPlanRequest shared{.pipeline = 2, .tensor = 2, .micro_batch = 2, .micro_batches = 4};
   EvenPlanRequest replicas{
       .pipeline = 2, .data = 2, .micro_batch = 1, .micro_batches = 4, .zero_stage = 1};
-  const Outcome whole = train_on_threads(planned(graph, four), 4);
+  const PlannedOutcome whole = train_on_threads(planned(graph, four), 4);
   for (const EvenPlanRequest& first : {four, replicas}) {
     for (const EvenPlanRequest& second : {shared, replicas}) {
       std::filesystem::remove_all(folder);
@@ -339,8 +342,8 @@ TEST(Pipeline, ACheckpointGoesOnUnderAnyPlan) {
         for (std::size_t i = 2; i < 4; ++i) {
           const StepReport report = session->step();
           EXPECT_EQ(report.step, i);
-          EXPECT_LE(relative(report.loss, whole.losses[i]), 1e-11);
-          EXPECT_LE(relative(report.gradient_norm, whole.norms[i]), 1e-11);
+          EXPECT_LE(relative_to_second(report.loss, whole.losses[i]), 1e-11);
+          EXPECT_LE(relative_to_second(report.gradient_norm, whole.norms[i]), 1e-11);
         }
       });
     }
@@ -354,10 +357,10 @@ TEST(Pipeline, RecomputationChangesNoBits) {
   request.pipeline = 2;
   request.micro_batch = 2;
   request.micro_batches = 4;
-  const Outcome none = train_on_threads(planned(graph, request));
+  const PlannedOutcome none = train_on_threads(planned(graph, request));
   for (const Recomputation again : {Recomputation::selective, Recomputation::full}) {
     request.recomputation = again;
-    const Outcome other = train_on_threads(planned(graph, request));
+    const PlannedOutcome other = train_on_threads(planned(graph, request));
     EXPECT_EQ(other.losses, none.losses) << to_string(again);
     EXPECT_EQ(other.norms, none.norms) << to_string(again);
   }

@@ -24,19 +24,19 @@ struct TestedModel {
   std::int64_t batch;
 };
 
-ModelGraph small_resnet18() {
+ModelGraph checked_small_resnet18() {
   ModelOptions options;
   options.height = options.width = 32;
   options.classes = 10;
   return build_model("resnet18", options);
 }
-ModelGraph nano() { return build_model("nano"); }
-ModelGraph gpt() { return test::tiny_gpt(0.1); }
-ModelGraph cnn() { return test::tiny_cnn(0.1); }
+ModelGraph checked_nano() { return build_model("nano"); }
+ModelGraph checked_gpt() { return test::tiny_gpt(0.1); }
+ModelGraph checked_cnn() { return test::tiny_cnn(0.1); }
 
 const TestedModel tested_models[] = {
-    {"resnet18", small_resnet18, 3}, {"nano", nano, 2}, {"gpt", gpt, 3},
-    {"llama", test::tiny_llama, 3},  {"cnn", cnn, 4},   {"vit", test::tiny_vit, 3}};
+    {"resnet18", checked_small_resnet18, 3}, {"nano", checked_nano, 2}, {"gpt", checked_gpt, 3},
+    {"llama", test::tiny_llama, 3},          {"cnn", checked_cnn, 4},   {"vit", test::tiny_vit, 3}};
 
 /// Calls body(node, index) for every parameter of a graph.
 template <class Body>
@@ -68,9 +68,9 @@ struct Pair {
 /// How the backward pass of a micro-batch is asked for.
 enum class Passes { both, apart, recomputed };
 
-double train(StageExecutor& executor, const ModelGraph& graph, const at::Tensor& sample,
-             const at::Tensor& targets, const PassContext& context = {},
-             Passes passes = Passes::both) {
+double train_once(StageExecutor& executor, const ModelGraph& graph, const at::Tensor& sample,
+                  const at::Tensor& targets, const PassContext& context = {},
+                  Passes passes = Passes::both) {
   if (context.accumulation == Accumulation::overwrite) executor.overwrite_gradients();
   executor.put(0, graph.input(), sample);
   executor.put_targets(0, targets);
@@ -112,7 +112,7 @@ TEST_P(AgainstAutograd, LossAndEveryGradientAgree) {
 
   const at::Tensor expected = pair.reference.forward(sample, targets, context);
   expected.backward();
-  const double loss = train(pair.executor, pair.graph, sample, targets, context);
+  const double loss = train_once(pair.executor, pair.graph, sample, targets, context);
 
   EXPECT_NEAR(loss, expected.item().toDouble(), tolerance * loss);
   for_parameters(pair.graph, [&](NodeId node, std::size_t i) {
@@ -134,7 +134,7 @@ TEST_P(AgainstAutograd, MicroBatchesAddTheirGradients) {
     context.first_sample = number * static_cast<std::uint64_t>(model.batch);
     context.accumulation = number == 0 ? Accumulation::overwrite : Accumulation::add;
     pair.reference.forward(sample, targets, context).mul(0.5).backward();
-    train(pair.executor, pair.graph, sample, targets, context);
+    train_once(pair.executor, pair.graph, sample, targets, context);
   }
   for_parameters(pair.graph, [&](NodeId node, std::size_t i) {
     EXPECT_LE(relative_error(pair.store.gradient(node, i), pair.reference.gradient(node, i)),
@@ -151,7 +151,7 @@ TEST_P(AgainstAutograd, InputAndWeightGradientsMayComeApart) {
   const at::Tensor sample = random_sample(pair.graph, model.batch, at::kDouble, 5);
   const at::Tensor targets = random_targets(pair.graph, model.batch, 6);
   pair.reference.forward(sample, targets, context).backward();
-  train(pair.executor, pair.graph, sample, targets, context, Passes::apart);
+  train_once(pair.executor, pair.graph, sample, targets, context, Passes::apart);
   for_parameters(pair.graph, [&](NodeId node, std::size_t i) {
     EXPECT_LE(relative_error(pair.store.gradient(node, i), pair.reference.gradient(node, i)),
               tolerance)
@@ -171,8 +171,8 @@ TEST_P(AgainstAutograd, ASecondForwardGivesTheSameBits) {
   StageModel recomputing = whole_model(graph, at::kDouble, fusion);
   recomputing.recomputation = Recomputation::full;
   StageExecutor second(std::move(recomputing), again);
-  EXPECT_EQ(train(plain, graph, sample, targets, context),
-            train(second, graph, sample, targets, context, Passes::recomputed));
+  EXPECT_EQ(train_once(plain, graph, sample, targets, context),
+            train_once(second, graph, sample, targets, context, Passes::recomputed));
   for_parameters(graph, [&](NodeId node, std::size_t i) {
     EXPECT_TRUE(kept.gradient(node, i).equal(again.gradient(node, i))) << graph.node(node).name;
   });
@@ -187,7 +187,7 @@ TEST_P(AgainstAutograd, EvaluationUsesRunningStatisticsAndLeavesThemAlone) {
   const at::Tensor sample = random_sample(pair.graph, model.batch, at::kDouble, 5);
   const at::Tensor targets = random_targets(pair.graph, model.batch, 6);
   pair.reference.forward(sample, targets, context);
-  train(pair.executor, pair.graph, sample, targets, context);
+  train_once(pair.executor, pair.graph, sample, targets, context);
 
   context.mode = Mode::evaluate;
   const double expected = pair.reference.forward(sample, targets, context).item().toDouble();
@@ -211,11 +211,11 @@ TEST_P(AgainstAutograd, NothingIsHeldAfterAPass) {
   StageExecutor executor(whole_model(graph, at::kFloat, fusion), store);
   const at::Tensor sample = random_sample(graph, model.batch, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, model.batch, 6);
-  train(executor, graph, sample, targets);
+  train_once(executor, graph, sample, targets);
   const std::uint64_t after_one = memory.use().current_bytes;
   evaluate(executor, graph, sample, targets);
-  train(executor, graph, sample, targets);
-  train(executor, graph, sample, targets);
+  train_once(executor, graph, sample, targets);
+  train_once(executor, graph, sample, targets);
   EXPECT_EQ(memory.use().current_bytes, after_one);
   EXPECT_GT(memory.use().peak_bytes, after_one);
 }
@@ -245,7 +245,7 @@ TEST(StageExecutor, FreesActivationsWhenTheirLastUsePasses) {
   const at::Tensor sample = random_sample(graph, 8, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, 8, 6);
   const std::uint64_t before = memory.use().current_bytes;
-  train(executor, graph, sample, targets);
+  train_once(executor, graph, sample, targets);
   const std::uint64_t one_output = 8 * 4 * 32 * 32 * sizeof(float);
   EXPECT_LT(memory.use().peak_bytes - before, 6 * one_output);
 }
@@ -256,10 +256,10 @@ TEST(StageExecutor, ProfilesEveryKindOfGroup) {
   StageExecutor executor(whole_model(graph, at::kFloat, Fusion::off), store);
   const at::Tensor sample = random_sample(graph, 2, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, 2, 6);
-  train(executor, graph, sample, targets);
+  train_once(executor, graph, sample, targets);
   for (const GroupTime& time : executor.times()) EXPECT_EQ(time.forward_s, 0) << time.kind;
   executor.profile(StageExecutor::Profile::on);
-  train(executor, graph, sample, targets);
+  train_once(executor, graph, sample, targets);
   for (const GroupTime& time : executor.times()) {
     EXPECT_GT(time.forward_s, 0) << time.kind;
     EXPECT_GT(time.backward_s, 0) << time.kind;

@@ -383,7 +383,7 @@ TEST(TensorShard, CutsTheLadder) {
 
 // ---- refusals
 
-std::vector<std::string> problems_of(const ModelGraph& graph, int degree) {
+std::vector<std::string> cut_problems_of(const ModelGraph& graph, int degree) {
   std::vector<std::string> texts;
   try {
     tensor_shard(graph, degree, 0);
@@ -403,7 +403,7 @@ TEST(TensorShard, NamesEverythingThatDoesNotFit) {
   x = graph.add("dropout", Dropout{0.5}, {x});
   x = graph.add("down", Linear{20, true, {}}, {x});
   graph.add("loss", CrossEntropy{}, {x});
-  const std::vector<std::string> problems = problems_of(graph, 3);
+  const std::vector<std::string> problems = cut_problems_of(graph, 3);
   ASSERT_EQ(problems.size(), 2u);
   EXPECT_EQ(problems[0],
             "3 tensor-parallel ranks cannot share the 4 heads of 'core' (every rank takes as many "
@@ -414,7 +414,7 @@ TEST(TensorShard, NamesEverythingThatDoesNotFit) {
 }
 
 TEST(TensorShard, NamesKeyHeadsAndAllLayersThatHaveThem) {
-  const std::vector<std::string> problems = problems_of(llama_like(8, 2), 4);
+  const std::vector<std::string> problems = cut_problems_of(llama_like(8, 2), 4);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("the 2 key and value heads of 'block0.attn.core' and 1 more"),
             std::string::npos)
@@ -424,7 +424,7 @@ TEST(TensorShard, NamesKeyHeadsAndAllLayersThatHaveThem) {
 
 TEST(TensorShard, RefusesConvolutionNets) {
   for (const char* name : {"resnet18", "vgg16"}) {
-    const std::vector<std::string> problems = problems_of(build_model(name), 2);
+    const std::vector<std::string> problems = cut_problems_of(build_model(name), 2);
     ASSERT_EQ(problems.size(), 1u) << name;
     EXPECT_NE(problems[0].find("convolutions and norms stay whole"), std::string::npos)
         << problems[0];

@@ -41,7 +41,7 @@ Schedule csv_sample(const std::string& name) {
   return read_csv(text, {}, {}).schedule;
 }
 
-PipelineGraph two_towers() {
+PipelineGraph skewed_towers() {
   PipelineGraph graph;
   graph.ranks = 2;
   graph.micro_batches = 4;
@@ -73,7 +73,7 @@ Schedule everything() {
   schedule.name = "every \\ \"thing\"";
   schedule.chunks = 2;
   schedule.level = ScheduleLevel::lowered;
-  schedule.graph = two_towers();
+  schedule.graph = skewed_towers();
   schedule.programs.resize(2);
   for (int op = 0; op < op_count; ++op) {
     Instruction i = compute(static_cast<Op>(op), 1, 3, 1);

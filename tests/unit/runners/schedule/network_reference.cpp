@@ -8,7 +8,7 @@
 namespace heteroperf {
 namespace {
 
-struct Message {
+struct SentMessage {
   int source = -1, target = -1, send = -1;
   double seconds = 0;
   bool between_nodes = false;
@@ -47,7 +47,7 @@ class TickClock {
     for (std::size_t rank = 0; rank < next_.size(); ++rank) {
       for (const Instruction& i : schedule_.programs[rank]) {
         if (!is_send(i.op)) continue;
-        const Message& m = messages_[key(i)];
+        const SentMessage& m = messages_[key(i)];
         timeline_.transfers.push_back({m.source, m.send, m.issued, m.start, m.end});
       }
     }
@@ -58,7 +58,7 @@ class TickClock {
   void add(std::size_t rank, std::size_t index) {
     const Instruction& i = schedule_.programs[rank][index];
     if (!is_send(i.op)) return;
-    Message& m = messages_[key(i)];
+    SentMessage& m = messages_[key(i)];
     m.source = static_cast<int>(rank);
     m.target = i.peer;
     m.send = static_cast<int>(index);
@@ -96,7 +96,7 @@ class TickClock {
       return true;
     }
     if (posted_[rank] <= next_[rank]) post(rank);
-    const Message& m = messages_[key(i)];
+    const SentMessage& m = messages_[key(i)];
     const double latency = is_send(i.op) ? 0 : schedule_.graph.latency;
     const bool waits = is_receive(i.op) || rendezvous_;
     if (waits && (m.end < 0 || now_ < m.end + latency)) return false;
@@ -109,7 +109,7 @@ class TickClock {
     const int group = program[next_[rank]].group;
     std::size_t i = next_[rank];
     do {
-      Message& m = messages_[key(program[i])];
+      SentMessage& m = messages_[key(program[i])];
       if (is_send(program[i].op) || rendezvous_) ++m.posts;
       if (m.posts == (rendezvous_ ? 2 : 1) && m.issued < 0) m.issued = now_;
       ++i;
@@ -117,7 +117,7 @@ class TickClock {
     posted_[rank] = i;
   }
 
-  int busy(const Message& m, bool card_of_source, bool cards) const {
+  int busy(const SentMessage& m, bool card_of_source, bool cards) const {
     int count = 0;
     for (const auto& [_, other] : messages_) {
       if (other.start < 0 || other.end <= now_) continue;
@@ -134,15 +134,15 @@ class TickClock {
   }
 
   bool start_messages() {
-    std::vector<Message*> waiting;
+    std::vector<SentMessage*> waiting;
     for (auto& [_, m] : messages_) {
       if (m.issued >= 0 && m.start < 0) waiting.push_back(&m);
     }
-    std::sort(waiting.begin(), waiting.end(), [](const Message* a, const Message* b) {
+    std::sort(waiting.begin(), waiting.end(), [](const SentMessage* a, const SentMessage* b) {
       return std::tie(a->issued, a->source, a->send) < std::tie(b->issued, b->source, b->send);
     });
     bool any = false;
-    for (Message* m : waiting) {
+    for (SentMessage* m : waiting) {
       if (busy(*m, false, false) >= network_.capacity) continue;
       if (m->between_nodes && busy(*m, true, true) + busy(*m, false, true) > 0) continue;
       m->start = now_;
@@ -155,7 +155,7 @@ class TickClock {
   const Schedule& schedule_;
   const Network& network_;
   bool rendezvous_;
-  std::map<Key, Message> messages_;
+  std::map<Key, SentMessage> messages_;
   std::vector<std::size_t> next_, posted_;
   std::vector<double> begun_;
   double now_ = 0;

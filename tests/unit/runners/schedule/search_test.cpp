@@ -13,11 +13,10 @@
 #include "runners/schedule/placement.hpp"
 #include "runners/schedule/report.hpp"
 #include "runners/schedule/validator.hpp"
+#include "tests/unit/runners/schedule/generated.hpp"
 
 namespace heteroperf {
 namespace {
-
-ScheduleReport timed(const Schedule& schedule) { return report(schedule, simulate(schedule)); }
 
 double most_memory(const Schedule& schedule) {
   const std::vector<double> memory = memory_peaks(schedule).memory;

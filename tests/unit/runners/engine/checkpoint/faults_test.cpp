@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const fs::path& path) {
+std::string bytes_of_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
@@ -69,7 +69,7 @@ class CheckpointFaults : public testing::Test {
 
   /// Changes the index in a way that its own checksum agrees with.
   void change_index(const std::function<void(CheckpointIndex&)>& change) const {
-    CheckpointIndex index = index_from_json_text(text_of(folder_ / "index.json"), "index");
+    CheckpointIndex index = index_from_json_text(bytes_of_file(folder_ / "index.json"), "index");
     change(index);
     put_text(folder_ / "index.json", to_json_text(index));
   }
@@ -104,7 +104,7 @@ TEST_F(CheckpointFaults, ATruncatedFileAtEveryLength) {
 }
 
 TEST_F(CheckpointFaults, AnyChangedByteOfAFile) {
-  const std::string whole = text_of(file_);
+  const std::string whole = bytes_of_file(file_);
   std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
   const auto put = [&](std::size_t at, int byte) {
     file.seekp(static_cast<std::streamoff>(at)).put(static_cast<char>(byte)).flush();
@@ -118,7 +118,7 @@ TEST_F(CheckpointFaults, AnyChangedByteOfAFile) {
 }
 
 TEST_F(CheckpointFaults, AnyChangedByteOfTheIndex) {
-  const std::string whole = text_of(folder_ / "index.json");
+  const std::string whole = bytes_of_file(folder_ / "index.json");
   const auto refused = [](const std::string& text) {
     return message_of([&] { index_from_json_text(text, "index"); }) != "nothing was thrown";
   };

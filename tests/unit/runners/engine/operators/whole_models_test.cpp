@@ -9,7 +9,7 @@
 namespace heteroperf {
 namespace {
 
-struct ModelCase {
+struct WholeModel {
   const char* name;
   ModelOptions options;
   std::int64_t batch;
@@ -29,10 +29,10 @@ ModelOptions tokens(std::int64_t length, std::int64_t vocabulary, double dropout
   return options;
 }
 
-const ModelCase cases[] = {
+const WholeModel cases[] = {
     {"resnet18", images(32), 4}, {"nano", {}, 2}, {"nano", tokens(24, 50, 0.1), 3}};
 
-class WholeModels : public testing::TestWithParam<std::tuple<ModelCase, Fusion>> {};
+class WholeModels : public testing::TestWithParam<std::tuple<WholeModel, Fusion>> {};
 
 TEST_P(WholeModels, HaveTheGradientsOfAutograd) {
   const auto& [model, fusion] = GetParam();
@@ -59,7 +59,7 @@ INSTANTIATE_TEST_SUITE_P(All, WholeModels,
                          testing::Combine(testing::ValuesIn(cases),
                                           testing::Values(Fusion::off, Fusion::on)),
                          [](const auto& chosen) {
-                           const ModelCase& model = std::get<0>(chosen.param);
+                           const WholeModel& model = std::get<0>(chosen.param);
                            const Fusion fusion = std::get<1>(chosen.param);
                            return fmt::format("{}_{}_{}", model.name, chosen.index,
                                               fusion == Fusion::on ? "fused" : "single");
