@@ -92,10 +92,10 @@ UserError wrong_kind(const std::string& origin, const std::string& found,
   const std::string problem = is == nullptr
                                   ? fmt::format("{} is not {}", origin, noun)
                                   : fmt::format("{} is {}, {} is wanted", origin, is->noun, noun);
-  const std::string why =
-      found.empty()   ? fmt::format("it has no _format \"{}\"", wanted)
-      : is == nullptr ? fmt::format("its _format is {}, not \"{}\"", printable(found), wanted)
-                      : fmt::format("its _format is \"{}\"", found);
+  const std::string other = should == nullptr ? "" : fmt::format(", not \"{}\"", wanted);
+  const std::string why = found.empty() ? fmt::format("it has no _format \"{}\"", wanted)
+                                        : fmt::format("its _format is {}{}", printable(found),
+                                                      is == nullptr ? other : "");
   return {problem, why, should == nullptr ? "" : should->origin};
 }
 

@@ -54,13 +54,23 @@ std::string TextTable::text(const std::string& indent) const {
 }
 
 std::string TextTable::markdown() const {
+  const std::vector<std::vector<std::string>> lines = this->lines();
+  const auto row_of = [&](const auto& cell_of) {
+    std::string row = "|";
+    for (std::size_t i = 0; i < columns_.size(); ++i) {
+      const bool has_text = std::any_of(lines.begin(), lines.end(),
+                                        [&](const auto& cells) { return !cells[i].empty(); });
+      if (has_text) row += cell_of(i) + "|";
+    }
+    return row + '\n';
+  };
   std::string all;
-  for (const auto& cells : lines()) {
-    for (const std::string& cell : cells) all += fmt::format("| {} ", markdown_cell(cell));
-    all += "|\n";
-    if (all.find('\n') + 1 != all.size()) continue;
-    for (const Column& column : columns_) all += column.side == CellSide::left ? "|---" : "|--:";
-    all += "|\n";
+  for (const auto& cells : lines) {
+    all += row_of([&](std::size_t i) { return fmt::format(" {} ", markdown_cell(cells[i])); });
+    if (&cells != &lines.front()) continue;
+    all += row_of([&](std::size_t i) {
+      return std::string(columns_[i].side == CellSide::left ? "---" : "--:");
+    });
   }
   return all;
 }

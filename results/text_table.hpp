@@ -23,7 +23,7 @@ class TextTable {
   void add(std::vector<std::string> cells);
   /// The names, then the rows, each after `indent` and with a line feed; no spaces at the end.
   std::string text(const std::string& indent = "") const;
-  /// The same as a table of Markdown, with all columns.
+  /// The same as a table of Markdown.
   std::string markdown() const;
 
  private:

@@ -99,8 +99,10 @@ class HelpVerb : public Verb {
       return ExitCode::ok;
     }
     const CLI::App& app = topic_.empty() ? *command_->get_parent() : verb();
-    const ListItem item{app.get_name(), app.get_description(), {{"help", app.help()}}};
-    fmt::print("{}", options.json ? listing_json_text({item}) : app.help());
+    // App::help() of the program is that of the verb that was given.
+    const std::string text = app.get_formatter()->make_help(&app, "", CLI::AppFormatMode::Normal);
+    const ListItem item{app.get_name(), app.get_description(), {{"help", text}}};
+    fmt::print("{}", options.json ? listing_json_text({item}) : text);
     return ExitCode::ok;
   }
 

@@ -236,6 +236,10 @@ Verification verify_plan_file(const std::string& path) {
   PlanSimulationRequest request;
   request.path = path;
   const Plan plan = read_plan_file(path);
+  if (plan.cluster.empty()) {
+    throw UserError(path + " claims nothing that could be verified", "it does not say its cluster",
+                    "Verify the folder of its run.");
+  }
   const Json file = parse_strict_json(read_text_file(path), path);
   const Workload workload = simulated_workload(plan, request);
   const Cluster cluster = known_better(find_cluster(plan.cluster), plan);

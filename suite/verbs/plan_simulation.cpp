@@ -40,6 +40,10 @@ void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
     problems.add(fmt::format("{} does not say its workload", request.path),
                  "the model gives the operations", "Give --workload, and --size or --model.");
   }
+  if (plan.workload && !request.workload.empty() && request.workload != plan.workload->name) {
+    problems.add(fmt::format("--workload {} does not fit {}", request.workload, request.path),
+                 "it is a plan of " + plan.workload->name, "Leave --workload out.");
+  }
   if (request.cluster.empty() && plan.cluster.empty() && !request.machine) {
     problems.add(fmt::format("{} does not say its cluster", request.path),
                  "the cluster gives rates and links, and no run beside it measured them",

@@ -87,8 +87,7 @@ class RankVerb : public Verb {
     RankingReport ranking = rank_runs(std::move(runs), key, filter_, tables);
     if (!published_.empty()) ranking.published.push_back(read_aiperf_results(published_));
     fmt::print("{}", form(ranking));
-    const bool all_excluded = ranking.lists.empty() && !ranking.excluded.empty();
-    return all_excluded ? ExitCode::invalid_result : ExitCode::ok;
+    return ranking.lists.empty() ? ExitCode::invalid_result : ExitCode::ok;
   }
 
  private:

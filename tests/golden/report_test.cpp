@@ -158,7 +158,13 @@ TEST_F(ReportVerb, ShowsTheTraceThatItIsGiven) {
   EXPECT_TRUE(says("run/report.html", "the trace trace.json"));
   EXPECT_TRUE(says("run/report.html", "data-chart=\"r0-pipeline\""));
   folder_.write("trace.json", "{");
-  EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 0);
+  EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 2);
+}
+
+TEST_F(ReportVerb, SaysThatTheRunsOwnTraceIsDamaged) {
+  write("run", planned_run());
+  folder_.write("run/trace.json", "{");
+  EXPECT_EQ(report({"run"}).exit_code, 0);
   EXPECT_TRUE(says("run/report.html", "is no trace"));
 }
 

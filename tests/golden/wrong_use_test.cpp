@@ -1,6 +1,7 @@
 // Every place of the command line that takes a file, with every file that is not what is wanted.
+#include <algorithm>
 #include <filesystem>
-#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -22,7 +23,6 @@ const Place places[] = {
     {"RunCluster", {"run", "llm", "--size", "nano", "--cluster", "FILE"}},
     {"RunPlan", {"run", "llm", "--size", "nano", "--plan", "FILE"}},
     {"RunHistory", {"run", "automl-image", "--set", "automl.history=FILE"}},
-    {"RunText", {"run", "llm", "--size", "nano", "--steps", "1", "--data", "text:FILE"}},
     {"PlanCluster", {"plan", "llm", "--size", "nano", "--cluster", "FILE"}},
     {"PlanProfile", {"plan", "llm", "--size", "nano", "--cluster", "laptop", "--profile", "FILE"}},
     {"PlanLearn", {"plan", "llm", "--size", "nano", "--cluster", "laptop", "--learn", "FILE"}},
@@ -60,7 +60,6 @@ const Place places[] = {
     {"RankSystems", {"rank", "a", "--systems", "FILE"}},
     {"RankAiperf", {"rank", "a", "--aiperf", "FILE"}}};
 
-/// "{...}" with every FILE replaced.
 Words with_file(const Words& words, const std::string& file) {
   Words result;
   for (const std::string& word : words) {
@@ -88,31 +87,30 @@ class WrongFile : public ::testing::TestWithParam<Place> {
     folder_->write("binary.json", std::string("\x7f"
                                               "ELF\0\1\2\xff\xfe\n\"{",
                                               12));
-    folder_->write("network.json", R"({"_format":"heteroperf-network","_version":1})");
-    folder_->write("graph.json", R"({"_format":"heteroperf-graph","_version":1})");
+    folder_->write("baselines.json", R"({"_format":"heteroperf-baselines","_version":1})");
     folder_->write("foreign.json", R"({"_format":"theirs","_version":1,"a":{}})");
     folder_->write("list.json", "[1, 2, 3]");
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
-  /// One error of the user's, plain and as JSON, that names the file.
+  /// One error of the user's that names the file.
   static void expect_refused(const std::string& file) {
-    const Words words = with_file(GetParam().words, file);
-    const CommandResult plain = heteroperf(words, folder_->path());
-    EXPECT_EQ(plain.exit_code, 2) << file << '\n' << plain.out << plain.err;
-    EXPECT_EQ(plain.out, "") << file;
-    const auto lines = std::count(plain.err.begin(), plain.err.end(), '\n');
-    EXPECT_EQ(lines, 1) << plain.err;
+    const CommandResult plain = heteroperf(with_file(GetParam().words, file), folder_->path());
+    EXPECT_EQ(plain.exit_code, 2) << plain.out << plain.err;
+    EXPECT_EQ(plain.out, "");
+    EXPECT_EQ(std::count(plain.err.begin(), plain.err.end(), '\n'), 1) << plain.err;
     EXPECT_NE(plain.err.find(file), std::string::npos) << plain.err;
+  }
 
-    Words with_json = words;
-    with_json.emplace_back("--json");
-    const CommandResult json = heteroperf(with_json, folder_->path());
-    EXPECT_EQ(json.exit_code, 2) << json.err;
-    const Json report = Json::parse(json.out, nullptr, false);
-    ASSERT_FALSE(report.is_discarded()) << json.out;
+  static void expect_refused_in_json(const std::string& file) {
+    Words words = with_file(GetParam().words, file);
+    words.emplace_back("--json");
+    const CommandResult result = heteroperf(words, folder_->path());
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    const Json report = Json::parse(result.out, nullptr, false);
+    ASSERT_FALSE(report.is_discarded()) << result.out;
     EXPECT_EQ(report.at("error").at("kind"), "usage");
-    EXPECT_EQ(report.at("error").at("details").size(), 1u) << json.out;
+    EXPECT_EQ(report.at("error").at("details").size(), 1u) << result.out;
   }
 
   static std::unique_ptr<ScratchFolder> folder_;
@@ -122,10 +120,11 @@ std::unique_ptr<ScratchFolder> WrongFile::folder_;
 
 TEST_P(WrongFile, GetsOneLine) {
   for (const char* file : {"folder", "nowhere.json", "empty.json", "cut.json", "binary.json",
-                           "network.json", "graph.json", "foreign.json", "list.json"}) {
+                           "baselines.json", "foreign.json", "list.json"}) {
     SCOPED_TRACE(file);
     expect_refused(file);
   }
+  expect_refused_in_json("baselines.json");
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, WrongFile, ::testing::ValuesIn(places),

@@ -1,5 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -197,6 +199,25 @@ TEST_F(SweepTest, RanksAreHeldAgainstRanksOfAsManyThreads) {
   EXPECT_EQ(report.rows[1].scaling, "base");
   EXPECT_NEAR(report.rows[2].efficiency->value, 0.5, 0.01);
   EXPECT_NE(sweep_report_console_text(report).find("threads"), std::string::npos);
+}
+
+TEST_F(SweepTest, EveryFormTellsTheSameRows) {
+  const SweepReport report = reported({{1, 4, 12, 1}, {2, 4, 12, 1}});
+  const std::string csv = sweep_report_csv_text(report);
+  EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3) << csv;
+  const std::string header = csv.substr(0, csv.find('\n'));
+  for (std::size_t at = 0; at < csv.size(); at = csv.find('\n', at) + 1) {
+    const std::string line = csv.substr(at, csv.find('\n', at) - at);
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','),
+              std::count(header.begin(), header.end(), ','))
+        << line;
+  }
+  const std::string speedup = fmt::format("{}", *report.rows[1].speedup);
+  EXPECT_NE(csv.find("," + speedup + ","), std::string::npos) << csv;
+  const std::string markdown = sweep_report_markdown_text(report);
+  EXPECT_NE(markdown.find("\n| point | devices | runs |"), std::string::npos) << markdown;
+  EXPECT_NE(markdown.find(fmt::format("| {:.3f} |", *report.rows[1].speedup)), std::string::npos)
+      << markdown;
 }
 
 TEST_F(SweepTest, AMachineDividedAmongMoreRanksHasASpeedUpAlone) {

@@ -13,6 +13,11 @@ TEST(TextTable, ColumnsAreAsWideAsTheirWidestCell) {
             " name          n  µ\n"
             " long name     7  µµ\n"
             " b          1234\n");
+  EXPECT_EQ(table.markdown(),
+            "| name | n | µ |\n"
+            "|---|--:|---|\n"
+            "| long name | 7 | µµ |\n"
+            "| b | 1234 |  |\n");
 }
 
 TEST(TextTable, ACellStaysOneLineOfWellFormedText) {

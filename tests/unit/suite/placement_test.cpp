@@ -27,6 +27,31 @@ TEST(Placement, TakesOneRankPerCore) {
   EXPECT_EQ(placement.cpus[2], CpuSet{2});
 }
 
+TEST(Placement, AsManyRanksMeasureAsHaveCoresOfTheirOwn) {
+  struct Case {
+    int ranks, threads, measuring;
+  };
+  for (const Case& one : {Case{1, 8, 1}, Case{2, 2, 2}, Case{3, 2, 2}, Case{4, 1, 4},
+                          Case{300, 1, 4}, Case{2, 3, 1}}) {
+    ScaleConfig config;
+    config.ranks = one.ranks;
+    config.threads_per_rank = one.threads;
+    const Placement placement = choose_placement(config, four_cores(), 0);
+    int measuring = 0;
+    for (int rank = 0; rank < one.ranks; ++rank) measuring += measures_cpus(placement, rank);
+    EXPECT_EQ(measuring, one.measuring) << one.ranks << " ranks of " << one.threads;
+  }
+}
+
+TEST(Placement, EveryHostMeasuresItsOwnCores) {
+  Placement placement;
+  placement.ranks = 4;
+  for (const char* host : {"a", "b", "a", "b"}) placement.bindings.push_back({host, {0}, ""});
+  EXPECT_TRUE(measures_cpus(placement, 0));
+  EXPECT_TRUE(measures_cpus(placement, 1));
+  EXPECT_FALSE(measures_cpus(placement, 2));
+}
+
 TEST(Placement, DividesTheCoresAmongTheRanksAskedFor) {
   ScaleConfig config;
   config.ranks = 2;

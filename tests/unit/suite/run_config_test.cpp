@@ -77,7 +77,8 @@ TEST(RunConfig, ReportsAllWrongSettingsAtOnce) {
 }
 
 TEST(RunConfig, RefusesForeignAndMalformedDocuments) {
-  EXPECT_NE(error_of([] { run_config_from_json_text("{"); }).find("not JSON"), std::string::npos);
+  EXPECT_NE(error_of([] { run_config_from_json_text("{"); }).find("not valid JSON"),
+            std::string::npos);
   EXPECT_NE(error_of([] { run_config_from_json_text("{}"); }).find("_format"), std::string::npos);
   std::string text = to_json_text({});
   text.replace(text.find("\"ranks\": 0"), 10, "\"ranks\": \"two\"");

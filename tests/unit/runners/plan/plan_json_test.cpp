@@ -73,7 +73,7 @@ TEST(PlanJson, BadFilesAreRefusedWithEveryProblemAndItsPath) {
       says(problems_with("\"ranks\":[0]", "\"ranks\":[-1]"), "stages[0].replicas[0].ranks"));
   EXPECT_TRUE(says(problems_with("\"micro_batch\":1", "\"micro_batch\":\"1\""), "micro_batch"));
   EXPECT_TRUE(says(problems_with("heteroperf-plan", "heteroperf-plane"), "_format"));
-  EXPECT_TRUE(says(problems_with("\"_version\":1", "\"_version\":2"), "_version"));
+  EXPECT_TRUE(says(problems_with("\"_version\":1", "\"_version\":2"), "version 2"));
   EXPECT_TRUE(says(problems_with("\"schedule\":", "\"shed\":"), "schedule"));
   EXPECT_TRUE(
       says(problems_with("\n  \"stages\":",

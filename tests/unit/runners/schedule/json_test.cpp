@@ -217,7 +217,7 @@ TEST(ScheduleJson, ChecksEveryInstruction) {
 }
 
 TEST(ScheduleJson, RefusesWhatIsNoSchedule) {
-  EXPECT_SAYS(complaint_of(""), "is not valid JSON");
+  EXPECT_SAYS(complaint_of(""), "is empty");
   EXPECT_SAYS(complaint_of("{"), "is not valid JSON");
   EXPECT_SAYS(complaint_of("\xff\xfe"), "is not valid JSON");
   EXPECT_SAYS(complaint_of("{\"latency\":1e999}"), "is not valid JSON");
