@@ -177,7 +177,7 @@ void check_claims(const std::string& rebuilt_text, const std::string& stored_tex
 std::optional<std::string> stored_text(const std::filesystem::path& path, const char* name,
                                        Checks& checks) {
   try {
-    return read_text_file(path);
+    return read_run_file(path);
   } catch (const Error& error) {
     checks.push_back({name, false, path.filename().string(), error.what()});
     return std::nullopt;
