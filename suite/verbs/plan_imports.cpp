@@ -16,7 +16,8 @@
 namespace heteroperf {
 namespace {
 
-const std::vector<std::string> kinds = {"flagscale", "metis", "plan", "sailor", "sailor-plan"};
+const std::vector<std::string> import_kinds = {"flagscale", "metis", "plan", "sailor",
+                                               "sailor-plan"};
 
 /// By rank of the plan, a device of the class that it asks for; empty where it asks for none.
 std::vector<RankId> devices_of(const Plan& plan, const Cluster& cluster) {
@@ -66,11 +67,12 @@ std::vector<PlanImport> parse_imports(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     const std::size_t colon = text.find(':');
     PlanImport one{text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
-    const bool known = std::find(kinds.begin(), kinds.end(), one.kind) != kinds.end();
+    const bool known =
+        std::find(import_kinds.begin(), import_kinds.end(), one.kind) != import_kinds.end();
     if (!known || one.path.empty()) {
-      const std::string near = nearest_name(one.kind, kinds);
+      const std::string near = nearest_name(one.kind, import_kinds);
       problems.add(fmt::format("--import {}", text),
-                   fmt::format("KIND:PATH, with one of {}", fmt::join(kinds, ", ")),
+                   fmt::format("KIND:PATH, with one of {}", fmt::join(import_kinds, ", ")),
                    near.empty() || known ? "" : fmt::format("Did you mean \"{}\"?", near));
     }
     result.push_back(std::move(one));
