@@ -36,10 +36,8 @@ class GateVerb : public Verb {
   }
   std::vector<std::string> examples() const override {
     return {
-        "gate --base-cmd './old run llm --quick' --head-cmd './new run llm --quick' --junit "
-        "out.xml --markdown out.md",
         "gate --base-cmd './old run llm --size nano' --head-cmd './new run llm --size nano' "
-        "--lockstep --threshold 1.5",
+        "--lockstep --threshold 1.5 --junit out.xml --markdown out.md",
         "gate --base main --head results/latest"};
   }
   void declare(CLI::App& command) override {

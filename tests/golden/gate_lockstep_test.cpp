@@ -17,7 +17,7 @@ struct Program {
   std::string hello = "turns 1";           ///< its first line; empty: none
   std::string folder = "$HETEROPERF_OUT";  ///< where it says it writes
   /// Answers `steps $n`, the $k-th turn of its process.
-  std::string turn = "answer 100000000";
+  std::string turn = "answer 1000000000";
 };
 
 class GatesInLockstep : public GatesOfRuns {
@@ -28,10 +28,11 @@ class GatesInLockstep : public GatesOfRuns {
   }
 
   std::string command(const Program& program) const {
-    // Times vary by up to 0.8 %, alike in every process.
+    // The first turn of a process, which never counts, is short: turns then have two steps. The
+    // others take about a second each, whose logarithm is exact, so that the null control is 0.
     std::string text = "p=${HETEROPERF_TURNS##*:}; exec 3<$p.orders 4>$p.answers; k=0; ";
     text +=
-        "answer() { v=$(($1 + $1 / 1000 * (k * 7919 % 9))); l=\"done $n 2000 0 0\"; i=0; "
+        "answer() { v=$1; [ $k -gt 1 ] || v=100000000; l=\"done $n 2000 0 0\"; i=0; "
         "while [ $i -lt $n ]; do l=\"$l $v\"; "
         "i=$((i+1)); done; echo \"$l\" >&4; }; ";
     if (!program.hello.empty()) text += "echo '" + program.hello + "' >&4; ";
@@ -51,7 +52,7 @@ class GatesInLockstep : public GatesOfRuns {
 };
 
 TEST_F(GatesInLockstep, EqualProgramsPassAtOnceAndTheGateSaysWhatItResolves) {
-  const CommandResult result = lockstep({}, slower("100000000"));
+  const CommandResult result = lockstep({}, slower("1000000000"));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   const Json json = Json::parse(result.out);
   EXPECT_EQ(json.at("order"), "lockstep");
@@ -63,7 +64,7 @@ TEST_F(GatesInLockstep, EqualProgramsPassAtOnceAndTheGateSaysWhatItResolves) {
 }
 
 TEST_F(GatesInLockstep, ASlowerHeadIsARegression) {
-  const CommandResult result = lockstep({}, slower("103000000"), {"--threshold", "1.5"});
+  const CommandResult result = lockstep({}, slower("1030000000"), {"--threshold", "1.5"});
   ASSERT_EQ(result.exit_code, 3) << result.out << result.err;
   const Json metric = Json::parse(result.out).at("metrics").at(0);
   EXPECT_EQ(metric.at("name"), "throughput");
@@ -72,17 +73,16 @@ TEST_F(GatesInLockstep, ASlowerHeadIsARegression) {
 }
 
 TEST_F(GatesInLockstep, AFasterHeadIsAnImprovement) {
-  const CommandResult result = lockstep({}, slower("95000000"));
+  const CommandResult result = lockstep({}, slower("950000000"));
   ASSERT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_EQ(Json::parse(result.out).at("verdict"), "improved");
 }
 
 TEST_F(GatesInLockstep, AFirstStepMadeSlowByTheHandOverDoesNotCount) {
   const std::string slow_first =
-      "l=\"done $n 2000 0 0 900000000\"; i=1; while [ $i -lt $n ]; do l=\"$l 50000000\"; "
-      "i=$((i+1)); done; echo \"$l\" >&4";
-  const Program base{.turn = "answer 50000000"};
-  const CommandResult result = lockstep(base, {.runs = "head", .turn = slow_first});
+      "v=1000000000; [ $k -gt 1 ] || v=100000000; l=\"done $n 2000 0 0 9$v\"; i=1; "
+      "while [ $i -lt $n ]; do l=\"$l $v\"; i=$((i+1)); done; echo \"$l\" >&4";
+  const CommandResult result = lockstep({}, {.runs = "head", .turn = slow_first});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
   EXPECT_GE(Json::parse(result.out).at("lockstep").at("steps_per_turn").get<int>(), 2);
 }
@@ -92,7 +92,6 @@ TEST_F(GatesInLockstep, ProgramsThatDoNotTakePartAreRunInBlocks) {
     Program head;
     std::string note;
   };
-  const std::string nothing = next_of("head");
   for (const Case& one :
        {Case{{.runs = "head", .hello = "turns 2"}, "speaks version 2"},
         Case{{.runs = "head", .hello = "refused it is a search"}, "the head: it is a search"}}) {
@@ -125,14 +124,14 @@ TEST_F(GatesInLockstep, GarbageInThePipeEndsTheGate) {
   const CommandResult result =
       lockstep({}, {.runs = "head",
                     .turn = "if [ $k = 9 ]; then printf 'x\\377y\\n' >&4; else "
-                            "answer 100000000; fi"});
+                            "answer 1000000000; fi"});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_NE(result.out.find("is wanted by version 1 of lockstep"), std::string::npos) << result.out;
 }
 
 TEST_F(GatesInLockstep, AnotherNumberOfStepsEndsTheGate) {
   const CommandResult result = lockstep(
-      {}, {.runs = "head", .turn = "if [ $k = 5 ]; then n=$((n+1)); fi; answer 100000000"});
+      {}, {.runs = "head", .turn = "if [ $k = 5 ]; then n=$((n+1)); fi; answer 1000000000"});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_NE(result.out.find("steps in a turn of"), std::string::npos) << result.out;
 }
@@ -140,7 +139,7 @@ TEST_F(GatesInLockstep, AnotherNumberOfStepsEndsTheGate) {
 TEST_F(GatesInLockstep, AProgramThatEndsAmongItsTurnsEndsTheGate) {
   const CommandResult result = lockstep(
       {}, {.runs = "head",
-           .turn = "if [ $k = 7 ]; then echo its reason >&2; exit 41; fi; answer 100000000"});
+           .turn = "if [ $k = 7 ]; then echo its reason >&2; exit 41; fi; answer 1000000000"});
   EXPECT_EQ(result.exit_code, 6) << result.out << result.err;
   EXPECT_NE(result.out.find("exit code 41"), std::string::npos) << result.out;
   EXPECT_NE(result.out.find("its reason"), std::string::npos) << result.out;
@@ -149,7 +148,7 @@ TEST_F(GatesInLockstep, AProgramThatEndsAmongItsTurnsEndsTheGate) {
 TEST_F(GatesInLockstep, ATurnThatNeverEndsIsATimeoutAndThePairsBeforeItAreKept) {
   const std::string stuck =
       "case $k$HETEROPERF_OUT in 9*pair-02*) sleep 600 ;; esac; "
-      "answer 100000000";
+      "answer 1000000000";
   const CommandResult result =
       lockstep({}, {.runs = "head", .turn = stuck}, {"--turn-timeout", "1"});
   EXPECT_EQ(result.exit_code, 7) << result.out << result.err;
