@@ -49,7 +49,7 @@ const Verdict verdicts[] = {
     {" rank ", 8, ""},
 };
 
-std::string read(const fs::path& path) {
+std::string file_text(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -81,7 +81,7 @@ Lines commands_of(const Lines& block) {
 
 Lines commands_of_readme() {
   Lines all;
-  for (const Lines& block : code_blocks(read(HETEROPERF_CHECKOUT "/README.md"))) {
+  for (const Lines& block : code_blocks(file_text(HETEROPERF_CHECKOUT "/README.md"))) {
     for (const std::string& line : commands_of(block)) all.push_back(line);
   }
   return all;
@@ -168,7 +168,7 @@ std::string label_of(const std::string& line) {
 
 TEST_F(Readme, TheSampleOutputHasTheLinesOfAQuickRun) {
   Lines sample;
-  for (const Lines& block : code_blocks(read(HETEROPERF_CHECKOUT "/README.md"))) {
+  for (const Lines& block : code_blocks(file_text(HETEROPERF_CHECKOUT "/README.md"))) {
     if (block.front() == "$ heteroperf run llm --quick") sample = block;
   }
   ASSERT_FALSE(sample.empty());
