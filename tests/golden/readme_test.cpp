@@ -19,6 +19,8 @@ using Lines = std::vector<std::string>;
 
 constexpr auto longest_command = std::chrono::seconds(300);
 constexpr const char* short_duration = "HETEROPERF_DURATION=0.2";
+/// The same of a gate in lockstep, whose pairs take the place of --duration.
+constexpr const char* short_pairs = "HETEROPERF_PAIR_SECONDS=0.2";
 
 struct Replacement {
   const char* pattern;
@@ -49,7 +51,7 @@ const Verdict verdicts[] = {
     {" rank ", 8, ""},
 };
 
-std::string file_text(const fs::path& path) {
+std::string bytes_of(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   std::ostringstream text;
   text << file.rdbuf();
@@ -81,7 +83,7 @@ Lines commands_of(const Lines& block) {
 
 Lines commands_of_readme() {
   Lines all;
-  for (const Lines& block : code_blocks(file_text(HETEROPERF_CHECKOUT "/README.md"))) {
+  for (const Lines& block : code_blocks(bytes_of(HETEROPERF_CHECKOUT "/README.md"))) {
     for (const std::string& line : commands_of(block)) all.push_back(line);
   }
   return all;
@@ -121,6 +123,7 @@ class Readme : public ::testing::Test {
         "PATH=" + fs::path(heteroperf_path()).parent_path().string() + ":" + std::getenv("PATH")};
     const bool says_length = std::regex_search(command, std::regex("--(steps|duration) "));
     if (!says_length) environment.push_back(short_duration);
+    environment.push_back(short_pairs);
     return Command({"/bin/bash", "-c", command}, folder_.path(), environment)
         .finish(longest_command);
   }
@@ -168,7 +171,7 @@ std::string label_of(const std::string& line) {
 
 TEST_F(Readme, TheSampleOutputHasTheLinesOfAQuickRun) {
   Lines sample;
-  for (const Lines& block : code_blocks(file_text(HETEROPERF_CHECKOUT "/README.md"))) {
+  for (const Lines& block : code_blocks(bytes_of(HETEROPERF_CHECKOUT "/README.md"))) {
     if (block.front() == "$ heteroperf run llm --quick") sample = block;
   }
   ASSERT_FALSE(sample.empty());

@@ -40,8 +40,8 @@ TEST_F(Align, ARunIsNotComparedWithItself) {
   write_run(a_, run_a());
   write_run(a_, folder_.path() / "copy");
   for (const fs::path& other : {run_a(), folder_.path() / "copy"}) {
-    const std::string said = message_of<UserError>([&] { align_runs(run_a(), other, {}); });
-    EXPECT_NE(said.find("is A and B"), std::string::npos) << said;
+    const std::string refusal = message_of<UserError>([&] { align_runs(run_a(), other, {}); });
+    EXPECT_NE(refusal.find("is A and B"), std::string::npos) << refusal;
   }
 }
 
