@@ -44,7 +44,7 @@ TEST(Signals, ASecondWishEndsTheProcessThroughItsLastWords) {
   EXPECT_EXIT(get_signals(true), ::testing::ExitedWithCode(130), "wwww");
 }
 
-int said = -1;  // the end of a pipe to write to
+int answers = -1;  // the end of a pipe to write to
 
 /// Says that it follows its parent, then waits: for the parent's end where it does, else for an
 /// alarm, of which it says so.
@@ -52,9 +52,9 @@ int said = -1;  // the end of a pipe to write to
   constexpr unsigned patience_s = 30;
   setenv(parent_variable, parent.c_str(), 1);
   end_with_parent();
-  std::signal(SIGALRM, [](int) { _exit(write(said, "a", 1) == 1 ? 1 : 2); });
+  std::signal(SIGALRM, [](int) { _exit(write(answers, "a", 1) == 1 ? 1 : 2); });
   alarm(patience_s);
-  if (write(said, "r", 1) != 1) _exit(2);
+  if (write(answers, "r", 1) != 1) _exit(2);
   while (true) pause();
 }
 
@@ -66,7 +66,7 @@ TEST(Signals, AChildEndsWithTheParentThatItNames) {
   ASSERT_GE(parent, 0);
   if (parent == 0) {
     const std::string named = std::to_string(getpid());
-    said = ends[1];
+    answers = ends[1];
     if (fork() == 0) wait_as_child(named);
     while (true) pause();
   }
