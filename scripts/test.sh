@@ -47,12 +47,11 @@ if [ "$PRESET" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
   RUNNER=(setarch "$(uname -m)" -R)
 fi
 
-# Tests wait as much as they compute: three at a time keep two cores busy.
 LOG="$ROOT/build/$PRESET/test.log"
 say "==> Testing $PRESET (log: ${LOG#"$ROOT"/})"
 cd "$ROOT"
 status=0
-"${RUNNER[@]}" ctest --preset "$PRESET" --output-on-failure -j 3 "$@" </dev/null 2>&1 |
+"${RUNNER[@]}" ctest --preset "$PRESET" --output-on-failure -j 2 "$@" </dev/null 2>&1 |
   tee "$LOG" || status=$?
 grep -E '^[0-9]+% tests passed' "$LOG" || echo "No test ran"
 exit "$status"
