@@ -50,7 +50,7 @@ struct WeightedMean {
 WeightedMean trimmed_mean(std::span<const double> values, std::span<const double> weights,
                           double trim);
 
-/// What one pair of processes says.
+/// One pair of processes, summed up over its quads.
 struct TurnPair {
   WeightedMean effect, control;
   std::size_t quads = 0;

@@ -256,12 +256,16 @@ class GateJudge {
                     starts_runs ? fmt::format(" (--max-blocks {})", runs_.blocks() + most) : "");
   }
 
+  /// The unit of evidence in this order: "blocks", "pair", "runs of each".
+  std::string unit(std::size_t count) const {
+    const bool apart = runs_.order == RunOrder::apart;
+    const char* noun = apart ? "run" : runs_.order == RunOrder::blocks ? "block" : "pair";
+    return fmt::format("{}{}{}", noun, count == 1 ? "" : "s", apart ? " of each" : "");
+  }
+
   /// "3 more runs of each"
   std::string further(std::size_t count) const {
-    const bool apart = runs_.order == RunOrder::apart;
-    const char* unit = apart ? "run" : runs_.order == RunOrder::blocks ? "block" : "pair";
-    return fmt::format("{} more {}{}{}", count, unit, count == 1 ? "" : "s",
-                       apart ? " of each" : "");
+    return fmt::format("{} more {}", count, unit(count));
   }
 
   std::string hopeless(const GatedMetric& gated) const {
@@ -275,8 +279,7 @@ class GateJudge {
     return fmt::format(
         "{} {} that even {} {} would hardly settle it: longer runs or a quieter "
         "machine may",
-        gated.metric->name, cause, most_foreseen_blocks,
-        runs_.order == RunOrder::blocks ? "blocks" : "runs of each");
+        gated.metric->name, cause, most_foreseen_blocks, unit(most_foreseen_blocks));
   }
 
   void skip(const std::string& name, const std::string& reason) {

@@ -30,7 +30,7 @@ struct ScheduledTime {
   double cpu_s = 0, wait_s = 0;
 };
 
-/// Of all threads of this process (proc(5), /proc/PID/schedstat: nanoseconds on a core, then
+/// Adds up all threads of this process (proc(5), /proc/PID/schedstat: nanoseconds on a core, then
 /// nanoseconds of waiting for one). Threads that have ended are missing; those of a run stay.
 ScheduledTime scheduled_time() {
   ScheduledTime total;

@@ -31,7 +31,7 @@ class StoppableClock {
   std::int64_t held_ns_ = 0;
 };
 
-/// What a gate in lockstep wants next, known to every rank.
+/// The gate's next wish in lockstep, known to every rank.
 struct TurnOrder {
   enum class Kind { steps, end, interrupt };
   Kind kind = Kind::end;
@@ -39,7 +39,7 @@ struct TurnOrder {
   std::int64_t held_ns = 0;  ///< for how long the run stood still
 };
 
-/// What the processes of a run have used since they were asked last.
+/// The processes of a run have used so much since they were asked last.
 struct TurnUsage {
   double cpu_s = 0;       ///< of a turn, all threads
   double wait_s = 0;      ///< of a turn: threads that could have run and had no core
@@ -51,8 +51,8 @@ struct TurnUsage {
 /// when it is made.
 class TurnTaker {
  public:
-  /// Of HETEROPERF_TURNS; null where it is not set. Throws UserError where that is no address or of
-  /// another version of the protocol, SystemError where its pipes are not there.
+  /// Follows HETEROPERF_TURNS; null where it is not set. Throws UserError where that is no address
+  /// or of another version of the protocol, SystemError where its pipes are not there.
   static std::unique_ptr<TurnTaker> from_environment();
   explicit TurnTaker(const TurnAddress& address);
 
@@ -66,7 +66,7 @@ class TurnTaker {
 
   /// The run is warm: it moves by turns from here on.
   void begin() { began_ = true; }
-  /// Whether the run is to stand still before its next step.
+  /// True when the run is to stand still before its next step.
   bool is_over() const { return began_ && step_ns_.size() >= wanted_; }
   /// A step of the turn is done.
   void count_step();

@@ -24,7 +24,7 @@ struct BegunRun {
   std::unique_ptr<StartedCommand> process;
 
   std::string name() const;  ///< side and command line
-  /// What run folder the command is told to use, absolute.
+  /// The run folder that the command is told to use, absolute.
   std::filesystem::path run_folder() const;
 };
 

@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// How the runs of a gate lie beside one another.
+/// The way in which the runs of a gate lie beside one another.
 enum class GateMode {
   blocks,    ///< whole runs: base, head, head, base
   lockstep,  ///< both programs alive at once, by turns; blocks where a program cannot
