@@ -11,16 +11,17 @@
 namespace heteroperf {
 namespace {
 
-constexpr double trim = 0.2;
+constexpr double trim = 0.3;
 
 double total(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// The turns as if base had gone first.
-AbbaBlock block_of(const TurnQuad& quad) {
+AbbaBlock block_of(const TurnQuad& quad, double (*value)(const Turn&)) {
   std::array<double, 4> logs{};
-  for (std::size_t i = 0; i < logs.size(); ++i) logs[i] = std::log(quad.turns[i].step_s);
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    logs[i] = (quad.base_first ? 1 : -1) * std::log(value(quad.turns[i]));
+  }
   return {logs[0], logs[1], logs[2], logs[3]};
 }
 
@@ -51,6 +52,34 @@ double mean_between(std::span<const double> values, std::span<const double> weig
   return sum / kept;
 }
 
+/// A quad's effect, or its control.
+using Contrast = double (AbbaBlock::*)() const;
+
+WeightedMean mean_of(std::span<const TurnQuad> quads, AbbaBlock (TurnQuad::*part)() const,
+                     Contrast contrast, const std::vector<double>& weights) {
+  std::vector<double> values;
+  for (const TurnQuad& quad : quads) values.push_back(((quad.*part)().*contrast)());
+  return trimmed_mean(values, weights, trim);
+}
+
+bool works_on_cores(std::span<const TurnQuad> quads) {
+  std::vector<double> cores;
+  for (const TurnQuad& quad : quads) {
+    for (const Turn& turn : quad.turns) cores.push_back(turn.cores);
+  }
+  return *std::min_element(cores.begin(), cores.end()) > 0 && median(cores) >= fewest_cores;
+}
+
+WeightedMean summary(std::span<const TurnQuad> quads, Contrast contrast) {
+  std::vector<double> weights;
+  for (const TurnQuad& quad : quads) weights.push_back(quad.weight());
+  if (!works_on_cores(quads)) return mean_of(quads, &TurnQuad::time, contrast, weights);
+  const std::vector<double> alike(quads.size(), 1.0);
+  const WeightedMean work = mean_of(quads, &TurnQuad::work, contrast, alike);
+  const WeightedMean waiting = mean_of(quads, &TurnQuad::waiting, contrast, weights);
+  return {work.mean + waiting.mean, std::hypot(work.standard_error, waiting.standard_error)};
+}
+
 LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which) {
   std::vector<double> means;
   double squares = 0;
@@ -66,12 +95,16 @@ LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which
 
 }  // namespace
 
-double TurnQuad::effect() const {
-  return base_first ? block_of(*this).effect() : -block_of(*this).effect();
+AbbaBlock TurnQuad::time() const {
+  return block_of(*this, [](const Turn& turn) { return turn.step_s; });
 }
 
-double TurnQuad::control() const {
-  return base_first ? block_of(*this).control() : -block_of(*this).control();
+AbbaBlock TurnQuad::work() const {
+  return block_of(*this, [](const Turn& turn) { return turn.step_s * turn.cores; });
+}
+
+AbbaBlock TurnQuad::waiting() const {
+  return block_of(*this, [](const Turn& turn) { return 1 / turn.cores; });
 }
 
 double TurnQuad::weight() const {
@@ -109,14 +142,7 @@ WeightedMean trimmed_mean(std::span<const double> values, std::span<const double
 
 TurnPair summarize_pair(std::span<const TurnQuad> quads) {
   HETEROPERF_EXPECT(quads.size() >= fewest_quads);
-  std::vector<double> effects, controls, weights;
-  for (const TurnQuad& quad : quads) {
-    effects.push_back(quad.effect());
-    controls.push_back(quad.control());
-    weights.push_back(quad.weight());
-  }
-  return {trimmed_mean(effects, weights, trim), trimmed_mean(controls, weights, trim),
-          quads.size()};
+  return {summary(quads, &AbbaBlock::effect), summary(quads, &AbbaBlock::control), quads.size()};
 }
 
 PairsEvidence combine_pairs(std::span<const TurnPair> pairs) {

@@ -90,18 +90,6 @@ Observed<FactValue> read_fact(const SystemFiles& files, const FactSource& row) {
   return Observed<FactValue>::of(*text, text.source);
 }
 
-/// "16384 kB" as /proc/meminfo writes it.
-Observed<Bytes> read_memory(const SystemFiles& files, std::string_view key) {
-  const auto text = files.field("proc/meminfo", key, ':');
-  if (!text) return Observed<Bytes>::none(text);
-  const auto words = split_words(*text);
-  const auto kilobytes = parse_integer(words.front());
-  if (kilobytes && *kilobytes >= 0 && words.size() == 2 && words[1] == "kB") {
-    return Observed<Bytes>::of(Bytes(static_cast<std::uint64_t>(*kilobytes) * 1024), text.source);
-  }
-  return Observed<Bytes>::none(text.source, "\"" + *text + "\" is not a size in kB");
-}
-
 Observed<std::string> read_host() {
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) == 0 && name[0] != 0) {
@@ -162,8 +150,8 @@ Machine probe_machine(const SystemFiles& files) {
                   .container = read_container(files),
                   .topology = probe_topology(),
                   .cores = usable_cores(files),
-                  .memory_total = read_memory(files, "MemTotal"),
-                  .memory_available = read_memory(files, "MemAvailable"),
+                  .memory_total = files.memory("proc/meminfo", "MemTotal"),
+                  .memory_available = files.memory("proc/meminfo", "MemAvailable"),
                   .memory_limit = read_cgroup_limits(files).memory,
                   .facts = {}};
   for (const FactSource& row : fact_sources) {

@@ -90,6 +90,17 @@ Observed<std::string> SystemFiles::field(const std::string& path, std::string_vi
   return Observed<std::string>::none(shown(path), "no field \"" + std::string(key) + "\"");
 }
 
+Observed<Bytes> SystemFiles::memory(const std::string& path, std::string_view key) const {
+  const auto text = field(path, key, ':');
+  if (!text) return Observed<Bytes>::none(text);
+  const auto words = split_words(*text);
+  const auto kilobytes = parse_integer(words.front());
+  if (kilobytes && *kilobytes >= 0 && words.size() == 2 && words[1] == "kB") {
+    return Observed<Bytes>::of(Bytes(static_cast<std::uint64_t>(*kilobytes) * 1024), text.source);
+  }
+  return Observed<Bytes>::none(text.source, "\"" + *text + "\" is not a size in kB");
+}
+
 bool SystemFiles::exists(const std::string& path) const {
   std::error_code ignored;
   return std::filesystem::exists(root_ / path, ignored);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "metrics/quantity.hpp"
 #include "runners/cluster/observed.hpp"
 
 namespace heteroperf {
@@ -22,6 +23,8 @@ class SystemFiles {
   Observed<long long> integer(const std::string& path) const;
   /// The value of the first line "key<separator>value" ("model name : …", "NAME=…", unquoted).
   Observed<std::string> field(const std::string& path, std::string_view key, char separator) const;
+  /// A field "16384 kB", as /proc/meminfo and /proc/PID/status write it.
+  Observed<Bytes> memory(const std::string& path, std::string_view key) const;
   bool exists(const std::string& path) const;
 
  private:

@@ -20,9 +20,10 @@ namespace heteroperf {
 ///   gate to run    steps N                            do N steps of training and stop again
 ///                  end                                no more turns: leave a record
 ///   run to gate    done N CPU_NS WAIT_NS IDLE_NS T…   after a turn: CPU time of its processes,
-///                                                     what their threads waited for a core, CPU
-///                                                     time while standing still before it, and
-///                                                     nanoseconds of each step
+///                                                     what their threads waited for a core (each
+///                                                     at most as long as it ran), CPU time while
+///                                                     standing still before it, and nanoseconds
+///                                                     of each step
 ///
 /// Between `ready` or `done` and the next line of the gate a run uses no core.
 inline constexpr int turn_protocol_version = 1;

@@ -16,38 +16,27 @@
 #include "results/journal.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "suite/run/clock.hpp"
+#include "suite/run/host_load.hpp"
 #include "suite/run/rank_context.hpp"
 #include "suite/run/rank_messages.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double bytes_per_kib = 1024;
-
 std::int64_t to_ns(double seconds) { return std::llround(seconds / nanosecond); }
 
-struct ScheduledTime {
-  double cpu_s = 0, wait_s = 0;
-};
-
-/// Adds up all threads of this process (proc(5), /proc/PID/schedstat: nanoseconds on a core, then
-/// nanoseconds of waiting for one). Threads that have ended are missing; those of a run stay.
-ScheduledTime scheduled_time() {
-  ScheduledTime total;
+/// All threads of this process by their numbers (proc(5), /proc/PID/schedstat: nanoseconds on a
+/// core, then nanoseconds of waiting for one).
+std::map<std::string, RankTurns::ThreadTime> thread_times() {
+  std::map<std::string, RankTurns::ThreadTime> times;
   std::error_code gone;
   for (const auto& thread : std::filesystem::directory_iterator("/proc/self/task", gone)) {
     std::ifstream file(thread.path() / "schedstat");
     double cpu_ns = 0, wait_ns = 0;
     if (!(file >> cpu_ns >> wait_ns)) continue;
-    total.cpu_s += cpu_ns * nanosecond;
-    total.wait_s += wait_ns * nanosecond;
+    times[thread.path().filename()] = {cpu_ns * nanosecond, wait_ns * nanosecond};
   }
-  return total;
-}
-
-double peak_resident_bytes() {
-  const auto text = SystemFiles().field("proc/self/status", "VmHWM", ':');
-  return text ? std::atof((*text).c_str()) * bytes_per_kib : 0;
+  return times;
 }
 
 std::string to_text(const TurnOrder& order) {
@@ -210,20 +199,27 @@ void TurnTaker::answer(const std::string& question, ControlChannel::Reply reply)
   reply(order);
 }
 
-TurnUsage RankTurns::take_usage() {
+TurnUsage RankTurns::usage_of_turn() {
   TurnUsage usage;
   if (!speaks_) return usage;
-  const ScheduledTime now = scheduled_time();
-  usage = {now.cpu_s - cpu_s_, now.wait_s - wait_s_, idle_cpu_s_, peak_resident_bytes()};
-  cpu_s_ = now.cpu_s;
-  wait_s_ = now.wait_s;
+  usage.cpu_s = process_cpu_s() - cpu_s_;
+  usage.idle_cpu_s = idle_cpu_s_;
+  const auto peak = SystemFiles().memory("proc/self/status", "VmHWM");
+  if (peak) usage.peak_bytes = static_cast<double>((*peak).value());
+  auto now = thread_times();
+  for (const auto& [thread, time] : now) {
+    const ThreadTime& before = threads_[thread];
+    usage.wait_s += std::min(time.wait_s - before.wait_s, time.cpu_s - before.cpu_s);
+  }
+  threads_ = std::move(now);
   return usage;
 }
 
 TurnOrder RankTurns::stand_still() {
-  TurnUsage usage = take_usage();
+  const TurnUsage usage = usage_of_turn();
   std::array<double, 4> sums{usage.cpu_s, usage.wait_s, usage.idle_cpu_s, usage.peak_bytes};
   if (context_.all_ranks().size() > 1) context_.all_ranks().all_reduce(std::span(sums));
+  const double stopped_cpu_s = process_cpu_s();
   TurnOrder order;
   if (context_.turns != nullptr) {
     order = context_.turns->next_order({sums[0], sums[1], sums[2], sums[3]},
@@ -232,7 +228,8 @@ TurnOrder RankTurns::stand_still() {
     order = parse_order(ask_master(context_.control(), std::to_string(number_)));
   }
   ++number_;
-  idle_cpu_s_ = take_usage().cpu_s;
+  cpu_s_ = process_cpu_s();
+  idle_cpu_s_ = cpu_s_ - stopped_cpu_s;
   context_.clock_offset_ns -= order.held_ns;
   return order;
 }

@@ -41,8 +41,11 @@ struct TurnOrder {
 
 /// The processes of a run have used so much since they were asked last.
 struct TurnUsage {
-  double cpu_s = 0;       ///< of a turn, all threads
-  double wait_s = 0;      ///< of a turn: threads that could have run and had no core
+  double cpu_s = 0;  ///< of a turn, all threads
+  /// Of a turn: how long threads that could have run had no core, each at most as long as it ran. A
+  /// thread that sleeps most of the time and waits for a slice when it wakes says little of the
+  /// machine's load.
+  double wait_s = 0;
   double idle_cpu_s = 0;  ///< CPU time while they stood still before that turn
   double peak_bytes = 0;  ///< resident memory
 };
@@ -106,13 +109,19 @@ class RankTurns {
   /// `context` gives the steps that follow times that leave the wait out.
   TurnOrder stand_still();
 
+  /// What one thread has used so far.
+  struct ThreadTime {
+    double cpu_s = 0, wait_s = 0;
+  };
+
  private:
-  TurnUsage take_usage();
+  TurnUsage usage_of_turn();
 
   RankContext& context_;
   bool speaks_;
   std::size_t number_ = 0;
-  double cpu_s_ = 0, wait_s_ = 0, idle_cpu_s_ = 0;
+  double cpu_s_ = 0, idle_cpu_s_ = 0;
+  std::map<std::string, ThreadTime> threads_;  ///< when the last turn ended
 };
 
 }  // namespace heteroperf

@@ -50,9 +50,10 @@ class GateVerb : public Verb {
                     "run folders, folders of them, or the name of a saved baseline")
         ->type_name("RUNS");
     command.add_option("--head", head_, "the same of the head")->type_name("RUNS");
-    command.add_flag("--lockstep", lockstep_,
-                     "both commands alive at once, by turns of some steps: resolves less on a "
-                     "machine with load; blocks where a program cannot");
+    command.add_flag(
+        "--lockstep", lockstep_,
+        "both commands alive at once, by turns of some steps: sees smaller changes on a "
+        "machine with load; blocks where a program cannot");
     command
         .add_option("--pair-seconds", commands_.pair_s,
                     "how long a pair of processes in lockstep moves by turns")

@@ -24,7 +24,7 @@ struct GateCommands {
   std::filesystem::path out;  ///< a new folder; every run gets one in it, as HETEROPERF_OUT
   double deadline_s = 3600;   ///< of one run
   GateMode mode = GateMode::blocks;
-  double pair_s = 20;          ///< for how long a pair in lockstep moves by turns
+  double pair_s = 10;          ///< for how long a pair in lockstep moves by turns
   double turn_timeout_s = 60;  ///< of one turn
   std::uint64_t seed = 1;      ///< of the orders drawn in lockstep
 };

@@ -20,11 +20,11 @@ class LockstepRefused : public std::runtime_error {
 };
 
 struct LockstepSettings {
-  std::string base, head;      ///< command lines for /bin/sh
-  std::filesystem::path out;   ///< of the gate
-  double pair_s = 20;          ///< for how long a pair moves by turns
-  double turn_timeout_s = 60;  ///< of one turn
-  std::uint64_t seed = 1;      ///< of the orders drawn
+  std::string base, head;     ///< command lines for /bin/sh
+  std::filesystem::path out;  ///< of the gate
+  double pair_s = 0;          ///< for how long a pair moves by turns
+  double turn_timeout_s = 0;  ///< of one turn
+  std::uint64_t seed = 1;     ///< of the orders drawn
 };
 
 /// One pair of fresh processes that moved by turns.

@@ -32,7 +32,7 @@ class GatesInLockstep : public GatesOfRuns {
     // others take about a second each, whose logarithm is exact, so that the null control is 0.
     std::string text = "p=${HETEROPERF_TURNS##*:}; exec 3<$p.orders 4>$p.answers; k=0; ";
     text +=
-        "answer() { v=$1; [ $k -gt 1 ] || v=100000000; l=\"done $n 2000 0 0\"; i=0; "
+        "answer() { v=$1; [ $k -gt 1 ] || v=50000000; l=\"done $n 2000 0 0\"; i=0; "
         "while [ $i -lt $n ]; do l=\"$l $v\"; "
         "i=$((i+1)); done; echo \"$l\" >&4; }; ";
     if (!program.hello.empty()) text += "echo '" + program.hello + "' >&4; ";
@@ -80,7 +80,7 @@ TEST_F(GatesInLockstep, AFasterHeadIsAnImprovement) {
 
 TEST_F(GatesInLockstep, AFirstStepMadeSlowByTheHandOverDoesNotCount) {
   const std::string slow_first =
-      "v=1000000000; [ $k -gt 1 ] || v=100000000; l=\"done $n 2000 0 0 9$v\"; i=1; "
+      "v=1000000000; [ $k -gt 1 ] || v=50000000; l=\"done $n 2000 0 0 9$v\"; i=1; "
       "while [ $i -lt $n ]; do l=\"$l $v\"; i=$((i+1)); done; echo \"$l\" >&4";
   const CommandResult result = lockstep({}, {.runs = "head", .turn = slow_first});
   EXPECT_EQ(result.exit_code, 0) << result.out << result.err;
