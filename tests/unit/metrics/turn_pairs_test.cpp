@@ -26,7 +26,7 @@ TEST(TurnQuad, LinearDriftFallsOutOfBoth) {
   for (const bool base_first : {true, false}) {
     const TurnQuad quad = quad_of(base_first, at(0), at(1), at(2), at(3));
     EXPECT_NEAR(quad.time().effect(), 0, 1e-15);
-    EXPECT_NEAR(quad.time().time().control(), 0, 1e-15);
+    EXPECT_NEAR(quad.time().control(), 0, 1e-15);
   }
 }
 
