@@ -144,7 +144,7 @@ std::optional<Interval> interval_of(const std::vector<StepWork>& work, const Jou
                                     const RunSummary& summary) {
   if (!summary.until) return rate_interval(work, *summary.window);
   return look_at(goal_of(*journal.first<UntilEvent>()), summary.until->looks.size(), work,
-                 *summary.window, true)
+                 *summary.window, summary.until->looks.back().settled)
       .interval;
 }
 

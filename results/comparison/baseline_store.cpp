@@ -86,8 +86,12 @@ void check_baseline_file(const fs::path& file, const std::string& sha256) {
                 "Save the baseline again from its run, or take the file from version control."}});
 }
 
+bool is_baseline_name(const std::string& name) {
+  return !name.empty() && name[0] != '.' && name == plain_name(name);
+}
+
 void check_baseline_name(const std::string& name) {
-  if (!name.empty() && name[0] != '.' && name == plain_name(name)) return;
+  if (is_baseline_name(name)) return;
   throw UserError("'" + name + "' cannot be the name of a baseline",
                   "letters, digits, '.', '_' and '-' are taken, no '.' in front");
 }
@@ -107,8 +111,8 @@ std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
 
 fs::path path_or_baseline(const fs::path& path) {
   const fs::path saved = usual_baseline_folder / path;
-  const bool is_name = !fs::exists(path) && fs::is_directory(saved);
-  return is_name ? saved : path;
+  const bool is_saved = is_baseline_name(path) && !fs::exists(path) && fs::is_directory(saved);
+  return is_saved ? saved : path;
 }
 
 SavedBaseline saved_baseline(const fs::path& folder, const std::string& name) {

@@ -62,6 +62,13 @@ std::optional<MetricValue> metric_at(const Json& record, const ComparedMetric& m
   return MetricValue{text, number ? number_of(text) : std::nullopt};
 }
 
+/// Caches, and the pauses of a run by turns, make another number of it than of one alone.
+bool moved_by_turns(const Json& record) {
+  const Json reasons = value_at(record, "/validity/reasons");
+  return std::any_of(reasons.begin(), reasons.end(),
+                     [](const Json& reason) { return text_at(reason, "/rule") == "lockstep"; });
+}
+
 /// "2 x cpu of 1 thread": what a number is the rate of.
 std::string scale_class(const Json& record) {
   std::string text;
@@ -71,7 +78,7 @@ std::string scale_class(const Json& record) {
                         device.at("threads").dump(), device.at("threads") == 1 ? "" : "s",
                         device.at("emulated") == true ? ", emulated" : "");
   }
-  return text;
+  return moved_by_turns(record) ? text + ", by turns" : text;
 }
 
 void read_key(const Json& record, RunDigest& digest) {

@@ -10,7 +10,6 @@ namespace heteroperf {
 namespace {
 
 using Logs = std::vector<double>;
-constexpr double shown_coverage = 0.95;
 constexpr std::size_t fewest_with_halves = 4;
 
 std::optional<Logs> logs_of(const RunSet& set, const ComparedMetric& metric) {
@@ -70,7 +69,7 @@ RunEvidence of_sides(const Logs& base, const Logs& head, double sign) {
   const LogRatio borrowed{0, effect.standard_error, effect.degrees};
   found.evidence = {times(effect, sign), found.controlled ? halves_of(base, head) : borrowed, runs};
   found.ratio = std::exp(effect.mean);
-  found.ratio_ci95 = exponential(effect.interval(shown_coverage));
+  found.ratio_ci95 = exponential(effect.interval(interval_coverage));
   return found;
 }
 
@@ -82,7 +81,7 @@ RunEvidence of_turns(const std::vector<TurnPair>& pairs) {
   found.controlled = true;
   const LogRatio& gain = found.evidence.gain;
   found.ratio = std::exp(gain.mean);
-  found.ratio_ci95 = exponential(gain.interval(shown_coverage));
+  found.ratio_ci95 = exponential(gain.interval(interval_coverage));
   return found;
 }
 

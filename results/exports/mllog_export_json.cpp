@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "metrics/quantity.hpp"
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "results/stored_document_json.hpp"
@@ -14,7 +15,6 @@ namespace heteroperf {
 namespace {
 
 using Json = nlohmann::ordered_json;
-constexpr double nanoseconds_per_second = 1e9;
 
 /// A value of the record under MLPerf's name.
 struct LoggedValue {
@@ -138,7 +138,7 @@ class MlperfLog {
   void end_block() {
     if (!in_block_) return;
     in_block_ = false;
-    const double seconds = static_cast<double>(t_ns_ - block_begin_ns_) / nanoseconds_per_second;
+    const double seconds = static_cast<double>(t_ns_ - block_begin_ns_) * nanosecond;
     if (block_samples_ > 0 && seconds > 0) {
       point("tracked_stats",
             {{"throughput", static_cast<double>(block_samples_) / seconds}, {"train_loss", loss_}},

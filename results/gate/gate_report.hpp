@@ -63,7 +63,10 @@ struct GateReport {
   RunOrder order = RunOrder::apart;
   std::size_t blocks = 0;                 ///< of lockstep, pairs of processes
   std::optional<LockstepFacts> lockstep;  ///< of that order, from 2 pairs on
-  /// The smallest threshold that this gate could have passed; absent where nothing was judged.
+  /// The smallest loss that these runs could have told from none: what its interval leaves
+  /// possible, and twice the control's noise. In lockstep it is the smallest threshold that this
+  /// gate could have passed; blocks may pass above their threshold where the noise alone is that
+  /// wide. Absent where nothing was judged.
   std::optional<double> resolution;
   /// Blocks that would probably settle every metric; absent when settled, or when none would.
   std::optional<std::size_t> more_blocks;

@@ -85,24 +85,39 @@ void read_cpu_v1(const SystemFiles& files, const std::string& folder, Observed<d
   }
 }
 
+/// Files of one group; their names differ between the versions.
+struct MemoryFiles {
+  const char* limit;
+  const char* usage;
+  const char* inactive;  ///< field of memory.stat
+};
+
 /// "No limit" is "max" in version 2 and a number near 2^63 in version 1.
-void read_memory(const SystemFiles& files, const std::string& path, Observed<Bytes>& memory) {
+void read_memory(const SystemFiles& files, const std::string& folder, const MemoryFiles& names,
+                 CgroupLimits& limits) {
   constexpr long long beyond_any_machine = 1LL << 62;
+  const std::string path = folder + names.limit;
   const auto limit = files.integer(path);
-  if (limit && *limit > 0 && *limit < beyond_any_machine) {
-    keep_tighter(memory, Bytes(static_cast<std::uint64_t>(*limit)), path);
-  }
+  if (!limit || *limit <= 0 || *limit >= beyond_any_machine) return;
+  keep_tighter(limits.memory, Bytes(static_cast<std::uint64_t>(*limit)), path);
+  const auto usage = files.integer(folder + names.usage);
+  if (!usage) return;
+  const auto kept = files.field(folder + "/memory.stat", names.inactive, ' ');
+  const long long kept_bytes = kept ? parse_integer(*kept).value_or(0) : 0;
+  const long long left = std::clamp(*limit - *usage + kept_bytes, 0LL, *limit);
+  keep_tighter(limits.memory_left, Bytes(static_cast<std::uint64_t>(left)), folder + names.usage);
 }
 
 }  // namespace
 
 CgroupLimits read_cgroup_limits(const SystemFiles& files) {
   CgroupLimits limits{Observed<double>::none("/proc/self/cgroup", "no limit"),
+                      Observed<Bytes>::none("/proc/self/cgroup", "no limit"),
                       Observed<Bytes>::none("/proc/self/cgroup", "no limit")};
   if (const auto unified = find_hierarchy(files, "")) {
     for (const std::string& folder : folders_upwards(*unified)) {
       read_cpu_v2(files, folder, limits.cores);
-      read_memory(files, folder + "/memory.max", limits.memory);
+      read_memory(files, folder, {"/memory.max", "/memory.current", "inactive_file"}, limits);
     }
   }
   if (const auto cpu = find_hierarchy(files, "cpu")) {
@@ -111,10 +126,19 @@ CgroupLimits read_cgroup_limits(const SystemFiles& files) {
   }
   if (const auto memory = find_hierarchy(files, "memory")) {
     for (const std::string& folder : folders_upwards(*memory)) {
-      read_memory(files, folder + "/memory.limit_in_bytes", limits.memory);
+      read_memory(files, folder,
+                  {"/memory.limit_in_bytes", "/memory.usage_in_bytes", "total_inactive_file"},
+                  limits);
     }
   }
   return limits;
+}
+
+Observed<Bytes> available_memory(const SystemFiles& files) {
+  const Observed<Bytes> of_system = files.memory("proc/meminfo", "MemAvailable");
+  const Observed<Bytes> of_groups = read_cgroup_limits(files).memory_left;
+  if (!of_system || !of_groups) return of_system ? of_system : of_groups;
+  return *of_groups < *of_system ? of_groups : of_system;
 }
 
 }  // namespace heteroperf

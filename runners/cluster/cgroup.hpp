@@ -11,10 +11,16 @@ namespace heteroperf {
 struct CgroupLimits {
   Observed<double> cores;  ///< CPU time per wall time (cpu.max, cpu.cfs_quota_us)
   Observed<Bytes> memory;  ///< memory.max, memory.limit_in_bytes
+  /// The least that any of these groups leaves of its limit, files that the kernel only keeps in
+  /// case of need (inactive_file) not counted as used.
+  Observed<Bytes> memory_left;
 };
 
 /// The tightest limit on the way from this process's group to the root of its hierarchy, for
 /// version 2 and version 1 hierarchies, which may stand side by side.
 CgroupLimits read_cgroup_limits(const SystemFiles& files);
+
+/// What further processes may take: what the system has available, or what is left of a limit.
+Observed<Bytes> available_memory(const SystemFiles& files);
 
 }  // namespace heteroperf

@@ -55,6 +55,9 @@ struct Efficiency {
   friend bool operator==(const Efficiency&, const Efficiency&) = default;
 };
 
+/// That a description may have.
+inline constexpr int most_cluster_ranks = 65536;
+
 /// The machine as planner, pacing and cost models see it.
 struct Cluster {
   std::string name;

@@ -17,7 +17,6 @@ namespace {
 
 constexpr const char* cluster_format_name = "heteroperf-cluster";
 constexpr int cluster_format_version = 1;
-constexpr int most_cluster_ranks = 65536;
 
 /// The shortest bandwidth that makes exactly this curve, if the curve is α + n·β.
 std::optional<BytesPerSecond> plain_bandwidth(const LinkCurve& curve) {
@@ -354,7 +353,8 @@ Cluster cluster_from_json(const nlohmann::json& json, const std::string& where) 
 Cluster read_cluster(const std::filesystem::path& file) {
   const std::string text =
       read_text_file(file, "cluster file", "`heteroperf probe -o FILE` writes one.");
-  return ClusterReader(file.string()).read(parse_strict_json(text, file.string(), cluster_format_name));
+  return ClusterReader(file.string())
+      .read(parse_strict_json(text, file.string(), cluster_format_name));
 }
 
 }  // namespace heteroperf

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "metrics/quantity.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -16,7 +18,6 @@ struct ViolationTime {
   unsigned long long reference_us, violation_ns;
 };
 constexpr int success = 0, policy_power = 0, policy_thermal = 1;
-constexpr double nanoseconds_per_second = 1e9;
 
 std::optional<double> growth(const std::optional<double>& before,
                              const std::optional<double>& after) {
@@ -58,7 +59,7 @@ class GpuSlowdownReader::Nvml {
   std::optional<double> seconds(Device device, int policy) const {
     ViolationTime time{};
     if (violation_(device, policy, &time) != success) return std::nullopt;
-    return static_cast<double>(time.violation_ns) / nanoseconds_per_second;
+    return static_cast<double>(time.violation_ns) * nanosecond;
   }
 
   std::unique_ptr<void, int (*)(void*)> handle_;

@@ -17,7 +17,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr int most_listed_ranks = 65536, most_of_a_machine = 1024;
+constexpr int most_of_a_machine = 1024;
 /// Links are given machine by machine: pairs grow with the square.
 constexpr int most_machines = 512;
 constexpr double most_value = 1e9;
@@ -111,10 +111,10 @@ class MachineReader {
     if (!read_value(count, path, machines, problems_, 0, most_machines)) return;
     machines_ += machines;
     if (machines_ > most_machines ||
-        cluster_.ranks.size() + static_cast<std::size_t>(machines * each) > most_listed_ranks) {
+        cluster_.ranks.size() + static_cast<std::size_t>(machines * each) > most_cluster_ranks) {
       problems_.add(
           fmt::format("{} is machine {}", path, machines_),
-          fmt::format("at most {} machines and {} devices", most_machines, most_listed_ranks));
+          fmt::format("at most {} machines and {} devices", most_machines, most_cluster_ranks));
       return;
     }
     for (int m = 0; m < machines; ++m) {

@@ -16,7 +16,8 @@ constexpr double usual_share = 0.6, emulation_share = 0.5;
 
 std::string duration_text(double seconds) {
   if (seconds < 120) return fmt::format("{:.3g} s", seconds);
-  return fmt::format("{:.0f} min {:.0f} s", std::floor(seconds / 60), std::fmod(seconds, 60));
+  const auto whole = std::llround(seconds);
+  return fmt::format("{} min {} s", whole / 60, whole % 60);
 }
 
 /// Rounded up to two digits.
@@ -37,6 +38,11 @@ double wall_step_s(const PreparedRun& run, double peak_ops_per_second) {
   return std::max(modelled_s, needed_s / emulation_share);
 }
 
+/// Steps that a resumed training has behind it; --steps counts them too.
+std::uint64_t done_before(const RunConfig& config) {
+  return config.parent ? config.parent->step : 0;
+}
+
 /// Steps of a run; by time as many as begin within it.
 struct StepCounts {
   double warmup = 0, measured = 0;
@@ -47,8 +53,7 @@ StepCounts count_steps(const RunConfig& config, double step_s) {
   if (measure.steps == 0) {
     return {static_cast<double>(measure.warmup_steps), std::ceil(measure.duration_s / step_s)};
   }
-  const std::uint64_t before = config.parent ? config.parent->step : 0;
-  const std::uint64_t all = measure.steps - before;
+  const std::uint64_t all = measure.steps - done_before(config);
   const std::uint64_t warmup = std::min<std::uint64_t>(measure.warmup_steps, all / 2);
   return {static_cast<double>(warmup), static_cast<double>(all - warmup)};
 }
@@ -80,7 +85,8 @@ std::vector<std::string> prediction_lines(const PreparedRun& run, double peak_op
     lines.push_back(fmt::format(
         "{:.0f} measured of {:.0f} that tell enough: --duration {:g} has them, or --steps {:.0f}",
         steps.measured, enough_steps, round_up(step_s * enough_steps),
-        enough_steps + static_cast<double>(run.config.measure.warmup_steps)));
+        static_cast<double>(done_before(run.config)) + enough_steps +
+            static_cast<double>(run.config.measure.warmup_steps)));
   }
   return lines;
 }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "metrics/quantity.hpp"
 #include "suite/run/clock.hpp"
 
 namespace heteroperf {
@@ -13,10 +14,9 @@ GpuWatch::GpuWatch(std::string pci_bus_id, const std::string& library)
       start_(reader_.read(pci_bus_id_)) {}
 
 std::optional<GpuSlowdownEvent> GpuWatch::until_now(std::string host, int rank) const {
-  constexpr double nanoseconds_per_second = 1e9;
   const GpuSlowdown slowdown = reader_.read(pci_bus_id_) - start_;
   if (!slowdown.thermal_s && !slowdown.power_s) return std::nullopt;
-  const double seconds = static_cast<double>(now_ns() - start_ns_) / nanoseconds_per_second;
+  const double seconds = static_cast<double>(now_ns() - start_ns_) * nanosecond;
   return GpuSlowdownEvent{std::move(host), pci_bus_id_,        rank,
                           seconds,         slowdown.thermal_s, slowdown.power_s};
 }

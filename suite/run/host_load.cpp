@@ -10,13 +10,14 @@
 #include <sstream>
 #include <string>
 
+#include "metrics/quantity.hpp"
 #include "suite/run/clock.hpp"
 
 namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr double ns_per_second = 1e9, microseconds_per_second = 1e6, milliseconds_per_second = 1e3;
+constexpr double microseconds_per_second = 1e6, milliseconds_per_second = 1e3;
 
 /// Ticks of one line "cpu3 user nice system idle iowait irq softirq steal …".
 std::optional<double> busy_ticks(std::istringstream& line) {
@@ -147,7 +148,7 @@ HostLoadWatch::HostLoadWatch(CpuSet cpus, Reader read)
       start_(read_(cpus_)) {}
 
 std::optional<HostLoadEvent> HostLoadWatch::until_now(double own_cpu_s) const {
-  const double seconds = static_cast<double>(now_ns() - start_ns_) / ns_per_second;
+  const double seconds = static_cast<double>(now_ns() - start_ns_) * nanosecond;
   return host_load_between(start_, read_(cpus_), seconds, cpus_.size(), own_cpu_s);
 }
 

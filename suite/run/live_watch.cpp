@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "metrics/quantity.hpp"
 #include "suite/run/clock.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr double nanoseconds_per_second = 1e9;
 constexpr double hosts_per_interval = 100;  // their lines all end in rank 0's journal
 
 double times_rarer(const std::vector<RankBinding>& bindings) {
@@ -25,7 +25,7 @@ LiveWatch::LiveWatch(RankContext& context, RankProcesses processes, const Pace& 
     : context_(context),
       processes_(processes),
       shortest_setup_s_(pace.shortest_setup_s),
-      interval_ns_(static_cast<std::int64_t>(pace.interval_s * nanoseconds_per_second *
+      interval_ns_(static_cast<std::int64_t>(pace.interval_s / nanosecond *
                                              times_rarer(context.placement.bindings))) {
   watch_hosts();
 }
@@ -51,7 +51,7 @@ void LiveWatch::look() {
   const auto load = hosts_->so_far();
   const auto slowdown = gpu_slowdown();
   next_ns_ = now_ns() + interval_ns_;
-  context_.measuring_s += static_cast<double>(now_ns() - begin_ns) / nanoseconds_per_second;
+  context_.measuring_s += static_cast<double>(now_ns() - begin_ns) * nanosecond;
   post(load, slowdown);
 }
 

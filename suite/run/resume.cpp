@@ -167,7 +167,9 @@ void check_length(const OtherRun& other, const RunConfig& config, const std::str
 void require_checkpoints(const OtherRun& other) {
   if (!list_checkpoints(other.folder).empty()) return;
   refuse_finished(other, 0, other.steps_done);
-  throw UserError(other.folder.string() + " has no checkpoint", "it was not told to save any",
+  throw UserError(other.folder.string() + " has no checkpoint",
+                  other.config.checkpoint.any() ? "it ended before it saved its first one"
+                                                : "it was not told to save any",
                   fmt::format("Start it again with them: `{}`", started_again(other, 0)));
 }
 
@@ -177,7 +179,8 @@ std::string told(const std::string& value) { return value.empty() ? "nothing" : 
 std::string asked_length(const std::vector<Setting>& settings) {
   std::string asked;
   for (const Setting& setting : settings) {
-    const bool length = setting.path == "measure.steps" || setting.path == "measure.duration_s";
+    const bool length = setting.path == "measure.steps" || setting.path == "measure.duration_s" ||
+                        setting.path == "measure.until_percent";
     if (length) asked = shown(setting);
   }
   return asked;

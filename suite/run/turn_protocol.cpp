@@ -22,17 +22,6 @@ constexpr std::size_t longest_line = 65536;
   throw SystemError("cannot " + what, std::strerror(error), "", ErrorKind::environment);
 }
 
-int open_pipe(const std::filesystem::path& path, int mode) {
-  const int descriptor = ::open(path.c_str(), mode | O_NONBLOCK | O_CLOEXEC);
-  if (descriptor < 0) refuse("open the pipe " + path.string(), errno);
-  return descriptor;
-}
-
-void make_pipe(const std::filesystem::path& path) {
-  constexpr mode_t mine_alone = 0600;
-  if (::mkfifo(path.c_str(), mine_alone) != 0) refuse("make the pipe " + path.string(), errno);
-}
-
 /// While it lives, writing to a pipe that nobody reads fails in this thread instead of ending the
 /// process.
 class BrokenPipeBlock {
@@ -85,7 +74,7 @@ TurnAddress TurnAddress::parse(const std::string& text) {
 }
 
 std::string to_line(const TurnReady& ready) {
-  return fmt::format("ready {} {} {}", ready.step_ns, ready.peak_bytes, ready.folder);
+  return fmt::format("ready {} {}", ready.peak_bytes, ready.folder);
 }
 
 std::string to_line(const TurnDone& done) {
@@ -96,8 +85,8 @@ std::string to_line(const TurnDone& done) {
 std::optional<TurnReady> parse_ready(const std::string& line) {
   auto words = words_after(line, "ready");
   TurnReady ready;
-  if (!words || !(*words >> ready.step_ns >> ready.peak_bytes >> std::ws)) return std::nullopt;
-  if (!std::getline(*words, ready.folder) || ready.step_ns <= 0) return std::nullopt;
+  if (!words || !(*words >> ready.peak_bytes >> std::ws)) return std::nullopt;
+  if (!std::getline(*words, ready.folder)) return std::nullopt;
   return ready;
 }
 
@@ -114,28 +103,36 @@ std::optional<TurnDone> parse_done(const std::string& line) {
   return done;
 }
 
-TurnPipe::TurnPipe(Side side, const TurnAddress& address) : path_(address.prefix) {
-  if (side == Side::gate) {
-    make_pipe(address.orders());
-    make_pipe(address.answers());
-    out_ = open_pipe(address.orders(), O_RDWR);
-    in_ = open_pipe(address.answers(), O_RDWR);
-  } else {
-    in_ = open_pipe(address.orders(), O_RDONLY);
-    out_ = open_pipe(address.answers(), O_WRONLY);
+TurnPipe::End::End(std::filesystem::path path, int mode, bool makes)
+    : path_(std::move(path)), makes_(makes) {
+  constexpr mode_t mine_alone = 0600;
+  if (makes_ && ::mkfifo(path_.c_str(), mine_alone) != 0) {
+    refuse("make the pipe " + path_.string(), errno);
   }
+  descriptor_ = ::open(path_.c_str(), mode | O_NONBLOCK | O_CLOEXEC);
+  if (descriptor_ >= 0) return;
+  const int error = errno;
+  if (makes_) ::unlink(path_.c_str());
+  refuse("open the pipe " + path_.string(), error);
 }
 
-TurnPipe::~TurnPipe() {
-  ::close(in_);
-  ::close(out_);
+TurnPipe::End::~End() {
+  ::close(descriptor_);
+  if (makes_) ::unlink(path_.c_str());
 }
+
+TurnPipe::TurnPipe(Side side, const TurnAddress& address)
+    : path_(address.prefix),
+      in_(side == Side::gate ? address.answers() : address.orders(),
+          side == Side::gate ? O_RDWR : O_RDONLY, side == Side::gate),
+      out_(side == Side::gate ? address.orders() : address.answers(),
+           side == Side::gate ? O_RDWR : O_WRONLY, side == Side::gate) {}
 
 void TurnPipe::send(const std::string& line) {
   // A line is shorter than what a pipe takes at once, and the other end reads before the next one.
   const std::string text = line + '\n';
   const BrokenPipeBlock block;
-  const ssize_t written = ::write(out_, text.data(), text.size());
+  const ssize_t written = ::write(out_.descriptor(), text.data(), text.size());
   if (written == static_cast<ssize_t>(text.size())) return;
   refuse("write to the pipe " + path_.string(), written < 0 ? errno : EAGAIN);
 }
@@ -153,12 +150,13 @@ TurnPipe::Received TurnPipe::receive(std::chrono::steady_clock::time_point deadl
   constexpr int ask_period_ms = 100;
   while (true) {
     if (Received whole = take_line(); whole.event == Event::line) return whole;
-    pollfd waiting{in_, POLLIN, 0};
+    pollfd waiting{in_.descriptor(), POLLIN, 0};
     if (::poll(&waiting, 1, ask_period_ms) < 0 && errno != EINTR) {
       refuse("wait at the pipe " + path_.string(), errno);
     }
     char bytes[4096];
-    const ssize_t count = waiting.revents & POLLIN ? ::read(in_, bytes, sizeof bytes) : -1;
+    const ssize_t count =
+        waiting.revents & POLLIN ? ::read(in_.descriptor(), bytes, sizeof bytes) : -1;
     if (count > 0) {
       received_.append(bytes, static_cast<std::size_t>(count));
       continue;

@@ -16,7 +16,7 @@ namespace heteroperf {
 ///
 ///   run to gate    turns 1                            it takes part (the first line)
 ///                  refused WHY                        it does not; it ends
-///                  ready STEP_NS PEAK_BYTES FOLDER    it is warm; its time of a step, its memory
+///                  ready PEAK_BYTES FOLDER            it is warm; its memory, where it writes
 ///   gate to run    steps N                            do N steps of training and stop again
 ///                  end                                no more turns: leave a record
 ///   run to gate    done N CPU_NS WAIT_NS IDLE_NS T…   after a turn: CPU time of its processes,
@@ -44,7 +44,6 @@ struct TurnAddress {
 };
 
 struct TurnReady {
-  std::int64_t step_ns = 0;
   std::uint64_t peak_bytes = 0;
   std::string folder;  ///< where the run writes, absolute
 };
@@ -70,8 +69,8 @@ class TurnPipe {
     std::string line;
   };
 
-  /// The gate makes the pipes and opens both ends, so that a run can come and go; a run opens what
-  /// is there. Throws SystemError{environment}.
+  /// The gate makes the pipes, opens both ends, so that a run can come and go, and removes them in
+  /// the end; a run opens what is there. Throws SystemError{environment}.
   TurnPipe(Side side, const TurnAddress& address);
   ~TurnPipe();
   TurnPipe(const TurnPipe&) = delete;
@@ -86,8 +85,23 @@ class TurnPipe {
  private:
   Received take_line();
 
+  /// An open end of a pipe; made by this side, its file goes with it.
+  class End {
+   public:
+    End(std::filesystem::path path, int mode, bool makes);
+    ~End();
+    End(const End&) = delete;
+    End& operator=(const End&) = delete;
+    int descriptor() const { return descriptor_; }
+
+   private:
+    std::filesystem::path path_;
+    bool makes_;
+    int descriptor_ = -1;
+  };
+
   std::filesystem::path path_;
-  int in_ = -1, out_ = -1;
+  End in_, out_;
   std::string received_;
 };
 

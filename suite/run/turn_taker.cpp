@@ -115,13 +115,9 @@ void TurnTaker::require_steps(const std::vector<PreparedRun>& runs) {
 }
 
 void TurnTaker::count_step() {
+  if (!began_) return;
   const std::int64_t now = now_ns();
-  // Before the first turn it is the last step of the warm-up, from the end of the one before.
-  if (began_) {
-    step_ns_.push_back(now - last_ns_);
-  } else {
-    step_ns_.assign(1, now - last_ns_);
-  }
+  step_ns_.push_back(now - last_ns_);
   last_ns_ = now;
 }
 
@@ -130,8 +126,7 @@ TurnOrder TurnTaker::next_order(const TurnUsage& usage, const std::function<bool
     pipe_.send(to_line(
         TurnDone{to_ns(usage.cpu_s), to_ns(usage.wait_s), to_ns(usage.idle_cpu_s), step_ns_}));
   } else {
-    const std::int64_t step_ns = step_ns_.empty() ? 1 : std::max<std::int64_t>(1, step_ns_.back());
-    pipe_.send(to_line(TurnReady{step_ns, static_cast<std::uint64_t>(usage.peak_bytes), folder_}));
+    pipe_.send(to_line(TurnReady{static_cast<std::uint64_t>(usage.peak_bytes), folder_}));
     told_ready_ = true;
   }
   step_ns_.clear();

@@ -71,7 +71,7 @@ class TurnTaker {
   void begin() { began_ = true; }
   /// True when the run is to stand still before its next step.
   bool is_over() const { return began_ && step_ns_.size() >= wanted_; }
-  /// A step of the turn is done.
+  /// A step is done; one of the warm-up does not count.
   void count_step();
 
   /// Tells the gate what the turn took and waits for its next line; `stop` ends the wait. The clock

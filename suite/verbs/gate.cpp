@@ -21,6 +21,7 @@ namespace {
 
 constexpr double percent = 0.01;
 constexpr double usual_load = 0.5, usual_patience_s = 30;
+constexpr double longest_wait_s = 30 * 86400.0;
 constexpr std::int64_t most_blocks_allowed = 1000;
 
 ExitCode exit_code_for(GateVerdict verdict) {
@@ -135,20 +136,23 @@ class GateVerb : public Verb {
     range(threshold_percent_ > 0 && threshold_percent_ < 100, "--threshold", threshold_percent_,
           "above 0 and below 100 percent");
     range(rule.alpha > 0 && rule.alpha < 0.5, "--alpha", rule.alpha, "above 0 and below 0.5");
-    range(commands_.deadline_s > 0, "--timeout", commands_.deadline_s, "above 0 seconds");
     range(max_load_ > 0 && max_load_ <= 1, "--max-load", max_load_, "above 0, at most 1");
     range(settle_s_ >= 0, "--settle", settle_s_, "0 seconds or more");
-    range(commands_.pair_s > 0, "--pair-seconds", commands_.pair_s, "above 0 seconds");
-    range(commands_.turn_timeout_s > 0, "--turn-timeout", commands_.turn_timeout_s,
-          "above 0 seconds");
+    const auto seconds = [&](const char* option, double value) {
+      range(value > 0 && value <= longest_wait_s, option, value,
+            "above 0 seconds, at most 30 days");
+    };
+    seconds("--timeout", commands_.deadline_s);
+    seconds("--pair-seconds", commands_.pair_s);
+    seconds("--turn-timeout", commands_.turn_timeout_s);
     if (lockstep_ && records) {
       problems.add("--lockstep needs commands", "records are of runs that are over",
                    "Give --base-cmd and --head-cmd.");
     }
     if (most_blocks_ < fewest_blocks || most_blocks_ > most_blocks_allowed) {
       problems.add(fmt::format("--max-blocks {} is out of range", most_blocks_),
-                   fmt::format("{} to {}: fewer blocks cannot tell noise from a change",
-                               fewest_blocks, most_blocks_allowed));
+                   fmt::format("{} to {}: fewer {} cannot tell noise from a change", fewest_blocks,
+                               most_blocks_allowed, lockstep_ ? "pairs" : "blocks"));
     }
     for (const std::string& name : rules_.ignored) add_unless_metric(name, problems);
     problems.throw_if_any();

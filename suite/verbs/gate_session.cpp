@@ -48,6 +48,7 @@ class GateSession {
       const std::size_t runs = lockstep_ ? blocks_ : 2 * blocks_;
       whole.base.runs.resize(runs);
       whole.head.runs.resize(runs);
+      if (lockstep_) whole.turns.resize(blocks_);
       try {
         report = judged(whole);
       } catch (const Error&) {
@@ -87,7 +88,7 @@ class GateSession {
 
   void warm_up() {
     if (lockstep_) {
-      const LockstepPair tried = lockstep_->try_out("warmup-");
+      const LockstepPair tried = lockstep_->try_out("tried-");
       warm_up_.base.runs = {tried.base};
       warm_up_.head.runs = {tried.head};
     } else {
@@ -102,9 +103,9 @@ class GateSession {
     const auto worse = certain_regressions(report, runs_, warm_up_);
     if (worse.empty()) return false;
     report.notes.push_back(fmt::format(
-        "stopped after {} block{}: {} worse in every run of the head and exact; metrics with noise "
+        "stopped after {} {}{}: {} worse in every run of the head and exact; metrics with noise "
         "were not waited for",
-        blocks_, blocks_ == 1 ? "" : "s",
+        blocks_, lockstep_ ? "pair" : "block", blocks_ == 1 ? "" : "s",
         fmt::format("{} {}", fmt::join(worse, ", "), worse.size() == 1 ? "is" : "are")));
     return true;
   }

@@ -22,7 +22,7 @@ Items exit_codes() {
 }
 
 Items environment() {
-  Items items{{"HETEROPERF_<OPTION>", "a long option of `run`, or one that all verbs have", {}},
+  Items items{{"HETEROPERF_<OPTION>", "a long option of the verb that runs", {}},
               {"NO_COLOR", "plain text, as --no-color", {}},
               {"XDG_CACHE_HOME", "its folder heteroperf is for temporary files", {}}};
   for (const ReadVariable& variable : read_variables()) {

@@ -10,7 +10,7 @@
 #include "metrics/error.hpp"
 #include "metrics/quantity.hpp"
 #include "results/text_escapes.hpp"
-#include "runners/cluster/system_files.hpp"
+#include "runners/cluster/cgroup.hpp"
 #include "suite/run/host_load.hpp"
 #include "suite/run/turn_protocol.hpp"
 
@@ -77,10 +77,7 @@ class LockstepPairs::Side {
       throw LockstepRefused(fmt::format("{} speaks version {} of lockstep, this gate {}", word(),
                                         utf8_text(line.substr(6)), turn_protocol_version));
     }
-    // A program under a launcher says hello again once its ranks live.
-    do {
-      line = next_line(Clock::time_point::max());
-    } while (line.starts_with("turns "));
+    line = next_line(Clock::time_point::max());
     if (line.starts_with("refused ")) throw LockstepRefused(word() + ": " + line.substr(8));
     const auto ready = parse_ready(line);
     if (!ready) throw_garbage(line, "'ready …'");
@@ -125,7 +122,7 @@ class LockstepPairs::Side {
 
   [[noreturn]] void throw_ended_early() {
     const CommandOutcome& outcome = run_.process->wait();
-    if (outcome.end == CommandEnd::interrupted) runs_.check(run_, outcome);
+    if (outcome.end != CommandEnd::exited) runs_.check(run_, outcome);
     throw LockstepRefused(fmt::format("{} ended before its first turn (exit code {}, {})", word(),
                                       outcome.exit_code, last_words(run_.command.err, outcome)));
   }
@@ -151,7 +148,8 @@ class LockstepPairs::Side {
 
   void require_own_folder(const std::string& folder) {
     is_warm_ = true;
-    if (fs::weakly_canonical(folder) == fs::weakly_canonical(run_.run_folder())) return;
+    std::error_code none;
+    if (fs::weakly_canonical(folder, none) == fs::weakly_canonical(run_.run_folder())) return;
     throw UserError(fmt::format("{} writes into {}", run_.name(), utf8_text(folder)),
                     "in lockstep both programs are alive at once, each in a folder of its own",
                     "Leave --out out of the command: the gate sets HETEROPERF_OUT.");
@@ -183,7 +181,7 @@ LockstepPairs::LockstepPairs(const LockstepSettings& settings, GateRuns& runs)
 LockstepPair LockstepPairs::try_out(const std::string& folder) {
   Side base("--base-cmd", settings_.base, folder + "base", settings_, runs_);
   const TurnReady base_ready = base.await_ready();
-  const auto left = SystemFiles().memory("proc/meminfo", "MemAvailable");
+  const auto left = available_memory(SystemFiles());
   const auto peak_bytes = static_cast<double>(base_ready.peak_bytes);
   if (left && static_cast<double>((*left).value()) < memory_reserve * peak_bytes) {
     throw LockstepRefused(fmt::format(

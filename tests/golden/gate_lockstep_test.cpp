@@ -15,6 +15,7 @@ using Json = nlohmann::json;
 struct Program {
   std::string runs = "base";               ///< where its runs lie
   std::string hello = "turns 1";           ///< its first line; empty: none
+  std::string loads = ":";                 ///< what it does before it is warm
   std::string folder = "$HETEROPERF_OUT";  ///< where it says it writes
   /// Answers `steps $n`, the $k-th turn of its process.
   std::string turn = "answer 1000000000";
@@ -36,7 +37,7 @@ class GatesInLockstep : public GatesOfRuns {
         "while [ $i -lt $n ]; do l=\"$l $v\"; "
         "i=$((i+1)); done; echo \"$l\" >&4; }; ";
     if (!program.hello.empty()) text += "echo '" + program.hello + "' >&4; ";
-    text += "echo \"ready 100000000 1000 " + program.folder + "\" >&4; ";
+    text += program.loads + "; echo \"ready 1000 " + program.folder + "\" >&4; ";
     text += "while read -r word n <&3 && [ \"$word\" = steps ]; do k=$((k+1)); " + program.turn +
             "; done; " + next_of(program.runs);
     return text;
@@ -157,6 +158,20 @@ TEST_F(GatesInLockstep, ATurnThatNeverEndsIsATimeoutAndThePairsBeforeItAreKept) 
   EXPECT_EQ(json.at("blocks"), 1);
 }
 
+TEST_F(GatesInLockstep, AProgramThatNeverBecomesWarmIsATimeout) {
+  const CommandResult result =
+      lockstep({}, {.runs = "head", .loads = "sleep 600"}, {"--timeout", "2"});
+  EXPECT_EQ(result.exit_code, 7) << result.out << result.err;
+  EXPECT_NE(result.out.find("did not end within 2 s"), std::string::npos) << result.out;
+}
+
+TEST_F(GatesInLockstep, LeavesNoPipes) {
+  ASSERT_EQ(lockstep({}, {.runs = "head", .turn = "exit 41"}).exit_code, 6);
+  for (const auto& entry : fs::recursive_directory_iterator(folder_ / "gate-1")) {
+    EXPECT_FALSE(fs::is_fifo(entry.path())) << entry.path();
+  }
+}
+
 TEST_F(GatesInLockstep, TwoProgramsThatWantOneFolderAreRefused) {
   const CommandResult result = lockstep({}, {.runs = "head", .folder = "/somewhere/else"});
   EXPECT_EQ(result.exit_code, 2) << result.out << result.err;
@@ -167,6 +182,7 @@ TEST_F(GatesInLockstep, WrongUses) {
   EXPECT_EQ(verb({"gate", "--lockstep", "--base", "base", "--head", "head"}).exit_code, 2);
   EXPECT_EQ(lockstep({}, {}, {"--pair-seconds", "0"}).exit_code, 2);
   EXPECT_EQ(lockstep({}, {}, {"--turn-timeout", "-1"}).exit_code, 2);
+  EXPECT_EQ(lockstep({}, {}, {"--turn-timeout", "inf"}).exit_code, 2);
   EXPECT_EQ(lockstep({}, {}, {"--max-blocks", "5"}).exit_code, 2);
 }
 

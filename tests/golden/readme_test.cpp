@@ -48,7 +48,7 @@ const Verdict verdicts[] = {
     {" gate ", 4, "inconclusive"},
     {" gate --base main", 3, "regression"},
     {" gate --base-cmd", 5, "the machine is busy"},
-    {" rank ", 8, ""},
+    {" rank ", 8, "class (open|review)"},
 };
 
 std::string bytes_of(const fs::path& path) {

@@ -358,8 +358,8 @@ TEST_F(Schemas, WhatIsWrongInOtherFilesIsFound) {
 
 TEST_F(Schemas, EveryFileInTheFolderIsASchemaOfItsName) {
   std::size_t schemas = 0;
-  std::set<std::string> known;
-  for (const DocumentKind& kind : document_kinds()) known.insert(kind.format);
+  std::map<std::string, int> versions;
+  for (const DocumentKind& kind : document_kinds()) versions[kind.format] = kind.version;
   for (const auto& file : fs::directory_iterator(HETEROPERF_SCHEMAS)) {
     const Json schema = Json::parse(read_text_file(file.path()));
     const std::string name = file.path().filename().string();
@@ -368,7 +368,9 @@ TEST_F(Schemas, EveryFileInTheFolderIsASchemaOfItsName) {
     const Json* named = schema.contains("properties") ? &schema["properties"] : nullptr;
     if (named != nullptr && named->contains("_format")) {
       EXPECT_EQ((*named)["_format"]["const"], format);
-      EXPECT_TRUE(known.contains(format)) << format << " has no row in metrics/document_kind.cpp";
+      ASSERT_TRUE(versions.contains(format))
+          << format << " has no row in metrics/document_kind.cpp";
+      EXPECT_EQ((*named)["_version"]["const"], versions[format]) << format;
     }
     ++schemas;
   }

@@ -31,9 +31,8 @@ TEST(TurnAddress, RefusesWhatIsNone) {
 }
 
 TEST(TurnLines, ReadyAndBack) {
-  const auto read = parse_ready(to_line(TurnReady{123, 456, "/a folder/of two"}));
+  const auto read = parse_ready(to_line(TurnReady{456, "/a folder/of two"}));
   ASSERT_TRUE(read);
-  EXPECT_EQ(read->step_ns, 123);
   EXPECT_EQ(read->peak_bytes, 456u);
   EXPECT_EQ(read->folder, "/a folder/of two");
 }
@@ -53,8 +52,7 @@ TEST(TurnLines, RefuseGarbage) {
         "done 1 1 1 1 0", "done x", "ready", "gone 1 1 1 1 5"}) {
     EXPECT_FALSE(parse_done(line)) << line;
   }
-  for (const char* line :
-       {"", "ready", "ready 1 2", "ready 0 2 /f", "ready x 2 /f", "done 1 2 /f"}) {
+  for (const char* line : {"", "ready", "ready 2", "ready x /f", "done 2 /f"}) {
     EXPECT_FALSE(parse_ready(line)) << line;
   }
 }

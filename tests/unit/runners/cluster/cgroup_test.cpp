@@ -33,6 +33,21 @@ TEST(Cgroup, Version2TakesTheTightestOnTheWayUp) {
   EXPECT_EQ(limits.memory.value->value(), 4294967296U);
 }
 
+TEST(Cgroup, AvailableIsWhatTheTightestGroupLeaves) {
+  FakeRoot root;
+  root.write("proc/meminfo", "MemAvailable:    8192 kB\n");
+  EXPECT_EQ(available_memory(root.files()).value->value(), 8192U * 1024);
+  root.write("proc/self/cgroup", "0::/a/b\n")
+      .write("proc/self/mountinfo", v2_mount)
+      .write("sys/fs/cgroup/a/b/memory.max", "max\n")
+      .write("sys/fs/cgroup/a/memory.max", "5000000\n")
+      .write("sys/fs/cgroup/a/memory.current", "4500000\n")
+      .write("sys/fs/cgroup/a/memory.stat", "anon 4000000\ninactive_file 300000\n");
+  EXPECT_EQ(available_memory(root.files()).value->value(), 800000U);
+  root.write("sys/fs/cgroup/a/memory.max", "50000000\n");
+  EXPECT_EQ(available_memory(root.files()).value->value(), 8192U * 1024);
+}
+
 TEST(Cgroup, Version2InsideANamespaceReadsTheRoot) {
   FakeRoot root;
   root.write("proc/self/cgroup", "0::/\n")
