@@ -5,12 +5,12 @@
 
 namespace heteroperf {
 
-/// $XDG_CACHE_HOME/heteroperf, else ~/.cache/heteroperf: all that is written outside of --out. It
-/// may not exist yet.
+/// $XDG_CACHE_HOME/heteroperf, else ~/.cache/heteroperf, else one in /tmp of this user's own: all
+/// that is written outside of --out. It may not exist yet.
 std::filesystem::path cache_folder();
 
 /// A new private folder in it, named `prefix` and six letters; its maker removes it. Throws
-/// SystemError{environment} where it cannot be made.
+/// SystemError{environment} where it cannot be made, or where other users could exchange it.
 std::filesystem::path make_cache_folder(const std::string& prefix);
 
 }  // namespace heteroperf

@@ -1,6 +1,7 @@
 #include "metrics/error.hpp"
 
 #include <algorithm>
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -85,6 +86,15 @@ UserError::UserError(std::vector<Problem> problems)
 SystemError::SystemError(std::string problem, std::string why, std::string suggestion,
                          ErrorKind kind)
     : Error(kind, {{std::move(problem), std::move(why), std::move(suggestion)}}) {}
+
+SystemError unexpected_failure(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) {
+    return SystemError("there was not enough memory", "the system refused more of it",
+                       "Use a smaller --micro-batch or --size, or fewer --ranks on a host.");
+  }
+  const std::string words = error.what();
+  return SystemError("unexpected failure", words.substr(0, words.find('\n')));
+}
 
 void ProblemList::add(std::string problem, std::string why, std::string suggestion) {
   // Told once, however often it is found.

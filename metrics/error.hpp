@@ -60,6 +60,10 @@ class SystemError : public Error {
               ErrorKind kind = ErrorKind::run_failed);
 };
 
+/// What a run that breaks tells of an exception that this program did not throw on purpose: too
+/// little memory, or the first line of a library's own words.
+SystemError unexpected_failure(const std::exception& error);
+
 /// Collects problems so that validation reports all of them at once.
 class ProblemList {
  public:

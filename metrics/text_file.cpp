@@ -1,10 +1,13 @@
 #include "metrics/text_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <utility>
 
 #include "metrics/error.hpp"
 
@@ -16,6 +19,12 @@ constexpr std::size_t block_bytes = 1 << 16;
 constexpr std::size_t most_bytes = std::size_t{1} << 32;
 /// A device such as /dev/zero never ends.
 constexpr std::size_t most_stream_bytes = std::size_t{1} << 28;
+
+int open_new(const fs::path& path) {
+  constexpr mode_t everybody_reads = 0644;
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC,
+                everybody_reads);
+}
 
 }  // namespace
 
@@ -43,6 +52,50 @@ std::string read_text_file(const fs::path& path, const std::string& what,
     refuse(errno != 0 ? std::strerror(errno) : "the system gives no reason");
   }
   return text;
+}
+
+TemporaryFile::TemporaryFile(const fs::path& target)
+    : target_(target),
+      path_(target.parent_path() / fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
+      file_(open_new(path_)) {
+  if (file_ < 0 && errno == EEXIST) {
+    // A process of this number left it when it was killed, or somebody planted it.
+    ::unlink(path_.c_str());
+    file_ = open_new(path_);
+  }
+  check(file_ >= 0);
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (file_ >= 0) ::close(file_);
+  if (!renamed_) ::unlink(path_.c_str());
+}
+
+void TemporaryFile::write(std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(file_, content.data(), content.size());
+    check(written >= 0 || errno == EINTR);
+    if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
+  }
+  check(::fsync(file_) == 0);
+}
+
+void TemporaryFile::rename_to_target() {
+  check(::fsync(file_) == 0);
+  const int file = std::exchange(file_, -1);
+  check(::close(file) == 0);
+  check(::rename(path_.c_str(), target_.c_str()) == 0);
+  renamed_ = true;
+}
+
+void TemporaryFile::check(bool ok) const {
+  if (!ok) throw SystemError("cannot write " + target_.string(), std::strerror(errno));
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  TemporaryFile file(path);
+  file.write(content);
+  file.rename_to_target();
 }
 
 }  // namespace heteroperf

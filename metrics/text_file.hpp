@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace heteroperf {
 
@@ -10,5 +11,32 @@ namespace heteroperf {
 /// a folder, refused by the system, or too large to be held in memory.
 std::string read_text_file(const std::filesystem::path& path, const std::string& what = {},
                            const std::string& suggestion = {});
+
+/// A new file under a hidden temporary name beside `target`, which disappears unless it is renamed.
+/// Nobody else's file or link is followed or written to. All that fails throws SystemError with
+/// `target` and the system's words; what was at `target` is then untouched.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& target);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  int descriptor() const { return file_; }
+  /// Syncs it too: some disks say only then that they are full.
+  void write(std::string_view content);
+  /// What was written to the descriptor is synced first, so that a power cut leaves the old file or
+  /// the whole new one.
+  void rename_to_target();
+
+ private:
+  void check(bool ok) const;
+
+  std::filesystem::path target_, path_;
+  int file_ = -1;
+  bool renamed_ = false;
+};
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 }  // namespace heteroperf

@@ -1,13 +1,10 @@
 #include "results/run_folder.hpp"
 
-#include <fcntl.h>
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 #include <system_error>
 
@@ -18,55 +15,13 @@
 #include "results/missing_run.hpp"
 #include "results/record.hpp"
 #include "results/samples_h5.hpp"
+#include "results/text_escapes.hpp"
 
 namespace heteroperf {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr mode_t file_mode = 0644;
 constexpr const char* latest = "latest";
-
-/// A file under a temporary name that disappears unless it is renamed.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const fs::path& target)
-      : target_(target),
-        path_(target.parent_path() /
-              fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
-        file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, file_mode)) {
-    check(file_ >= 0);
-  }
-  ~TemporaryFile() {
-    if (file_ >= 0) ::close(file_);
-    if (!renamed_) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void write(std::string_view content) {
-    while (!content.empty()) {
-      const ssize_t written = ::write(file_, content.data(), content.size());
-      check(written >= 0 || errno == EINTR);
-      if (written > 0) content.remove_prefix(static_cast<std::size_t>(written));
-    }
-    check(::fsync(file_) == 0);
-  }
-  void rename_to_target() {
-    const int file = std::exchange(file_, -1);
-    check(::close(file) == 0);
-    check(::rename(path_.c_str(), target_.c_str()) == 0);
-    renamed_ = true;
-  }
-
- private:
-  void check(bool ok) const {
-    if (!ok) throw SystemError("cannot write " + target_.string(), std::strerror(errno));
-  }
-
-  fs::path target_, path_;
-  int file_;
-  bool renamed_ = false;
-};
 
 std::string random_id() {
   return fmt::format("{:08x}", static_cast<std::uint32_t>(unpredictable_bits()));
@@ -146,6 +101,14 @@ fs::path home_of(const fs::path& file) {
   return file.has_parent_path() ? file.parent_path() : fs::path(".");
 }
 
+fs::path part_of(const fs::path& home, const std::string& name) {
+  const bool is_name =
+      !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
+  if (is_name && !fs::is_symlink(fs::symlink_status(home / name))) return home / name;
+  throw UserError(fmt::format("'{}' is no folder of {}", line_text(name), home.string()),
+                  is_name ? "it is a link" : "the name of a folder in it is wanted");
+}
+
 RunFiles open_run_folder(const fs::path& path) {
   if (!fs::exists(path)) throw no_such_run(path);
   const RunFiles files{fs::is_directory(path) ? path : home_of(path)};
@@ -157,12 +120,6 @@ RunFiles open_run_folder(const fs::path& path) {
   }
   throw UserError(path.string() + " holds no run",
                   "neither journal.jsonl nor record.json nor suite.json is there");
-}
-
-void write_file_atomically(const fs::path& path, std::string_view content) {
-  TemporaryFile file(path);
-  file.write(content);
-  file.rename_to_target();
 }
 
 std::string read_run_file(const fs::path& path) {

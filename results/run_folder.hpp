@@ -38,13 +38,15 @@ bool point_latest_at(const std::filesystem::path& folder);
 /// The folder a file lies in: "." for one without a folder in its path.
 std::filesystem::path home_of(const std::filesystem::path& file);
 
+/// The folder of that name in `home`, which may not be there. Documents name such parts, and those
+/// of strangers must not lead anywhere else: throws UserError where `name` is empty, "." or "..",
+/// has a slash, or is a link there.
+std::filesystem::path part_of(const std::filesystem::path& home, const std::string& name);
+
 /// The run or suite folder that `path` means: a folder, a link to one, or a file inside one. Throws
 /// UserError when there is neither journal, record nor suite.json.
 RunFiles open_run_folder(const std::filesystem::path& path);
 
-/// Writes to a temporary name beside `path`, syncs, renames. Throws SystemError with path and the
-/// system's words; the old file is then untouched and the temporary one removed.
-void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 /// read_text_file(), which for the missing record of an unfinished run names `recover`.
 std::string read_run_file(const std::filesystem::path& path);
 

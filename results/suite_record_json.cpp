@@ -8,6 +8,7 @@
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
 #include "metrics/score.hpp"
+#include "metrics/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/ruleset.hpp"
 #include "results/run_folder.hpp"
@@ -224,6 +225,7 @@ std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
     SuitePlan plan{json.at("run_id"), json.at("created_utc"), {}};
     for (const Json& part : json.at("workloads")) {
       plan.workloads.push_back(part.at("folder").get<std::string>());
+      part_of(folder, plan.workloads.back());
     }
     return plan;
   } catch (const Json::exception& error) {

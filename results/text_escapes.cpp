@@ -1,6 +1,7 @@
 #include "results/text_escapes.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 
 namespace heteroperf {
 namespace {
@@ -55,6 +56,16 @@ std::string substituted(const std::string& text, const Substitute (&table)[size]
   return out;
 }
 
+/// Spreadsheets compute what begins so; a number may.
+bool is_formula(const std::string& text) {
+  if (text.empty() || std::string_view("=+-@\t").find(text[0]) == std::string_view::npos) {
+    return false;
+  }
+  char* end = nullptr;
+  std::strtod(text.c_str(), &end);
+  return end != text.c_str() + text.size();
+}
+
 }  // namespace
 
 std::string utf8_text(std::string_view bytes) {
@@ -74,15 +85,21 @@ std::string line_text(std::string_view bytes) {
 
 std::string csv_cell(std::string_view text) {
   const std::string clean = utf8_text(text);
-  if (clean.find_first_of(",\"\n\r") == std::string::npos) return clean;
+  const std::string cell = is_formula(clean) ? "'" + clean : clean;
+  if (cell.find_first_of(",\"\n\r") == std::string::npos) return cell;
   constexpr Substitute quotes[] = {{'"', "\"\""}};
-  return '"' + substituted(clean, quotes) + '"';
+  return '"' + substituted(cell, quotes) + '"';
 }
 
 std::string markdown_cell(std::string_view text) {
-  constexpr Substitute special[] = {
-      {'|', "\\|"}, {'\n', " "}, {'<', "&lt;"}, {'>', "&gt;"}, {'&', "&amp;"}};
-  return substituted(utf8_text(text), special);
+  constexpr Substitute special[] = {{'|', "\\|"},  {'\n', " "},    {'<', "&lt;"},
+                                    {'>', "&gt;"}, {'&', "&amp;"}, {'`', "&#96;"}};
+  std::string cell = substituted(utf8_text(text), special);
+  // Without this pair there is neither a link nor an image.
+  for (std::size_t at = 0; (at = cell.find("](", at)) != std::string::npos;) {
+    cell.replace(at + 1, 1, "&#40;");
+  }
+  return cell;
 }
 
 std::string html_text(std::string_view text) {

@@ -203,7 +203,9 @@ void check_samples(const RunFiles& files, const Journal& journal, const std::str
       {"samples_h5", difference.empty(), agrees, difference.empty() ? agrees : difference});
 }
 
-void check_run(const RunFiles& files, Checks& checks);
+/// What a folder is to the run that is verified.
+enum class RunPart { whole, baseline };
+void check_run(const RunFiles& files, RunPart part, Checks& checks);
 
 std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
   constexpr const char* whole_chain = "an unbroken chain of lines";
@@ -217,15 +219,16 @@ std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
   }
 }
 
-/// Records of the classes alone that the run's journal has numbers of.
-void check_baselines(const RunFiles& files, const Journal& journal, Checks& checks) {
+/// Records of the classes alone that the run's journal has numbers of. A class alone has none.
+void check_baselines(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
   for (const BaselineEvent* baseline : journal.all<BaselineEvent>()) {
     if (baseline->record_sha256.empty()) continue;
-    const RunFiles own{files.folder / baseline->folder};
+    if (part == RunPart::baseline) throw UserError("a baseline has baselines of its own");
+    const RunFiles own{part_of(files.folder, baseline->folder)};
     checks.push_back(equal_check(baseline->folder + "/record", baseline->record_sha256,
                                  file_hash(own.record())));
     Checks inner;
-    check_run(own, inner);
+    check_run(own, RunPart::baseline, inner);
     for (VerifyCheck& check : inner) {
       check.name = baseline->folder + "/" + check.name;
       checks.push_back(std::move(check));
@@ -241,13 +244,13 @@ void check_manifest(const std::filesystem::path& folder, Checks& checks) {
                     wrong.empty() ? "the files that were packed" : wrong});
 }
 
-void check_content(const RunFiles& files, const Journal& journal, Checks& checks) {
+void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
   GraphBook graphs(journal);
   check_graphs(graphs, checks);
   check_operations(journal, graphs, checks);
   check_trials(journal, checks);
   check_companions(files, journal, checks);
-  check_baselines(files, journal, checks);
+  check_baselines(files, journal, part, checks);
   const std::string rebuilt = build_record(journal);
   const auto stored = stored_text(files.record(), "record_bytes", checks);
   if (!stored) return;
@@ -256,11 +259,11 @@ void check_content(const RunFiles& files, const Journal& journal, Checks& checks
   check_samples(files, journal, rebuilt, checks);
 }
 
-void check_run(const RunFiles& files, Checks& checks) {
+void check_run(const RunFiles& files, RunPart part, Checks& checks) {
   const std::optional<Journal> journal = check_journal(files, checks);
   if (!journal) return;
   try {
-    check_content(files, *journal, checks);
+    check_content(files, *journal, part, checks);
   } catch (const Error& error) {
     checks.push_back({"recomputation", false, "a journal that adds up", error.what()});
   }
@@ -274,7 +277,7 @@ void check_suite(const RunFiles& files, Checks& checks) {
       continue;  // not run; suite.json says so, or its bytes differ
     }
     Checks own;
-    check_run(part, own);
+    check_run(part, RunPart::whole, own);
     for (VerifyCheck& check : own) {
       check.name = workload + "/" + check.name;
       checks.push_back(std::move(check));
@@ -379,7 +382,7 @@ Verification verify(const std::filesystem::path& path) {
   const RunFiles files = open_run_folder(path);
   check_manifest(files.folder, verification.checks);
   if (!std::filesystem::exists(files.suite())) {
-    check_run(files, verification.checks);
+    check_run(files, RunPart::whole, verification.checks);
     return verification;
   }
   try {

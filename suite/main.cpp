@@ -263,6 +263,8 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
 int main(int argc, char** argv) {
   // A file that may not grow is an error to report, not a reason to die.
   std::signal(SIGXFSZ, SIG_IGN);
+  // A parent that ignores the end of its children hands that on, and nobody's exit code is kept.
+  std::signal(SIGCHLD, SIG_DFL);
   heteroperf::keep_argv(argc, argv);
   heteroperf::Voice voice;
   const int code = heteroperf::parse_and_run(argc, argv, voice);

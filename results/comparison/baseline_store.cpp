@@ -6,6 +6,7 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
 

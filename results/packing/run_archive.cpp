@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/sha256.hpp"
 
 namespace heteroperf {
@@ -33,26 +34,14 @@ struct EntryCloser {
 class TarWriter {
  public:
   explicit TarWriter(const fs::path& target)
-      : target_(target),
-        path_(target.parent_path() /
-              fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
-        archive_(archive_write_new()) {
+      : target_(target), file_(file_for(target)), archive_(archive_write_new()) {
     // Times in the gzip header would make every archive another.
     check(archive_write_add_filter_gzip(archive_.get()));
     check(archive_write_set_filter_option(archive_.get(), "gzip", "timestamp", nullptr));
     // Names of any bytes and length without headers that some readers warn of.
     check(archive_write_set_format_gnutar(archive_.get()));
-    if (archive_write_open_filename(archive_.get(), path_.c_str()) != ARCHIVE_OK) {
-      // The library's own words name the temporary file.
-      refuse(std::strerror(archive_errno(archive_.get())));
-    }
+    check(archive_write_open_fd(archive_.get(), file_.descriptor()));
   }
-  ~TarWriter() {
-    archive_.reset();
-    if (!finished_) ::unlink(path_.c_str());
-  }
-  TarWriter(const TarWriter&) = delete;
-  TarWriter& operator=(const TarWriter&) = delete;
 
   void begin_file(const std::string& name, std::uint64_t bytes) {
     const std::unique_ptr<archive_entry, EntryCloser> entry(archive_entry_new());
@@ -71,13 +60,18 @@ class TarWriter {
   }
   void finish() {
     check(archive_write_close(archive_.get()));
-    std::error_code error;
-    fs::rename(path_, target_, error);
-    if (error) throw SystemError("cannot write " + target_.string(), error.message());
-    finished_ = true;
+    file_.rename_to_target();
   }
 
  private:
+  static TemporaryFile file_for(const fs::path& target) {
+    try {
+      return TemporaryFile(target);
+    } catch (const SystemError& error) {
+      const Problem& refused = error.problems().front();
+      throw SystemError(refused.problem, refused.why, "", ErrorKind::environment);
+    }
+  }
   void check(int result) const {
     if (result == ARCHIVE_OK) return;
     const char* words = archive_error_string(archive_.get());
@@ -87,9 +81,9 @@ class TarWriter {
     throw SystemError("cannot write " + target_.string(), why, "", ErrorKind::environment);
   }
 
-  fs::path target_, path_;
+  fs::path target_;
+  TemporaryFile file_;  // outlives the archive, whose end writes to it
   std::unique_ptr<archive, ArchiveCloser> archive_;
-  bool finished_ = false;
 };
 
 bool is_left_out(const fs::path& relative, PackedCheckpoints checkpoints) {

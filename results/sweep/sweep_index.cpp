@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "metrics/name_table.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_states.hpp"
 

@@ -203,7 +203,12 @@ class Launch {
     const auto now = Clock::now();
     if (stopped_by_) stopped_for_ += std::min<Clock::duration>(now - last_look_, look_at_most);
     last_look_ = now;
-    if (waitpid(mpirun_, &status, WNOHANG | WUNTRACED | WCONTINUED) != 0) {
+    const pid_t seen = waitpid(mpirun_, &status, WNOHANG | WUNTRACED | WCONTINUED);
+    if (seen < 0 && errno != EINTR) {
+      status = SIGKILL;  // nobody knows how it ended
+      return true;
+    }
+    if (seen > 0) {
       if (!WIFSTOPPED(status) && !WIFCONTINUED(status)) return true;
       stopped_by_.reset();
       if (WIFSTOPPED(status)) stopped_by_ = WSTOPSIG(status);

@@ -262,6 +262,10 @@ ExitCode run_as_threads(const RunConfig& config, const PlanSources& sources, Pla
   } catch (const Error& error) {
     output.fail(error);
     throw;
+  } catch (const std::exception& error) {
+    const SystemError failure = unexpected_failure(error);
+    output.fail(failure);
+    throw failure;
   }
   return code;
 }

@@ -66,7 +66,7 @@ ExitCode on_threads(const RankSession& session, const RankWork& work, const Usab
   } catch (const Error& error) {
     return failed(error, work);
   } catch (const std::exception& error) {
-    return failed(SystemError("unexpected failure", error.what()), work);
+    return failed(unexpected_failure(error), work);
   }
   return code;
 }
@@ -209,7 +209,7 @@ ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
   } catch (const Error& error) {
     leave_broken_world(world, error, work);
   } catch (const std::exception& error) {
-    leave_broken_world(world, SystemError("unexpected failure", error.what()), work);
+    leave_broken_world(world, unexpected_failure(error), work);
   }
   const bool first = launched.rank == 0;
   if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");

@@ -145,12 +145,12 @@ pid_t start(const ShellCommand& command, const std::optional<LifeLine>& life) {
   return pid;
 }
 
-/// The exit status once it has ended.
+/// The exit status once it has ended; that of a killed one where the system does not know it.
 std::optional<int> ended(pid_t pid) {
   int status = 0;
   const pid_t got = waitpid(pid, &status, WNOHANG);
   if (got == 0 || (got < 0 && errno == EINTR)) return std::nullopt;
-  return got == pid ? status : 0;
+  return got == pid ? status : SIGKILL;
 }
 
 std::optional<int> wait_until(pid_t pid, Clock::time_point moment) {

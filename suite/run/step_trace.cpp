@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "runners/schedule/formats/trace_json.hpp"

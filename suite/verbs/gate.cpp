@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "metrics/unpredictable_bits.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/gate/gate_report.hpp"

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {

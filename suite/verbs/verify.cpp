@@ -5,6 +5,7 @@
 #include "results/packing/unpacked_archive.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
+#include "results/text_escapes.hpp"
 #include "suite/verbs/checkpoint_checks.hpp"
 #include "suite/verbs/plan_report.hpp"
 #include "suite/verbs/plan_simulation.hpp"
@@ -75,9 +76,12 @@ class VerifyVerb : public Verb {
       if (check.ok && options.verbosity == Verbosity::quiet) continue;
       const bool remark = check.ok && check.expected != check.actual;
       fmt::print("{:<6} {}{}\n", check.ok ? "ok" : "FAILED", check.name,
-                 remark ? " (" + check.actual + ")" : "");
-      if (!check.ok)
-        fmt::print("       expected {}\n       actual   {}\n", check.expected, check.actual);
+                 remark ? " (" + line_text(check.actual) + ")" : "");
+      // It may be a stranger's run, whose words steer no terminal.
+      if (!check.ok) {
+        fmt::print("       expected {}\n       actual   {}\n", line_text(check.expected),
+                   line_text(check.actual));
+      }
     }
     fmt::print("{} checks: {}\n", result.checks.size(),
                result.ok() ? "everything matches" : "this is not what the file says");

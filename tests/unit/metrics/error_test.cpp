@@ -71,6 +71,14 @@ TEST(NearestName, FindsTypingErrorsAndRefusesFarNames) {
   EXPECT_EQ(nearest_name("version", {"verify", "run"}), "");
 }
 
+TEST(UnexpectedFailure, SaysWhatIsKnownInOneLine) {
+  const SystemError memory = unexpected_failure(std::bad_alloc());
+  EXPECT_EQ(memory.kind(), ErrorKind::run_failed);
+  EXPECT_NE(std::string(memory.what()).find("not enough memory"), std::string::npos);
+  const SystemError other = unexpected_failure(std::runtime_error("its words\nframe #0: a place"));
+  EXPECT_EQ(other.problems().front().why, "its words");
+}
+
 TEST(ErrorKind, NamesAreStable) {
   EXPECT_STREQ(to_string(ErrorKind::usage), "usage");
   EXPECT_STREQ(to_string(ErrorKind::run_failed), "run_failed");

@@ -168,5 +168,32 @@ TEST(PlanRecord, VerifyCoversTheRunsOfTheClasses) {
             (std::vector<std::string>{"baseline-slow/record", "baseline-slow/record_bytes"}));
 }
 
+TEST(PlanRecord, VerifyFollowsNoNameOutOfTheRun) {
+  const TemporaryFolder scratch;
+  const RunFiles files{scratch.path() / "mix"}, other{scratch.path() / "other"};
+  fixed_run().write_finished(other);
+  SampleRun run = planned_run();
+  run.last<BaselineEvent>().record_sha256 = sha256_file_hex(other.record().string());
+  for (const char* name : {"", ".", "..", "../other", "baseline/of", "linked"}) {
+    run.last<BaselineEvent>().folder = name;
+    std::filesystem::remove_all(files.folder);
+    run.write_finished(files);
+    std::filesystem::create_directory_symlink(other.folder, files.folder / "linked");
+    EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"recomputation"}) << name;
+  }
+}
+
+TEST(PlanRecord, VerifyGoesNoDeeperThanTheClassesAlone) {
+  const TemporaryFolder scratch;
+  const RunFiles files{scratch.path() / "mix"}, alone{files.folder / "baseline-slow"};
+  SampleRun run = planned_run();
+  run.last<BaselineEvent>().folder = "baseline-slow";
+  run.last<BaselineEvent>().record_sha256 = std::string(64, '0');
+  run.write_finished(alone);
+  run.last<BaselineEvent>().record_sha256 = sha256_file_hex(alone.record().string());
+  run.write_finished(files);
+  EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"baseline-slow/recomputation"});
+}
+
 }  // namespace
 }  // namespace heteroperf

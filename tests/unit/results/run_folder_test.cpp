@@ -90,6 +90,17 @@ TEST(AtomicWrite, ReplacesTheWholeFileAndLeavesNothingElse) {
   EXPECT_EQ(read_text_file(path), "");
 }
 
+TEST(AtomicWrite, FollowsNoLinkThatSomebodyPlanted) {
+  const TemporaryFolder temporary;
+  const fs::path victim = temporary.path() / "victim", path = temporary.path() / "f";
+  std::ofstream(victim) << "mine";
+  fs::create_symlink(victim, temporary.path() / (".f.tmp-" + std::to_string(::getpid())));
+  write_file_atomically(path, "new");
+  EXPECT_EQ(read_text_file(path), "new");
+  EXPECT_EQ(read_text_file(victim), "mine");
+  EXPECT_EQ(entries(temporary.path()), 2u);
+}
+
 TEST(AtomicWrite, KeepsTheOldFileWhenTheDiskIsFull) {
   const TemporaryFolder temporary;
   const fs::path path = temporary.path() / "f";

@@ -86,6 +86,15 @@ TEST_F(SuiteRecord, PlanIsReadBack) {
   EXPECT_EQ(plan->workloads, some_plan.workloads);
 }
 
+TEST_F(SuiteRecord, NamesOfWorkloadsLeadNowhereElse) {
+  for (const char* name : {"", "..", "a/b", "/tmp"}) {
+    SuitePlan plan = some_plan;
+    plan.workloads.front() = name;
+    write_suite_record(folder_.path(), plan);
+    EXPECT_THROW(read_suite_plan(folder_.path()), UserError) << name;
+  }
+}
+
 TEST_F(SuiteRecord, NamesAMalformedRecordOrSuite) {
   run_of(12).write_finished(files("a"));
   const std::string good = read_text_file(files("a").record());

@@ -45,6 +45,13 @@ TEST(TextEscapes, CellsOfTables) {
   EXPECT_EQ(csv_cell("say \"x\""), "\"say \"\"x\"\"\"");
   EXPECT_EQ(csv_cell("a\nb"), "\"a\nb\"");
   EXPECT_EQ(markdown_cell("a|b\n<c>"), "a\\|b &lt;c&gt;");
+  EXPECT_EQ(markdown_cell("![x](http://y) `z` [t](u)"),
+            "![x]&#40;http://y) &#96;z&#96; [t]&#40;u)");
+  EXPECT_EQ(markdown_cell("[-0.9, +0.4] (same)"), "[-0.9, +0.4] (same)");
+  EXPECT_EQ(csv_cell("=1+1"), "'=1+1");
+  EXPECT_EQ(csv_cell("@SUM(a,b)"), "\"'@SUM(a,b)\"");
+  EXPECT_EQ(csv_cell("-2e-3"), "-2e-3");
+  EXPECT_EQ(csv_cell("-host"), "'-host");
   EXPECT_EQ(html_text("<a href='x'>&\""), "&lt;a href=&#39;x&#39;&gt;&amp;&quot;");
 }
 

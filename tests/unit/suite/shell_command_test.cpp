@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <fstream>
 
 #include "metrics/text_file.hpp"
@@ -27,6 +28,13 @@ TEST_F(ShellCommandTest, ACommandThatEndedHasAllItsWords) {
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_FALSE(outcome.said_bytes.has_value());
   EXPECT_EQ(last_words(err(), outcome), "its last words: one | two");
+}
+
+TEST_F(ShellCommandTest, AnEndThatTheSystemDoesNotTellIsNoSuccess) {
+  const auto before = std::signal(SIGCHLD, SIG_IGN);
+  const CommandOutcome outcome = run_shell_command(command("exit 3", 60));
+  std::signal(SIGCHLD, before);
+  EXPECT_NE(outcome.exit_code, 0);
 }
 
 TEST_F(ShellCommandTest, WordsAfterItWasEndedAreNotItsOwn) {
