@@ -93,9 +93,12 @@ class GateJudge {
     if (base.size() < runs_.base.runs.size() || head.size() < runs_.head.runs.size()) {
       return skip(name, "some runs do not have it");
     }
-    if (metric.kind == MetricKind::exact && all_equal(base)) return add_exact(metric, base, head);
-    if (metric.kind == MetricKind::exact && !base.front().number) {
-      return skip(name, "runs of the base differ in it: it is not exact here");
+    if (metric.kind == MetricKind::exact) {
+      // One odd run of a program is noise, whatever the metric should be.
+      if (all_equal(base) && all_equal(head)) return add_exact(metric, base.front(), head.front());
+      if (!base.front().number) {
+        return skip(name, "runs of one program differ in it: it is not exact here");
+      }
     }
     add_statistical(metric, base, head);
   }
@@ -107,24 +110,19 @@ class GateJudge {
     return gated;
   }
 
-  void add_exact(const ComparedMetric& metric, const std::vector<MetricValue>& base,
-                 const std::vector<MetricValue>& head) {
+  void add_exact(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head) {
     if (metric.name == std::string("loss_fingerprint")) {
       const std::string why = why_losses_may_differ(runs_);
       if (!why.empty()) return skip(metric.name, why);
     }
     GatedMetric gated = named(metric);
-    gated.base = gated.head = base.front();
-    for (const MetricValue& value : head) {
-      if (value == base.front()) continue;
-      const bool worse = is_worse(metric, base.front(), value);
-      if (gated.verdict != GateVerdict::regression) gated.head = value;
-      if (worse) gated.verdict = GateVerdict::regression;
+    gated.base = base;
+    gated.head = head;
+    if (head != base) {
+      const bool worse = is_worse(metric, base, head);
+      gated.verdict = worse ? GateVerdict::regression : GateVerdict::improved;
     }
-    if (gated.head != gated.base && gated.verdict == GateVerdict::pass) {
-      gated.verdict = GateVerdict::improved;
-    }
-    gated.ratio = exact_ratio(gated.base, gated.head);
+    gated.ratio = exact_ratio(base, head);
     report_.metrics.push_back(gated);
   }
 
