@@ -14,15 +14,13 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t most_noted = 16;
-constexpr std::size_t deepest = 16;
-// Json finds a key by looking at all of them.
-constexpr std::size_t most_keys = 256;
 
 /// What Json::parse does not check. A pass of its own: with a callback, parsing takes quadratic
 /// time in the length of a list of objects.
 class StructureCheck final : public nlohmann::json_sax<Json> {
  public:
-  explicit StructureCheck(DocumentProblems& problems) : problems_(problems) {}
+  StructureCheck(DocumentProblems& problems, JsonLimits limits)
+      : problems_(problems), limits_(limits) {}
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -38,7 +36,7 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
     if (!keys.insert(name).second) {
       problems_.add(fmt::format("the key {} is there twice in one object", shown(name)));
     }
-    return keys.size() <= most_keys || refuse("one of its objects", "keys", most_keys);
+    return keys.size() <= limits_.keys || refuse("one of its objects", "keys", limits_.keys);
   }
   bool end_object() override { return close(); }
   bool start_array(std::size_t) override { return open(); }
@@ -52,7 +50,7 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
  private:
   bool open() {
     open_.emplace_back();
-    return open_.size() <= deepest || refuse("its lists nest", "levels", deepest);
+    return open_.size() <= limits_.levels || refuse("its lists nest", "levels", limits_.levels);
   }
   bool close() {
     open_.pop_back();
@@ -61,6 +59,7 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
   bool refuse(const char* what, const char* of_which, std::size_t most);
 
   DocumentProblems& problems_;
+  JsonLimits limits_;
   std::vector<std::set<string_t>> open_;  // keys; none of a list
 };
 
@@ -106,11 +105,11 @@ const Json* value_of(const Json& json, const char* key) {
 }  // namespace
 
 Json parse_strict_json(std::string_view text, const std::string& origin,
-                       const std::string& wanted_format) {
+                       const std::string& wanted_format, JsonLimits limits) {
   if (text.empty()) throw UserError(origin + " is empty");
   try {
     DocumentProblems problems(origin);
-    StructureCheck check(problems);
+    StructureCheck check(problems, limits);
     Json::sax_parse(text.begin(), text.end(), &check);
     problems.throw_if_any();
     return parsed(text, origin);

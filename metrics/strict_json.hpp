@@ -15,11 +15,19 @@ namespace heteroperf {
 
 using Json = nlohmann::ordered_json;
 
+/// How deep lists may nest and how many keys an object may hold. Readers of documents call
+/// themselves level by level, and find a key by looking at all of them.
+struct JsonLimits {
+  std::size_t levels = 16, keys = 256;
+};
+/// Of what runs leave: records, and lines of journals.
+inline constexpr JsonLimits run_file_limits{64, 65536};
+
 /// Throws UserError beginning with `origin` where `text` is not JSON, an object has the same key
-/// twice (nlohmann keeps the last), or lists nest deeper or objects hold more keys than ours do.
-/// Where it is no JSON but states another `_format` than the wanted one, that is what is said.
+/// twice (nlohmann keeps the last), or it is beyond the limits. Where it is no JSON but states
+/// another `_format` than the wanted one, that is what is said.
 Json parse_strict_json(std::string_view text, const std::string& origin,
-                       const std::string& wanted_format = {});
+                       const std::string& wanted_format = {}, JsonLimits limits = {});
 
 /// Whether a document may go without the key `_format`.
 enum class FormatKey { required, optional };

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "metrics/error.hpp"
-#include "metrics/json_words.hpp"
+#include "metrics/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/canonical_text_json.hpp"
 #include "results/event_fields.hpp"
@@ -18,7 +18,6 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using detail::Fields;
 
 template <class T>
@@ -327,12 +326,7 @@ std::string event_to_json_line(std::int64_t t_ns, const Event& event, std::strin
 }
 
 ParsedLine event_from_json_line(std::string_view line) {
-  Json json;
-  try {
-    json = Json::parse(line);
-  } catch (const Json::exception& error) {
-    throw UserError("it is not valid JSON", plain_json_words(error.what()));
-  }
+  const Json json = parse_strict_json(line, "it", {}, run_file_limits);
   FieldReader reader(json);
   ParsedLine parsed;
   std::int32_t rank = 0;

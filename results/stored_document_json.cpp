@@ -1,7 +1,5 @@
 #include "results/stored_document_json.hpp"
 
-#include "metrics/document_kind.hpp"
-#include "metrics/json_words.hpp"
 #include "metrics/strict_json.hpp"
 #include "results/run_folder.hpp"
 
@@ -35,11 +33,11 @@ Json parse_stored_document(const std::string& text, const std::string& origin, c
   if (text.empty()) throw UserError(origin + " is empty", "", way_out(format, origin));
   Json json;
   try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    require_stated_format(text, origin, format);
-    throw UserError(origin + " is not valid JSON", plain_json_words(error.what()),
-                    way_out(format, origin));
+    json = parse_strict_json(text, origin, format, run_file_limits);
+  } catch (const UserError& error) {
+    const Problem& wrong = error.problems().front();
+    if (!wrong.suggestion.empty()) throw;
+    throw UserError(wrong.problem, wrong.why, way_out(format, origin));
   }
   require_format(json, origin, format, document_version);
   return json;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
+#include "metrics/strict_json.hpp"
 #include "metrics/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/comparison/parallel_rows.hpp"
@@ -23,7 +24,6 @@
 namespace heteroperf {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Checks = std::vector<VerifyCheck>;
 
 constexpr const char* absent = "absent";
@@ -162,8 +162,8 @@ void check_claims(const std::string& rebuilt_text, const std::string& stored_tex
   const Json rebuilt = Json::parse(rebuilt_text);
   Json stored;
   try {
-    stored = Json::parse(stored_text);
-  } catch (const Json::exception& error) {
+    stored = parse_strict_json(stored_text, "record.json", {}, run_file_limits);
+  } catch (const Error& error) {
     checks.push_back({"record_json", false, "valid JSON", error.what()});
     return;
   }

@@ -94,7 +94,7 @@ struct BadLine {
 };
 TEST(EventJson, SaysWhatIsWrongWithALine) {
   for (const auto& [line, says] : {
-           BadLine{"", "not valid JSON"},
+           BadLine{"", "it is empty"},
            BadLine{"[]", "expected a JSON object"},
            BadLine{R"({"t_ns":1,"rank":0,"kind":"dance","prev":""})", "unknown kind 'dance'"},
            BadLine{R"({"t_ns":1,"rank":0,"kind":"memory","prev":"x"})", "'peak_bytes' is missing"},
@@ -107,10 +107,20 @@ TEST(EventJson, SaysWhatIsWrongWithALine) {
                    "'lunch' is no value of 'phase'"},
            BadLine{R"({"t_ns":1,"rank":0,"kind":"overhead","measurement_s":"1","prev":"x"})",
                    "'measurement_s' is not a number"},
+           BadLine{R"({"t_ns":1,"rank":0,"kind":"memory","peak_bytes":1,"peak_bytes":2,"prev":""})",
+                   "\"peak_bytes\" is there twice"},
        }) {
     EXPECT_NE(message_of([&] { event_from_json_line(line); }).find(says), std::string::npos)
         << line;
   }
+}
+
+TEST(EventJson, RefusesALineThatNestsBeyondReading) {
+  const std::string lists = std::string(200'000, '[') + std::string(200'000, ']');
+  const std::string line =
+      R"({"t_ns":1,"rank":0,"kind":"config","config":)" + lists + R"(,"prev":""})";
+  EXPECT_NE(message_of([&] { event_from_json_line(line); }).find("more than 64 levels"),
+            std::string::npos);
 }
 
 TEST(JournalReader, ReadsWhatTheWriterWrote) {
