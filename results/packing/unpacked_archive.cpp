@@ -70,7 +70,7 @@ fs::path checked_name(archive_entry* entry) {
 class Unpacking {
  public:
   Unpacking(const fs::path& archive, const fs::path& root, const UnpackingLimits& limits)
-      : root_(root), files_left_(limits.files) {
+      : root_(root), entries_left_(limits.entries) {
     bytes_left_ = std::max(limits.least_bytes, limits.times_archive * fs::file_size(archive));
     bytes_ = bytes_left_;
     if (fs::file_size(archive) < gzip_header_bytes) throw Damaged{"it ends within its first bytes"};
@@ -87,12 +87,11 @@ class Unpacking {
       throw Damaged{words_of(open_.get()), entries_ == 0 && !broken};
     }
     ++entries_;
+    count_one();
     const fs::path name = checked_name(entry);
     const bool linked = archive_entry_hardlink(entry) != nullptr;
     if (archive_entry_filetype(entry) == AE_IFDIR && !linked) {
-      std::error_code error;
-      fs::create_directories(root_ / name, error);
-      if (error) throw Damaged{fmt::format("'{}': {}", name.string(), error.message())};
+      make_folders(name);
     } else if (archive_entry_filetype(entry) == AE_IFREG && !linked) {
       take_file(name, archive_entry_size(entry));
     } else {
@@ -108,8 +107,25 @@ class Unpacking {
   const fs::path& top() const { return top_; }
 
  private:
+  void count_one() {
+    if (entries_left_ == 0) throw Damaged{"it has too many files and folders"};
+    --entries_left_;
+  }
+
+  void make_folders(const fs::path& name) {
+    fs::path folder = root_;
+    for (const fs::path& part : name) {
+      folder /= part;
+      std::error_code error;
+      if (fs::create_directory(folder, error)) count_one();
+      if (error == std::errc::not_a_directory) {
+        throw Damaged{fmt::format("'{}' stands there twice", name.string())};
+      }
+      if (error) throw Damaged{fmt::format("'{}': {}", name.string(), error.message())};
+    }
+  }
+
   void take_file(const fs::path& name, la_int64_t size) {
-    if (files_left_-- == 0) throw Damaged{"it has too many files"};
     if (size < 0 || static_cast<std::uint64_t>(size) > bytes_left_) {
       throw Damaged{
           fmt::format("'{}' goes beyond {} bytes, the most that this archive may unpack to",
@@ -117,9 +133,9 @@ class Unpacking {
     }
     bytes_left_ -= static_cast<std::uint64_t>(size);
     const fs::path path = root_ / name;
+    make_folders(name.parent_path());
     std::error_code error;
-    fs::create_directories(path.parent_path(), error);
-    if (error || fs::exists(path, error)) {
+    if (fs::exists(path, error)) {
       throw Damaged{fmt::format("'{}' stands there twice", name.string())};
     }
     copy_data(path, static_cast<std::uint64_t>(size));
@@ -134,6 +150,8 @@ class Unpacking {
       if (got < 0) throw Damaged{words_of(open_.get())};
       if (got == 0) break;
       taken += static_cast<std::uint64_t>(got);
+      // The gaps of a sparse file are wherever it says.
+      if (taken > size) throw Damaged{path.filename().string() + " goes on behind its size"};
       file.write(chunk.data(), got);
     }
     file.close();
@@ -146,7 +164,7 @@ class Unpacking {
 
   const fs::path& root_;
   OpenArchive open_;
-  std::uint64_t files_left_, bytes_left_ = 0, bytes_ = 0;
+  std::uint64_t entries_left_, bytes_left_ = 0, bytes_ = 0;
   std::size_t entries_ = 0;
   fs::path top_;
 };

@@ -8,7 +8,7 @@ namespace heteroperf {
 
 /// What an archive may unpack to, however small it is itself.
 struct UnpackingLimits {
-  std::uint64_t files = 200'000;
+  std::uint64_t entries = 200'000;  ///< files and folders, those above them too
   std::uint64_t least_bytes = std::uint64_t{1} << 30;
   std::uint64_t times_archive = 200;  ///< journals shrink to a tenth
 };

@@ -71,18 +71,36 @@ class PackingTest : public ::testing::Test {
     header.replace(0, 10, "run/liar.x");
     header.replace(100, 7, "0000644");
     header.replace(124, 11, "77777777777");
-    header.replace(148, 8, 8, ' ');
     header[156] = '0';
     header.replace(257, 8,
                    std::string("ustar\0"
                                "00",
                                8));
+    return compressed(header);
+  }
+  /// A file of GNU's old sparse format (tar.info, "Old GNU Format") of 1 KiB, whose one byte of
+  /// data stands at 8 GiB.
+  fs::path sparse_archive() const {
+    std::string header(512, '\0');
+    header.replace(0, 10, "run/gaps.x");
+    header.replace(100, 7, "0000644");
+    header.replace(124, 11, "00000000001");
+    header[156] = 'S';
+    header.replace(257, 8, "ustar  \0", 8);
+    header.replace(386, 11, "77777777777");
+    header.replace(398, 11, "00000000001");
+    header.replace(483, 11, "00000002000");
+    return compressed(header);
+  }
+  /// With its checksum, a block of data and the end of an archive.
+  fs::path compressed(std::string header) const {
+    header.replace(148, 8, 8, ' ');
     unsigned sum = 0;
     for (const unsigned char c : header) sum += c;
     header.replace(148, 6, fmt::format("{:06o}", sum));
     header[154] = '\0';
     const fs::path tar = folder_.path() / "liar.tar";
-    std::ofstream(tar, std::ios::binary) << header;
+    std::ofstream(tar, std::ios::binary) << header << std::string(3 * 512, '\0');
     EXPECT_EQ(std::system(("gzip -f '" + tar.string() + "'").c_str()), 0);
     return tar.string() + ".gz";
   }
@@ -334,8 +352,25 @@ TEST_F(UnpackingTest, HugeSizesAndNumbersAreRefusedBeforeTheyAreWritten) {
   EXPECT_EQ(damage_of(bomb), "a is not in the manifest\nb is not in the manifest\n");
   const UnpackingLimits tight{.least_bytes = 3 << 19, .times_archive = 1};
   EXPECT_NE(damage_of(bomb, tight).find("goes beyond 1572864 bytes"), std::string::npos);
-  EXPECT_EQ(damage_of(bomb, {.files = 5}), "it has too many files");
+  EXPECT_EQ(damage_of(bomb, {.entries = 5}), "it has too many files and folders");
   EXPECT_NE(damage_of(lying_archive()).find("goes beyond"), std::string::npos);
+}
+
+TEST_F(UnpackingTest, FoldersCountAsFilesDo) {
+  const fs::path deep = odd_archive({{"run/1/2/3/4/5/6/7/8/9", "", AE_IFDIR}}, false);
+  EXPECT_EQ(damage_of(deep, {.entries = 5}), "it has too many files and folders");
+  const fs::path parents = odd_archive({{"run/1/2/3/4/5/6/7/8/9/file", "x"}}, false);
+  EXPECT_EQ(damage_of(parents, {.entries = 5}), "it has too many files and folders");
+}
+
+TEST_F(UnpackingTest, GapsOfSparseFilesAreNotWrittenBehindTheirSize) {
+  const UnpackedArchive unpacked(sparse_archive());
+  EXPECT_NE(unpacked.damage(), "");
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(cache_.path())) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  EXPECT_LE(bytes, 1u << 21);
 }
 
 TEST_F(UnpackingTest, ForeignFilesAreNoArchives) {
