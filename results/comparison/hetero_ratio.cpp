@@ -27,6 +27,19 @@ constexpr SharedField shared_fields[] = {
     {"workload.precision", &RunDigest::precision},
     {"validity.ruleset", &RunDigest::ruleset}};
 
+std::string samples_text(const RunDigest& run) {
+  return run.samples_per_step ? fmt::format("{}", *run.samples_per_step) : "not recorded";
+}
+
+/// Threads of a rank of each class.
+std::map<std::string, std::uint64_t> threads_of(const RunDigest& run) {
+  std::map<std::string, std::uint64_t> threads;
+  for (std::size_t i = 0; i < run.devices.size() && i < run.device_threads.size(); ++i) {
+    threads[run.devices[i].device_class] = run.device_threads[i];
+  }
+  return threads;
+}
+
 void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Problem>& problems) {
   const auto differ = [&](const std::string& name, const std::string& a, const std::string& b) {
     if (a == b) return;
@@ -35,6 +48,15 @@ void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Prob
   };
   for (const SharedField& field : shared_fields) {
     differ(field.name, mix.*(field.member), run.*(field.member));
+  }
+  // Smaller steps, or fewer threads, make a class alone slower than it is in the mix.
+  differ("workload.samples_per_step", samples_text(mix), samples_text(run));
+  const auto in_mix = threads_of(mix);
+  for (const auto& [name, threads] : threads_of(run)) {
+    const auto mixed = in_mix.find(name);
+    if (mixed == in_mix.end()) continue;
+    differ("threads of class " + name, fmt::format("{}", mixed->second),
+           fmt::format("{}", threads));
   }
   differ("program.build_type", mix.key.back().value, run.key.back().value);
   differ("scale.emulated", mix.emulated ? "true" : "false", run.emulated ? "true" : "false");

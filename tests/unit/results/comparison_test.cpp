@@ -361,6 +361,19 @@ TEST_F(HeteroRuns, ClassesMustAddUpToTheMix) {
   EXPECT_EQ(kind_of([&] { hetero_ratio(fast, {fast}); }), ErrorKind::not_comparable);
 }
 
+TEST_F(HeteroRuns, ClassesAloneDoTheWorkOfTheMix) {
+  const RunSet mix = runs_of("mix", {{"fast", 1}, {"slow", 1}}, {4}, 0);
+  const RunSet fast = runs_of("fast", {{"fast", 1}}, {5}, 10);
+  const RunSet slow = runs_of("slow", {{"slow", 1}}, {20}, 20);
+  ASSERT_GT(hetero_ratio(mix, {fast, slow}).hsr, 0);
+  RunSet smaller_steps = slow;
+  smaller_steps.runs.front().samples_per_step = 1;
+  EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {fast, smaller_steps}); }), ErrorKind::not_comparable);
+  RunSet more_threads = slow;
+  more_threads.runs.front().device_threads.front() += 1;
+  EXPECT_EQ(kind_of([&] { hetero_ratio(mix, {fast, more_threads}); }), ErrorKind::not_comparable);
+}
+
 TEST_F(HeteroRuns, ClassesAloneUseTheGpusOfTheMix) {
   const std::string a100 = "NVIDIA A100", h200 = "NVIDIA H200";
   const RunSet mix = runs_of("mix", {{"gpu", 1}, {"slow", 1}}, {4}, 0, {h200});
