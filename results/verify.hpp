@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,11 @@ struct Verification {
   /// The document of `verify --json`: {"ok", "checks":[{name,ok,expected,actual}]}.
   std::string to_json() const;
 };
+
+struct Journal;
+/// The first claim of a journal's lines that its own graphs and lines contradict: graphs and their
+/// hashes, operations of steps and evaluations, totals of trials. Nothing where all agree.
+std::optional<VerifyCheck> first_wrong_content(const Journal& journal);
 
 /// Recomputes everything a finished run, suite or sweep folder, or a folder of those, claims from
 /// its journal and graphs, with the code that wrote it. Damage is a failed check, never an

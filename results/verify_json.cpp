@@ -244,11 +244,16 @@ void check_manifest(const std::filesystem::path& folder, Checks& checks) {
                     wrong.empty() ? "the files that were packed" : wrong});
 }
 
-void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
+/// What the lines of a journal claim of one another.
+void check_lines(const Journal& journal, Checks& checks) {
   GraphBook graphs(journal);
   check_graphs(graphs, checks);
   check_operations(journal, graphs, checks);
   check_trials(journal, checks);
+}
+
+void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
+  check_lines(journal, checks);
   check_companions(files, journal, checks);
   check_baselines(files, journal, part, checks);
   const std::string rebuilt = build_record(journal);
@@ -370,6 +375,14 @@ std::string Verification::to_json() const {
   }
   return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace),
                        "the verification");
+}
+
+std::optional<VerifyCheck> first_wrong_content(const Journal& journal) {
+  Checks checks;
+  check_lines(journal, checks);
+  const auto wrong = std::find_if(checks.begin(), checks.end(),
+                                  [](const VerifyCheck& check) { return !check.ok; });
+  return wrong == checks.end() ? std::nullopt : std::optional(std::move(*wrong));
 }
 
 Verification verify(const std::filesystem::path& path) {

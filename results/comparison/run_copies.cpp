@@ -15,7 +15,7 @@ enum class RecordStanding { confirmed, unproven, contradicted };
 
 struct RecordTrust {
   RecordStanding standing = RecordStanding::unproven;
-  std::string reason;  ///< of a contradicted one
+  std::optional<RecordDoubt> doubt = {};  ///< of a contradicted one
 };
 
 /// Places of the records whose run_id others have too, by run_id.
@@ -36,22 +36,18 @@ std::map<std::size_t, RecordTrust> trust_in(const std::vector<RunDigest>& runs,
       digests.push_back(runs[place]);
     }
   }
-  const auto reasons = contradictions(digests);
+  const auto doubts = hold_to_journals(digests);
   std::map<std::size_t, RecordTrust> trust;
   for (std::size_t i = 0; i < all.size(); ++i) {
     RecordTrust& one = trust[all[i]];
     if (has_journal(digests[i])) one.standing = RecordStanding::confirmed;
-    if (reasons[i]) one = {RecordStanding::contradicted, *reasons[i]};
+    if (doubts[i]) one = {RecordStanding::contradicted, doubts[i]};
   }
   return trust;
 }
 
-SkippedEntry edited_copy(const RunDigest& copy, const std::string& reason) {
-  return {copy.record,
-          "not what was measured: " + reason,
-          ErrorKind::verification,
-          {{copy.record.string() + " is not what was measured", reason,
-            "`heteroperf verify` shows all of it."}}};
+SkippedEntry doubtful_copy(const RunDigest& copy, const RecordDoubt& doubt) {
+  return {copy.record, doubt.text(), doubt.kind, doubt.error(copy.record.string()).problems()};
 }
 
 SkippedEntry other_record(const RunDigest& copy, const RunDigest& kept) {
@@ -80,7 +76,7 @@ void set_copies_aside(RunSet& found) {
       leaves[place] = 1;
       const RunDigest& copy = found.runs[place];
       if (trust[place].standing == RecordStanding::contradicted) {
-        found.skipped.push_back(edited_copy(copy, trust[place].reason));
+        found.skipped.push_back(doubtful_copy(copy, *trust[place].doubt));
       } else if (copy.record_sha256 != found.runs[kept].record_sha256) {
         found.skipped.push_back(other_record(copy, found.runs[kept]));
       }

@@ -193,13 +193,10 @@ RunSet require_runs(const std::vector<fs::path>& paths) {
   RunSet found = find_runs(paths);
   refuse_skipped(found.skipped);
   refuse_barren(found.barren);
-  const auto edited = contradictions(found.runs);
+  const auto doubts = hold_to_journals(found.runs);
   for (std::size_t i = 0; i < found.runs.size(); ++i) {
     const RunDigest& run = found.runs[i];
-    if (edited[i]) {
-      throw Error(ErrorKind::verification, {{run.record.string() + " is not what was measured",
-                                             *edited[i], "`heteroperf verify` shows all of it."}});
-    }
+    if (doubts[i]) throw doubts[i]->error(run.record.string());
     if (run.severity == "invalid") {
       throw Error(ErrorKind::invalid_result, {{run.record.string() + " is invalid by the rules",
                                                fmt::format("{}", fmt::join(run.reasons, "; ")),
@@ -241,9 +238,9 @@ void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_
   problems.throw_if_any();
 }
 
-std::vector<std::optional<std::string>> contradictions(const std::vector<RunDigest>& digests) {
-  std::vector<std::optional<std::string>> found(digests.size());
-  in_parallel(digests.size(), [&](std::size_t i) { found[i] = contradiction(digests[i]); });
+std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests) {
+  std::vector<std::optional<RecordDoubt>> found(digests.size());
+  in_parallel(digests.size(), [&](std::size_t i) { found[i] = hold_to_journal(digests[i]); });
   return found;
 }
 

@@ -33,9 +33,9 @@ bool is_utc(const std::string& text) {
   return true;
 }
 
-std::optional<std::string> why_not(const RunDigest& run, const std::optional<std::string>& edited,
+std::optional<std::string> why_not(const RunDigest& run, const std::optional<RecordDoubt>& doubt,
                                    const ComparedMetric& metric) {
-  if (edited) return "edited: " + *edited;
+  if (doubt) return doubt->text();
   if (!is_utc(run.created_utc)) return "its date '" + run.created_utc + "' is none";
   const auto& value = run.metric(metric.name);
   if (value && value->number && *value->number > 0) return std::nullopt;
@@ -207,10 +207,10 @@ RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
   history.skipped = std::move(runs.skipped);
   history.foreign = runs.foreign;
   std::map<std::string, std::vector<OpenSeries>> by_key;
-  const auto edited = contradictions(runs.runs);
+  const auto doubts = hold_to_journals(runs.runs);
   for (const RunDigest& run : runs.runs) {
     const auto number = static_cast<std::size_t>(&run - runs.runs.data());
-    if (const auto reason = why_not(run, edited[number], metric)) {
+    if (const auto reason = why_not(run, doubts[number], metric)) {
       history.skipped.push_back({run.record, *reason});
       continue;
     }

@@ -20,12 +20,12 @@ constexpr Named<RankKey> key_names[] = {{RankKey::ops, "ops"},
                                         {RankKey::hsr, "hsr"}};
 
 std::vector<std::string> why_excluded(const RunDigest& run,
-                                      const std::optional<std::string>& edited) {
+                                      const std::optional<RecordDoubt>& doubt) {
   std::vector<std::string> reasons;
   if (!has_journal(run)) {
     reasons.push_back("no journal beside it: its numbers cannot be computed again");
-  } else if (edited) {
-    reasons.push_back("not what was measured: " + *edited);
+  } else if (doubt) {
+    reasons.push_back(doubt->text());
   }
   if (run.status != "complete") reasons.push_back("status " + run.status);
   if (run.severity != "closed") reasons.push_back("class " + run.severity);
@@ -51,8 +51,8 @@ class Sieve {
  public:
   Sieve(RankingReport& ranking, const RankTables& tables) : ranking_(ranking), tables_(tables) {}
 
-  void take(const RunDigest& run, const std::optional<std::string>& edited) {
-    std::vector<std::string> reasons = why_excluded(run, edited);
+  void take(const RunDigest& run, const std::optional<RecordDoubt>& doubt) {
+    std::vector<std::string> reasons = why_excluded(run, doubt);
     if (reasons.empty() && !has_value(run)) {
       reasons.push_back(fmt::format("has no {}", to_string(ranking_.key)));
     }
@@ -117,12 +117,18 @@ RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter,
                         const RankTables& tables) {
   RankingReport ranking;
   ranking.key = key;
-  ranking.filtered = std::erase_if(
-      runs.runs, [&](const RunDigest& run) { return !filter.takes(run, tables.availability); });
   ranking.runs = std::move(runs);
   Sieve sieve(ranking, tables);
-  const auto edited = contradictions(ranking.runs.runs);
-  for (std::size_t i = 0; i < edited.size(); ++i) sieve.take(ranking.runs.runs[i], edited[i]);
+  // What a record says of itself is filtered only when its journal has said so too.
+  const auto doubts = hold_to_journals(ranking.runs.runs);
+  for (std::size_t i = 0; i < doubts.size(); ++i) {
+    const RunDigest& run = ranking.runs.runs[i];
+    if (filter.takes(run, tables.availability)) {
+      sieve.take(run, doubts[i]);
+    } else {
+      ++ranking.filtered;
+    }
+  }
   for (const SkippedEntry& one : ranking.runs.skipped) {
     ranking.excluded.push_back({one.path.string(), "", "", {one.reason}});
   }

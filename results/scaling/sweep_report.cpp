@@ -63,10 +63,10 @@ class Gathering {
     if (!std::filesystem::exists(folder_ / run.folder)) return unscored("its folder is gone");
     ++report_.complete;
     sets_.push_back(find_runs({folder_ / run.folder}));
-    const RunSet& found = sets_.back();
+    RunSet& found = sets_.back();
     for (const SkippedEntry& one : found.skipped) unscored(one.reason);
     if (found.runs.empty() && found.skipped.empty()) unscored("it has no record any more");
-    for (const RunDigest& digest : found.runs) {
+    for (RunDigest& digest : found.runs) {
       if (const auto why = why_unscored(digest)) {
         unscored(digest.workload + ": " + *why);
       } else {
@@ -91,8 +91,8 @@ class Gathering {
   }
 
  private:
-  static std::optional<std::string> why_unscored(const RunDigest& digest) {
-    if (const auto what = contradiction(digest)) return "not what was measured: " + *what;
+  static std::optional<std::string> why_unscored(RunDigest& digest) {
+    if (const auto doubt = hold_to_journal(digest)) return doubt->text();
     if (digest.severity == "invalid") {
       return fmt::format("invalid by the rules: {}", fmt::join(digest.reasons, "; "));
     }

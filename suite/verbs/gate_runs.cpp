@@ -19,11 +19,8 @@ constexpr int invalid_by_rules = static_cast<int>(ExitCode::invalid_result);
                 last_words(run.command.err, outcome), "See " + run.command.err.string()}});
 }
 
-void require_sound(const RunDigest& digest, const std::string& what) {
-  if (const auto wrong = contradiction(digest)) {
-    throw Error(ErrorKind::verification, {{"the record of " + what + " is not what was measured",
-                                           *wrong, "`heteroperf verify` shows all of it."}});
-  }
+void require_sound(RunDigest& digest, const std::string& what) {
+  if (const auto doubt = hold_to_journal(digest)) throw doubt->error("the record of " + what);
   if (digest.severity == "invalid") {
     throw Error(ErrorKind::invalid_result,
                 {{fmt::format("the run of {} is invalid by the rules", what),
@@ -88,7 +85,7 @@ void GateRuns::check(const BegunRun& run, const CommandOutcome& outcome) const {
 
 RunDigest GateRuns::record_of(const BegunRun& run, const CommandOutcome& outcome) const {
   const fs::path folder = run.home / "run";
-  const RunSet found = fs::exists(folder) ? find_runs({folder}) : RunSet{};
+  RunSet found = fs::exists(folder) ? find_runs({folder}) : RunSet{};
   if (found.runs.empty() && outcome.exit_code != 0) throw_failed(run, outcome);
   if (!found.skipped.empty()) {
     throw Error(ErrorKind::environment,

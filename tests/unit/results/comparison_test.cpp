@@ -58,7 +58,8 @@ TEST_F(Comparing, ADigestHoldsWhatTheRecordSays) {
   EXPECT_EQ(run.metric("loss_fingerprint")->text.size(), 32u);
   EXPECT_FALSE(run.metric("loss_fingerprint")->number.has_value());
   EXPECT_FALSE(run.metric("predicted_step_time_s").has_value());
-  EXPECT_FALSE(contradiction(run).has_value());
+  RunDigest held = run;
+  EXPECT_FALSE(hold_to_journal(held).has_value());
 }
 
 TEST_F(Comparing, EveryWayOfBadRecordIsRefusedWithItsPath) {
@@ -92,7 +93,8 @@ TEST_F(Comparing, AnEditedRecordContradictsItsJournal) {
   const std::string whole = read_text_file(files.record());
   const auto edited = [&](const std::string& from, const std::string& to) {
     edit_file(files.record(), from, to);
-    const auto found = contradiction(read_run_digest(files.record()));
+    RunDigest digest = read_run_digest(files.record());
+    const auto found = hold_to_journal(digest);
     std::ofstream(files.record(), std::ios::binary) << whole;
     return found.has_value();
   };
@@ -102,8 +104,79 @@ TEST_F(Comparing, AnEditedRecordContradictsItsJournal) {
   EXPECT_TRUE(edited("\"journal\": \"", "\"journal\": \"0"));
   EXPECT_FALSE(edited("2026-01-01", "2026-01-01"));
   edit_file(files.journal(), "\"samples\":64", "\"samples\":65");
-  EXPECT_TRUE(contradiction(read_run_digest(files.record())).has_value());
+  RunDigest digest = read_run_digest(files.record());
+  EXPECT_TRUE(hold_to_journal(digest).has_value());
   EXPECT_EQ(kind_of([&] { require_runs({files.folder}); }), ErrorKind::verification);
+}
+
+/// Pointers of all values that hold no others.
+void collect_leaves(const Json& json, const std::string& path, std::vector<std::string>& leaves) {
+  if (json.is_structured() && !json.empty()) {
+    for (const auto& [key, value] : json.items()) collect_leaves(value, path + '/' + key, leaves);
+  } else {
+    leaves.push_back(path);
+  }
+}
+
+Json another(const Json& value) {
+  if (value.is_boolean()) return !value.get<bool>();
+  if (value.is_number()) return value.get<double>() * 1.5 + 1;
+  if (value.is_string()) return value.get<std::string>() + "1";
+  return "something";
+}
+
+TEST_F(Comparing, NoLeafOfARecordCanBeEditedAlone) {
+  const RunFiles files{store_run(path("a"), {})};
+  const Json whole = Json::parse(read_text_file(files.record()));
+  std::vector<std::string> leaves;
+  collect_leaves(whole, "", leaves);
+  ASSERT_GE(leaves.size(), 100u);
+  for (const std::string& leaf : leaves) {
+    Json edited = whole;
+    Json& value = edited[Json::json_pointer(leaf)];
+    value = another(value);
+    write_file_atomically(files.record(), edited.dump(1));
+    try {
+      RunDigest digest = read_run_digest(files.record());
+      EXPECT_TRUE(hold_to_journal(digest).has_value()) << leaf;
+    } catch (const UserError&) {
+      // It is no record any more.
+    }
+  }
+}
+
+TEST_F(Comparing, ARecordThatSaysLessIsReadFromItsJournal) {
+  const RunFiles files{store_run(path("a"), {})};
+  const RunDigest whole = read_run_digest(files.record());
+  Json older = Json::parse(read_text_file(files.record()));
+  older["metrics"].erase("utilization");
+  write_file_atomically(files.record(), older.dump(1));
+  RunDigest digest = read_run_digest(files.record());
+  EXPECT_FALSE(digest.utilization.has_value());
+  EXPECT_FALSE(hold_to_journal(digest).has_value());
+  EXPECT_EQ(digest.utilization, whole.utilization);
+}
+
+TEST_F(Comparing, ARecordOfAnotherRulesetIsNotAccused) {
+  const RunFiles files{store_run(path("a"), {})};
+  edit_file(files.record(), std::string("\"ruleset\": \"") + ruleset_version, "\"ruleset\": \"0.9");
+  RunDigest digest = read_run_digest(files.record());
+  const auto doubt = hold_to_journal(digest);
+  ASSERT_TRUE(doubt.has_value());
+  EXPECT_EQ(doubt->kind, ErrorKind::not_comparable);
+  EXPECT_EQ(digest.ruleset, ruleset_version);
+}
+
+TEST_F(Comparing, OperationsThatTheGraphDoesNotGiveAreFound) {
+  SampleRun run = sample_of({});
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) step->ops_strict += step->ops_strict;
+  }
+  run.write_finished(RunFiles{path("a")});
+  RunDigest digest = read_run_digest(RunFiles{path("a")}.record());
+  const auto doubt = hold_to_journal(digest);
+  ASSERT_TRUE(doubt.has_value());
+  EXPECT_NE(doubt->why.find("step_operations"), std::string::npos) << doubt->why;
 }
 
 TEST_F(Comparing, FindsRunsAmongForeignFiles) {
