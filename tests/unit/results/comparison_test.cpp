@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "metrics/error.hpp"
+#include "metrics/strict_json.hpp"
 #include "metrics/text_file.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/record.hpp"
@@ -109,13 +110,11 @@ TEST_F(Comparing, AnEditedRecordContradictsItsJournal) {
   EXPECT_EQ(kind_of([&] { require_runs({files.folder}); }), ErrorKind::verification);
 }
 
-/// Pointers of all values that hold no others.
-void collect_leaves(const Json& json, const std::string& path, std::vector<std::string>& leaves) {
-  if (json.is_structured() && !json.empty()) {
-    for (const auto& [key, value] : json.items()) collect_leaves(value, path + '/' + key, leaves);
-  } else {
-    leaves.push_back(path);
-  }
+/// Pointers to all values that hold no others.
+void collect_leaves(const Json& json, const Json::json_pointer& path,
+                    std::vector<Json::json_pointer>& leaves) {
+  if (!json.is_structured() || json.empty()) return leaves.push_back(path);
+  for (const auto& [key, value] : json.items()) collect_leaves(value, path / key, leaves);
 }
 
 Json another(const Json& value) {
@@ -128,17 +127,17 @@ Json another(const Json& value) {
 TEST_F(Comparing, NoLeafOfARecordCanBeEditedAlone) {
   const RunFiles files{store_run(path("a"), {})};
   const Json whole = Json::parse(read_text_file(files.record()));
-  std::vector<std::string> leaves;
-  collect_leaves(whole, "", leaves);
+  std::vector<Json::json_pointer> leaves;
+  collect_leaves(whole, {}, leaves);
   ASSERT_GE(leaves.size(), 100u);
-  for (const std::string& leaf : leaves) {
+  for (const Json::json_pointer& leaf : leaves) {
     Json edited = whole;
-    Json& value = edited[Json::json_pointer(leaf)];
+    Json& value = edited[leaf];
     value = another(value);
     write_file_atomically(files.record(), edited.dump(1));
     try {
       RunDigest digest = read_run_digest(files.record());
-      EXPECT_TRUE(hold_to_journal(digest).has_value()) << leaf;
+      EXPECT_TRUE(hold_to_journal(digest).has_value()) << leaf.to_string();
     } catch (const UserError&) {
       // It is no record any more.
     }
