@@ -274,7 +274,7 @@ std::string first_disagreement(const Json& stored, const Json& given, const std:
   return stored == given ? "" : disagreement(path, shown(stored), shown(given));
 }
 
-RecordDoubt edited(const std::string& why) {
+RecordDoubt edited_record(const std::string& why) {
   return {ErrorKind::verification, "not what was measured", why,
           "`heteroperf verify` shows all of it."};
 }
@@ -338,11 +338,11 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
   try {
     const Journal journal = read_journal(journal_of(digest).string());
     if (journal.sha256 != digest.journal_sha256) {
-      return edited("it was not made from the journal beside it");
+      return edited_record("it was not made from the journal beside it");
     }
     if (const auto wrong = first_wrong_content(journal)) {
-      return edited(fmt::format("its journal contradicts itself: {} should be {}, not {}",
-                                wrong->name, wrong->expected, wrong->actual));
+      return edited_record(fmt::format("its journal contradicts itself: {} should be {}, not {}",
+                                       wrong->name, wrong->expected, wrong->actual));
     }
     const std::string rebuilt = build_record(journal);
     if (sha256_hex(rebuilt) == digest.record_sha256) return std::nullopt;
@@ -356,9 +356,9 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
                          "`heteroperf recover` judges it again."};
     }
     const std::string said = first_disagreement(stored, Json::parse(rebuilt), "");
-    return said.empty() ? std::nullopt : std::optional(edited(said));
+    return said.empty() ? std::nullopt : std::optional(edited_record(said));
   } catch (const Error& error) {
-    return edited(std::string("its journal is damaged: ") + error.what());
+    return edited_record(std::string("its journal is damaged: ") + error.what());
   }
 }
 
