@@ -310,6 +310,22 @@ TEST(Run, AFullDiskIsNamedAndKeepsWhatWasWritten) {
   EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+TEST(Run, TooLittleMemoryLeavesARecord) {
+  const ScratchFolder folder;
+  std::string command = "ulimit -v 4000000; exec '" + heteroperf_path() + "'";
+  for (const char* word : {"run", "llm", "--size", "nano", "--ranks", "2", "--micro-batch", "1024",
+                           "--steps", "3", "--out", "r", "-q"}) {
+    command += std::string(" ") + word;
+  }
+  const CommandResult result = Command({"/bin/sh", "-c", command}, folder.path()).finish();
+  EXPECT_EQ(result.exit_code, 6) << result.err;
+  EXPECT_NE(result.err.find("there was not enough memory"), std::string::npos) << result.err;
+  EXPECT_EQ(Json::parse(read(folder / "r/record.json")).at("status"), "failed");
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+#endif
+
 /// A long run that has journalled some steps.
 class EndedEarly : public ::testing::Test {
  protected:
