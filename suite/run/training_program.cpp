@@ -124,6 +124,8 @@ class TrainingProgram {
       train_one();
       checkpoints_.after_step(trainer_.steps_done());
     }
+    // What follows is no training: the window of OPS ends here.
+    enter(Phase::finish);
     checkpoints_.at_end(trainer_.steps_done(), end.interrupted ? Checkpointing::End::interrupted
                                                                : Checkpointing::End::complete);
     trainer_.post_checksums(held_share(plan_.plan, plan_.roles[static_cast<std::size_t>(rank())]));
@@ -180,6 +182,7 @@ class TrainingProgram {
   void enter(Phase phase) {
     if (!context_.is_first()) return;
     context_.post(PhaseEvent{phase, std::nullopt});
+    if (phase == Phase::finish) return;
     const MeasureConfig& measure = context_.config.measure;
     const bool warmup = phase == Phase::warmup;
     const std::string length = measure.steps > 0 ? fmt::format("to step {}", measure.steps)
