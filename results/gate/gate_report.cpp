@@ -137,13 +137,13 @@ class GateJudge {
     const auto found = one_block ? std::nullopt : evidence_of(runs_, metric);
     if (found) {
       gated.ratio = found->ratio;
-      if (runs_.order == RunOrder::lockstep) {
-        // Medians of unlike moments would contradict what the turns say.
-        const double paired = *gated.base.number * found->ratio;
-        gated.head = {fmt::format("{}", paired), paired};
+      // Medians of unlike moments would contradict what was measured together.
+      const double paired = *gated.base.number * found->ratio;
+      gated.head = {fmt::format("{}", paired), paired};
+      if (runs_.blocks() >= rules_.statistics.fewest_blocks) {
+        gated.ratio_ci95 = found->ratio_ci95;
+        gated.t_ci95 = ratio_interval(found->evidence.gain, metric);
       }
-      gated.ratio_ci95 = found->ratio_ci95;
-      gated.t_ci95 = ratio_interval(found->evidence.gain, metric);
       gated.controlled = found->controlled;
       evidence_.push_back(found->evidence);
     } else if (runs_.blocks() >= fewest_runs) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "results/comparison/run_set.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -30,11 +31,26 @@ class ShowVerb : public Verb {
       fmt::print("{}", sweep_text(report_sweep(*sweep), format));
       return ExitCode::ok;
     }
+    require_sound();
     fmt::print("{}", show(path_, format, options.color ? Colour::on : Colour::off));
     return ExitCode::ok;
   }
 
  private:
+  /// A record says what its journal gives, or is not shown at all.
+  void require_sound() const {
+    std::error_code none;
+    if (!std::filesystem::exists(path_, none)) return;  // show() says what is wrong
+    RunSet found = find_runs({path_});
+    const auto doubts = hold_to_journals(found.runs);
+    for (std::size_t i = 0; i < doubts.size(); ++i) {
+      if (!doubts[i]) continue;
+      const Error error = doubts[i]->error(found.runs[i].record.string());
+      if (error.kind() == ErrorKind::verification) throw error;
+      fmt::print(stderr, "heteroperf: warning: {}\n", error.what());
+    }
+  }
+
   static std::string sweep_text(const SweepReport& report, ShowFormat format) {
     switch (format) {
       case ShowFormat::json:

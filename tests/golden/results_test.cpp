@@ -45,6 +45,27 @@ TEST_F(ResultVerbs, CompareAndItsExitCodes) {
   EXPECT_EQ(verb({"compare", "a", "b"}).exit_code, 9);
 }
 
+TEST_F(ResultVerbs, NoVerbBelievesARecordThatWasEditedAlone) {
+  make_runs("a", 1, 12, 0);
+  make_runs("b", 1, 12, 0, {.number = 1});
+  edit_file(folder_ / "a/run-000/record.json", "\"node\"", "\"mode\"");
+  for (const Words& words :
+       {Words{"compare", "a", "b"}, Words{"gate", "--base", "a", "--head", "b"},
+        Words{"baseline", "save", "main", "a"}, Words{"show", "a/run-000"},
+        Words{"pack", "a/run-000"}, Words{"verify", "a/run-000"}}) {
+    const CommandResult result = verb(words);
+    EXPECT_EQ(result.exit_code, 9) << words.front() << result.out << result.err;
+  }
+  for (const Words& words : {Words{"rank", "a", "--json"}, Words{"history", "a", "--json"}}) {
+    const CommandResult result = verb(words);
+    EXPECT_EQ(result.exit_code, 8) << words.front() << result.out << result.err;
+    EXPECT_NE(result.out.find("its journal gives"), std::string::npos) << result.out;
+  }
+  EXPECT_EQ(verb({"export", "a/run-000", "--to", "csv"}).exit_code, 9);
+  EXPECT_EQ(verb({"report", "a/run-000"}).exit_code, 0);
+  EXPECT_NE(text_of("a/run-000/report.html").find("not what the journal gives"), std::string::npos);
+}
+
 TEST_F(ResultVerbs, PackSaysHowToCloseAKilledRun) {
   SampleRun killed = fixed_run();
   killed.lines.resize(killed.lines.size() - 4);
