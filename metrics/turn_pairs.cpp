@@ -17,14 +17,6 @@ double total(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-AbbaBlock block_of(const TurnQuad& quad, double (*value)(const Turn&)) {
-  std::array<double, 4> logs{};
-  for (std::size_t i = 0; i < logs.size(); ++i) {
-    logs[i] = (quad.base_first ? 1 : -1) * std::log(value(quad.turns[i]));
-  }
-  return {logs[0], logs[1], logs[2], logs[3]};
-}
-
 /// The value below which `share` of all weight lies.
 double weighted_quantile(std::span<const double> values, std::span<const double> weights,
                          const std::vector<std::size_t>& order, double share) {
@@ -52,59 +44,23 @@ double mean_between(std::span<const double> values, std::span<const double> weig
   return sum / kept;
 }
 
-/// A quad's effect, or its control.
-using Contrast = double (AbbaBlock::*)() const;
-
-WeightedMean mean_of(std::span<const TurnQuad> quads, AbbaBlock (TurnQuad::*part)() const,
-                     Contrast contrast, const std::vector<double>& weights) {
-  std::vector<double> values;
-  for (const TurnQuad& quad : quads) values.push_back(((quad.*part)().*contrast)());
-  return trimmed_mean(values, weights, trim);
-}
-
-bool works_on_cores(std::span<const TurnQuad> quads) {
-  std::vector<double> cores;
+WeightedMean summary(std::span<const TurnQuad> quads, double (AbbaBlock::*contrast)() const) {
+  std::vector<double> values, weights;
   for (const TurnQuad& quad : quads) {
-    for (const Turn& turn : quad.turns) cores.push_back(turn.cores);
+    values.push_back((quad.time().*contrast)());
+    weights.push_back(quad.weight());
   }
-  return *std::min_element(cores.begin(), cores.end()) > 0 && median(cores) >= fewest_cores;
-}
-
-WeightedMean summary(std::span<const TurnQuad> quads, Contrast contrast) {
-  std::vector<double> weights;
-  for (const TurnQuad& quad : quads) weights.push_back(quad.weight());
-  if (!works_on_cores(quads)) return mean_of(quads, &TurnQuad::time, contrast, weights);
-  const std::vector<double> alike(quads.size(), 1.0);
-  const WeightedMean work = mean_of(quads, &TurnQuad::work, contrast, alike);
-  const WeightedMean waiting = mean_of(quads, &TurnQuad::waiting, contrast, weights);
-  return {work.mean + waiting.mean, std::hypot(work.standard_error, waiting.standard_error)};
-}
-
-LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which) {
-  std::vector<double> means;
-  double squares = 0;
-  for (const TurnPair& pair : pairs) {
-    means.push_back((pair.*which).mean);
-    squares += (pair.*which).standard_error * (pair.*which).standard_error;
-  }
-  LogRatio ratio = paired_log_ratio(means);
-  const double own_error = std::sqrt(squares) / static_cast<double>(pairs.size());
-  ratio.standard_error = std::max(ratio.standard_error, own_error);
-  return ratio;
+  return trimmed_mean(values, weights, trim);
 }
 
 }  // namespace
 
 AbbaBlock TurnQuad::time() const {
-  return block_of(*this, [](const Turn& turn) { return turn.step_s; });
-}
-
-AbbaBlock TurnQuad::work() const {
-  return block_of(*this, [](const Turn& turn) { return turn.step_s * turn.cores; });
-}
-
-AbbaBlock TurnQuad::waiting() const {
-  return block_of(*this, [](const Turn& turn) { return 1 / turn.cores; });
+  std::array<double, 4> logs{};
+  for (std::size_t i = 0; i < logs.size(); ++i) {
+    logs[i] = (base_first ? 1 : -1) * std::log(turns[i].step_s);
+  }
+  return {logs[0], logs[1], logs[2], logs[3]};
 }
 
 double TurnQuad::weight() const {

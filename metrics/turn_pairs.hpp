@@ -15,12 +15,6 @@ namespace heteroperf {
 /// summed up by a trimmed mean, because a disturbance of the machine hits single turns and would
 /// ruin a plain one; a quad whose turns saw unlike load counts less.
 ///
-/// Time is work over cores: ln(time) = ln(CPU time) - ln(cores kept busy). Other load on the
-/// machine takes cores away and hardly changes CPU time, so the two parts are summed up apart: CPU
-/// time over all quads alike, the cores by weight. Their sum is the effect on time, whatever a
-/// program's change consists of, and its error under load is about two thirds of that of time taken
-/// whole.
-///
 /// The unit is the pair: what a process got by luck (pages, addresses, cores) stays with it for all
 /// of its turns, so only fresh processes average it out.
 
@@ -29,7 +23,6 @@ struct Turn {
   double step_s = 0;  ///< mean time of its steps
   /// Share of the turn in which its threads had to wait for a core, or others used the cores.
   double load = 0;
-  double cores = 0;  ///< CPU time over time: how many cores it kept busy; 0: not known
 };
 
 /// Four turns in the order of time.
@@ -40,12 +33,9 @@ struct TurnQuad {
   /// Logarithms of the time of a step. With base second all signs are turned, so that effect() is
   /// ln(head / base) in either order.
   AbbaBlock time() const;
-  /// The CPU time of a step, and what time is more than that.
-  AbbaBlock work() const;
-  AbbaBlock waiting() const;
   /// 1 where all turns saw the same load, 1/2 where their loads span `half_weight_load`.
   double weight() const;
-  static constexpr double half_weight_load = 0.02;
+  static constexpr double half_weight_load = 0.04;
 };
 
 /// A mean with its standard error.
@@ -66,10 +56,7 @@ struct TurnPair {
 };
 
 inline constexpr std::size_t fewest_quads = 6;
-/// Of programs that kept less than `fewest_cores` busy in the middle turn, as those that wait for a
-/// device do, CPU time tells little: their time is taken whole. Throws Error{internal} with fewer
-/// than `fewest_quads`.
-inline constexpr double fewest_cores = 0.5;
+/// Throws Error{internal} with fewer than `fewest_quads`.
 TurnPair summarize_pair(std::span<const TurnQuad> quads);
 
 /// The pairs of one gate together. Either mean's standard error is the larger one of the spread of

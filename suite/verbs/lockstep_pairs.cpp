@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <numeric>
 #include <optional>
 
 #include "metrics/error.hpp"
@@ -39,11 +38,6 @@ Clock::time_point after(double seconds) {
 /// As many steps as fill a turn, one at least and four at most.
 int steps_for(double step_s) {
   return std::clamp(static_cast<int>(turn_s / step_s), 1, most_steps);
-}
-
-double stepping_s(const std::vector<std::int64_t>& step_ns) {
-  return static_cast<double>(std::accumulate(step_ns.begin(), step_ns.end(), std::int64_t{0})) *
-         nanosecond;
 }
 
 /// Mean of a turn's steps; the first one counts only where it is not slower than the next.
@@ -175,7 +169,7 @@ class LockstepPairs::Side {
 LockstepPairs::LockstepPairs(const LockstepSettings& settings, GateRuns& runs)
     : settings_(settings), runs_(runs), random_(settings.seed), cpus_(usable_cores().cpus) {
   log_.open(settings_.out / "turns.csv");
-  log_ << "pair,quad,turn,side,load,cores,wait_s,cpu_s,other_s,idle_cpu_s,turn_s,step_s\n";
+  log_ << "pair,quad,turn,side,load,wait_s,cpu_s,other_s,idle_cpu_s,turn_s,step_s\n";
 }
 
 LockstepPair LockstepPairs::try_out(const std::string& folder) {
@@ -257,11 +251,9 @@ TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
     turn.step_s = mean_step_s(done.step_ns);
     const double waiting = wait_s > 0 ? wait_s / (wait_s + cpu_s) : 0;
     turn.load = std::max(waiting, other_s / (cores * seconds));
-    turn.cores = cpu_s / stepping_s(done.step_ns);
-    log_ << fmt::format("{},{},{},{},{:.4f},{:.5f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.9f}\n",
-                        pair_, quad_, i, is_base ? "base" : "head", turn.load, turn.cores, wait_s,
-                        cpu_s, other_s, static_cast<double>(done.idle_cpu_ns) * nanosecond, seconds,
-                        turn.step_s);
+    log_ << fmt::format("{},{},{},{},{:.4f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.9f}\n", pair_,
+                        quad_, i, is_base ? "base" : "head", turn.load, wait_s, cpu_s, other_s,
+                        static_cast<double>(done.idle_cpu_ns) * nanosecond, seconds, turn.step_s);
   }
   return quad;
 }

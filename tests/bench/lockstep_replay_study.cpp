@@ -69,16 +69,16 @@ void read_pairs(const std::string& file, double pair_s, std::vector<RecordedPair
     std::istringstream fields(line);
     std::vector<std::string> row;
     for (std::string field; std::getline(fields, field, ',');) row.push_back(field);
-    if (row.size() < 12) break;
+    if (row.size() < 11) break;
     const int pair = std::stoi(row[0]), quad = std::stoi(row[1]);
     const auto turn = static_cast<std::size_t>(std::stoi(row[2]));
     if (pair == 0) continue;
     RecordedPair& recorded = of_gate[pair];
-    recorded.seconds += number(row[10]);
+    recorded.seconds += number(row[9]);
     if (quad == 0 || (pair_s > 0 && turn == 0 && recorded.seconds > pair_s)) continue;
     if (turn == 0) recorded.quads.push_back({{}, row[3] == "base"});
     if (recorded.quads.size() != static_cast<std::size_t>(quad)) continue;  // behind the cut
-    recorded.quads.back().turns[turn] = {number(row[11]), number(row[4]), number(row[5])};
+    recorded.quads.back().turns[turn] = {number(row[10]), number(row[4])};
   }
   for (auto& [pair, recorded] : of_gate) {
     if (recorded.quads.size() < fewest_quads + 1) continue;

@@ -36,13 +36,6 @@ TEST(TurnQuad, ControlIsBlindToTheProgramsAndSeesTheMachine) {
               1e-15);
 }
 
-TEST(TurnQuad, TimeIsWorkAndWaiting) {
-  TurnQuad quad = quad_of(false, 1, 2, 3, 4);
-  for (std::size_t i = 0; i < 4; ++i) quad.turns[i].cores = 0.5 + 0.3 * static_cast<double>(i % 3);
-  EXPECT_NEAR(quad.work().effect() + quad.waiting().effect(), quad.time().effect(), 1e-15);
-  EXPECT_NEAR(quad.work().control() + quad.waiting().control(), quad.time().control(), 1e-15);
-}
-
 TEST(TurnQuad, UnlikeLoadTakesWeight) {
   TurnQuad quad = quad_of(true, 1, 1, 1, 1);
   for (Turn& turn : quad.turns) turn.load = 0.4;
@@ -73,64 +66,6 @@ TEST(TrimmedMean, ValuesOfNoWeightHardlyCount) {
   const std::vector<double> values{0, 0.1, -0.1, 0, 5, 5, 5, 5};
   const std::vector<double> weights{1, 1, 1, 1, 1e-6, 1e-6, 1e-6, 1e-6};
   EXPECT_NEAR(trimmed_mean(values, weights, 0.2).mean, 0, 0.02);
-}
-
-/// A pair of 40 quads; `turn` says what one of them is like.
-template <class TurnOf>
-TurnPair pair_of(TurnOf turn) {
-  std::vector<TurnQuad> quads(40);
-  for (std::size_t q = 0; q < quads.size(); ++q) {
-    quads[q].base_first = q % 3 != 0;
-    for (std::size_t i = 0; i < 4; ++i) {
-      quads[q].turns[i] = turn(q, i, (i == 0 || i == 3) != quads[q].base_first);
-    }
-  }
-  return summarize_pair(quads);
-}
-
-/// Another process takes half of a core for spells of five turns: time is longer, work is not.
-Turn under_load(std::size_t q, std::size_t i, double work, double cores) {
-  const bool loaded = ((4 * q + i) / 5) % 2 == 1;
-  if (loaded) cores *= 0.7 + 0.02 * static_cast<double>((7 * q + i) % 5);
-  return {work / cores, loaded ? 0.3 : 0.0, cores};
-}
-
-TEST(SummarizePair, LoadOfOthersLeavesLittleError) {
-  const auto turn = [](std::size_t q, std::size_t i, bool) { return under_load(q, i, 0.2, 2); };
-  const TurnPair apart = pair_of(turn);
-  const TurnPair whole = pair_of([&](std::size_t q, std::size_t i, bool head) {
-    Turn taken = turn(q, i, head);
-    taken.cores = 0;
-    return taken;
-  });
-  EXPECT_NEAR(apart.effect.mean, 0, 0.005);
-  EXPECT_LE(apart.effect.standard_error, whole.effect.standard_error);
-  EXPECT_GT(apart.effect.standard_error, 0);
-}
-
-TEST(SummarizePair, MoreWorkAndLessUseOfTheCoresBothCountInFull) {
-  const TurnPair works = pair_of([](std::size_t q, std::size_t i, bool head) {
-    return under_load(q, i, head ? 0.2 * std::exp(0.03) : 0.2, 2);
-  });
-  EXPECT_NEAR(works.effect.mean, 0.03, 0.005);
-  const TurnPair sleeps = pair_of([](std::size_t q, std::size_t i, bool head) {
-    return under_load(q, i, 0.2, head ? 2 * std::exp(-0.03) : 2);
-  });
-  EXPECT_NEAR(sleeps.effect.mean, 0.03, 0.005);
-  const TurnPair hides = pair_of([](std::size_t q, std::size_t i, bool head) {
-    return under_load(q, i, head ? 0.2 * std::exp(0.03) : 0.2, head ? 2 * std::exp(0.03) : 2);
-  });
-  EXPECT_NEAR(hides.effect.mean, 0, 0.005);
-}
-
-TEST(SummarizePair, ProgramsThatWaitForADeviceAreTakenWhole) {
-  // Their little CPU time varies widely, their steps do not.
-  const TurnPair found = pair_of([](std::size_t q, std::size_t i, bool head) {
-    const double jitter = 0.0001 * static_cast<double>((3 * q + i) % 7);
-    return Turn{head ? 0.103 + jitter : 0.1 + jitter, 0, q % 2 == i % 2 ? 0.4 : 0.01};
-  });
-  EXPECT_NEAR(found.effect.mean, std::log(1.03), 0.002);
-  EXPECT_LT(found.effect.standard_error, 0.002);
 }
 
 TEST(CombinePairs, ErrorIsNeverBelowWhatThePairsOwnErrorsLeave) {
@@ -180,8 +115,7 @@ ChangeVerdict simulated_gate(std::uint64_t seed, double margin, double slowdown,
         double log_s = std::log(0.15) + drift + 0.02 * normal() + (loaded ? 0.5 : 0.0);
         if (random.unit() < 0.01) log_s -= 0.2 * std::log(1 - random.unit());
         log_s += is_base ? base_luck : head_luck + slowdown;
-        const double work = 0.3 * std::exp(0.01 * normal());
-        quad.turns[i] = {std::exp(log_s), loaded ? 0.4 : 0.0, work / std::exp(log_s)};
+        quad.turns[i] = {std::exp(log_s), loaded ? 0.4 : 0.0};
         time += quad.turns[i].step_s;
       }
       quads.push_back(quad);
