@@ -53,6 +53,19 @@ WeightedMean summary(std::span<const TurnQuad> quads, double (AbbaBlock::*contra
   return trimmed_mean(values, weights, trim);
 }
 
+LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which) {
+  std::vector<double> means;
+  double squares = 0;
+  for (const TurnPair& pair : pairs) {
+    means.push_back((pair.*which).mean);
+    squares += (pair.*which).standard_error * (pair.*which).standard_error;
+  }
+  LogRatio ratio = paired_log_ratio(means);
+  const double own_error = std::sqrt(squares) / static_cast<double>(pairs.size());
+  ratio.standard_error = std::max(ratio.standard_error, own_error);
+  return ratio;
+}
+
 }  // namespace
 
 AbbaBlock TurnQuad::time() const {

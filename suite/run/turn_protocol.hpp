@@ -72,9 +72,6 @@ class TurnPipe {
   /// The gate makes the pipes, opens both ends, so that a run can come and go, and removes them in
   /// the end; a run opens what is there. Throws SystemError{environment}.
   TurnPipe(Side side, const TurnAddress& address);
-  ~TurnPipe();
-  TurnPipe(const TurnPipe&) = delete;
-  TurnPipe& operator=(const TurnPipe&) = delete;
 
   /// Throws SystemError{environment} where nobody reads any more.
   void send(const std::string& line);

@@ -128,7 +128,7 @@ TEST_F(Comparing, NoLeafOfARecordCanBeEditedAlone) {
   const RunFiles files{store_run(path("a"), {})};
   const Json whole = Json::parse(read_text_file(files.record()));
   std::vector<Json::json_pointer> leaves;
-  collect_leaves(whole, {}, leaves);
+  collect_leaves(whole, Json::json_pointer(), leaves);
   ASSERT_GE(leaves.size(), 100u);
   for (const Json::json_pointer& leaf : leaves) {
     Json edited = whole;
