@@ -118,7 +118,8 @@ class Unpacking {
       folder /= part;
       std::error_code error;
       if (fs::create_directory(folder, error)) count_one();
-      if (error == std::errc::not_a_directory) {
+      std::error_code none;
+      if (fs::exists(folder, none) && !fs::is_directory(folder, none)) {
         throw Damaged{fmt::format("'{}' stands there twice", name.string())};
       }
       if (error) throw Damaged{fmt::format("'{}': {}", name.string(), error.message())};

@@ -141,7 +141,7 @@ TEST_F(RunSets, TheRecordThatItsJournalConfirmsCounts) {
   ASSERT_EQ(found.skipped.size(), 2u);
   for (const SkippedEntry& one : found.skipped) {
     EXPECT_EQ(one.kind, ErrorKind::verification);
-    EXPECT_TRUE(has(one.reason, "step_time_s is 2")) << one.reason;
+    EXPECT_TRUE(has(one.reason, "step_time_s/median is 2")) << one.reason;
   }
   const Error error = error_of([&] { require_runs({path("results")}); });
   EXPECT_EQ(error.kind(), ErrorKind::verification);
