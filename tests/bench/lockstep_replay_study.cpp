@@ -2,13 +2,14 @@
 // processes drawn anew: how often unchanged programs pass, how often slowed ones are regressions,
 // and how often either goes wrong.
 //
-//   lockstep_replay_study THRESHOLD_PCT SECONDS [--slowed PCT] [--start S] [--pair S] turns.csv…
+//   lockstep_replay_study THRESHOLD_PCT SECONDS [--slowed PCT] [--start S] [--pair S] [--pairs N]
+//   turns.csv…
 //
 // Every recorded pair is one draw: a replayed gate takes pairs with replacement, exchanges base and
 // head in half of them (unchanged programs have no sides), and looks after each from the sixth on
 // as `heteroperf gate --lockstep` does. --slowed makes every turn of the head longer by so much, or
 // names what the recorded heads were slowed by, whose sides then stay. A pair takes its turns and
-// --start seconds more; no further one is begun after SECONDS.
+// --start seconds more; no further one is begun after SECONDS, nor after N pairs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -35,6 +36,7 @@ struct RecordedPair {
 
 struct Request {
   double margin = 0, seconds = 0, slowed = 0, start_s = 4, pair_s = 0;
+  std::size_t most_pairs = SequentialRule{}.most_blocks;
   std::vector<std::string> files;
 };
 
@@ -50,6 +52,8 @@ Request request_of(const std::vector<std::string>& words) {
       request.slowed = number(words[++i]) / 100;
     } else if (words[i] == "--start") {
       request.start_s = number(words[++i]);
+    } else if (words[i] == "--pairs") {
+      request.most_pairs = std::stoul(words[++i]);
     } else if (words[i] == "--pair") {
       request.pair_s = number(words[++i]);
     } else {
@@ -114,6 +118,7 @@ Outcome replay(const std::vector<RecordedPair>& recorded, const Request& request
   rule.margin = request.margin;
   rule.noise = 0;
   rule.fewest_blocks = 6;
+  rule.most_blocks = request.most_pairs;
   std::vector<TurnPair> pairs;
   Outcome outcome;
   outcome.seconds = request.start_s;  // the trial pair
