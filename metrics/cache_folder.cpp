@@ -18,7 +18,11 @@ namespace {
 /// Who owns a folder, or may write to it, can put another one in the place of what it holds.
 void require_own(const fs::path& folder) {
   struct stat found {};
-  if (::stat(folder.c_str(), &found) != 0) return;  // making a folder in it says why
+  if (::stat(folder.c_str(), &found) != 0) {
+    throw SystemError("cannot make the folder " + folder.string(), std::strerror(errno),
+                      "Set XDG_CACHE_HOME to a folder that can be written to",
+                      ErrorKind::environment);
+  }
   const bool mine = found.st_uid == geteuid();
   if (mine && (found.st_mode & S_IWOTH) == 0) return;
   throw SystemError("cannot use the folder " + folder.string(),
@@ -38,11 +42,16 @@ fs::path cache_folder() {
   return fmt::format("/tmp/heteroperf-{}", geteuid());
 }
 
-fs::path make_cache_folder(const std::string& prefix) {
+fs::path own_cache_folder() {
   const fs::path cache = cache_folder();
   std::error_code error;
   fs::create_directories(cache, error);
   require_own(cache);
+  return cache;
+}
+
+fs::path make_cache_folder(const std::string& prefix) {
+  const fs::path cache = own_cache_folder();
   std::string name = (cache / (prefix + "XXXXXX")).string();
   if (mkdtemp(name.data()) != nullptr) return name;
   throw SystemError("cannot create a folder in " + cache.string(), std::strerror(errno),

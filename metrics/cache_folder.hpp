@@ -9,8 +9,12 @@ namespace heteroperf {
 /// that is written outside of --out. It may not exist yet.
 std::filesystem::path cache_folder();
 
-/// A new private folder in it, named `prefix` and six letters; its maker removes it. Throws
-/// SystemError{environment} where it cannot be made, or where other users could exchange it.
+/// That folder, made where it is not there. Throws SystemError{environment} where it cannot be
+/// made, or where other users could exchange what is in it.
+std::filesystem::path own_cache_folder();
+
+/// A new private folder in it, named `prefix` and six letters; its maker removes it. Throws as
+/// own_cache_folder().
 std::filesystem::path make_cache_folder(const std::string& prefix);
 
 }  // namespace heteroperf

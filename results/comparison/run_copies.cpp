@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "results/comparison/record_doubt.hpp"
+
 namespace heteroperf {
 namespace {
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "metrics/bootstrap.hpp"
-#include "metrics/error.hpp"
 #include "results/comparison/compared_metric.hpp"
 #include "results/ruleset.hpp"
 
@@ -72,24 +71,5 @@ struct RunDigest {
 /// version, or lacks what every record has.
 RunDigest read_run_digest(const std::filesystem::path& record);
 RunDigest parse_run_digest(const std::string& text, const std::filesystem::path& record);
-
-/// Why a record cannot be relied on.
-struct RecordDoubt {
-  ErrorKind kind = ErrorKind::verification;
-  std::string what;  ///< "not what was measured"
-  std::string why, suggestion;
-
-  std::string text() const { return what + ": " + why; }
-  Error error(const std::string& name) const;  ///< `name`: of the record
-};
-
-/// Holds a digest to the journal beside its record: the record is made again from the journal,
-/// whose lines must agree with its own graphs, and all of the digest is then what comes out.
-/// Returns what the stored record says otherwise, or that another ruleset judged it; nothing where
-/// it agrees, or where there is no journal, which `has_journal` tells.
-std::optional<RecordDoubt> hold_to_journal(RunDigest& digest);
-bool has_journal(const RunDigest& digest);
-/// hold_to_journal() of each.
-std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests);
 
 }  // namespace heteroperf

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
-#include <utility>
 
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
@@ -17,7 +16,6 @@
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
 #include "results/stored_document_json.hpp"
-#include "results/verify.hpp"
 
 namespace heteroperf {
 namespace {
@@ -245,44 +243,6 @@ RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
   return digest;
 }
 
-std::string disagreement(const std::string& path, const std::string& said,
-                         const std::string& given) {
-  return fmt::format("{} is {}, its journal gives {}", path.empty() ? "it" : path.substr(1), said,
-                     given);
-}
-
-/// The first place where a stored record says something else than the one that its journal gives;
-/// empty where none does. What a program did not write yet says nothing. `path`: a JSON pointer.
-std::string first_disagreement(const Json& stored, const Json& given, const std::string& path) {
-  if (stored.is_object() && given.is_object()) {
-    for (const auto& [key, value] : stored.items()) {
-      const auto found = given.find(key);
-      const std::string place = path + '/' + key;
-      if (found == given.end()) return disagreement(place, shown(value), "nothing");
-      if (std::string said = first_disagreement(value, *found, place); !said.empty()) return said;
-    }
-    return {};
-  }
-  if (stored.is_array() && given.is_array() && stored.size() == given.size()) {
-    for (std::size_t i = 0; i < stored.size(); ++i) {
-      const std::string place = fmt::format("{}/{}", path, i);
-      std::string said = first_disagreement(stored[i], given[i], place);
-      if (!said.empty()) return said;
-    }
-    return {};
-  }
-  return stored == given ? "" : disagreement(path, shown(stored), shown(given));
-}
-
-RecordDoubt edited_record(const std::string& why) {
-  return {ErrorKind::verification, "not what was measured", why,
-          "`heteroperf verify` shows all of it."};
-}
-
-std::filesystem::path journal_of(const RunDigest& digest) {
-  return RunFiles{digest.record.parent_path()}.journal();
-}
-
 }  // namespace
 
 const std::optional<MetricValue>& RunDigest::metric(const char* name) const {
@@ -323,43 +283,6 @@ RunDigest parse_run_digest(const std::string& text, const std::filesystem::path&
 
 RunDigest read_run_digest(const std::filesystem::path& record) {
   return parse_run_digest(read_run_file(record), record);
-}
-
-bool has_journal(const RunDigest& digest) {
-  return digest.record.filename() == "record.json" && std::filesystem::exists(journal_of(digest));
-}
-
-Error RecordDoubt::error(const std::string& name) const {
-  return {kind, {{name + " is " + what, why, suggestion}}};
-}
-
-std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
-  if (!has_journal(digest)) return std::nullopt;
-  try {
-    const Journal journal = read_journal(journal_of(digest).string());
-    if (journal.sha256 != digest.journal_sha256) {
-      return edited_record("it was not made from the journal beside it");
-    }
-    if (const auto wrong = first_wrong_content(journal)) {
-      return edited_record(fmt::format("its journal contradicts itself: {} should be {}, not {}",
-                                       wrong->name, wrong->expected, wrong->actual));
-    }
-    const std::string rebuilt = build_record(journal);
-    if (sha256_hex(rebuilt) == digest.record_sha256) return std::nullopt;
-    const Json stored = read_stored_document(digest.record, record_format);
-    RunDigest again = parse_run_digest(rebuilt, digest.record);
-    again.record_sha256 = digest.record_sha256;
-    const std::string judged_by = std::exchange(digest, std::move(again)).ruleset;
-    if (judged_by != digest.ruleset) {
-      return RecordDoubt{ErrorKind::not_comparable, "judged by ruleset " + judged_by,
-                         "this program has " + digest.ruleset,
-                         "`heteroperf recover` judges it again."};
-    }
-    const std::string said = first_disagreement(stored, Json::parse(rebuilt), "");
-    return said.empty() ? std::nullopt : std::optional(edited_record(said));
-  } catch (const Error& error) {
-    return edited_record(std::string("its journal is damaged: ") + error.what());
-  }
 }
 
 }  // namespace heteroperf

@@ -9,6 +9,7 @@
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/key_differences.hpp"
 #include "results/comparison/parallel_rows.hpp"
+#include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_copies.hpp"
 #include "results/missing_run.hpp"
 #include "results/run_folder.hpp"
@@ -236,12 +237,6 @@ void require_disjoint(const RunSet& a, const RunSet& b, const std::string& name_
                  "A run is no evidence against itself: leave it out of one side.");
   }
   problems.throw_if_any();
-}
-
-std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests) {
-  std::vector<std::optional<RecordDoubt>> found(digests.size());
-  in_parallel(digests.size(), [&](std::size_t i) { found[i] = hold_to_journal(digests[i]); });
-  return found;
 }
 
 std::vector<EnvironmentDifference> environment_differences(const RunDigest& a, const RunDigest& b) {

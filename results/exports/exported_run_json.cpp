@@ -3,6 +3,7 @@
 
 #include "metrics/error.hpp"
 #include "results/canonical_json.hpp"
+#include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/exports/exported_run.hpp"
 #include "results/record.hpp"

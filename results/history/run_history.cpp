@@ -9,6 +9,7 @@
 #include <set>
 
 #include "metrics/natural_log.hpp"
+#include "results/comparison/record_doubt.hpp"
 
 namespace heteroperf {
 namespace {

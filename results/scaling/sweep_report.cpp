@@ -7,6 +7,7 @@
 #include <map>
 
 #include "metrics/statistics.hpp"
+#include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_machines.hpp"
 
 namespace heteroperf {

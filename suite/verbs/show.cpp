@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/verbs/verbs.hpp"

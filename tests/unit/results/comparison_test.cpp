@@ -10,8 +10,10 @@
 #include "metrics/strict_json.hpp"
 #include "metrics/text_file.hpp"
 #include "results/comparison/hetero_ratio.hpp"
+#include "results/comparison/record_doubt.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
+#include "results/sha256.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {
@@ -176,6 +178,82 @@ TEST_F(Comparing, OperationsThatTheGraphDoesNotGiveAreFound) {
   const auto doubt = hold_to_journal(digest);
   ASSERT_TRUE(doubt.has_value());
   EXPECT_NE(doubt->why.find("step_operations"), std::string::npos) << doubt->why;
+}
+
+/// Verdicts of a program of its own, in a cache folder of its own.
+class RememberedVerdicts : public Comparing {
+ protected:
+  void SetUp() override {
+    setenv("XDG_CACHE_HOME", path("cache").c_str(), 1);
+    remember_verdicts("a program");
+  }
+  void TearDown() override {
+    remember_verdicts("");
+    unsetenv("XDG_CACHE_HOME");
+  }
+
+  std::vector<fs::path> kept() const {
+    std::vector<fs::path> files;
+    const fs::path folder = path("cache") / "heteroperf/verdicts";
+    if (!fs::exists(folder)) return files;
+    for (const auto& file : fs::directory_iterator(folder)) files.push_back(file.path());
+    return files;
+  }
+  static std::string doubt_of(const RunFiles& files) {
+    RunDigest digest = read_run_digest(files.record());
+    const auto doubt = hold_to_journal(digest);
+    return doubt ? doubt->why : "";
+  }
+};
+
+TEST_F(RememberedVerdicts, AreOfTheJournalsBytesAndTheProgram) {
+  const RunFiles files{store_run(path("a"), {})};
+  EXPECT_EQ(doubt_of(files), "");
+  ASSERT_EQ(kept().size(), 1u);
+  EXPECT_TRUE(kept().front().filename().string().starts_with(
+      sha256_file_hex(files.journal().string()) + "-"));
+  EXPECT_EQ(doubt_of(files), "");
+  EXPECT_EQ(kept().size(), 1u);
+  fs::rename(files.folder, path("elsewhere"));
+  EXPECT_EQ(doubt_of({path("elsewhere")}), "");
+  EXPECT_EQ(kept().size(), 1u);
+  remember_verdicts("another program");
+  EXPECT_EQ(doubt_of({path("elsewhere")}), "");
+  EXPECT_EQ(kept().size(), 2u);
+}
+
+TEST_F(RememberedVerdicts, BelieveNoEditedFileAndNoDamagedCache) {
+  const RunFiles files{store_run(path("a"), {})};
+  const std::string record = read_text_file(files.record());
+  EXPECT_EQ(doubt_of(files), "");
+  edit_file(files.record(), "\"median\": 1", "\"median\": 2");
+  EXPECT_NE(doubt_of(files), "");
+  write_file_atomically(files.record(), record);
+  const std::string verdict = read_text_file(kept().front());
+  for (const std::string& damaged : {std::string("x"), verdict + "a problem", std::string()}) {
+    std::ofstream(kept().front(), std::ios::binary) << damaged;
+    EXPECT_EQ(doubt_of(files), "") << damaged;
+    EXPECT_EQ(read_text_file(kept().front()), verdict);
+  }
+  edit_file(files.journal(), "\"samples\":64", "\"samples\":65");
+  EXPECT_NE(doubt_of(files), "");
+}
+
+TEST_F(RememberedVerdicts, HoldWhatAJournalContradicts) {
+  SampleRun run = sample_of({});
+  run.last<StepEvent>().ops_strict += run.last<StepEvent>().ops_strict;
+  const RunFiles files{path("a")};
+  run.write_finished(files);
+  const std::string first = doubt_of(files);
+  EXPECT_NE(first.find("step_operations"), std::string::npos) << first;
+  EXPECT_EQ(doubt_of(files), first);
+  ASSERT_EQ(kept().size(), 1u);
+}
+
+TEST_F(RememberedVerdicts, NeedNoCacheFolder) {
+  const RunFiles files{store_run(path("a"), {})};
+  std::ofstream(path("cache")) << "a file is in the way";
+  EXPECT_EQ(doubt_of(files), "");
 }
 
 TEST_F(Comparing, FindsRunsAmongForeignFiles) {

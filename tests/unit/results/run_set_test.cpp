@@ -8,6 +8,7 @@
 
 #include "metrics/error.hpp"
 #include "results/comparison/baseline_store.hpp"
+#include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_evidence.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"

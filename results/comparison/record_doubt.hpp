@@ -1,0 +1,39 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/error.hpp"
+#include "results/comparison/run_digest.hpp"
+
+namespace heteroperf {
+
+/// Why a record cannot be relied on.
+struct RecordDoubt {
+  ErrorKind kind = ErrorKind::verification;
+  std::string what;  ///< "not what was measured"
+  std::string why, suggestion;
+
+  std::string text() const { return what + ": " + why; }
+  Error error(const std::string& name) const;  ///< `name`: of the record
+};
+
+/// Whether a journal lies beside the digest's record, which a saved baseline lacks.
+bool has_journal(const RunDigest& digest);
+
+/// Holds a digest to the journal beside its record: the record is made again from the journal,
+/// whose lines must agree with its own graphs, and all of the digest is then what comes out.
+/// Returns what the stored record says otherwise, or that another ruleset judged it; nothing where
+/// it agrees, or where there is no journal.
+std::optional<RecordDoubt> hold_to_journal(RunDigest& digest);
+/// hold_to_journal() of each.
+std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests);
+
+/// From now on what journals gave is kept in the cache folder, under the SHA-256 of their bytes and
+/// this text: the program's name, version and commit, whose other versions may judge otherwise. A
+/// cache that is gone, damaged or read-only, or that others may write to, only costs time. Not for
+/// use from several threads at once.
+void remember_verdicts(const std::string& program);
+
+}  // namespace heteroperf

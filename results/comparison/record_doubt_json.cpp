@@ -1,0 +1,198 @@
+// What a record is worth beside its journal. All that a stored record says can be edited without a
+// trace in it, so readers take nothing from it that its journal does not give: the record is made
+// again, and the two are compared value by value. That takes about 20 microseconds per line of the
+// journal, so what came out is remembered under the hash of the journal's bytes.
+#include "results/comparison/record_doubt.hpp"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "metrics/cache_folder.hpp"
+#include "metrics/strict_json.hpp"
+#include "results/comparison/parallel_rows.hpp"
+#include "results/record.hpp"
+#include "results/run_folder.hpp"
+#include "results/sha256.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/verify.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What a journal gave when it was last read.
+struct JournalVerdict {
+  std::string record_sha256;  ///< of the record that it gives; empty where it has a problem
+  std::string problem;        ///< what its lines contradict in one another
+};
+
+/// Verdicts in the cache folder, a file each: a seal over the rest, the record's hash, the problem.
+class VerdictCache {
+ public:
+  explicit VerdictCache(std::string program) : program_(std::move(program)) {}
+
+  std::optional<JournalVerdict> find(const std::string& journal_sha256) const {
+    if (program_.empty()) return std::nullopt;
+    try {
+      std::ifstream file(place_of(journal_sha256), std::ios::binary);
+      std::string seal, content;
+      JournalVerdict verdict;
+      if (!std::getline(file, seal)) return std::nullopt;
+      content.assign(std::istreambuf_iterator<char>(file), {});
+      if (seal != seal_of(journal_sha256, content)) return std::nullopt;
+      std::istringstream lines(content);
+      std::getline(lines, verdict.record_sha256);
+      std::getline(lines, verdict.problem, '\0');
+      return verdict;
+    } catch (const std::exception&) {
+      return std::nullopt;  // it is made again
+    }
+  }
+
+  void keep(const std::string& journal_sha256, const JournalVerdict& verdict) const noexcept {
+    if (program_.empty()) return;
+    try {
+      const std::string content = verdict.record_sha256 + '\n' + verdict.problem;
+      const fs::path place = place_of(journal_sha256);
+      fs::create_directories(place.parent_path());
+      // A file that was cut off, or that two processes wrote at once, has a wrong seal.
+      std::ofstream(place, std::ios::binary) << seal_of(journal_sha256, content) << '\n' << content;
+    } catch (const std::exception&) {  // then the next one reads the journal again
+    }
+  }
+
+ private:
+  fs::path place_of(const std::string& journal_sha256) const {
+    constexpr std::size_t enough_digits = 16;
+    return own_cache_folder() / "verdicts" /
+           fmt::format("{}-{}", journal_sha256, sha256_hex(program_).substr(0, enough_digits));
+  }
+  std::string seal_of(const std::string& journal_sha256, const std::string& content) const {
+    return sha256_hex(program_ + '\n' + journal_sha256 + '\n' + content);
+  }
+
+  std::string program_;
+};
+
+VerdictCache& remembered_verdicts() {
+  static VerdictCache cache("");
+  return cache;
+}
+
+fs::path journal_of(const RunDigest& digest) {
+  return RunFiles{digest.record.parent_path()}.journal();
+}
+
+std::string disagreement(const std::string& path, const std::string& said,
+                         const std::string& given) {
+  return fmt::format("{} is {}, its journal gives {}", path.empty() ? "it" : path.substr(1), said,
+                     given);
+}
+
+/// The first place where a stored record says something else than the one that its journal gives;
+/// empty where none does. What a program did not write yet says nothing. `path`: a JSON pointer.
+std::string first_disagreement(const Json& stored, const Json& given, const std::string& path) {
+  if (stored.is_object() && given.is_object()) {
+    for (const auto& [key, value] : stored.items()) {
+      const auto found = given.find(key);
+      const std::string place = path + '/' + key;
+      if (found == given.end()) return disagreement(place, shown(value), "nothing");
+      if (std::string said = first_disagreement(value, *found, place); !said.empty()) return said;
+    }
+    return {};
+  }
+  if (stored.is_array() && given.is_array() && stored.size() == given.size()) {
+    for (std::size_t i = 0; i < stored.size(); ++i) {
+      const std::string place = fmt::format("{}/{}", path, i);
+      std::string said = first_disagreement(stored[i], given[i], place);
+      if (!said.empty()) return said;
+    }
+    return {};
+  }
+  return stored == given ? "" : disagreement(path, shown(stored), shown(given));
+}
+
+RecordDoubt edited_record(const std::string& why) {
+  return {ErrorKind::verification, "not what was measured", why,
+          "`heteroperf verify` shows all of it."};
+}
+
+std::optional<RecordDoubt> doubt_of(const std::string& problem) {
+  if (problem.empty()) return std::nullopt;
+  return edited_record("its journal contradicts itself: " + problem);
+}
+
+/// Takes all of a digest from `rebuilt`, the record that its journal gives.
+std::optional<RecordDoubt> take_over(RunDigest& digest, const std::string& rebuilt) {
+  if (sha256_hex(rebuilt) == digest.record_sha256) return std::nullopt;
+  const Json stored = read_stored_document(digest.record, record_format);
+  RunDigest again = parse_run_digest(rebuilt, digest.record);
+  again.record_sha256 = digest.record_sha256;
+  const std::string judged_by = std::exchange(digest, std::move(again)).ruleset;
+  if (judged_by != digest.ruleset) {
+    return RecordDoubt{ErrorKind::not_comparable, "judged by ruleset " + judged_by,
+                       "this program has " + digest.ruleset,
+                       "`heteroperf recover` judges it again."};
+  }
+  const std::string said = first_disagreement(stored, Json::parse(rebuilt), "");
+  return said.empty() ? std::nullopt : std::optional(edited_record(said));
+}
+
+/// Nothing where the journal has to be read.
+std::optional<JournalVerdict> known_verdict(const RunDigest& digest) {
+  const auto known = remembered_verdicts().find(digest.journal_sha256);
+  if (!known || sha256_file_hex(journal_of(digest).string()) != digest.journal_sha256) return {};
+  const bool settled = !known->problem.empty() || known->record_sha256 == digest.record_sha256;
+  return settled ? known : std::nullopt;
+}
+
+}  // namespace
+
+Error RecordDoubt::error(const std::string& name) const {
+  return {kind, {{name + " is " + what, why, suggestion}}};
+}
+
+bool has_journal(const RunDigest& digest) {
+  return digest.record.filename() == "record.json" && fs::exists(journal_of(digest));
+}
+
+std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
+  if (!has_journal(digest)) return std::nullopt;
+  try {
+    if (const auto known = known_verdict(digest)) return doubt_of(known->problem);
+    const Journal journal = read_journal(journal_of(digest).string());
+    if (journal.sha256 != digest.journal_sha256) {
+      return edited_record("it was not made from the journal beside it");
+    }
+    JournalVerdict verdict;
+    std::string rebuilt;
+    if (const auto wrong = first_wrong_content(journal)) {
+      verdict.problem =
+          fmt::format("{} should be {}, not {}", wrong->name, wrong->expected, wrong->actual);
+    } else {
+      rebuilt = build_record(journal);
+      verdict.record_sha256 = sha256_hex(rebuilt);
+    }
+    remembered_verdicts().keep(journal.sha256, verdict);
+    if (auto doubt = doubt_of(verdict.problem)) return doubt;
+    return take_over(digest, rebuilt);
+  } catch (const Error& error) {
+    return edited_record(std::string("its journal is damaged: ") + error.what());
+  }
+}
+
+std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests) {
+  std::vector<std::optional<RecordDoubt>> found(digests.size());
+  in_parallel(digests.size(), [&](std::size_t i) { found[i] = hold_to_journal(digests[i]); });
+  return found;
+}
+
+void remember_verdicts(const std::string& program) {
+  remembered_verdicts() = VerdictCache(program);
+}
+
+}  // namespace heteroperf
