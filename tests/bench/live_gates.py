@@ -10,7 +10,7 @@ on one core for S seconds and sleeps for S seconds, unbound, all the while. `--k
 gates' folders there (turns.csv for lockstep_replay_study). Ends with 1 where an unchanged head is
 called a regression or a slowed one is cleared.
 """
-import argparse, json, os, shlex, subprocess, sys, tempfile, time
+import argparse, json, os, shlex, signal, subprocess, sys, tempfile, time
 import record_gate_runs
 
 LOAD = ("import time,sys\nspell=float(sys.argv[1])\nwhile True:\n  end=time.monotonic()+spell\n"
@@ -73,6 +73,8 @@ def main():
     if options.as_run is not None:
         sys.exit(record_gate_runs.run_slowed(options.command, options.as_run, options.period,
                                              os.environ["HETEROPERF_OUT"]))
+    # Whoever ends this ends the load too, which would disturb all that follows.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     load = subprocess.Popen([sys.executable, "-c", LOAD, str(options.load)]) if options.load else None
     try:
         sys.exit(1 if run_gates(options) else 0)
