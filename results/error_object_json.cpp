@@ -1,9 +1,10 @@
 #include "results/error_object_json.hpp"
 
+#include "metrics/strict_json.hpp"
+
 namespace heteroperf {
 
 nlohmann::ordered_json error_object(const Error& error) {
-  using Json = nlohmann::ordered_json;
   Json hints = Json::array();
   Json details = Json::array();
   for (const Problem& problem : error.problems()) {

@@ -1,11 +1,11 @@
 #include "suite/error_report_json.hpp"
 
+#include "metrics/strict_json.hpp"
 #include "results/error_object_json.hpp"
 
 namespace heteroperf {
 
 std::string error_report_text(const Error& error) {
-  using Json = nlohmann::ordered_json;
   const Json report{{"error", error_object(error)}};
   return report.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "metrics/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/text_escapes.hpp"
@@ -7,7 +8,6 @@
 namespace heteroperf {
 
 std::string sweep_comparison_json_text(const SweepComparison& comparison) {
-  using Json = nlohmann::ordered_json;
   Json json{{"_format", "heteroperf-sweep-comparison"},
             {"_version", 1},
             {"verdict", to_string(comparison.verdict)},

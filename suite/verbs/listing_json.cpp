@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "metrics/strict_json.hpp"
 #include "suite/verbs/listing.hpp"
 #include "suite/verbs/whole_number_json.hpp"
 
@@ -17,7 +18,6 @@ struct ToJson {
 }  // namespace
 
 std::string listing_json_text(const std::vector<ListItem>& items) {
-  using Json = nlohmann::ordered_json;
   Json list = Json::array();
   for (const ListItem& item : items) {
     Json one{{"name", item.name}, {"summary", item.summary}};
