@@ -145,6 +145,10 @@ std::string until(const Json& r) {
       fmt::format("± {:.3g} % not reached: ± {:.2g} % at {}", asked, half_width, when);
   if (!json.contains("needed_s")) return missed + ", whose steps still became faster";
   const double needed_s = std::ceil(json.at("needed_s").get<double>());
+  constexpr double longest_s = 30 * 86400.0;  // of --duration
+  if (needed_s > longest_s) {
+    return fmt::format("{}; it takes longer than a run may (30 days)", missed);
+  }
   return fmt::format("{}; it takes {} {:.0f} s (--duration {:.0f})", missed,
                      json.at("needed_at_least") == true ? "at least" : "some", needed_s, needed_s);
 }

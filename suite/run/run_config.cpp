@@ -41,7 +41,8 @@ class Validation {
 
   void choice(const char* path, const std::string& value, const std::vector<std::string>& valid) {
     if (std::find(valid.begin(), valid.end(), value) != valid.end()) return;
-    const std::string nearest = nearest_name(value, valid);
+    // By its letters "gpu" is nearest to what it is not.
+    const std::string nearest = value == "gpu" ? "cuda" : nearest_name(value, valid);
     problems_.add(shown_value(path, value) + " is not known",
                   fmt::format("one of {}", fmt::join(valid, " ")),
                   nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
