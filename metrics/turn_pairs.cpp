@@ -17,31 +17,29 @@ double total(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// The value below which `share` of all weight lies.
-double weighted_quantile(std::span<const double> values, std::span<const double> weights,
-                         const std::vector<std::size_t>& order, double share) {
-  const double wanted = share * total(weights);
-  double seen = 0;
-  for (const std::size_t i : order) {
-    seen += weights[i];
-    if (seen >= wanted) return values[i];
-  }
-  return values[order.back()];
-}
+/// What is left of sorted values when weight is cut off at either end.
+struct Middle {
+  double mean = 0, lowest = 0, highest = 0;
+};
 
-/// The mean of what is left of a weight `lowest` to `highest` of the sorted whole.
-double mean_between(std::span<const double> values, std::span<const double> weights,
-                    const std::vector<std::size_t>& order, double lowest, double highest) {
+Middle middle_of(std::span<const double> values, std::span<const double> weights,
+                 const std::vector<std::size_t>& order, double cut) {
+  // A value of which no more than rounding is left is cut off whole.
+  constexpr double rounding = 1e-9;
+  const double end = total(weights) - cut;
+  Middle middle{0, values[order.back()], values[order.front()]};
   double seen = 0, sum = 0, kept = 0;
   for (const std::size_t i : order) {
-    const double from = std::max(seen, lowest), to = std::min(seen + weights[i], highest);
-    if (to > from) {
-      sum += (to - from) * values[i];
-      kept += to - from;
-    }
+    const double part = std::min(seen + weights[i], end) - std::max(seen, cut);
     seen += weights[i];
+    if (part <= rounding * weights[i]) continue;
+    sum += part * values[i];
+    kept += part;
+    middle.lowest = std::min(middle.lowest, values[i]);
+    middle.highest = std::max(middle.highest, values[i]);
   }
-  return sum / kept;
+  middle.mean = sum / kept;
+  return middle;
 }
 
 WeightedMean summary(std::span<const TurnQuad> quads, double (AbbaBlock::*contrast)() const) {
@@ -53,6 +51,7 @@ WeightedMean summary(std::span<const TurnQuad> quads, double (AbbaBlock::*contra
   return trimmed_mean(values, weights, trim);
 }
 
+/// The mean of the pairs without those of the rarest luck.
 LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which) {
   std::vector<double> means;
   double squares = 0;
@@ -60,10 +59,13 @@ LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which
     means.push_back((pair.*which).mean);
     squares += (pair.*which).standard_error * (pair.*which).standard_error;
   }
-  LogRatio ratio = paired_log_ratio(means);
-  const double own_error = std::sqrt(squares) / static_cast<double>(pairs.size());
-  ratio.standard_error = std::max(ratio.standard_error, own_error);
-  return ratio;
+  const auto n = static_cast<double>(pairs.size());
+  const auto cut = static_cast<double>(pairs.size() / pairs_per_cut);
+  const std::vector<double> alike(pairs.size(), 1.0);
+  const WeightedMean middle = trimmed_mean(means, alike, cut / n);
+  const double kept = n - 2 * cut;
+  const double own_error = std::sqrt(squares / n / kept);
+  return {middle.mean, std::max(middle.standard_error, own_error), kept - 1};
 }
 
 }  // namespace
@@ -91,22 +93,20 @@ WeightedMean trimmed_mean(std::span<const double> values, std::span<const double
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
   const double all = total(weights);
-  WeightedMean result;
-  result.mean = mean_between(values, weights, order, share * all, (1 - share) * all);
-  const double low = weighted_quantile(values, weights, order, share);
-  const double high = weighted_quantile(values, weights, order, 1 - share);
+  const Middle middle = middle_of(values, weights, order, share * all);
+  const auto held = [&](double value) { return std::clamp(value, middle.lowest, middle.highest); };
   double centre = 0, spread = 0, squares = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
-    centre += weights[i] * std::clamp(values[i], low, high) / all;
+    centre += weights[i] * held(values[i]) / all;
     squares += weights[i] * weights[i];
   }
   for (std::size_t i = 0; i < values.size(); ++i) {
-    const double off = std::clamp(values[i], low, high) - centre;
+    const double off = held(values[i]) - centre;
     spread += weights[i] * off * off / all;
   }
   const double effective = all * all / squares;
-  result.standard_error = std::sqrt(spread / std::max(1.0, effective - 1)) / (1 - 2 * share);
-  return result;
+  const double error = std::sqrt(spread / std::max(1.0, effective - 1)) / (1 - 2 * share);
+  return {middle.mean, error};
 }
 
 TurnPair summarize_pair(std::span<const TurnQuad> quads) {

@@ -48,8 +48,8 @@ TEST(TrimmedMean, EqualWeightsGiveTheClassicalOne) {
   const std::vector<double> values{9, 1, 2, 3, 100, 4, 5, -50, 7, 6}, weights(10, 1.0);
   const WeightedMean found = trimmed_mean(values, weights, 0.2);
   EXPECT_DOUBLE_EQ(found.mean, (2 + 3 + 4 + 5 + 6 + 7) / 6.0);
-  // Winsorized at the second smallest and the eighth: 1 1 2 3 4 5 6 7 7 7, variance 5.41.
-  EXPECT_NEAR(found.standard_error, std::sqrt(5.41 / 9) / 0.6, 1e-9);
+  // Winsorized at the third smallest and the eighth: 2 2 2 3 4 5 6 7 7 7, variance 4.25.
+  EXPECT_NEAR(found.standard_error, std::sqrt(4.25 / 9) / 0.6, 1e-9);
 }
 
 TEST(TrimmedMean, AnOutlierMovesNothing) {
@@ -88,6 +88,20 @@ TEST(CombinePairs, LuckOfProcessesWidensTheErrorAndIsTold) {
   const double spread = 0.02 * std::sqrt(6.0 / 5.0);
   EXPECT_NEAR(found.effect.standard_error, spread / std::sqrt(6.0), 1e-12);
   EXPECT_NEAR(found.process_spread, std::sqrt((spread * spread - 1e-6) / 2), 1e-12);
+}
+
+TEST(CombinePairs, OneUnluckyProcessOfEightPairsDecidesNothing) {
+  std::vector<TurnPair> pairs;
+  for (const double effect : {0.004, -0.005, 0.003, -0.22, -0.004, 0.005, -0.003, 0.001}) {
+    pairs.push_back({{effect, 0.002}, {0, 0.002}, 20});
+  }
+  const PairsEvidence found = combine_pairs(pairs);
+  EXPECT_NEAR(found.effect.mean, -0.004 / 6, 1e-12);  // without -0.22 and 0.005
+  EXPECT_LT(found.effect.standard_error, 0.003);
+  EXPECT_EQ(found.effect.degrees, 5);
+  EXPECT_GT(found.process_spread, 0.05);
+  pairs.resize(7);  // of fewer nobody is left out
+  EXPECT_LT(combine_pairs(pairs).effect.mean, -0.03);
 }
 
 /// A machine whose speed another process halves for spells, with jitter, spikes and drift; one gate
