@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "metrics/text_file.hpp"
 #include "results/events_json.hpp"
 #include "results/sha256.hpp"
@@ -17,8 +19,10 @@ class ChainReader {
   void read(std::string_view line) {
     ParsedLine parsed = parse(line);
     if (parsed.prev != prev_) {
-      fail(
-          fmt::format("its 'prev' is {}, but the line before has the hash {}", parsed.prev, prev_));
+      const std::size_t before = journal_.lines.size();
+      throw JournalError(journal_.path, before + 1, before - std::min<std::size_t>(before, 1),
+                         fmt::format("its 'prev' is {}, but the line before has the hash {}",
+                                     parsed.prev, prev_));
     }
     check_order(parsed.event);
     prev_ = sha256_hex(line);
@@ -49,7 +53,8 @@ class ChainReader {
   }
 
   [[noreturn]] void fail(std::string what) const {
-    throw JournalError(journal_.path, journal_.lines.size() + 1, std::move(what));
+    const std::size_t good = journal_.lines.size();
+    throw JournalError(journal_.path, good + 1, good, std::move(what));
   }
 
   Journal& journal_;
@@ -58,10 +63,12 @@ class ChainReader {
 
 }  // namespace
 
-JournalError::JournalError(const std::string& path, std::size_t line, std::string what)
+JournalError::JournalError(const std::string& path, std::size_t line, std::size_t good_lines,
+                           std::string what)
     : Error(ErrorKind::verification,
             {{fmt::format("{}, line {}: damaged", path, line), std::move(what), ""}}),
-      line_(line) {}
+      line_(line),
+      good_lines_(good_lines) {}
 
 Journal parse_journal(std::string_view text, std::string path) {
   Journal journal;

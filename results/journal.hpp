@@ -96,11 +96,14 @@ struct Journal {
 /// A journal that is not as it was written. Kind is `verification`; the text names path and line.
 class JournalError : public Error {
  public:
-  JournalError(const std::string& path, std::size_t line, std::string what);
+  JournalError(const std::string& path, std::size_t line, std::size_t good_lines,
+               std::string what);
   std::size_t line() const { return line_; }
+  /// Lines before the damage: where two do not fit each other, the first of them is not good.
+  std::size_t good_lines() const { return good_lines_; }
 
  private:
-  std::size_t line_;
+  std::size_t line_, good_lines_;
 };
 
 /// Reads, checks the chain and every field. Throws UserError when the file cannot be read, is empty

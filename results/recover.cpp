@@ -3,16 +3,49 @@
 #include <fmt/format.h>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 #include "results/suite_record.hpp"
 
 namespace heteroperf {
 namespace {
 
+namespace fs = std::filesystem;
+
+/// The lines before a damaged one become the journal. All of what was there stays beside it, under
+/// a name that no verb reads. Returns the warning.
+std::string set_damage_aside(const RunFiles& files, const JournalError& damage) {
+  const std::string text = read_text_file(files.journal());
+  std::size_t good_bytes = 0;
+  for (std::size_t line = 0; line < damage.good_lines(); ++line) {
+    good_bytes = text.find('\n', good_bytes) + 1;
+  }
+  fs::path aside;
+  for (int i = 1; aside.empty() || fs::exists(aside); ++i) {
+    aside = files.folder / fmt::format("damaged-{}.jsonl", i);
+  }
+  write_file_atomically(aside, text);
+  write_file_atomically(files.journal(), text.substr(0, good_bytes));
+  return fmt::format("line {} of its journal is damaged ({}): its first {} lines are kept, and {} "
+                     "has all of what was there",
+                     damage.line(), damage.problems().front().why, damage.good_lines(),
+                     aside.string());
+}
+
 FinishedRun recover_run(const RunFiles& files) {
-  if (!std::filesystem::exists(files.journal())) {
+  if (!fs::exists(files.journal())) {
     throw UserError("cannot recover " + files.folder.string(), "there is no journal.jsonl");
   }
-  return finish_run(files);
+  std::vector<std::string> warnings;
+  try {
+    read_journal(files.journal().string());
+  } catch (const JournalError& damage) {
+    if (damage.good_lines() == 0) throw;
+    warnings.push_back(set_damage_aside(files, damage));
+  }
+  FinishedRun finished = finish_run(files);
+  for (std::string& warning : finished.warnings) warnings.push_back(std::move(warning));
+  finished.warnings = std::move(warnings);
+  return finished;
 }
 
 FinishedRun recover_suite(const RunFiles& files, const SuitePlan& plan) {

@@ -15,7 +15,7 @@
 #include <optional>
 #include <thread>
 
-#include "results/comparison/record_doubt.hpp"
+#include "results/comparison/journal_memory.hpp"
 #include "results/text_escapes.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/environment.hpp"
@@ -217,7 +217,7 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   // Of a tree with changes of its own nobody knows how it judges.
   const std::string commit = git_commit();
   if (commit != "unknown" && !commit.ends_with("-dirty")) {
-    remember_verdicts(fmt::format("heteroperf {} {}", version_text(), commit));
+    remember_findings(fmt::format("heteroperf {} {}", version_text(), commit));
   }
   CLI::App* chosen = &app;
   try {

@@ -30,10 +30,4 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest);
 /// hold_to_journal() of each.
 std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests);
 
-/// From now on what journals gave is kept in the cache folder, under the SHA-256 of their bytes and
-/// this text: the program's name, version and commit, whose other versions may judge otherwise. A
-/// cache that is gone, damaged or read-only, or that others may write to, only costs time. Not for
-/// use from several threads at once.
-void remember_verdicts(const std::string& program);
-
 }  // namespace heteroperf

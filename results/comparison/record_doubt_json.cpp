@@ -6,12 +6,10 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <sstream>
 #include <utility>
 
-#include "metrics/cache_folder.hpp"
 #include "metrics/strict_json.hpp"
+#include "results/comparison/journal_memory.hpp"
 #include "results/comparison/parallel_rows.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
@@ -30,57 +28,11 @@ struct JournalVerdict {
   std::string problem;        ///< what its lines contradict in one another
 };
 
-/// Verdicts in the cache folder, a file each: a seal over the rest, the record's hash, the problem.
-class VerdictCache {
- public:
-  explicit VerdictCache(std::string program) : program_(std::move(program)) {}
-
-  std::optional<JournalVerdict> find(const std::string& journal_sha256) const {
-    if (program_.empty()) return std::nullopt;
-    try {
-      std::ifstream file(place_of(journal_sha256), std::ios::binary);
-      std::string seal, content;
-      JournalVerdict verdict;
-      if (!std::getline(file, seal)) return std::nullopt;
-      content.assign(std::istreambuf_iterator<char>(file), {});
-      if (seal != seal_of(journal_sha256, content)) return std::nullopt;
-      std::istringstream lines(content);
-      std::getline(lines, verdict.record_sha256);
-      std::getline(lines, verdict.problem, '\0');
-      return verdict;
-    } catch (const std::exception&) {
-      return std::nullopt;  // it is made again
-    }
-  }
-
-  void keep(const std::string& journal_sha256, const JournalVerdict& verdict) const noexcept {
-    if (program_.empty()) return;
-    try {
-      const std::string content = verdict.record_sha256 + '\n' + verdict.problem;
-      const fs::path place = place_of(journal_sha256);
-      fs::create_directories(place.parent_path());
-      // A file that was cut off, or that two processes wrote at once, has a wrong seal.
-      std::ofstream(place, std::ios::binary) << seal_of(journal_sha256, content) << '\n' << content;
-    } catch (const std::exception&) {  // then the next one reads the journal again
-    }
-  }
-
- private:
-  fs::path place_of(const std::string& journal_sha256) const {
-    constexpr std::size_t enough_digits = 16;
-    return own_cache_folder() / "verdicts" /
-           fmt::format("{}-{}", journal_sha256, sha256_hex(program_).substr(0, enough_digits));
-  }
-  std::string seal_of(const std::string& journal_sha256, const std::string& content) const {
-    return sha256_hex(program_ + '\n' + journal_sha256 + '\n' + content);
-  }
-
-  std::string program_;
-};
-
-VerdictCache& remembered_verdicts() {
-  static VerdictCache cache("");
-  return cache;
+std::optional<JournalVerdict> known_verdict_on(const std::string& journal_sha256) {
+  const auto text = known_finding(JournalFinding::verdict, journal_sha256);
+  const std::size_t line_end = text ? text->find('\n') : std::string::npos;
+  if (line_end == std::string::npos) return std::nullopt;
+  return JournalVerdict{text->substr(0, line_end), text->substr(line_end + 1)};
 }
 
 fs::path journal_of(const RunDigest& digest) {
@@ -144,7 +96,7 @@ std::optional<RecordDoubt> take_over(RunDigest& digest, const std::string& rebui
 
 /// Nothing where the journal has to be read.
 std::optional<JournalVerdict> known_verdict(const RunDigest& digest) {
-  const auto known = remembered_verdicts().find(digest.journal_sha256);
+  const auto known = known_verdict_on(digest.journal_sha256);
   if (!known || sha256_file_hex(journal_of(digest).string()) != digest.journal_sha256) return {};
   const bool settled = !known->problem.empty() || known->record_sha256 == digest.record_sha256;
   return settled ? known : std::nullopt;
@@ -177,7 +129,8 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
       rebuilt = build_record(journal);
       verdict.record_sha256 = sha256_hex(rebuilt);
     }
-    remembered_verdicts().keep(journal.sha256, verdict);
+    keep_finding(JournalFinding::verdict, journal.sha256,
+                 verdict.record_sha256 + '\n' + verdict.problem);
     if (auto doubt = doubt_of(verdict.problem)) return doubt;
     return take_over(digest, rebuilt);
   } catch (const Error& error) {
@@ -189,10 +142,6 @@ std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>&
   std::vector<std::optional<RecordDoubt>> found(digests.size());
   in_parallel(digests.size(), [&](std::size_t i) { found[i] = hold_to_journal(digests[i]); });
   return found;
-}
-
-void remember_verdicts(const std::string& program) {
-  remembered_verdicts() = VerdictCache(program);
 }
 
 }  // namespace heteroperf

@@ -86,11 +86,15 @@ class TarWriter {
   std::unique_ptr<archive, ArchiveCloser> archive_;
 };
 
+/// A file or checkpoint that somebody was killed over.
+bool is_unfinished(const fs::path& part) {
+  const std::string name = part.string();
+  return name.starts_with('.') && name.find(".tmp") != std::string::npos;
+}
+
 bool is_left_out(const fs::path& relative, PackedCheckpoints checkpoints) {
-  const std::string name = relative.filename().string();
-  if (name == manifest_name || (name.starts_with('.') && name.find(".tmp-") != std::string::npos)) {
-    return true;
-  }
+  if (relative.filename() == manifest_name) return true;
+  if (std::any_of(relative.begin(), relative.end(), is_unfinished)) return true;
   if (checkpoints == PackedCheckpoints::all) return false;
   return std::find(relative.begin(), relative.end(), "checkpoints") != relative.end();
 }

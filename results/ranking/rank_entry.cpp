@@ -7,6 +7,7 @@
 
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
+#include "results/comparison/journal_memory.hpp"
 
 namespace heteroperf {
 namespace {
@@ -146,6 +147,9 @@ RankEntry make_entry(const Repeats& repeats, RankKey key, const RankTables& tabl
   entry.availability = availability_of(repeats, tables.availability);
   if (entry.power) entry.ops_per_watt = entry.ops_per_second / entry.power->watts;
   give_order(repeats, key, entry);
+  entry.replayed = std::all_of(repeats.begin(), repeats.end(), [](const RunDigest* run) {
+    return known_finding(JournalFinding::replay, run->journal_sha256).has_value();
+  });
   return entry;
 }
 

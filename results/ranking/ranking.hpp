@@ -81,6 +81,7 @@ struct RankEntry {
   /// classes and threads in the same proportions, with as many samples per step or per device;
   /// absent where none is smaller.
   std::optional<double> scaling_efficiency;
+  bool replayed = false;  ///< steps of all repetitions were trained again here (`verify --replay`)
 };
 
 /// Entries of one workload; a list of its own, ranks from 1.

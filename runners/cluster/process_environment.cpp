@@ -13,8 +13,9 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::array<std::string_view, 10> allowed_prefixes = {
-    "NCCL_", "OMPI_", "UCX_", "CUDA_", "OMP_", "TORCH_", "MKL_", "LD_", "SLURM_", "HETEROPERF_"};
+constexpr std::array<std::string_view, 13> allowed_prefixes = {
+    "NCCL_", "OMPI_", "UCX_", "CUDA_",  "OMP_",    "TORCH_",     "MKL_",
+    "LD_",   "ATEN_", "DNNL_", "ONEDNN_", "SLURM_", "HETEROPERF_"};
 constexpr std::array<std::string_view, 4> secret_words = {"TOKEN", "SECRET", "PASS", "KEY"};
 
 bool is_allowed(std::string_view name) {

@@ -48,6 +48,17 @@ std::string as_words(const Setting& setting) {
   return " --set " + shell_quoted(setting.path + "=" + setting.value);
 }
 
+std::string words_of(const RunConfig& config, bool launched) {
+  std::string words = " run " + config.workload;
+  if (config.quick) words += " --quick";
+  for (const Setting& setting : spelled_out(config, launched)) words += as_words(setting);
+  for (const Setting& setting : changed_settings(config, base_of(config))) {
+    const bool read = contains(workloads_with(setting.path), config.workload);
+    if (read && !contains(settled_keys, setting.path)) words += as_words(setting);
+  }
+  return words;
+}
+
 }  // namespace
 
 std::string shell_quoted(const std::string& word) {
@@ -70,19 +81,13 @@ std::string full_run_command(const RunConfig& quick, const std::string& program,
   return command + fmt::format(" --duration {:g}", duration_s);
 }
 
+std::string run_words(const RunConfig& config) { return words_of(config, false); }
+
 std::string reproduce_command(const RunConfig& config, const std::string& launcher) {
-  std::string command =
-      launcher.empty() ? "" : fmt::format("{} -n {} ", launcher, config.scale.ranks);
-  command += "heteroperf run " + config.workload;
-  if (config.quick) command += " --quick";
-  for (const Setting& setting : spelled_out(config, !launcher.empty())) {
-    command += as_words(setting);
-  }
-  for (const Setting& setting : changed_settings(config, base_of(config))) {
-    const bool read = contains(workloads_with(setting.path), config.workload);
-    if (read && !contains(settled_keys, setting.path)) command += as_words(setting);
-  }
-  return command;
+  const bool launched = !launcher.empty();
+  const std::string before =
+      launched ? fmt::format("{} -n {} ", launcher, config.scale.ranks) : std::string();
+  return before + "heteroperf" + words_of(config, launched);
 }
 
 }  // namespace heteroperf

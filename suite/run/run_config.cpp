@@ -270,7 +270,7 @@ RunConfig quick_config() {
 }
 
 std::optional<PrecisionGoal> precision_goal(const MeasureConfig& config) {
-  if (config.until_percent.value == 0) return std::nullopt;
+  if (config.until_percent.value == 0 || config.replay_steps > 0) return std::nullopt;
   return PrecisionGoal{.fraction = config.until_percent.value / 100,
                        .fewest_s = config.until_after_s};
 }

@@ -96,6 +96,7 @@ struct MeasureConfig {
   std::uint64_t warmup_steps = 2;  ///< at least; the steady-window rule may cut more
   std::uint64_t evaluation_samples = 512;
   double peak_s = 0.5;  ///< measuring the matrix-product peak; 0: not measured
+  std::uint64_t replay_steps = 0;  ///< after which a replay ends, as if interrupted; 0: it is none
 };
 
 /// `automl.*`

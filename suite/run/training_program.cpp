@@ -25,6 +25,8 @@ class MeasuredSteps {
       : config_(config), first_step_(first_step) {}
 
   Directive next(std::uint64_t steps_done) {
+    const std::uint64_t replayed = steps_done - first_step_;
+    if (config_.replay_steps > 0 && replayed >= config_.replay_steps) return Directive::interrupt;
     if (config_.steps > 0 && steps_done >= config_.steps) return Directive::end;
     if (measure_start_ns_ == 0) {
       if (steps_done - first_step_ < warmup_steps()) return Directive::go_on;

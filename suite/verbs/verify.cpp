@@ -6,6 +6,7 @@
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "results/text_escapes.hpp"
+#include "suite/run/replay.hpp"
 #include "suite/verbs/checkpoint_checks.hpp"
 #include "suite/verbs/plan_report.hpp"
 #include "suite/verbs/plan_simulation.hpp"
@@ -20,7 +21,7 @@ class VerifyVerb : public Verb {
   const char* name() const override { return "verify"; }
   const char* summary() const override { return "recompute everything a run or a plan claims"; }
   std::vector<std::string> examples() const override {
-    return {"verify results/latest", "verify mine.tar.gz --json"};
+    return {"verify results/latest --replay 6", "verify mine.tar.gz --json"};
   }
   void declare(CLI::App& command) override {
     command
@@ -29,13 +30,17 @@ class VerifyVerb : public Verb {
             "run, suite or sweep folder, a folder of those, a file inside one, an archive that "
             "`pack` wrote, or a plan that `plan` wrote")
         ->required();
+    replay_option_ =
+        command
+            .add_option("--replay", replay_steps_,
+                        "also train so many of a run's steps again, up to half of them behind its "
+                        "last checkpoint, and hold their losses to the journal")
+            ->type_name("N")
+            ->check(CLI::Range(1, 1'000'000));
   }
 
   ExitCode run(const GlobalOptions& options) override {
-    const Verification result = is_sailor_plan_file(path_) ? verify_sailor_plan_file(path_)
-                                : is_plan_file(path_)      ? verify_plan_file(path_)
-                                : is_archive_file(path_)   ? verify_archive()
-                                                           : verify_run(path_);
+    const Verification result = verify_path();
     if (options.json) {
       fmt::print("{}", result.to_json());
     } else {
@@ -45,12 +50,46 @@ class VerifyVerb : public Verb {
   }
 
  private:
-  static Verification verify_run(const std::string& path) {
+  Verification verify_path() const {
+    const bool plan = is_sailor_plan_file(path_) || is_plan_file(path_);
+    if (plan && replay_option_->count() > 0) refuse_replay("is a plan");
+    if (is_sailor_plan_file(path_)) return verify_sailor_plan_file(path_);
+    if (plan) return verify_plan_file(path_);
+    return is_archive_file(path_) ? verify_archive() : verify_run(path_);
+  }
+
+  [[noreturn]] void refuse_replay(const char* what) const {
+    throw UserError(fmt::format("{} {}", path_, what), "--replay trains steps of one run again",
+                    "Give it a run or a suite.");
+  }
+
+  Verification verify_run(const std::string& path) const {
+    const bool several = sweep_folder_of(path) || holds_runs_only(path);
+    if (several && replay_option_->count() > 0) refuse_replay("holds several runs");
     Verification result = verify(path);
     // Checkpoints of a folder of runs are verified run by run.
-    if (sweep_folder_of(path) || holds_runs_only(path)) return result;
+    if (several) return result;
     for (VerifyCheck& check : check_checkpoints(path)) result.checks.push_back(std::move(check));
+    if (replay_option_->count() > 0 && result.ok()) replay(path, result);
     return result;
+  }
+
+  /// Of a suite every workload.
+  void replay(const std::string& path, Verification& result) const {
+    const RunFiles files = open_run_folder(path);
+    if (!std::filesystem::exists(files.suite())) return replay_one(files.folder, "", result);
+    for (const auto& entry : std::filesystem::directory_iterator(files.folder)) {
+      if (!std::filesystem::exists(RunFiles{entry.path()}.journal())) continue;
+      replay_one(entry.path(), entry.path().filename().string() + "/", result);
+    }
+  }
+
+  void replay_one(const std::filesystem::path& run, const std::string& prefix,
+                  Verification& result) const {
+    for (VerifyCheck& check : replay_run(run, replay_steps_)) {
+      check.name = prefix + check.name;
+      result.checks.push_back(std::move(check));
+    }
   }
 
   /// What is in it is looked at where all of it could be unpacked.
@@ -88,6 +127,8 @@ class VerifyVerb : public Verb {
   }
 
   std::string path_;
+  CLI::Option* replay_option_ = nullptr;
+  std::uint64_t replay_steps_ = 0;
 };
 
 }  // namespace

@@ -5,8 +5,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
+#include <deque>
 #include <exception>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -38,6 +41,54 @@ struct BlockingCall {
   std::function<void()> call;
   std::exception_ptr error;
   std::atomic<bool> done{false};
+  std::atomic<bool> abandoned{false};  ///< nobody waits for it any more
+};
+
+/// The thread that makes all blocking calls of the process, because MPI_Finalize belongs on the
+/// thread that initialised MPI (MPI 4.0, 11.2.2). It lives as long as the process, which may end
+/// while a call still hangs.
+class BlockingThread {
+ public:
+  static BlockingThread& of_process() {
+    static auto* thread = new BlockingThread;
+    return *thread;
+  }
+
+  void post(std::shared_ptr<BlockingCall> call) {
+    const std::lock_guard lock(mutex_);
+    calls_.push_back(std::move(call));
+    posted_.notify_one();
+  }
+
+ private:
+  BlockingThread() {
+    std::thread([this] { serve(); }).detach();
+  }
+
+  [[noreturn]] void serve() {
+    while (true) {
+      const std::shared_ptr<BlockingCall> call = next();
+      if (call->abandoned) continue;
+      try {
+        call->call();
+      } catch (...) {
+        call->error = std::current_exception();
+      }
+      call->done = true;
+    }
+  }
+
+  std::shared_ptr<BlockingCall> next() {
+    std::unique_lock lock(mutex_);
+    posted_.wait(lock, [this] { return !calls_.empty(); });
+    std::shared_ptr<BlockingCall> call = std::move(calls_.front());
+    calls_.pop_front();
+    return call;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::deque<std::shared_ptr<BlockingCall>> calls_;
 };
 
 }  // namespace
@@ -202,16 +253,9 @@ void wait_for_requests(RequestBatch& requests, double deadline_s, const std::str
 }
 
 void run_blocking_call(std::function<void()> call, const std::function<void()>& give_up) {
-  auto shared = std::make_shared<BlockingCall>();
+  const auto shared = std::make_shared<BlockingCall>();
   shared->call = std::move(call);
-  std::thread thread([shared] {
-    try {
-      shared->call();
-    } catch (...) {
-      shared->error = std::current_exception();
-    }
-    shared->done = true;
-  });
+  BlockingThread::of_process().post(shared);
   try {
     Backoff backoff;
     while (!shared->done) {
@@ -219,10 +263,9 @@ void run_blocking_call(std::function<void()> call, const std::function<void()>& 
       backoff.pause();
     }
   } catch (...) {
-    thread.detach();
+    shared->abandoned = true;
     throw;
   }
-  thread.join();
   if (shared->error) std::rethrow_exception(shared->error);
 }
 

@@ -105,8 +105,9 @@ std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
 /// Same before there is anybody to watch: throws SystemError{timeout} after `deadline_s`.
 void wait_for_requests(RequestBatch& requests, double deadline_s, const std::string& operation);
 
-/// Runs a call that MPI offers in blocking form only, on a thread of its own; `give_up` throws to
-/// abandon it. The caller makes no MPI call meanwhile. `call` owns all it refers to.
+/// Runs a call that MPI offers in blocking form only, on the one thread of the process that makes
+/// such calls; `give_up` throws to abandon it, after which none can be made any more. The caller
+/// makes no MPI call meanwhile. `call` owns all it refers to.
 void run_blocking_call(std::function<void()> call, const std::function<void()>& give_up);
 
 }  // namespace heteroperf

@@ -10,6 +10,7 @@
 #include "metrics/strict_json.hpp"
 #include "metrics/text_file.hpp"
 #include "results/comparison/hetero_ratio.hpp"
+#include "results/comparison/journal_memory.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
@@ -185,10 +186,10 @@ class RememberedVerdicts : public Comparing {
  protected:
   void SetUp() override {
     setenv("XDG_CACHE_HOME", path("cache").c_str(), 1);
-    remember_verdicts("a program");
+    remember_findings("a program");
   }
   void TearDown() override {
-    remember_verdicts("");
+    remember_findings("");
     unsetenv("XDG_CACHE_HOME");
   }
 
@@ -217,7 +218,7 @@ TEST_F(RememberedVerdicts, AreOfTheJournalsBytesAndTheProgram) {
   fs::rename(files.folder, path("elsewhere"));
   EXPECT_EQ(doubt_of({path("elsewhere")}), "");
   EXPECT_EQ(kept().size(), 1u);
-  remember_verdicts("another program");
+  remember_findings("another program");
   EXPECT_EQ(doubt_of({path("elsewhere")}), "");
   EXPECT_EQ(kept().size(), 2u);
 }

@@ -214,18 +214,21 @@ TEST(Recover, OfACompleteRunChangesNothing) {
   EXPECT_EQ(read_text_file(stored.files.record()), before);
 }
 
-TEST(Recover, RefusesADamagedJournal) {
+TEST(Recover, KeepsTheGoodLinesOfADamagedJournal) {
   const StoredRun stored(short_run());
-  std::string text = read_text_file(stored.files.journal());
+  const std::string good = read_text_file(stored.files.journal());
+  std::string text = good;
   text[text.find("\"n\":1,") + 4] = '7';
   overwrite(stored.files.journal(), text);
-  try {
-    recover(stored.files.folder);
-    FAIL();
-  } catch (const JournalError& error) {
-    EXPECT_NE(std::string(error.what()).find(stored.files.journal().string() + ", line "),
-              std::string::npos);
-  }
+  const FinishedRun finished = recover(stored.files.folder);
+  ASSERT_FALSE(finished.warnings.empty());
+  EXPECT_NE(finished.warnings.front().find("is damaged"), std::string::npos);
+  const std::string kept = read_text_file(stored.files.journal());
+  EXPECT_TRUE(good.starts_with(kept));
+  EXPECT_NE(kept.find("\"n\":0,"), std::string::npos);
+  EXPECT_EQ(read_text_file(stored.files.folder / "damaged-1.jsonl"), text);
+  EXPECT_TRUE(verify(stored.files.folder).ok());
+  EXPECT_NE(finished.record.find("\"status\": \"partial\""), std::string::npos);
 }
 
 TEST(Recover, NamesAMissingJournal) {

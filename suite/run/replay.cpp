@@ -1,0 +1,338 @@
+// Were these losses really trained?
+//
+// Everything else that a journal says is recomputed from its own lines, but a loss curve can only
+// be had by training, so somebody who invents one has nothing to fear from sums and hashes. A
+// replay therefore trains some of the steps once more. It starts this program as the run was
+// started, from the configuration and seed that its journal holds, and ends it after so many
+// steps; what the new journal says of these steps must be what the old one says.
+//
+// The first steps alone would leave the rest of the curve to imagination, so half of the steps are
+// taken behind the last checkpoint that the run has gone on from.
+#include "suite/run/replay.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <string_view>
+
+#include "metrics/cache_folder.hpp"
+#include "metrics/error.hpp"
+#include "results/comparison/journal_memory.hpp"
+#include "results/comparison/loss_conditions.hpp"
+#include "results/run_folder.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "suite/exit_code.hpp"
+#include "suite/run/placement.hpp"
+#include "suite/run/reproduce.hpp"
+#include "suite/run/run_config_json.hpp"
+#include "suite/run/shell_command.hpp"
+#include "suite/run/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A step within its trial, or within the run where there are none.
+using StepKey = std::pair<std::optional<std::uint64_t>, std::uint64_t>;
+using Steps = std::map<StepKey, const StepEvent*>;
+
+Steps steps_of(const Journal& journal) {
+  Steps steps;
+  for (const StepEvent* step : journal.all<StepEvent>()) steps[{step->trial, step->n}] = step;
+  return steps;
+}
+
+/// The run that is looked at.
+struct Original {
+  fs::path folder;
+  Journal journal;
+  RunConfig config;
+  RunDigest digest;
+  Steps steps;
+
+  const WorkloadEvent& workload() const { return *journal.first<WorkloadEvent>(); }
+  bool is_search() const { return workload().graph_hash.empty(); }
+  bool goes_on() const { return !journal.first<StartEvent>()->parent.empty(); }
+};
+
+[[noreturn]] void refuse(const Original& run, const std::string& why,
+                         const std::string& suggestion = "") {
+  throw Error(
+      ErrorKind::environment,
+      {{fmt::format("{} cannot be replayed here", run.digest.run_id), why, suggestion}});
+}
+
+Original read_original(const fs::path& folder) {
+  const RunFiles files = open_run_folder(folder);
+  Original run{files.folder, read_journal(files.journal().string()), {}, {}, {}};
+  run.digest = read_run_digest(files.record());
+  const auto* config = run.journal.last<ConfigEvent>();
+  run.steps = steps_of(run.journal);
+  if (config == nullptr || run.journal.first<WorkloadEvent>() == nullptr || run.steps.empty()) {
+    refuse(run, "it ended before its first step");
+  }
+  run.config = run_config_from_json_text(config->config.text);
+  return run;
+}
+
+void require_trainable(const Original& run) {
+  if (run.digest.emulated) refuse(run, "its devices are emulated: their times are no training's");
+  const std::uint64_t here = static_cast<std::uint64_t>(usable_cores().count());
+  // Who had more ranks than cores may have so here.
+  const std::uint64_t cores = run.digest.cores > 0 ? run.digest.cores : run.digest.ranks;
+  const std::uint64_t wanted = std::min(run.digest.ranks, cores);
+  if (wanted > here) {
+    refuse(run, fmt::format("its {} ranks had {} cores, and this machine has {}", run.digest.ranks,
+                            cores, here),
+           "Replay it on a machine of that size.");
+  }
+}
+
+/// Steps one after another that are trained again.
+struct ReplayedSteps {
+  std::optional<std::uint64_t> checkpoint;  ///< steps done in it; absent: from the first step
+  std::uint64_t steps = 0;
+
+  std::string name() const {
+    const std::uint64_t first = checkpoint.value_or(0);
+    return fmt::format("replay of steps {} to {}", first, first + steps - 1);
+  }
+};
+
+/// The newest checkpoint that was trained on from.
+std::optional<std::uint64_t> checkpoint_to_go_on(const Original& run) {
+  if (run.is_search()) return std::nullopt;
+  const std::uint64_t done = run.steps.rbegin()->first.second + 1;
+  for (const CheckpointPlace& place : list_checkpoints(run.folder)) {
+    if (place.step < done) return place.step;
+  }
+  return std::nullopt;
+}
+
+std::vector<ReplayedSteps> stretches_of(const Original& run, std::uint64_t steps) {
+  const auto checkpoint = checkpoint_to_go_on(run);
+  if (run.goes_on() && !checkpoint) {
+    refuse(run, "its first step goes on from another run, and no checkpoint of its own has steps "
+                "behind it");
+  }
+  std::vector<ReplayedSteps> all;
+  std::uint64_t later = 0;
+  if (checkpoint) {
+    const std::uint64_t behind = run.steps.rbegin()->first.second + 1 - *checkpoint;
+    later = std::min(run.goes_on() ? steps : steps / 2, behind);
+  }
+  const std::uint64_t first = std::min<std::uint64_t>(steps - later, run.steps.size());
+  if (!run.goes_on() && first > 0) all.push_back({std::nullopt, first});
+  if (later > 0) all.push_back({checkpoint, later});
+  return all;
+}
+
+/// The words after the program that train a stretch.
+std::string training_words(const Original& run, const ReplayedSteps& stretch) {
+  const std::string steps = fmt::format("{}", stretch.steps);
+  if (stretch.checkpoint) {
+    std::string words = fmt::format(" resume {} --from-step {}",
+                                    shell_quoted(run.folder.string()), *stretch.checkpoint);
+    for (const std::string& setting :
+         {"measure.replay_steps=" + steps, std::string("measure.peak_s=0"),
+          std::string("checkpoint.every_steps=0"), std::string("checkpoint.every_s=0"),
+          std::string("checkpoint.at_end=false")}) {
+      words += " --set " + setting;
+    }
+    return words;
+  }
+  RunConfig config = run.config;
+  config.trace.clear();
+  config.rank_logs = config.with_baselines = false;
+  config.checkpoint = {};
+  config.measure.until_percent = {};
+  config.measure.until_after_s = MeasureConfig{}.until_after_s;
+  config.measure.peak_s = 0;
+  if (run.is_search()) {
+    config.measure.steps = stretch.steps;
+  } else {
+    config.measure.replay_steps = stretch.steps;
+  }
+  const fs::path plan = RunFiles{run.folder}.plan();
+  if (!config.plan.file.empty() && fs::exists(plan)) config.plan.file = fs::absolute(plan).string();
+  return run_words(config);
+}
+
+/// Settings of this process that the run did not have, and the kernels that it had.
+std::string environment_words(const Original& run) {
+  constexpr std::string_view own = "HETEROPERF_", modules = "HETEROPERF_MODULE_PATH";
+  std::string words = "unset -v _";
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view setting(*entry);
+    const std::string_view name = setting.substr(0, setting.find('='));
+    if (name.starts_with(own) && name != modules) words += fmt::format(" {}", name);
+  }
+  words += fmt::format("; {}={} ", parent_variable, getpid());
+  const auto kernels = run.digest.environment.find("/environment/HETEROPERF_KERNELS");
+  if (kernels != run.digest.environment.end()) {
+    words += "HETEROPERF_KERNELS=" + shell_quoted(kernels->second) + ' ';
+  }
+  return words;
+}
+
+double recorded_s(const Original& run, const ReplayedSteps& stretch) {
+  const std::uint64_t first = stretch.checkpoint.value_or(0);
+  double seconds = 0;
+  for (const auto& [key, step] : run.steps) {
+    if (key.second < first || key.second >= first + stretch.steps) continue;
+    seconds += static_cast<double>(step->t_end_ns - step->t_start_ns) * 1e-9;
+  }
+  return seconds;
+}
+
+/// Trains the stretch into `home`, below which its run lies then.
+fs::path train_again(const Original& run, const ReplayedSteps& stretch, const fs::path& home) {
+  constexpr double start_s = 300, slower_machine = 50;
+  const fs::path folder = home / "run";
+  ShellCommand command;
+  command.line = environment_words(run) + "exec " + shell_quoted(program_path().string()) +
+                 training_words(run, stretch) + " --no-color -q --out " +
+                 shell_quoted(folder.string());
+  command.out = home / "out";
+  command.err = home / "err";
+  command.deadline_s = start_s + slower_machine * recorded_s(run, stretch);
+  command.orphan = OrphanFate::ends;
+  const CommandOutcome outcome = run_shell_command(command);
+  if (outcome.end == CommandEnd::interrupted) {
+    throw Error(ErrorKind::interrupted, {{"the replay was stopped", "", ""}});
+  }
+  if (outcome.end == CommandEnd::timed_out) {
+    throw Error(ErrorKind::timeout,
+                {{fmt::format("the {} did not end within {:.0f} s", stretch.name(),
+                              command.deadline_s),
+                  last_words(command.err, outcome), "Replay fewer steps."}});
+  }
+  const auto is = [&](ExitCode code) { return outcome.exit_code == static_cast<int>(code); };
+  const bool trained = is(ExitCode::ok) || is(ExitCode::interrupted) ||
+                       is(ExitCode::invalid_result) || is(ExitCode::run_failed);
+  if (!trained || !fs::exists(RunFiles{folder}.journal())) {
+    refuse(run, last_words(command.err, outcome));
+  }
+  return folder;
+}
+
+/// Why losses of the two need not agree in every bit; empty: they must.
+std::string why_rounded(const RunDigest& run, const RunDigest& again) {
+  if (run.git_commit != again.git_commit || run.program_version != again.program_version) {
+    return fmt::format("of commit {}", run.git_commit);
+  }
+  const auto variables = [](const RunDigest& digest) {
+    std::map<std::string, std::string> found;
+    for (const auto& [path, value] : digest.environment) {
+      if (path.starts_with("/environment/")) found[path] = value;
+    }
+    return found;
+  };
+  if (variables(run) != variables(again)) return "other variables of kernels and libraries";
+  RunPairs both;
+  both.base.runs = {run};
+  both.head.runs = {again};
+  return why_losses_may_differ(both);
+}
+
+/// What one step of the journal contradicts; nothing where it agrees.
+std::optional<std::string> difference(const StepEvent& said, const StepEvent& found, double band) {
+  if (said.samples != found.samples) {
+    return fmt::format("{} samples, trained {}", said.samples, found.samples);
+  }
+  const bool same = band > 0 ? std::fabs(found.loss - said.loss) <= band * std::fabs(said.loss)
+                             : found.loss == said.loss;
+  // Not finite where it was not finite.
+  if (same || (!std::isfinite(said.loss) && !std::isfinite(found.loss))) return std::nullopt;
+  return fmt::format("loss {}, trained {}", said.loss, found.loss);
+}
+
+void require_same_data(const Original& run, const WorkloadEvent& again) {
+  if (again.data_fingerprint == run.workload().data_fingerprint) return;
+  refuse(run, fmt::format("its data are not those of {}", run.workload().data),
+         "Put them where its configuration says: data.source.");
+}
+
+VerifyCheck compare(const Original& run, const ReplayedSteps& stretch, const fs::path& folder) {
+  const Journal journal = read_journal(RunFiles{folder}.journal().string());
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr) refuse(run, "it does not begin here");
+  require_same_data(run, *workload);
+  const RunDigest again = read_run_digest(RunFiles{folder}.record());
+  const std::string why = why_rounded(run.digest, again);
+  const double band = why.empty() ? 0 : replay_band(run.workload().precision);
+  const Steps found = steps_of(journal);
+  VerifyCheck check{stretch.name(), true, "", "", CheckText::words};
+  check.expected = band > 0 ? fmt::format("{} losses within {:g} % ({})", found.size(), 100 * band,
+                                          why)
+                            : fmt::format("{} losses, equal in every bit", found.size());
+  check.actual = check.expected;
+  const auto fail = [&](const std::string& what) {
+    check.ok = false;
+    check.actual = what;
+    return check;
+  };
+  if (workload->graph_hash != run.workload().graph_hash) {
+    if (!why.empty()) refuse(run, "this program makes another graph of its configuration");
+    return fail("its configuration gives another graph than the journal's");
+  }
+  if (found.empty() || (!run.is_search() && found.size() < stretch.steps)) {
+    return fail(fmt::format("only {} of {} steps could be trained", found.size(), stretch.steps));
+  }
+  for (const auto& [key, step] : found) {
+    const std::string name = key.first ? fmt::format("trial {}, step {}", *key.first, key.second)
+                                       : fmt::format("step {}", key.second);
+    const auto said = run.steps.find(key);
+    if (said == run.steps.end()) return fail(name + " is not in the journal");
+    if (const auto what = difference(*said->second, *step, band)) {
+      return fail(fmt::format("{}: {}", name, *what));
+    }
+  }
+  return check;
+}
+
+/// A private folder, removed at the end.
+class Home {
+ public:
+  Home() : path_(make_cache_folder("replay-")) {}
+  ~Home() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Home(const Home&) = delete;
+  Home& operator=(const Home&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+}  // namespace
+
+double replay_band(const std::string& precision) {
+  if (precision == "bf16") return 5e-3;
+  return precision == "fp64" ? 1e-9 : 1e-3;
+}
+
+std::vector<VerifyCheck> replay_run(const fs::path& folder, std::uint64_t steps) {
+  const Original run = read_original(folder);
+  require_trainable(run);
+  install_stop_signals([] {});
+  std::vector<VerifyCheck> checks;
+  for (const ReplayedSteps& stretch : stretches_of(run, steps)) {
+    const Home home;
+    checks.push_back(compare(run, stretch, train_again(run, stretch, home.path())));
+  }
+  const bool ok = std::all_of(checks.begin(), checks.end(),
+                              [](const VerifyCheck& check) { return check.ok; });
+  if (ok) keep_finding(JournalFinding::replay, run.journal.sha256, fmt::format("{}", steps));
+  return checks;
+}
+
+}  // namespace heteroperf
