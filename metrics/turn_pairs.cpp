@@ -17,7 +17,7 @@ double total(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// What is left of sorted values when weight is cut off at either end.
+/// The values that are left when weight is cut off at either end of the sorted ones.
 struct Middle {
   double mean = 0, lowest = 0, highest = 0;
 };

@@ -59,8 +59,8 @@ inline constexpr std::size_t fewest_quads = 6;
 /// Throws Error{internal} with fewer than `fewest_quads`.
 TurnPair summarize_pair(std::span<const TurnQuad> quads);
 
-/// Of so many pairs one is left out at either end. On machines seen, one process in 50 to 200 was a
-/// sixth to a third slower for all of its life.
+/// A gate leaves out one of so many pairs at either end. On machines seen, one process in 50 to 200
+/// was a sixth to a third slower for all of its life.
 inline constexpr std::size_t pairs_per_cut = 8;
 
 /// The pairs of one gate together, by a trimmed mean (`pairs_per_cut`), because the luck of a

@@ -35,17 +35,15 @@ FinishedRun recover_run(const RunFiles& files) {
   if (!fs::exists(files.journal())) {
     throw UserError("cannot recover " + files.folder.string(), "there is no journal.jsonl");
   }
-  std::vector<std::string> warnings;
   try {
-    read_journal(files.journal().string());
+    return finish_run(files);
   } catch (const JournalError& damage) {
     if (damage.good_lines() == 0) throw;
-    warnings.push_back(set_damage_aside(files, damage));
+    const std::string warning = set_damage_aside(files, damage);
+    FinishedRun finished = finish_run(files);
+    finished.warnings.insert(finished.warnings.begin(), warning);
+    return finished;
   }
-  FinishedRun finished = finish_run(files);
-  for (std::string& warning : finished.warnings) warnings.push_back(std::move(warning));
-  finished.warnings = std::move(warnings);
-  return finished;
 }
 
 FinishedRun recover_suite(const RunFiles& files, const SuitePlan& plan) {

@@ -21,7 +21,9 @@ std::string& remembering_program() {
   return program;
 }
 
-const char* folder_of(JournalFinding kind) { return kind == JournalFinding::verdict ? "verdicts" : "replays"; }
+const char* folder_of(JournalFinding kind) {
+  return kind == JournalFinding::verdict ? "verdicts" : "replays";
+}
 
 fs::path place_of(JournalFinding kind, const std::string& journal_sha256) {
   constexpr std::size_t enough_digits = 16;
@@ -29,7 +31,8 @@ fs::path place_of(JournalFinding kind, const std::string& journal_sha256) {
   return own_cache_folder() / folder_of(kind) / fmt::format("{}-{}", journal_sha256, program);
 }
 
-std::string seal_of(JournalFinding kind, const std::string& journal_sha256, const std::string& text) {
+std::string seal_of(JournalFinding kind, const std::string& journal_sha256,
+                    const std::string& text) {
   return sha256_hex(fmt::format("{}\n{}\n{}\n{}", folder_of(kind), remembering_program(),
                                 journal_sha256, text));
 }

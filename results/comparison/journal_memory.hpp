@@ -5,7 +5,7 @@
 
 namespace heteroperf {
 
-/// What this program found out about a journal, a kind of finding each.
+/// The kinds of facts that this program finds out about a journal.
 enum class JournalFinding { verdict, replay };
 
 /// From now on findings are kept in the cache folder, under the SHA-256 of the journal's bytes and
@@ -14,7 +14,8 @@ enum class JournalFinding { verdict, replay };
 /// use from several threads at once; empty: nothing is kept any more.
 void remember_findings(const std::string& program);
 
-/// What keep_finding() was given last; nothing where it is not known or the file was touched.
+/// Returns what keep_finding() was given last; nothing where it is not known or the file was
+/// touched.
 std::optional<std::string> known_finding(JournalFinding kind, const std::string& journal_sha256);
 void keep_finding(JournalFinding kind, const std::string& journal_sha256,
                   const std::string& text) noexcept;

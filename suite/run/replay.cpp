@@ -241,7 +241,8 @@ std::string why_rounded(const RunDigest& run, const RunDigest& again) {
   return why_losses_may_differ(both);
 }
 
-/// What one step of the journal contradicts; nothing where it agrees.
+/// Tells how a step of the journal differs from the one that was trained again; nothing where it
+/// agrees.
 std::optional<std::string> difference(const StepEvent& said, const StepEvent& found, double band) {
   if (said.samples != found.samples) {
     return fmt::format("{} samples, trained {}", said.samples, found.samples);
@@ -251,6 +252,13 @@ std::optional<std::string> difference(const StepEvent& said, const StepEvent& fo
   // Not finite where it was not finite.
   if (same || (!std::isfinite(said.loss) && !std::isfinite(found.loss))) return std::nullopt;
   return fmt::format("loss {}, trained {}", said.loss, found.loss);
+}
+
+/// By so much, relative to it, a loss may differ from that of another processor, other kernels or
+/// another version of the program.
+double replay_band(const std::string& precision) {
+  if (precision == "bf16") return 5e-3;
+  return precision == "fp64" ? 1e-9 : 1e-3;
 }
 
 void require_same_data(const Original& run, const WorkloadEvent& again) {
@@ -314,11 +322,6 @@ class Home {
 };
 
 }  // namespace
-
-double replay_band(const std::string& precision) {
-  if (precision == "bf16") return 5e-3;
-  return precision == "fp64" ? 1e-9 : 1e-3;
-}
 
 std::vector<VerifyCheck> replay_run(const fs::path& folder, std::uint64_t steps) {
   const Original run = read_original(folder);

@@ -11,15 +11,12 @@ namespace heteroperf {
 /// Trains `steps` steps of a finished run again and holds their losses to its journal, a check per
 /// stretch: from the first step, and, where a checkpoint has steps behind it, half of them from
 /// there. On the processor, program and kernels of the run losses must be equal in every bit, else
-/// within `replay_band()`. Each stretch is a process of its own, in a folder that is removed.
+/// within a band that the check names. Each stretch is a process of its own, in a folder that is
+/// removed.
 ///
 /// Throws Error{environment} where the run cannot be trained here: emulated devices, more ranks
 /// than this machine has cores for, data, GPUs or a first checkpoint that are not here; Error
 /// {timeout} where it takes far longer than the run did; Error{interrupted} on a stop signal.
 std::vector<VerifyCheck> replay_run(const std::filesystem::path& run, std::uint64_t steps);
-
-/// By how much, relative to it, a loss may differ from that of another processor, other kernels or
-/// another version of the program. `precision`: "fp32", "bf16" or "fp64".
-double replay_band(const std::string& precision);
 
 }  // namespace heteroperf

@@ -11,7 +11,8 @@ namespace heteroperf {
 /// size settled. `launcher`: the foreign program that started the ranks ("mpirun"); empty: none.
 std::string reproduce_command(const RunConfig& config, const std::string& launcher);
 
-/// That line behind the program's name, " run llm …", where no other program starts the ranks.
+/// The words of that line behind the program's name, " run llm …", where no other program starts
+/// the ranks.
 std::string run_words(const RunConfig& config);
 
 /// As one word for a shell: in single quotes unless it needs none.

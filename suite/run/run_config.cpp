@@ -39,10 +39,11 @@ class Validation {
     problems_.add(shown_value(path, fmt::format("{}", value)) + " is out of range", "above 0");
   }
 
-  void choice(const char* path, const std::string& value, const std::vector<std::string>& valid) {
+  /// `meant`: a name to suggest in place of the one that is nearest by its letters.
+  void choice(const char* path, const std::string& value, const std::vector<std::string>& valid,
+              const std::string& meant = "") {
     if (std::find(valid.begin(), valid.end(), value) != valid.end()) return;
-    // By its letters "gpu" is nearest to what it is not.
-    const std::string nearest = value == "gpu" ? "cuda" : nearest_name(value, valid);
+    const std::string nearest = meant.empty() ? nearest_name(value, valid) : meant;
     problems_.add(shown_value(path, value) + " is not known",
                   fmt::format("one of {}", fmt::join(valid, " ")),
                   nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
@@ -58,7 +59,7 @@ constexpr double many = 1e9;
 void check_scale(const RunConfig& c, Validation& check) {
   check.choice("scale.transport", c.scale.transport, {"threads", "mpi", "nccl"});
   for (const std::string& device : c.scale.devices()) {
-    check.choice("scale.device", device, {"cpu", "cuda"});
+    check.choice("scale.device", device, {"cpu", "cuda"}, device == "gpu" ? "cuda" : "");
   }
   check.choice("scale.bind", c.scale.bind, {"auto", "none"});
   check.range("scale.ranks", c.scale.ranks, 0, 1e6);

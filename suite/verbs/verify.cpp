@@ -51,9 +51,9 @@ class VerifyVerb : public Verb {
 
  private:
   Verification verify_path() const {
-    const bool plan = is_sailor_plan_file(path_) || is_plan_file(path_);
-    if (plan && replay_option_->count() > 0) refuse_replay("is a plan");
-    if (is_sailor_plan_file(path_)) return verify_sailor_plan_file(path_);
+    const bool sailor = is_sailor_plan_file(path_), plan = !sailor && is_plan_file(path_);
+    if ((sailor || plan) && replay_option_->count() > 0) refuse_replay("is a plan");
+    if (sailor) return verify_sailor_plan_file(path_);
     if (plan) return verify_plan_file(path_);
     return is_archive_file(path_) ? verify_archive() : verify_run(path_);
   }
@@ -74,7 +74,7 @@ class VerifyVerb : public Verb {
     return result;
   }
 
-  /// Of a suite every workload.
+  /// A suite has each of its workloads replayed.
   void replay(const std::string& path, Verification& result) const {
     const RunFiles files = open_run_folder(path);
     if (!std::filesystem::exists(files.suite())) return replay_one(files.folder, "", result);

@@ -40,7 +40,7 @@ TIMEOUT_S = 4
 MPI = ["--transport", "mpi", "--set", f"comm.timeout_s={TIMEOUT_S}"]
 LONG = [*["60" if word == "24" else word for word in RUN],
         "--set", f"comm.timeout_s={TIMEOUT_S}"]
-# Of 300 faults; the rest of another count goes to killed runs.
+# These are shares of 300 faults; the rest of another count goes to killed runs.
 SHARES = {"run": 60, "closing": 24, "recover": 12, "report": 9, "pack": 9, "sweep": 6,
           "stop": 60, "disk": 40, "link": 30, "clock": 20, "memory": 30}
 PATIENCE_S = 600
