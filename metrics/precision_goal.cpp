@@ -28,6 +28,20 @@ bool narrows(std::span<const PrecisionLook> looks) {
          *last.half_width_fraction < not_narrower * *before->half_width_fraction;
 }
 
+/// Slow drifts are seen in few long blocks. Their interval is so wide, of the coverage that a look
+/// has, that no measurement would end by it: it ends by one of this coverage, and tells the wide
+/// one where it did not reach its goal.
+constexpr double drift_coverage = 0.95;
+
+/// The interval in `blocks`, or in the fewest of `fewest_coverage`, whichever is wider on a side.
+std::optional<Interval> wider_interval(const PrecisionGoal& goal, std::span<const StepWork> steps,
+                                       TimeWindow window, double coverage, double fewest_coverage) {
+  const auto fine = rate_interval_in_blocks(steps, window, {goal.blocks, coverage});
+  if (!fine || goal.fewest_blocks == goal.blocks) return fine;
+  const auto coarse = rate_interval_in_blocks(steps, window, {goal.fewest_blocks, fewest_coverage});
+  return Interval{std::min(fine->low, coarse->low), std::max(fine->high, coarse->high)};
+}
+
 }  // namespace
 
 double PrecisionGoal::coverage(std::size_t look) const {
@@ -40,15 +54,16 @@ PrecisionLook look_at(const PrecisionGoal& goal, std::size_t number,
                       std::span<const StepWork> steps, TimeWindow window, bool settled) {
   PrecisionLook look{window, settled, 0, goal.coverage(number), {}};
   for (const StepWork& step : steps) look.steps += window.contains(step.end_ns);
-  look.interval = rate_interval_in_blocks(steps, window, {goal.blocks, look.coverage});
-  if (!look.interval) return look;
+  const double coverage = look.coverage;
+  const auto held =
+      wider_interval(goal, steps, window, coverage, std::min(coverage, drift_coverage));
+  if (!held) return look;
   const double rate = rate_per_second(steps, window);
-  look.half_width_fraction = std::max(rate - look.interval->low, look.interval->high - rate) / rate;
+  look.half_width_fraction = std::max(rate - held->low, held->high - rate) / rate;
   look.reached = settled && *look.half_width_fraction <= goal.fraction;
-  if (look.reached) {
-    const double half_width = rate * goal.fraction * just_inside;
-    look.interval = Interval{rate - half_width, rate + half_width};
-  }
+  const double half_width = rate * goal.fraction * just_inside;
+  look.interval = look.reached ? Interval{rate - half_width, rate + half_width}
+                               : wider_interval(goal, steps, window, coverage, coverage);
   return look;
 }
 

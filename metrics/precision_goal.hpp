@@ -18,6 +18,7 @@ struct PrecisionGoal {
                                     ///< four times … as many as that was at
   double fewest_s = 20;             ///< measured before the first look
   std::uint32_t blocks = 5;         ///< the window is resampled in about so many
+  std::uint32_t fewest_blocks = 3;  ///< and once more in so many, against slow drifts
   double misses = 0.05;             ///< chance that any of all looks misses the rate
 
   /// Of the interval at the look of this number, from 1 on. The chances to miss add up to `misses`.
@@ -32,11 +33,13 @@ struct PrecisionLook {
   bool settled = true;      ///< the steps in the window do not become faster any more
   std::uint64_t steps = 0;  ///< that end in the window
   double coverage = 0;      ///< of what was resampled
-  std::optional<double> half_width_fraction;  ///< wider side of what was resampled / rate; absent
-                                              ///< with fewer than 10 steps
+  /// The widest side of what the goal is held to / rate: the interval in `blocks`, and that in
+  /// `fewest_blocks` of coverage 95 %. Absent with fewer than 10 steps.
+  std::optional<double> half_width_fraction;
   bool reached = false;
-  /// To be told: what was resampled, and where the goal is reached as wide as the goal. A look ends
-  /// the measurement because it saw little noise, which may have been luck.
+  /// To be told: what was resampled, in `blocks` or in `fewest_blocks` whichever is wider; where
+  /// the goal is reached as wide as the goal. A look ends the measurement because it saw little
+  /// noise, which may have been luck.
   std::optional<Interval> interval = {};
 };
 

@@ -134,6 +134,7 @@ struct Fields<UntilEvent> {
     v("fewest_s", e.fewest_s);
     v("blocks", e.blocks);
     v("misses", e.misses);
+    v("fewest_blocks", e.fewest_blocks);
   }
 };
 

@@ -118,6 +118,7 @@ struct UntilEvent {
   double fewest_s = 0;
   std::uint32_t blocks = 0;
   double misses = 0;
+  std::optional<std::uint32_t> fewest_blocks = {};  ///< absent: as many as `blocks`
 };
 
 /// The throughput was looked at after the last step before this line.

@@ -109,7 +109,12 @@ std::vector<StepWork> units_of(const WorkloadEvent& workload, const Steps& steps
 }
 
 PrecisionGoal goal_of(const UntilEvent& until) {
-  return {until.requested_fraction, until.fewest_steps, until.fewest_s, until.blocks, until.misses};
+  return {until.requested_fraction,
+          until.fewest_steps,
+          until.fewest_s,
+          until.blocks,
+          until.fewest_blocks.value_or(until.blocks),
+          until.misses};
 }
 
 /// The looks that the run took, and where it did not end with one (it was interrupted) one more at

@@ -139,8 +139,8 @@ Validity RunRecorder::describe(const PreparedRun& run, const std::string& libtor
   open(scale_event(run));
   open(workload_event(run));
   if (const auto goal = precision_goal(run.config.measure)) {
-    open(
-        UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses});
+    open(UntilEvent{goal->fraction, goal->fewest_steps, goal->fewest_s, goal->blocks, goal->misses,
+                    goal->fewest_blocks});
   }
   if (run.plan) {
     for (const Event& event : plan_events(*run.plan)) journal_->append(event);

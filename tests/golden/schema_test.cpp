@@ -116,7 +116,7 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
   runs[5].insert_before_stop(WarningEvent{"words", "other_load"});
   runs[5].insert_before_stop(CheckpointEvent{20, 4096, 0.25});
   runs.push_back(fixed_run());  // looked at once, and again at its end
-  runs.back().lines.insert(runs.back().lines.begin() + 1, {0, UntilEvent{1e-3, 40, 10, 5, 0.05}});
+  runs.back().lines.insert(runs.back().lines.begin() + 1, {0, UntilEvent{1e-3, 40, 10, 5, 0.05, 3}});
   runs.back().insert_before_stop(LookEvent{0, 100'000'000'000, true});
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFiles files{folder_ / std::to_string(i)};

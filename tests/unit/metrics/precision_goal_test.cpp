@@ -67,6 +67,40 @@ std::vector<int> looks_of(PrecisionWatch watch, Steps steps, int count) {
   return looks;
 }
 
+/// A look at 60 s whose speed swings so many times.
+PrecisionLook look_at_swings(const PrecisionGoal& goal, int swings) {
+  std::vector<StepWork> steps;
+  for (double time_s = 0; time_s < 60;) {
+    const double duration_s = 0.1 * (1 + 0.05 * std::sin(2 * M_PI * swings * time_s / 60));
+    const auto start_ns = static_cast<std::int64_t>(time_s * 1e9);
+    time_s += duration_s;
+    steps.push_back({start_ns, static_cast<std::int64_t>(time_s * 1e9), 1});
+  }
+  return look_at(goal, 1, steps, {0, steps.back().end_ns}, true);
+}
+
+TEST(PrecisionGoal, TheWiderOfFewAndMoreBlocksCounts) {
+  const PrecisionGoal few{.blocks = 3}, more{.fewest_blocks = 5}, both;
+  const auto width = [](const PrecisionLook& look) {
+    return look.interval->high - look.interval->low;
+  };
+  // Three swings are alike in thirds, five in fifths.
+  for (const int swings : {3, 5}) {
+    const PrecisionLook by_few = look_at_swings(few, swings),
+                        by_more = look_at_swings(more, swings);
+    const PrecisionLook by_both = look_at_swings(both, swings);
+    EXPECT_GT(swings == 3 ? width(by_more) : width(by_few),
+              2 * (swings == 3 ? width(by_few) : width(by_more)));
+    EXPECT_EQ(width(by_both), std::max(width(by_few), width(by_more))) << swings;
+    EXPECT_GE(*by_both.half_width_fraction, *by_more.half_width_fraction) << swings;
+  }
+  // What a measurement ends by is narrower than what it tells: of another coverage.
+  const PrecisionLook drifting = look_at_swings(both, 5);
+  const double rate = static_cast<double>(drifting.steps) / drifting.window.seconds();
+  EXPECT_LT(2 * *drifting.half_width_fraction * rate, width(drifting));
+  EXPECT_GT(*drifting.half_width_fraction, *look_at_swings(more, 5).half_width_fraction);
+}
+
 TEST(PrecisionWatch, LooksAtDoublingStepCounts) {
   const PrecisionWatch watch({.fraction = 1e-9});
   EXPECT_EQ(looks_of(watch, Steps(1, 0.1), 1000), (std::vector{40, 80, 160, 320, 640}));
@@ -107,7 +141,7 @@ TEST(PrecisionWatch, NoisyStepsGoOnToTheLastLook) {
       looks.push_back(*look);
     }
   }
-  ASSERT_EQ(looks.size(), 4u);  // 40, 80, 160 and the last
+  ASSERT_EQ(looks.size(), 4u);          // 40, 80, 160 and the last
   EXPECT_GE(looks.back().steps, 100u);  // a warm-up may have been cut
   for (const PrecisionLook& look : looks) EXPECT_FALSE(look.reached);
   for (std::size_t i = 1; i < looks.size(); ++i) {

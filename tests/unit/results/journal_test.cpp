@@ -44,7 +44,7 @@ TEST(EventJson, RoundTripsEveryKind) {
   }
   run.lines.push_back({1, WarningEvent{"text with \"quotes\"", "duration"}});
   run.lines.push_back({1, CheckpointEvent{120, 4096, 0.25}});
-  run.lines.push_back({1, UntilEvent{0.01, 40, 10, 5, 0.05}});
+  run.lines.push_back({1, UntilEvent{0.01, 40, 10, 5, 0.05, 3}});
   run.lines.push_back({1, LookEvent{1, 20'000'000'000, false}});
   run.lines.push_back({1, RankStepsEvent{3, 0, 2, 5, 2, {4'000'000'000, 5, 6}}});
   run.lines.push_back({1, PeakEvent{1e12, "fp32", "measured", 1e11}});

@@ -236,11 +236,12 @@ TEST(Record, NamesItsParentAndItsCheckpoints) {
 
 /// fixed_run() measured until half of the interval is within `fraction`, looked at after so many of
 /// its 30 measured steps.
-SampleRun looked_at(double fraction, const std::vector<std::uint64_t>& looks) {
+SampleRun looked_at(double fraction, const std::vector<std::uint64_t>& looks,
+                    std::optional<std::uint32_t> fewest_blocks = {}) {
   SampleRun run = fixed_run();
   const auto workload = static_cast<std::ptrdiff_t>(run.index<WorkloadEvent>());
   run.lines.insert(run.lines.begin() + workload + 1,
-                   {run.lines.front().t_ns, UntilEvent{fraction, 10, 10, 5, 0.05}});
+                   {run.lines.front().t_ns, UntilEvent{fraction, 10, 10, 5, 0.05, fewest_blocks}});
   std::int64_t start_ns = 0;
   for (std::size_t i = 0; i < run.lines.size(); ++i) {
     const auto* step = std::get_if<StepEvent>(&run.lines[i].event);
@@ -273,6 +274,8 @@ TEST(Record, TellsTheIntervalOfTheLastLook) {
   EXPECT_NEAR(told.at("ci95").at(1), 1.05 * value, 1e-9 * value);
   EXPECT_LT(until.at("half_width_fraction").get<double>(), 0.05);
   EXPECT_EQ(until.at("looks")[2].at("half_width_fraction"), until.at("half_width_fraction"));
+  const Json coarser = record_of(looked_at(0.05, {10, 20, 30}, 3)).at("metrics").at("until");
+  EXPECT_GE(coarser.at("half_width_fraction"), until.at("half_width_fraction"));
 
   const Json narrow = record_of(looked_at(1e-3, {10, 20, 30})).at("metrics");
   EXPECT_EQ(narrow.at("until").at("reached"), false);
