@@ -43,6 +43,11 @@ class JournalWriter {
   /// by another thread. False when lines are still buffered.
   bool flush_now() noexcept;
 
+  /// From now on, until the journal is closed, `tell` learns of the first write that takes longer
+  /// than `deadline_s`, as on a network's disk that does not answer; on a thread of its own, since
+  /// the writing one hangs in the kernel. Call once.
+  void watch_disk(double deadline_s, std::function<void(const Error&)> tell);
+
   const std::string& path() const;
   /// Wall time this writer has used, on all threads.
   double cost_s() const;
@@ -96,8 +101,7 @@ struct Journal {
 /// A journal that is not as it was written. Kind is `verification`; the text names path and line.
 class JournalError : public Error {
  public:
-  JournalError(const std::string& path, std::size_t line, std::size_t good_lines,
-               std::string what);
+  JournalError(const std::string& path, std::size_t line, std::size_t good_lines, std::string what);
   std::size_t line() const { return line_; }
   /// Lines before the damage: where two do not fit each other, the first of them is not good.
   std::size_t good_lines() const { return good_lines_; }

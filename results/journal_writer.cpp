@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +11,7 @@
 #include <set>
 #include <thread>
 
+#include "metrics/error.hpp"
 #include "results/events_json.hpp"
 #include "results/journal.hpp"
 #include "results/sha256.hpp"
@@ -53,6 +55,18 @@ class CostTimer {
   std::int64_t start_ = monotonic_now_ns();
 };
 
+/// A count is odd while the file is written to.
+class FileAccess {
+ public:
+  explicit FileAccess(std::atomic<std::uint64_t>& count) : count_(count) { ++count_; }
+  ~FileAccess() { ++count_; }
+  FileAccess(const FileAccess&) = delete;
+  FileAccess& operator=(const FileAccess&) = delete;
+
+ private:
+  std::atomic<std::uint64_t>& count_;
+};
+
 }  // namespace
 
 std::int64_t monotonic_now_ns() {
@@ -75,10 +89,12 @@ struct JournalWriter::State {
   std::string unwritten;
   std::atomic<int> error{0};  // errno of the last refusal
 
+  std::atomic<std::uint64_t> accesses{0};  // see FileAccess
+
   std::mutex wake_mutex;
   std::condition_variable wake;
-  bool stopping = false;
-  std::thread flusher;
+  bool stopping = false, closed = false;
+  std::thread flusher, disk_watch;
 
   void add_line(const Event& event) {
     const std::int64_t now_ns = options.clock();
@@ -107,6 +123,7 @@ struct JournalWriter::State {
 
   // With file_mutex held.
   void write_out() {
+    const FileAccess access(accesses);
     std::size_t done = 0;
     error = 0;
     while (done < unwritten.size() && error == 0) {
@@ -128,10 +145,15 @@ struct JournalWriter::State {
       buffer.clear();
     }
     write_out();
-    if (durability == Durability::synced && error == 0 && ::fdatasync(file) != 0 &&
-        errno != EINVAL && errno != EROFS) {
-      error = errno;  // EINVAL, EROFS: the target (a pipe, a device) knows no syncing
-    }
+    if (durability == Durability::synced && error == 0) sync();
+  }
+
+  // With file_mutex held.
+  void sync() {
+    const FileAccess access(accesses);
+    if (::fdatasync(file) == 0) return;
+    // EINVAL, EROFS: the target (a pipe, a device) knows no syncing.
+    if (errno != EINVAL && errno != EROFS) error = errno;
   }
 
   void throw_if_refused() const {
@@ -152,6 +174,26 @@ struct JournalWriter::State {
         if (options.on_interval) options.on_interval();
       }
       lock.lock();
+    }
+  }
+
+  /// Counts rounds, not time: a process that was stopped meanwhile has written nothing either.
+  void run_disk_watch(double deadline_s, const std::function<void(const Error&)>& tell) {
+    constexpr int most_rounds = 8;
+    const std::chrono::duration<double> round(deadline_s / most_rounds);
+    std::uint64_t seen = 0;
+    int rounds = 0;
+    std::unique_lock lock(wake_mutex);
+    while (!wake.wait_for(lock, round, [this] { return closed; })) {
+      const std::uint64_t now = accesses;
+      rounds = now == seen && now % 2 == 1 ? rounds + 1 : 0;
+      seen = now;
+      if (rounds < most_rounds) continue;
+      lock.unlock();
+      return tell(SystemError("the disk of " + path + " does not answer",
+                              fmt::format("a write has taken {:g} s", deadline_s),
+                              "Choose another --out, or raise comm.timeout_s.",
+                              ErrorKind::timeout));
     }
   }
 };
@@ -178,6 +220,19 @@ JournalWriter::~JournalWriter() {
   state_->flusher.join();
   flush_now();
   ::close(state_->file);
+  {
+    const std::lock_guard lock(state_->wake_mutex);
+    state_->closed = true;
+  }
+  state_->wake.notify_all();
+  if (state_->disk_watch.joinable()) state_->disk_watch.join();
+}
+
+void JournalWriter::watch_disk(double deadline_s, std::function<void(const Error&)> tell) {
+  HETEROPERF_EXPECT(!state_->disk_watch.joinable() && deadline_s > 0);
+  state_->disk_watch = std::thread([state = state_.get(), deadline_s, tell = std::move(tell)] {
+    state->run_disk_watch(deadline_s, tell);
+  });
 }
 
 void JournalWriter::append(const Event& event) {

@@ -232,7 +232,12 @@ std::unique_ptr<Communicator> open_devices(const RunConfig& config, World& world
 ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, FirstRank first) {
   std::optional<FirstRankService> service;
   if (first.recorder != nullptr) {
-    service.emplace(run, world, first.recorder->journal(), first.turns);
+    JournalWriter& journal = first.recorder->journal();
+    journal.watch_disk(run.config.comm.timeout_s,
+                       [control = std::weak_ptr(world.control)](const Error& hanging) {
+                         abandon_run(control, hanging);
+                       });
+    service.emplace(run, world, journal, first.turns);
   }
   RankContext context{run.config, run.placement, world, engine};
   const std::unique_ptr<Communicator> devices = open_devices(run.config, world);

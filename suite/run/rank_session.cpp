@@ -135,6 +135,13 @@ World join_or_report(const CommConfig& comm) {
 
 }  // namespace
 
+void abandon_run(const std::weak_ptr<ControlChannel>& control, const Error& error) {
+  if (const auto others = control.lock()) {
+    others->abort({RankId(0), error.kind(), error.what(), true});
+  }
+  end_process(0, error);
+}
+
 void check_session(const RankSession& session) {
   ProblemList problems;
   const std::string& transport = session.transport;

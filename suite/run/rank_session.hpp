@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -42,5 +43,9 @@ ExitCode run_session(const RankSession& session, const RankWork& work);
 /// `keep` on rank 0 and ends the process at once: MPI cannot be left in order without its peers.
 ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
                            const RankWork& work);
+
+/// Ends rank 0's process at once, and tells the other ranks why: for a rank of which a thread hangs
+/// where nothing can end it. `control`: of the run that goes on, where there is one.
+[[noreturn]] void abandon_run(const std::weak_ptr<ControlChannel>& control, const Error& error);
 
 }  // namespace heteroperf
