@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <exception>
 #include <functional>
 #include <mutex>
 
@@ -12,19 +13,26 @@ class CallbackQueue {
  public:
   void post(std::function<void()> call) { calls_.push_back(std::move(call)); }
 
-  /// `lock` is held on entry and on return. A call must not throw.
+  /// `lock` is held on entry and on return. What a call throws is thrown on once all calls are
+  /// made, of several the first: a journal on a full disk must not keep a trial's answer back.
   void deliver(std::unique_lock<std::mutex>& lock) {
     if (delivering_) return;
     delivering_ = true;
+    std::exception_ptr thrown;
     while (!calls_.empty()) {
       std::function<void()> call = std::move(calls_.front());
       calls_.pop_front();
       lock.unlock();
-      call();
+      try {
+        call();
+      } catch (...) {
+        if (!thrown) thrown = std::current_exception();
+      }
       call = nullptr;  // what it owns may call back when it dies
       lock.lock();
     }
     delivering_ = false;
+    if (thrown) std::rethrow_exception(thrown);
   }
 
  private:

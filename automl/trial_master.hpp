@@ -35,7 +35,7 @@ struct Decision {
   std::optional<TrialOutcome> outcome;  ///< present when the trial is over
 };
 
-/// Called in the master's order of events, one call at a time. Must not throw.
+/// Called in the master's order of events, one call at a time.
 struct MasterObserver {
   std::function<void(GroupId, const Trial&)> on_trial;
   std::function<void(GroupId, const Trial&, const TrialOutcome&)> on_outcome;
@@ -62,8 +62,9 @@ struct MasterStatistics {
 
 /// Hands trials to groups of ranks as they become free. Thread-safe; every call returns at once and
 /// answers by callback, now or later, in whichever thread makes the answer possible, never under a
-/// lock: a callback may call the master. Callbacks should be short (they run one at a time) and
-/// must not throw.
+/// lock: a callback may call the master. Callbacks should be short (they run one at a time); what
+/// one throws, as of a journal on a full disk, is thrown in that thread once the others have been
+/// called.
 ///
 /// In virtual time each group has a clock that a segment of training advances by its strict
 /// operations (steps × batch × operations per sample × ranks), known when the segment starts. An

@@ -68,6 +68,21 @@ TEST(Faults, AnExceptionOfTheRunnerIsARecordedOutcome) {
   }
 }
 
+TEST(Faults, AnObserverThatThrowsKeepsNoOtherGroupWaiting) {
+  MasterObserver observer;
+  int trials = 0;
+  observer.on_trial = [&trials](GroupId, const Trial&) {
+    if (++trials == 1) throw std::runtime_error("no space left");
+  };
+  TrialMaster master(tiny_search(1), fault_options(MasterClock::wall, 2, 600), observer);
+  EXPECT_THROW(master.request_trial(GroupId(0), [](const Assignment&) {}), std::runtime_error);
+  bool answered = false;
+  master.request_trial(GroupId(1), [&answered](const Assignment& assignment) {
+    answered = assignment.trial.has_value();
+  });
+  EXPECT_TRUE(answered);
+}
+
 TEST(Faults, AFailedTrialKeepsTheStepsItWasTrained) {
   /// Breaks four steps after its first milestone.
   class Late : public SleepyRunner {
