@@ -10,6 +10,15 @@ template <class E>
 struct Fields;
 
 template <>
+struct Fields<SuitePlan> {
+  static void visit(auto& e, auto&& v) {
+    v("run_id", e.run_id);
+    v("created_utc", e.created_utc);
+    v("workloads", e.workloads);
+  }
+};
+
+template <>
 struct Fields<StartEvent> {
   static void visit(auto& e, auto&& v) {
     v("run_id", e.run_id);
@@ -24,6 +33,8 @@ struct Fields<StartEvent> {
     v("parent", e.parent);
     v("parent_step", e.parent_step);
     v("lockstep", e.lockstep);
+    v("suite", e.suite);
+    v("suite_workload", e.suite_workload);
   }
 };
 

@@ -23,6 +23,13 @@ struct JsonText {
   friend bool operator==(const JsonText&, const JsonText&) = default;
 };
 
+/// A suite as it was planned before its first workload began.
+struct SuitePlan {
+  std::string run_id, created_utc;
+  std::vector<std::string> workloads;  ///< in their order, each once; also their folders' names
+  friend bool operator==(const SuitePlan&, const SuitePlan&) = default;
+};
+
 /// First line of every journal.
 struct StartEvent {
   std::string run_id, created_utc;  ///< "2026-01-01T10:15:00Z"
@@ -34,6 +41,8 @@ struct StartEvent {
   std::optional<std::uint64_t> parent_step;  ///< steps done in the checkpoint it goes on from
   /// The run moves by turns with another program. Its times leave out what it stood still.
   std::optional<bool> lockstep = {};
+  std::optional<SuitePlan> suite = {};  ///< that the run is part of
+  std::string suite_workload = {};      ///< which of the suite's workloads it is
 };
 
 struct ConfigEvent {

@@ -93,6 +93,7 @@ class FieldWriter {
     pair(name, enclosed(std::move(inner), '{', '}'));
   }
   void operator()(const char* name, const StepSplit& value) { pair(name, object(value)); }
+  void operator()(const char* name, const SuitePlan& value) { pair(name, object(value)); }
 
  private:
   void pair(std::string_view name, std::string_view value, std::string_view quote = "\"") {
@@ -189,6 +190,7 @@ class FieldReader {
     }
   }
   void operator()(const char* name, StepSplit& value) { read_object(required(name), value); }
+  void operator()(const char* name, SuitePlan& value) { read_object(required(name), value); }
 
   const Json* find(const std::string& name) {
     const auto found = object_.find(name);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <fstream>
 
 #include "metrics/text_file.hpp"
 #include "results/events_json.hpp"
@@ -90,5 +91,14 @@ Journal parse_journal(std::string_view text, std::string path) {
 }
 
 Journal read_journal(const std::string& path) { return parse_journal(read_text_file(path), path); }
+
+StartEvent read_journal_start(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string line;
+  if (!std::getline(file, line)) throw UserError(path + " has no line");
+  StartEvent start = *parse_journal(line + '\n', path).first<StartEvent>();
+  if (start.run_id.empty()) throw UserError(path + " is damaged", "its run_id is empty");
+  return start;
+}
 
 }  // namespace heteroperf

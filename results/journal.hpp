@@ -113,6 +113,9 @@ class JournalError : public Error {
 /// Reads, checks the chain and every field. Throws UserError when the file cannot be read, is empty
 /// or is no journal of a version this program knows, JournalError on any other damage.
 Journal read_journal(const std::string& path);
+/// The first line alone: what is damaged further on is not seen. Throws as `read_journal` does, and
+/// where the line has no run_id.
+StartEvent read_journal_start(const std::string& path);
 /// As `read_journal`, of text already in memory.
 Journal parse_journal(std::string_view text, std::string path);
 

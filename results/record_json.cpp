@@ -52,7 +52,7 @@ const JsonText* config_text(const Journal& journal) {
 
 Json validity_section(const Validity& validity) {
   Json json{{"class", to_string(validity.severity)},
-            {"rankable", validity.rankable},
+            {"rankable", validity.rankable()},
             {"ruleset", ruleset_version},
             {"reasons", Json::array()}};
   for (const Reason& reason : validity.reasons) {

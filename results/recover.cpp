@@ -46,7 +46,19 @@ FinishedRun recover_run(const RunFiles& files) {
   }
 }
 
-FinishedRun recover_suite(const RunFiles& files, const SuitePlan& plan) {
+/// Nothing is made of runs that are not those of the suite.
+void require_own_runs(const RunFiles& files, const StoredSuite& suite) {
+  const auto fault = look_at_suite(files.folder, suite.plan, suite.recorded).fault;
+  if (!fault) return;
+  throw Error(
+      ErrorKind::verification,
+      {{fmt::format("cannot recover the suite in {}", files.folder.string()),
+        fmt::format("expected {}, found {}", fault->expected, fault->actual), fault->way_out}});
+}
+
+FinishedRun recover_suite(const RunFiles& files, const StoredSuite& suite) {
+  const SuitePlan& plan = suite.plan;
+  require_own_runs(files, suite);
   FinishedRun finished;
   for (const std::string& workload : plan.workloads) {
     const RunFiles part{files.folder / workload};
@@ -61,11 +73,21 @@ FinishedRun recover_suite(const RunFiles& files, const SuitePlan& plan) {
   return finished;
 }
 
+/// Of a suite whose suite.json is gone.
+std::optional<SuitePlan> plan_without_record(const std::filesystem::path& folder) {
+  const RunFiles files{folder};
+  for (const std::filesystem::path& file : {files.suite(), files.journal(), files.record()}) {
+    if (std::filesystem::exists(file)) return std::nullopt;
+  }
+  return std::filesystem::is_directory(folder) ? suite_plan_of_journals(folder) : std::nullopt;
+}
+
 }  // namespace
 
 FinishedRun recover(const std::filesystem::path& path) {
+  if (const auto plan = plan_without_record(path)) return recover_suite({path}, {*plan, {}});
   const RunFiles files = open_run_folder(path);
-  if (const auto plan = read_suite_plan(files.folder)) return recover_suite(files, *plan);
+  if (const auto suite = read_suite_record(files.folder)) return recover_suite(files, *suite);
   return recover_run(files);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -10,7 +11,10 @@
 namespace heteroperf {
 
 /// Version of the table of rules; a record names the one it was judged by.
-inline constexpr const char* ruleset_version = "1.7";
+inline constexpr const char* ruleset_version = "1.8";
+
+/// The workloads of a whole suite, in their order. A suite without all of them is partial.
+inline constexpr std::array suite_workloads{"image", "automl-image", "llm"};
 
 /// From best to worst; a run's class is the worst of its reasons, `closed` without any.
 enum class Severity { closed, review, open, invalid };
@@ -25,8 +29,9 @@ struct Reason {
 
 struct Validity {
   Severity severity = Severity::closed;
-  bool rankable = true;
   std::vector<Reason> reasons;
+
+  bool rankable() const { return severity == Severity::closed; }
 };
 
 /// What a predicate found against a run.
@@ -34,7 +39,6 @@ struct Finding {
   std::string expected, actual;
 };
 
-enum class Ranking { may, never };
 /// When a rule can be told first: from what a run is asked to be, from single steps, or from the
 /// whole run. A record is judged by all of them.
 enum class Moment { start, steps, end };
@@ -44,7 +48,6 @@ struct Rule {
   const char* id;
   const char* broken_by;  ///< when it does not hold, in words
   Severity severity;
-  Ranking ranking;  ///< never: a run that trips it cannot be ranked
   Moment moment;
   const char* parameter;
   std::optional<Finding> (*check)(const Journal& journal, const RunSummary& summary);

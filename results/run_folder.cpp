@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <ctime>
 #include <system_error>
@@ -107,6 +108,19 @@ fs::path part_of(const fs::path& home, const std::string& name) {
   if (is_name && !fs::is_symlink(fs::symlink_status(home / name))) return home / name;
   throw UserError(fmt::format("'{}' is no folder of {}", line_text(name), home.string()),
                   is_name ? "it is a link" : "the name of a folder in it is wanted");
+}
+
+std::vector<fs::path> journals_in(const fs::path& folder) {
+  std::error_code error;
+  if (const fs::path own = RunFiles{folder}.journal(); fs::exists(own, error)) return {own};
+  std::vector<fs::path> journals;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    const fs::path journal = RunFiles{entry.path()}.journal();
+    std::error_code unreadable;
+    if (fs::exists(journal, unreadable)) journals.push_back(journal);
+  }
+  std::sort(journals.begin(), journals.end());
+  return journals;
 }
 
 RunFiles open_run_folder(const fs::path& path) {

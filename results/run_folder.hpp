@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "results/journal.hpp"
 
@@ -42,6 +43,9 @@ std::filesystem::path home_of(const std::filesystem::path& file);
 /// of strangers must not lead anywhere else: throws UserError where `name` is empty, "." or "..",
 /// has a slash, or is a link there.
 std::filesystem::path part_of(const std::filesystem::path& home, const std::string& name);
+
+/// The journal of a run in this folder; of a suite those of its workloads, by name.
+std::vector<std::filesystem::path> journals_in(const std::filesystem::path& folder);
 
 /// The run or suite folder that `path` means: a folder, a link to one, or a file inside one. Throws
 /// UserError when there is neither journal, record nor suite.json.

@@ -23,9 +23,9 @@ std::string way_out(const std::string& format, const std::filesystem::path& orig
   if (format == sweep_format) {
     return "heteroperf recover of its folder makes it again from the runs in it.";
   }
-  // Nothing but suite.json tells what a suite was to run, so `recover` cannot make it again.
   return format == suite_format
-             ? "Each workload's own folder can still be verified, shown and recovered."
+             ? "Move it away: heteroperf recover of its folder makes it again where the journals "
+               "name the suite."
              : way_out_of_record(origin);
 }
 

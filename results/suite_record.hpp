@@ -5,25 +5,36 @@
 #include <string>
 #include <vector>
 
+#include "results/suite_journals.hpp"
+
 namespace heteroperf {
 
-/// A run of several workloads, one after another, each in a folder of its own.
-struct SuitePlan {
-  std::string run_id, created_utc;
-  std::vector<std::string> workloads;  ///< names of the subfolders, in order
-};
-
-/// Text of suite.json, a pure function of the plan and the bytes of the records in the subfolders.
-/// Suite OPS = Σ operations / Σ window seconds, there only when every workload is valid. A workload
-/// without a record counts as not run. Throws UserError on malformed records.
+/// Text of suite.json, the record of several workloads that were run one after another, each in a
+/// folder of its own: a pure function of the plan, the journals' first lines and the bytes of the
+/// records in the subfolders. Suite OPS = Σ operations / Σ window seconds, there only when every
+/// workload of the ruleset is and is valid. A workload without a record counts as not run. A suite
+/// that an earlier ruleset judged keeps that verdict. Throws UserError on malformed records.
 std::string build_suite_record(const std::filesystem::path& folder, const SuitePlan& plan);
 
 /// Builds and writes suite.json: before the first workload (so that `recover` knows the plan of a
 /// suite that was killed) and after the last.
 std::string write_suite_record(const std::filesystem::path& folder, const SuitePlan& plan);
 
-/// The plan in the folder's suite.json; nothing where there is none. Throws UserError when
-/// malformed.
-std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder);
+/// What a suite.json says.
+struct StoredSuite {
+  SuitePlan plan;
+  std::vector<std::string> recorded;  ///< its workloads that had a record
+};
+
+/// Nothing where there is no suite.json in the folder. Throws UserError when it is malformed.
+std::optional<StoredSuite> read_suite_record(const std::filesystem::path& folder);
+
+/// The first thing that suite.json says otherwise than the journals and records beside it, which
+/// may themselves be edited; empty where there is none. Throws UserError on malformed documents.
+std::string suite_contradiction(const std::filesystem::path& folder);
+
+/// Why a suite has no OPS that could be ranked although nothing contradicts it: workloads are
+/// missing, or no journal tells whether they are; empty otherwise. Throws as above.
+std::string why_no_suite_score(const std::filesystem::path& folder);
 
 }  // namespace heteroperf

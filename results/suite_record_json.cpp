@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <optional>
+#include <sstream>
 
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
@@ -15,6 +16,7 @@
 #include "results/sha256.hpp"
 #include "results/stored_document_json.hpp"
 #include "results/suite_record.hpp"
+#include "results/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {
@@ -30,6 +32,7 @@ struct Part {
   RunStatus status = RunStatus::partial;
   Severity severity = Severity::invalid;
   bool rankable = false;
+  std::string ruleset;  ///< that its record was judged by; empty without a record
   std::optional<WindowTotal> total;
   std::optional<Estimate> ops;
 };
@@ -69,6 +72,7 @@ void read_record(const std::string& path, Part& part) {
     part.status = parse_status(record.at("status"), path);
     part.severity = parse_severity(record.at("validity").at("class"), path);
     part.rankable = record.at("validity").at("rankable");
+    part.ruleset = record.at("validity").at("ruleset").get<std::string>();
     part.entry["name"] = value_at(record, "/workload/name");
     part.entry["size"] = value_at(record, "/workload/size");
     part.entry["status"] = to_string(part.status);
@@ -147,6 +151,46 @@ std::optional<Interval> combined_interval(const std::vector<Part>& parts, double
   return Interval{value - std::sqrt(below), value + std::sqrt(above)};
 }
 
+/// What a suite as a whole is judged by.
+struct SuiteRules {
+  std::string ruleset;
+  bool earlier = false;            ///< which asked nothing of the suite as such
+  bool whole = true;               ///< no workload is missing
+  std::vector<Json> reasons = {};  ///< of the suite as such
+};
+
+/// That of all records there are; this program's where they differ, or there is none.
+std::string ruleset_of(const std::vector<Part>& parts) {
+  std::string common;
+  for (const Part& part : parts) {
+    if (part.ruleset.empty() || part.ruleset == common) continue;
+    if (!common.empty()) return ruleset_version;
+    common = part.ruleset;
+  }
+  return common.empty() ? ruleset_version : common;
+}
+
+SuiteRules judge_suite(const std::filesystem::path& folder, const SuitePlan& plan,
+                       const std::vector<Part>& parts) {
+  SuiteRules rules{ruleset_of(parts)};
+  const SuiteEvidence evidence = look_at_suite(folder, plan);
+  rules.earlier = !evidence.named && rules.ruleset != ruleset_version;
+  if (rules.earlier) return rules;
+  rules.whole = is_whole_suite(plan.workloads);
+  if (!rules.whole) {
+    rules.reasons.push_back(reason("whole_suite", Severity::open, "workloads",
+                                   fmt::format("{}", fmt::join(suite_workloads, " ")),
+                                   fmt::format("{}", fmt::join(plan.workloads, " ")),
+                                   "Run it without naming a workload."));
+  }
+  if (!evidence.silent.empty()) {
+    rules.reasons.push_back(reason("named_suite", Severity::open, evidence.silent,
+                                   "a journal that names its suite", "it names none",
+                                   "An older program wrote it: run the suite again."));
+  }
+  return rules;
+}
+
 void put_score(Json& json, const std::vector<Part>& parts) {
   std::vector<WindowTotal> totals;
   Ops operations;
@@ -168,7 +212,7 @@ void put_score(Json& json, const std::vector<Part>& parts) {
   json["operations"] = {{"window_strict", operations.to_string()}};
 }
 
-Json validity_section(const std::vector<Part>& parts) {
+Json validity_section(const std::vector<Part>& parts, const SuiteRules& rules) {
   Severity severity = parts.empty() ? Severity::invalid : Severity::closed;
   bool rankable = !parts.empty();
   for (const Part& part : parts) {
@@ -176,18 +220,30 @@ Json validity_section(const std::vector<Part>& parts) {
     rankable = rankable && part.rankable;
   }
   Json reasons = class_reasons(parts);
-  if (const auto windows = unequal_windows(parts)) {
-    reasons.push_back(*windows);
+  std::vector<Json> of_suite = rules.reasons;
+  if (auto windows = unequal_windows(parts)) of_suite.push_back(std::move(*windows));
+  for (Json& one : of_suite) {
     severity = std::max(severity, Severity::open);
+    rankable = rankable && rules.earlier;
+    reasons.push_back(std::move(one));
   }
   return {{"class", to_string(severity)},
           {"rankable", rankable},
-          {"ruleset", ruleset_version},
+          {"ruleset", rules.ruleset},
           {"reasons", std::move(reasons)}};
 }
 
-RunStatus worst_status(const std::vector<Part>& parts) {
-  RunStatus status = parts.empty() ? RunStatus::failed : RunStatus::complete;
+/// Of a document, for a message.
+std::string shown_line(std::string line) {
+  constexpr std::size_t longest = 100;
+  line.erase(0, line.find_first_not_of(' '));
+  if (line.ends_with(',')) line.pop_back();
+  return line.empty() ? "absent" : line_text(line.substr(0, longest));
+}
+
+RunStatus worst_status(const std::vector<Part>& parts, const SuiteRules& rules) {
+  if (parts.empty()) return RunStatus::failed;
+  RunStatus status = rules.whole ? RunStatus::complete : RunStatus::partial;
   for (const Part& part : parts) status = std::max(status, part.status);
   return status;
 }
@@ -197,16 +253,17 @@ RunStatus worst_status(const std::vector<Part>& parts) {
 std::string build_suite_record(const std::filesystem::path& folder, const SuitePlan& plan) {
   std::vector<Part> parts;
   for (const std::string& name : plan.workloads) parts.push_back(read_part(folder, name));
+  const SuiteRules rules = judge_suite(folder, plan, parts);
   Json json{{"_format", suite_format},
             {"_version", document_version},
             {"run_id", plan.run_id},
             {"created_utc", plan.created_utc},
-            {"status", to_string(worst_status(parts))},
-            {"validity", validity_section(parts)}};
-  put_score(json, parts);
+            {"status", to_string(worst_status(parts, rules))},
+            {"validity", validity_section(parts, rules)}};
+  if (rules.whole) put_score(json, parts);
   json["workloads"] = Json::array();
   for (Part& part : parts) json["workloads"].push_back(std::move(part.entry));
-  // There is no journal behind run_id and created_utc: the document vouches for itself.
+  // Journals of older programs do not name their suite: the document vouches for itself.
   json["document_sha256"] = sha256_hex(json_indented(json.dump(), "the suite's record"));
   return json_indented(json.dump(), "the suite's record");
 }
@@ -217,21 +274,58 @@ std::string write_suite_record(const std::filesystem::path& folder, const SuiteP
   return text;
 }
 
-std::optional<SuitePlan> read_suite_plan(const std::filesystem::path& folder) {
+std::optional<StoredSuite> read_suite_record(const std::filesystem::path& folder) {
   const std::filesystem::path path = RunFiles{folder}.suite();
   if (!std::filesystem::exists(path)) return std::nullopt;
   const Json json = read_stored_document(path, suite_format);
   try {
-    SuitePlan plan{json.at("run_id"), json.at("created_utc"), {}};
+    StoredSuite suite;
+    suite.plan.run_id = json.at("run_id").get<std::string>();
+    suite.plan.created_utc = json.at("created_utc").get<std::string>();
     for (const Json& part : json.at("workloads")) {
-      plan.workloads.push_back(part.at("folder").get<std::string>());
-      part_of(folder, plan.workloads.back());
+      suite.plan.workloads.push_back(part.at("folder").get<std::string>());
+      part_of(folder, suite.plan.workloads.back());
+      if (part.contains("record_sha256")) suite.recorded.push_back(suite.plan.workloads.back());
     }
-    return plan;
+    return suite;
   } catch (const Json::exception& error) {
     throw UserError(path.string() + " misses a key or has a wrong type",
                     plain_json_words(error.what()), way_out(suite_format));
   }
+}
+
+std::string suite_contradiction(const std::filesystem::path& folder) {
+  const StoredSuite stored = read_suite_record(folder).value();
+  if (const auto fault = look_at_suite(folder, stored.plan, stored.recorded).fault) {
+    return fmt::format("expected {}, found {}", fault->expected, fault->actual);
+  }
+  const std::string said = read_text_file(RunFiles{folder}.suite());
+  const std::string given = build_suite_record(folder, stored.plan);
+  if (said == given) return {};
+  std::istringstream said_lines(said), given_lines(given);
+  std::string said_line, given_line;
+  std::size_t number = 0;
+  do {
+    ++number;
+    if (!std::getline(said_lines, said_line)) said_line.clear();
+    if (!std::getline(given_lines, given_line)) given_line.clear();
+  } while (said_line == given_line && (said_lines || given_lines));
+  return fmt::format("line {} is {}, its runs give {}", number, shown_line(std::move(said_line)),
+                     shown_line(std::move(given_line)));
+}
+
+std::string why_no_suite_score(const std::filesystem::path& folder) {
+  const SuitePlan plan = read_suite_record(folder).value().plan;
+  if (!is_whole_suite(plan.workloads)) {
+    return fmt::format("a partial suite: it has {} of {}", fmt::join(plan.workloads, " "),
+                       fmt::join(suite_workloads, " "));
+  }
+  const std::string silent = look_at_suite(folder, plan).silent;
+  if (silent.empty()) return {};
+  return fmt::format(
+      "the journal in {} does not name its suite, so that workloads may have been exchanged: an "
+      "older program wrote it",
+      silent);
 }
 
 }  // namespace heteroperf

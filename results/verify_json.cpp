@@ -244,8 +244,17 @@ void check_manifest(const std::filesystem::path& folder, Checks& checks) {
                     wrong.empty() ? "the files that were packed" : wrong});
 }
 
+/// The run of a suite says twice which of its workloads it is.
+void check_suite_workload(const Journal& journal, Checks& checks) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  const StartEvent& start = *journal.first<StartEvent>();
+  if (!start.suite || workload == nullptr) return;
+  checks.push_back(equal_check("suite_workload", workload->name, start.suite_workload));
+}
+
 /// What the lines of a journal claim of one another.
 void check_lines(const Journal& journal, Checks& checks) {
+  check_suite_workload(journal, checks);
   GraphBook graphs(journal);
   check_graphs(graphs, checks);
   check_operations(journal, graphs, checks);
@@ -274,8 +283,24 @@ void check_run(const RunFiles& files, RunPart part, Checks& checks) {
   }
 }
 
+/// That suite.json has the id and all workloads that the journals name, and each its own run.
+void check_suite_workloads(const std::filesystem::path& folder, const StoredSuite& suite,
+                           Checks& checks) {
+  constexpr const char* agrees = "the suite and the workloads that its journals name";
+  const SuiteEvidence evidence = look_at_suite(folder, suite.plan, suite.recorded);
+  if (const auto& fault = evidence.fault) {
+    checks.push_back({"suite_workloads", false, fault->expected, fault->actual});
+  } else {
+    checks.push_back({"suite_workloads", true, agrees,
+                      evidence.silent.empty()
+                          ? agrees
+                          : "not told: an older program wrote the journal in " + evidence.silent});
+  }
+}
+
 void check_suite(const RunFiles& files, Checks& checks) {
-  const SuitePlan plan = *read_suite_plan(files.folder);
+  const StoredSuite suite = read_suite_record(files.folder).value();
+  const SuitePlan& plan = suite.plan;
   for (const std::string& workload : plan.workloads) {
     const RunFiles part{files.folder / workload};
     if (!std::filesystem::exists(part.journal()) && !std::filesystem::exists(part.record())) {
@@ -288,6 +313,7 @@ void check_suite(const RunFiles& files, Checks& checks) {
       checks.push_back(std::move(check));
     }
   }
+  check_suite_workloads(files.folder, suite, checks);
   check_text("suite_bytes", build_suite_record(files.folder, plan), read_text_file(files.suite()),
              checks);
 }

@@ -40,8 +40,8 @@ struct RunDigest {
   /// Ranks by the model of their GPU as its driver names it; empty: none is recorded.
   std::map<std::string, std::uint64_t> gpus;
   bool emulated = false;
-  std::string severity;  ///< "closed", "review", "open", "invalid"
-  bool rankable = false;
+  std::string severity;   ///< "closed", "review", "open", "invalid"
+  bool rankable = false;  ///< only closed runs are
   std::string ruleset;
   std::vector<std::string> reasons;  ///< "duration: at least 300 s measured, found 6.1 s"
   /// workload, ruleset, precision, scale class, build type.

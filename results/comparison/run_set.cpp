@@ -14,6 +14,7 @@
 #include "results/missing_run.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
+#include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {
@@ -47,6 +48,25 @@ class RunSearch {
     }
   }
 
+  /// Each run of a suite counts by itself; what suite.json makes of them is looked at here.
+  void judge_suites() {
+    for (const fs::path& folder : suites_) {
+      const fs::path file = RunFiles{folder}.suite();
+      try {
+        if (const std::string wrong = suite_contradiction(folder); !wrong.empty()) {
+          const Problem problem{file.string() + " is not what was measured", wrong,
+                                "`heteroperf verify` shows all of it."};
+          found_.skipped.push_back(
+              {file, "not what was measured: " + wrong, ErrorKind::verification, {problem}});
+        } else if (std::string why = why_no_suite_score(folder); !why.empty()) {
+          found_.suites.push_back({file, std::move(why)});
+        }
+      } catch (const Error& error) {
+        found_.skipped.push_back({file, error.what(), error.kind(), error.problems()});
+      }
+    }
+  }
+
   void look_at_given(const fs::path& path) {
     const std::size_t before = seen_ + found_.skipped.size();
     look_at(path, 0);
@@ -71,6 +91,7 @@ class RunSearch {
     }
     if (is_sweep_folder(path)) return look_at_sweep(path, depth);
     if (depth == deepest) return;
+    if (fs::exists(files.suite(), error) && is_new(path)) suites_.push_back(path);
     for (const fs::path& entry : entries_of(path)) look_at(entry, depth + 1);
   }
 
@@ -122,16 +143,20 @@ class RunSearch {
     ++found_.foreign;
   }
 
-  /// A file that several paths or links lead to is read once.
+  /// What several paths or links lead to is read once.
+  bool is_new(const fs::path& path) {
+    std::error_code error;
+    const fs::path place = fs::weakly_canonical(path, error);
+    return places_.insert(error ? path : place).second;
+  }
+
   void read(const fs::path& record) {
     ++seen_;
-    std::error_code error;
-    const fs::path place = fs::weakly_canonical(record, error);
-    if (places_.insert(error ? record : place).second) records_.push_back(record);
+    if (is_new(record)) records_.push_back(record);
   }
 
   RunSet& found_;
-  std::vector<fs::path> records_;
+  std::vector<fs::path> records_, suites_;
   std::set<fs::path> places_;
   std::size_t seen_ = 0;
 };
@@ -169,6 +194,7 @@ RunSet find_runs(const std::vector<fs::path>& paths) {
     search.look_at_given(path);
   }
   search.read_records();
+  search.judge_suites();
   std::stable_sort(found.runs.begin(), found.runs.end(),
                    [](const RunDigest& a, const RunDigest& b) {
                      return std::tie(a.created_utc, a.run_id) < std::tie(b.created_utc, b.run_id);

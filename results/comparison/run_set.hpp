@@ -20,9 +20,11 @@ struct SkippedEntry {
 /// Every record below some paths, by date, each run once.
 struct RunSet {
   std::vector<RunDigest> runs;
-  std::vector<SkippedEntry> skipped;  ///< records that cannot be read, other records of a run
-  std::size_t foreign = 0;            ///< other files and folders that were passed over
+  /// Records that cannot be read, other records of a run, suites that their runs contradict.
+  std::vector<SkippedEntry> skipped;
+  std::size_t foreign = 0;  ///< other files and folders that were passed over
   std::vector<std::filesystem::path> barren = {};  ///< paths that were given and hold no record
+  std::vector<SkippedEntry> suites = {};  ///< those without an OPS that could be ranked, and why
 };
 
 /// Finds records in run folders, suites, folders of those (four levels) and the files of a saved

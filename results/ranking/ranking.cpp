@@ -29,8 +29,7 @@ std::vector<std::string> why_excluded(const RunDigest& run,
     reasons.push_back(doubt->text());
   }
   if (run.status != "complete") reasons.push_back("status " + run.status);
-  if (run.severity != "closed") reasons.push_back("class " + run.severity);
-  if (!run.rankable && run.severity == "closed") reasons.push_back("not rankable");
+  if (!run.rankable) reasons.push_back("class " + run.severity);
   reasons.insert(reasons.end(), run.reasons.begin(), run.reasons.end());
   if (!run.ops_per_second || !(*run.ops_per_second > 0)) reasons.push_back("no score");
   return reasons;
@@ -130,8 +129,10 @@ RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter,
       ++ranking.filtered;
     }
   }
-  for (const SkippedEntry& one : ranking.runs.skipped) {
-    ranking.excluded.push_back({one.path.string(), "", "", {one.reason}});
+  for (const auto* left_out : {&ranking.runs.skipped, &ranking.runs.suites}) {
+    for (const SkippedEntry& one : *left_out) {
+      ranking.excluded.push_back({one.path.string(), "", "", {one.reason}});
+    }
   }
   sieve.make_lists();
   return ranking;

@@ -113,7 +113,7 @@ struct RankingReport {
   std::vector<PublishedScore> published;
 };
 
-/// Ranks closed, rankable records whose journal gives their numbers again; all others are excluded
+/// Ranks closed records whose journal gives their numbers again; all others are excluded
 /// with every reason. Repetitions (same key, host, program, setup_of()) make one entry; of two with
 /// one seed the later is excluded. Neighbours share a rank where their 95 % intervals, added in
 /// quadrature, leave no significant difference to the first of that rank; a single run has to

@@ -99,7 +99,7 @@ void add_validity(const ReportRun& run, std::vector<ReportNotice>& notices) {
   notices.push_back(
       {level_of(validity.severity),
        fmt::format("Validity: {}, {} (ruleset {}).{}", to_string(validity.severity),
-                   validity.rankable ? "can be ranked" : "cannot be ranked", ruleset_version,
+                   validity.rankable() ? "can be ranked" : "cannot be ranked", ruleset_version,
                    validity.severity == Severity::invalid ? " An invalid run has no score." : "")});
 }
 

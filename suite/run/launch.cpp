@@ -74,7 +74,8 @@ class RunOutput {
   RunRecorder& begin(const PreparedRun& run, const std::string& libtorch_version) {
     const std::filesystem::path folder = suite_folder_.empty() ? std::filesystem::path(config_.out)
                                                                : suite_folder_ / run.workload.name;
-    const RunIdentity identity{identity_.argv, run.reproduce};
+    RunIdentity identity{identity_.argv, run.reproduce};
+    if (!suite_folder_.empty()) identity.suite = suite_;
     recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder, turns_);
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
     open_journal().set(&recorder_->journal());
@@ -141,8 +142,8 @@ class RunOutput {
       reasons += fmt::format("{}{} ({}, not {})", reasons.empty() ? "" : "; ", reason.rule,
                              reason.actual, reason.expected);
     }
-    fmt::print(stderr, "heteroperf: this run will be {} at best{}: {}\n",
-               to_string(foreseen.severity), foreseen.rankable ? "" : ", and not ranked", reasons);
+    fmt::print(stderr, "heteroperf: this run will be {} at best, and not ranked: {}\n",
+               to_string(foreseen.severity), reasons);
   }
 
   void finish_failed(const Error& error) {

@@ -121,6 +121,10 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     start.parent = config.parent->run_id;
     start.parent_step = config.parent->step;
   }
+  if (identity.suite) {
+    start.suite = identity.suite;
+    start.suite_workload = workload;
+  }
   open(start);
   if (turns != nullptr) turns->set_folder(std::filesystem::absolute(files_.folder).string());
 }

@@ -64,8 +64,8 @@ std::string why_incomplete(const fs::path& folder) {
     for (const RunDigest& run : found.runs) {
       if (run.status != "complete") return fmt::format("its record is {}", run.status);
     }
-    const auto suite = read_suite_plan(folder);
-    const std::size_t expected = suite ? suite->workloads.size() : 1;
+    const auto suite = read_suite_record(folder);
+    const std::size_t expected = suite ? suite->plan.workloads.size() : 1;
     if (found.runs.size() == expected) return "";
     return fmt::format("it left {} of {} records", found.runs.size(), expected);
   } catch (const Error& error) {
@@ -79,19 +79,6 @@ void tell_outcome(const fs::path& folder, SweepRun& run) {
   if (!run.reason.empty()) return tell_incomplete(folder, run);
   run.state = SweepRunState::complete;
   run.exit_code = static_cast<int>(exit_code_of_complete(folder));
-}
-
-std::vector<fs::path> journals_in(const fs::path& folder) {
-  std::error_code error;
-  if (const fs::path own = RunFiles{folder}.journal(); fs::exists(own, error)) return {own};
-  std::vector<fs::path> journals;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    const fs::path journal = RunFiles{entry.path()}.journal();
-    std::error_code unreadable;
-    if (fs::exists(journal, unreadable)) journals.push_back(journal);
-  }
-  std::sort(journals.begin(), journals.end());
-  return journals;
 }
 
 }  // namespace heteroperf

@@ -19,7 +19,4 @@ std::string why_incomplete(const std::filesystem::path& folder);
 /// interrupted.
 void tell_outcome(const std::filesystem::path& folder, SweepRun& run);
 
-/// The journal of a run in this folder; of a suite those of its workloads, by name.
-std::vector<std::filesystem::path> journals_in(const std::filesystem::path& folder);
-
 }  // namespace heteroperf

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 
 #include "metrics/error.hpp"
 #include "results/journal.hpp"
@@ -27,16 +26,6 @@ std::size_t number_of(const std::string& name) {
   return error == std::errc() && stop == end ? number : 0;
 }
 
-/// The first line alone: what is damaged further on does not make a command unknown.
-StartEvent start_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string line;
-  if (!std::getline(file, line)) throw UserError(path.string() + " has no line");
-  StartEvent start = *parse_journal(line + '\n', path.string()).first<StartEvent>();
-  if (start.run_id.empty()) throw UserError(path.string() + " is damaged", "its run_id is empty");
-  return start;
-}
-
 void read_start(const StartEvent& start, SweptRun& run) {
   run.run_id = start.run_id;
   run.created_utc = start.created_utc;
@@ -57,7 +46,8 @@ SweptRun read_run(const fs::path& folder, std::size_t number) {
   run.silence = unreadable.empty() ? "it has no journal" : unreadable;
   for (const fs::path& journal : journals_in(folder)) {
     try {
-      read_start(start_of(journal), run);
+      // What is damaged further on does not make a command unknown.
+      read_start(read_journal_start(journal.string()), run);
       run.silence.clear();
       break;
     } catch (const Error& error) {

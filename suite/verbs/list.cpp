@@ -181,7 +181,6 @@ std::vector<ListItem> list_rules() {
     items.push_back({rule.id,
                      rule.broken_by,
                      {{"severity", to_string(rule.severity)},
-                      {"ranking", rule.ranking == Ranking::may ? "may" : "never"},
                       {"known", to_string(rule.moment)},
                       {"parameter", rule.parameter},
                       {"hint", rule.hint}}});

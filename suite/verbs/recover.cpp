@@ -15,8 +15,8 @@ class RecoverVerb : public Verb {
  public:
   const char* name() const override { return "recover"; }
   const char* summary() const override {
-    return "rebuild record.json and samples.h5 of an interrupted run from its journal, sweep.json "
-           "of a sweep from its runs";
+    return "rebuild record.json and samples.h5 of an interrupted run from its journal, suite.json "
+           "and sweep.json from their runs";
   }
   std::vector<std::string> examples() const override {
     return {"recover results/latest", "recover results/20260101T101500Z-llm-1f0c9a77 --json"};

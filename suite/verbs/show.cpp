@@ -4,6 +4,7 @@
 
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
+#include "results/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -42,9 +43,19 @@ class ShowVerb : public Verb {
   void require_sound() const {
     std::error_code none;
     if (!std::filesystem::exists(path_, none)) return;  // show() says what is wrong
-    RunSet found = find_runs({path_});
+    const std::filesystem::path path(path_);
+    const bool names_suite = path.filename() == RunFiles{}.suite();
+    const std::filesystem::path folder = names_suite ? home_of(path) : path;
+    RunSet found = find_runs({folder});
+    for (const SkippedEntry& one : found.skipped) {
+      if (one.path == RunFiles{folder}.suite()) throw Error(one.kind, one.problems);
+    }
     const auto doubts = hold_to_journals(found.runs);
     for (std::size_t i = 0; i < doubts.size(); ++i) {
+      if (!has_journal(found.runs[i])) {
+        fmt::print(stderr, "heteroperf: warning: {}: no journal beside it confirms its numbers\n",
+                   found.runs[i].record.string());
+      }
       if (!doubts[i]) continue;
       const Error error = doubts[i]->error(found.runs[i].record.string());
       if (error.kind() == ErrorKind::verification) throw error;

@@ -114,7 +114,7 @@ class VerifyVerb : public Verb {
     for (const VerifyCheck& check : result.checks) {
       if (check.ok && options.verbosity == Verbosity::quiet) continue;
       const bool remark = check.ok && check.expected != check.actual;
-      fmt::print("{:<6} {}{}\n", check.ok ? "ok" : "FAILED", check.name,
+      fmt::print("{:<6} {}{}\n", check.ok ? "ok" : "FAILED", line_text(check.name),
                  remark ? " (" + line_text(check.actual) + ")" : "");
       // It may be a stranger's run, whose words steer no terminal.
       if (!check.ok) {

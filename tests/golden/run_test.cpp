@@ -201,7 +201,14 @@ TEST(Run, TheSuiteRunsEveryWorkloadAndVerifiesAsAWhole) {
   for (const char* workload : {"image", "automl-image", "llm"}) {
     EXPECT_TRUE(fs::exists(folder / "s" / fs::path(workload) / "record.json")) << workload;
   }
-  EXPECT_TRUE(fs::exists(folder / "s/suite.json"));
+  const Json suite = Json::parse(read(folder / "s/suite.json"));
+  EXPECT_EQ(suite.at("status"), "complete");
+  for (const char* workload : {"image", "automl-image", "llm"}) {
+    const Json start = journal_of(folder / "s/" + workload).front();
+    EXPECT_EQ(start.at("suite").at("run_id"), suite.at("run_id"));
+    EXPECT_EQ(start.at("suite").at("workloads"), Json({"image", "automl-image", "llm"}));
+    EXPECT_EQ(start.at("suite_workload"), workload);
+  }
   EXPECT_EQ(heteroperf({"verify", "s"}, folder.path()).exit_code, 0);
 }
 

@@ -163,10 +163,12 @@ TEST_F(Schemas, WhatComparingPrints) {
 }
 
 TEST_F(Schemas, SuitesAndSweeps) {
-  store("suite", 1, 2);
-  write_suite_record(folder_ / "suite",
+  store("older", 1, 2);
+  write_suite_record(folder_ / "older",
                      {"suite-1", "2026-01-01T00:00:00Z", {"run-001", "run-002", "not-run"}});
-  add("suite", folder_ / "suite/suite.json");
+  store_suite(folder_ / "suite", whole_suite());
+  for (const char* name : {"older", "suite"}) add("suite", folder_ / name + "/suite.json");
+  add("journal", folder_ / "suite/llm/journal.jsonl");
   SweepIndex index = store_sweep("sweep", 0);
   index.runs[2].state = SweepRunState::failed;
   index.runs[2].reason = "exit code 6";

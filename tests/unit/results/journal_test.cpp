@@ -50,6 +50,10 @@ TEST(EventJson, RoundTripsEveryKind) {
   run.lines.push_back({1, PeakEvent{1e12, "fp32", "measured", 1e11}});
   run.lines.push_back({1, HostLoadEvent{2, 4, 0.5, 3, 0.25, 0.125, "node-1", 8, 1.5, 2.5}});
   run.lines.push_back({1, GpuSlowdownEvent{"node-1", "0000:1b:00.0", 3, 400, 1.5, 2.5}});
+  const SampleRun of_suite = part_of_suite(fixed_run(), whole_suite(), "llm");
+  run.lines.push_back(of_suite.lines.front());
+  const std::string start = event_to_json_line(0, of_suite.lines.front().event, no_previous_line);
+  EXPECT_EQ(*std::get<StartEvent>(event_from_json_line(start).event).suite, whole_suite());
   std::set<std::string> kinds;
   for (const JournalLine& line : run.lines) {
     const std::string json = event_to_json_line(line.t_ns, line.event, no_previous_line);

@@ -25,15 +25,15 @@ void set_loss_floor(SampleRun& run, double floor) {
 
 std::vector<RuleCase> quality_rule_cases() {
   return {
-      {"quality_target", Severity::open, true,
+      {"quality_target", Severity::open,
        [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.4999; },
        [](SampleRun& r) { r.last<EvalEvent>().accuracy = 0.5; }},
-      {"quality_target", Severity::open, true, [](SampleRun& r) { r.erase_all<EvalEvent>(); },
+      {"quality_target", Severity::open, [](SampleRun& r) { r.erase_all<EvalEvent>(); },
        [](SampleRun& r) {
          r.erase_all<EvalEvent>();
          r.last<WorkloadEvent>().quality_target.reset();
        }},
-      {"quality_target", Severity::open, true,
+      {"quality_target", Severity::open,
        [](SampleRun& r) {  // lower is better
          r.last<WorkloadEvent>().quality = QualityMeasure::loss;
          r.last<WorkloadEvent>().quality_target = 0.89;
@@ -42,11 +42,11 @@ std::vector<RuleCase> quality_rule_cases() {
          r.last<WorkloadEvent>().quality = QualityMeasure::loss;
          r.last<WorkloadEvent>().quality_target = 0.9;
        }},
-      {"below_floor", Severity::review, true, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
+      {"below_floor", Severity::review, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
        [](SampleRun& r) { set_evaluated(r, 10000, 0.9586); }},  // 0.05 − 4 · √(0.05 · 0.95 / 10⁴)
-      {"below_floor", Severity::review, true, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
+      {"below_floor", Severity::review, [](SampleRun& r) { set_evaluated(r, 10000, 0.9588); },
        [](SampleRun& r) { set_evaluated(r, 256, 0.9588); }},
-      {"below_floor", Severity::review, true,
+      {"below_floor", Severity::review,
        [](SampleRun& r) {  // a tiny evaluation beside it excuses nothing
          set_evaluated(r, 10000, 0.9588);
          add_evaluation(r, 4, 0.75);
@@ -55,9 +55,9 @@ std::vector<RuleCase> quality_rule_cases() {
          set_evaluated(r, 10000, 0.9586);
          add_evaluation(r, 4, 0.75);
        }},
-      {"quality_target", Severity::open, true, [](SampleRun& r) { set_evaluated(r, 31, 0.9); },
+      {"quality_target", Severity::open, [](SampleRun& r) { set_evaluated(r, 31, 0.9); },
        [](SampleRun& r) { set_evaluated(r, 32, 0.9); }},
-      {"quality_target", Severity::open, true,
+      {"quality_target", Severity::open,
        [](SampleRun& r) {
          set_evaluated(r, 100, 0.75);
          add_evaluation(r, 4, 1.0);
@@ -66,7 +66,7 @@ std::vector<RuleCase> quality_rule_cases() {
          set_evaluated(r, 100, 0.75);
          add_evaluation(r, 4, 0.75);
        }},
-      {"below_floor", Severity::review, true, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
+      {"below_floor", Severity::review, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
        [](SampleRun& r) { set_loss_floor(r, 0.9183); }},  // the loss is 0.9
   };
 }

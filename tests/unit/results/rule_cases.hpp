@@ -14,7 +14,6 @@ namespace heteroperf {
 struct RuleCase {
   const char* rule;
   Severity severity;
-  bool rankable;
   std::function<void(SampleRun&)> trips, passes;
 };
 

@@ -16,43 +16,43 @@ RankPlanEvent rank_plan(std::int32_t rank, std::uint64_t limit_bytes) {
 
 std::vector<RuleCase> run_rule_cases() {
   return {
-      {"run_failed", Severity::invalid, false,
+      {"run_failed", Severity::invalid,
        [](SampleRun& r) {
          r.last<StopEvent>() = {RunStatus::failed, "rank 1 died", 6};
        },
        [](SampleRun& r) {
          r.last<StopEvent>() = {RunStatus::complete, "rank 1 died", 0};
        }},
-      {"run_partial", Severity::open, false,
+      {"run_partial", Severity::open,
        [](SampleRun& r) {
          r.last<StopEvent>() = {RunStatus::partial, "interrupted", 130};
        },
        [](SampleRun& r) {
          r.last<StopEvent>() = {RunStatus::complete, "the search ended early", 0};
        }},
-      {"run_partial", Severity::open, false, [](SampleRun& r) { r.erase_all<StopEvent>(); },
+      {"run_partial", Severity::open, [](SampleRun& r) { r.erase_all<StopEvent>(); },
        [](SampleRun&) {}},
-      {"peak_precision", Severity::open, false,
+      {"peak_precision", Severity::open,
        [](SampleRun& r) { r.last<PeakEvent>().precision = "bf16"; },
        [](SampleRun& r) {
          r.last<PeakEvent>().precision = "bf16";
          r.last<WorkloadEvent>().precision = "bf16";
        }},
-      {"seeds", Severity::open, false, [](SampleRun& r) { r.last<WorkloadEvent>().seeds.clear(); },
+      {"seeds", Severity::open, [](SampleRun& r) { r.last<WorkloadEvent>().seeds.clear(); },
        [](SampleRun& r) {
          r.last<WorkloadEvent>().seeds = {{"run", 0}};
        }},
-      {"lockstep", Severity::open, false,
+      {"lockstep", Severity::open,
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).lockstep = true; },
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).lockstep = false; }},
-      {"precision", Severity::open, false,
+      {"precision", Severity::open,
        [](SampleRun& r) {
          r.last<WorkloadEvent>().precision = r.last<PeakEvent>().precision = "fp8";
        },
        [](SampleRun& r) {
          r.last<WorkloadEvent>().precision = r.last<PeakEvent>().precision = "bf16";
        }},
-      {"above_peak", Severity::invalid, false,
+      {"above_peak", Severity::invalid,
        [](SampleRun& r) {
          const double ops = summarize(r.journal()).ops_per_second->value;
          r.last<PeakEvent>().ops_per_second = ops / 1.051;
@@ -61,12 +61,12 @@ std::vector<RuleCase> run_rule_cases() {
          const double ops = summarize(r.journal()).ops_per_second->value;
          r.last<PeakEvent>().ops_per_second = ops / 1.049;
        }},
-      {"peak_not_measured", Severity::open, false, [](SampleRun& r) { r.erase_all<PeakEvent>(); },
+      {"peak_not_measured", Severity::open, [](SampleRun& r) { r.erase_all<PeakEvent>(); },
        [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 1e15; }},
-      {"peak_not_measured", Severity::open, false,
+      {"peak_not_measured", Severity::open,
        [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 0; },
        [](SampleRun& r) { r.last<PeakEvent>().ops_per_second = 1e-300; }},
-      {"late", Severity::invalid, false,
+      {"late", Severity::invalid,
        [](SampleRun& r) {
          r.insert_before_stop(PacingEvent{0, 1, 1000, 5, 0.1});
          r.insert_before_stop(PacingEvent{1, 1, 1000, 16, 0.1});
@@ -75,23 +75,23 @@ std::vector<RuleCase> run_rule_cases() {
          r.insert_before_stop(PacingEvent{0, 1, 1000, 5, 0.1});
          r.insert_before_stop(PacingEvent{1, 1, 1000, 15, 0.1});
        }},
-      {"above_memory", Severity::invalid, false,
+      {"above_memory", Severity::invalid,
        [](SampleRun& r) { r.insert_before_stop(rank_plan(1, 1000)); },
        [](SampleRun& r) { r.insert_before_stop(rank_plan(1, 1001)); }},
-      {"overhead", Severity::open, true,
+      {"overhead", Severity::open,
        [](SampleRun& r) {
          r.last<OverheadEvent>().measurement_s = 0.0100001 * summarize(r.journal()).wall_s;
        },
        [](SampleRun& r) {
          r.last<OverheadEvent>().measurement_s = 0.0099999 * summarize(r.journal()).wall_s;
        }},
-      {"quick", Severity::open, false,
+      {"quick", Severity::open,
        [](SampleRun& r) { std::get<StartEvent>(r.lines[0].event).quick = true; },
        [](SampleRun&) {}},
-      {"precision", Severity::open, false,
+      {"precision", Severity::open,
        [](SampleRun& r) { r.last<WorkloadEvent>().precision = "fp64"; },
        [](SampleRun& r) { r.last<WorkloadEvent>().precision = "bf16"; }},
-      {"emulated", Severity::open, false,
+      {"emulated", Severity::open,
        [](SampleRun& r) {
          r.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, true});
        },

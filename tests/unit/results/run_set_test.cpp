@@ -11,6 +11,7 @@
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_evidence.hpp"
 #include "results/run_folder.hpp"
+#include "results/suite_record.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
 namespace heteroperf {
@@ -72,6 +73,25 @@ TEST_F(RunSets, EveryPathWithoutARecordIsNamed) {
   EXPECT_EQ(error.kind(), ErrorKind::usage);
   ASSERT_EQ(error.problems().size(), 2u);
   EXPECT_TRUE(has(error.problems()[1].problem, path("nothing").string()));
+}
+
+TEST_F(RunSets, ASuiteThatItsRunsContradictIsSkipped) {
+  const SuitePlan suite = whole_suite();
+  store_suite(path("s"), suite);
+  const RunSet sound = require_runs({path("s")});
+  EXPECT_EQ(sound.runs.size(), suite.workloads.size());
+  EXPECT_TRUE(sound.suites.empty());
+  SuitePlan trimmed = suite;
+  trimmed.workloads.pop_back();
+  write_suite_record(path("s"), trimmed);
+  EXPECT_EQ(find_runs({path("s")}).runs.size(), suite.workloads.size());
+  const Error error = error_of([&] { require_runs({path("s"), path("s")}); });
+  EXPECT_EQ(error.kind(), ErrorKind::verification);
+  ASSERT_EQ(error.problems().size(), 1u);
+  EXPECT_EQ(error.problems()[0].problem,
+            path("s/suite.json").string() + " is not what was measured");
+  store_suite(path("partial"), trimmed);
+  EXPECT_EQ(find_runs({path("partial")}).suites.at(0).path, path("partial/suite.json"));
 }
 
 TEST_F(RunSets, ARunOnBothSidesIsRefused) {

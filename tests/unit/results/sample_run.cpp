@@ -7,7 +7,9 @@
 #include <limits>
 
 #include "results/events_json.hpp"
+#include "results/ruleset.hpp"
 #include "results/sha256.hpp"
+#include "results/suite_record.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/model_graph_json.hpp"
 
@@ -311,6 +313,30 @@ SampleRun search_run() {
   script.add(SearchEvent{3, 1, 9, 0, 0.002, 0.004, 3.65});
   script.add_end(group_count);
   return std::move(script.run);
+}
+
+SampleRun part_of_suite(SampleRun run, const SuitePlan& suite, const std::string& workload) {
+  auto& start = run.last<StartEvent>();
+  start.run_id = workload + " of " + suite.run_id;
+  start.suite = suite;
+  start.suite_workload = workload;
+  run.last<WorkloadEvent>().name = workload;
+  return run;
+}
+
+SuitePlan whole_suite(const std::string& run_id) {
+  return {run_id, "2026-01-01T10:15:00Z", {suite_workloads.begin(), suite_workloads.end()}};
+}
+
+void store_suite(const std::filesystem::path& folder, const SuitePlan& suite) {
+  SampleRunOptions options;
+  const double measured_s = options.step_s * options.steps;
+  for (const std::string& workload : suite.workloads) {
+    options.step_s = measured_s / options.steps;
+    part_of_suite(fixed_run(options), suite, workload).write_finished({folder / workload});
+    options.steps *= 2;
+  }
+  write_suite_record(folder, suite);
 }
 
 }  // namespace heteroperf

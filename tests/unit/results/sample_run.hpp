@@ -73,4 +73,11 @@ SampleRun planned_run();
 /// Two groups of one rank with three trials each; trial 1 of group 1 diverges.
 SampleRun search_run();
 
+/// `run` as this workload of a suite.
+SampleRun part_of_suite(SampleRun run, const SuitePlan& suite, const std::string& workload);
+/// The plan of a suite with all workloads.
+SuitePlan whole_suite(const std::string& run_id = "20260101T101500Z-suite-0123abcd");
+/// The closed runs of a suite in `folder`, each faster than the one before it, and suite.json.
+void store_suite(const std::filesystem::path& folder, const SuitePlan& suite);
+
 }  // namespace heteroperf

@@ -88,14 +88,15 @@ TEST(Show, JsonIsTheRecordItself) {
 
 TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
   const TemporaryFolder folder;
-  const SuitePlan plan{"id", "2026-01-01T10:15:00Z", {"image", "search", "later"}};
-  fixed_run().write_finished({folder.path() / "image"});
-  search_run().write_finished({folder.path() / "search"});
+  const SuitePlan plan = whole_suite();
+  part_of_suite(fixed_run(), plan, "image").write_finished({folder.path() / "image"});
+  part_of_suite(search_run(), plan, "automl-image")
+      .write_finished({folder.path() / "automl-image"});
   write_suite_record(folder.path(), plan);
   EXPECT_TRUE(matches(show(folder.path() / "image", ShowFormat::console, Colour::off), "OPS +"));
   const std::string table = show(folder.path(), ShowFormat::console, Colour::off);
   EXPECT_TRUE(matches(table, "image +.* kop/s .*complete, closed\n")) << table;
-  EXPECT_TRUE(matches(table, "later +no score, partial, no record\n")) << table;
+  EXPECT_TRUE(matches(table, "llm +no score, partial, no record\n")) << table;
   EXPECT_TRUE(matches(table, "validity +invalid, not rankable\n")) << table;
   EXPECT_FALSE(matches(table, "suite OPS")) << table;
   EXPECT_TRUE(matches(table, "workload later \\(invalid\\): expected closed, found no record"))
@@ -137,15 +138,16 @@ std::string hint_of(const std::filesystem::path& path) {
 
 TEST(Show, SaysWhatCanStillBeDoneAboutADamagedFile) {
   const TemporaryFolder folder;
-  const SuitePlan plan{"id", "2026-01-01T10:15:00Z", {"image"}};
+  const SuitePlan plan = whole_suite();
   const RunFiles suite{folder.path()}, part{folder.path() / "image"};
-  fixed_run().write_finished(part);
+  part_of_suite(fixed_run(), plan, "image").write_finished(part);
   write_suite_record(folder.path(), plan);
   for (const std::string& bad :
        {std::string("{"), std::string("{\"_format\":\"heteroperf-suite\",\"_version\":1}")}) {
     write_file_atomically(suite.suite(), bad);
     EXPECT_EQ(hint_of(folder.path()),
-              "Each workload's own folder can still be verified, shown and recovered.");
+              "Move it away: heteroperf recover of its folder makes it again where the journals "
+              "name the suite.");
     EXPECT_THROW(recover(folder.path()), UserError);
   }
   for (const std::string& bad :

@@ -112,17 +112,16 @@ void set_window_share(SampleRun& run, double share) {
 
 std::vector<RuleCase> step_rule_cases() {
   return {
-      {"clock", Severity::invalid, false,
-       [](SampleRun& r) { r.lines[5].t_ns = r.lines[6].t_ns + 1; },
+      {"clock", Severity::invalid, [](SampleRun& r) { r.lines[5].t_ns = r.lines[6].t_ns + 1; },
        [](SampleRun& r) { r.lines[5].t_ns = r.lines[6].t_ns; }},
-      {"clock", Severity::invalid, false, [](SampleRun& r) { r.last<StepEvent>().t_start_ns -= 1; },
+      {"clock", Severity::invalid, [](SampleRun& r) { r.last<StepEvent>().t_start_ns -= 1; },
        [](SampleRun& r) { r.last<StepEvent>().t_start_ns += 1; }},
-      {"clock", Severity::invalid, false,
+      {"clock", Severity::invalid,
        [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns; },
        [](SampleRun& r) { r.last<StepEvent>().t_start_ns = r.last<StepEvent>().t_end_ns - 1; }},
-      {"clock_jump", Severity::review, true, [](SampleRun& r) { stretch_last_step(r, 245.0); },
+      {"clock_jump", Severity::review, [](SampleRun& r) { stretch_last_step(r, 245.0); },
        [](SampleRun& r) { stretch_last_step(r, 244.6); }},  // 20 medians of 12.24 s
-      {"clock_jump", Severity::review, true,
+      {"clock_jump", Severity::review,
        [](SampleRun& r) {
          r = steps_run(3000);
          stretch_last_step(r, 10.01);
@@ -131,29 +130,29 @@ std::vector<RuleCase> step_rule_cases() {
          r = steps_run(3000);
          stretch_last_step(r, 9.99);
        }},
-      {"step_order", Severity::invalid, false, [](SampleRun& r) { ++r.last<StepEvent>().n; },
+      {"step_order", Severity::invalid, [](SampleRun& r) { ++r.last<StepEvent>().n; },
        [](SampleRun& r) {  // a resumed run begins later
          begin_at_step(r, 100);
          r.last<StartEvent>().parent_step = 100;
        }},
-      {"step_order", Severity::invalid, false, [](SampleRun& r) { begin_at_step(r, 100); },
+      {"step_order", Severity::invalid, [](SampleRun& r) { begin_at_step(r, 100); },
        [](SampleRun& r) { r.last<StartEvent>().parent_step = 0; }},
-      {"finite_loss", Severity::invalid, false,
+      {"finite_loss", Severity::invalid,
        [](SampleRun& r) { r.last<StepEvent>().loss = not_a_number; },
        [](SampleRun& r) { r.last<StepEvent>().loss = 1e300; }},
-      {"finite_loss", Severity::invalid, false,
+      {"finite_loss", Severity::invalid,
        [](SampleRun& r) { r.last<EvalEvent>().loss = -std::numeric_limits<double>::infinity(); },
        [](SampleRun& r) { r.last<StepEvent>().gradient_norm = not_a_number; }},
-      {"steps_none", Severity::invalid, false, [](SampleRun& r) { r.erase_all<StepEvent>(); },
+      {"steps_none", Severity::invalid, [](SampleRun& r) { r.erase_all<StepEvent>(); },
        [](SampleRun& r) { r = steps_run(1); }},
-      {"steps_few", Severity::open, false, [](SampleRun& r) { r = steps_run(19); },
+      {"steps_few", Severity::open, [](SampleRun& r) { r = steps_run(19); },
        [](SampleRun& r) { r = steps_run(20); }},
-      {"executed_operations", Severity::invalid, false,
+      {"executed_operations", Severity::invalid,
        [](SampleRun& r) { add_observation(r, [](auto& e) { e.executed += Ops(1); }); },
        [](SampleRun& r) {
          add_observation(r, [](auto& e) { e.executed += Ops(1), e.recompute += Ops(1); });
        }},
-      {"observed_strict", Severity::invalid, false,
+      {"observed_strict", Severity::invalid,
        [](SampleRun& r) {
          add_observation(r, [](auto& e) { e.executed += Ops(1), e.strict += Ops(1); });
        },
@@ -167,31 +166,30 @@ std::vector<RuleCase> step_rule_cases() {
            more = !more;
          }
        }},
-      {"not_observed", Severity::open, false,
-       [](SampleRun& r) { r.last<ObservedEvent>().rank = 0; },
+      {"not_observed", Severity::open, [](SampleRun& r) { r.last<ObservedEvent>().rank = 0; },
        [](SampleRun& r) { r.last<ScaleEvent>().ranks = 1; }},
-      {"unknown_operators", Severity::invalid, false,
+      {"unknown_operators", Severity::invalid,
        [](SampleRun& r) { r.last<ObservedEvent>().unknown = {"aten::einsum"}; },
        [](SampleRun& r) { r.last<ObservedEvent>().unknown = {}; }},
-      {"checksums", Severity::invalid, false,
+      {"checksums", Severity::invalid,
        [](SampleRun& r) { r.last<ChecksumEvent>().fingerprint = "other"; },
        [](SampleRun& r) {  // another group trains another model
          r.last<ChecksumEvent>().fingerprint = "other";
          r.last<ChecksumEvent>().group = 1;
        }},
-      {"time_split", Severity::invalid, false,
+      {"time_split", Severity::invalid,
        [](SampleRun& r) { r.insert_before_stop(rank_time(98.99)); },
        [](SampleRun& r) { r.insert_before_stop(rank_time(99.01)); }},
-      {"time_split", Severity::invalid, false,
+      {"time_split", Severity::invalid,
        [](SampleRun& r) { r.insert_before_stop(rank_time(101.01)); },
        [](SampleRun& r) { r.insert_before_stop(rank_time(100.99)); }},
-      {"checksums", Severity::invalid, false,
+      {"checksums", Severity::invalid,
        [](SampleRun& r) {
          r = planned_run();
          r.last<ChecksumEvent>().share = "stages 0";
        },
        [](SampleRun& r) { r = planned_run(); }},
-      {"duration", Severity::open, false,
+      {"duration", Severity::open,
        [](SampleRun& r) {
          r = steps_run(20);
          set_measured(r, 299.99);
@@ -200,9 +198,9 @@ std::vector<RuleCase> step_rule_cases() {
          r = steps_run(20);
          set_measured(r, 300);
        }},
-      {"steady", Severity::open, true, [](SampleRun& r) { make_slow_start(r, 28); },
+      {"steady", Severity::open, [](SampleRun& r) { make_slow_start(r, 28); },
        [](SampleRun& r) { make_slow_start(r, 3); }},
-      {"steady", Severity::open, true, [](SampleRun& r) { set_window_share(r, 0.499); },
+      {"steady", Severity::open, [](SampleRun& r) { set_window_share(r, 0.499); },
        [](SampleRun& r) { set_window_share(r, 0.501); }},
   };
 }

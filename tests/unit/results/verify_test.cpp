@@ -280,19 +280,21 @@ TEST(Recover, IsNamedWhereARecordIsMissing) {
 
 // ---------------------------------------------------------------- suites
 
-struct StoredSuite {
+struct ASuite {
   TemporaryFolder folder;
-  SuitePlan plan{"20260101T101500Z-suite-0123abcd", "2026-01-01T10:15:00Z", {"image", "search"}};
-  StoredSuite() {
+  SuitePlan plan = whole_suite();
+  ASuite() {
     write_suite_record(folder.path(), plan);
-    short_run().write_finished({folder.path() / "image"});
-    search_run().write_finished({folder.path() / "search"});
+    part_of_suite(short_run(), plan, "image").write_finished(part("image"));
+    part_of_suite(search_run(), plan, "automl-image").write_finished(part("automl-image"));
+    part_of_suite(short_run(), plan, "llm").write_finished(part("llm"));
     write_suite_record(folder.path(), plan);
   }
+  RunFiles part(const std::string& workload) const { return {folder.path() / workload}; }
 };
 
 TEST(VerifySuite, AcceptsWhatWasWritten) {
-  const StoredSuite stored;
+  const ASuite stored;
   const Verification verification = verify(stored.folder.path());
   EXPECT_TRUE(verification.ok()) << failures(verification);
   EXPECT_EQ(verification.checks.front().name, "image/journal_chain");
@@ -300,9 +302,10 @@ TEST(VerifySuite, AcceptsWhatWasWritten) {
 }
 
 TEST(VerifySuite, NoticesEveryFlippedByteOfItsRecord) {
-  const StoredSuite stored;
-  fs::remove(stored.folder.path() / "image" / "samples.h5");
-  fs::remove(stored.folder.path() / "search" / "samples.h5");
+  const ASuite stored;
+  for (const std::string& workload : stored.plan.workloads) {
+    fs::remove(stored.part(workload).samples());
+  }
   const fs::path path = RunFiles{stored.folder.path()}.suite();
   const std::string good = read_text_file(path);
   for (std::size_t i = 0; i < good.size(); ++i) {
@@ -314,32 +317,89 @@ TEST(VerifySuite, NoticesEveryFlippedByteOfItsRecord) {
 }
 
 TEST(VerifySuite, NoticesAChangeInAWorkload) {
-  const StoredSuite stored;
-  const RunFiles part{stored.folder.path() / "search"};
+  const ASuite stored;
+  const RunFiles part = stored.part("automl-image");
   std::string text = read_text_file(part.journal());
   text[text.size() / 2] ^= 1;
   overwrite(part.journal(), text);
-  EXPECT_TRUE(fails(verify(stored.folder.path()), "search/journal_chain"));
+  EXPECT_TRUE(fails(verify(stored.folder.path()), "automl-image/journal_chain"));
   fs::remove_all(part.folder);
   EXPECT_TRUE(fails(verify(stored.folder.path()), "suite_bytes"));
 }
 
-TEST(RecoverSuite, DoesNotSuggestItselfForADamagedPlan) {
-  const StoredSuite stored;
-  overwrite(RunFiles{stored.folder.path()}.suite(), "{");
-  try {
-    recover(stored.folder.path());
-    FAIL();
-  } catch (const UserError& error) {
-    EXPECT_EQ(std::string(error.what()).find("heteroperf recover"), std::string::npos)
-        << error.what();
-    EXPECT_NE(std::string(error.what()).find("suite.json"), std::string::npos) << error.what();
+TEST(VerifySuite, HoldsItToItsJournals) {
+  const ASuite stored;
+  SuitePlan trimmed = stored.plan;
+  trimmed.workloads.erase(trimmed.workloads.begin());
+  write_suite_record(stored.folder.path(), trimmed);
+  const Verification verification = verify(stored.folder.path());
+  EXPECT_TRUE(fails(verification, "suite_workloads")) << failures(verification);
+  EXPECT_FALSE(fails(verification, "suite_bytes")) << "it is what this program would write";
+}
+
+TEST(VerifySuite, ARunSaysWhichWorkloadItIs) {
+  const ASuite stored;
+  SampleRun other = part_of_suite(short_run(), stored.plan, "llm");
+  other.last<WorkloadEvent>().name = "image";
+  other.write_finished(stored.part("llm"));
+  EXPECT_TRUE(fails(verify(stored.folder.path()), "llm/suite_workload"));
+  EXPECT_TRUE(first_wrong_content(other.journal()).has_value());
+}
+
+TEST(VerifySuite, SaysThatOlderJournalsTellNothing) {
+  const ASuite stored;
+  for (const std::string& workload : stored.plan.workloads) {
+    short_run().write_finished(stored.part(workload));
+  }
+  write_suite_record(stored.folder.path(), stored.plan);
+  const Verification verification = verify(stored.folder.path());
+  EXPECT_TRUE(verification.ok()) << failures(verification);
+  for (const VerifyCheck& check : verification.checks) {
+    if (check.name == "suite_workloads") {
+      EXPECT_EQ(check.actual, "not told: an older program wrote the journal in image");
+    }
   }
 }
 
+Error refusal_of(const fs::path& folder) {
+  try {
+    recover(folder);
+  } catch (const Error& error) {
+    return error;
+  }
+  ADD_FAILURE() << "it was recovered";
+  return {ErrorKind::internal, {{"nothing", "", ""}}};
+}
+
+TEST(RecoverSuite, MakesNothingOfOtherWorkloads) {
+  const ASuite stored;
+  const fs::path file = RunFiles{stored.folder.path()}.suite();
+  SuitePlan trimmed = stored.plan;
+  trimmed.workloads.erase(trimmed.workloads.begin());
+  const std::string forged = write_suite_record(stored.folder.path(), trimmed);
+  const Error refused = refusal_of(stored.folder.path());
+  EXPECT_EQ(refused.kind(), ErrorKind::verification);
+  EXPECT_NE(std::string(refused.what()).find("as the journal in automl-image says"),
+            std::string::npos)
+      << refused.what();
+  EXPECT_EQ(read_text_file(file), forged);
+  fs::remove(file);
+  recover(stored.folder.path());
+  EXPECT_EQ(read_text_file(file), build_suite_record(stored.folder.path(), stored.plan));
+  EXPECT_TRUE(verify(stored.folder.path()).ok());
+}
+
+TEST(RecoverSuite, DamagedPlansAreMovedAwayFirst) {
+  const ASuite stored;
+  overwrite(RunFiles{stored.folder.path()}.suite(), "{");
+  const std::string said = refusal_of(stored.folder.path()).what();
+  EXPECT_NE(said.find("suite.json"), std::string::npos) << said;
+  EXPECT_NE(said.find("Move it away"), std::string::npos) << said;
+}
+
 TEST(RecoverSuite, IsNamedForAPartThatWasKilled) {
-  const StoredSuite stored;
-  fs::remove(stored.folder.path() / "image" / "record.json");
+  const ASuite stored;
+  fs::remove(stored.part("image").record());
   const std::string hint = "`heteroperf recover " + stored.folder.path().string() + "`";
   EXPECT_NE(failures(verify(stored.folder.path())).find(hint), std::string::npos)
       << failures(verify(stored.folder.path()));
@@ -347,16 +407,16 @@ TEST(RecoverSuite, IsNamedForAPartThatWasKilled) {
 
 TEST(RecoverSuite, RebuildsWhatIsThere) {
   const TemporaryFolder folder;
-  const SuitePlan plan{"id", "2026-01-01T10:15:00Z", {"image", "search", "later"}};
+  const SuitePlan plan = whole_suite();
   write_suite_record(folder.path(), plan);
-  short_run().write_finished({folder.path() / "image"});
-  SampleRun killed = search_run();
+  part_of_suite(short_run(), plan, "image").write_finished({folder.path() / "image"});
+  SampleRun killed = part_of_suite(search_run(), plan, "automl-image");
   killed.lines.resize(20);
-  killed.write({folder.path() / "search"});
+  killed.write({folder.path() / "automl-image"});
   const FinishedRun finished = recover(folder.path());
   const Verification verification = verify(folder.path());
   EXPECT_TRUE(verification.ok()) << failures(verification);
-  EXPECT_NE(finished.warnings.back().find("later was not started"), std::string::npos);
+  EXPECT_NE(finished.warnings.back().find("llm was not started"), std::string::npos);
 }
 
 }  // namespace

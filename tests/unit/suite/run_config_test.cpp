@@ -2,6 +2,8 @@
 
 #include "metrics/error.hpp"
 #include "metrics/precision_goal.hpp"
+#include "results/suite_journals.hpp"
+#include "suite/catalog.hpp"
 #include "suite/run/reproduce.hpp"
 #include "suite/run/run_config_json.hpp"
 
@@ -17,6 +19,8 @@ std::string error_of(Action&& action) {
   }
   return "no error";
 }
+
+TEST(Catalog, HasTheWorkloadsOfAWholeSuite) { EXPECT_TRUE(is_whole_suite(workload_names())); }
 
 TEST(RunConfig, RoundTripsThroughJson) {
   RunConfig config;

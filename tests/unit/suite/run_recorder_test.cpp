@@ -69,5 +69,15 @@ TEST(RunRecorder, AMilderReasonDoesNotMendTheClass) {
       << warnings.back()->text;
 }
 
+TEST(RunRecorder, NamesTheSuiteThatTheRunIsPartOf) {
+  const TemporaryFolder home;
+  const SuitePlan suite = whole_suite();
+  RunRecorder recorder({}, {{"heteroperf", "run"}, "", suite}, "llm", home.path() / "llm");
+  recorder.finish(RunStatus::partial, "stopped", 130);
+  const StartEvent start = read_journal_start(recorder.files().journal().string());
+  EXPECT_TRUE(start.suite == suite);
+  EXPECT_EQ(start.suite_workload, "llm");
+}
+
 }  // namespace
 }  // namespace heteroperf
