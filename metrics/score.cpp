@@ -1,5 +1,8 @@
 #include "metrics/score.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include "metrics/error.hpp"
 #include "metrics/natural_log.hpp"
 
@@ -26,6 +29,17 @@ std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate)
   if (error_rate == 0) return std::nullopt;
   // 0 − x rather than −x: an error of 1 scores 0, not −0.
   return ops * (0 - natural_log(error_rate));
+}
+
+Interval error_interval(std::uint64_t wrong, std::uint64_t answers) {
+  HETEROPERF_EXPECT(answers > 0 && wrong <= answers);
+  constexpr double normal_97_5_quantile = 1.959963984540054;
+  constexpr double square = normal_97_5_quantile * normal_97_5_quantile;
+  const auto k = static_cast<double>(wrong), n = static_cast<double>(answers);
+  const double centre = (k + square / 2) / (n + square);
+  const double half_width =
+      normal_97_5_quantile / (n + square) * std::sqrt(k * (n - k) / n + square / 4);
+  return {std::max(0.0, centre - half_width), std::min(1.0, centre + half_width)};
 }
 
 }  // namespace heteroperf

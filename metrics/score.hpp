@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 
+#include "metrics/bootstrap.hpp"
 #include "metrics/ops.hpp"
 #include "metrics/quantity.hpp"
 
@@ -23,5 +25,14 @@ OpsPerSecond suite_ops_per_second(std::span<const WindowTotal> totals);
 /// −ln(error) × OPS (AIPerf, `score.py`): classifiers only, 0 ≤ error_rate ≤ 1. Nothing when no
 /// sample was wrong, as −ln 0 is no number.
 std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate);
+
+/// After so many wrong answers an error rate is known to 10 %: its relative standard error is
+/// 1 / √wrong, or less.
+inline constexpr std::uint64_t enough_wrong_answers = 100;
+
+/// 95 % interval of the error rate of which `wrong` of `answers` > 0 independent answers tell:
+/// Wilson's score interval (E. B. Wilson, J. Am. Stat. Assoc. 22, 209, 1927). Sums, products and a
+/// square root alone: the same bits on every machine.
+Interval error_interval(std::uint64_t wrong, std::uint64_t answers);
 
 }  // namespace heteroperf

@@ -191,6 +191,7 @@ struct Fields<EvalEvent> {
     v("ops_strict", e.ops_strict);
     v("t_start_ns", e.t_start_ns);
     v("t_end_ns", e.t_end_ns);
+    v("final", e.is_final);
   }
 };
 

@@ -96,7 +96,8 @@ struct WorkloadEvent {
   std::vector<std::pair<std::string, std::uint64_t>> seeds;
 };
 
-/// The run, or one group of it, enters a phase; the previous one ends.
+/// The run, or one group of it, enters a phase; the previous one ends. `measure` begins after the
+/// warm-up, `finish` after the last training step.
 enum class Phase { setup, warmup, measure, evaluate, finish };
 struct PhaseEvent {
   Phase phase = Phase::setup;
@@ -159,6 +160,9 @@ struct TrialEvent {
 };
 
 /// Loss and accuracy on held-out samples. Its operations are never part of OPS.
+///
+/// The final one is made after the last training step, of the model that a training ended with or
+/// of the best one that a search found: quality target and regulated score go by it.
 struct EvalEvent {
   std::int32_t group = 0;
   std::optional<std::uint64_t> trial;
@@ -166,6 +170,7 @@ struct EvalEvent {
   double loss = 0, accuracy = 0;
   Ops ops_strict;
   std::int64_t t_start_ns = 0, t_end_ns = 0;
+  std::optional<bool> is_final = {};  ///< "final" in the journal
 };
 
 /// One observed step as seen by one rank's dispatcher.

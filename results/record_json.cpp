@@ -131,8 +131,11 @@ void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
     put(json["throughput"], "ci95", throughput->ci95);
     json["throughput"]["unit"] = journal.first<WorkloadEvent>()->unit + "/s";
   }
-  if (summary.regulated_score) {
-    json["regulated_score"] = {{"value", *summary.regulated_score},
+  if (const auto& score = summary.regulated_score) {
+    json["regulated_score"] = {{"value", score->value},
+                               {"answers", score->answers},
+                               {"wrong", score->wrong},
+                               {"error_ci95", {score->error_ci95.low, score->error_ci95.high}},
                                {"formula", "-ln(error) * ops_per_second"}};
   }
 }
@@ -170,6 +173,7 @@ Json metrics_section(const Journal& journal, const RunSummary& summary, const Va
   if (const auto& quality = summary.quality) {
     json["quality"] = {{"name", to_string(quality->measure)}, {"value", quality->value}};
     if (quality->samples > 0) json["quality"]["samples"] = quality->samples;
+    json["quality"]["final"] = quality->is_final;
     put(json["quality"], "target", quality->target);
     put(json["quality"], "met", quality->met);
   }

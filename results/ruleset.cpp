@@ -23,7 +23,7 @@ constexpr double largest_overhead = 0.01;
 constexpr double split_tolerance = 0.01;  // of a rank's wall time
 constexpr double largest_late_share = 0.01;
 constexpr double floor_tolerance = 0.02;     // of a known floor
-constexpr double floor_standard_errors = 4;  // the best of many trials lies some below the mean
+constexpr double floor_standard_errors = 4;  // a search chose the best of many trials
 
 using Verdict = std::optional<Finding>;
 
@@ -206,12 +206,14 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
   if (workload == nullptr || !workload->quality_target) return {};
   if (summary.quality && summary.quality->met == true) return {};
   const bool higher = workload->quality == QualityMeasure::accuracy;
-  return Finding{fmt::format("{} {} {:.6g} on {} samples or more", to_string(workload->quality),
-                             higher ? "at least" : "at most", *workload->quality_target,
-                             fewest_quality_samples),
-                 summary.quality ? fmt::format("{:.6g} on {} samples", summary.quality->value,
-                                               summary.quality->samples)
-                                 : "never evaluated"};
+  const auto& found = summary.quality;
+  return Finding{fmt::format("{} {} {:.6g} in a final evaluation on {} samples or more",
+                             to_string(workload->quality), higher ? "at least" : "at most",
+                             *workload->quality_target, fewest_quality_samples),
+                 !found ? "never evaluated"
+                 : found->is_final
+                     ? fmt::format("{:.6g} on {} samples", found->value, found->samples)
+                     : fmt::format("{:.6g} at best, no final evaluation", found->value)};
 }
 
 /// How far below its floor chance alone may bring a result. An error rate f measured on n samples
@@ -323,8 +325,8 @@ constexpr std::array rule_table{
     Rule{"throttled", "CPUs or GPUs of any host slowed down for over 1 % of their time", review,
          at_steps, "host_load", throttled,
          "Cool the machine, lower its clock, or lift the control group's limit."},
-    Rule{"quality_target", "missed, never evaluated, or on fewer than 32 samples", open, at_end,
-         "quality", quality_target, "Train longer; evaluate on more samples."},
+    Rule{"quality_target", "missed in the final evaluation, none, or on fewer than 32 samples",
+         open, at_end, "quality", quality_target, "Train longer; evaluate on more samples."},
     Rule{"below_floor", "better than the known floor of generated data", review, at_end, "quality",
          below_floor, "Better than the data allow: look for a leak between the splits."},
     Rule{"quick", "--quick", open, at_start, "quick", quick, "Run without --quick."},

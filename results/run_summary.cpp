@@ -33,26 +33,30 @@ std::vector<std::int64_t> first_durations(const Steps& steps) {
   return durations;
 }
 
-/// Where the phase `measure` lies, as far as the journal says.
+/// Where the measuring lies, as far as the journal says.
 struct MeasurePhase {
-  std::optional<std::int64_t> start_ns, end_ns;
+  std::optional<std::int64_t> start_ns;  ///< from here on every group measures
+  std::vector<std::int64_t> ends_ns;     ///< a group, or the whole run, trains no more
+
+  /// The first group that stops ends the window: from then on not all of the machine is at work.
+  std::optional<std::int64_t> first_end_after(std::int64_t window_start_ns) const {
+    const auto end = std::find_if(ends_ns.begin(), ends_ns.end(),
+                                  [&](std::int64_t t_ns) { return t_ns > window_start_ns; });
+    return end == ends_ns.end() ? std::nullopt : std::optional(*end);
+  }
 };
 
 MeasurePhase measure_phase(const Journal& journal) {
   MeasurePhase phase;
-  std::optional<std::int64_t> last_group_end;
-  std::set<std::int32_t> ended;
   for (const JournalLine& line : journal.lines) {
     const auto* event = std::get_if<PhaseEvent>(&line.event);
     if (event == nullptr) continue;
     if (event->phase == Phase::measure) {
       phase.start_ns = std::max(line.t_ns, phase.start_ns.value_or(line.t_ns));
     } else if (phase.start_ns && event->phase > Phase::measure) {
-      if (!event->group && !phase.end_ns) phase.end_ns = line.t_ns;
-      if (event->group && ended.insert(*event->group).second) last_group_end = line.t_ns;
+      phase.ends_ns.push_back(line.t_ns);
     }
   }
-  if (!phase.end_ns) phase.end_ns = last_group_end;
   return phase;
 }
 
@@ -70,7 +74,7 @@ void find_window(const Journal& journal, const Steps& steps, RunSummary& summary
     start_ns = std::max(start_ns, warm_ns);
     last_end_ns = std::max(last_end_ns, own.back()->t_end_ns);
   }
-  const std::int64_t end_ns = phase.end_ns.value_or(last_end_ns);
+  const std::int64_t end_ns = phase.first_end_after(start_ns).value_or(last_end_ns);
   summary.measured_s =
       static_cast<double>(std::max<std::int64_t>(0, end_ns - measure_start_ns)) * nanosecond;
   const TimeWindow window{start_ns, end_ns};
@@ -192,19 +196,25 @@ void find_step_time(const Steps& steps, RunSummary& summary) {
       StepTime{median(seconds), quantile(seconds, tail_quantile), median_interval(seconds)};
 }
 
-void find_quality(const Journal& journal, RunSummary& summary) {
-  const auto* workload = journal.first<WorkloadEvent>();
-  if (workload == nullptr) return;
-  const bool higher = workload->quality == QualityMeasure::accuracy;
-  std::optional<double> best;
-  std::uint64_t samples = 0;
-  const auto offer = [&](double value, std::uint64_t count) {
+/// Null where the run did not come to it.
+const EvalEvent* final_evaluation(const Journal& journal) {
+  const EvalEvent* found = nullptr;
+  for (const EvalEvent* eval : journal.all<EvalEvent>()) {
+    if (eval->is_final.value_or(false)) found = eval;
+  }
+  return found;
+}
+
+/// The best value of all evaluations and trials; nothing where there is none.
+std::optional<QualityResult> best_quality(const Journal& journal, QualityMeasure measure) {
+  const bool higher = measure == QualityMeasure::accuracy;
+  std::optional<QualityResult> best;
+  const auto offer = [&](double value, std::uint64_t samples) {
     if (!std::isfinite(value)) return;
-    if (!best || (higher ? value > *best : value < *best)) {
-      best = value;
-      samples = count;
-    } else if (value == *best) {
-      samples = std::max(samples, count);
+    if (!best || (higher ? value > best->value : value < best->value)) {
+      best = QualityResult{measure, value, samples};
+    } else if (value == best->value) {
+      best->samples = std::max(best->samples, samples);
     }
   };
   for (const EvalEvent* eval : journal.all<EvalEvent>()) {
@@ -214,17 +224,49 @@ void find_quality(const Journal& journal, RunSummary& summary) {
   for (const TrialEvent* trial : journal.all<TrialEvent>()) {
     if (trial->quality) offer(*trial->quality, 0);
   }
-  if (!best) return;
-  QualityResult quality{workload->quality, *best, samples, workload->quality_target, std::nullopt};
-  if (quality.target) {
-    quality.met = (higher ? *best >= *quality.target : *best <= *quality.target) &&
-                  samples >= fewest_quality_samples;
+  return best;
+}
+
+/// Of many evaluations the best one is mostly a lucky one, so only the final one is judged.
+void find_quality(const Journal& journal, RunSummary& summary) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr) return;
+  const bool higher = workload->quality == QualityMeasure::accuracy;
+  std::optional<QualityResult> quality = best_quality(journal, workload->quality);
+  const EvalEvent* judged = final_evaluation(journal);
+  if (judged != nullptr && std::isfinite(higher ? judged->accuracy : judged->loss)) {
+    quality = QualityResult{workload->quality, higher ? judged->accuracy : judged->loss,
+                            judged->samples, true};
+  }
+  if (!quality) return;
+  quality->target = workload->quality_target;
+  if (quality->target) {
+    quality->met =
+        quality->is_final && quality->samples >= fewest_quality_samples &&
+        (higher ? quality->value >= *quality->target : quality->value <= *quality->target);
   }
   summary.quality = quality;
-  if (workload->family != WorkloadFamily::classifier || !higher || !summary.ops_per_second) return;
-  const auto score =
-      regulated_score(OpsPerSecond(summary.ops_per_second->value), std::clamp(1 - *best, 0.0, 1.0));
-  if (score) summary.regulated_score = score->value();
+}
+
+void find_regulated_score(const Journal& journal, RunSummary& summary) {
+  const auto* workload = journal.first<WorkloadEvent>();
+  const auto& quality = summary.quality;
+  if (!quality || !quality->is_final || quality->measure != QualityMeasure::accuracy ||
+      workload->family != WorkloadFamily::classifier || !summary.ops_per_second) {
+    return;
+  }
+  RegulatedScore score;
+  score.answers = quality->samples;
+  if (score.answers == 0) return;
+  const auto answers = static_cast<double>(score.answers);
+  score.wrong =
+      static_cast<std::uint64_t>(std::llround(std::clamp(1 - quality->value, 0.0, 1.0) * answers));
+  const auto value = regulated_score(OpsPerSecond(summary.ops_per_second->value),
+                                     static_cast<double>(score.wrong) / answers);
+  if (!value) return;
+  score.value = value->value();
+  score.error_ci95 = error_interval(score.wrong, score.answers);
+  summary.regulated_score = score;
 }
 
 /// Share of [start, end] that lies in the window, in seconds.
@@ -387,6 +429,10 @@ void summarize_search(const Journal& journal, RunSummary& summary) {
       search.best = id;
     }
   }
+  const EvalEvent* judged = final_evaluation(journal);
+  if (judged != nullptr && judged->trial && last.contains(*judged->trial)) {
+    search.best = judged->trial;
+  }
   search.idle_fraction = idle_fraction(journal);
   summary.search = search;
 }
@@ -448,6 +494,7 @@ RunSummary summarize(const Journal& journal) {
   find_step_time(steps, summary);
   summary.loss_fingerprint = loss_fingerprint(steps);
   find_quality(journal, summary);
+  find_regulated_score(journal, summary);
   split_time(journal, steps, summary);
   count_operations(journal, steps, summary);
   collect_memory(journal, summary);

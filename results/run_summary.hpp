@@ -23,13 +23,23 @@ struct Estimate {
 /// Fewest samples on which a quality target can be met.
 inline constexpr std::uint64_t fewest_quality_samples = 32;
 
-/// Best value that any evaluation (or trial) reached.
+/// What the final evaluation found; where there is none, the best that any evaluation (or trial)
+/// reached.
 struct QualityResult {
   QualityMeasure measure = QualityMeasure::accuracy;
   double value = 0;
   std::uint64_t samples = 0;  ///< of the evaluation that gave `value`, the largest of equal ones
-  std::optional<double> target;
-  std::optional<bool> met;  ///< absent without a target; false on too few samples
+  bool is_final = false;
+  std::optional<double> target = {};
+  /// Absent without a target; false on too few samples, or without a final evaluation.
+  std::optional<bool> met = {};
+};
+
+/// Of a classifier: its error, which the final evaluation tells, and its operations per second.
+struct RegulatedScore {
+  double value = 0;
+  std::uint64_t answers = 0, wrong = 0;  ///< of the final evaluation, one answer per sample
+  Interval error_ci95;
 };
 
 /// What became of a run that was to end once its throughput is known well enough.
@@ -65,7 +75,7 @@ struct TimeShares {
 struct SearchSummary {
   std::uint64_t trials = 0, unique_graphs = 0, completed = 0, stopped = 0, diverged = 0, failed = 0,
                 truncated = 0;
-  std::optional<std::uint64_t> best;  ///< trial id
+  std::optional<std::uint64_t> best;  ///< trial id: finally evaluated, else of the best quality
   /// Share of the groups' time, first trial to the master's last word, spent waiting for it.
   std::optional<double> idle_fraction;
 };
@@ -82,7 +92,8 @@ struct RunSummary {
   std::uint64_t steps = 0, warmup_steps = 0, total_steps = 0;
 
   std::optional<Estimate> ops_per_second, throughput;
-  std::optional<double> regulated_score, measurement_overhead_fraction;
+  std::optional<RegulatedScore> regulated_score;
+  std::optional<double> measurement_overhead_fraction;
   std::optional<double> utilization;  ///< absent for emulated devices: the peak is not theirs
   std::optional<QualityResult> quality;
   std::optional<UntilSummary> until;

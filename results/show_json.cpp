@@ -99,7 +99,13 @@ std::string utilization(const Json& r) {
 
 std::string regulated(const Json& r) {
   const Json metric = value_at(r, "/metrics/regulated_score");
-  return metric.is_null() ? "" : with_prefix(metric.at("value"), "");
+  if (metric.is_null()) return {};
+  const std::string value = with_prefix(metric.at("value"), "");
+  if (!metric.contains("error_ci95")) return value;  // as written before ruleset 1.8
+  const Json& error = metric.at("error_ci95");
+  return fmt::format("{} (error {:.3g} to {:.3g}: {} of {} answers wrong)", value,
+                     error.at(0).get<double>(), error.at(1).get<double>(),
+                     metric.at("wrong").dump(), metric.at("answers").dump());
 }
 
 std::string quality(const Json& r) {

@@ -10,6 +10,7 @@
 
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
+#include "metrics/score.hpp"
 #include "metrics/strict_json.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/record.hpp"
@@ -211,6 +212,14 @@ void read_validity(const Json& record, RunDigest& digest) {
   }
 }
 
+std::string error_basis_of(const Json& score) {
+  if (!score.contains("wrong")) return {};
+  if (score.at("wrong").get<std::uint64_t>() >= enough_wrong_answers) {
+    return fmt::format("{} wrong answers", enough_wrong_answers);
+  }
+  return fmt::format("{} answers", score.at("answers").get<std::uint64_t>());
+}
+
 void read_metrics(const Json& record, RunDigest& digest) {
   for (const ComparedMetric& metric : compared_metrics()) {
     digest.metrics.push_back(metric_at(record, metric));
@@ -220,6 +229,7 @@ void read_metrics(const Json& record, RunDigest& digest) {
   digest.throughput_ci95 = interval_at(record, "/metrics/throughput/ci95");
   digest.utilization = number_at(record, "/metrics/utilization/value");
   digest.regulated_score = number_at(record, "/metrics/regulated_score/value");
+  digest.error_basis = error_basis_of(value_at(record, "/metrics/regulated_score"));
   digest.hsr = number_at(record, "/metrics/hetero/hsr");
   if (digest.emulated) {
     digest.modelled_samples_per_s = number_at(record, "/prediction/measured/samples_per_s");

@@ -30,7 +30,7 @@ constexpr ExportedMetric metric_table[] = {
      "-ln(error) times the operations per second", "/metrics/regulated_score/value", ""},
     {"utilization", "1", "heteroperf_utilization", "ratio", "Share of the measured peak",
      "/metrics/utilization/value", ""},
-    {"quality", "1", "heteroperf_quality", "", "Best quality that an evaluation reached",
+    {"quality", "1", "heteroperf_quality", "", "Quality that the final evaluation found",
      "/metrics/quality/value", ""},
     {"hsr", "1", "heteroperf_heterogeneous_speed", "ratio",
      "Throughput of the mix over the sum of its classes alone", "/metrics/hetero/hsr", ""},

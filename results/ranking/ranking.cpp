@@ -56,7 +56,9 @@ class Sieve {
     if (reasons.empty() && !has_value(run)) {
       reasons.push_back(fmt::format("has no {}", to_string(ranking_.key)));
     }
-    auto& repeats = repetitions_[run.workload][repetition_key(run)];
+    const bool by_error = ranking_.key == RankKey::regulated;
+    auto& repeats = repetitions_[{run.workload, by_error ? run.error_basis : std::string()}]
+                                [repetition_key(run)];
     for (const RunDigest* other : repeats) {
       if (!reasons.empty() || other->seed != run.seed) continue;
       reasons.push_back(fmt::format("repeats {} with the same seed {}: no independent repetition",
@@ -71,8 +73,8 @@ class Sieve {
   }
 
   void make_lists() {
-    for (const auto& [workload, entries] : repetitions_) {
-      RankList list{workload, {}};
+    for (const auto& [name, entries] : repetitions_) {
+      RankList list{name.first, name.second, {}};
       for (const auto& [key, repeats] : entries) {
         if (!repeats.empty()) list.entries.push_back(make_entry(repeats, ranking_.key, tables_));
       }
@@ -91,7 +93,8 @@ class Sieve {
 
   RankingReport& ranking_;
   const RankTables& tables_;
-  std::map<std::string, std::map<std::string, std::vector<const RunDigest*>>> repetitions_;
+  using ListName = std::pair<std::string, std::string>;  // workload and basis of its errors
+  std::map<ListName, std::map<std::string, std::vector<const RunDigest*>>> repetitions_;
 };
 
 }  // namespace

@@ -84,9 +84,11 @@ struct RankEntry {
   bool replayed = false;  ///< steps of all repetitions were trained again here (`verify --replay`)
 };
 
-/// Entries of one workload; a list of its own, ranks from 1.
+/// Entries of one workload; a list of its own, ranks from 1. By the regulated score, each
+/// `RunDigest::error_basis` has one: errors that are known unlike well do not compare.
 struct RankList {
   std::string workload;
+  std::string error_basis;  ///< empty: ordered by something else
   std::vector<RankEntry> entries;
 };
 

@@ -106,9 +106,14 @@ constexpr RankColumn columns[] = {
      false},
     {"state", "", [](const List&, const Entry&) { return std::string(ranked_state); }, false},
     {"remark", "", [](const List&, const Entry&) { return std::string(); }, false},
+    {"error_basis", "", [](const List&, const Entry& e) { return e.run->error_basis; }, false},
 };
 
 }  // namespace
+
+std::string list_heading(const RankList& list) {
+  return list.workload + (list.error_basis.empty() ? "" : ", errors known by " + list.error_basis);
+}
 
 std::string published_text(const PublishedScore& one) {
   std::string text = with_prefix(one.ops_per_second, operations_unit);

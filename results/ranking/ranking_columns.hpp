@@ -18,6 +18,9 @@ struct RankColumn {
 };
 std::span<const RankColumn> rank_columns();
 
+/// "image", or "image, errors known by 100 wrong answers".
+std::string list_heading(const RankList& list);
+
 /// "1.234 Top/s, regulated 1.5 Top/s (remark)".
 std::string published_text(const PublishedScore& one);
 

@@ -46,7 +46,7 @@ std::string cell_of(const RankColumn& column, const RankEntry& entry, const std:
 
 std::string html_list(const RankList& list) {
   std::string text =
-      fmt::format("<h2>{}</h2>\n<div><table>\n<thead><tr>", html_text(list.workload));
+      fmt::format("<h2>{}</h2>\n<div><table>\n<thead><tr>", html_text(list_heading(list)));
   for (const RankColumn& column : rank_columns()) {
     const std::string unit = has_prefix(column) ? "" : column.unit;
     text += fmt::format("<th scope=\"col\">{}{}</th>", column.name,

@@ -85,7 +85,7 @@ std::string console_list(const RankList& list, RankKey key) {
                distinction(list, entry, "/program/git_commit").substr(0, shown_commit),
                hsr_text(entry), runs_text(entry)});
   }
-  return fmt::format("{}, by {}\n{}", line_text(list.workload), to_string(key), table.text());
+  return fmt::format("{}, by {}\n{}", line_text(list_heading(list)), to_string(key), table.text());
 }
 
 }  // namespace

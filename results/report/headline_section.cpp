@@ -37,9 +37,10 @@ void add_scores(const ReportRun& run, std::vector<ReportFigure>& figures) {
     figures.push_back(
         {"Of the measured peak", fmt::format("{:.1f} %", 100 * *summary.utilization), ""});
   }
-  if (summary.regulated_score) {
-    figures.push_back({"Regulated score", with_prefix(*summary.regulated_score, operations_unit),
-                       "−ln(error) × OPS"});
+  if (const auto& score = summary.regulated_score) {
+    figures.push_back(
+        {"Regulated score", with_prefix(score->value, operations_unit),
+         fmt::format("−ln(error) × OPS, {} of {} answers wrong", score->wrong, score->answers)});
   }
   if (summary.plan.hetero && summary.plan.hetero->measured) {
     const HeteroFigures& mix = *summary.plan.hetero->measured;

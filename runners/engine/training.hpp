@@ -133,6 +133,9 @@ class TrainingSession {
   /// 32 hexadecimal digits over the bits of this rank's parameters.
   virtual std::string parameter_fingerprint() const = 0;
   virtual MemoryReport memory() const = 0;
+  /// Gives the host memory that is kept for the next step back to the system. Any call ends the
+  /// rest; until then the session holds parameters, gradients, optimizer states and statistics.
+  virtual void rest() = 0;
 
   /// Parameters, optimizer states, running statistics and position as the folder `folder`
   /// ("<run>/checkpoints/step-120", not there yet), between two steps. Throws SystemError on every

@@ -79,6 +79,7 @@ class PlanSession final : public TrainingSession {
   double peak_activations() const override { return runner_.peak_held(); }
   std::string parameter_fingerprint() const override { return store_.fingerprint(); }
   MemoryReport memory() const override;
+  void rest() override { memory_.trim(); }
   CheckpointReport save(const std::string& folder) override;
   void restore(const std::string& folder) override;
 

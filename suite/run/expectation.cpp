@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "suite/run/group_trainer.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
@@ -69,8 +70,8 @@ std::string course_text(const PreparedRun& run) {
                                  run.placement.ranks, run.placement.ranks == 1 ? "" : "s");
   if (run.groups > 0) return text + fmt::format(", a search of {}", length);
   if (measure.steps == 0) text += fmt::format(", {} steps of warm-up", measure.warmup_steps);
-  return text +
-         fmt::format(", {} measured, {} samples evaluated", length, measure.evaluation_samples);
+  return text + fmt::format(", {} measured, {} evaluated", length,
+                            samples_text(final_extent(run.config, run.workload, &*run.plan)));
 }
 
 std::vector<std::string> prediction_lines(const PreparedRun& run, double peak_ops_per_second) {

@@ -1,10 +1,15 @@
 #include "suite/run/group_trainer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
 
+#include "metrics/error.hpp"
+#include "metrics/score.hpp"
+#include "suite/run/chosen_plan.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
@@ -53,6 +58,25 @@ std::uint64_t tokens_of(const ModelGraph& graph) {
 }
 
 }  // namespace
+
+EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
+                              const ChosenPlan* plan) {
+  constexpr std::uint64_t most_generated = 16384;  // that source has no end
+  const bool search = plan == nullptr;
+  const std::uint64_t samples =
+      search ? config.automl.evaluation_samples : config.measure.evaluation_samples;
+  EvaluationExtent extent{search ? samples : 0, samples, samples, 0, true};
+  const bool emulated = !search && plan->emulated;
+  if (config.quick || emulated || workload.unit == "token") return extent;
+  extent.wrong = enough_wrong_answers;
+  extent.most = config.data.source == "generated" ? std::max(samples, most_generated)
+                                                  : workload.data->size(Split::validation);
+  return extent;
+}
+
+std::string samples_text(const EvaluationExtent& extent) {
+  return fmt::format("{} samples{}", extent.fewest, extent.most > extent.fewest ? " or more" : "");
+}
 
 GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_number,
                            std::optional<std::uint64_t> trial, const TrainingSpec& spec)
@@ -131,33 +155,38 @@ void GroupTrainer::post_step(const StepReport& report) {
   context_.post(event);
 }
 
-std::optional<EvaluationReport> GroupTrainer::evaluate(std::uint64_t samples,
+std::optional<EvaluationReport> GroupTrainer::evaluate(const EvaluationExtent& extent,
                                                        const std::function<bool()>& go_on) {
   const std::uint64_t all = window_->size(Split::validation);
-  const std::uint64_t end = std::min(samples, all);
+  HETEROPERF_EXPECT(all > 0 && extent.most > 0);
+  const std::uint64_t end = std::min(extent.most, all);
   EvaluationReport total;
-  double right = 0;
+  double targets = 0, right = 0;
+  const auto is_enough = [&] {
+    return total.samples >= extent.fewest && targets - right >= static_cast<double>(extent.wrong);
+  };
   do {
     if (!go_on()) return std::nullopt;
-    const std::uint64_t count = std::min(samples_per_slice_, end - total.samples);
-    window_->show(total.samples, count);
+    const std::uint64_t start = (extent.first + total.samples) % all;
+    const std::uint64_t count = std::min({samples_per_slice_, end - total.samples, all - start});
+    window_->show(start, count);
     const EvaluationReport slice = session_->evaluate(count);
     window_->show(0, all);
     if (total.samples == 0) total.t_start_ns = slice.t_start_ns;
     total.t_end_ns = slice.t_end_ns;
     total.samples += slice.samples;
-    const auto targets = static_cast<double>(slice.samples * targets_per_sample(*window_));
-    total.loss += slice.loss * targets;
-    right += std::round(slice.accuracy * targets);
-  } while (total.samples < end);
-  const auto targets = static_cast<double>(total.samples * targets_per_sample(*window_));
+    const auto slice_targets = static_cast<double>(slice.samples * targets_per_sample(*window_));
+    targets += slice_targets;
+    total.loss += slice.loss * slice_targets;
+    right += std::round(slice.accuracy * slice_targets);
+  } while (total.samples < end && !is_enough());
   total.loss /= targets;
   total.accuracy = right / targets;
-  if (group_.rank() == RankId(0)) post_evaluation(total);
+  if (group_.rank() == RankId(0)) post_evaluation(total, extent);
   return total;
 }
 
-void GroupTrainer::post_evaluation(const EvaluationReport& report) {
+void GroupTrainer::post_evaluation(const EvaluationReport& report, const EvaluationExtent& extent) {
   EvalEvent event;
   event.group = group_number_;
   event.trial = trial_;
@@ -167,6 +196,7 @@ void GroupTrainer::post_evaluation(const EvaluationReport& report) {
   event.ops_strict = evaluation_ops_per_sample_ * report.samples;
   event.t_start_ns = report.t_start_ns + context_.clock_offset_ns;
   event.t_end_ns = report.t_end_ns + context_.clock_offset_ns;
+  if (extent.is_final) event.is_final = true;
   context_.post(event);
 }
 

@@ -3,12 +3,31 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <string>
 
 #include "suite/run/rank_context.hpp"
 
 namespace heteroperf {
 
 class ValidationWindow;
+struct ChosenPlan;
+
+/// Which samples of the validation split an evaluation takes: all of them where there are fewer.
+struct EvaluationExtent {
+  std::uint64_t first = 0;  ///< from this one on, and round the end of the split
+  std::uint64_t fewest = 0, most = 0;
+  std::uint64_t wrong = 0;  ///< between the two it ends after so many wrong answers
+  bool is_final = false;
+};
+
+/// Of the model that a run ends with. A classifier's goes on until its error is known well enough,
+/// but for a quick run and emulated devices. `plan`: of a fixed model; null for a search, whose
+/// trials were judged on the first samples of the split: those come last.
+EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
+                              const ChosenPlan* plan);
+
+/// "512 samples", or "512 samples or more".
+std::string samples_text(const EvaluationExtent& extent);
 
 /// Trains one model on one group of ranks and reports every step to the journal. All calls are
 /// collective over the group.
@@ -20,10 +39,9 @@ class GroupTrainer {
 
   /// One optimizer step; the first one is observed at the dispatcher on every rank.
   StepReport step();
-  /// Over the first `samples` of the validation split, a micro-batch per rank at a time. Asks
-  /// `go_on` (collective, the same answer on every rank) before each; nothing, and no line in the
-  /// journal, once it says no.
-  std::optional<EvaluationReport> evaluate(std::uint64_t samples,
+  /// A micro-batch per rank at a time. Asks `go_on` (collective, the same answer on every rank)
+  /// before each; nothing, and no line in the journal, once it says no.
+  std::optional<EvaluationReport> evaluate(const EvaluationExtent& extent,
                                            const std::function<bool()>& go_on);
   /// Parameter fingerprints of every rank; `share` names what this one holds, empty: all.
   void post_checksums(const std::string& share = "");
@@ -38,10 +56,11 @@ class GroupTrainer {
   /// Strict training operations of one step of the whole group.
   Ops ops_per_step() const { return ops_per_step_; }
   MemoryReport memory() const { return session_->memory(); }
+  void rest() { session_->rest(); }
   const TrainingSession& session() const { return *session_; }
 
  private:
-  void post_evaluation(const EvaluationReport& report);
+  void post_evaluation(const EvaluationReport& report, const EvaluationExtent& extent);
   void post_step(const StepReport& report);
   void post_observed(const StepReport& report, const ObservedOperations& observed);
   StepSplit mean_split(const TimeSplit& mine);

@@ -78,17 +78,15 @@ void check_search_samples(const Workload& workload, int ranks, ProblemList& prob
                 problems);
 }
 
-double memory_alone(const Workload& workload) {
-  return static_cast<double>(estimate_memory(workload.graph,
-                                             static_cast<std::uint64_t>(workload.micro_batch),
-                                             workload.precision, workload.recipe.kind)
-                                 .total()
-                                 .value());
-}
-
-/// Of a search, every rank of which trains by itself or in step with its group.
+/// Of a search, every rank of which trains by itself or in step with its group, beside the best
+/// model so far.
 std::vector<double> search_memory(const Workload& workload, const Placement& placement) {
-  return std::vector<double>(placement.bindings.size(), memory_alone(workload));
+  const MemoryEstimate trained =
+      estimate_memory(workload.graph, static_cast<std::uint64_t>(workload.micro_batch),
+                      workload.precision, workload.recipe.kind);
+  const Bytes kept = trained.total() - trained.activations;
+  return std::vector<double>(placement.bindings.size(),
+                             static_cast<double>((trained.total() + kept).value()));
 }
 
 std::vector<double> plan_memory_of(const ChosenPlan& chosen) {

@@ -25,8 +25,8 @@ struct EventWording {
   }
   std::string operator()(const WarningEvent& e) const { return "warning: " + e.text; }
   std::string operator()(const EvalEvent& e) const {
-    return fmt::format("evaluation on {} samples: loss {:.4f}, accuracy {:.4f}", e.samples, e.loss,
-                       e.accuracy);
+    return fmt::format("{}evaluation on {} samples: loss {:.4f}, accuracy {:.4f}",
+                       e.is_final.value_or(false) ? "final " : "", e.samples, e.loss, e.accuracy);
   }
   std::string operator()(const ObservedEvent& e) const {
     return fmt::format("step {} observed: {} operations executed, {} counted", e.n,

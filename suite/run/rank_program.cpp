@@ -212,7 +212,6 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   }
   watch.close();
   flush_events(context.control());
-  if (search != nullptr) search->record_statistics();
   post_overhead(context);
   return agree_on_end(context, search);
 }

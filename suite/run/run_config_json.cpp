@@ -93,7 +93,8 @@ void visit_members(RunConfig& c, Visitor&& visit) {
         c.measure.until_after_s);
   visit({"measure.warmup_steps", "at least; the steady-window rule may cut more"},
         c.measure.warmup_steps);
-  visit({"measure.evaluation_samples", "of the validation split, at the end"},
+  visit({"measure.evaluation_samples",
+         "of the validation split, at the end; of a classifier at least, until 100 were wrong"},
         c.measure.evaluation_samples);
   visit({"measure.peak_s", "seconds of measuring the matrix-product peak; 0: not"},
         c.measure.peak_s);
@@ -106,7 +107,8 @@ void visit_members(RunConfig& c, Visitor&& visit) {
         c.automl.first_rung_steps);
   visit({"automl.reduction", "a rung keeps one in so many", nullptr, search}, c.automl.reduction);
   visit({"automl.rungs", "comparisons up to a trial's end", nullptr, search}, c.automl.rungs);
-  visit({"automl.evaluation_samples", "per rung", nullptr, search}, c.automl.evaluation_samples);
+  visit({"automl.evaluation_samples", "per rung; at the end at least", nullptr, search},
+        c.automl.evaluation_samples);
   visit({"automl.history", "a run folder whose trials the search starts from", "none", search},
         c.automl.history);
   visit({"comm.timeout_s", "a wait fails when its peer shows no sign of life so long"},

@@ -68,6 +68,9 @@ std::string to_text(const SearchQuestion& question) {
     return Json{{"group", report->group.value()}, {"report", trial_report_to_json(report->report)}}
         .dump();
   }
+  if (const auto* entry = std::get_if<MeasureEntry>(&question)) {
+    return Json{{"group", entry->group.value()}, {"measures", true}}.dump();
+  }
   const auto& end = std::get<GroupEnd>(question);
   const Json text{{"lost_reason", end.lost_reason}, {"steps_done", end.steps_done}};
   return Json{{"group", end.group.value()}, {"end", text}}.dump(-1, ' ', false,
@@ -80,6 +83,7 @@ SearchQuestion search_question_from_text(const std::string& text) {
   if (json.contains("end")) {
     return GroupEnd{group, json.at("end").at("lost_reason"), json.at("end").at("steps_done")};
   }
+  if (json.contains("measures")) return MeasureEntry{group};
   if (!json.contains("report")) return TrialRequest{group};
   return MilestoneReport{group, trial_report_from_json(json.at("report"))};
 }
@@ -92,6 +96,13 @@ Assignment assignment_from_text(const std::string& text) {
 std::string to_text(const Decision& decision) { return decision_to_json(decision).dump(); }
 Decision decision_from_text(const std::string& text) {
   return decision_from_json(Json::parse(text));
+}
+
+std::string end_to_text(std::optional<std::int64_t> end_ns) {
+  return end_ns ? std::to_string(*end_ns) : std::string();
+}
+std::optional<std::int64_t> end_from_text(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional<std::int64_t>(std::stoll(text));
 }
 
 std::string to_text(const HyperParameters& hyper) { return hyper_parameters_to_json(hyper).dump(); }

@@ -2,9 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
+#include "automl/score.hpp"
 #include "automl/trial_runner.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
@@ -16,27 +23,38 @@
 namespace heteroperf {
 namespace {
 
-/// How far this group is in its warm-up and its share of the time.
+/// How far this group is in its warm-up and its share of the time, on its leader. A search by time
+/// ends at one moment in all groups, which rank 0 tells once the last of them measures: whoever
+/// stopped earlier would be idle in the others' time.
 class GroupClock {
  public:
-  explicit GroupClock(const MeasureConfig& config) : config_(config) {}
+  GroupClock(RankContext& context, GroupId group) : context_(context), group_(group) {}
 
   bool measuring() const { return start_ns_ != 0; }
   void start() { start_ns_ = now_ns(); }
-  double elapsed_s() const {
-    return measuring() ? static_cast<double>(now_ns() - start_ns_) * 1e-9 : 0.0;
-  }
-  bool over() const {
-    return config_.steps == 0 && measuring() && elapsed_s() >= config_.duration_s;
+  /// Asks rank 0 before each step until the end is known. Clocks of two hosts drift apart by
+  /// milliseconds in minutes, so rank 0 has the last word on whether it has come.
+  bool over() {
+    if (config().steps > 0 || !measuring()) return false;
+    if (!end_ns_) {
+      end_ns_ = end_from_text(ask_master(context_.control(), to_text(MeasureEntry{group_})));
+    }
+    return end_ns_ && now_ns() + context_.clock_offset_ns >= *end_ns_ &&
+           ask_clock(context_.control()) >= *end_ns_;
   }
   double fraction(std::uint64_t steps) const {
-    return config_.steps > 0 ? static_cast<double>(steps) / static_cast<double>(config_.steps)
-                             : std::min(1.0, elapsed_s() / config_.duration_s);
+    if (config().steps > 0) return static_cast<double>(steps) / static_cast<double>(config().steps);
+    if (!measuring()) return 0;
+    return std::min(1.0, static_cast<double>(now_ns() - start_ns_) * 1e-9 / config().duration_s);
   }
 
  private:
-  const MeasureConfig& config_;
+  const MeasureConfig& config() const { return context_.config.measure; }
+
+  RankContext& context_;
+  GroupId group_;
   std::int64_t start_ns_ = 0;
+  std::optional<std::int64_t> end_ns_;  // on rank 0's clock
 };
 
 class GroupTrialRunner : public TrialRunner {
@@ -46,24 +64,26 @@ class GroupTrialRunner : public TrialRunner {
         group_(group),
         number_(number),
         workload_(workload),
-        clock_(context.config.measure) {
+        clock_(context, GroupId(number)) {
     enter(Phase::warmup);
   }
 
   void begin(const Trial& trial) override {
     trial_ = trial;
+    score_ = {};
     context_.log(fmt::format("trial {} of group {}: {} parameters, batch {}, learning rate {:.4g}",
                              trial.id, number_, trial.graph.parameter_count(), trial.hyper.batch,
                              trial.hyper.learning_rate));
-    trainer_.emplace(context_, group_, number_, trial.id, spec_of(trial));
+    trainer_ = std::make_unique<GroupTrainer>(context_, group_, number_, trial.id, spec_of(trial));
   }
 
   TrialReport advance(std::uint64_t until_step) override {
     TrialReport report;
     report.id = trial_.id;
+    score_ = {};
     while (trainer_->steps_done() < until_step && may_go_on()) {
       const StepReport step = trainer_->step();
-      ++steps_;
+      if (++steps_ == context_.config.measure.steps) finish();
       show(step);
       if (!std::isfinite(step.loss) || !std::isfinite(step.gradient_norm)) {
         report.health = TrialReport::Health::diverged;
@@ -76,12 +96,31 @@ class GroupTrialRunner : public TrialRunner {
     return report;
   }
 
+  /// The model of the group's best trial so far stays for the final evaluation. Whatever trained
+  /// longest is best, so a completed trial stays before all others.
   void end() override {
-    if (trainer_) {
-      trainer_->post_checksums();
-      peak_bytes_ = std::max(peak_bytes_, trainer_->memory().peak_bytes);
+    if (!trainer_) return;
+    trainer_->post_checksums();
+    peak_bytes_ = std::max(peak_bytes_, trainer_->memory().peak_bytes + kept_bytes());
+    if (better(score_, best_score_)) {
+      best_ = std::move(trainer_);
+      best_->rest();
+      best_score_ = score_;
     }
     trainer_.reset();
+  }
+
+  /// From here on the group trains no more, whatever it still evaluates.
+  void finish() {
+    if (!finished_) enter(Phase::finish);
+    finished_ = true;
+  }
+
+  const Score& best_score() const { return best_score_; }
+  /// Of the best trial, which is this group's: what the run's quality and score go by.
+  void evaluate_best(const EvaluationExtent& extent) {
+    if (is_leader()) context_.post(PhaseEvent{Phase::evaluate, std::nullopt});
+    if (!best_->evaluate(extent, going_on())) interrupted_ = true;
   }
 
   std::uint64_t steps_done() const override { return trainer_ ? trainer_->steps_done() : 0; }
@@ -122,22 +161,27 @@ class GroupTrialRunner : public TrialRunner {
     if (is_leader()) {
       if (!clock_.measuring() && steps_ >= context_.config.measure.warmup_steps) {
         clock_.start();
-        enter(Phase::measure);
+        enter(Phase::measure);  // before rank 0 is asked when it ends
       }
       mine = stop ? Directive::interrupt : clock_.over() ? Directive::end : Directive::go_on;
     }
     const Directive agreed = agree(group_, mine);
     interrupted_ = agreed == Directive::interrupt;
     over_ = agreed != Directive::go_on;
+    if (over_) finish();
     return !over_;
   }
 
-  void evaluate(TrialReport& report) {
-    const auto go_on = [this] {
+  std::function<bool()> going_on() {
+    return [this] {
       const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
       return agree(group_, mine) == Directive::go_on;
     };
-    const auto result = trainer_->evaluate(context_.config.automl.evaluation_samples, go_on);
+  }
+
+  void evaluate(TrialReport& report) {
+    const std::uint64_t samples = context_.config.automl.evaluation_samples;
+    const auto result = trainer_->evaluate({.fewest = samples, .most = samples}, going_on());
     if (!result) {
       interrupted_ = over_ = true;
       report.health = TrialReport::Health::failed;  // all its steps are done, its quality unknown
@@ -146,6 +190,12 @@ class GroupTrialRunner : public TrialRunner {
     }
     report.quality = result->accuracy;
     report.loss = result->loss;
+    score_ = {std::isfinite(report.quality), report.steps, report.quality, report.loss};
+  }
+
+  /// Of a GPU the peak counts all that it holds.
+  std::uint64_t kept_bytes() const {
+    return best_ && !gpu_of(context_) ? best_->memory().current_bytes : 0;
   }
 
   bool is_leader() const { return group_.rank() == RankId(0); }
@@ -168,11 +218,12 @@ class GroupTrialRunner : public TrialRunner {
   const Workload& workload_;
   GroupClock clock_;
   Trial trial_;
-  std::optional<GroupTrainer> trainer_;
+  Score score_, best_score_;  // of the running trial, as last evaluated, and of best_
+  std::unique_ptr<GroupTrainer> trainer_, best_;
   std::uint64_t steps_ = 0, peak_bytes_ = 0;
   double images_ = 0;
   std::int64_t first_ns_ = 0;
-  bool over_ = false, interrupted_ = false;
+  bool over_ = false, finished_ = false, interrupted_ = false;
 };
 
 /// The group's leader asks over the control channel, every rank of the group hears the answer.
@@ -209,6 +260,27 @@ class GroupLink : public MasterLink {
   GroupId number_;
 };
 
+/// The rank whose group has the best trial of all, the lowest of equal ones; nothing where none can
+/// be used, or a group was interrupted. Collective.
+std::optional<int> rank_with_best(RankContext& context, const GroupTrialRunner& runner) {
+  constexpr std::size_t width = 5;
+  const Score& mine = runner.best_score();
+  const std::array<double, width> own{mine.usable ? 1.0 : 0.0, static_cast<double>(mine.steps),
+                                      mine.quality, mine.loss, runner.interrupted() ? 1.0 : 0.0};
+  std::vector<double> all(width * static_cast<std::size_t>(context.all_ranks().size()));
+  context.all_ranks().all_gather(std::span<const double>(own), std::span<double>(all));
+  Score best;
+  std::optional<int> found;
+  for (std::size_t i = 0; i < all.size(); i += width) {
+    if (all[i + 4] > 0) return std::nullopt;
+    const Score theirs{all[i] > 0, static_cast<std::uint64_t>(all[i + 1]), all[i + 2], all[i + 3]};
+    if (!better(theirs, best)) continue;
+    best = theirs;
+    found = static_cast<int>(i / width);
+  }
+  return found;
+}
+
 }  // namespace
 
 int search_groups(const RunConfig& config, int ranks) {
@@ -227,7 +299,15 @@ ProgramEnd run_search(RankContext& context, const Workload& workload, SearchServ
   GroupTrialRunner runner(context, *group, number.value(), workload);
   GroupLink master(context, *group, number);
   run_trials(master, runner);
+  runner.finish();
   if (runner.interrupted() && service != nullptr) service->close("interrupted");
+  const std::optional<int> best = rank_with_best(context, runner);
+  if (service != nullptr) service->record_statistics();  // no group asks any more
+  if (best) {
+    const EvaluationExtent extent = final_extent(context.config, workload, nullptr);
+    context.show(beginning(to_string(Phase::evaluate), "the best trial, " + samples_text(extent)));
+    if (*best / context.config.automl.group_ranks == number.value()) runner.evaluate_best(extent);
+  }
   context.post(MemoryEvent{rank, runner.peak_bytes()});
   ProgramEnd end;
   end.interrupted = runner.interrupted();

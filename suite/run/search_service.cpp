@@ -1,5 +1,8 @@
 #include "suite/run/search_service.hpp"
 
+#include <cmath>
+
+#include "metrics/quantity.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/search_history.hpp"
 #include "suite/run/search_messages_json.hpp"
@@ -60,6 +63,8 @@ TrialStatus status_of(TrialState state) {
 SearchService::SearchService(const RunConfig& config, const Workload& workload, int groups,
                              JournalWriter& journal)
     : journal_(journal),
+      groups_(static_cast<std::size_t>(groups)),
+      duration_s_(config.measure.duration_s),
       steps_per_group_(config.measure.steps),
       most_failures_(MasterOptions().failures_in_a_row) {
   MasterObserver observer;
@@ -101,7 +106,9 @@ void SearchService::record_outcome(GroupId group, const Trial& trial, const Tria
 void SearchService::answer(const std::string& text, ControlChannel::Reply reply) {
   const SearchQuestion question = search_question_from_text(text);
   if (const auto* request = std::get_if<TrialRequest>(&question)) {
-    master_->request_trial(request->group, [this, reply](Assignment assignment) {
+    const GroupId group = request->group;
+    master_->request_trial(group, [this, group, reply](Assignment assignment) {
+      if (!assignment.trial) count_in(group);
       note_end(assignment);
       reply(to_text(assignment));
     });
@@ -111,9 +118,23 @@ void SearchService::answer(const std::string& text, ControlChannel::Reply reply)
     return master_->report_milestone(milestone->group, milestone->report,
                                      [reply](Decision decision) { reply(to_text(decision)); });
   }
+  if (const auto* entry = std::get_if<MeasureEntry>(&question)) {
+    return reply(end_to_text(count_in(entry->group)));
+  }
   const auto& end = std::get<GroupEnd>(question);
+  count_in(end.group);
   if (end.lost_reason.empty()) return master_->group_left(end.group);
   master_->group_lost(end.group, end.lost_reason, end.steps_done);
+}
+
+/// The moment at which all groups end; nothing before the last one has come.
+std::optional<std::int64_t> SearchService::count_in(GroupId group) {
+  const std::lock_guard lock(end_mutex_);
+  counted_in_.insert(group.value());
+  if (!common_end_ns_ && counted_in_.size() == groups_) {
+    common_end_ns_ = now_ns() + std::llround(duration_s_ / nanosecond);
+  }
+  return common_end_ns_;
 }
 
 void SearchService::count_failure(const TrialOutcome& outcome) {

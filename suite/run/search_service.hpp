@@ -1,8 +1,11 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
 
 #include "automl/trial_master.hpp"
@@ -24,7 +27,8 @@ struct SearchEnd {
 };
 
 /// Rank 0's side of a search: the trial master, answering groups over the control channel and
-/// writing every trial into the journal in the master's order.
+/// writing every trial into the journal in the master's order. It also tells all groups one moment
+/// to end at: the run's duration after the last of them has begun to measure.
 class SearchService {
  public:
   /// Restores `automl.history` when the configuration names a run.
@@ -40,17 +44,22 @@ class SearchService {
   SearchEnd end() const;
 
  private:
+  std::optional<std::int64_t> count_in(GroupId group);
   void note_end(const Assignment& assignment);
   void count_failure(const TrialOutcome& outcome);
   void record_start(GroupId group, const Trial& trial);
   void record_outcome(GroupId group, const Trial& trial, const TrialOutcome& outcome);
 
   JournalWriter& journal_;
+  const std::size_t groups_;
+  const double duration_s_;
   const std::uint64_t steps_per_group_;
   const std::uint32_t most_failures_;
-  mutable std::mutex end_mutex_;  // guards the next two
+  mutable std::mutex end_mutex_;  // guards the next four
   std::string end_reason_;
   std::uint32_t failures_in_a_row_ = 0;
+  std::set<std::int32_t> counted_in_;  // groups that measure, or ask for no trial any more
+  std::optional<std::int64_t> common_end_ns_;
   std::map<std::uint64_t, std::int64_t> started_ns_;
   std::unique_ptr<TrialMaster> master_;
 };

@@ -89,6 +89,7 @@ class TrainingProgram {
       : context_(context),
         workload_(workload),
         plan_(plan),
+        final_(final_extent(context.config, workload, &plan)),
         trainer_(context, context.all_ranks(), 0, std::nullopt,
                  planned_spec(context, workload, plan)),
         checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
@@ -191,9 +192,8 @@ class TrainingProgram {
                                                  : fmt::format("{:g} s", measure.duration_s);
     context_.show(beginning(warmup ? warmup_name : to_string(phase),
                             warmup ? fmt::format("{} steps", schedule_.warmup_steps())
-                            : phase == Phase::evaluate
-                                ? fmt::format("{} samples", measure.evaluation_samples)
-                                : length));
+                            : phase == Phase::evaluate ? samples_text(final_)
+                                                       : length));
   }
 
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
@@ -245,12 +245,13 @@ class TrainingProgram {
       const Directive mine = stop_wanted(context_) ? Directive::interrupt : Directive::go_on;
       return agree(context_.all_ranks(), mine) == Directive::go_on;
     };
-    return trainer_.evaluate(context_.config.measure.evaluation_samples, go_on).has_value();
+    return trainer_.evaluate(final_, go_on).has_value();
   }
 
   RankContext& context_;
   const Workload& workload_;
   const ChosenPlan& plan_;
+  EvaluationExtent final_;
   GroupTrainer trainer_;
   Checkpointing checkpoints_;
   MeasuredSteps schedule_;

@@ -153,6 +153,37 @@ TEST(MpiRun, UsesTheLaunchersWorld) {
   EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
 }
 
+TEST(MpiRun, ASearchMeasuresAsLongAsItIsAskedTo) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf({"run",
+                                           "automl-image",
+                                           "--size",
+                                           "w16",
+                                           "--transport",
+                                           "mpi",
+                                           "--ranks",
+                                           "2",
+                                           "--micro-batch",
+                                           "2",
+                                           "--duration",
+                                           "1.5",
+                                           "--set",
+                                           "measure.peak_s=0",
+                                           "--set",
+                                           "automl.first_rung_steps=4",
+                                           "--set",
+                                           "automl.evaluation_samples=4",
+                                           "-q",
+                                           "--out",
+                                           "r"},
+                                          folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json metrics = record_in(folder).at("metrics");
+  EXPECT_GE(metrics.at("measured_s").get<double>(), 1.5);
+  EXPECT_EQ(metrics.at("quality").at("final"), true);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
 TEST(MpiRun, RanksUnlikeTheLaunchersWorldAreRefused) {
   const ScratchFolder folder;
   Words words = tiny_mpi_llm({"--ranks", "3", "--steps", "2"});

@@ -2,10 +2,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -241,11 +245,103 @@ TEST(Run, ASearchBySteps_RepeatsItsTrialsAndLosses) {
   EXPECT_NE(first, repeatable(folder / "c"));
 }
 
+std::int64_t time_of(const Json& line) { return line.at("t_ns").get<std::int64_t>(); }
+
+/// The one final evaluation, behind the last step of all groups.
+Json final_evaluation(const std::string& folder) {
+  Json found;
+  for (const Json& line : lines_of_kind(folder, "eval")) {
+    if (!line.contains("final")) continue;
+    EXPECT_TRUE(found.is_null()) << "a second one: " << line;
+    found = line;
+  }
+  EXPECT_FALSE(found.is_null());
+  for (const Json& step : lines_of_kind(folder, "step")) EXPECT_LE(time_of(step), time_of(found));
+  return found;
+}
+
+void expect_scored_by(const Json& evaluation, const Json& record) {
+  const Json& quality = record.at("metrics").at("quality");
+  EXPECT_EQ(quality.at("final"), true);
+  EXPECT_EQ(quality.at("value"), evaluation.at("accuracy"));
+  EXPECT_EQ(quality.at("samples"), evaluation.at("samples"));
+}
+
+TEST(Run, ASearchByTimeEndsInAllGroupsAtOnce) {
+  const ScratchFolder folder;
+  constexpr double duration_s = 1.5;
+  const CommandResult result = heteroperf(
+      tiny("automl-image", {"--size", "w16", "--ranks", "3", "--duration", "1.5", "--set",
+                            "automl.first_rung_steps=2", "--set", "automl.rungs=2", "--set",
+                            "automl.evaluation_samples=8", "--out", "r", "--json"}),
+      folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  std::int64_t measured_by_all_ns = 0, first_end_ns = INT64_MAX;
+  std::set<int> ended;
+  for (const Json& line : lines_of_kind(folder / "r", "phase")) {
+    if (line.at("phase") == "measure") measured_by_all_ns = time_of(line);
+    if (line.at("phase") != "finish") continue;
+    first_end_ns = std::min(first_end_ns, time_of(line));
+    EXPECT_TRUE(ended.insert(line.at("group").get<int>()).second) << "ends twice: " << line;
+  }
+  EXPECT_EQ(ended, (std::set<int>{0, 1, 2}));
+  const double measured_s = record.at("metrics").at("measured_s");
+  EXPECT_NEAR(measured_s, static_cast<double>(first_end_ns - measured_by_all_ns) * 1e-9, 1e-9);
+  EXPECT_GE(measured_s, duration_s) << "asked for";
+  for (const Json& line : lines_of_kind(folder / "r", "step")) {
+    EXPECT_LT(line.at("t_start_ns").get<std::int64_t>(), first_end_ns) << "one group goes on";
+  }
+  const Json evaluation = final_evaluation(folder / "r");
+  expect_scored_by(evaluation, record);
+  EXPECT_EQ(evaluation.at("trial"), record.at("search").at("best").at("id"));
+  const std::size_t wrong =
+      record.at("metrics").at("regulated_score").at("wrong").get<std::size_t>();
+  EXPECT_GE(wrong, 100u);
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+TEST(Run, AClassifierIsEvaluatedUntilItsErrorIsKnown) {
+  const ScratchFolder folder;
+  const auto evaluate = [&](const std::string& out, const Words& more) {
+    const CommandResult result = heteroperf(
+        joined(tiny("image", {"--ranks", "1", "--steps", "2", "--json", "--out", out}), more),
+        folder.path());
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    expect_scored_by(final_evaluation(folder / out), Json::parse(result.out));
+    return lines_of_kind(folder / out, "eval").back();
+  };
+  const Json full = evaluate("full", {});
+  const double samples = full.at("samples"), accuracy = full.at("accuracy");
+  const double wrong = std::round(samples * (1 - accuracy));
+  EXPECT_GE(wrong, 100);
+  EXPECT_LE(wrong, 101) << "it goes on by two samples";
+  EXPECT_EQ(evaluate("quick", {"--quick"}).at("samples"), 4);
+}
+
 /// CIFAR-10 records that all differ.
 std::string distinct_images(int count) {
   std::string bytes;
   for (int i = 0; i < count; ++i) bytes += char(i % 10) + std::string(3072, char(i + 1));
   return bytes;
+}
+
+/// Beginning behind the samples that trials were judged on, and round the end of the split.
+TEST(Run, AFinalEvaluationTakesAllOfASmallSplit) {
+  const ScratchFolder folder;
+  folder.write("few/data_batch_1.bin", distinct_images(100));
+  const CommandResult result = heteroperf(
+      tiny("automl-image", {"--size", "w16", "--data", "cifar10:few", "--ranks", "1", "--steps",
+                            "4", "--set", "automl.first_rung_steps=1", "--set",
+                            "automl.evaluation_samples=3", "--json", "--out", "r"}),
+      folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json record = Json::parse(result.out);
+  const std::string data = record.at("workload").at("data");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(data, found, std::regex("([0-9]+) validation images"))) << data;
+  EXPECT_LT(std::stoi(found[1]), 100);
+  EXPECT_EQ(final_evaluation(folder / "r").at("samples"), std::stoi(found[1]));
 }
 
 struct BadRun {

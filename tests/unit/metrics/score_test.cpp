@@ -33,6 +33,24 @@ TEST(Score, RegulatedFactors) {
   EXPECT_NEAR(regulated_score(OpsPerSecond(1e12), 0.5)->value(), 1e12 * std::log(2.0), 1);
 }
 
+// Wilson's interval of 20 of 100, as tables have it, and its closed forms at the ends.
+TEST(Score, ErrorIntervals) {
+  const Interval twenty = error_interval(20, 100);
+  EXPECT_NEAR(twenty.low, 0.1333669, 1e-7);
+  EXPECT_NEAR(twenty.high, 0.2888292, 1e-7);
+  const double square = 1.959963984540054 * 1.959963984540054;
+  EXPECT_EQ(error_interval(0, 50).low, 0);
+  EXPECT_NEAR(error_interval(0, 50).high, square / (50 + square), 1e-15);
+  EXPECT_EQ(error_interval(50, 50).high, 1);
+  EXPECT_NEAR(error_interval(50, 50).low, 50 / (50 + square), 1e-15);
+  // What `enough_wrong_answers` promises: a standard error, half of the interval over 1.96, of 10
+  // %.
+  const Interval enough = error_interval(enough_wrong_answers, 100 * enough_wrong_answers);
+  EXPECT_NEAR((enough.high - enough.low) / 2 / 1.96 / 0.01, 0.1, 0.002);
+  EXPECT_THROW(error_interval(0, 0), Error);
+  EXPECT_THROW(error_interval(3, 2), Error);
+}
+
 TEST(Score, RegulatedAtTheEnds) {
   EXPECT_EQ(regulated_score(OpsPerSecond(5), 1)->value(), 0);
   EXPECT_FALSE(std::signbit(regulated_score(OpsPerSecond(5), 1)->value()));

@@ -8,8 +8,10 @@ void set_evaluated(SampleRun& run, std::uint64_t samples, double accuracy) {
   run.last<EvalEvent>().accuracy = accuracy;
 }
 
+/// One that is not the final one.
 void add_evaluation(SampleRun& run, std::uint64_t samples, double accuracy) {
   EvalEvent eval = run.last<EvalEvent>();
+  eval.is_final.reset();
   eval.samples = samples;
   eval.accuracy = accuracy;
   run.insert_before_stop(eval);
@@ -58,14 +60,17 @@ std::vector<RuleCase> quality_rule_cases() {
       {"quality_target", Severity::open, [](SampleRun& r) { set_evaluated(r, 31, 0.9); },
        [](SampleRun& r) { set_evaluated(r, 32, 0.9); }},
       {"quality_target", Severity::open,
-       [](SampleRun& r) {
-         set_evaluated(r, 100, 0.75);
-         add_evaluation(r, 4, 1.0);
+       [](SampleRun& r) {  // the best of the others counts nothing
+         set_evaluated(r, 100, 0.49);
+         add_evaluation(r, 100, 1.0);
        },
        [](SampleRun& r) {
-         set_evaluated(r, 100, 0.75);
-         add_evaluation(r, 4, 0.75);
+         set_evaluated(r, 100, 0.5);
+         add_evaluation(r, 100, 0.0);
        }},
+      {"quality_target", Severity::open,
+       [](SampleRun& r) { r.last<EvalEvent>().is_final.reset(); },
+       [](SampleRun& r) { r.last<EvalEvent>().is_final = true; }},
       {"below_floor", Severity::review, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
        [](SampleRun& r) { set_loss_floor(r, 0.9183); }},  // the loss is 0.9
   };

@@ -36,7 +36,7 @@ TEST_F(RankTest, ColumnsAreFrozen) {
       "regulated_score,quality,validity,ruleset,size,precision,ranks,devices,kind,hsr,"
       "scaling_efficiency,repeats,reproducibility,program_version,created_utc,run_id,"
       "record_sha256,ops_per_watt,power,power_level,nodes,availability,threads,transport,plan,"
-      "interval,run_ids,state,remark");
+      "interval,run_ids,state,remark,error_basis");
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 2);
   const Json entry = Json::parse(ranking_json_text(ranked())).at("entries").at(0);
   for (const char* key :

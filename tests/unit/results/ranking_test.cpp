@@ -8,6 +8,7 @@
 
 #include "metrics/error.hpp"
 #include "tests/unit/results/rank_fixture.hpp"
+#include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -68,6 +69,33 @@ TEST_F(RankTest, EntriesWithoutAnIntervalShareARankAndSaySo) {
   const std::string text = ranking_console_text(ranking);
   EXPECT_NE(text.find("1, no interval"), std::string::npos) << text;
   EXPECT_EQ(Json::parse(ranking_json_text(ranking)).at("entries").at(0).at("interval"), "none");
+}
+
+TEST_F(RankTest, ErrorsThatAreKnownUnlikeWellDoNotCompare) {
+  const auto store_evaluated = [&](int number, std::uint64_t samples, double accuracy) {
+    SampleRun run = sample_of({.number = number, .host = std::to_string(number)});
+    auto& evaluation = run.last<EvalEvent>();
+    evaluation.samples = samples;
+    evaluation.accuracy = accuracy;
+    evaluation.ops_strict = strict_forward_ops(small_classifier(), samples);
+    run.write_finished(RunFiles{path() / std::to_string(number)});
+  };
+  store_evaluated(1, 1000, 0.9);
+  store_evaluated(2, 2000, 0.95);
+  store_evaluated(3, 400, 0.8);  // 80 wrong answers, of all that there are
+  EXPECT_EQ(ranked(RankKey::ops).lists.size(), 1u);
+  const RankingReport ranking = ranked(RankKey::regulated);
+  EXPECT_TRUE(ranking.excluded.empty());
+  ASSERT_EQ(ranking.lists.size(), 2u);
+  EXPECT_EQ(ranking.lists[0].entries.size(), 2u);
+  EXPECT_EQ(ranking.lists[0].error_basis, "100 wrong answers");
+  EXPECT_EQ(ranking.lists[1].error_basis, "400 answers");
+  EXPECT_EQ(ranking.lists[1].entries.at(0).rank, 1u);
+  for (const std::string& text : {ranking_console_text(ranking), ranking_html_text(ranking)}) {
+    EXPECT_NE(text.find("image, errors known by 100 wrong answers"), std::string::npos) << text;
+  }
+  const Json entries = Json::parse(ranking_json_text(ranking)).at("entries");
+  EXPECT_EQ(entries.at(2).at("error_basis"), "400 answers");
 }
 
 TEST_F(RankTest, EqualScoresGoByTheEarlierDate) {

@@ -96,6 +96,11 @@ TEST(Record, HoldsTheNumbersOfAFixedRun) {
   EXPECT_NEAR(metrics.at("throughput").at("value"), 30 * 64 / window_s, 1e-9);
   EXPECT_EQ(metrics.at("throughput").at("unit"), "image/s");
   EXPECT_NEAR(metrics.at("regulated_score").at("value"), -std::log(0.2) * ops, ops * 1e-9);
+  EXPECT_EQ(metrics.at("regulated_score").at("answers"), 100);
+  EXPECT_EQ(metrics.at("regulated_score").at("wrong"), 20);
+  const Interval error = error_interval(20, 100);
+  EXPECT_EQ(metrics.at("regulated_score").at("error_ci95"), OrderedJson({error.low, error.high}));
+  EXPECT_EQ(metrics.at("quality").at("final"), true);
   EXPECT_EQ(metrics.at("quality").at("value"), 0.8);
   EXPECT_EQ(metrics.at("quality").at("met"), true);
   EXPECT_NEAR(metrics.at("step_time_s").at("median"), 12.24, 1e-9);
@@ -178,6 +183,108 @@ TEST(Record, OfASearchStartsWhenEveryGroupIsWarm) {
   EXPECT_EQ(record.at("search").at("trials"), 3);
   EXPECT_EQ(record.at("search").at("diverged"), 1);
   EXPECT_EQ(record.at("search").at("unique_graphs"), 3);
+  EXPECT_EQ(record.at("search").at("best").at("id"), 2);
+  EXPECT_EQ(record.at("metrics").at("quality").at("value"), 0.8);
+}
+
+/// fixed_run() with a second group beside the first one, which does the same steps until it has
+/// done so many: then it stops.
+SampleRun two_groups(std::uint64_t steps_of_second) {
+  SampleRun run = fixed_run(), both;
+  run.last<ScaleEvent>().groups = 2;
+  for (const JournalLine& line : run.lines) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (phase != nullptr && (phase->phase == Phase::warmup || phase->phase == Phase::measure)) {
+      both.lines.push_back({line.t_ns, PhaseEvent{phase->phase, 0}});
+      both.lines.push_back({line.t_ns, PhaseEvent{phase->phase, 1}});
+      continue;
+    }
+    if (phase != nullptr && phase->phase == Phase::evaluate) {
+      both.lines.push_back({line.t_ns, PhaseEvent{Phase::finish, 0}});
+    }
+    both.lines.push_back(line);
+    if (step == nullptr || step->n >= steps_of_second) continue;
+    StepEvent second = *step;
+    second.group = 1;
+    both.lines.push_back({line.t_ns, second});
+    if (step->n + 1 == steps_of_second) {
+      both.lines.push_back({line.t_ns, PhaseEvent{Phase::finish, 1}});
+    }
+  }
+  return both;
+}
+
+TEST(Record, AWindowEndsWithTheFirstGroupThatStops) {
+  const double five_steps_s = 5 * 12.24;  // their noise repeats
+  const OrderedJson all = record_of(two_groups(32)).at("metrics");
+  EXPECT_EQ(all.at("steps"), 60);
+  EXPECT_NEAR(all.at("window_s"), 6 * five_steps_s, 1e-6);
+  const OrderedJson record = record_of(two_groups(22));
+  const OrderedJson& metrics = record.at("metrics");
+  EXPECT_EQ(metrics.at("steps"), 40);
+  EXPECT_EQ(metrics.at("total_steps"), 54);
+  EXPECT_NEAR(metrics.at("window_s"), 4 * five_steps_s, 1e-6);
+  EXPECT_NEAR(metrics.at("measured_s"), 4 * five_steps_s, 1e-6);
+  EXPECT_NEAR(metrics.at("throughput").at("value").get<double>(),
+              all.at("throughput").at("value").get<double>(), 1e-9);
+  const Ops per_step = strict_train_ops(small_classifier(), 64);
+  EXPECT_EQ(record.at("operations").at("window_strict"), (per_step * 40).to_string());
+  EXPECT_EQ(record.at("operations").at("strict"), (per_step * 54).to_string());
+}
+
+TEST(Record, AGroupThatStopsBeforeTheWindowBeginsDoesNotEndIt) {
+  const OrderedJson metrics = record_of(two_groups(2)).at("metrics");
+  EXPECT_EQ(metrics.at("steps"), 30);
+  EXPECT_NEAR(metrics.at("window_s"), 30 * 12.24, 1e-6);
+}
+
+TEST(Record, AWindowWithoutItsEndEndsWithTheLastStep) {
+  SampleRun killed = two_groups(32);
+  std::erase_if(killed.lines, [](const JournalLine& line) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    return phase != nullptr && phase->phase > Phase::measure;
+  });
+  EXPECT_NEAR(record_of(killed).at("metrics").at("window_s"), 30 * 12.24, 1e-6);
+}
+
+TEST(Record, ScoresByTheFinalEvaluationAlone) {
+  SampleRun run = fixed_run();
+  EvalEvent lucky = run.last<EvalEvent>();
+  lucky.samples = 32;
+  lucky.accuracy = 0.96875;
+  lucky.is_final.reset();
+  const auto steps = static_cast<std::ptrdiff_t>(run.index<StepEvent>());
+  run.lines.insert(run.lines.begin() + steps, {run.lines[run.index<StepEvent>()].t_ns, lucky});
+  const OrderedJson plain = record_of(fixed_run()).at("metrics");
+  const OrderedJson metrics = record_of(run).at("metrics");
+  EXPECT_EQ(metrics.at("quality"), plain.at("quality"));
+  EXPECT_EQ(metrics.at("regulated_score"), plain.at("regulated_score"));
+  run.last<EvalEvent>().is_final.reset();
+  const OrderedJson unscored = record_of(run).at("metrics");
+  EXPECT_FALSE(unscored.contains("regulated_score"));
+  EXPECT_EQ(unscored.at("quality").at("value"), 0.96875);
+  EXPECT_EQ(unscored.at("quality").at("final"), false);
+  EXPECT_EQ(unscored.at("quality").at("met"), false);
+}
+
+TEST(Record, AFinalEvaluationWithoutAWrongAnswerHasNoScore) {
+  SampleRun run = fixed_run();
+  run.last<EvalEvent>().accuracy = 1;
+  const OrderedJson metrics = record_of(run).at("metrics");
+  EXPECT_EQ(metrics.at("quality").at("met"), true);
+  EXPECT_FALSE(metrics.contains("regulated_score"));
+}
+
+TEST(Record, TheBestTrialIsTheOneThatWasFinallyEvaluated) {
+  SampleRun run = search_run();
+  run.last<EvalEvent>().trial = 0;
+  run.last<EvalEvent>().accuracy = 0.55;
+  OrderedJson record = record_of(run);
+  EXPECT_EQ(record.at("search").at("best").at("id"), 0);
+  EXPECT_EQ(record.at("metrics").at("quality").at("value"), 0.55);
+  run.last<EvalEvent>().is_final.reset();
+  record = record_of(run);
   EXPECT_EQ(record.at("search").at("best").at("id"), 2);
   EXPECT_EQ(record.at("metrics").at("quality").at("value"), 0.8);
 }

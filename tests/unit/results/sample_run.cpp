@@ -213,6 +213,7 @@ SampleRun fixed_run(const SampleRunOptions& options) {
   }
   script.add(PhaseEvent{Phase::evaluate, std::nullopt});
   script.add_evaluation(graph, 0, std::nullopt, 0.8);
+  script.run.last<EvalEvent>().is_final = true;
   script.add(PhaseEvent{Phase::finish, std::nullopt});
   for (int rank = 0; rank < options.ranks; ++rank) {
     script.add(ChecksumEvent{rank, 0, std::nullopt, n, std::string(32, 'c')});
@@ -311,6 +312,9 @@ SampleRun search_run() {
   }
   script.add(PhaseEvent{Phase::finish, std::nullopt});
   script.add(SearchEvent{3, 1, 9, 0, 0.002, 0.004, 3.65});
+  script.add(PhaseEvent{Phase::evaluate, std::nullopt});
+  script.add_evaluation(small_classifier(10), 0, 2, 0.8);
+  script.run.last<EvalEvent>().is_final = true;
   script.add_end(group_count);
   return std::move(script.run);
 }

@@ -63,14 +63,14 @@ struct SampleRunOptions {
   double step_s = 12.0;  ///< long enough for a closed run
   std::int64_t epoch_ns = 1'000'000'000;
 };
-/// One group, a fixed classifier, one evaluation that meets the target.
+/// One group, a fixed classifier, a final evaluation that meets the target.
 SampleRun fixed_run(const SampleRunOptions& options = {});
 
 /// fixed_run() on two emulated classes, one stage each, with modelled time half as fast as real
 /// time: a step is predicted to take 6 s and takes 6.12 s.
 SampleRun planned_run();
 
-/// Two groups of one rank with three trials each; trial 1 of group 1 diverges.
+/// Two groups of one rank and three trials; trial 1 of group 1 diverges, trial 2 is the best.
 SampleRun search_run();
 
 /// `run` as this workload of a suite.

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "suite/run/group_trainer.hpp"
 #include "suite/run/prepare.hpp"
+#include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
 namespace {
@@ -54,6 +56,46 @@ TEST(Expectation, NothingIsPredictedWithoutAPrediction) {
   EXPECT_TRUE(prediction_lines(run, 0).empty());
   EXPECT_EQ(course_text(run),
             "llm nano on 1 rank: set-up, 2 steps of warm-up, 60 s measured, 512 samples evaluated");
+}
+
+/// The end of what a run of `image` says it will do.
+std::string evaluated(const RunConfig& base, const std::string& source, bool emulated) {
+  RunConfig config = base;
+  config.workload = "image";
+  config.data.source = source;
+  Placement placement;
+  placement.ranks = 1;
+  placement.bindings.resize(1);
+  PreparedRun run = prepare_runs(config, {}, placement, 1).front();
+  run.plan->emulated = emulated;
+  const std::string text = course_text(run);
+  return text.substr(text.rfind(", ") + 2);
+}
+
+TEST(Expectation, AClassifierIsEvaluatedUntilItsErrorIsKnown) {
+  EXPECT_EQ(evaluated({}, "generated", false), "512 samples or more evaluated");
+  EXPECT_EQ(evaluated({}, "generated", true), "512 samples evaluated");
+  EXPECT_EQ(evaluated(quick_config(), "generated", false), "128 samples evaluated");
+}
+
+TEST(Expectation, AFinalEvaluationHasAnEnd) {
+  RunConfig config;
+  WorkloadRequest request;
+  request.size = "w16";
+  const Workload search = make_automl_image(request, {});
+  config.automl.evaluation_samples = 64;
+  EvaluationExtent extent = final_extent(config, search, nullptr);
+  EXPECT_TRUE(extent.is_final);
+  EXPECT_EQ(extent.first, 64u) << "trials were judged on those before";
+  EXPECT_EQ(extent.fewest, 64u);
+  EXPECT_EQ(extent.most, 16384u);
+  EXPECT_EQ(extent.wrong, 100u);
+  config.automl.evaluation_samples = 20000;
+  EXPECT_EQ(final_extent(config, search, nullptr).most, 20000u) << "more where they are asked for";
+  config.quick = true;
+  extent = final_extent(config, search, nullptr);
+  EXPECT_EQ(extent.most, extent.fewest);
+  EXPECT_EQ(extent.wrong, 0u);
 }
 
 }  // namespace

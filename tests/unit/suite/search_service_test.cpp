@@ -31,7 +31,16 @@ class SearchServiceTest : public ::testing::Test {
     fs::remove_all(folder_);
   }
 
-  void start() { service_ = std::make_unique<SearchService>(config_, workload_, 1, *journal_); }
+  void start(int groups = 1) {
+    service_ = std::make_unique<SearchService>(config_, workload_, groups, *journal_);
+  }
+  /// What a group hears that has done its warm-up.
+  std::optional<std::int64_t> end_told_to(int group) {
+    std::string answer;
+    service_->answer(to_text(MeasureEntry{GroupId(group)}),
+                     [&](std::string text) { answer = std::move(text); });
+    return end_from_text(answer);
+  }
   Assignment ask() {
     std::string answer;
     service_->answer(to_text(TrialRequest{GroupId(0)}),
@@ -129,6 +138,30 @@ TEST_F(SearchServiceTest, AGroupThatLeftIsNotLost) {
   journal_->flush_now();
   const Journal journal = read_journal((folder_ / "journal.jsonl").string());
   EXPECT_EQ(journal.last<SearchEvent>()->groups_lost, 0u);
+}
+
+TEST_F(SearchServiceTest, AllGroupsEndADurationAfterTheLastOneMeasures) {
+  config_.measure.duration_s = 100;
+  start(3);
+  EXPECT_FALSE(end_told_to(0));
+  EXPECT_FALSE(end_told_to(2));
+  EXPECT_FALSE(end_told_to(2)) << "asked again, it is still one group";
+  const std::int64_t before_ns = monotonic_now_ns();
+  const auto end_ns = end_told_to(1);
+  ASSERT_TRUE(end_ns);
+  EXPECT_GE(*end_ns, before_ns + 100'000'000'000);
+  EXPECT_LE(*end_ns, monotonic_now_ns() + 100'000'000'000);
+  EXPECT_EQ(end_told_to(0), end_ns);
+}
+
+TEST_F(SearchServiceTest, WhoTrainsNoMoreKeepsNobodyFromEnding) {
+  start(3);
+  EXPECT_FALSE(end_told_to(1));
+  service_->answer(to_text(GroupEnd{GroupId(2), "", 0}), {});
+  EXPECT_FALSE(end_told_to(1));
+  service_->close("nothing is left to try");
+  EXPECT_FALSE(ask().trial);
+  EXPECT_TRUE(end_told_to(1));
 }
 
 TEST_F(SearchServiceTest, AnInterruptedEvaluationIsATruncatedTrial) {

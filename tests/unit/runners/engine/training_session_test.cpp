@@ -124,6 +124,26 @@ TEST(TrainingSession, AnEvaluationDoesNotDependOnTheRanksOrChangeTheTraining) {
   EXPECT_EQ(start_training(spec, *alone)->evaluate(1000).samples, 50U);
 }
 
+TEST(TrainingSession, OneThatRestsKeepsItsModelBesideAnother) {
+  TrainingSpec spec = test::small_training(test::tiny_cnn());
+  run_on_threads(2, {}, [&](World& world) {
+    Communicator& group = *world.communicator;
+    const auto kept = start_training(test::replicated(spec, 2), group);
+    kept->step();
+    const EvaluationReport before = kept->evaluate(20);
+    kept->rest();
+    TrainingSpec other = test::replicated(spec, 2);
+    other.seed = 2;
+    const auto next = start_training(other, group);
+    next->step();
+    const EvaluationReport after = kept->evaluate(20);
+    EXPECT_EQ(after.loss, before.loss);
+    EXPECT_EQ(after.accuracy, before.accuracy);
+    EXPECT_NE(next->evaluate(20).loss, before.loss);
+    EXPECT_TRUE(std::isfinite(kept->step().loss));
+  });
+}
+
 TEST(TrainingSession, AccuracyRisesWithWhatIsLearnt) {
   TrainingSpec spec = test::small_training(test::tiny_gpt(), Precision::fp32);
   spec.recipe.learning_rate = 1e-2;
