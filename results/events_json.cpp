@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <type_traits>
 #include <vector>
 
 #include "metrics/error.hpp"
@@ -24,6 +25,11 @@ template <class T>
 concept Enumeration = std::is_enum_v<T>;
 
 constexpr const char* non_finite = "_nonfinite";
+/// All that is std::int64_t in an event is a time on rank 0's clock, of which differences are
+/// taken.
+constexpr std::int64_t most_time_ns = std::int64_t{1} << 61;
+/// Sums over 2^32 lines still fit; a machine of 10^18 operations per second needs 2500 years.
+constexpr Ops most_operations = Ops::from_words(std::uint64_t{1} << 32, 0);
 
 std::string enclosed(std::string text, char open, char close) {
   text.insert(text.begin(), open);
@@ -150,7 +156,10 @@ class FieldReader {
   void operator()(const char* name, std::string& value) {
     if (const Json* json = find(name)) value = text(name, *json);
   }
-  void operator()(const char* name, Ops& value) { value = Ops::parse(text(name, required(name))); }
+  void operator()(const char* name, Ops& value) {
+    value = Ops::parse(text(name, required(name)));
+    if (value > most_operations) wrong_type(name, "a count of operations up to 2^96");
+  }
   void operator()(const char* name, JsonText& value) {
     if (const Json* json = find(name)) value.text = json_compact(*json);
   }
@@ -227,6 +236,14 @@ class FieldReader {
   }
   template <class T>
   static T integer(const char* name, const Json& json) {
+    const T value = integer_in_range<T>(name, json);
+    if constexpr (std::is_same_v<T, std::int64_t>) {
+      if (value < -most_time_ns || value > most_time_ns) wrong_type(name, "a time within 70 years");
+    }
+    return value;
+  }
+  template <class T>
+  static T integer_in_range(const char* name, const Json& json) {
     const bool fits = json.is_number_unsigned()
                           ? std::in_range<T>(json.get<std::uint64_t>())
                           : json.is_number_integer() && std::in_range<T>(json.get<std::int64_t>());

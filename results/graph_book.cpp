@@ -7,6 +7,11 @@
 #include "workloads/model_graph_json.hpp"
 
 namespace heteroperf {
+namespace {
+
+constexpr double most_counted = 0x1p100;
+
+}  // namespace
 
 GraphBook::GraphBook(const Journal& journal) {
   for (std::size_t i = 0; i < journal.lines.size(); ++i) {
@@ -66,7 +71,8 @@ std::optional<Ops> GraphBook::count(std::optional<std::uint64_t> trial, std::uin
         break;
     }
   }
-  if (!one) return std::nullopt;
+  // No line may claim so many.
+  if (!one || one->to_double() * static_cast<double>(samples) > most_counted) return std::nullopt;
   return *one * samples;
 }
 

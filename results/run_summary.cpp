@@ -338,12 +338,13 @@ void extrapolate(const Steps& steps, const std::map<StepKey, ObservedStep>& obse
   Ops executed, recompute;
   for (const auto& [key, count] : samples) {
     const auto found = observed.find(key);
-    const auto step = found == observed.end()
-                          ? steps.end()
-                          : std::find_if(steps.begin(), steps.end(), [&](const StepEvent* s) {
-                              return s->group == std::get<0>(key) && s->trial == std::get<1>(key) &&
-                                     s->n == found->second.n;
-                            });
+    const auto step =
+        found == observed.end()
+            ? steps.end()
+            : std::find_if(steps.begin(), steps.end(), [&, place = key](const StepEvent* s) {
+                return s->group == std::get<0>(place) && s->trial == std::get<1>(place) &&
+                       s->n == found->second.n;
+              });
     if (step == steps.end() || (*step)->samples == 0) {
       if (recomputes) return;
       executed += strict[key];

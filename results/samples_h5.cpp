@@ -11,9 +11,12 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "results/run_folder.hpp"
+#include "results/sample_chunk.hpp"
 #include "results/sample_columns.hpp"
 #include "results/sha256.hpp"
 #endif
@@ -221,22 +224,119 @@ std::string build_image(const Journal& journal, const std::string& record) {
   return file_image(file);
 }
 
-/// Compares one stored dataset with values, byte by byte (so NaN equals NaN).
+/// An archive may be a stranger's: what it holds is opened where this program put it, and nowhere
+/// else. Links lead to other files or rooms; external and virtual data lie in whatever it names.
+[[noreturn]] void refuse(const std::string& name, const std::string& why) {
+  throw SystemError(name + " is not stored as this program stores it", why);
+}
+
+void expect_own_file(const std::string& path, const Journal& journal, const std::string& record) {
+  constexpr std::uintmax_t always_allowed = 64 << 20;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    throw SystemError("cannot read " + path, error ? error.message() : "it is no regular file");
+  }
+  const std::uintmax_t bytes = std::filesystem::file_size(path, error);
+  const std::uintmax_t most = std::max(always_allowed, 4 * (journal.bytes + record.size()));
+  if (error || bytes > most) {
+    refuse(path, fmt::format("{} bytes, where its journal's columns have {} at most", bytes, most));
+  }
+}
+
+void expect_hard_link(hid_t group, const char* name) {
+  H5L_info_t link;
+  checked(H5Lget_info(group, name, &link, H5P_DEFAULT), std::string("find ") + name);
+  if (link.type != H5L_TYPE_HARD) refuse(name, "it is a link to somewhere else");
+}
+
+/// How a stored dataset lies in its archive.
+struct StoredDataset {
+  Handle id, properties;
+
+  StoredDataset(hid_t group, const char* name, H5D_layout_t layout)
+      : id(opened(group, name)),
+        properties(H5Dget_create_plist(id), H5Pclose, std::string("ask how to store ") + name) {
+    // Asked before the extent: that of a virtual dataset is taken from the files of its sources.
+    if (H5Pget_layout(properties) != layout) refuse(name, "its layout is another one");
+    if (H5Pget_external_count(properties) != 0) refuse(name, "its data lie in other files");
+  }
+
+  /// Whether it holds `rows` values of this type; a scalar has no dimension.
+  bool holds(hid_t type, std::size_t rows, int dimensions) const {
+    const Handle space(H5Dget_space(id), H5Sclose, "read an extent");
+    const Handle stored(H5Dget_type(id), H5Tclose, "read a type");
+    return H5Sget_simple_extent_ndims(space) == dimensions &&
+           H5Sget_simple_extent_npoints(space) == static_cast<hssize_t>(rows) &&
+           H5Tequal(stored, type) > 0;
+  }
+
+ private:
+  static Handle opened(hid_t group, const char* name) {
+    expect_hard_link(group, name);
+    return open_column(group, name);
+  }
+};
+
+bool same_text(hid_t file, const char* name, const std::string& expected) {
+  const StoredDataset dataset(file, name, H5D_CONTIGUOUS);
+  const Handle type = text_type(expected.size());
+  if (!dataset.holds(type, 1, 0)) return false;
+  std::string bytes(expected.size(), '\0');
+  checked(H5Dread(dataset.id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()),
+          std::string("read ") + name);
+  return bytes == expected;
+}
+
+/// As chunked_properties() sets them, where the filters were available.
+ChunkFilters filters_of(const StoredDataset& dataset, const char* name) {
+  std::vector<H5Z_filter_t> filters;
+  for (int i = 0; i < H5Pget_nfilters(dataset.properties); ++i) {
+    filters.push_back(H5Pget_filter2(dataset.properties, static_cast<unsigned>(i), nullptr, nullptr,
+                                     nullptr, 0, nullptr, nullptr));
+  }
+  if (filters.empty()) return {};
+  if (filters != std::vector<H5Z_filter_t>{H5Z_FILTER_SHUFFLE, H5Z_FILTER_DEFLATE}) {
+    refuse(name, "its filters are other ones");
+  }
+  return {true, true};
+}
+
+/// A chunk's rows from `first` on.
+std::string read_chunk(const StoredDataset& dataset, const char* name, hsize_t first,
+                       std::size_t rows, std::size_t value_bytes) {
+  // Bytes that cannot be deflated grow by their blocks' heads.
+  const std::size_t most = rows * value_bytes + rows * value_bytes / 256 + 64;
+  ChunkFilters filters = filters_of(dataset, name);
+  hsize_t bytes = 0;
+  checked(H5Dget_chunk_storage_size(dataset.id, &first, &bytes), std::string("measure ") + name);
+  if (bytes > most) refuse(name, "a chunk is too long");
+  std::string stored(bytes, '\0');
+  std::uint32_t left_out = 0;  // a bit per filter
+  checked(H5Dread_chunk(dataset.id, H5P_DEFAULT, &first, &left_out, stored.data()),
+          std::string("read ") + name);
+  filters.shuffle &= (left_out & 1) == 0;
+  filters.deflate &= (left_out & 2) == 0;
+  auto values = chunk_values(stored, filters, rows, value_bytes);
+  if (!values) refuse(name, "a chunk has another length than its rows");
+  return std::move(*values);
+}
+
+/// Compares a column with values, byte by byte (so NaN equals NaN).
 bool same_dataset(hid_t group, const char* name, hid_t type, std::size_t rows,
                   std::string_view expected) {
-  const Handle dataset(H5Dopen2(group, name, H5P_DEFAULT), H5Dclose, std::string("open ") + name);
-  const Handle space(H5Dget_space(dataset), H5Sclose, "read an extent");
-  if (H5Sget_simple_extent_npoints(space) != static_cast<hssize_t>(rows)) return false;
-  const Handle stored(H5Dget_type(dataset), H5Tclose, "read a type");
-  if (H5Tget_class(stored) != H5Tget_class(type) || H5Tget_size(stored) != H5Tget_size(type)) {
-    return false;
+  const StoredDataset dataset(group, name, H5D_CHUNKED);
+  if (!dataset.holds(type, rows, 1)) return false;
+  hsize_t chunk = 0;
+  if (H5Pget_chunk(dataset.properties, 1, &chunk) != 1 || chunk < 1 || chunk > chunk_rows) {
+    refuse(name, "its chunks are other ones");
   }
-  std::string bytes(expected.size(), '\0');
-  if (rows > 0) {
-    checked(H5Dread(dataset, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, bytes.data()),
-            std::string("read ") + name);
+  const std::size_t value_bytes = H5Tget_size(type);
+  for (hsize_t first = 0; first < rows; first += chunk) {
+    const std::string values = read_chunk(dataset, name, first, chunk, value_bytes);
+    const std::string_view wanted = expected.substr(first * value_bytes, chunk * value_bytes);
+    if (!values.starts_with(wanted)) return false;
   }
-  return bytes == expected;
+  return true;
 }
 
 bool same_column(hid_t group, const SampleColumn& column) {
@@ -259,6 +359,11 @@ bool same_column(hid_t group, const SampleColumn& column) {
 std::int64_t version_of(hid_t file) {
   const Handle attribute(H5Aopen(file, "format_version", H5P_DEFAULT), H5Aclose,
                          "open format_version");
+  const Handle space(H5Aget_space(attribute), H5Sclose, "read an extent");
+  const Handle type(H5Aget_type(attribute), H5Tclose, "read a type");
+  if (H5Sget_simple_extent_npoints(space) != 1 || H5Tget_class(type) != H5T_INTEGER) {
+    refuse("format_version", "it is no whole number");
+  }
   std::int64_t version = 0;
   checked(H5Aread(attribute, H5T_NATIVE_INT64, &version), "read format_version");
   return version;
@@ -267,13 +372,15 @@ std::int64_t version_of(hid_t file) {
 std::string first_difference(const std::string& path, const Journal& journal,
                              const std::string& record) {
   silence_hdf5();
+  expect_own_file(path, journal, record);
   const Handle file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT), H5Fclose, "open " + path);
-  if (!same_dataset(file, "record", text_type(record.size()), 1, record)) {
+  if (!same_text(file, "record", record)) {
     return "its record is another one";
   }
   const std::int64_t version = version_of(file);
   for (const SampleTable& table : sample_tables(journal)) {
     if (table.since > version) continue;
+    expect_hard_link(file, table.name);
     const Handle group(H5Gopen2(file, table.name, H5P_DEFAULT), H5Gclose,
                        std::string("open the group ") + table.name);
     for (const SampleColumn& column : table.columns) {

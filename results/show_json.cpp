@@ -137,8 +137,8 @@ std::string until(const Json& r) {
   const Json json = value_at(r, "/metrics/until");
   if (json.is_null()) return {};
   const Json& looks = json.at("looks");
-  const std::string when =
-      fmt::format("look {} at {:.1f} s", looks.size(), looks.back().at("window_s").get<double>());
+  const std::string when = fmt::format("look {} at {:.1f} s", looks.size(),
+                                       looks.at(looks.size() - 1).at("window_s").get<double>());
   const double asked = 100 * json.at("requested_fraction").get<double>();
   if (!json.contains("half_width_fraction")) {
     return fmt::format("± {:.3g} % not reached: too few steps for an interval ({})", asked, when);
@@ -366,7 +366,7 @@ std::string csv_line(const Json& record) {
 std::string suite_csv(const Json& suite, const std::filesystem::path& folder) {
   std::string lines = csv_header();
   for (const Json& part : suite.at("workloads")) {
-    const RunFiles files{folder / shown_text(part.at("folder"))};
+    const RunFiles files{part_of(folder, shown_text(part.at("folder")))};
     if (!std::filesystem::exists(files.record())) continue;
     lines += csv_line(read_stored_document(files.record(), record_format));
   }

@@ -5,8 +5,9 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <set>
 #include <sstream>
+#include <utility>
+#include <vector>
 
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
@@ -21,7 +22,7 @@
 namespace heteroperf {
 namespace {
 
-constexpr std::size_t most_cpus = 1 << 16;  // of a host
+constexpr std::uint64_t most_cpus = 1 << 16;  // of a host, numbered from 0
 
 std::string text_at(const Json& json, const char* pointer) {
   const Json value = value_at(json, pointer);
@@ -157,16 +158,31 @@ void read_identity(const Json& record, RunDigest& digest) {
       value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
 }
 
+/// First and last CPU of each; they may overlap.
+using CpuRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
 /// The CPUs of a list in the kernel's form, "0-3,8".
-void add_cpus(const std::string& list, std::set<std::uint64_t>& cpus) {
+void add_cpus(const std::string& list, CpuRanges& cpus) {
   std::istringstream ranges(list);
   std::uint64_t first = 0;
   while (ranges >> first) {
     std::uint64_t last = first;
     if (ranges.peek() == '-') ranges.ignore() >> last;
-    for (std::uint64_t cpu = first; cpu <= last && cpus.size() < most_cpus; ++cpu) cpus.insert(cpu);
+    cpus.emplace_back(first, last);
     ranges.ignore();  // the comma
   }
+}
+
+std::uint64_t count_cpus(CpuRanges cpus) {
+  std::sort(cpus.begin(), cpus.end());
+  std::uint64_t count = 0, next = 0;  // the first one that is not counted yet
+  for (const auto& [from, to] : cpus) {
+    const std::uint64_t first = std::max(from, next), end = std::min(to, most_cpus - 1) + 1;
+    if (first >= end) continue;
+    count += end - first;
+    next = end;
+  }
+  return count;
 }
 
 /// Model of a rank's GPU. Records without `gpu_name` name it as the rank's device.
@@ -177,14 +193,14 @@ std::string gpu_of(const Json& rank) {
 }
 
 void read_hosts(const Json& record, RunDigest& digest) {
-  std::map<std::string, std::set<std::uint64_t>> hosts;
+  std::map<std::string, CpuRanges> hosts;
   for (const Json& rank : value_at(record, "/system/binding")) {
     add_cpus(text_at(rank, "/cpus"), hosts[text_at(rank, "/host")]);
     const std::string gpu = gpu_of(rank);
     if (!gpu.empty()) ++digest.gpus[gpu];
   }
   digest.nodes = hosts.size();
-  for (const auto& [host, cpus] : hosts) digest.cores += cpus.size();
+  for (const auto& [host, cpus] : hosts) digest.cores += count_cpus(cpus);
 }
 
 void read_scale(const Json& record, RunDigest& digest) {

@@ -95,7 +95,10 @@ std::optional<std::int64_t> ExportedRun::epoch_ns(std::int64_t t_ns) const {
       strptime(start->created_utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc) == nullptr) {
     return std::nullopt;
   }
-  return timegm(&utc) * whole_nanoseconds_per_second + (t_ns - journal.lines.front().t_ns);
+  constexpr std::time_t most_s = 4'000'000'000;  // the year 2096: nanoseconds still fit
+  const std::time_t start_s = timegm(&utc);
+  if (start_s < 0 || start_s > most_s) return std::nullopt;
+  return start_s * whole_nanoseconds_per_second + (t_ns - journal.lines.front().t_ns);
 }
 
 std::vector<ExportedRun> read_exported_runs(const std::filesystem::path& path) {

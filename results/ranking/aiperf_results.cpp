@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <regex>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
 
 #include "metrics/error.hpp"
 #include "metrics/text_file.hpp"
@@ -12,13 +14,21 @@ namespace {
 
 constexpr double gflops = 1e9;
 
-/// The number of "<label> : 1234.5 GFLOPS", as report.py of AIPerf prints it.
+/// The number of the first "<label> : 1234.5 GFLOPS", as report.py of AIPerf prints it.
 std::optional<double> score_of(const std::string& text, const std::string& label) {
-  const std::regex line(label + R"( : ([0-9]+\.?[0-9]*(?:[eE][+-]?[0-9]+)?) GFLOPS)");
-  std::smatch match;
-  if (!std::regex_search(text, match, line)) return std::nullopt;
-  const double value = std::stod(match[1]) * gflops;
-  return std::isfinite(value) ? std::optional(value) : std::nullopt;
+  const std::string before = label + " : ";
+  for (std::size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+    at += before.size();
+    const char* const number = text.c_str() + at;
+    char* end = nullptr;
+    const double value = std::strtod(number, &end) * gflops;
+    const bool decimal = number[0] >= '0' && number[0] <= '9' &&
+                         number + std::strspn(number, "0123456789.eE+-") == end;
+    if (decimal && std::isfinite(value) &&
+        text.compare(static_cast<std::size_t>(end - text.c_str()), 7, " GFLOPS") == 0)
+      return value;
+  }
+  return std::nullopt;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@ option(HETEROPERF_CHECK_HEADERS "With the tests: one that compiles every header 
 option(HETEROPERF_BENCHMARKS "Build the Google Benchmark programs of tests/bench" OFF)
 option(HETEROPERF_UNITY "Compile sources in batches: less in all, more after a change" ON)
 set(HETEROPERF_SANITIZER "" CACHE STRING "address,undefined or thread")
+option(HETEROPERF_FUZZ "Build the programs of tests/fuzz for libFuzzer (clang)" OFF)
 
 if(PROJECT_IS_TOP_LEVEL AND NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set_property(CACHE CMAKE_BUILD_TYPE PROPERTY VALUE Release)
@@ -35,6 +36,20 @@ if(HETEROPERF_SANITIZER)
                                                     -fno-omit-frame-pointer -g
                                                     -Wno-maybe-uninitialized)
   target_link_options(heteroperf_flags INTERFACE -fsanitize=${HETEROPERF_SANITIZER})
+endif()
+
+if(HETEROPERF_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "HETEROPERF_FUZZ needs libFuzzer (the compiler is ${CMAKE_CXX_COMPILER_ID}). "
+                        "Configure with -DCMAKE_CXX_COMPILER=clang++, as the preset fuzz does")
+  endif()
+  target_compile_options(heteroperf_flags INTERFACE
+    -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+  target_link_options(heteroperf_flags INTERFACE -fsanitize=address,undefined)
+  if(CMAKE_CXX_COMPILER_VERSION VERSION_LESS 16)
+    target_compile_options(heteroperf_flags INTERFACE
+      "SHELL:$<$<COMPILE_LANGUAGE:CXX>:-include ${PROJECT_SOURCE_DIR}/tests/fuzz/source_location.hpp>")
+  endif()
 endif()
 
 find_program(HETEROPERF_CCACHE ccache)

@@ -154,11 +154,7 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch) {
   config.measure.until_percent = {};
   config.measure.until_after_s = MeasureConfig{}.until_after_s;
   config.measure.peak_s = 0;
-  if (run.is_search()) {
-    config.measure.steps = stretch.steps;
-  } else {
-    config.measure.replay_steps = stretch.steps;
-  }
+  config.measure.replay_steps = stretch.steps;
   const fs::path plan = RunFiles{run.folder}.plan();
   if (!config.plan.file.empty() && fs::exists(plan)) config.plan.file = fs::absolute(plan).string();
   return run_words(config);

@@ -98,8 +98,7 @@ void visit_members(RunConfig& c, Visitor&& visit) {
         c.measure.evaluation_samples);
   visit({"measure.peak_s", "seconds of measuring the matrix-product peak; 0: not"},
         c.measure.peak_s);
-  visit({"measure.replay_steps", "after so many steps the run ends, without a result", "never",
-         fixed},
+  visit({"measure.replay_steps", "of a group, after which the run ends without a result", "never"},
         c.measure.replay_steps);
   visit({"automl.group_ranks", "ranks that train one trial together", nullptr, search},
         c.automl.group_ranks);

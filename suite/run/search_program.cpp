@@ -163,7 +163,11 @@ class GroupTrialRunner : public TrialRunner {
         clock_.start();
         enter(Phase::measure);  // before rank 0 is asked when it ends
       }
-      mine = stop ? Directive::interrupt : clock_.over() ? Directive::end : Directive::go_on;
+      const std::uint64_t replayed = context_.config.measure.replay_steps;
+      const bool enough = replayed > 0 && steps_ >= replayed;
+      mine = stop || enough   ? Directive::interrupt
+             : clock_.over() ? Directive::end
+                             : Directive::go_on;
     }
     const Directive agreed = agree(group_, mine);
     interrupted_ = agreed == Directive::interrupt;

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -44,19 +45,31 @@ bool Connection::push_locked() {
 Connection::Health Connection::receive(std::vector<Frame>& frames) {
   std::array<char, 65536> bytes;
   Health health = Health::open;
-  while (true) {
-    const auto n = recv(socket_.fd(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+  std::size_t left = std::min(reader_.room(), round_limit_bytes);
+  while (left > 0) {
+    const std::size_t asked = std::min(left, bytes.size());
+    const auto n = recv(socket_.fd(), bytes.data(), asked, MSG_DONTWAIT);
     if (n > 0) {
-      reader_.append({bytes.data(), static_cast<std::size_t>(n)});
-      if (static_cast<std::size_t>(n) == bytes.size()) continue;
+      const auto got = static_cast<std::size_t>(n);
+      reader_.append({bytes.data(), got});
+      left -= got;
+      if (got == asked) continue;
       break;
     }
     if (n < 0 && errno == EINTR) continue;
     if (n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) health = Health::ended;
     break;
   }
-  while (auto frame = reader_.next()) frames.push_back(std::move(*frame));
+  while (auto frame = reader_.next()) {
+    frames.push_back(std::move(*frame));
+    if (!trusted_) break;
+  }
   return reader_.broken() ? Health::ended : health;
+}
+
+void Connection::trust() {
+  trusted_ = true;
+  reader_.set_max_payload(friend_limit_bytes);
 }
 
 }  // namespace heteroperf

@@ -14,9 +14,11 @@ class Connection {
  public:
   enum class Health { open, ended };
 
-  /// A stranger may send a hello and nothing more.
+  /// The payload of a stranger's frame: a nonce or a proof.
   static constexpr std::size_t stranger_limit_bytes = 64;
   static constexpr std::size_t friend_limit_bytes = std::size_t{1} << 30;
+  /// What one receive() takes off a friend's socket, so that no peer keeps the reader from others.
+  static constexpr std::size_t round_limit_bytes = std::size_t{1} << 20;
 
   explicit Connection(Descriptor socket) : socket_(std::move(socket)) {}
 
@@ -25,9 +27,11 @@ class Connection {
   bool flush();
   bool has_unsent() const;
 
-  /// Appends every whole frame that has arrived.
+  /// Appends the whole frames that have arrived. Of a stranger it is one frame at most, and no more
+  /// bytes are held than the longest may have: what follows waits until trust() was called.
   Health receive(std::vector<Frame>& frames);
-  void trust() { reader_.set_max_payload(friend_limit_bytes); }
+  /// The peer has proved that it belongs to the launch.
+  void trust();
   const Descriptor& socket() const { return socket_; }
 
  private:
@@ -35,6 +39,7 @@ class Connection {
 
   Descriptor socket_;
   FrameReader reader_{stranger_limit_bytes};
+  bool trusted_ = false;
   mutable std::mutex mutex_;
   std::string unsent_;
   bool dead_ = false;  ///< the peer's end is gone; receive() reports it

@@ -18,7 +18,7 @@ ControlAddress ControlAddress::parse(const std::string& text) {
   std::istringstream in(text);
   in >> address.token >> address.port;
   for (std::string host; in >> host;) address.hosts.push_back(host);
-  HETEROPERF_ENSURE(!address.hosts.empty());
+  HETEROPERF_ENSURE(!address.token.empty() && !address.hosts.empty());
   return address;
 }
 

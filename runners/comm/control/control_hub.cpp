@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <thread>
 
 #include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_address.hpp"
+#include "runners/comm/control/control_proof.hpp"
 #include "runners/comm/control/message_service.hpp"
 #include "runners/comm/control/standstill.hpp"
 #include "runners/comm/control/tcp_control.hpp"
@@ -14,8 +16,8 @@
 namespace heteroperf {
 namespace {
 
-/// A stranger who has not said hello by then is sent away.
-constexpr double hello_deadline_s = 10.0;
+/// A stranger who has not proved by then that it belongs to the launch is sent away.
+constexpr double proof_deadline_s = 10.0;
 constexpr std::size_t max_strangers = 1024;
 /// Ranks start at different speeds; joining takes at least this long before it fails.
 constexpr double least_join_deadline_s = 20.0;
@@ -44,15 +46,19 @@ class Hub final : public TcpControl {
     std::shared_ptr<Connection> connection;
     double heard_s = 0;
   };
+  /// A connection whose other end has not proved yet that it belongs to the launch.
   struct Stranger {
-    std::shared_ptr<Connection> connection;
+    std::shared_ptr<Connection> connection;  ///< none: admitted, or sent away
     double since_s;
+    std::optional<ControlHandshake> handshake;  ///< once it has said hello
   };
 
   void run();
   void wait_for_events();
   void admit_strangers(double now_s);
-  bool greet(const Stranger& stranger, double now_s);
+  void greet(Stranger& stranger, double now_s);
+  bool challenge(Stranger& stranger, const Frame& hello);
+  void admit(const Stranger& stranger, const Frame& answer, double now_s);
   void hear_peers(double now_s);
   void lose(RankId rank);
   void handle(RankId from, Frame frame, const std::shared_ptr<Connection>& connection);
@@ -91,7 +97,7 @@ Hub::Hub(int size, const CommConfig& config, Reach reach)
         failure.own_word = true;
         conclude(failure);
       }) {
-  address_ = {random_token(), listener_.port, own_addresses(reach)};
+  address_ = {fresh_token(), listener_.port, own_addresses(reach)};
   last_round_s_ = monotonic_s();
   thread_ = std::thread([this] { run(); });
 }
@@ -189,29 +195,51 @@ void Hub::admit_strangers(double now_s) {
   while (joined_ < expected() && strangers_.size() < max_strangers) {
     Descriptor socket = accept_connection(listener_.socket);
     if (!socket) break;
-    strangers_.push_back({std::make_shared<Connection>(std::move(socket)), now_s});
+    strangers_.push_back({std::make_shared<Connection>(std::move(socket)), now_s, {}});
   }
-  std::erase_if(strangers_, [&](const Stranger& stranger) { return greet(stranger, now_s); });
+  for (Stranger& stranger : strangers_) greet(stranger, now_s);
+  std::erase_if(strangers_, [](const Stranger& stranger) { return !stranger.connection; });
 }
 
-/// True when the stranger is one no more: admitted, or sent away.
-bool Hub::greet(const Stranger& stranger, double now_s) {
+/// One frame at a time: a hello, then the answer to the challenge. Anything else ends it.
+void Hub::greet(Stranger& stranger, double now_s) {
   std::vector<Frame> frames;
   const auto health = stranger.connection->receive(frames);
   if (frames.empty()) {
-    return health == Connection::Health::ended || now_s - stranger.since_s > hello_deadline_s;
+    const bool late = now_s - stranger.since_s > proof_deadline_s;
+    if (health == Connection::Health::ended || late) stranger.connection.reset();
+    return;
   }
-  const Frame& hello = frames.front();
-  const bool known = hello.kind == Frame::Kind::hello && is_rank(hello.id) && hello.id > 0 &&
-                     decode_number(hello.payload) == address_.token;
+  if (!stranger.handshake && challenge(stranger, frames.front())) return;
+  if (stranger.handshake) admit(stranger, frames.front(), now_s);
+  stranger.connection.reset();
+}
+
+bool Hub::challenge(Stranger& stranger, const Frame& hello) {
+  const bool sound = hello.kind == Frame::Kind::hello && is_rank(hello.id) && hello.id > 0 &&
+                     hello.payload.size() == nonce_bytes;
+  if (!sound) return false;
+  stranger.handshake = {hello.id, hello.payload, fresh_nonce()};
+  stranger.connection->send({Frame::Kind::challenge, 0, stranger.handshake->hub_nonce});
+  return true;
+}
+
+/// Nothing of rank 0's, not even whether the rank is there already, is told without the proof.
+void Hub::admit(const Stranger& stranger, const Frame& answer, double now_s) {
+  const ControlHandshake& handshake = *stranger.handshake;
+  if (answer.kind != Frame::Kind::answer ||
+      !is_control_proof(answer.payload, ControlEnd::spoke, handshake, address_.token)) {
+    return;
+  }
   std::lock_guard lock(mutex_);
-  if (!known || peers_[hello.id].stage != Stage::absent) return true;
+  Peer& joining = peers_[handshake.rank];
+  if (joining.stage != Stage::absent) return;
   stranger.connection->trust();
-  stranger.connection->send({Frame::Kind::welcome, 0, encode_number(address_.answer())});
-  peers_[hello.id] = {Stage::joined, stranger.connection, now_s};
+  stranger.connection->send(
+      {Frame::Kind::welcome, 0, control_proof(ControlEnd::hub, handshake, address_.token)});
+  joining = {Stage::joined, stranger.connection, now_s};
   joined_.fetch_add(1);
   state_->notify();
-  return true;
 }
 
 /// The next sign of life, or the end of somebody's patience with a rank.

@@ -9,6 +9,7 @@
 
 #include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_address.hpp"
+#include "runners/comm/control/control_proof.hpp"
 #include "runners/comm/control/retry_delay.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 
@@ -19,20 +20,14 @@ constexpr double connect_attempt_s = 3.0;
 /// Long enough for one round trip to a busy rank 0.
 constexpr double abort_echo_s = 1.0;
 
-/// A connection on which rank 0 has proved itself, and what it said besides.
-struct Admission {
-  std::unique_ptr<Connection> connection;
-  std::vector<Frame> frames;
-};
-
 class Spoke final : public TcpControl {
  public:
-  Spoke(RankId rank, int size, const CommConfig& config, Admission admission)
+  /// Rank 0 has proved itself on the connection.
+  Spoke(RankId rank, int size, const CommConfig& config, std::unique_ptr<Connection> connection)
       : TcpControl(rank, size, config, [this](const RankFailure& failure) { spread(failure); }),
-        connection_(std::move(admission.connection)),
+        connection_(std::move(connection)),
         heard_s_(monotonic_s()),
         last_round_s_(heard_s_) {
-    for (Frame& frame : admission.frames) handle(std::move(frame));
     thread_ = std::thread([this] { run(); });
   }
 
@@ -202,26 +197,43 @@ void Spoke::find_silence(double now_s) {
   spread(silence_of(RankId(0)));
 }
 
-/// Empty, with `reason` set, when rank 0 is not there.
-std::optional<Admission> knock(RankId rank, const ControlAddress& address, const std::string& host,
-                               std::string& reason) {
-  Descriptor socket = connect_to(host, address.port, connect_attempt_s, reason);
-  if (!socket) return std::nullopt;
-  auto connection = std::make_unique<Connection>(std::move(socket));
-  connection->send(
-      {Frame::Kind::hello, static_cast<std::uint64_t>(rank.value()), encode_number(address.token)});
-  connection->trust();
+/// The payload of the next frame; none where it is of another kind or does not come.
+std::optional<std::string> await_payload(Connection& stranger, Frame::Kind kind,
+                                         double deadline_s) {
   std::vector<Frame> frames;
-  const double deadline_s = monotonic_s() + connect_attempt_s;
   while (frames.empty() && monotonic_s() < deadline_s) {
-    readable_within(connection->socket(), deadline_s - monotonic_s());
-    if (connection->receive(frames) == Connection::Health::ended) break;
+    readable_within(stranger.socket(), deadline_s - monotonic_s());
+    if (stranger.receive(frames) == Connection::Health::ended) break;
   }
-  const bool welcome = !frames.empty() && frames.front().kind == Frame::Kind::welcome &&
-                       decode_number(frames.front().payload) == address.answer();
-  if (welcome) return Admission{std::move(connection), std::move(frames)};
-  reason = "rank 0 does not answer there";
-  return std::nullopt;
+  if (frames.empty() || frames.front().kind != kind) return std::nullopt;
+  return std::move(frames.front().payload);
+}
+
+/// Whether the other end is rank 0, and has taken this rank in.
+bool is_admitted(Connection& stranger, RankId rank, const std::string& token) {
+  const double deadline_s = monotonic_s() + connect_attempt_s;
+  ControlHandshake handshake{static_cast<std::uint64_t>(rank.value()), fresh_nonce(), {}};
+  stranger.send({Frame::Kind::hello, handshake.rank, handshake.rank_nonce});
+  const auto nonce = await_payload(stranger, Frame::Kind::challenge, deadline_s);
+  if (!nonce || nonce->size() != nonce_bytes) return false;
+  handshake.hub_nonce = *nonce;
+  stranger.send({Frame::Kind::answer, 0, control_proof(ControlEnd::spoke, handshake, token)});
+  const auto welcome = await_payload(stranger, Frame::Kind::welcome, deadline_s);
+  return welcome && is_control_proof(*welcome, ControlEnd::hub, handshake, token);
+}
+
+/// Nothing, with `reason` set, when rank 0 is not there.
+std::unique_ptr<Connection> knock(RankId rank, const ControlAddress& address,
+                                  const std::string& host, std::string& reason) {
+  Descriptor socket = connect_to(host, address.port, connect_attempt_s, reason);
+  if (!socket) return nullptr;
+  auto connection = std::make_unique<Connection>(std::move(socket));
+  if (!is_admitted(*connection, rank, address.token)) {
+    reason = "rank 0 does not answer there";
+    return nullptr;
+  }
+  connection->trust();
+  return connection;
 }
 
 }  // namespace
@@ -236,8 +248,8 @@ std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const Comm
     tried.clear();
     for (const std::string& host : address.hosts) {
       std::string reason;
-      if (auto admission = knock(rank, address, host, reason)) {
-        return std::make_shared<Spoke>(rank, size, config, std::move(*admission));
+      if (auto connection = knock(rank, address, host, reason)) {
+        return std::make_shared<Spoke>(rank, size, config, std::move(connection));
       }
       tried +=
           fmt::format("{}{} port {}: {}", tried.empty() ? "" : "; ", host, address.port, reason);

@@ -30,17 +30,6 @@ std::string encode(const Frame& frame) {
   return bytes + frame.payload;
 }
 
-std::string encode_number(std::uint64_t value) {
-  std::string bytes;
-  put(bytes, value, 8);
-  return bytes;
-}
-
-std::optional<std::uint64_t> decode_number(std::string_view bytes) {
-  if (bytes.size() != 8) return std::nullopt;
-  return take(bytes, 8);
-}
-
 Frame heartbeat_frame(const std::optional<OverdueWait>& wait) {
   if (!wait) return {};
   std::string payload;
@@ -78,6 +67,11 @@ RankFailure decode_failure(const Frame& frame) {
   failure.own_word = frame.payload[1] != 0;
   failure.reason = frame.payload.substr(failure_header_bytes);
   return failure;
+}
+
+std::size_t FrameReader::room() const {
+  const std::size_t held = buffer_.size() - begin_, most = max_payload_ + frame_header_bytes;
+  return held < most ? most - held : 0;
 }
 
 std::optional<Frame> FrameReader::next() {

@@ -14,8 +14,10 @@ namespace heteroperf {
 /// all little endian, then the payload.
 struct Frame {
   enum class Kind : std::uint8_t {
-    hello,      ///< to rank 0: token, then id = rank
-    welcome,    ///< answer: the token mixed, so both sides know each other
+    hello,      ///< to rank 0: id = rank, a nonce; the next three: see control_proof.hpp
+    challenge,  ///< rank 0's nonce
+    answer,     ///< the rank's proof that it knows the token
+    welcome,    ///< rank 0's proof: both sides know each other
     heartbeat,  ///< sign of life; from a rank whose wait is overdue with what it needs
     post,       ///< message to the handler
     call,       ///< same, id names the reply
@@ -36,8 +38,6 @@ struct Frame {
 constexpr std::size_t frame_header_bytes = 13;
 
 std::string encode(const Frame& frame);
-std::string encode_number(std::uint64_t value);
-std::optional<std::uint64_t> decode_number(std::string_view bytes);
 Frame heartbeat_frame(const std::optional<OverdueWait>& wait);
 std::optional<OverdueWait> decode_heartbeat(const Frame& frame);
 Frame failure_frame(const RankFailure& failure);
@@ -50,6 +50,8 @@ class FrameReader {
   explicit FrameReader(std::size_t max_payload_bytes) : max_payload_(max_payload_bytes) {}
 
   void set_max_payload(std::size_t bytes) { max_payload_ = bytes; }
+  /// How many more bytes a frame of the greatest length may need; 0: next() has something to say.
+  std::size_t room() const;
   void append(std::string_view bytes) { buffer_.append(bytes); }
   /// The next whole frame; sets broken() when the stream is not ours.
   std::optional<Frame> next();

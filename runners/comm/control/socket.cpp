@@ -10,7 +10,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -129,7 +128,7 @@ std::vector<std::string> own_addresses(Reach reach) {
     }
     freeifaddrs(list);
   }
-  // Last: on another host it leads to a stranger, whom the token unmasks.
+  // Last: on another host it leads to a stranger, who cannot prove that it knows the token.
   addresses.emplace_back("127.0.0.1");
   return addresses;
 }
@@ -176,12 +175,6 @@ void WakeUp::signal() {
 void WakeUp::clear() {
   std::uint64_t count = 0;
   [[maybe_unused]] const auto taken = read(event_.fd(), &count, sizeof count);
-}
-
-std::uint64_t random_token() {
-  std::uint64_t token = 0;
-  if (getrandom(&token, sizeof token, 0) != sizeof token) fail("cannot draw a session token");
-  return token;
 }
 
 }  // namespace heteroperf

@@ -54,7 +54,4 @@ class WakeUp {
   Descriptor event_;
 };
 
-/// 64 random bits from the operating system.
-std::uint64_t random_token();
-
 }  // namespace heteroperf

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <yaml-cpp/yaml.h>
 
+#include <functional>
+#include <numeric>
 #include <optional>
 
 #include "metrics/document_kind.hpp"
@@ -104,6 +106,17 @@ class SetupReader {
       problem(fmt::format("{} has {} numbers", path, all.size()),
               "five for each mesh: tensor, context, expert, data, pipeline");
       return;
+    }
+    double ranks = 0;
+    for (std::size_t i = 0; i < all.size(); i += numbers_of_a_mesh) {
+      ranks += std::accumulate(all.begin() + static_cast<std::ptrdiff_t>(i),
+                               all.begin() + static_cast<std::ptrdiff_t>(i + numbers_of_a_mesh),
+                               1.0, std::multiplies<>());
+    }
+    if (ranks > most_of_a_mesh) {
+      problem(fmt::format("{} asks for {:g} ranks", path, ranks),
+              fmt::format("at most {} are read", most_of_a_mesh));
+      problems_.throw_if_any();
     }
     for (std::size_t i = 0; i < all.size(); i += numbers_of_a_mesh) {
       setup_.meshes.push_back({all[i], all[i + 1], all[i + 2], all[i + 3], all[i + 4], ""});

@@ -158,7 +158,8 @@ double StageRelaxation::after_work(const Choice& choice, LayerSums::Range range,
   if (shares_table && range.first == 0) {
     elements -= problem_.tied_parameters[at_index(choice.degree)];
   }
-  const auto& [latency, seconds_per_byte] = links_[at_index(choice.pool)];
+  const std::array<double, 2>& link = links_[at_index(choice.pool)];
+  const double latency = link[0], seconds_per_byte = link[1];
   const auto ring = [&](double replicas, double count) {
     if (replicas < 2) return 0.0;
     return 2 * (replicas - 1) / replicas * count * problem_.master_bytes * seconds_per_byte +

@@ -97,7 +97,10 @@ class RowReader {
     const auto wrong = [&](const std::string& what, const std::string& why) {
       problems_.add(fmt::format("{}: line {}: {}", name_, line_, what), why);
     };
-    if (row.tensor * row.data * row.pipeline != row.devices) {
+    // As reals: whole numbers of hostile columns overflow, and the product is exact where it fits.
+    const double product = static_cast<double>(row.tensor) * static_cast<double>(row.data) *
+                           static_cast<double>(row.pipeline);
+    if (product != static_cast<double>(row.devices)) {
       wrong(fmt::format("{} devices", row.devices),
             fmt::format("degrees {} x {} x {}", row.tensor, row.data, row.pipeline));
     }

@@ -542,5 +542,18 @@ TEST_F(HeteroRuns, ClassesAloneUseTheGpusOfTheMix) {
   EXPECT_GT(hetero_ratio(runs_of("old", {{"gpu", 1}, {"slow", 1}}, {4}, 50), {other, slow}).hsr, 0);
 }
 
+/// Also where a hostile record names them over and over.
+TEST(RunDigestCores, AreEachCpuOfAHostOnce) {
+  Json record = Json::parse(build_record(fixed_run().journal()));
+  std::string endless;
+  for (int i = 0; i < 20'000; ++i) endless += "0-18446744073709551615,";
+  record["system"]["binding"] = {{{"host", "a"}, {"cpus", "0-3,2-5,9"}},
+                                 {{"host", "a"}, {"cpus", "4,7-6"}},
+                                 {{"host", "b"}, {"cpus", endless}}};
+  const RunDigest digest = parse_run_digest(record.dump(), "a/record.json");
+  EXPECT_EQ(digest.nodes, 2u);
+  EXPECT_EQ(digest.cores, 7u + 65536u);
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -1,5 +1,6 @@
 #include "results/journal.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -117,6 +118,25 @@ TEST(EventJson, SaysWhatIsWrongWithALine) {
     EXPECT_NE(message_of([&] { event_from_json_line(line); }).find(says), std::string::npos)
         << line;
   }
+}
+
+/// Differences of times and sums of operations fit whatever the lines of a stranger say.
+TEST(EventJson, BoundsTimesAndOperations) {
+  const auto said = [](const std::string& t_ns, const std::string& executed) {
+    const std::string line = fmt::format(
+        R"({{"t_ns":"{}","rank":0,"kind":"observed","group":0,"n":0,"executed":"{}","strict":"1",)"
+        R"("recompute":"0","calls":1,"prev":"x"}})",
+        t_ns, executed);
+    return message_of([&] { event_from_json_line(line); });
+  };
+  const std::string most_t = "2305843009213693952", most_ops = "79228162514264337593543950336";
+  EXPECT_EQ(said(most_t, most_ops), "nothing was thrown");
+  EXPECT_EQ(said("-" + most_t, most_ops), "nothing was thrown");
+  const std::string late = "'t_ns' is not a time within 70 years";
+  EXPECT_EQ(said("2305843009213693953", most_ops), late);
+  EXPECT_EQ(said("-2305843009213693953", most_ops), late);
+  EXPECT_EQ(said(most_t, "79228162514264337593543950337"),
+            "'executed' is not a count of operations up to 2^96");
 }
 
 TEST(EventJson, RefusesALineThatNestsBeyondReading) {

@@ -214,8 +214,12 @@ TEST_F(RankTest, AnAiperfResultIsListedWithoutARank) {
   EXPECT_EQ(Json::parse(ranking_json_text(ranking)).at("published").at(0).at("comparable"), false);
   std::ofstream(file) << "!!! Test failed due to low accuracy !!!\nFinal Score : 2 GFLOPS\n";
   EXPECT_NE(read_aiperf_results(file).remark.find("failed"), std::string::npos);
-  std::ofstream(file) << "Final Score : many GFLOPS\n";
-  EXPECT_THROW(read_aiperf_results(file), UserError);
+  for (const std::string& score_text :
+       {std::string("many"), std::string("inf"), std::string("1e999"), std::string("-1"),
+        std::string("0x10"), std::string("1 2"), std::string(100'000, '9')}) {
+    std::ofstream(file) << "Final Score : " << score_text << " GFLOPS\n";
+    EXPECT_THROW(read_aiperf_results(file), UserError) << score_text.substr(0, 20);
+  }
 }
 
 }  // namespace

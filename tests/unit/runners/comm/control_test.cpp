@@ -1,15 +1,22 @@
 // The TCP control channel: all ranks of a star within this process.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <array>
+#include <atomic>
+#include <functional>
 #include <future>
 #include <memory>
+#include <optional>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_address.hpp"
+#include "runners/comm/control/control_proof.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 
 namespace heteroperf {
@@ -101,15 +108,60 @@ TEST(TcpControl, ALostRankZeroIsKnownToAll) {
   }
 }
 
-/// A rank that joins and then says nothing, as a stopped process.
-std::unique_ptr<Connection> join_silently(const std::string& text, int rank) {
-  const ControlAddress address = ControlAddress::parse(text);
+const std::string known_token(64, 'a'), other_token(64, 'b');
+
+std::unique_ptr<Connection> connection_to(const ControlAddress& address) {
   std::string reason;
-  auto connection =
-      std::make_unique<Connection>(connect_to(address.hosts.front(), address.port, 5, reason));
+  return std::make_unique<Connection>(connect_to(address.hosts.front(), address.port, 5, reason));
+}
+
+/// Empty where the other end closes the connection instead.
+std::optional<Frame> next_frame(Connection& connection) {
+  std::vector<Frame> frames;
+  const bool came = comes_true(
+      [&] { return connection.receive(frames) == Connection::Health::ended || !frames.empty(); });
+  if (!came || frames.empty()) return std::nullopt;
+  return frames.front();
+}
+
+/// Whether the other end closes the connection without another word.
+bool is_closed(Connection& connection) {
+  std::vector<Frame> frames;
+  const bool ended =
+      comes_true([&] { return connection.receive(frames) == Connection::Health::ended; });
+  return ended && frames.empty();
+}
+
+/// Says hello as that rank, and what rank 0 answers.
+ControlHandshake challenge_for(Connection& stranger, std::uint64_t rank,
+                               const std::string& nonce = fresh_nonce()) {
+  stranger.send({Frame::Kind::hello, rank, nonce});
+  const auto challenge = next_frame(stranger);
+  EXPECT_TRUE(challenge && challenge->kind == Frame::Kind::challenge);
+  return {rank, nonce, challenge ? challenge->payload : std::string(nonce_bytes, '-')};
+}
+
+/// A rank that joins and then says nothing, as a stopped process.
+std::unique_ptr<Connection> join_silently(const std::string& text, std::uint64_t rank) {
+  const ControlAddress address = ControlAddress::parse(text);
+  auto connection = connection_to(address);
+  const ControlHandshake handshake = challenge_for(*connection, rank);
   connection->send(
-      {Frame::Kind::hello, static_cast<std::uint64_t>(rank), encode_number(address.token)});
+      {Frame::Kind::answer, 0, control_proof(ControlEnd::spoke, handshake, address.token)});
+  const auto welcome = next_frame(*connection);
+  EXPECT_TRUE(welcome &&
+              is_control_proof(welcome->payload, ControlEnd::hub, handshake, address.token));
   return connection;
+}
+
+/// As rank 0 takes a rank in, with a proof by `token`.
+void welcome_with(const std::string& token, Connection& guest) {
+  const auto hello = next_frame(guest);
+  if (!hello) return;
+  const ControlHandshake handshake{hello->id, hello->payload, fresh_nonce()};
+  guest.send({Frame::Kind::challenge, 0, handshake.hub_nonce});
+  next_frame(guest);
+  guest.send({Frame::Kind::welcome, 0, control_proof(ControlEnd::hub, handshake, token)});
 }
 
 TEST(TcpControl, ASilentRankIsATimeout) {
@@ -127,12 +179,12 @@ TEST(TcpControl, ASilentRankIsATimeout) {
 TEST(TcpControl, ASilentRankZeroIsATimeout) {
   // A listener that welcomes and then says nothing.
   const Listener listener = listen_on_free_port(Reach::this_host);
-  const ControlAddress address{17, listener.port, {"127.0.0.1"}};
+  const ControlAddress address{known_token, listener.port, {"127.0.0.1"}};
   auto joining = std::async(
       std::launch::async, [&] { return open_control_spoke(RankId(1), 2, quick, address.text()); });
   ASSERT_TRUE(readable_within(listener.socket, 10));
   Connection silent(accept_connection(listener.socket));
-  silent.send({Frame::Kind::welcome, 0, encode_number(address.answer())});
+  welcome_with(known_token, silent);
   const auto spoke = joining.get();
   EXPECT_TRUE(
       comes_true([&] { return failure_says(spoke->failure(), RankId(0), "no sign of life"); }));
@@ -141,57 +193,135 @@ TEST(TcpControl, ASilentRankZeroIsATimeout) {
 
 TEST(TcpControl, StrangersAreSentAway) {
   ControlHub hub = open_control_hub(2, quick, Reach::this_host);
-  ControlAddress address = ControlAddress::parse(hub.address);
-  const std::uint64_t token = address.token;
-  const std::pair<std::uint64_t, std::uint64_t> hellos[] = {
-      {1, token + 1}, {0, token}, {2, token}, {std::uint64_t{1} << 40, token}};
-  for (const auto& [rank, secret] : hellos) {
-    std::string reason;
-    Connection stranger(connect_to(address.hosts.front(), address.port, 5, reason));
-    stranger.send({Frame::Kind::hello, rank, encode_number(secret)});
-    std::vector<Frame> frames;
-    EXPECT_TRUE(comes_true([&] { return stranger.receive(frames) == Connection::Health::ended; }));
-    EXPECT_TRUE(frames.empty());
+  const ControlAddress address = ControlAddress::parse(hub.address);
+  const std::string nonce = fresh_nonce();
+  const Frame first_words[] = {{Frame::Kind::hello, 0, nonce},
+                               {Frame::Kind::hello, 2, nonce},
+                               {Frame::Kind::hello, std::uint64_t{1} << 40, nonce},
+                               {Frame::Kind::hello, 1, nonce.substr(1)},
+                               {Frame::Kind::hello, 1, ""},
+                               {Frame::Kind::hello, 1, std::string(1000, 'x')},
+                               {Frame::Kind::answer, 1, nonce},
+                               {Frame::Kind::post, 1, "let me in"}};
+  for (const Frame& frame : first_words) {
+    const auto stranger = connection_to(address);
+    stranger->send(frame);
+    EXPECT_TRUE(is_closed(*stranger)) << static_cast<int>(frame.kind) << ' ' << frame.id;
   }
-  // Too long for a hello, and no hello at all.
-  for (const Frame& frame : {Frame{Frame::Kind::hello, 1, std::string(1000, 'x')},
-                             Frame{Frame::Kind::post, 1, "let me in"}}) {
-    std::string reason;
-    Connection stranger(connect_to(address.hosts.front(), address.port, 5, reason));
-    stranger.send(frame);
-    std::vector<Frame> frames;
-    EXPECT_TRUE(comes_true([&] { return stranger.receive(frames) == Connection::Health::ended; }));
+  const ControlHandshake any{1, nonce, nonce};
+  const std::vector<std::function<Frame(const ControlHandshake&)>> answers = {
+      [&](const ControlHandshake& asked) -> Frame {  // does not know the token
+        return {Frame::Kind::answer, 0, control_proof(ControlEnd::spoke, asked, other_token)};
+      },
+      [&](const ControlHandshake& asked) -> Frame {  // rank 0's proof sent back to it
+        return {Frame::Kind::answer, 0, control_proof(ControlEnd::hub, asked, address.token)};
+      },
+      [&](const ControlHandshake& asked) -> Frame {  // its nonce sent back to it
+        return {Frame::Kind::answer, 0, asked.hub_nonce};
+      },
+      [&](const ControlHandshake&) -> Frame {  // the proof of another connection
+        return {Frame::Kind::answer, 0, control_proof(ControlEnd::spoke, any, address.token)};
+      },
+      [&](ControlHandshake asked) -> Frame {  // the proof of another rank
+        asked.rank = 0;
+        return {Frame::Kind::answer, 0, control_proof(ControlEnd::spoke, asked, address.token)};
+      },
+      [&](const ControlHandshake& asked) -> Frame {  // a proof and more
+        return {Frame::Kind::answer, 0,
+                control_proof(ControlEnd::spoke, asked, address.token) + "x"};
+      },
+      [&](const ControlHandshake&) -> Frame {
+        return {Frame::Kind::answer, 0, ""};
+      },
+      [&](const ControlHandshake& asked) -> Frame {
+        return {Frame::Kind::post, 0, control_proof(ControlEnd::spoke, asked, address.token)};
+      }};
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    const auto stranger = connection_to(address);
+    stranger->send(answers[i](challenge_for(*stranger, 1)));
+    EXPECT_TRUE(is_closed(*stranger)) << "answer " << i;
   }
   auto spoke = open_control_spoke(RankId(1), 2, quick, hub.address);
   await_control_spokes(*hub.control);
   EXPECT_FALSE(hub.control->failure());
 }
 
-TEST(TcpControl, AWrongRankZeroIsNotJoined) {
-  const Listener listener = listen_on_free_port(Reach::this_host);
-  const ControlAddress address{17, listener.port, {"127.0.0.1"}};
-  std::atomic<bool> done{false};
-  std::vector<std::unique_ptr<Connection>> guests;
-  std::thread impostor([&] {
-    while (!done) {
-      if (!readable_within(listener.socket, 0.1)) continue;
-      guests.push_back(std::make_unique<Connection>(accept_connection(listener.socket)));
-      guests.back()->send({Frame::Kind::welcome, 0, encode_number(99)});
-    }
-  });
-  try {
-    open_control_spoke(RankId(1), 2, quick, address.text());
-    ADD_FAILURE() << "joined an impostor";
-  } catch (const SystemError& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::environment);
-    EXPECT_NE(std::string(error.what()).find("127.0.0.1"), std::string::npos) << error.what();
-  }
-  done = true;
-  impostor.join();
-  // 20 ms, 40 ms, … 1 s between attempts of three seconds in all.
-  EXPECT_LE(guests.size(), 9u);
+/// What a genuine rank said once does not let another in, though it says the very same hello.
+TEST(TcpControl, AReplayedAnswerDoesNotCount) {
+  ControlHub hub = open_control_hub(3, quick, Reach::this_host);
+  const ControlAddress address = ControlAddress::parse(hub.address);
+  const auto genuine = connection_to(address), replaying = connection_to(address);
+  const ControlHandshake heard = challenge_for(*genuine, 1);
+  const Frame answer{Frame::Kind::answer, 0,
+                     control_proof(ControlEnd::spoke, heard, address.token)};
+  const ControlHandshake asked = challenge_for(*replaying, 1, heard.rank_nonce);
+  EXPECT_NE(asked.hub_nonce, heard.hub_nonce);
+  replaying->send(answer);
+  EXPECT_TRUE(is_closed(*replaying));
+  genuine->send(answer);
+  const auto welcome = next_frame(*genuine);
+  ASSERT_TRUE(welcome);
+  EXPECT_TRUE(is_control_proof(welcome->payload, ControlEnd::hub, heard, address.token));
+  // Its place is taken now.
+  const auto late = connection_to(address);
+  const ControlHandshake again = challenge_for(*late, 1);
+  late->send({Frame::Kind::answer, 0, control_proof(ControlEnd::spoke, again, address.token)});
+  EXPECT_TRUE(is_closed(*late));
 }
 
+/// Who streams, or stops in the middle of a frame, keeps nobody else waiting, and is sent away.
+TEST(TcpControl, FloodsAndSilentStrangersKeepNobodyOut) {
+  ControlHub hub = open_control_hub(2, quick, Reach::this_host);
+  const ControlAddress address = ControlAddress::parse(hub.address);
+  const auto flood = connection_to(address), polite_flood = connection_to(address),
+             half_a_hello = connection_to(address), half_an_answer = connection_to(address);
+  flood->send({Frame::Kind::post, 1, std::string(8 << 20, 'x')});
+  challenge_for(*polite_flood, 1);
+  polite_flood->send({Frame::Kind::post, 1, std::string(8 << 20, 'x')});
+  const std::string hello = encode({Frame::Kind::hello, 1, fresh_nonce()});
+  const auto half = static_cast<ssize_t>(hello.size() / 2);
+  EXPECT_EQ(::send(half_a_hello->socket().fd(), hello.data(), hello.size() / 2, 0), half);
+  challenge_for(*half_an_answer, 1);
+  EXPECT_EQ(::send(half_an_answer->socket().fd(), hello.data(), 5, 0), 5);
+
+  auto spoke = open_control_spoke(RankId(1), 2, quick, hub.address);
+  await_control_spokes(*hub.control);
+  for (Connection* stranger :
+       {flood.get(), polite_flood.get(), half_a_hello.get(), half_an_answer.get()}) {
+    EXPECT_TRUE(is_closed(*stranger));
+  }
+  EXPECT_FALSE(hub.control->failure());
+}
+
+/// Waits at a port and does something of its own to everybody who comes.
+class Impostor {
+ public:
+  explicit Impostor(std::function<void(Connection&)> trick)
+      : thread_([this, receive_guest = std::move(trick)] {
+          while (!done_) {
+            if (!readable_within(listener_.socket, 0.1)) continue;
+            guests_.push_back(std::make_unique<Connection>(accept_connection(listener_.socket)));
+            receive_guest(*guests_.back());
+          }
+        }) {}
+  ~Impostor() { stop(); }
+
+  ControlAddress address() const { return {known_token, listener_.port, {"127.0.0.1"}}; }
+  /// How many have come.
+  std::size_t stop() {
+    done_ = true;
+    if (thread_.joinable()) thread_.join();
+    return guests_.size();
+  }
+
+ private:
+  const Listener listener_ = listen_on_free_port(Reach::this_host);
+  std::atomic<bool> done_{false};
+  std::vector<std::unique_ptr<Connection>> guests_;
+  std::thread thread_;
+};
+
+/// What a rank says when it tried to join in vain.
 std::string words_of_joining(const ControlAddress& address) {
   try {
     open_control_spoke(RankId(1), 2, quick, address.text());
@@ -199,8 +329,46 @@ std::string words_of_joining(const ControlAddress& address) {
     EXPECT_EQ(error.kind(), ErrorKind::environment);
     return error.what();
   }
-  ADD_FAILURE() << "joined nobody";
+  ADD_FAILURE() << "joined somebody";
   return "";
+}
+
+TEST(TcpControl, AWrongRankZeroIsNotJoined) {
+  const std::vector<std::function<void(Connection&)>> tricks = {
+      [](Connection& guest) {  // does not ask
+        guest.send({Frame::Kind::welcome, 0, std::string(nonce_bytes, 'w')});
+      },
+      [](Connection& guest) { welcome_with(other_token, guest); },
+      [](Connection& guest) {  // sends back what it gets
+        for (const Frame::Kind kind : {Frame::Kind::challenge, Frame::Kind::welcome}) {
+          if (const auto heard = next_frame(guest)) guest.send({kind, 0, heard->payload});
+        }
+      },
+      [](Connection& guest) {  // wants a proof over a nonce that does not fit
+        next_frame(guest);
+        guest.send({Frame::Kind::challenge, 0, "short"});
+      },
+      [](Connection& guest) {  // a frame that only a proven rank 0 may send
+        guest.send({Frame::Kind::stop, 0, std::string(1 << 20, 's')});
+      },
+      [](Connection& guest) {  // half a frame, then silence
+        EXPECT_EQ(::send(guest.socket().fd(), "\x20\0\0\0\x01", 5, 0), 5);
+      }};
+  std::vector<std::unique_ptr<Impostor>> impostors;
+  std::vector<std::future<std::string>> attempts;
+  for (const auto& trick : tricks) {
+    impostors.push_back(std::make_unique<Impostor>(trick));
+    attempts.push_back(
+        std::async(std::launch::async, words_of_joining, impostors.back()->address()));
+  }
+  for (std::size_t i = 0; i < tricks.size(); ++i) {
+    const std::string words = attempts[i].get();
+    EXPECT_NE(words.find("127.0.0.1"), std::string::npos) << "trick " << i << ": " << words;
+    EXPECT_NE(words.find("rank 0 does not answer there"), std::string::npos) << words;
+    // 20 ms, 40 ms, … 1 s between attempts of three seconds in all.
+    const std::size_t guests = impostors[i]->stop();
+    EXPECT_TRUE(guests > 0 && guests <= 9) << "trick " << i << ": " << guests;
+  }
 }
 
 TEST(TcpControl, AnAddressThatRefusesIsNamed) {
@@ -209,7 +377,7 @@ TEST(TcpControl, AnAddressThatRefusesIsNamed) {
     const Listener gone = listen_on_free_port(Reach::this_host);
     port = gone.port;
   }
-  const std::string words = words_of_joining({17, port, {"127.0.0.1", "127.0.0.2"}});
+  const std::string words = words_of_joining({known_token, port, {"127.0.0.1", "127.0.0.2"}});
   for (const char* host : {"127.0.0.1", "127.0.0.2"}) {
     const std::string part = fmt::format("{} port {}: Connection refused", host, port);
     EXPECT_NE(words.find(part), std::string::npos) << words;
@@ -233,7 +401,7 @@ struct DeafListener {
 
 TEST(TcpControl, AnAddressThatDropsIsNamed) {
   const DeafListener deaf;
-  const std::string words = words_of_joining({17, deaf.listener.port, {"127.0.0.1"}});
+  const std::string words = words_of_joining({known_token, deaf.listener.port, {"127.0.0.1"}});
   const std::string part =
       fmt::format("127.0.0.1 port {}: no answer within 3 s", deaf.listener.port);
   EXPECT_NE(words.find(part), std::string::npos) << words;
@@ -337,6 +505,104 @@ TEST(TcpControl, ARankThatNeverJoinsIsNamed) {
   auto spoke = open_control_spoke(RankId(1), 3, quick, hub.address);
   spoke->abort({RankId(1), ErrorKind::run_failed, "no memory"});
   EXPECT_THROW(await_control_spokes(*hub.control), PeerError);
+}
+
+/// Two connected sockets.
+std::array<Descriptor, 2> socket_pair() {
+  int ends[2] = {-1, -1};
+  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+int bytes_waiting(const Descriptor& socket) {
+  int bytes = 0;
+  EXPECT_EQ(ioctl(socket.fd(), FIONREAD, &bytes), 0);
+  return bytes;
+}
+
+/// A frame at a time, and never more of what follows than the longest frame of a stranger has.
+TEST(Connection, TakesLittleFromAStranger) {
+  auto [sender, receiver] = socket_pair();
+  std::string stream;
+  while (stream.size() < (std::size_t{1} << 17)) stream += encode({Frame::Kind::hello, 1, "nonce"});
+  const ssize_t sent = ::send(sender.fd(), stream.data(), stream.size(), MSG_NOSIGNAL);
+  ASSERT_GT(sent, ssize_t{1} << 16);
+  Connection stranger(std::move(receiver));
+  constexpr std::size_t most = Connection::stranger_limit_bytes + frame_header_bytes;
+  std::size_t given = 0;
+  for (int round = 1; round <= 20; ++round) {
+    std::vector<Frame> frames;
+    EXPECT_EQ(stranger.receive(frames), Connection::Health::open);
+    ASSERT_EQ(frames.size(), 1u);
+    given += encode(frames.front()).size();
+    const auto taken = static_cast<std::size_t>(sent - bytes_waiting(stranger.socket()));
+    EXPECT_LE(taken, given + most);
+  }
+  // Once it is known, all that it said is heard.
+  stranger.trust();
+  std::vector<Frame> rest;
+  EXPECT_EQ(stranger.receive(rest), Connection::Health::open);
+  EXPECT_GT(rest.size(), 1000u);
+}
+
+TEST(Connection, AllowsGreatFramesOnlyOfAFriend) {
+  for (const bool trusted : {false, true}) {
+    auto [sender, receiver] = socket_pair();
+    const std::string great = encode({Frame::Kind::post, 1, std::string(100'000, 'x')});
+    ASSERT_EQ(::send(sender.fd(), great.data(), great.size(), MSG_NOSIGNAL),
+              static_cast<ssize_t>(great.size()));
+    Connection peer(std::move(receiver));
+    if (trusted) peer.trust();
+    std::vector<Frame> frames;
+    EXPECT_EQ(peer.receive(frames), trusted ? Connection::Health::open : Connection::Health::ended);
+    EXPECT_EQ(frames.size(), trusted ? 1u : 0u);
+  }
+}
+
+/// A friend who sends and sends does not keep the reader from the others.
+TEST(Connection, ReadsAFriendRoundByRound) {
+  constexpr std::size_t count = 4096, payload = 4096;
+  const Listener listener = listen_on_free_port(Reach::this_host);
+  std::string reason, stream;
+  const Descriptor sender = connect_to("127.0.0.1", listener.port, 5, reason);
+  ASSERT_TRUE(readable_within(listener.socket, 10));
+  Connection peer(accept_connection(listener.socket));
+  peer.trust();
+  for (std::size_t i = 0; i < count; ++i) {
+    stream += encode({Frame::Kind::post, i, std::string(payload, 'x')});
+  }
+  std::size_t heard = 0;
+  std::string_view unsent = stream;
+  EXPECT_TRUE(comes_true([&] {
+    ssize_t sent = 0;
+    do {
+      unsent.remove_prefix(static_cast<std::size_t>(sent));
+      sent = ::send(sender.fd(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    } while (sent > 0);
+    std::vector<Frame> frames;
+    EXPECT_EQ(peer.receive(frames), Connection::Health::open);
+    EXPECT_LE(frames.size(), Connection::round_limit_bytes / payload);
+    heard += frames.size();
+    return heard == count;
+  }));
+}
+
+TEST(ControlProof, IsHmacSha256OfBothNoncesTheRankAndTheEnd) {
+  const ControlHandshake handshake{7, std::string(nonce_bytes, '\x01'),
+                                   std::string(nonce_bytes, '\x02')};
+  std::string digits;
+  for (const char byte : control_proof(ControlEnd::spoke, handshake, "token")) {
+    digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  }
+  // As Python's hmac.new(b"token", b"control: spoke" + …, "sha256") gives it.
+  EXPECT_EQ(digits, "2fdbe1a03695276555030720b45d34ac063c176302dd2a7bff63c1f0da393b42");
+  ControlHandshake other = handshake;
+  other.hub_nonce.back() = '\x03';
+  EXPECT_FALSE(is_control_proof(control_proof(ControlEnd::spoke, handshake, "token"),
+                                ControlEnd::spoke, other, "token"));
+  EXPECT_EQ(fresh_token().size(), 64u);
+  EXPECT_NE(fresh_token(), fresh_token());
+  EXPECT_NE(fresh_nonce(), fresh_nonce());
 }
 
 TEST(FrameReader, PutsPiecesTogether) {

@@ -96,6 +96,7 @@ TEST(FlagScaleImport, BadConfigurationsAreNamed) {
       {"some of the micro-batches alone", {"- [2, 30, 1, 2, 1]", "- [2, 30, 1, 2, 0]"}},
       {"recompute_granularity is selective", {"granularity: full", "granularity: selective"}},
       {"is not YAML", {"[6, 2, 4]", "[6, 2, 4"}},
+      {"asks for 1.09951e+12 ranks", {"[2, 1, 1, 1, 1", "[1048576, 1, 1, 1, 1048576"}},
   };
   for (const auto& [words, change] : cases) {
     const std::string message = problem_of(replaced(good, change.first, change.second));

@@ -47,6 +47,7 @@ TEST_F(VtrainFile, IsReadAndChecked) {
   expect("8,64,2,1024,16,24,2048,2,2,2,inf\n", "must be positive milliseconds");
   expect("8,64,2.5,1024,16,24,2048,2,2,2,10\n", "must be a positive whole number");
   expect("8,64,2,1024,16,24,2048,2,2,1,10\n", "degrees 2 x 2 x 1");
+  expect("8,64,2,1024,16,24,2048,1e9,1e9,1e9,10\n", "degrees 1000000000 x");
   expect("8,63,2,1024,16,24,2048,2,2,2,10\n", "a batch of 63");
   expect("8,64,2,1024,16,25,2048,2,2,2,10\n", "25 layers");
   expect("8,64,2\n", "line 2 has 3 cells");
