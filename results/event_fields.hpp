@@ -348,6 +348,11 @@ struct Fields<PeakEvent> {
     v("precision", e.precision);
     v("source", e.source);
     v("memory_bytes_per_second", e.memory_bytes_per_second);
+    v("memory_reason", e.memory_reason);
+    v("products", e.products);
+    v("tried", e.tried);
+    v("mm_ops_per_second", e.mm_ops_per_second);
+    v("other_load", e.other_load);
   }
 };
 

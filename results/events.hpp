@@ -291,11 +291,19 @@ struct WarningEvent {
   std::string text, rule;
 };
 
-/// Measured peak of all ranks together.
+/// What all ranks together reach with the fastest product of each, over one interval. Measured
+/// before the first step and again after the last; see measured_peak().
 struct PeakEvent {
   double ops_per_second = 0;
   std::string precision, source = "measured";
   std::optional<double> memory_bytes_per_second = {};  ///< reads and writes of a triad
+  std::string memory_reason = {};                      ///< why that is not told
+  std::vector<std::string> products = {};        ///< that were repeated, "aten::mm 512x512x512"
+  std::vector<std::string> tried = {};           ///< ways to multiply that work on rank 0
+  std::optional<double> mm_ops_per_second = {};  ///< best calls of aten::mm, added over the ranks
+  /// While it was measured, at most: the share of a host's CPUs that others had, or of the time
+  /// that a rank had no CPU.
+  std::optional<double> other_load = {};
 };
 
 /// What the search's master cost, once no group asks any more.

@@ -10,7 +10,6 @@
 namespace heteroperf {
 namespace {
 
-constexpr double largest_other_load = 0.1;        // of the run's CPUs
 constexpr double largest_throttled_share = 0.01;  // of their time
 constexpr std::size_t most_named = 5;
 

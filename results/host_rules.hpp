@@ -7,6 +7,9 @@
 
 namespace heteroperf {
 
+/// Of the CPUs of a run, what others may have.
+inline constexpr double largest_other_load = 0.1;
+
 /// What every host of a run told of itself, by its first rank; of several lines of one host the
 /// last.
 std::vector<const HostLoadEvent*> host_loads(const Journal& journal);

@@ -142,10 +142,14 @@ void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
 
 void put_utilization(Json& json, const Journal& journal, const RunSummary& summary) {
   if (!summary.utilization) return;
-  const auto* peak = journal.last<PeakEvent>();
-  json["utilization"] = {{"value", *summary.utilization},
-                         {"peak_ops_per_second", peak->ops_per_second},
-                         {"peak_source", peak->source}};
+  const PeakEvent peak = measured_peak(journal).value();
+  Json& utilization = json["utilization"];
+  utilization = {{"value", *summary.utilization},
+                 {"peak_ops_per_second", peak.ops_per_second},
+                 {"peak_source", peak.source}};
+  if (!peak.products.empty()) utilization["peak_products"] = peak.products;
+  if (!peak.tried.empty()) utilization["peak_tried"] = peak.tried;
+  put(utilization, "peak_other_load", peak.other_load);
 }
 
 /// What ended a run that was to end once its throughput is known well enough.

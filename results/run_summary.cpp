@@ -466,14 +466,36 @@ void find_fractions(const Journal& journal, RunSummary& summary) {
   if (overhead != nullptr && summary.wall_s > 0) {
     summary.measurement_overhead_fraction = overhead->measurement_s / summary.wall_s;
   }
-  const auto* peak = journal.last<PeakEvent>();
-  if (peak != nullptr && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0 &&
+  const auto peak = measured_peak(journal);
+  if (peak && std::isfinite(peak->ops_per_second) && peak->ops_per_second > 0 &&
       summary.ops_per_second && emulated_devices(journal) == nullptr) {
     summary.utilization = summary.ops_per_second->value / peak->ops_per_second;
   }
 }
 
 }  // namespace
+
+std::optional<PeakEvent> measured_peak(const Journal& journal) {
+  const auto rate = [](const PeakEvent& peak) {
+    return std::isfinite(peak.ops_per_second) ? peak.ops_per_second : 0;
+  };
+  const auto tells_memory = [](const PeakEvent& peak) {
+    return peak.memory_bytes_per_second || !peak.memory_reason.empty();
+  };
+  const PeakEvent* greatest = nullptr;
+  const PeakEvent* of_memory = nullptr;
+  for (const PeakEvent* peak : journal.all<PeakEvent>()) {
+    if (greatest == nullptr || rate(*peak) > rate(*greatest)) greatest = peak;
+    if (of_memory == nullptr && tells_memory(*peak)) of_memory = peak;
+  }
+  if (greatest == nullptr) return std::nullopt;
+  PeakEvent result = *greatest;
+  if (of_memory != nullptr) {
+    result.memory_bytes_per_second = of_memory->memory_bytes_per_second;
+    result.memory_reason = of_memory->memory_reason;
+  }
+  return result;
+}
 
 const DeviceCount* emulated_devices(const Journal& journal) {
   const auto* scale = journal.last<ScaleEvent>();

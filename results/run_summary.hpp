@@ -108,6 +108,10 @@ struct RunSummary {
 
 RunSummary summarize(const Journal& journal);
 
+/// The greatest of the peaks that were measured, with the memory's rate (or why there is none) of
+/// the first that tells it; nothing where none was measured.
+std::optional<PeakEvent> measured_peak(const Journal& journal);
+
 /// The first class of emulated devices; null where all are real.
 const DeviceCount* emulated_devices(const Journal& journal);
 

@@ -104,7 +104,11 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
       "Bytes are the least that a step must move: activations written and read once, weights read "
       "by both passes and written, gradients and optimizer states read and written.";
   if (peak.memory_bytes_per_second) {
-    chart.note += " The memory's rate is that of a triad on 24 MiB per thread, all ranks at once.";
+    chart.note +=
+        " The memory's rate is that of a triad on arrays of 4 times the last-level cache, all "
+        "ranks at once.";
+  } else if (!peak.memory_reason.empty()) {
+    chart.note += fmt::format(" The memory's rate is not told: {}.", peak.memory_reason);
   } else {
     chart.note += " The memory's rate was not measured in this run, so only the peak is drawn.";
   }
@@ -122,12 +126,12 @@ bool emulated(const ReportRun& run) {
 ReportSection roofline_section(const ReportRun& run, const std::string& id) {
   ReportSection section;
   section.title = "Roofline";
-  const auto* peak = run.journal.last<PeakEvent>();
+  const auto peak = measured_peak(run.journal);
   if (run.validity.severity == Severity::invalid) {
     section.paragraphs = {"An invalid run has no operations per second."};
   } else if (emulated(run)) {
     section.paragraphs = {"The devices are emulated: this machine's ceilings are not theirs."};
-  } else if (peak == nullptr || !(peak->ops_per_second > 0)) {
+  } else if (!peak || !(peak->ops_per_second > 0)) {
     section.paragraphs = {
         "The peak was not measured (measure.peak_s is 0, or the run ended "
         "before)."};

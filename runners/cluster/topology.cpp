@@ -80,6 +80,18 @@ std::string library_version() {
 
 }  // namespace
 
+Bytes last_level_cache(const Topology& topology) {
+  int last_level = 0;
+  Bytes sum(0);
+  for (const CacheLevel& one : topology.caches) {
+    if (one.kind == "instruction" || one.level < last_level) continue;
+    if (one.level > last_level) sum = Bytes(0);
+    last_level = one.level;
+    sum += one.size * static_cast<std::uint64_t>(one.count);
+  }
+  return sum;
+}
+
 Topology probe_topology() {
   const std::string source = library_version();
   const HwlocTopology topology = load();

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "runners/engine/operation_probe.hpp"
 #include "runners/engine/training.hpp"
@@ -13,6 +15,16 @@ struct CudaDevice {
   std::string name;  ///< "NVIDIA H200"
   std::uint64_t memory_bytes = 0;
   std::string pci_bus_id = {};  ///< "0000:1B:00.0"
+};
+
+/// The fastest of the products that LibTorch has on a device, ready to be repeated. Belongs to the
+/// thread that found it.
+struct FastestProduct {
+  std::string name;                ///< its way and shape: "aten::mm 1024x1024x1024"
+  std::vector<std::string> tried;  ///< ways that work here, in the order in which they were tried
+  double operations = 0;           ///< of one product, 2 per multiply-add
+  double mm_ops_per_second = 0;    ///< best call of aten::mm, which the operators compute with
+  std::function<void()> multiply;  ///< one product; returns when it is done
 };
 
 /// The LibTorch side of the program. Lives in a shared module loaded on first use, so that what
@@ -32,15 +44,16 @@ class Engine {
   /// gradients and tensor-parallel sums go through it; all else goes through `group`.
   virtual std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
                                                  Communicator* devices) = 0;
-  /// Best rate of large square matrix products over about `seconds`, on the calling thread with
-  /// `threads` intra-operation threads: the measured peak behind `utilization`.
-  virtual double measure_peak_ops_per_second(Precision precision, int threads, double seconds) = 0;
+  /// Tries the ways that LibTorch has to multiply, each at several shapes, for about `seconds`, on
+  /// the calling thread with `threads` intra-operation threads: what the measured peak behind
+  /// `utilization` repeats.
+  virtual FastestProduct find_fastest_product(Precision precision, int threads, double seconds) = 0;
   /// Times the operations of a model, on the calling thread, as a training would run them.
   virtual OperationProbeResult measure_operations(const OperationProbe& probe);
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
   virtual std::vector<CudaDevice> cuda_devices();
-  /// As measure_peak_ops_per_second, of device `gpu`.
-  virtual double measure_cuda_peak_ops_per_second(Precision precision, int gpu, double seconds);
+  /// As find_fastest_product, on device `gpu`.
+  virtual FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds);
 };
 
 /// Loads the module. Throws SystemError{environment} with the searched paths and the loader's

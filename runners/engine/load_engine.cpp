@@ -35,7 +35,7 @@ OperationProbeResult Engine::measure_operations(const OperationProbe&) {
   throw SystemError("this engine measures no operations", "it only trains", "",
                     ErrorKind::environment);
 }
-double Engine::measure_cuda_peak_ops_per_second(Precision, int, double) { refuse_cuda(); }
+FastestProduct Engine::find_fastest_cuda_product(Precision, int, double) { refuse_cuda(); }
 
 EngineStatus engine_status() {
   EngineStatus status;

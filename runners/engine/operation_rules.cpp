@@ -30,6 +30,12 @@ Ops product_behind_sum(Inputs inputs) {
   return product(inputs.at(1).toTensor(), inputs.at(2).toTensor());
 }
 
+/// x {…, k} and a weight {n, k}, not transposed.
+Ops linear(Inputs inputs) {
+  const auto elements = static_cast<std::uint64_t>(inputs.at(0).toTensor().numel());
+  return Ops(2) * elements * extent(inputs.at(1).toTensor(), 0);
+}
+
 /// Multiply-adds behind one output element of a convolution, times 2.
 Ops per_output_of(const at::Tensor& weight) {
   return Ops(2) * (static_cast<std::uint64_t>(weight.numel()) / extent(weight, 0));
@@ -85,7 +91,7 @@ Ops flash_attention_backward(Inputs inputs) {
 }
 
 constexpr auto per_output = OperationRule::Per::output_element;
-constexpr std::array<OperationRule, 22> rules{{
+constexpr std::array<OperationRule, 23> rules{{
     {"aten::mm", product_of_first},
     {"aten::bmm", product_of_first},
     {"aten::addmm", product_behind_sum},
@@ -93,6 +99,7 @@ constexpr std::array<OperationRule, 22> rules{{
     {"aten::_addmm_activation", product_behind_sum},
     {"aten::baddbmm", product_behind_sum},
     {"aten::baddbmm_", product_behind_sum},
+    {"mkldnn::_linear_pointwise", linear},
     {"aten::conv2d", convolution, per_output},
     {"aten::convolution", convolution, per_output},
     {"aten::_convolution", convolution, per_output},

@@ -38,8 +38,8 @@ class TorchEngine final : public Engine {
                                          Communicator* devices) override {
     return start_training(spec, group, devices);
   }
-  double measure_peak_ops_per_second(Precision precision, int threads, double seconds) override {
-    return measure_matrix_rate(precision, threads, seconds);
+  FastestProduct find_fastest_product(Precision precision, int threads, double seconds) override {
+    return heteroperf::find_fastest_product(precision, threads, seconds);
   }
   OperationProbeResult measure_operations(const OperationProbe& probe) override {
     return heteroperf::measure_operations(probe);
@@ -53,8 +53,8 @@ class TorchEngine final : public Engine {
     }
     return devices;
   }
-  double measure_cuda_peak_ops_per_second(Precision precision, int gpu, double seconds) override {
-    return measure_cuda_matrix_rate(precision, gpu, seconds);
+  FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds) override {
+    return heteroperf::find_fastest_cuda_product(precision, gpu, seconds);
   }
 };
 

@@ -12,7 +12,8 @@ namespace heteroperf {
 namespace {
 
 constexpr double enough_steps = 20;  // for an interval over sub-windows
-/// Of the peak that training reaches, about; and of the cores that emulated devices may use.
+/// Of the rate of large products that training reaches, about; and of the cores that emulated
+/// devices may use.
 constexpr double usual_share = 0.6, emulation_share = 0.5;
 
 std::string duration_text(double seconds) {
@@ -28,14 +29,14 @@ double round_up(double seconds) {
 }
 
 /// Wall seconds of a step: emulated devices stretch modelled time until the machine keeps up.
-double wall_step_s(const PreparedRun& run, double peak_ops_per_second) {
+double wall_step_s(const PreparedRun& run, double mm_ops_per_second) {
   const double modelled_s = run.plan->prediction->step_time_s;
   if (!run.plan->emulated) return modelled_s;
   if (run.config.pace.dilation > 0) return modelled_s * run.config.pace.dilation;
-  if (peak_ops_per_second <= 0) return modelled_s;
+  if (mm_ops_per_second <= 0) return modelled_s;
   const std::uint64_t samples = run.plan->plan.samples_per_step();
-  const double needed_s = strict_train_ops(run.workload.graph, samples).to_double() /
-                          (usual_share * peak_ops_per_second);
+  const double needed_s =
+      strict_train_ops(run.workload.graph, samples).to_double() / (usual_share * mm_ops_per_second);
   return std::max(modelled_s, needed_s / emulation_share);
 }
 
@@ -74,9 +75,9 @@ std::string course_text(const PreparedRun& run) {
                             samples_text(final_extent(run.config, run.workload, &*run.plan)));
 }
 
-std::vector<std::string> prediction_lines(const PreparedRun& run, double peak_ops_per_second) {
+std::vector<std::string> prediction_lines(const PreparedRun& run, double mm_ops_per_second) {
   if (!run.plan || !run.plan->prediction) return {};
-  const double step_s = wall_step_s(run, peak_ops_per_second);
+  const double step_s = wall_step_s(run, mm_ops_per_second);
   const StepCounts steps = count_steps(run.config, step_s);
   std::vector<std::string> lines{fmt::format(
       "one step takes about {} (predicted): {:.0f} of warm-up and {:.0f} measured take about {}",

@@ -11,12 +11,6 @@
 namespace heteroperf {
 namespace {
 
-std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
-  const auto here = [&](const RankBinding& other) { return other.host == bindings[rank].host; };
-  return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
-                                  bindings.begin());
-}
-
 /// Processes of one such space see each other by their numbers; 0: the kernel does not tell.
 std::int64_t process_number_space() {
   struct stat space {};
@@ -24,6 +18,12 @@ std::int64_t process_number_space() {
 }
 
 }  // namespace
+
+std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
+  const auto here = [&](const RankBinding& other) { return other.host == bindings[rank].host; };
+  return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
+                                  bindings.begin());
+}
 
 CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
   CpuSet cpus;

@@ -1,61 +1,183 @@
 #include "suite/run/memory_rate.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstddef>
+#include <array>
 #include <cstdint>
+#include <latch>
+#include <memory>
+#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "metrics/quantity.hpp"
-#include "suite/run/clock.hpp"
+#include "metrics/byte_size.hpp"
+#include "runners/cluster/cgroup.hpp"
+#include "runners/cluster/topology.hpp"
+#include "runners/comm/text_exchange.hpp"
+#include "suite/run/common_interval.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr std::size_t array_bytes = 8u << 20;
-constexpr std::size_t elements = array_bytes / sizeof(double);
+constexpr std::uint64_t triad_arrays = 3, times_cache = 4, least_share_free = 4;
+constexpr double most_bytes_per_thread = 512.0 * (1 << 20);  // it fills them in a fifth of a second
 
-/// One thread's arrays, first written by itself so that they lie near it.
+/// One thread's arrays. `fill` and `repeat` are its own: what a thread writes first lies near it.
 class Triad {
  public:
-  Triad() : a_(elements, 0.0), b_(elements, 1.0), c_(elements, 2.0) {}
+  explicit Triad(std::size_t elements)
+      : elements_(elements),
+        a_(std::make_unique_for_overwrite<double[]>(elements)),
+        b_(std::make_unique_for_overwrite<double[]>(elements)),
+        c_(std::make_unique_for_overwrite<double[]>(elements)) {}
 
-  /// Bytes per second of the best pass until `end_ns`; one pass at least.
-  double best_rate(std::int64_t end_ns) {
-    double best = 0;
-    do {
-      const std::int64_t start_ns = now_ns();
-      pass();
-      const auto taken_ns = static_cast<double>(std::max<std::int64_t>(1, now_ns() - start_ns));
-      best = std::max(best, 3.0 * array_bytes / (taken_ns * nanosecond));
-    } while (now_ns() < end_ns);
-    return best;
+  void fill() {
+    std::fill_n(a_.get(), elements_, 0.0);
+    std::fill_n(b_.get(), elements_, 1.0);
+    std::fill_n(c_.get(), elements_, 2.0);
+  }
+  CallLog repeat(double seconds) {
+    return call_repeatedly([this] { pass(); }, seconds);
   }
 
  private:
   void pass() {
     factor_ = -factor_;
-    for (std::size_t i = 0; i < elements; ++i) a_[i] = b_[i] + factor_ * c_[i];
+    double* const a = a_.get();
+    const double* const b = b_.get();
+    const double* const c = c_.get();
+    const double factor = factor_;
+    for (std::size_t i = 0; i < elements_; ++i) a[i] = b[i] + factor * c[i];
     a_.swap(b_);  // the next pass needs this one
   }
 
-  std::vector<double> a_, b_, c_;
+  std::size_t elements_;
+  std::unique_ptr<double[]> a_, b_, c_;
   double factor_ = 0.5;
 };
 
+/// The threads of a rank, of which the caller is one, from filling their arrays to the last pass.
+class TriadTeam {
+ public:
+  /// All memory is asked for here, before there is another thread.
+  TriadTeam(int threads, std::size_t elements)
+      : filled_(threads - 1), logs_(static_cast<std::size_t>(threads)) {
+    for (int i = 0; i < threads; ++i) triads_.emplace_back(elements);
+  }
+  ~TriadTeam() {
+    if (seconds_ == 0) go_.count_down();  // they have nothing to do
+    for (std::thread& thread : others_) thread.join();
+  }
+  TriadTeam(const TriadTeam&) = delete;
+  TriadTeam& operator=(const TriadTeam&) = delete;
+
+  /// Starts the others and returns when all arrays are written.
+  void fill() {
+    for (std::size_t i = 1; i < triads_.size(); ++i) {
+      others_.emplace_back([this, i] {
+        triads_[i].fill();
+        filled_.count_down();
+        go_.wait();
+        if (seconds_ > 0) logs_[i] = triads_[i].repeat(seconds_);
+      });
+    }
+    triads_.front().fill();
+    filled_.wait();
+  }
+  /// Once. `seconds` > 0.
+  std::vector<CallLog> run(double seconds) {
+    seconds_ = seconds;
+    go_.count_down();
+    logs_.front() = triads_.front().repeat(seconds);
+    for (std::thread& thread : others_) thread.join();
+    others_.clear();
+    return std::move(logs_);
+  }
+
+ private:
+  std::vector<Triad> triads_;
+  std::latch filled_, go_{1};
+  std::vector<CallLog> logs_;
+  double seconds_ = 0;  ///< written before `go_`
+  std::vector<std::thread> others_;
+};
+
+/// What all ranks of a host have together.
+TriadHost look_at_host(Communicator& host, const CpuSet& cpus, int threads) {
+  std::set<int> usable;
+  for (const std::string& text : gather_texts(host, to_list(cpus))) {
+    const CpuSet of_rank = text.empty() ? CpuSet() : parse_cpu_list(text);
+    usable.insert(of_rank.begin(), of_rank.end());
+  }
+  std::int64_t all_threads = threads;
+  host.all_reduce(std::span(&all_threads, 1));
+  std::array<std::uint64_t, 2> memory{0, 0};
+  auto cores = static_cast<double>(usable.size());
+  if (host.rank() == RankId(0)) {
+    const SystemFiles files;
+    memory = {last_level_cache(probe_topology()).value(),
+              available_memory(files).value.value_or(Bytes(0)).value()};
+    const Observed<double> quota = read_cgroup_limits(files).cores;
+    if (quota) cores = std::min(cores, *quota);
+  }
+  std::array<std::int64_t, 3> facts{static_cast<std::int64_t>(memory[0]),
+                                    static_cast<std::int64_t>(memory[1]),
+                                    std::max<std::int64_t>(1, static_cast<std::int64_t>(cores))};
+  host.broadcast(std::span(facts), RankId(0));
+  return {Bytes(static_cast<std::uint64_t>(facts[0])), Bytes(static_cast<std::uint64_t>(facts[1])),
+          static_cast<int>(all_threads), static_cast<int>(facts[2])};
+}
+
 }  // namespace
 
-double measure_memory_rate(int threads, double seconds) {
-  const std::int64_t end_ns = now_ns() + static_cast<std::int64_t>(seconds / nanosecond);
-  std::vector<double> rates(static_cast<std::size_t>(std::max(1, threads)), 0);
-  const auto measure = [&](std::size_t i) { rates[i] = Triad().best_rate(end_ns); };
-  std::vector<std::thread> others;
-  for (std::size_t i = 1; i < rates.size(); ++i) others.emplace_back(measure, i);
-  measure(0);
-  for (std::thread& thread : others) thread.join();
-  double sum = 0;
-  for (const double rate : rates) sum += rate;
-  return sum;
+TriadPlan plan_triad(const TriadHost& host) {
+  if (host.threads > host.cpus) {
+    return {0, fmt::format("{} thread{} share {} CPU{}", host.threads, host.threads == 1 ? "" : "s",
+                           host.cpus, host.cpus == 1 ? "" : "s")};
+  }
+  if (host.last_level_cache == Bytes(0)) return {0, "the last-level cache is not known"};
+  if (host.available == Bytes(0)) return {0, "the free memory is not known"};
+  const std::uint64_t bytes = times_cache * host.last_level_cache.value();
+  const std::string needed = fmt::format("{} times the last-level cache, {},", times_cache,
+                                         rounded_byte_size(Bytes(bytes)));
+  if (bytes > host.available.value() / least_share_free) {
+    return {0, fmt::format("{} is more than a quarter of the {} that are free", needed,
+                           rounded_byte_size(host.available))};
+  }
+  const auto threads = static_cast<std::uint64_t>(host.threads);
+  if (static_cast<double>(bytes) > most_bytes_per_thread * static_cast<double>(threads)) {
+    return {0, fmt::format("{} is too much for {} thread{}: {} each at most", needed, threads,
+                           threads == 1 ? "" : "s", rounded_byte_size(most_bytes_per_thread))};
+  }
+  const std::uint64_t per_element = triad_arrays * sizeof(double) * threads;
+  return {static_cast<std::size_t>((bytes + per_element - 1) / per_element), ""};
+}
+
+std::optional<double> measure_triad(Communicator& host, std::size_t elements, int threads,
+                                    double seconds) {
+  TriadTeam team(threads, elements);
+  team.fill();
+  host.barrier();
+  const std::vector<CallLog> logs = team.run(seconds);
+  std::vector<TimeWindow> windows;
+  for (const CallLog& log : logs) windows.push_back(log.window());
+  const auto interval = common_interval(host, overlap_of(windows));
+  if (!interval) return std::nullopt;
+  double passes = 0;
+  for (const CallLog& log : logs) passes += log.calls_in(*interval);
+  return passes * static_cast<double>(triad_arrays * sizeof(double) * elements) /
+         interval->seconds();
+}
+
+MemoryRate measure_memory_rate(Communicator& host, const CpuSet& cpus, int threads,
+                               double seconds) {
+  const TriadPlan plan = plan_triad(look_at_host(host, cpus, threads));
+  if (!plan.reason.empty()) return {std::nullopt, plan.reason};
+  const auto rate = measure_triad(host, plan.elements, threads, seconds);
+  if (!rate) return {std::nullopt, "its threads never ran at the same time"};
+  return {rate, ""};
 }
 
 }  // namespace heteroperf

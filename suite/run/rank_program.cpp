@@ -15,7 +15,7 @@
 #include "suite/run/clock.hpp"
 #include "suite/run/expectation.hpp"
 #include "suite/run/live_watch.hpp"
-#include "suite/run/memory_rate.hpp"
+#include "suite/run/peak_measurement.hpp"
 #include "suite/run/rank_log.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/rank_session.hpp"
@@ -51,44 +51,6 @@ class FirstRankService {
 void bind(const Placement& placement, int rank) {
   if (placement.cpus.empty()) return;
   bind_this_thread(placement.cpus[static_cast<std::size_t>(rank) % placement.cpus.size()]);
-}
-
-/// Of the host's memory; nothing where a rank computes in a GPU's.
-std::optional<double> measure_memory(const PreparedRun& run, bool takes_part,
-                                     RankContext& context) {
-  double gpus = gpu_of(context) ? 1 : 0;
-  context.all_ranks().all_reduce(std::span(&gpus, 1));
-  if (gpus > 0) return std::nullopt;
-  context.all_ranks().barrier();
-  double rate = takes_part ? measure_memory_rate(run.placement.threads_per_rank,
-                                                 run.config.measure.peak_s / 2)
-                           : 0;
-  context.all_ranks().all_reduce(std::span(&rate, 1));
-  return rate;
-}
-
-/// All cores at once, as in training: they share caches, memory and clock. Of all together; 0
-/// where it is not wanted.
-double measure_peak(const PreparedRun& run, RankContext& context) {
-  // In lockstep the other program computes meanwhile, and nobody asks how fast the machine could
-  // be.
-  if (run.config.measure.peak_s <= 0 || context.in_lockstep) return 0;
-  const double seconds = run.config.measure.peak_s;
-  context.show(beginning("set-up", fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)));
-  context.all_ranks().barrier();
-  const Precision precision = run.workload.precision;
-  const std::optional<int> gpu = gpu_of(context);
-  const bool takes_part = gpu || measures_cpus(run.placement, context.all_ranks().rank().value());
-  double rate = !takes_part ? 0
-                : gpu ? context.engine.measure_cuda_peak_ops_per_second(precision, *gpu, seconds)
-                      : context.engine.measure_peak_ops_per_second(
-                            precision, run.placement.threads_per_rank, seconds);
-  context.all_ranks().all_reduce(std::span(&rate, 1));
-  const std::optional<double> memory = measure_memory(run, takes_part, context);
-  if (context.is_first()) {
-    context.post(PeakEvent{rate, to_string(run.workload.precision), "measured", memory});
-  }
-  return rate;
 }
 
 /// Ranks of a modelled timeline sleep most of the time.
@@ -196,12 +158,13 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
       context.journal != nullptr ? 0 : measure_clock_offset_ns(context.control());
   warn_about_crowding(run, context);
   warn_about_bf16(run, context);
-  const bool threads = run.config.scale.transport == "threads";
-  LiveWatch watch(context, threads ? RankProcesses::one : RankProcesses::one_each, {});
+  const RankProcesses processes =
+      run.config.scale.transport == "threads" ? RankProcesses::one : RankProcesses::one_each;
+  LiveWatch watch(context, processes, {});
   if (context.progress != nullptr) context.progress->say(course_text(run));
-  const double peak = measure_peak(run, context);
+  const double mm_rate = measure_peak(run, context, processes, PeakMoment::before_run);
   if (context.progress != nullptr) {
-    for (const std::string& line : prediction_lines(run, peak)) context.progress->say(line);
+    for (const std::string& line : prediction_lines(run, mm_rate)) context.progress->say(line);
   }
   watch.begin(watch_gpu(context));
   context.show(beginning("build", "weights, data, operators"));
@@ -212,8 +175,12 @@ ProgramEnd work(const PreparedRun& run, RankContext& context, SearchService* sea
   }
   watch.close();
   flush_events(context.control());
+  const ProgramEnd end = agree_on_end(context, search);
+  if (!end.interrupted && !end.failed) {
+    measure_peak(run, context, processes, PeakMoment::after_run);
+  }
   post_overhead(context);
-  return agree_on_end(context, search);
+  return end;
 }
 
 /// All ranks over NCCL; null for other transports. Collective.

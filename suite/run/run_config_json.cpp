@@ -96,7 +96,8 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"measure.evaluation_samples",
          "of the validation split, at the end; of a classifier at least, until 100 were wrong"},
         c.measure.evaluation_samples);
-  visit({"measure.peak_s", "seconds of measuring the matrix-product peak; 0: not"},
+  visit({"measure.peak_s",
+         "seconds of measuring the peak of products, before a run and after it; 0: not"},
         c.measure.peak_s);
   visit({"measure.replay_steps", "of a group, after which the run ends without a result", "never"},
         c.measure.replay_steps);

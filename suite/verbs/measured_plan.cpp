@@ -25,11 +25,12 @@ std::optional<Journal> journal_beside(const std::filesystem::path& plan_file) {
 std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
   const auto journal = journal_beside(plan_file);
   if (!journal) return std::nullopt;
-  const auto* peak = journal->last<PeakEvent>();
+  const auto peak = measured_peak(*journal);
   const auto* scale = journal->last<ScaleEvent>();
-  if (peak == nullptr || !peak->memory_bytes_per_second || scale == nullptr) return std::nullopt;
+  if (!peak || !peak->memory_bytes_per_second || scale == nullptr) return std::nullopt;
   if (scale->transport != "threads" || scale->devices.size() != 1) return std::nullopt;
-  const double rate = peak->ops_per_second / scale->ranks;
+  // Operators compute with aten::mm, which may be far below the peak.
+  const double rate = peak->mm_ops_per_second.value_or(peak->ops_per_second) / scale->ranks;
   const double memory = *peak->memory_bytes_per_second / scale->ranks;
   Cluster cluster;
   cluster.name = fmt::format(

@@ -9,6 +9,7 @@
 #include "metrics/collect_problems.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
+#include "runners/comm/text_exchange.hpp"
 #include "runners/plan/measured_operations.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/memory_rate.hpp"
@@ -299,17 +300,31 @@ std::vector<std::string> measure_operations_of(const OperationsRequest& request,
       .run();
 }
 
-void measure_memory_of(Communicator& world, int threads, double seconds, const std::string& date,
-                       const std::string& machine, Cluster& cluster) {
-  world.barrier();
-  const auto by_rank = gather(world, {measure_memory_rate(threads, seconds)});
+std::string measure_memory_of(Communicator& world, const std::vector<std::string>& hosts,
+                              int threads, double seconds, const std::string& date,
+                              const std::string& machine, Cluster& cluster) {
+  const auto rank = static_cast<std::size_t>(world.rank().value());
+  const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]) - hosts.begin();
+  const auto host = world.split(static_cast<int>(first), world.rank().value());
+  const MemoryRate mine = measure_memory_rate(*host, usable_cores().cpus, threads, seconds);
+  const std::vector<std::string> reasons = gather_texts(world, mine.reason);
+  const auto by_rank = gather(world, {mine.bytes_per_second.value_or(0)});
   EfficiencyMatrix matrix;
   for (const DeviceClass& one : cluster.classes) {
+    std::vector<double> rates;
+    for (std::size_t r = 0; r < by_rank.size(); ++r) {
+      const bool is_told = by_rank[r].front() > 0;
+      if (is_told && cluster.ranks[r].device_class == one.name) rates.push_back(by_rank[r].front());
+    }
+    if (rates.empty()) continue;
     matrix.add({one.name, DeviceQuantity::memory_bytes_per_s},
-               {medians_of(one.name, cluster, by_rank).front(),
+               {median(rates),
                 {Provenance::probe, fmt::format("measured {} on {}, triad", date, machine)}});
   }
   apply(matrix, cluster);
+  const auto untold = std::find_if(reasons.begin(), reasons.end(),
+                                   [](const std::string& reason) { return !reason.empty(); });
+  return untold == reasons.end() ? "" : *untold;
 }
 
 }  // namespace heteroperf

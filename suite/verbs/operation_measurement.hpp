@@ -39,8 +39,10 @@ std::vector<std::string> measure_operations_of(const OperationsRequest& request,
                                                const BeforeModel& before_model, Cluster& cluster);
 
 /// Bytes per second of every rank's host memory, all ranks at once, as the classes' `memory`
-/// entries. Collective; the same result on all ranks.
-void measure_memory_of(Communicator& world, int threads, double seconds, const std::string& date,
-                       const std::string& machine, Cluster& cluster);
+/// entries. `hosts` by rank. Collective; the same result on all ranks: why a host's memory was not
+/// measured, empty where all were. A class without a measured rank has no entry.
+std::string measure_memory_of(Communicator& world, const std::vector<std::string>& hosts,
+                              int threads, double seconds, const std::string& date,
+                              const std::string& machine, Cluster& cluster);
 
 }  // namespace heteroperf

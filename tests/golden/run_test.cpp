@@ -120,6 +120,67 @@ TEST(Run, WritesARecordThatVerifies) {
   EXPECT_EQ(heteroperf({"show", "r"}, folder.path()).exit_code, 0);
 }
 
+/// Measured at both ends, by a product that is named; the memory's rate or the reason why not.
+TEST(Run, MeasuresItsPeakBeforeAndAfter) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf({"run",
+                                           "llm",
+                                           "--size",
+                                           "nano",
+                                           "--ranks",
+                                           "2",
+                                           "--threads-per-rank",
+                                           "1",
+                                           "--micro-batch",
+                                           "2",
+                                           "--steps",
+                                           "4",
+                                           "--set",
+                                           "measure.peak_s=0.05",
+                                           "--set",
+                                           "measure.evaluation_samples=4",
+                                           "--out",
+                                           "r",
+                                           "-q",
+                                           "--json"},
+                                          folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> peaks = lines_of_kind(folder / "r", "peak");
+  ASSERT_EQ(peaks.size(), 2u);
+  EXPECT_NE(peaks[0].contains("memory_bytes_per_second"), peaks[0].contains("memory_reason"));
+  EXPECT_FALSE(peaks[1].contains("memory_bytes_per_second"));
+  double greatest = 0;
+  for (const Json& peak : peaks) {
+    greatest = std::max(greatest, peak.at("ops_per_second").get<double>());
+    EXPECT_GT(peak.at("mm_ops_per_second").get<double>(), 0);
+    EXPECT_GE(peak.at("products").size(), 1u);
+    EXPECT_EQ(peak.at("tried").at(0), "aten::mm");
+  }
+  const Json record = Json::parse(result.out);
+  const Json& utilization = record.at("metrics").at("utilization");
+  EXPECT_EQ(utilization.at("peak_ops_per_second").get<double>(), greatest);
+  EXPECT_TRUE(utilization.contains("peak_products"));
+  EXPECT_TRUE(utilization.contains("peak_tried"));
+  EXPECT_EQ(heteroperf({"verify", "r"}, folder.path()).exit_code, 0);
+}
+
+/// On 2 CPUs or 200: that many threads share them.
+TEST(Run, TellsNoRateOfMemoryThatThreadsShare) {
+  const ScratchFolder folder;
+  const std::string ranks = std::to_string(2 * std::thread::hardware_concurrency());
+  const CommandResult result =
+      heteroperf({"run", "llm", "--size", "nano", "--ranks", ranks, "--threads-per-rank", "1",
+                  "--micro-batch", "1", "--steps", "2", "--set", "measure.peak_s=0.05", "--set",
+                  "measure.evaluation_samples=" + ranks, "--out", "r", "-q"},
+                 folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::vector<Json> peaks = lines_of_kind(folder / "r", "peak");
+  ASSERT_EQ(peaks.size(), 2u);
+  EXPECT_FALSE(peaks[0].contains("memory_bytes_per_second"));
+  EXPECT_NE(peaks[0].at("memory_reason").get<std::string>().find(ranks + " threads share "),
+            std::string::npos);
+}
+
 TEST(Run, CheckedRanksGetTheSameLosses) {
   const ScratchFolder folder;
   const auto losses = [&](const std::string& out, const Words& more) {

@@ -8,6 +8,7 @@
 
 #include "metrics/score.hpp"
 #include "results/canonical_json.hpp"
+#include "results/run_summary.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "workloads/graph_counts.hpp"
 
@@ -56,6 +57,31 @@ TEST(Record, EmulatedDevicesHaveNoShareOfThisMachinesPeak) {
   EXPECT_TRUE(record_of(run)["metrics"].contains("utilization"));
   run.last<ScaleEvent>().devices.push_back({"gpu", 1, 1, true});
   EXPECT_FALSE(record_of(run)["metrics"].contains("utilization"));
+}
+
+TEST(Record, ThePeakIsTheGreaterOfThoseMeasured) {
+  SampleRun run = fixed_run();
+  run.last<PeakEvent>().memory_bytes_per_second = 2e9;
+  const auto peak_of = [&] {
+    return record_of(run).at("metrics").at("utilization").at("peak_ops_per_second").get<double>();
+  };
+  EXPECT_FALSE(record_of(run).at("metrics").at("utilization").contains("peak_products"));
+  PeakEvent second{0.5e12, "fp32"};
+  second.products = {"aten::mm 512x512x512"};
+  second.tried = {"aten::mm", "aten::addmm"};
+  second.other_load = 0.25;
+  run.insert_before_stop(second);
+  EXPECT_EQ(peak_of(), 1e12);
+  run.last<PeakEvent>().ops_per_second = 2e12;
+  EXPECT_EQ(peak_of(), 2e12);
+  const OrderedJson utilization = record_of(run).at("metrics").at("utilization");
+  EXPECT_EQ(utilization.at("peak_products").dump(), R"(["aten::mm 512x512x512"])");
+  EXPECT_EQ(utilization.at("peak_tried").dump(), R"(["aten::mm","aten::addmm"])");
+  EXPECT_EQ(utilization.at("peak_other_load"), 0.25);
+  EXPECT_EQ(measured_peak(run.journal())->memory_bytes_per_second, 2e9)
+      << "the first line tells it";
+  run.last<PeakEvent>().ops_per_second = std::nan("");
+  EXPECT_EQ(peak_of(), 1e12);
 }
 
 TEST(Record, TellsOfEveryGpuOnce) {

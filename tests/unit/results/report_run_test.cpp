@@ -298,6 +298,17 @@ TEST(RunPart, RooflineLiesUnderTheMeasuredCeilings) {
   EXPECT_GT(chart->series[1].y[0], 0);
 }
 
+TEST(RunPart, RooflineSaysWhyTheMemorysRateIsNotTold) {
+  SampleRun sample = planned_run();
+  for (DeviceCount& device : sample.last<ScaleEvent>().devices) device.emulated = false;
+  sample.last<PeakEvent>().memory_reason = "a: 4 threads share 2 CPUs";
+  const ReportPart part = run_part(report_run(sample), "");
+  const ReportChart* chart = find_chart(part, "roofline");
+  ASSERT_NE(chart, nullptr);
+  EXPECT_EQ(chart->series[0].x.size(), 2u);
+  EXPECT_NE(chart->note.find("not told: a: 4 threads share 2 CPUs."), std::string::npos);
+}
+
 TEST(StepTimeline, ReadsTracesAndRefusesOthers) {
   const std::string trace =
       R"({"traceEvents":[{"ph":"M","name":"thread_name","tid":1,"args":{"name":"rank 0"}},)"

@@ -56,6 +56,19 @@ TEST(Ruleset, EachRuleTripsWhereItShouldAndNotNextToIt) {
   }
 }
 
+/// Load that is seen at one end of a run excuses only the peak that was measured then.
+TEST(Ruleset, AQuietPeakIsNotExcusedByALoadedOne) {
+  SampleRun run = fixed_run();
+  const double ops = summarize(run.journal()).ops_per_second->value;
+  run.last<PeakEvent>().ops_per_second = ops / 2;
+  run.last<PeakEvent>().other_load = 0.9;
+  EXPECT_EQ(judged(run).severity, Severity::review);
+  run.insert_before_stop(PeakEvent{ops / 1.2, "fp32"});
+  EXPECT_EQ(rules_of(judged(run)), std::set<std::string>{"above_peak"});
+  run.last<PeakEvent>().other_load = 0.9;
+  EXPECT_EQ(rules_of(judged(run)), std::set<std::string>{"above_loaded_peak"});
+}
+
 TEST(Ruleset, ForeseesWhatARunCannotBe) {
   SampleRun run = fixed_run();
   run.lines.resize(run.index<PhaseEvent>());

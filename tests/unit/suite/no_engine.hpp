@@ -13,7 +13,7 @@ class NoEngine : public Engine {
                                          Communicator*) override {
     return {};
   }
-  double measure_peak_ops_per_second(Precision, int, double) override { return 0; }
+  FastestProduct find_fastest_product(Precision, int, double) override { return {}; }
 };
 
 }  // namespace heteroperf::test

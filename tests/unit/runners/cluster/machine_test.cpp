@@ -104,6 +104,18 @@ TEST(ProbeTopology, CountsWhatHwlocReports) {
   EXPECT_EQ(topology.caches[0].level, 3);
   EXPECT_EQ(topology.caches[0].size, Bytes(8388608));
   EXPECT_EQ(topology.caches[0].count, 2);
+  EXPECT_EQ(last_level_cache(topology), Bytes(2 * 8388608));
+}
+
+TEST(LastLevelCache, IsTheSumOfAllCachesOfTheLastLevel) {
+  Topology topology;
+  EXPECT_EQ(last_level_cache(topology), Bytes(0));
+  topology.caches = {{1, "data", Bytes(32), 8},
+                     {1, "instruction", Bytes(64), 8},
+                     {3, "unified", Bytes(1000), 2},
+                     {3, "unified", Bytes(500), 1},
+                     {2, "unified", Bytes(100), 8}};
+  EXPECT_EQ(last_level_cache(topology), Bytes(2500));
 }
 
 TEST(ProbeMachine, ThisMachineHasAHostAndCores) {

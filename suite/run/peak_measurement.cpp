@@ -1,0 +1,149 @@
+#include "suite/run/peak_measurement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <set>
+#include <span>
+
+#include "metrics/quantity.hpp"
+#include "runners/comm/text_exchange.hpp"
+#include "suite/run/common_interval.hpp"
+#include "suite/run/memory_rate.hpp"
+#include "suite/run/training_program.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// What one rank does beside the others.
+struct RankPeak {
+  FastestProduct product;
+  CallLog calls;
+  double waited = 0;  ///< share of the time in which its thread had no CPU
+};
+
+double thread_cpu_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * nanosecond;
+}
+
+std::size_t own_index(const RankContext& context) {
+  return static_cast<std::size_t>(context.all_ranks().rank().value());
+}
+
+FastestProduct find_product(const PreparedRun& run, RankContext& context, double seconds) {
+  const Precision precision = run.workload.precision;
+  const std::optional<int> gpu = gpu_of(context);
+  if (gpu) return context.engine.find_fastest_cuda_product(precision, *gpu, seconds);
+  return context.engine.find_fastest_product(precision, run.placement.threads_per_rank, seconds);
+}
+
+/// Half of the seconds finds the fastest product, half repeats it. Collective, also where this rank
+/// does not take part.
+std::optional<RankPeak> measure_rank(const PreparedRun& run, RankContext& context) {
+  const bool takes_part =
+      gpu_of(context) || measures_cpus(run.placement, context.all_ranks().rank().value());
+  const double seconds = run.config.measure.peak_s / 2;
+  std::optional<RankPeak> peak;
+  context.all_ranks().barrier();
+  if (takes_part) peak.emplace().product = find_product(run, context, seconds);
+  context.all_ranks().barrier();
+  if (!takes_part) return peak;
+  const double before_s = thread_cpu_s();
+  peak->calls = call_repeatedly(peak->product.multiply, seconds);
+  const double busy_s = thread_cpu_s() - before_s;
+  // Whoever computes on a GPU waits for it.
+  if (!gpu_of(context)) peak->waited = std::max(0.0, 1 - busy_s / peak->calls.window().seconds());
+  return peak;
+}
+
+/// Operations of this rank per second of the interval in which all worked; 0 without one.
+double share_of_rate(const RankPeak* peak, RankContext& context) {
+  std::optional<TimeWindow> window;
+  const std::int64_t offset_ns = context.clock_offset_ns;
+  if (peak != nullptr) {
+    window = peak->calls.window();
+    window = TimeWindow{window->start_ns + offset_ns, window->end_ns + offset_ns};
+  }
+  const auto common = common_interval(context.all_ranks(), window);
+  if (!common || peak == nullptr) return 0;
+  const TimeWindow here{common->start_ns - offset_ns, common->end_ns - offset_ns};
+  return peak->calls.calls_in(here) * peak->product.operations / here.seconds();
+}
+
+/// The products of all ranks, each once. Collective.
+std::vector<std::string> names_of(const RankPeak* peak, Communicator& all) {
+  std::set<std::string> names;
+  for (std::string& name : gather_texts(all, peak != nullptr ? peak->product.name : "")) {
+    if (!name.empty()) names.insert(std::move(name));
+  }
+  return {names.begin(), names.end()};
+}
+
+/// Of the hosts' memory, by way of all ranks. Collective.
+void measure_memory(const PreparedRun& run, RankContext& context, PeakEvent& event) {
+  Communicator& all = context.all_ranks();
+  double gpus = gpu_of(context) ? 1 : 0;
+  all.all_reduce(std::span(&gpus, 1));
+  if (gpus > 0) {
+    event.memory_reason = "ranks compute in the memory of GPUs";
+    return;
+  }
+  const auto& bindings = run.placement.bindings;
+  const std::size_t own = own_index(context);
+  const auto host = all.split(static_cast<int>(first_beside(bindings, own)), static_cast<int>(own));
+  const MemoryRate memory = measure_memory_rate(
+      *host, bindings[own].cpus, run.placement.threads_per_rank, run.config.measure.peak_s / 2);
+  const std::vector<std::string> reasons = gather_texts(all, memory.reason);
+  double rate = memory.bytes_per_second.value_or(0);
+  all.all_reduce(std::span(&rate, 1));
+  const auto told = [](const std::string& reason) { return !reason.empty(); };
+  const auto first = std::find_if(reasons.begin(), reasons.end(), told);
+  if (first == reasons.end()) {
+    event.memory_bytes_per_second = rate;
+  } else {
+    const auto rank = static_cast<std::size_t>(first - reasons.begin());
+    event.memory_reason = bindings[rank].host + ": " + *first;
+  }
+}
+
+/// Share of the CPUs of this rank's host that others had; below 0 where the kernel does not tell.
+double other_share(const std::optional<HostLoadEvent>& load) {
+  if (!load || load->cpus == 0) return -1;
+  return load->other_cpus / static_cast<double>(load->cpus);
+}
+
+}  // namespace
+
+double measure_peak(const PreparedRun& run, RankContext& context, RankProcesses processes,
+                    PeakMoment moment) {
+  const double seconds = run.config.measure.peak_s;
+  if (seconds <= 0 || context.in_lockstep) return 0;
+  const bool before = moment == PeakMoment::before_run;
+  context.show(beginning(before ? "set-up" : "finish",
+                         before ? fmt::format("peak rate and memory, {:.1f} s", 1.5 * seconds)
+                                : fmt::format("peak rate, {:.1f} s", seconds)));
+  Communicator& all = context.all_ranks();
+  HostsWatch hosts(all, run.placement.bindings, processes);
+  const std::optional<RankPeak> mine = measure_rank(run, context);
+  const RankPeak* peak = mine ? &*mine : nullptr;
+  double load = other_share(hosts.until_now());
+  if (peak != nullptr && !gpu_of(context)) load = std::max(load, peak->waited);
+  all.all_reduce(std::span(&load, 1), Reduction::max);
+  std::array<double, 2> rates{share_of_rate(peak, context),
+                              peak != nullptr ? peak->product.mm_ops_per_second : 0};
+  all.all_reduce(std::span(rates));
+  PeakEvent event{rates[0], to_string(run.workload.precision)};
+  event.mm_ops_per_second = rates[1];
+  event.products = names_of(peak, all);
+  if (peak != nullptr) event.tried = peak->product.tried;
+  if (load >= 0) event.other_load = load;
+  if (before) measure_memory(run, context, event);
+  if (context.is_first()) context.post(event);
+  return rates[1];
+}
+
+}  // namespace heteroperf
