@@ -32,6 +32,8 @@ constexpr DocumentKind kinds[] = {
     {"heteroperf-pipeline-graph", 1, "a pipeline graph", ""},
     {"heteroperf-costs", 1, "a file of costs", ""},
     {"heteroperf-network", 1, "a network", ""},
+    {"heteroperf-trace", 1, "a trace",
+     "`heteroperf run --trace FILE` and `heteroperf simulate --trace FILE` write one."},
     {"heteroperf-count", 1, "a count of operations", ""},
     {"heteroperf-comm", 1, "a measurement of collectives", ""},
     {"heteroperf-doctor", 1, "a report of `doctor`", ""},

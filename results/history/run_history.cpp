@@ -126,8 +126,18 @@ OpenSeries* series_for(std::vector<OpenSeries>& open, const RunDigest& run,
   return best;
 }
 
-void add_point(std::vector<OpenSeries>& open, const RunDigest& run, double value) {
-  HistoryPoint point{run.run_id, run.created_utc, run.git_commit, value, {}};
+std::optional<Interval> interval_of(const RunDigest& run, const ComparedMetric& metric) {
+  const bool is_throughput = &metric == &compared_metric("throughput");
+  return is_throughput ? run.throughput_ci95 : std::nullopt;
+}
+
+void add_point(std::vector<OpenSeries>& open, const RunDigest& run, const ComparedMetric& metric) {
+  HistoryPoint point{run.run_id,
+                     run.created_utc,
+                     run.git_commit,
+                     *run.metric(metric.name)->number,
+                     interval_of(run, metric),
+                     {}};
   SetupLeaves request = request_of(run);
   OpenSeries* found = series_for(open, run, request);
   if (found == nullptr) {
@@ -215,7 +225,7 @@ RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
       history.skipped.push_back({run.record, *reason});
       continue;
     }
-    add_point(by_key[run.key_text()], run, *run.metric(metric.name)->number);
+    add_point(by_key[run.key_text()], run, metric);
   }
   std::vector<OpenSeries> all;
   for (auto& [unused, open] : by_key) std::move(open.begin(), open.end(), std::back_inserter(all));

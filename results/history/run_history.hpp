@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@ namespace heteroperf {
 struct HistoryPoint {
   std::string run_id, created_utc, git_commit;
   double value = 0;
+  std::optional<Interval> ci95 = {};  ///< of the run by itself, where its record has one
   /// Leaves of system, environment, program, plan summary and configuration that differ from the
   /// point before.
   std::vector<std::string> environment_changes;

@@ -9,14 +9,16 @@ const charts = (() => {
 
   // Okabe and Ito's colours, told apart by colour-blind readers; lighter ones on dark ground.
   const palettes = {
-    light: ["#0072b2", "#d55e00", "#009e73", "#a3508f", "#8a6d00", "#4c5b6b", "#3f9fd8", "#8c2d04"],
-    dark: ["#56b4e9", "#f0894a", "#35c79a", "#d991c2", "#e0c040", "#aab6c2", "#9ad3f5", "#ffb38a"],
+    light: ["#0072b2", "#d55e00", "#009e73", "#a3508f", "#8a6d00", "#4c5b6b", "#3f9fd8", "#8c2d04",
+            "#5b3fd0", "#8a949e", "#c2417a"],
+    dark: ["#56b4e9", "#f0894a", "#35c79a", "#d991c2", "#e0c040", "#aab6c2", "#9ad3f5", "#ffb38a",
+           "#a796ff", "#7d8893", "#ff9cc8"],
   };
-  // What a colour means stays the same from chart to chart.
+  // What a colour means stays the same from chart to chart, and no other thing has it.
   const fixedColours = {
     compute: 0, forward: 0, backward: 2, "input gradient": 2, "weight gradient": 4,
     recomputation: 3, "exposed communication": 1, message: 1, "gradient sum": 7, bubble: 5,
-    data: 4, optimizer: 6, other: 3, evaluation: 6,
+    waiting: 5, optimizer: 6, data: 8, other: 9, evaluation: 10,
   };
 
   const systemDark = window.matchMedia("(prefers-color-scheme: dark)");
@@ -33,9 +35,12 @@ const charts = (() => {
     return palette()[(fixed === undefined ? index : fixed) % palette().length];
   }
 
-  // 0 is pale and 1 deep, on either ground.
-  function rampColour(share) {
-    const ends = isDark() ? [[34, 44, 54], [255, 176, 92]] : [[238, 243, 248], [158, 42, 43]];
+  // 0 is pale and 1 deep, on either ground: towards red what is bad, towards green what is good.
+  const deep = { bad: { light: [158, 42, 43], dark: [255, 176, 92] },
+                 good: { light: [0, 104, 84], dark: [90, 214, 180] } };
+
+  function rampColour(share, tone) {
+    const ends = isDark() ? [[34, 44, 54], deep[tone].dark] : [[238, 243, 248], deep[tone].light];
     const part = Math.max(0, Math.min(1, share));
     const mix = ends[0].map((from, i) => Math.round(from + (ends[1][i] - from) * part));
     return `rgb(${mix.join(",")})`;
@@ -54,6 +59,9 @@ const charts = (() => {
     return String(+value.toPrecision(4));
   }
 
+  // The name of a place on an axis of places; undefined between them.
+  const placeName = (description, value) => (description.places || [])[value - 1];
+
   // ------------------------------------------------------------ Chart.js settings
 
   const narrow = 480;  // pixels
@@ -66,6 +74,8 @@ const charts = (() => {
       grid: { color: grid() },
     };
     if (description.log) settings.ticks.maxTicksLimit = 8;
+    if (description.least) [settings.suggestedMin, settings.suggestedMax] = description.least;
+    if (description.places) settings.ticks.callback = (value) => placeName(description, value) || "";
     if (description.zero) settings.beginAtZero = true;
     const { ticks, ...rest } = extra;
     return { ...settings, ...rest, ticks: { ...settings.ticks, ...ticks } };
@@ -159,7 +169,7 @@ const charts = (() => {
       series.y.forEach((value, i) => {
         if (value === null) return;
         set.data.push({ x: [model.edges[i], model.edges[i + 1]], y: series.name });
-        set.backgroundColor.push(rampColour((value - low) / (high - low)));
+        set.backgroundColor.push(rampColour((value - low) / (high - low), model.tone));
         set.values.push(value);
         set.notes.push(short(value));
       });
@@ -232,7 +242,7 @@ const charts = (() => {
     }
     if (!(high > low)) return {};
     // The start of a run is zero; a little before it says nothing.
-    if (!model.x.log && low > 0 && low < 0.2 * high) low = 0;
+    if (!model.x.log && !model.x.places && low > 0 && low < 0.2 * high) low = 0;
     return { min: low, max: high };
   }
 
@@ -292,7 +302,8 @@ const charts = (() => {
       case "lines": {
         const interval = own.low && own.low[index] !== null
           ? `, ${short(own.low[index])} to ${short(own.high[index])}` : "";
-        return `${own.label}: ${short(value.y)} at ${short(value.x)}${interval}${note}`;
+        const place = placeName(model.x, value.x) || short(value.x);
+        return `${own.label}: ${short(value.y)} at ${place}${interval}${note}`;
       }
       case "spans":
         return `${value.y}: ${own.label}${note}, ${short(value.x[0])} to ${short(value.x[1])}`;

@@ -28,7 +28,8 @@
     if (model.kind === "grid") {
       const { low, high } = gridRange(model);
       add(`${short(low)} to ${short(high)}: ${model.y.title}`,
-          { background: `linear-gradient(90deg, ${rampColour(0)}, ${rampColour(1)})` }, "ramp");
+          { background: `linear-gradient(90deg, ${rampColour(0, model.tone)}, ` +
+                        `${rampColour(1, model.tone)})` }, "ramp");
     } else if (model.series.length > 1) {
       model.series.forEach((series, i) => {
         if (series.mark === "dashed") add(series.name, { borderColor: colourOf(model, i) }, "rule");

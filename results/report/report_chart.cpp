@@ -44,7 +44,7 @@ void fill_side_by_side(const ReportChart& chart, ReportTable& table) {
   for (const ChartSeries& series : chart.series) add_value_columns(chart, series, table);
   const std::size_t points = chart.series.empty() ? 0 : chart.series.front().x.size();
   for (std::size_t i = 0; i < points; ++i) {
-    std::vector<std::string> row{number_cell(chart.series.front().x[i])};
+    std::vector<std::string> row{chart.x.cell(chart.series.front().x[i])};
     for (const ChartSeries& series : chart.series) add_value_cells(series, i, row);
     table.rows.push_back(std::move(row));
   }
@@ -56,8 +56,9 @@ void fill_one_after_another(const ReportChart& chart, ReportTable& table) {
   table.columns = {"series", chart.x.title(), values, "low", "high", "point"};
   for (const ChartSeries& series : chart.series) {
     for (std::size_t i = 0; i < series.x.size(); ++i) {
-      table.rows.push_back({series.name, at(series.x, i), at(series.y, i), at(series.low, i),
-                            at(series.high, i), i < series.labels.size() ? series.labels[i] : ""});
+      table.rows.push_back({series.name, chart.x.cell(series.x[i]), at(series.y, i),
+                            at(series.low, i), at(series.high, i),
+                            i < series.labels.size() ? series.labels[i] : ""});
     }
   }
 }
@@ -97,6 +98,12 @@ void fill_grid(const ReportChart& chart, ReportTable& table) {
 }
 
 }  // namespace
+
+std::string ChartAxis::cell(double value) const {
+  const bool is_place =
+      value >= 1 && value <= static_cast<double>(places.size()) && value == std::floor(value);
+  return is_place ? places[static_cast<std::size_t>(value) - 1] : number_cell(value);
+}
 
 std::string number_cell(double value) {
   return std::isfinite(value) ? fmt::format("{:.6g}", value) : "";

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "metrics/bootstrap.hpp"
+
 namespace heteroperf {
 
 /// Text of a table; a cell that is empty has no value.
@@ -25,10 +27,16 @@ enum class ChartKind {
 };
 enum class AxisScale { linear, from_zero, logarithmic };
 enum class SeriesMark { line, steps, points, dashed };
+/// What the deep end of a grid's colours stands for; each has colours of its own.
+enum class GridTone { bad, good };
 
 struct ChartAxis {
   std::string label, unit;
   AxisScale scale = AxisScale::linear;
+  std::optional<Interval> least = {};    ///< what it shows at least
+  std::vector<std::string> places = {};  ///< the names of 1, 2, …; empty: they are numbers
+  /// As a cell of a table: the place's name, else number_cell().
+  std::string cell(double value) const;
   std::string title() const { return unit.empty() ? label : label + " [" + unit + "]"; }
 };
 
@@ -76,6 +84,7 @@ struct ReportChart {
   std::vector<double> edges;    ///< of a grid: one more than its columns
   std::vector<double> colours;  ///< of a grid: the value of the palest colour, and what the deepest
                                 ///< one stands for at least; empty: as the values go
+  GridTone tone = GridTone::bad;
   std::vector<ChartSeries> series;
   std::vector<ChartSpan> spans;
   std::vector<ChartBand> bands;

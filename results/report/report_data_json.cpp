@@ -11,6 +11,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kind_names[] = {"lines", "bars", "stacked_bars", "spans", "grid"};
 constexpr const char* mark_names[] = {"line", "steps", "points", "dashed"};
+constexpr const char* tone_names[] = {"bad", "good"};
 
 /// As many digits as a screen can show: it keeps the page small.
 Json numbers(const std::vector<double>& values) {
@@ -32,9 +33,12 @@ Json texts(const std::vector<std::string>& values) {
 }
 
 Json axis_json(const ChartAxis& axis) {
-  return {{"title", utf8_text(axis.title())},
-          {"log", axis.scale == AxisScale::logarithmic},
-          {"zero", axis.scale == AxisScale::from_zero}};
+  Json json{{"title", utf8_text(axis.title())},
+            {"log", axis.scale == AxisScale::logarithmic},
+            {"zero", axis.scale == AxisScale::from_zero}};
+  if (axis.least) json["least"] = numbers({axis.least->low, axis.least->high});
+  if (!axis.places.empty()) json["places"] = texts(axis.places);
+  return json;
 }
 
 Json series_json(const ChartSeries& series) {
@@ -59,6 +63,8 @@ Json chart_json(const ReportChart& chart) {
   json["categories"] = texts(chart.categories);
   json["edges"] = numbers(chart.edges);
   json["colours"] = numbers(chart.colours);
+  if (chart.kind == ChartKind::grid)
+    json["tone"] = tone_names[static_cast<std::size_t>(chart.tone)];
   json["series"] = Json::array();
   for (const ChartSeries& series : chart.series) json["series"].push_back(series_json(series));
   json["spans"] = Json::array();

@@ -47,8 +47,9 @@ struct ReportRun {
 /// on a damaged one.
 ReportRun read_report_run(const std::filesystem::path& folder);
 
-/// The spans of a trace in Chrome's format as `run --trace` writes it, a lane per thread; why there
-/// are none is said in `missing`. A second of the trace counts as `seconds_scale` seconds.
+/// The spans of a trace as `simulate --trace` writes it, or of the last step of one as `run
+/// --trace` does, a lane per rank without what overlaps with it; why there are none is said in
+/// `missing`. A second of the trace counts as `seconds_scale` seconds.
 StepTimeline step_timeline(const std::string& trace, const std::string& source,
                            double seconds_scale);
 /// The trace file, and the cluster, that the run's configuration names; empty without one.

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/statistics.hpp"
 #include "results/comparison/devices_text.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/history/run_history.hpp"
@@ -158,21 +160,45 @@ std::string unit_of(const HistorySeries& series, const RunHistory& history, cons
   return history.metric->unit;
 }
 
+/// "2026-01-01 10:15" of "2026-01-01T10:15:00Z".
+std::string minute_of(const std::string& utc) {
+  return utc.substr(0, 10) + ' ' + utc.substr(11, 5);
+}
+
+/// Noise does not fill the chart: 5 % about the median, and every interval, have room.
+Interval trend_range(const HistorySeries& series) {
+  constexpr double least_room = 0.05;
+  std::vector<double> values;
+  for (const HistoryPoint& point : series.points) values.push_back(point.value);
+  const double centre = median(values);
+  Interval range{centre * (1 - least_room), centre * (1 + least_room)};
+  for (const HistoryPoint& point : series.points) {
+    const Interval bar = point.ci95.value_or(Interval{point.value, point.value});
+    range = {std::min(range.low, bar.low), std::max(range.high, bar.high)};
+  }
+  return range;
+}
+
 ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
                         const std::string& unit, std::size_t index) {
   ReportChart chart;
   chart.id = fmt::format("trend-{}", index);
   chart.title = fmt::format("Trend of {}, {}", history.metric->name, series.label);
-  chart.x = {"run, by date", ""};
+  chart.x = {"run, by date (UTC)", ""};
   chart.y = {history.metric->name, unit};
+  chart.y.least = trend_range(series);
   ChartSeries values{history.metric->name}, marks{"environment changed", SeriesMark::points};
   for (std::size_t i = 0; i < series.points.size(); ++i) {
     const HistoryPoint& point = series.points[i];
     const auto at = static_cast<double>(i + 1);
     const std::string label =
         fmt::format("{}, {}, {}", point.run_id, point.created_utc, point.git_commit);
+    constexpr double none = std::numeric_limits<double>::quiet_NaN();
+    chart.x.places.push_back(minute_of(point.created_utc));
     values.x.push_back(at);
     values.y.push_back(point.value);
+    values.low.push_back(point.ci95 ? point.ci95->low : none);
+    values.high.push_back(point.ci95 ? point.ci95->high : none);
     values.labels.push_back(label);
     if (point.environment_changes.empty()) continue;
     marks.x.push_back(at);
@@ -191,6 +217,9 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
   }
   chart.description = fmt::format("{} runs, {} lasting change{} of level.", series.points.size(),
                                   series.changes.size(), series.changes.size() == 1 ? "" : "s");
+  chart.note =
+      "The bar about a run is its own 95 % interval. The scale shows at least 5 % about the "
+      "median.";
   return chart;
 }
 

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 
 #include "results/comparison/run_machines.hpp"
 #include "results/number_text.hpp"
@@ -27,9 +28,12 @@ enum class ScalingKind { strong, weak };
 /// Ranks and their threads, and the runs with these.
 using ScaleRuns = std::map<std::pair<std::uint64_t, std::string>, Repetitions>;
 
+/// What is equal in all runs of a family, by names for the reader.
+using FamilyTraits = std::map<std::string, std::string>;
+
 struct ScalingFamily {
-  ScalingKind kind = ScalingKind::strong;
-  std::string label = {}, machines = {}, unit = {};
+  std::string label = {}, unit = {};
+  FamilyTraits traits = {};
   ScaleRuns scales = {};
   std::vector<ScalePoint> points = {};  ///< of one of its curves, the smallest first
   bool divided = false;                 ///< as ScaleCurve
@@ -56,7 +60,91 @@ std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
   return fmt::format("{} samples a step and rank", *run.samples_per_step / run.ranks);
 }
 
-using Families = std::map<std::string, ScalingFamily>;
+std::string leaf_of(const RunDigest& run, const std::string& path) {
+  const auto found = run.environment.find(path);
+  return found == run.environment.end() ? std::string() : found->second;
+}
+
+/// Degrees and schedule of a plan.
+struct PlanShape {
+  std::string pipeline, tensor, data, schedule;
+};
+
+/// Of a plan's summary, "pp 2 x tp 1 x dp 1..3, zb-h1, 8 micro-batches of 4"; nothing of a record
+/// without one.
+std::optional<PlanShape> plan_shape(const RunDigest& run) {
+  constexpr std::string_view by = " x ", part = ", ";
+  const std::string summary = leaf_of(run, "/plan_summary");
+  const std::size_t tensor = summary.find(by), data = summary.find(by, tensor + by.size()),
+                    schedule = summary.find(part),
+                    rest = summary.find(part, schedule + part.size());
+  if (data >= schedule || rest == std::string::npos) return std::nullopt;
+  const auto between = [&](std::size_t from, std::size_t to) {
+    return summary.substr(from, to - from);
+  };
+  return PlanShape{between(0, tensor), between(tensor + by.size(), data),
+                   between(data + by.size(), schedule), between(schedule + part.size(), rest)};
+}
+
+/// The one degree of a plan that grows with the ranks of a curve.
+enum class GrowingDegree { data, pipeline, tensor };
+
+/// The degrees that stay, "pp 2 x tp 1"; nothing where the plan cannot be part of such a curve.
+std::optional<std::string> fixed_degrees(const std::optional<PlanShape>& shape,
+                                         GrowingDegree growing) {
+  if (!shape) return growing == GrowingDegree::data ? std::optional<std::string>("") : std::nullopt;
+  switch (growing) {
+    case GrowingDegree::data:
+      return shape->pipeline + " x " + shape->tensor;
+    case GrowingDegree::pipeline:
+      return shape->tensor + " x " + shape->data;
+    case GrowingDegree::tensor:
+      return shape->pipeline + " x " + shape->data;
+  }
+  return std::nullopt;
+}
+
+/// What two runs must have in common to be points of one curve: all of the key that compare and
+/// rank go by except for the scale and the work of a step, which grow, and how the plan was asked
+/// to be.
+FamilyTraits traits_of(const RunDigest& run) {
+  constexpr const char* plan_settings[] = {"/config/plan/recompute", "/config/plan/zero_stage",
+                                           "/config/plan/sequence_parallel"};
+  FamilyTraits traits{{"machines", scaled_machines(run)},
+                      {"data", run.data_fingerprint},
+                      {"graph", run.graph_hash},
+                      {"unit", run.unit},
+                      {"emulated", run.emulated ? "yes" : "no"},
+                      {"transport", leaf_of(run, "/scale/transport")}};
+  for (const KeyField& field : run.key) {
+    if (field.name != "workload.hash" && field.name != "scale") traits[field.name] = field.value;
+  }
+  for (const auto& [path, value] : run.workload_leaves) {
+    if (path.starts_with("/workload/config/")) traits[path] = value;
+  }
+  for (const char* path : plan_settings) traits[path] = leaf_of(run, path);
+  return traits;
+}
+
+using Families = std::map<std::pair<std::string, FamilyTraits>, ScalingFamily>;
+
+void add_to_families(const RunDigest& run, ScalingKind kind, GrowingDegree growing,
+                     Families& families) {
+  const std::optional<PlanShape> shape = plan_shape(run);
+  const auto work = fixed_work(run, kind);
+  const auto degrees = fixed_degrees(shape, growing);
+  if (!work || !degrees) return;
+  FamilyTraits traits = traits_of(run);
+  traits["schedule"] = shape ? shape->schedule : "";
+  const std::string label = fmt::format(
+      "{}: {} {} {} on {}, {}{}{}", kind == ScalingKind::strong ? "strong" : "weak", run.workload,
+      run.size, run.precision, class_names(run), *work, degrees->empty() ? "" : ", ", *degrees);
+  ScalingFamily& family = families[{label, traits}];
+  family.label = label;
+  family.traits = std::move(traits);
+  family.unit = run.emulated ? "sample/s" : "op/s";
+  family.scales[{run.ranks, threads_text(run)}].push_back(&run);
+}
 
 /// Runs that differ in their number of ranks and threads alone.
 Families all_families_of(const RunSet& runs) {
@@ -64,17 +152,10 @@ Families all_families_of(const RunSet& runs) {
   for (const RunDigest& run : runs.runs) {
     if (!rate_of(run) || run.severity == "invalid") continue;
     for (const ScalingKind kind : {ScalingKind::strong, ScalingKind::weak}) {
-      const auto work = fixed_work(run, kind);
-      if (!work) continue;
-      const std::string label =
-          fmt::format("{}: {} {} {} on {}, {}", kind == ScalingKind::strong ? "strong" : "weak",
-                      run.workload, run.size, run.precision, class_names(run), *work);
-      ScalingFamily& family = families[label + run.graph_hash + scaled_machines(run)];
-      family.kind = kind;
-      family.label = label;
-      family.machines = scaled_machines(run);
-      family.unit = run.emulated ? "sample/s" : "op/s";
-      family.scales[{run.ranks, threads_text(run)}].push_back(&run);
+      for (const GrowingDegree growing :
+           {GrowingDegree::data, GrowingDegree::pipeline, GrowingDegree::tensor}) {
+        add_to_families(run, kind, growing, families);
+      }
     }
   }
   return families;
@@ -112,12 +193,35 @@ std::vector<ScalePoint> points_of(const ScaleRuns& scales, const ScaleCurve& cur
   return points;
 }
 
-/// ", 2 x AMD EPYC 7763, 256 CPUs" where that alone tells a family from another.
+/// Data have a hash; a record also describes them.
+std::string trait_text(const ScalingFamily& family, const std::string& name) {
+  const std::string& value = family.traits.at(name);
+  if (name == "machines") return value;
+  if (name != "data") return fmt::format("{} {}", name.substr(name.rfind('/') + 1), value);
+  const RunDigest& run = *family.scales.begin()->second.front();
+  const auto found = run.workload_leaves.find("/workload/data");
+  return found == run.workload_leaves.end() ? "data " + value : found->second;
+}
+
+/// ", 2 x AMD EPYC 7763, 256 CPUs": what tells a family from others of its label.
 std::string distinction(const ScalingFamily& family, const Families& families) {
-  const bool told = std::none_of(families.begin(), families.end(), [&](const auto& other) {
-    return other.second.label == family.label && other.second.machines != family.machines;
-  });
-  return told || family.machines.empty() ? std::string() : ", " + family.machines;
+  constexpr std::size_t most_told = 3;
+  std::set<std::string> told;
+  for (const auto& [key, other] : families) {
+    if (other.label != family.label) continue;
+    for (const auto& [name, value] : family.traits) {
+      const auto theirs = other.traits.find(name);
+      if (theirs == other.traits.end() || theirs->second != value) told.insert(name);
+    }
+  }
+  std::string text;
+  std::size_t count = 0;
+  for (const std::string& name : told) {
+    if (family.traits.at(name).empty()) continue;
+    if (++count > most_told) return text + ", …";
+    text += ", " + trait_text(family, name);
+  }
+  return text;
 }
 
 /// One family per curve.

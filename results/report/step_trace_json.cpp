@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "metrics/json_words.hpp"
 #include "results/report/report_run.hpp"
@@ -25,34 +28,88 @@ constexpr KindOfName kinds[] = {{"RECOMPUTE", "recomputation"},
                                 {"BW", "backward"},
                                 {"B", "input gradient"},
                                 {"W", "weight gradient"},
-                                {"F", "forward"}};
+                                {"F", "forward"},
+                                {"compute", "compute"}};
 
-const char* kind_of(const std::string& name) {
+const char* kind_of_instruction(const std::string& name) {
   for (const KindOfName& one : kinds) {
     if (name.starts_with(one.prefix)) return one.kind;
   }
   return "other";
 }
 
+/// Categories of measured events whose names do not tell what they are.
+constexpr KindOfName kinds_of_lanes[] = {{"messages", "message"},    {"sums", "gradient sum"},
+                                         {"optimizer", "optimizer"}, {"data", "data"},
+                                         {"waiting", "waiting"},     {"other", "other"}};
+constexpr const char* step_category = "step";
+constexpr const char* overlapped = "overlapped";
+
+std::string kind_of(const std::string& category, const std::string& name) {
+  for (const KindOfName& lane : kinds_of_lanes) {
+    if (category == lane.prefix) return lane.kind;
+  }
+  return kind_of_instruction(name);
+}
+
+/// Process and thread of an event.
+using TracePlace = std::pair<std::int64_t, std::int64_t>;
+
+TracePlace place_of(const TraceJson& event) {
+  return {event.value("pid", std::int64_t{0}), event.value("tid", std::int64_t{0})};
+}
+
+/// What the metadata events call processes (thread −1) and threads.
+std::map<TracePlace, std::string> names_of(const TraceJson& events) {
+  std::map<TracePlace, std::string> names;
+  for (const TraceJson& event : events) {
+    if (event.at("ph") != "M") continue;
+    TracePlace place = place_of(event);
+    if (event.at("name") == "process_name") place.second = -1;
+    if (place.second >= 0 && event.at("name") != "thread_name") continue;
+    if (event.at("args").contains("name")) names[place] = event.at("args").at("name");
+  }
+  return names;
+}
+
+/// The last step of a measured trace; nothing where the trace does not tell steps apart.
+std::optional<std::uint64_t> last_step(const TraceJson& events) {
+  std::optional<std::uint64_t> last;
+  for (const TraceJson& event : events) {
+    if (event.value("cat", "") != step_category) continue;
+    last = std::max(last.value_or(0), event.at("args").at("step").get<std::uint64_t>());
+  }
+  return last;
+}
+
+/// A lane per thread; of a measured trace per process, whose threads share its time. What overlaps
+/// with these is left out.
 StepTimeline lanes_of(const TraceJson& trace, double scale) {
-  StepTimeline timeline;
-  std::map<std::int64_t, StepLane> lanes;
-  for (const TraceJson& event : trace.at("traceEvents")) {
-    const std::string phase = event.at("ph");
-    if (phase == "M" && event.at("name") == "thread_name") {
-      lanes[event.at("tid").get<std::int64_t>()].name = event.at("args").at("name");
-    } else if (phase == "X") {
-      const double start_s = event.at("ts").get<double>() * microsecond * scale;
-      const double length_s = event.at("dur").get<double>() * microsecond * scale;
-      const std::string name = event.at("name");
-      lanes[event.at("tid").get<std::int64_t>()].spans.push_back(
-          {kind_of(name), name, start_s, start_s + length_s});
+  const TraceJson& events = trace.at("traceEvents");
+  const auto names = names_of(events);
+  const std::optional<std::uint64_t> step = last_step(events);
+  const auto name_of = [&](TracePlace place) {
+    const auto found = names.find(place);
+    return found == names.end() ? fmt::format("thread {}", place.second) : found->second;
+  };
+  std::map<TracePlace, StepLane> lanes;
+  for (const TraceJson& event : events) {
+    const std::string category = event.value("cat", "");
+    if (event.at("ph") != "X" || category == step_category) continue;
+    TracePlace place = place_of(event);
+    if (step) {
+      if (event.at("args").at("step") != *step || category.starts_with(overlapped)) continue;
+      place.second = -1;
     }
+    StepLane& lane = lanes[place];
+    if (lane.name.empty()) lane.name = name_of(place);
+    const std::string name = event.at("name");
+    const double start_s = event.at("ts").get<double>() * microsecond * scale;
+    const double length_s = event.at("dur").get<double>() * microsecond * scale;
+    lane.spans.push_back({kind_of(category, name), name, start_s, start_s + length_s});
   }
-  for (auto& [tid, lane] : lanes) {
-    if (lane.name.empty()) lane.name = fmt::format("thread {}", tid);
-    if (!lane.spans.empty()) timeline.lanes.push_back(std::move(lane));
-  }
+  StepTimeline timeline;
+  for (auto& [place, lane] : lanes) timeline.lanes.push_back(std::move(lane));
   return timeline;
 }
 

@@ -225,6 +225,7 @@ void fill_groups(const ReportRun& run, const std::string& id, ReportSection& sec
   chart.x = {"time since the start", "s"};
   chart.y = {"share of the time spent in steps", ""};
   chart.colours = {0, 1};
+  chart.tone = GridTone::good;
   const double zero_s = since_start_s(run.journal, begin_ns);
   for (std::size_t i = 0; i <= parts; ++i) {
     chart.edges.push_back(zero_s + static_cast<double>(i) * width_ns * nanosecond);

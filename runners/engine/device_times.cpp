@@ -13,19 +13,19 @@ void DeviceTimes::begin_step(std::int64_t start_ns) {
   if (accelerator_ != nullptr) start_ = accelerator_->mark();
 }
 
-void DeviceTimes::name_last(std::size_t span) {
-  if (!times_.empty()) times_.back().span = span;
+void DeviceTimes::name_last(std::int32_t instruction) {
+  if (!times_.empty()) times_.back().instruction = instruction;
 }
 
-double DeviceTimes::finish(std::vector<InstructionSpan>& spans) {
+double DeviceTimes::finish(std::vector<LaneSpan>* lanes) {
   double sum = 0;
   for (const Time& time : times_) {
     const double seconds = time.end->seconds_since(*time.begin);
     sum += seconds;
-    if (!time.span) continue;
-    InstructionSpan& span = spans[*time.span];
-    span.start_ns = start_ns_ + nanoseconds(time.begin->seconds_since(*start_));
-    span.end_ns = span.start_ns + nanoseconds(seconds);
+    if (!time.instruction || lanes == nullptr) continue;
+    const std::int64_t begin_ns = start_ns_ + nanoseconds(time.begin->seconds_since(*start_));
+    lanes->push_back({TimeLane::overlapped_device, *time.instruction, begin_ns,
+                      begin_ns + nanoseconds(seconds)});
   }
   times_.clear();
   return sum;

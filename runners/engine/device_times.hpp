@@ -28,16 +28,17 @@ class DeviceTimes {
     work();
     if (accelerator_ != nullptr) times_.push_back({std::move(begin), accelerator_->mark(), {}});
   }
-  /// The last one is the time of this span.
-  void name_last(std::size_t span);
+  /// The last one is the time of this instruction.
+  void name_last(std::int32_t instruction);
 
-  /// The sum of the step, once the device has done it; named spans get its times.
-  double finish(std::vector<InstructionSpan>& spans);
+  /// The sum of the step, once the device has done it. Those of instructions are appended to
+  /// `lanes`, where there are some.
+  double finish(std::vector<LaneSpan>* lanes);
 
  private:
   struct Time {
     std::unique_ptr<Accelerator::Mark> begin, end;
-    std::optional<std::size_t> span;
+    std::optional<std::int32_t> instruction;
   };
 
   Accelerator* accelerator_;

@@ -80,6 +80,7 @@ class GradientReducer::Implementation {
     queue_->finish_step();
     begin_step();
   }
+  void trace_to(std::vector<LaneSpan>* lanes) { queue_->trace_to(lanes); }
   void share_parameters() {
     if (!sliced_ || queue_->size() == 0) return;
     queue_->share();
@@ -154,6 +155,7 @@ std::vector<GradientReducer::Range> GradientReducer::owned() const {
 const std::vector<ArenaRange>& GradientReducer::counted() const {
   return implementation_->counted();
 }
+void GradientReducer::trace_to(std::vector<LaneSpan>* lanes) { implementation_->trace_to(lanes); }
 void GradientReducer::share_parameters() { implementation_->share_parameters(); }
 double GradientReducer::own_square_sum() const { return implementation_->own_square_sum(); }
 double GradientReducer::busy_s() const { return implementation_->queue().busy_s(); }

@@ -10,6 +10,7 @@
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/parameter_store.hpp"
 #include "runners/engine/rank_share.hpp"
+#include "runners/engine/training.hpp"
 #include "runners/plan/plan.hpp"
 
 namespace heteroperf {
@@ -75,6 +76,10 @@ class GradientReducer {
   /// Seconds of the last step: spent in sums, and of these spent in wait().
   double busy_s() const;
   double exposed_s() const;
+
+  /// From the next step on the sums that run beside the computation are appended to `lanes`, which
+  /// nobody else touches until wait() returns; null: they are not.
+  void trace_to(std::vector<LaneSpan>* lanes);
 
   /// Why sums wait for wait(); empty while they run beside the computation.
   const std::string& overlap_reason() const;

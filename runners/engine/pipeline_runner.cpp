@@ -122,16 +122,19 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
   loss_ = peak_held_ = 0;
   device_loss_.reset();
   device_times_.begin_step(clock.start_ns());
-  spans_.clear();
   reductions_.clear();
   reduction_ready_s_.assign(spec_.plan.stages.size(), 0);
   std::fill(written_->begin(), written_->end(), false);
   collected_.assign(store_.count(), false);
   summands_left_ = summands_;
-  for (const std::unique_ptr<Part>& part : parts_) part->weights_left = part->micro_batches;
+  for (const std::unique_ptr<Part>& part : parts_) {
+    part->weights_left = part->micro_batches;
+    part->executor.keep_time_on(&clock);
+  }
   const std::vector<Instruction>& program = deployment_.program();
   for (std::size_t i = 0; i < program.size(); ++i) {
     watchdog_.at(static_cast<std::int64_t>(i));
+    clock.at(static_cast<std::int32_t>(i));
     try {
       (this->*handler(program[i].op))(program[i]);
     } catch (const Error&) {
@@ -139,7 +142,11 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
       throw;
     }
   }
+  clock.at(-1);
+  clock.lap(TimeLane::other);
   edges_.drain();
+  clock.lap(TimeLane::messages);
+  for (const std::unique_ptr<Part>& part : parts_) part->executor.keep_time_on(nullptr);
   watchdog_.rest();
 }
 
@@ -196,19 +203,16 @@ double PipelineRunner::duration_s(const Part& part, Op op) const {
 template <class Work>
 void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work) {
   edges_.retire();
-  clock_->lap(&TimeSplit::other_s);
-  const std::int64_t start_ns = steady_now_ns();
+  clock_->lap(TimeLane::other);
+  clock_->doing(TimeLane::compute);
   device_times_.run(work);
   if (timeline_) {
     timeline_->finish(ready_s_, duration_s(part, i.op));
     ready_s_ = 0;
   }
-  clock_->lap(&TimeSplit::compute_s);
-  clock_->move(&TimeSplit::compute_s, &TimeSplit::communication_s,
-               part.executor.take_tensor_communication_s());
-  const auto index = static_cast<std::int32_t>(&i - deployment_.program().data());
-  device_times_.name_last(spans_.size());
-  spans_.push_back({index, start_ns, steady_now_ns()});
+  clock_->lap(TimeLane::compute);
+  clock_->doing(TimeLane::other);
+  device_times_.name_last(static_cast<std::int32_t>(&i - deployment_.program().data()));
 }
 
 Batch PipelineRunner::batch_of(const Part& part, int micro_batch) {
@@ -218,18 +222,18 @@ Batch PipelineRunner::batch_of(const Part& part, int micro_batch) {
 
 void PipelineRunner::load(const Instruction& i) {
   Part& part = part_of(i);
-  clock_->lap(&TimeSplit::other_s);
+  clock_->lap(TimeLane::other);
   const Batch batch = batch_of(part, i.micro_batch);
   if (part.executor.takes_data()) {
     part.executor.put(i.micro_batch, spec_.graph.input(), batch.sample);
   }
   part.sample = batch.sample;
   if (part.executor.takes_targets()) part.executor.put_targets(i.micro_batch, batch.targets);
-  clock_->lap(&TimeSplit::data_s);
+  clock_->lap(TimeLane::data);
 }
 
 Tensors PipelineRunner::take(int edge, Crossing what, int micro_batch) {
-  clock_->lap(&TimeSplit::other_s);
+  clock_->lap(TimeLane::other);
   PipelineEdges::Arrived arrived = edges_.take(edge, what, micro_batch);
   if (arrived.from_other_rank) clock_->lap_wait(arrived.times.sent_ns - spec_.clock_offset_ns);
   ready_s_ = std::max(ready_s_, arrived.times.modelled_s);
@@ -249,9 +253,9 @@ void PipelineRunner::take_inputs(Part& part, int micro_batch) {
     }
   }
   if (!part.executor.takes_targets() || part.edges.in.empty()) return;
-  clock_->lap(&TimeSplit::other_s);
+  clock_->lap(TimeLane::other);
   part.executor.put_targets(micro_batch, batch_of(part, micro_batch).targets);
-  clock_->lap(&TimeSplit::data_s);
+  clock_->lap(TimeLane::data);
 }
 
 void PipelineRunner::forward(const Instruction& i) {
@@ -381,15 +385,24 @@ void PipelineRunner::take_gradient(Part& part, std::size_t ordinal) {
   if (part.weights_left > 1) return;
   if (summands_left_[ordinal] > 0 && --summands_left_[ordinal] == 0) {
     const ParameterStore::Place& place = store_.place(ordinal);
+    const SumLap timed(clock_);
     all_reduce(*tensor_group_, store_.reduced_gradient().narrow(0, place.offset, place.count),
                Reduction::sum);
   }
   reducer_.ready(ordinal);
 }
 
-void PipelineRunner::send(const Instruction& i) { edges_.send(i); }
+void PipelineRunner::send(const Instruction& i) {
+  clock_->lap(TimeLane::other);
+  edges_.send(i);
+  clock_->lap(TimeLane::messages);
+}
 
-void PipelineRunner::receive(const Instruction& i) { edges_.receive(i); }
+void PipelineRunner::receive(const Instruction& i) {
+  clock_->lap(TimeLane::other);
+  edges_.receive(i);
+  clock_->lap(TimeLane::messages);
+}
 
 void PipelineRunner::note_reduction(const Instruction& i) {
   if (!timeline_) return;

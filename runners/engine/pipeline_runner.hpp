@@ -41,9 +41,9 @@ class PipelineRunner {
   double loss() const;
   /// On a device: of the step under way, to which others may add work of their own.
   DeviceTimes& device_times() { return device_times_; }
-  /// What the device computed for in the last step, by its own clock. Waits for it, and gives
-  /// spans() the device's times.
-  double device_seconds() { return device_times_.finish(spans_); }
+  /// What the device computed for in the last step, by its own clock. Waits for it, and appends the
+  /// computations to `lanes`, where there are some.
+  double device_seconds(std::vector<LaneSpan>* lanes) { return device_times_.finish(lanes); }
 
   /// Validation samples [first, first + count), at most a micro-batch of the plan: the score of
   /// this rank's share on the stage of the loss, else nothing. Collective.
@@ -58,7 +58,6 @@ class PipelineRunner {
   };
   std::vector<StageBuffers> buffers() const;
   StepOperations operations() const;
-  const std::vector<InstructionSpan>& spans() const { return spans_; }
   PacedTimeline* timeline() { return timeline_ ? &*timeline_ : nullptr; }
   const PacedTimeline* timeline() const { return timeline_ ? &*timeline_ : nullptr; }
   /// Of the last step, on a paced device: when the gradients of each stage were there (0 where the
@@ -137,7 +136,6 @@ class PipelineRunner {
   Accelerator* accelerator_;  ///< null: the host computes
   at::Tensor device_loss_;    ///< {1}, float64
   DeviceTimes device_times_;
-  std::vector<InstructionSpan> spans_;
   Watchdog watchdog_;
 };
 

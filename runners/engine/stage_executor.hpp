@@ -96,8 +96,8 @@ class StageExecutor {
   void profile(Profile how) { profile_ = how; }
   const std::vector<GroupTime>& times() const { return times_; }
   at::ScalarType type() const { return type_; }
-  /// Seconds spent in tensor-parallel sums since the last call.
-  double take_tensor_communication_s() { return forms_.take_communication_s(); }
+  /// Where the time in tensor-parallel sums goes from now on; null: nowhere.
+  void keep_time_on(StepClock* clock) { forms_.keep_time_on(clock); }
 
  private:
   struct Flight;

@@ -10,6 +10,7 @@
 #include "metrics/error.hpp"
 #include "runners/engine/peak_rate.hpp"
 #include "runners/engine/scoped_seconds.hpp"
+#include "runners/engine/step_clock.hpp"
 
 namespace heteroperf {
 namespace {
@@ -26,17 +27,20 @@ struct SumQueue::State {
   std::vector<std::unique_ptr<Communicator>> groups;
   std::vector<Entry> entries;
   std::optional<RankMemory> memory;
+  bool beside = false;  ///< a thread of its own runs the sums
 
   mutable std::mutex mutex;  ///< of what follows
   std::condition_variable changed;
   std::vector<std::size_t> missing;  ///< parameters, by entry
   std::size_t done = 0;
   double busy_s = 0;
+  std::vector<LaneSpan>* lanes = nullptr;
   std::exception_ptr error;
   bool stop = false;
   bool ended = false;
   std::thread thread;
 
+  void note(std::int64_t start_ns);
   bool can_run() const { return !error && done < entries.size() && missing[done] == 0; }
   bool over() const { return error != nullptr || done == entries.size(); }
   void begin_step();
@@ -51,10 +55,18 @@ void SumQueue::State::begin_step() {
   busy_s = 0;
 }
 
+void SumQueue::State::note(std::int64_t start_ns) {
+  const std::int64_t now_ns = steady_now_ns();
+  busy_s += static_cast<double>(now_ns - start_ns) * 1e-9;
+  // Without a thread the sums are on the lane of whoever waits for them.
+  if (lanes == nullptr || !beside) return;
+  lanes->push_back({TimeLane::overlapped_sums, -1, start_ns, now_ns});
+}
+
 void SumQueue::State::run_next(std::unique_lock<std::mutex>& lock) {
   GradientSum& sum = *entries[done].sum;
   lock.unlock();
-  const Clock::time_point start = Clock::now();
+  const std::int64_t start_ns = steady_now_ns();
   std::exception_ptr thrown;
   try {
     sum.run();
@@ -62,7 +74,7 @@ void SumQueue::State::run_next(std::unique_lock<std::mutex>& lock) {
     thrown = std::current_exception();
   }
   lock.lock();
-  busy_s += seconds_since(start);
+  note(start_ns);
   error = thrown;
   if (!thrown) ++done;
   changed.notify_all();
@@ -88,6 +100,7 @@ SumQueue::SumQueue(std::vector<std::unique_ptr<Communicator>> groups, std::vecto
   state_->groups = std::move(groups);
   state_->entries = std::move(entries);
   state_->memory = std::move(memory);
+  state_->beside = runner == Runner::own_thread;
   state_->begin_step();
   if (runner_ != Runner::own_thread) return;
   state_->thread = std::thread([state = state_] { state->serve(); });
@@ -97,6 +110,7 @@ SumQueue::~SumQueue() {
   if (!state_->thread.joinable()) return;
   std::unique_lock lock(state_->mutex);
   state_->stop = true;
+  state_->lanes = nullptr;
   state_->changed.notify_all();
   const bool ended = state_->changed.wait_for(lock, patience, [this] { return state_->ended; });
   lock.unlock();
@@ -127,6 +141,11 @@ void SumQueue::finish_step() {
   exposed_s_ = seconds_since(start);
   busy_s_ = state_->busy_s;
   state_->begin_step();
+}
+
+void SumQueue::trace_to(std::vector<LaneSpan>* lanes) {
+  const std::lock_guard lock(state_->mutex);
+  state_->lanes = lanes;
 }
 
 void SumQueue::share() {

@@ -8,6 +8,7 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/gradient_sum.hpp"
+#include "runners/engine/training.hpp"
 
 namespace heteroperf {
 
@@ -37,6 +38,10 @@ class SumQueue {
   void finish_step();
   /// Collective, between steps.
   void share();
+
+  /// From the next step on its thread appends its sums to `lanes`, which nobody else touches from a
+  /// step's first parameter to the end of finish_step(); null: it does not.
+  void trace_to(std::vector<LaneSpan>* lanes);
 
   std::size_t size() const;
   std::size_t done() const;

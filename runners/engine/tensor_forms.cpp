@@ -7,7 +7,6 @@
 #include "runners/engine/gradient_slots.hpp"
 #include "runners/engine/operators/row_exchange.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
-#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
@@ -26,13 +25,13 @@ at::Tensor TensorForms::own_rows(const at::Tensor& whole) const {
 }
 
 at::Tensor TensorForms::gather(NodeId node, const at::Tensor& rows, std::int64_t batch) {
-  const ScopedSeconds timed(&communication_s_);
+  const SumLap timed(clock_);
   return RowExchange(*model_.tensor_group)
       .gather(rows, batch, model_.graph.node(node).output.front());
 }
 
 at::Tensor TensorForms::sum(at::Tensor summand) {
-  const ScopedSeconds timed(&communication_s_);
+  const SumLap timed(clock_);
   if (!held_alone(summand) || !summand.is_contiguous()) {
     summand = summand.clone(at::MemoryFormat::Contiguous);
   }
@@ -41,7 +40,7 @@ at::Tensor TensorForms::sum(at::Tensor summand) {
 }
 
 at::Tensor TensorForms::sum_to_rows(const at::Tensor& summand) {
-  const ScopedSeconds timed(&communication_s_);
+  const SumLap timed(clock_);
   return RowExchange(*model_.tensor_group).sum(summand);
 }
 
@@ -84,7 +83,5 @@ at::Tensor TensorForms::whole_gradient(NodeId node, at::Tensor gradient, std::in
   if (keeps_rows(node)) return gather(node, gradient, batch);
   return model_.gradient_is_partial[position(node)] ? sum(std::move(gradient)) : gradient;
 }
-
-double TensorForms::take_communication_s() { return std::exchange(communication_s_, 0.0); }
 
 }  // namespace heteroperf

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "runners/engine/stage_model.hpp"
+#include "runners/engine/step_clock.hpp"
 
 namespace heteroperf {
 
@@ -32,8 +33,8 @@ class TensorForms {
   at::Tensor whole_gradient(NodeId node, at::Tensor gradient, std::int64_t batch);
 
   bool works_on_rows(NodeId node) const;
-  /// Seconds spent in collectives since the last call.
-  double take_communication_s();
+  /// Where the time in collectives goes from now on; null: nowhere.
+  void keep_time_on(StepClock* clock) { clock_ = clock; }
 
  private:
   bool keeps_rows(NodeId node) const;
@@ -43,7 +44,7 @@ class TensorForms {
   at::Tensor sum_to_rows(const at::Tensor& summand);
 
   const StageModel& model_;
-  double communication_s_ = 0;
+  StepClock* clock_ = nullptr;
 };
 
 }  // namespace heteroperf

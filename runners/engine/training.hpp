@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -92,10 +93,30 @@ struct PacingReport {
   double worst_lateness_s = 0;  ///< real, over the last step
 };
 
-/// One instruction of the last step, as this rank ran it.
-struct InstructionSpan {
-  std::int32_t index = 0;                 ///< in the program
-  std::int64_t start_ns = 0, end_ns = 0;  ///< of its own work; a wait before it is apart
+/// What a rank does. Every moment of a step is on exactly one of the lanes up to `other`; the
+/// others lie beside them: sums on a thread of their own, and what a device computed by its own
+/// clock.
+enum class TimeLane {
+  compute,
+  messages,
+  sums,  ///< over replicas and tensor-parallel ranks, where this rank waits for them
+  optimizer,
+  data,
+  waiting,  ///< for a rank that is not ready
+  other,
+  overlapped_sums,
+  overlapped_device
+};
+constexpr std::array<const char*, 9> value_names(TimeLane) {
+  return {"compute",         "messages",         "sums", "optimizer", "data", "waiting", "other",
+          "overlapped sums", "overlapped device"};
+}
+
+/// A piece of a traced step of this rank.
+struct LaneSpan {
+  TimeLane lane = TimeLane::other;
+  std::int32_t instruction = -1;  ///< in the program; −1: of none
+  std::int64_t start_ns = 0, end_ns = 0;
 };
 
 struct MemoryReport {
@@ -120,8 +141,9 @@ class TrainingSession {
   virtual EvaluationReport evaluate(std::uint64_t samples) = 0;
 
   virtual StepOperations operations() const = 0;
-  /// Of the last step, in the order they ran.
-  virtual const std::vector<InstructionSpan>& spans() const = 0;
+  /// From now on every step appends where its time went, in order, those that lie beside it last;
+  /// null: no step does, and nothing is kept. `lanes` outlives these steps.
+  virtual void trace_to(std::vector<LaneSpan>* lanes) = 0;
   /// Nothing on a device that is not paced.
   virtual std::optional<PacingReport> pacing() const = 0;
 

@@ -74,7 +74,7 @@ class PlanSession final : public TrainingSession {
   StepReport observed_step(ObservedOperations& observed) override;
   EvaluationReport evaluate(std::uint64_t samples) override;
   StepOperations operations() const override { return runner_.operations(); }
-  const std::vector<InstructionSpan>& spans() const override { return runner_.spans(); }
+  void trace_to(std::vector<LaneSpan>* lanes) override;
   std::optional<PacingReport> pacing() const override;
   double peak_activations() const override { return runner_.peak_held(); }
   std::string parameter_fingerprint() const override { return store_.fingerprint(); }
@@ -117,10 +117,12 @@ class PlanSession final : public TrainingSession {
   Accelerator* accelerator_;  ///< null: the host computes
   Deployment deployment_;
   ParameterStore store_;
+  std::vector<LaneSpan> beside_;  ///< of a traced step: what the reducer's own thread did
   GradientReducer reducer_;
   PipelineRunner runner_;
   Optimizer optimizer_;
   std::uint64_t step_ = 0;
+  std::vector<LaneSpan>* lanes_ = nullptr;  ///< of the steps to come; null: they are not traced
 };
 
 PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, Communicator* devices,
@@ -151,9 +153,14 @@ StepReport PlanSession::observed_step(ObservedOperations& observed) {
   return report;
 }
 
+void PlanSession::trace_to(std::vector<LaneSpan>* lanes) {
+  lanes_ = lanes;
+  reducer_.trace_to(lanes == nullptr ? nullptr : &beside_);
+}
+
 StepReport PlanSession::run_step() {
   start_pacing();
-  StepClock clock;
+  StepClock clock(lanes_);
   StepReport report;
   report.step = step_;
   report.samples = spec_.plan.samples_per_step();
@@ -162,10 +169,14 @@ StepReport PlanSession::run_step() {
   ++step_;
   if (accelerator_ != nullptr) {
     accelerator_->wait();
-    clock.lap(&TimeSplit::compute_s);
+    clock.lap(TimeLane::compute);
   }
   clock.finish(report);
-  if (accelerator_ != nullptr) split_by_device(runner_.device_seconds(), report);
+  if (accelerator_ != nullptr) split_by_device(runner_.device_seconds(lanes_), report);
+  if (lanes_ != nullptr) {
+    lanes_->insert(lanes_->end(), beside_.begin(), beside_.end());
+    beside_.clear();
+  }
   return report;
 }
 
@@ -179,12 +190,12 @@ void PlanSession::start_pacing() {
 }
 
 void PlanSession::update(StepReport& report, StepClock& clock) {
-  clock.lap(&TimeSplit::other_s);
+  clock.lap(TimeLane::other);
   reducer_.wait();
-  clock.lap(&TimeSplit::communication_s);
+  clock.lap(TimeLane::sums);
   Agreement mine{runner_.loss(), reducer_.own_square_sum(), steady_now_ns() + spec_.clock_offset_ns,
                  0};
-  clock.lap(&TimeSplit::compute_s);
+  clock.lap(TimeLane::compute);
   const Agreement all = agree(mine);
   clock.lap_wait(all.latest_ns - spec_.clock_offset_ns);
   report.loss = all.loss;
@@ -192,9 +203,9 @@ void PlanSession::update(StepReport& report, StepClock& clock) {
   if (std::isfinite(report.loss) && std::isfinite(report.gradient_norm)) {
     runner_.device_times().run(
         [&] { optimizer_.update(report.learning_rate, report.gradient_norm); });
-    clock.lap(&TimeSplit::compute_s);
+    clock.lap(TimeLane::optimizer);
     reducer_.share_parameters();
-    clock.lap(&TimeSplit::communication_s);
+    clock.lap(TimeLane::sums);
   }
   finish_pacing(clock);
 }
@@ -241,7 +252,7 @@ void PlanSession::finish_pacing(StepClock& clock) {
   world_.all_reduce(std::span<double>(&end_s, 1), Reduction::max);
   timeline->wait_until(end_s);
   timeline->end_step();
-  clock.lap(&TimeSplit::bubble_s);
+  clock.lap(TimeLane::waiting);
   if (spec_.pacing->dilation == 0 && step_ == calibration_step) dilate(*timeline);
 }
 

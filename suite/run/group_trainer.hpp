@@ -37,6 +37,8 @@ class GroupTrainer {
   GroupTrainer(RankContext& context, Communicator& group, int group_number,
                std::optional<std::uint64_t> trial, const TrainingSpec& spec);
 
+  /// As TrainingSession::trace_to().
+  void trace_to(std::vector<LaneSpan>* lanes) { session_->trace_to(lanes); }
   /// One optimizer step; the first one is observed at the dispatcher on every rank.
   StepReport step();
   /// A micro-batch per rank at a time. Asks `go_on` (collective, the same answer on every rank)

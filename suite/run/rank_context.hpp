@@ -29,6 +29,7 @@ struct RankContext {
   bool in_lockstep = false;          ///< of all ranks: the run moves by turns
   ProgressLine* progress = nullptr;  ///< rank 0 only
   Communicator* devices = nullptr;   ///< all ranks over their GPUs' library, with nccl only
+  std::string run_id = {};           ///< rank 0 only
   std::string run_folder = {};       ///< of rank 0, absolute; with rank_logs or checkpoints only
   JournalWriter* journal = nullptr;  ///< rank 0 only: its own events take no detour
   std::function<void()> look_around = {};  ///< told after every step; LiveWatch sets it

@@ -213,6 +213,7 @@ ProgramEnd run_workload(const PreparedRun& run, World& world, Engine& engine, Fi
   if (first.recorder != nullptr) {
     context.progress = first.progress;
     context.journal = &first.recorder->journal();
+    context.run_id = first.recorder->name().run_id;
     context.post(PhaseEvent{Phase::setup, std::nullopt});
   }
   context.run_folder = share_run_folder(run, context.all_ranks(), first);

@@ -134,7 +134,7 @@ struct RunConfig {
   std::uint64_t seed = 1;
   std::string out;  ///< empty: results/<UTC>-<workload>-<id>
   bool rank_logs = false;
-  std::string trace;            ///< a file for the last step of all ranks; empty: none
+  std::string trace;            ///< a file for some steps of all ranks; empty: none
   bool with_baselines = false;  ///< also run each class of a mixed cluster alone
   ModelConfig model;
   DataConfig data;

@@ -36,7 +36,9 @@ void visit_members(RunConfig& c, Visitor&& visit) {
   visit({"seed", "weights, order of samples, dropout, search"}, c.seed);
   visit({"out", "run folder, new or empty", "results/<UTC>-<workload>-<id>"}, c.out);
   visit({"rank_logs", "a log file of every rank in the run folder"}, c.rank_logs);
-  visit({"trace", "a file for the last step of all ranks, for Perfetto", "none", fixed}, c.trace);
+  visit({"trace", "a file for where the time of 3 steps went on every rank, for Perfetto", "none",
+         fixed},
+        c.trace);
   visit({"with_baselines", "also run each class of a mixed cluster alone", nullptr, fixed},
         c.with_baselines);
   visit(

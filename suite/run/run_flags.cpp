@@ -37,7 +37,8 @@ const std::vector<RunFlag>& run_flags() {
        "a cluster description, or the name of a shipped one (default: the plan's own); its paced "
        "classes are emulated",
        false},
-      {"--trace", "trace", "FILE", "write the last step of all ranks for Perfetto", false},
+      {"--trace", "trace", "FILE",
+       "write where the time of 3 steps went on every rank, for Perfetto", false},
       {"--out", "out", "DIR", "run folder (default: results/<UTC>-<workload>-<id>)", false},
   };
   return flags;

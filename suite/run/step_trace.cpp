@@ -5,25 +5,31 @@
 #include <algorithm>
 #include <limits>
 #include <sstream>
+#include <utility>
 
 #include "metrics/error.hpp"
 #include "metrics/text_file.hpp"
-#include "results/run_folder.hpp"
 #include "runners/comm/text_exchange.hpp"
-#include "runners/schedule/formats/trace_json.hpp"
+#include "suite/run/placement.hpp"
+#include "suite/version.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr double microsecond_ns = 1e3;
 
-/// Calls `take` with index, start and end of every span in the text.
+/// A line of the text: a step (`lane` is step_line, `number` its own), or a piece of the step
+/// before it (`number` is the instruction).
+struct TraceLine {
+  std::int64_t lane = 0, number = 0, start_ns = 0, end_ns = 0;
+};
+constexpr std::int64_t step_line = -1;
+
 template <class Take>
-void read_spans(const std::string& text, Take&& take) {
+void read_lines(const std::string& text, Take&& take) {
   std::istringstream lines(text);
-  std::size_t index = 0;
-  std::int64_t start_ns = 0, end_ns = 0;
-  while (lines >> index >> start_ns >> end_ns) take(index, start_ns, end_ns);
+  TraceLine line;
+  while (lines >> line.lane >> line.number >> line.start_ns >> line.end_ns) take(line);
 }
 
 std::string track_name(const ChosenPlan& chosen, int rank) {
@@ -33,55 +39,84 @@ std::string track_name(const ChosenPlan& chosen, int rank) {
                      share);
 }
 
-std::string trace_of(const ChosenPlan& chosen, const std::vector<std::string>& texts) {
+std::string trace_of(const ChosenPlan& chosen, const std::vector<std::string>& texts,
+                     const std::string& run_id) {
   std::int64_t zero_ns = std::numeric_limits<std::int64_t>::max();
   for (const std::string& text : texts) zero_ns = std::min(zero_ns, earliest_start_ns(text));
-  std::vector<TraceTrack> tracks;
+  std::vector<TracedRank> ranks;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    const int position = chosen.roles[rank].position;
-    const auto& program = chosen.schedule.programs[static_cast<std::size_t>(position)];
-    tracks.push_back({track_name(chosen, static_cast<int>(rank)), position,
-                      spans_from_text(texts[rank], program.size(), zero_ns)});
+    ranks.push_back({track_name(chosen, static_cast<int>(rank)), chosen.roles[rank].position,
+                     steps_from_text(texts[rank], zero_ns)});
   }
-  return trace_text(chosen.schedule, tracks);
+  const auto lanes = value_names(TimeLane::compute);
+  return lanes_trace_text(chosen.schedule, ranks, lanes, trace_origin(TraceKind::measured, run_id));
 }
 
 }  // namespace
 
-std::string spans_text(const std::vector<InstructionSpan>& spans, std::int64_t clock_offset_ns) {
+TraceOrigin trace_origin(TraceKind kind, const std::string& run_id) {
+  return {kind, run_id, host_name(), version_text()};
+}
+
+std::vector<LaneSpan>* StepTracer::before_step(bool measuring, std::uint64_t steps_done) {
+  const bool among_last = all_steps_ > 0 && steps_done + most_steps >= all_steps_;
+  tracing_ = (measuring || among_last) && steps_.size() < most_steps;
+  return tracing_ ? &lanes_ : nullptr;
+}
+
+void StepTracer::after_step(const StepReport& report) {
+  if (!tracing_) return;
+  steps_.push_back({report.step, report.t_start_ns, report.t_end_ns, std::exchange(lanes_, {})});
+}
+
+std::string steps_text(const std::vector<MeasuredStep>& steps, std::int64_t clock_offset_ns) {
   std::string text;
-  for (const InstructionSpan& span : spans) {
-    text += fmt::format("{} {} {}\n", span.index, span.start_ns + clock_offset_ns,
-                        span.end_ns + clock_offset_ns);
+  const auto add = [&](std::int64_t lane, std::int64_t number, std::int64_t start_ns,
+                       std::int64_t end_ns) {
+    text += fmt::format("{} {} {} {}\n", lane, number, start_ns + clock_offset_ns,
+                        end_ns + clock_offset_ns);
+  };
+  for (const MeasuredStep& step : steps) {
+    add(step_line, static_cast<std::int64_t>(step.number), step.start_ns, step.end_ns);
+    for (const LaneSpan& span : step.lanes) {
+      add(static_cast<std::int64_t>(span.lane), span.instruction, span.start_ns, span.end_ns);
+    }
   }
   return text;
 }
 
-std::vector<TimeSpan> spans_from_text(const std::string& text, std::size_t instructions,
-                                      std::int64_t zero_ns) {
-  std::vector<TimeSpan> spans(instructions);
-  read_spans(text, [&](std::size_t index, std::int64_t start_ns, std::int64_t end_ns) {
-    HETEROPERF_EXPECT(index < instructions);
-    spans[index] = {static_cast<double>(start_ns - zero_ns) / microsecond_ns,
-                    static_cast<double>(end_ns - zero_ns) / microsecond_ns};
+std::vector<TracedStep> steps_from_text(const std::string& text, std::int64_t zero_ns) {
+  std::vector<TracedStep> steps;
+  read_lines(text, [&](const TraceLine& line) {
+    const TimeSpan span{static_cast<double>(line.start_ns - zero_ns) / microsecond_ns,
+                        static_cast<double>(line.end_ns - zero_ns) / microsecond_ns};
+    if (line.lane == step_line) {
+      steps.push_back({static_cast<std::uint64_t>(line.number), span, {}});
+      return;
+    }
+    HETEROPERF_EXPECT(!steps.empty());
+    steps.back().slices.push_back(
+        {static_cast<std::size_t>(line.lane), static_cast<std::int32_t>(line.number), span});
   });
-  return spans;
+  return steps;
 }
 
 std::int64_t earliest_start_ns(const std::string& text) {
   std::int64_t first_ns = std::numeric_limits<std::int64_t>::max();
-  read_spans(text, [&](std::size_t, std::int64_t start_ns, std::int64_t) {
-    first_ns = std::min(first_ns, start_ns);
-  });
+  read_lines(text, [&](const TraceLine& line) { first_ns = std::min(first_ns, line.start_ns); });
   return first_ns;
 }
 
 void write_step_trace(RankContext& context, const ChosenPlan& chosen,
-                      const std::vector<InstructionSpan>& spans) {
-  const auto texts = gather_texts(context.all_ranks(), spans_text(spans, context.clock_offset_ns));
+                      const std::vector<MeasuredStep>& steps) {
+  const auto texts = gather_texts(context.all_ranks(), steps_text(steps, context.clock_offset_ns));
   if (!context.is_first()) return;
+  if (steps.empty()) {
+    context.post(WarningEvent{"no trace: the run ended before the steps that it is made of", ""});
+    return;
+  }
   try {
-    write_file_atomically(context.config.trace, trace_of(chosen, texts));
+    write_file_atomically(context.config.trace, trace_of(chosen, texts, context.run_id));
   } catch (const SystemError& error) {
     context.post(WarningEvent{fmt::format("no trace: {}", error.what()), ""});
   }

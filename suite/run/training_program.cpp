@@ -94,7 +94,9 @@ class TrainingProgram {
                  planned_spec(context, workload, plan)),
         checkpoints_(context, [this](const std::string& folder) { return trainer_.save(folder); }),
         schedule_(context.config.measure, context.config.parent ? context.config.parent->step : 0),
-        turns_(context, speaks_for_process(context)) {}
+        turns_(context, speaks_for_process(context)) {
+    if (!context.config.trace.empty()) tracer_.emplace(context.config.measure.steps);
+  }
 
   ProgramEnd run() {
     if (const auto goal = precision_goal(context_.config.measure); goal && context_.is_first()) {
@@ -133,9 +135,7 @@ class TrainingProgram {
                                                                : Checkpointing::End::complete);
     trainer_.post_checksums(held_share(plan_.plan, plan_.roles[static_cast<std::size_t>(rank())]));
     post_times();
-    if (!context_.config.trace.empty() && trainer_.steps_done() > 0) {
-      write_step_trace(context_, plan_, trainer_.session().spans());
-    }
+    if (tracer_) write_step_trace(context_, plan_, tracer_->steps());
     if (!end.interrupted && !context_.in_lockstep) end.interrupted = !evaluate();
     return end;
   }
@@ -199,7 +199,9 @@ class TrainingProgram {
   std::int32_t rank() const { return context_.all_ranks().rank().value(); }
 
   void train_one() {
+    if (tracer_) trainer_.trace_to(tracer_->before_step(measuring_, trainer_.steps_done()));
     const StepReport report = trainer_.step();
+    if (tracer_) tracer_->after_step(report);
     check_finite(report);
     if (context_.turns != nullptr) context_.turns->count_step();
     if (measuring_) {
@@ -260,6 +262,7 @@ class TrainingProgram {
   SplitSums times_;
   ComputeSamples computing_;
   RankTurns turns_;
+  std::optional<StepTracer> tracer_;
   bool measuring_ = false;  // on every rank; schedule_ knows on the first
   double units_ = 0;
   std::int64_t first_start_ns_ = 0;

@@ -36,17 +36,21 @@ class RunLearner {
   }
 
  private:
+  [[noreturn]] void refuse(const char* why) const {
+    throw UserError(fmt::format("{} has nothing to learn from", files_.folder.string()), why,
+                    "Give a finished run of a plan.");
+  }
+
   void read() {
     const std::string plan_file = files_.plan().string();
-    const auto measured = measured_beside(plan_file);
+    if (!is_plan_file(plan_file)) refuse("no plan of a fixed model");
+    result_.plan = read_plan_file(plan_file);
+    const auto measured = measured_beside(plan_file, plan_cluster(result_.plan, cluster_));
+    if (!measured) refuse("no steps");
     journal_ = read_journal(files_.journal().string());
-    if (!measured || journal_.all<RankTimeEvent>().empty()) {
-      throw UserError(fmt::format("{} has nothing to learn from", files_.folder.string()),
-                      "no steps, or no times by rank", "Give a finished run of a plan.");
-    }
+    if (journal_.all<RankTimeEvent>().empty()) refuse("no times by rank");
     result_.run_id = measured->run_id;
     result_.measured_step_s = measured->step_time_s;
-    result_.plan = read_plan_file(plan_file);
     cluster_ = known_better(std::move(cluster_), result_.plan);
     PlanSimulationRequest request;
     request.path = plan_file;

@@ -27,8 +27,8 @@ struct LearnedRun {
 };
 
 /// From ranks of degree 1 alone where devices were emulated. Throws UserError where `run` is no
-/// finished run of a plan on a described cluster, where it has no times by rank, or where `cluster`
-/// is not the one it ran on.
+/// finished run of a plan, where it has no times by rank, or where it was not made on `cluster`
+/// (measured_beside()).
 LearnedRun learn_from_run(const std::filesystem::path& run, const Cluster& cluster);
 
 }  // namespace heteroperf

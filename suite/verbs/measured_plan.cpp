@@ -2,9 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <set>
+
+#include "metrics/byte_size.hpp"
+#include "metrics/error.hpp"
 #include "results/run_folder.hpp"
 #include "results/run_summary.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
+#include "suite/run/plan_sources.hpp"
 
 namespace heteroperf {
 namespace {
@@ -18,6 +24,81 @@ std::optional<Journal> journal_beside(const std::filesystem::path& plan_file) {
   const bool is_the_runs = plan_file.filename() == files.plan().filename();
   if (!is_the_runs || !std::filesystem::exists(files.journal())) return std::nullopt;
   return read_journal(files.journal().string());
+}
+
+/// "2 x fast, 6 x slow, emulated".
+std::string devices_text(const std::map<std::string, std::uint64_t>& counts, bool emulated) {
+  std::string text;
+  for (const auto& [name, count] : counts) {
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text + (emulated ? ", emulated" : "");
+}
+
+std::string devices_of(const Cluster& machine) {
+  std::map<std::string, std::uint64_t> counts;
+  for (const RankPlace& place : machine.ranks) ++counts[place.device_class];
+  return devices_text(counts, is_emulated(machine));
+}
+
+std::string devices_of(const Journal& journal) {
+  std::map<std::string, std::uint64_t> counts;
+  bool emulated = false;
+  if (const auto* scale = journal.last<ScaleEvent>()) {
+    for (const DeviceCount& device : scale->devices) {
+      counts[device.device_class] += device.count;
+      emulated = emulated || device.emulated;
+    }
+  }
+  return devices_text(counts, emulated);
+}
+
+/// A run on no described cluster calls its devices "cpu". Its machine is the cluster's when they
+/// have the same hosts, and as many ranks with as many threads. What follows the colon of a probed
+/// host's name changes with every start of that host.
+bool is_machine_of(const Journal& journal, const Cluster& machine) {
+  const auto* scale = journal.last<ScaleEvent>();
+  if (scale == nullptr || scale->devices.size() != 1) return false;
+  const DeviceCount& device = scale->devices.front();
+  if (device.device_class != to_string(DeviceKind::cpu) || device.emulated) return false;
+  if (device.count != machine.ranks.size()) return false;
+  std::set<std::string> ran_on, here;
+  for (const HostLoadEvent* load : journal.all<HostLoadEvent>()) ran_on.insert(load->host);
+  for (std::size_t rank = 0; rank < machine.ranks.size(); ++rank) {
+    const DeviceClass& own = class_of(machine, RankId(static_cast<std::int32_t>(rank)));
+    if (own.kind != DeviceKind::cpu || own.threads != static_cast<int>(device.threads))
+      return false;
+    const std::string& host = machine.ranks[rank].host;
+    here.insert(host.substr(0, host.find(':')));
+  }
+  return ran_on == here && !here.contains("");
+}
+
+/// The rank whose emulated device has another memory than it had in the run; null: none has. A
+/// probe of one machine finds another memory every time.
+const RankPlanEvent* rank_of_other_memory(const Journal& journal, const Cluster& machine) {
+  if (!is_emulated(machine)) return nullptr;
+  for (const RankPlanEvent* rank : journal.all<RankPlanEvent>()) {
+    const Bytes here = class_of(machine, RankId(rank->rank)).memory;
+    if (rank->limit_bytes && *rank->limit_bytes != here.value()) return rank;
+  }
+  return nullptr;
+}
+
+void require_made_on(const Journal& journal, const Cluster& machine) {
+  if (is_machine_of(journal, machine)) return;
+  const auto refuse = [&](const std::string& why) {
+    throw UserError(
+        fmt::format("{} was not made on {}", journal.first<StartEvent>()->run_id, machine.name),
+        why, "Give the cluster that it ran on, or a run of this one.");
+  };
+  const std::string ran_on = devices_of(journal), here = devices_of(machine);
+  if (ran_on != here) refuse(fmt::format("it ran on {}; this cluster has {}", ran_on, here));
+  if (const RankPlanEvent* rank = rank_of_other_memory(journal, machine)) {
+    refuse(fmt::format("there a {} had {} of memory; in this cluster it has {}", rank->device_class,
+                       rounded_byte_size(static_cast<double>(*rank->limit_bytes)),
+                       rounded_byte_size(class_of(machine, RankId(rank->rank)).memory)));
+  }
 }
 
 }  // namespace
@@ -53,12 +134,14 @@ std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
   return cluster;
 }
 
-std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file) {
+std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file,
+                                            const Cluster& machine) {
   const auto found = journal_beside(plan_file);
   if (!found) return std::nullopt;
   const Journal& journal = *found;
   const RunSummary summary = summarize(journal);
   if (!summary.step_time) return std::nullopt;
+  require_made_on(journal, machine);
   MeasuredPlan measured;
   measured.run_id = journal.first<StartEvent>()->run_id;
   const double dilation = summary.plan.pacing ? summary.plan.pacing->dilation : 1;

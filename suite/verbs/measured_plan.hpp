@@ -17,8 +17,11 @@ struct MeasuredPlan {
 };
 
 /// Of the run whose `plan.json` this is; nothing where no journal with steps lies beside it. Throws
-/// UserError or JournalError where the journal cannot be read.
-std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file);
+/// UserError or JournalError where the journal cannot be read, and UserError where the run was not
+/// made on `machine`, the cluster as the plan uses it (plan_cluster()): what it measured says
+/// nothing of other devices.
+std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_file,
+                                            const Cluster& machine);
 
 /// The machine of the run whose `plan.json` this is, as far as that run measured it before its
 /// steps: an equal share of the peak and of the memory's rate for each of its ranks, and messages

@@ -56,7 +56,7 @@ class PlanVerb : public Verb {
         "fp32, bf16, int8: how coarse activations may travel over slow links (fp32)",
         "own; of --import sailor also sailor, its published formulas, and sailor+ (uneven shares)",
         "efficiency matrix with rates, bandwidths, prices and watts of the cluster's classes",
-        "a run on this cluster: its measured times correct the rates"};
+        "a run on this cluster, else it is refused: its measured times correct the rates"};
     for (std::size_t i = 0; i < std::size(texts); ++i) {
       command.add_option(texts[i].first, texts[i].second, help[i]);
     }

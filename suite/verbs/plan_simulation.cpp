@@ -73,12 +73,15 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   const std::string& named = first_of(request.cluster, result.plan.cluster);
   const Cluster machine = named.empty() ? *request.machine : find_cluster(named);
   const Cluster cluster = known_better(plan_cluster(result.plan, machine), result.plan);
+  if (request.measured == PlanSimulationRequest::Measured::beside) {
+    result.measured = measured_beside(request.path, cluster);
+  }
   const OptimizerKind optimizer = workload.recipe.kind;
   check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
   const StagedGraph staged = cut_graph(workload.graph, result.plan);
   result.times =
       stage_times(workload.graph, staged, result.plan, cluster, workload.precision, optimizer);
-  result.cluster = cluster.name;
+  result.cluster = cluster;
   result.schedule = plan_schedule(workload.graph, staged, result.plan, &result.times);
   result.timeline = simulate(result.schedule);
   result.prediction =
@@ -112,14 +115,17 @@ double not_computing(const PlanSimulation& simulation, const std::vector<PlanRan
   return all_s > 0 ? 1 - busy / all_s : 0;
 }
 
-std::vector<TraceTrack> rank_tracks(const PlanSimulation& simulation) {
+std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin) {
+  constexpr double second_us = 1e6;
   const ReplicaClock clock(simulation.times, simulation.schedule, simulation.timeline);
   std::vector<TraceTrack> tracks;
   for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
     const RankRole& role = simulation.roles[rank];
     tracks.push_back({fmt::format("rank {}", rank), role.position, clock.run(role).spans});
+    for (TimeSpan& span : tracks.back().spans)
+      span = {second_us * span.start, second_us * span.end};
   }
-  return tracks;
+  return trace_text(simulation.schedule, tracks, origin);
 }
 
 std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s) {
@@ -131,7 +137,7 @@ std::string plan_simulation_table(const PlanSimulation& simulation, double wall_
       "not computing   {:.4f} of all ranks' time\n"
       "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span, slowest replicas\n"
       "rank  position   compute s  exposed s     idle s    peak MiB\n",
-      simulation.plan.schedule, simulation.cluster, simulation.plan.stages.size(),
+      simulation.plan.schedule, simulation.cluster.name, simulation.plan.stages.size(),
       simulation.roles.size(), instruction_count(simulation.schedule), wall_s, p.step_time_s,
       p.throughput, not_computing(simulation, ranks), p.pipeline.bubble_rate_makespan,
       p.pipeline.bubble_rate_span);

@@ -20,18 +20,20 @@ struct PlanSimulationRequest {
   std::string workload, size, model, precision, cluster;
   /// Where neither the request nor the plan names a cluster, machine_beside().
   std::optional<Cluster> machine = {};
+  /// Of a run's plan.json: whether to set beside it what the run measured, measured_beside().
+  enum class Measured { leave_out, beside } measured = Measured::leave_out;
 };
 
 /// A plan on the virtual clock, as `predict` times it.
 struct PlanSimulation {
   Plan plan;
-  std::string cluster;
+  Cluster cluster;    ///< as the plan uses it
   Schedule schedule;  ///< lowered
   Timeline timeline;  ///< of each position's slowest replica
   StageTimes times;
   Prediction prediction;
   std::vector<RankRole> roles;           ///< [rank]
-  std::optional<MeasuredPlan> measured;  ///< to be set beside it, measured_beside()
+  std::optional<MeasuredPlan> measured;  ///< where the request asks for it
 };
 
 /// Whether a file says that it is a plan; false for what cannot be read.
@@ -42,7 +44,7 @@ bool is_plan_file(const std::string& path);
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request);
 
 /// Throws UserError with everything wrong: a plan that does not say its workload or cluster and a
-/// request that does not either, and what check_plan() finds.
+/// request that does not either, a run that was made elsewhere, and what check_plan() finds.
 PlanSimulation simulate_plan(const PlanSimulationRequest& request);
 
 /// The keys of `simulate --json`. `wall_s`: of the simulation.
@@ -59,7 +61,7 @@ std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation);
 /// 1 − Σ compute / (ranks · step): what a run measures as its bubble rate.
 double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times);
 
-/// Every rank at the speed of its own replica.
-std::vector<TraceTrack> rank_tracks(const PlanSimulation& simulation);
+/// A trace of every rank at the speed of its own replica.
+std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin);
 
 }  // namespace heteroperf

@@ -43,7 +43,7 @@ std::string plan_simulation_json_text(const PlanSimulation& simulation, double w
   }
   Json json{{"name", simulation.plan.schedule},
             {"model", "latency"},
-            {"cluster", simulation.cluster},
+            {"cluster", simulation.cluster.name},
             {"step_time_s", p.step_time_s},
             {"throughput", p.throughput},
             {"bubble_rate", not_computing(simulation, times)},

@@ -2,8 +2,7 @@
 
 #include <filesystem>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/error.hpp"
 #include "results/canonical_json.hpp"
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"
@@ -41,13 +40,18 @@ class ReportVerb : public Verb {
                     "in the folder that holds them)")
         ->type_name("FILE");
     command
-        .add_option("--trace", trace_, "trace of a step that `run --trace` wrote, of the only run")
+        .add_option("--trace", trace_,
+                    "trace that `run --trace` wrote with the only run, or `simulate --trace` from "
+                    "its plan.json; any other file is refused")
         ->type_name("FILE");
   }
 
   ExitCode run(const GlobalOptions& options) override {
     const ReportSources sources = report_sources({paths_.begin(), paths_.end()});
-    if (!trace_.empty()) check_trace(sources);
+    if (!trace_.empty() && sources.folders.size() != 1) {
+      throw UserError(fmt::format("--trace is given for {} runs", sources.folders.size()),
+                      "a trace is of one run", "Report that run alone.");
+    }
     // What the user names may be a pipe or a device, which nothing may take the place of.
     const OutputFile file(output_.empty() ? default_output(sources).string() : output_, "--output");
     const std::string html = report_html(page_of(sources));
@@ -62,19 +66,6 @@ class ReportVerb : public Verb {
   }
 
  private:
-  void check_trace(const ReportSources& sources) const {
-    if (sources.folders.size() != 1) {
-      throw UserError(fmt::format("--trace is given for {} runs", sources.folders.size()),
-                      "a trace is of one run", "Report that run alone.");
-    }
-    const std::string text = read_text_file(trace_, "trace");
-    require_stated_format(text, trace_, "trace");
-    const StepTimeline steps = step_timeline(text, trace_, 1);
-    if (!steps.missing.empty()) {
-      throw UserError(steps.missing, "", "`heteroperf run --trace FILE` writes one.");
-    }
-  }
-
   ReportPage page_of(const ReportSources& sources) const {
     const bool alone = sources.folders.size() == 1 && sources.records.runs.size() <= 1;
     ReportPage page;
@@ -85,7 +76,7 @@ class ReportVerb : public Verb {
       try {
         add_run(sources.folders[i], page);
       } catch (const Error& error) {
-        if (alone) throw;
+        if (alone || !trace_.empty()) throw;
         page.parts.front().sections.front().notices.push_back(
             {NoticeLevel::bad, fmt::format("No part for a run: {}", error.what())});
       }

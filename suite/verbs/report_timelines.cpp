@@ -2,14 +2,15 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <filesystem>
-#include <optional>
+#include <vector>
 
 #include "metrics/error.hpp"
 #include "metrics/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "runners/plan/plan_json.hpp"
+#include "runners/schedule/formats/trace_json.hpp"
+#include "suite/run/step_trace.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 
 namespace heteroperf {
@@ -17,84 +18,124 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One unit of the simulator's time is a second, and a microsecond of a trace.
-constexpr double trace_unit_s = 1e6;
+StepTimeline missing_step(const std::string& why) {
+  StepTimeline none;
+  none.missing = why;
+  return none;
+}
 
 StepTimeline predicted_step(const ReportRun& run) {
-  StepTimeline none;
   const fs::path plan = RunFiles{run.folder}.plan();
-  if (!is_plan_file(plan.string())) {
-    none.missing = "There is no plan.json of a fixed model.";
-    return none;
-  }
+  if (!is_plan_file(plan.string())) return missing_step("There is no plan.json of a fixed model.");
   try {
     PlanSimulationRequest request;
     request.path = plan.string();
     request.cluster = configured_cluster(run.journal);
     const Plan own = read_plan_file(plan.string());
     if (!own.workload) {
-      none.missing =
-          "The plan.json does not say its workload, whose operations a prediction needs.";
-      return none;
+      return missing_step(
+          "The plan.json does not say its workload, whose operations a prediction needs.");
     }
     if (request.cluster.empty() && own.cluster.empty()) {
-      none.missing = "The run names no cluster, whose rates a prediction needs.";
-      return none;
+      return missing_step("The run names no cluster, whose rates a prediction needs.");
     }
     const PlanSimulation simulation = simulate_plan(request);
-    return step_timeline(trace_text(simulation.schedule, rank_tracks(simulation)),
-                         fmt::format("plan.json simulated on {}", simulation.cluster),
-                         trace_unit_s);
+    return step_timeline(plan_trace_text(simulation, {}),
+                         fmt::format("plan.json simulated on {}", simulation.cluster.name), 1);
   } catch (const Error& error) {
-    none.missing = error.what();
-    return none;
+    return missing_step(error.what());
   }
 }
 
-/// Whether a file is as old as the run's last lines: another run may have written it again since.
-bool of_this_run(const fs::path& file, const ReportRun& run) {
-  constexpr std::chrono::seconds slack(5);
-  std::error_code error;
-  const auto written = fs::last_write_time(file, error);
-  if (error) return false;
-  const auto ended = fs::last_write_time(RunFiles{run.folder}.journal(), error);
-  const std::chrono::duration<double> before = ended - written;
-  return !error && before < std::chrono::duration<double>(run.summary.wall_s) + slack &&
-         before > -slack;
+std::string run_id_of(const ReportRun& run) { return run.journal.first<StartEvent>()->run_id; }
+
+/// "a measured trace of run x".
+std::string trace_noun(const TraceOrigin& origin) {
+  const char* const kind = value_names(origin.kind)[static_cast<std::size_t>(origin.kind)];
+  return origin.run_id.empty() ? fmt::format("a {} trace of no run", kind)
+                               : fmt::format("a {} trace of run {}", kind, origin.run_id);
 }
 
-std::optional<fs::path> trace_file(const ReportRun& run, const std::string& given) {
-  if (!given.empty()) return given;
-  const fs::path own = run.folder / "trace.json";
-  if (fs::is_regular_file(own)) return own;
-  const fs::path configured = configured_trace(run.journal);
-  if (configured.empty()) return std::nullopt;
-  const fs::path moved = run.folder / configured.filename();
-  if (fs::is_regular_file(moved)) return moved;
-  if (fs::is_regular_file(configured) && of_this_run(configured, run)) return configured;
-  return std::nullopt;
+struct TraceFile {
+  fs::path path;
+  std::string text;
+  TraceOrigin origin;
+};
+
+/// Throws UserError where the file is no trace, or none of the run.
+TraceFile read_trace_of(const ReportRun& run, const fs::path& file) {
+  TraceFile trace{file, read_text_file(file.string(), "trace"), {}};
+  trace.origin = read_trace_origin(trace.text, file.string());
+  if (trace.origin.run_id != run_id_of(run)) {
+    throw UserError(fmt::format("{} is {}", file.string(), trace_noun(trace.origin)),
+                    fmt::format("the report is of {}", run_id_of(run)),
+                    "Give the trace that `heteroperf run --trace FILE` wrote with the run.");
+  }
+  return trace;
 }
 
-StepTimeline measured_step(const ReportRun& run, const std::string& trace) {
+StepTimeline timeline_of(const ReportRun& run, const TraceFile& trace) {
+  const std::string name = trace.path.filename().string();
+  if (trace.origin.kind == TraceKind::simulated) {
+    return step_timeline(trace.text, fmt::format("the simulated trace {}", name), 1);
+  }
   const double dilation = run.summary.plan.pacing ? run.summary.plan.pacing->dilation : 1;
-  if (const auto file = trace_file(run, trace)) {
-    return step_timeline(read_text_file(*file),
-                         fmt::format("the trace {}{}", file->filename().string(),
-                                     dilation == 1 ? "" : ", in modelled seconds"),
-                         1 / dilation);
+  const std::string host =
+      trace.origin.host.empty() ? "" : fmt::format(", written on {}", trace.origin.host);
+  return step_timeline(
+      trace.text,
+      fmt::format("the trace {}{}{}", name, host, dilation == 1 ? "" : ", in modelled seconds"),
+      1 / dilation);
+}
+
+/// Where the trace of a run may be: in its folder, or where its configuration says.
+std::vector<fs::path> trace_files(const ReportRun& run) {
+  std::vector<fs::path> files{run.folder / "trace.json"};
+  const fs::path configured = configured_trace(run.journal);
+  if (!configured.empty()) {
+    files.push_back(run.folder / configured.filename());
+    files.push_back(configured);
   }
-  StepTimeline none;
-  none.missing =
-      "A trace of one step comes from `heteroperf run --trace FILE`; give it with "
-      "--trace.";
-  return none;
+  std::erase_if(files, [](const fs::path& file) { return !fs::is_regular_file(file); });
+  return files;
+}
+
+/// The first file that is the run's own measured trace; else why the first one there is not.
+StepTimeline own_measured_step(const ReportRun& run) {
+  std::string why;
+  for (const fs::path& file : trace_files(run)) {
+    try {
+      const TraceFile trace = read_trace_of(run, file);
+      if (trace.origin.kind == TraceKind::measured) return timeline_of(run, trace);
+      if (why.empty()) why = fmt::format("{} is a simulated trace.", file.string());
+    } catch (const Error& error) {
+      if (why.empty()) why = error.what();
+    }
+  }
+  return missing_step(why.empty() ? "A trace of some steps comes from `heteroperf run --trace "
+                                    "FILE`; give it with --trace."
+                                  : why);
 }
 
 }  // namespace
 
 void add_timelines(ReportRun& run, const std::string& trace) {
   run.predicted = predicted_step(run);
-  run.measured = measured_step(run, trace);
+  if (trace.empty()) {
+    run.measured = own_measured_step(run);
+    return;
+  }
+  const TraceFile given = read_trace_of(run, trace);
+  StepTimeline timeline = timeline_of(run, given);
+  if (!timeline.missing.empty()) {
+    throw UserError(timeline.missing, "", "`heteroperf run --trace FILE` writes one with them.");
+  }
+  if (given.origin.kind == TraceKind::measured) {
+    run.measured = std::move(timeline);
+  } else {
+    run.predicted = std::move(timeline);
+    run.measured = own_measured_step(run);
+  }
 }
 
 }  // namespace heteroperf

@@ -19,6 +19,7 @@
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/placement.hpp"
 #include "runners/schedule/search.hpp"
+#include "suite/run/step_trace.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -237,7 +238,7 @@ class ScheduleVerb : public Verb {
     return gantt_svg(result.lowered, result.timeline);
   }
   std::string trace(const ScheduleResult& result, const GlobalOptions&) const {
-    return trace_text(result.lowered, result.timeline);
+    return trace_text(result.lowered, result.timeline, trace_origin(TraceKind::simulated, ""));
   }
   CsvSpelling written_spelling() const { return parse_spelling().value_or(CsvSpelling::iwb); }
 

@@ -6,6 +6,7 @@
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/placement.hpp"
+#include "suite/run/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 #include "suite/verbs/schedule_flags.hpp"
@@ -40,6 +41,9 @@ class SimulateVerb : public Verb {
     for (const auto& [flag, value] : of_plans) {
       command.add_option(flag, value, "of a plan, where it does not say itself");
     }
+    command.get_option("--cluster")
+        ->description(
+            "of a plan, where it does not say itself; of a run's plan.json the one it ran on");
     costs_.declare(command);
     network_.declare(command);
     command.add_option("--trace", trace_, "write a trace for Perfetto or chrome://tracing");
@@ -59,10 +63,13 @@ class SimulateVerb : public Verb {
     const auto start = std::chrono::steady_clock::now();
     PlanSimulationRequest request = plan_;
     request.machine = machine_beside(plan_.path);
-    PlanSimulation simulation = simulate_plan(request);
-    simulation.measured = measured_beside(plan_.path);
+    request.measured = PlanSimulationRequest::Measured::beside;
+    const PlanSimulation simulation = simulate_plan(request);
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    if (trace.given()) trace.save(trace_text(simulation.schedule, rank_tracks(simulation)));
+    if (trace.given()) {
+      const std::string run_id = simulation.measured ? simulation.measured->run_id : "";
+      trace.save(plan_trace_text(simulation, trace_origin(TraceKind::simulated, run_id)));
+    }
     fmt::print("{}", options.json ? plan_simulation_json_text(simulation, wall.count())
                                   : plan_simulation_table(simulation, wall.count()));
     return ExitCode::ok;
@@ -75,7 +82,10 @@ class SimulateVerb : public Verb {
     const auto start = std::chrono::steady_clock::now();
     const ScheduleResult result = evaluate_schedule(std::move(schedule), simulation, {});
     const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
-    if (trace.given()) trace.save(trace_text(result.lowered, result.timeline));
+    if (trace.given()) {
+      trace.save(
+          trace_text(result.lowered, result.timeline, trace_origin(TraceKind::simulated, "")));
+    }
     fmt::print("{}", options.json ? simulation_json_text(result, wall.count())
                                   : simulation_table(result, wall.count()));
     return ExitCode::ok;

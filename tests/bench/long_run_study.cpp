@@ -51,9 +51,12 @@ void add_ranks(SampleRun& run, std::int32_t ranks, std::uint64_t steps, NoiseSou
   }
 }
 
-void write_trace(const std::filesystem::path& file, std::int32_t ranks) {
+void write_trace(const std::filesystem::path& file, const std::string& run_id, std::int32_t ranks) {
   std::ofstream out(file);
-  out << R"({"traceEvents":[{"ph":"M","name":"process_name","pid":1,"args":{"name":"1f1b"}})";
+  out << fmt::format(
+      R"({{"_format":"heteroperf-trace","_version":1,"otherData":{{"kind":"measured","run_id":"{}"}},)"
+      R"("traceEvents":[{{"ph":"M","name":"process_name","pid":1,"args":{{"name":"1f1b"}}}})",
+      run_id);
   for (std::int32_t rank = 0; rank < ranks; ++rank) {
     for (int i = 0; i < 200; ++i) {
       out << fmt::format(R"(,{{"ph":"X","name":"{} {}","tid":{},"ts":{},"dur":90}})",
@@ -75,7 +78,7 @@ int write_long_run(int argc, char** argv) {
   add_ranks(run, ranks, static_cast<std::uint64_t>(steps), noise);
   const RunFiles files{argv[3]};
   run.write_finished(files);
-  write_trace(files.folder / "trace.json", ranks);
+  write_trace(files.folder / "trace.json", run.last<StartEvent>().run_id, ranks);
   fmt::print("{} steps: journal of {} MiB\n", steps,
              std::filesystem::file_size(files.journal()) >> 20);
   return 0;

@@ -15,7 +15,8 @@ namespace {
 namespace fs = std::filesystem;
 
 std::vector<fs::path> files_in(const fs::path& place) {
-  if (!fs::is_directory(place)) return {place};
+  if (fs::is_regular_file(place)) return {place};
+  if (!fs::is_directory(place)) return {};
   std::vector<fs::path> files;
   for (const fs::directory_entry& entry : fs::directory_iterator(place)) {
     if (entry.is_regular_file()) files.push_back(entry.path());

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
@@ -37,6 +38,30 @@ std::set<std::string> rules_of(const Json& record) {
   return rules;
 }
 
+/// Three steps of every rank, whose lanes add up to each of them; `seen` are on each trace's lanes.
+void expect_lanes(const Json& trace, const std::set<std::string>& ranks,
+                  const std::set<std::string>& seen) {
+  std::set<std::string> names, lanes;
+  std::map<std::pair<int, int>, double> steps, sums;
+  for (const Json& event : trace.at("traceEvents")) {
+    if (event.at("name") == "process_name") names.insert(event.at("args").at("name"));
+    if (event.at("ph") != "X") continue;
+    const std::string lane = event.at("cat");
+    if (lane.starts_with("overlapped")) continue;
+    lanes.insert(lane);
+    const std::pair<int, int> place{event.at("pid").get<int>(),
+                                    event.at("args").at("step").get<int>()};
+    (lane == "step" ? steps : sums)[place] += event.at("dur").get<double>();
+  }
+  EXPECT_EQ(names, ranks);
+  for (const std::string& lane : seen) EXPECT_TRUE(lanes.contains(lane)) << lane;
+  EXPECT_EQ(steps.size(), 3 * ranks.size());
+  for (const auto& [place, step_us] : steps) {
+    EXPECT_GT(step_us, 0);
+    EXPECT_NEAR(sums[place], step_us, 0.01 * step_us);
+  }
+}
+
 void expect_verified(const std::string& run, const ScratchFolder& folder) {
   const CommandResult check = heteroperf({"verify", run, "--json"}, folder.path());
   EXPECT_EQ(check.exit_code, 0) << check.out;
@@ -62,13 +87,25 @@ TEST(PlanRun, APipelineAccountsForItsRanks) {
   EXPECT_FALSE(record.contains("prediction"));
   EXPECT_NE(record.at("reproduce").get<std::string>().find("--pp 2 --schedule zb-h1"),
             std::string::npos);
-  std::set<std::string> threads;
   const Json trace = read_plan_json(folder / "trace.json");
-  for (const Json& event : trace.at("traceEvents")) {
-    if (event.at("name") == "thread_name") threads.insert(event.at("args").at("name"));
-  }
-  EXPECT_EQ(threads, (std::set<std::string>{"rank 0, cpu, stages 0", "rank 1, cpu, stages 1"}));
+  EXPECT_EQ(trace.at("otherData").at("kind"), "measured");
+  EXPECT_EQ(trace.at("otherData").at("run_id"), record.at("run_id"));
+  EXPECT_EQ(trace.at("otherData").at("program_version"), record.at("program").at("version"));
+  EXPECT_FALSE(trace.at("otherData").at("host").get<std::string>().empty());
+  expect_lanes(trace, {"rank 0, cpu, stages 0", "rank 1, cpu, stages 1"},
+               {"compute", "messages", "optimizer", "data"});
   expect_verified("r", folder);
+  const CommandResult report = heteroperf({"report", "r", "--trace", "trace.json"}, folder.path());
+  EXPECT_EQ(report.exit_code, 0) << report.err;
+}
+
+TEST(PlanRun, ATraceOfAShortRunHasAllItsSteps) {
+  const ScratchFolder folder;
+  const CommandResult result = heteroperf(
+      tiny({"--ranks", "2", "--steps", "3", "--trace", "trace.json", "--out", "r"}), folder.path());
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  expect_lanes(read_plan_json(folder / "trace.json"), {"rank 0, cpu", "rank 1, cpu"},
+               {"compute", "sums", "optimizer", "data"});
 }
 
 TEST(PlanRun, ThePlanOfARunIsAPlanForTheNext) {
@@ -120,6 +157,15 @@ TEST(PlanRun, EmulatedDevicesAreMarkedAndPredicted) {
   const Json beside = Json::parse(simulated.out);
   EXPECT_EQ(beside.at("step_time_s"), prediction.at("step_time_s"));
   EXPECT_EQ(beside.at("measured").at("step_time_s"), prediction.at("measured").at("step_time_s"));
+  // What it measured says nothing of other devices.
+  for (const Words& words :
+       {Words{"simulate", "r/plan.json", "--cluster", "fast2_slow6"},
+        Words{"plan", "llm", "--size", "nano", "--cluster", "fast2_slow6", "--learn", "r"}}) {
+    const CommandResult elsewhere = heteroperf(words, folder.path());
+    EXPECT_EQ(elsewhere.exit_code, 2) << elsewhere.out;
+    EXPECT_NE(elsewhere.err.find("was not made on"), std::string::npos) << elsewhere.err;
+    EXPECT_NE(elsewhere.err.find("2 x core, emulated"), std::string::npos) << elsewhere.err;
+  }
   const CommandResult again = heteroperf(
       tiny({"--plan", "r/plan.json", "--steps", "2", "--set", "pace.dilation=8", "--out", "again"}),
       folder.path());

@@ -103,6 +103,26 @@ TEST_F(ProbePlanRun, APlanRestsOnWhatWasMeasuredAndTheRunSaysTheSame) {
   EXPECT_TRUE(record.at("prediction").contains("error_fraction"));
 }
 
+/// A run that names no cluster was made on the probed one when host, ranks and threads are its own.
+TEST_F(ProbePlanRun, ARunOfTheProbedMachineIsSetBesideThePrediction) {
+  ASSERT_EQ(probed_->exit_code, 0) << probed_->err;
+  const auto simulated = [&](const char* ranks) {
+    const std::string folder = std::string("plain-") + ranks;
+    const CommandResult run =
+        heteroperf({"run", "llm", "--size", "nano", "--ranks", ranks, "--steps", "3", "--set",
+                    "measure.peak_s=0", "--set", "measure.evaluation_samples=4", "--out", folder,
+                    "-q", "--json"},
+                   folder_->path());
+    EXPECT_EQ(run.exit_code, 0) << run.err;
+    return heteroperf({"simulate", folder + "/plan.json", "--cluster", "me.json", "--json"},
+                      folder_->path());
+  };
+  const CommandResult same = simulated("2");
+  ASSERT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_TRUE(Json::parse(same.out).contains("measured"));
+  EXPECT_EQ(simulated("1").exit_code, 2);
+}
+
 TEST_F(ProbePlanRun, OtherPrecisionsAndModelsStayAnalyticAndItIsSaid) {
   ASSERT_EQ(probed_->exit_code, 0) << probed_->err;
   const Words bf16{"plan", "llm", "--size", "nano", "--precision", "bf16", "--cluster", "me.json"};

@@ -150,22 +150,70 @@ TEST_F(ReportVerb, OfNamesThatAreNotUtf8) {
   EXPECT_TRUE(fs::exists(fs::path(folder_ / name) / "report.html"));
 }
 
+/// A trace of one instruction that says this of itself.
+std::string trace_of(const std::string& kind, const std::string& run_id) {
+  return R"({"_format":"heteroperf-trace","_version":1,"otherData":{"kind":")" + kind +
+         R"(","run_id":")" + run_id +
+         R"("},"traceEvents":[{"ph":"X","name":"F 0.0","tid":1,"ts":0,"dur":2}]})";
+}
+constexpr const char* sample_run_id = "20260101T101500Z-image-0123abcd";
+
 TEST_F(ReportVerb, ShowsTheTraceThatItIsGiven) {
   write("run", planned_run());
-  folder_.write("trace.json",
-                R"({"traceEvents":[{"ph":"X","name":"F 0.0","tid":1,"ts":0,"dur":2}]})");
+  folder_.write("trace.json", trace_of("measured", sample_run_id));
   EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 0);
-  EXPECT_TRUE(says("run/report.html", "the trace trace.json"));
+  EXPECT_TRUE(says("run/report.html", "Measured: the trace trace.json"));
   EXPECT_TRUE(says("run/report.html", "data-chart=\"r0-pipeline\""));
-  folder_.write("trace.json", "{");
-  EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 2);
+  folder_.write("trace.json", trace_of("simulated", sample_run_id));
+  EXPECT_EQ(report({"run", "--trace", "trace.json"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "Predicted: the simulated trace trace.json"));
+  EXPECT_TRUE(says("run/report.html", "Measured: none."));
+}
+
+TEST_F(ReportVerb, RefusesEveryOtherTrace) {
+  write("run", planned_run());
+  const auto refused = [&](const std::string& text, const std::string& what) {
+    folder_.write("t.json", text);
+    const CommandResult result = report({"run", "--trace", "t.json"});
+    EXPECT_EQ(result.exit_code, 2) << what;
+    EXPECT_NE(result.err.find(what), std::string::npos) << result.err;
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+    EXPECT_FALSE(fs::exists(folder_ / "run/report.html")) << what;
+  };
+  refused("{", "t.json");
+  refused(R"({"traceEvents":[{"ph":"X","name":"F 0.0","tid":1,"ts":0,"dur":2}]})",
+          "t.json is not a trace");
+  refused(page("run/record.json"), "t.json is a run's record, a trace is wanted");
+  refused(trace_of("measured", "another"), "t.json is a measured trace of run another");
+  refused(trace_of("simulated", "another"), "t.json is a simulated trace of run another");
+  refused(trace_of("simulated", ""), "t.json is a simulated trace of no run");
+  refused(
+      R"({"_format":"heteroperf-trace","_version":1,"otherData":{"kind":"measured","run_id":")" +
+          std::string(sample_run_id) + R"("},"traceEvents":[]})",
+      "t.json has no spans");
+  const CommandResult schedule =
+      heteroperf({"schedule", "1f1b", "--ranks", "2", "--micro-batches", "4", "--format", "trace"});
+  refused(schedule.out, "t.json is a simulated trace of no run");
+}
+
+/// Another run may have written the file since that the configuration names.
+TEST_F(ReportVerb, TakesOnlyTheRunsOwnTraceByItself) {
+  SampleRun sample = planned_run();
+  sample.last<ConfigEvent>().config.text = R"({"trace":"shared.json"})";
+  write("run", sample);
+  folder_.write("shared.json", trace_of("measured", "another"));
+  EXPECT_EQ(report({"run"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "shared.json is a measured trace of run another"));
+  folder_.write("shared.json", trace_of("measured", sample_run_id));
+  EXPECT_EQ(report({"run"}).exit_code, 0);
+  EXPECT_TRUE(says("run/report.html", "Measured: the trace shared.json"));
 }
 
 TEST_F(ReportVerb, SaysThatTheRunsOwnTraceIsDamaged) {
   write("run", planned_run());
   folder_.write("run/trace.json", "{");
   EXPECT_EQ(report({"run"}).exit_code, 0);
-  EXPECT_TRUE(says("run/report.html", "is no trace"));
+  EXPECT_TRUE(says("run/report.html", "Measured: none. run/trace.json"));
 }
 
 /// `report` has no option for what a plan does not say.

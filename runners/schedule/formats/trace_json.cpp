@@ -6,7 +6,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "metrics/document_kind.hpp"
 #include "metrics/error.hpp"
+#include "metrics/strict_json.hpp"
 #include "runners/schedule/task_table.hpp"
 
 namespace heteroperf {
@@ -17,44 +19,115 @@ std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+constexpr const char* trace_format = "heteroperf-trace";
+constexpr int trace_version = 1;
+constexpr const char* step_lane = "step";
+
+std::string head_of(const TraceOrigin& origin) {
+  std::string text = fmt::format(
+      "{{\"_format\":\"{}\",\"_version\":{},\"displayTimeUnit\":\"ms\",\"otherData\":{{\"kind\":\"{"
+      "}\"",
+      trace_format, trace_version, value_names(origin.kind)[static_cast<std::size_t>(origin.kind)]);
+  const auto add = [&](const char* key, const std::string& value) {
+    if (!value.empty()) text += fmt::format(",\"{}\":{}", key, json_string(value));
+  };
+  add("run_id", origin.run_id);
+  add("host", origin.host);
+  add("program_version", origin.program_version);
+  return text + "},\"traceEvents\":[\n";
+}
+
+/// A thread of the trace, and the rank of the schedule whose program it shows.
+struct TraceRow {
+  int process = 1, thread = 1;
+  std::size_t rank = 0;
+};
+
 class TraceWriter {
  public:
-  TraceWriter(const Schedule& schedule, const std::vector<TraceTrack>& tracks)
+  TraceWriter(const Schedule& schedule, const TraceOrigin& origin)
       : schedule_(schedule),
         graph_(schedule.graph),
-        tracks_(tracks),
         tasks_(schedule.graph),
         made_(2 * static_cast<std::size_t>(tasks_.slots()), -1),
-        first_track_(schedule.programs.size(), -1) {
+        text_(head_of(origin)) {
     for (const Segment& segment : graph_.segments) {
       branches_.push_back(segment.branch.empty() ? "" : json_string(segment.branch));
       names_.push_back(json_string(segment.name));
     }
-    for (int t = static_cast<int>(tracks.size()); t-- > 0;) first_track_[rank_of(t)] = t;
     note_makers();
   }
 
-  std::string write() {
-    text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-    fmt::format_to(out(),
-                   "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":"
-                   "{{\"name\":{}}}}}",
-                   json_string(schedule_.name));
-    for (int t = 0; t < count(); ++t) {
-      fmt::format_to(out(),
-                     ",\n{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":{0},\"args\":"
-                     "{{\"name\":{2}}}}},\n{{\"name\":\"thread_sort_index\",\"ph\":\"M\","
-                     "\"pid\":1,\"tid\":{0},\"args\":{{\"sort_index\":{1}}}}}",
-                     t + 1, t, json_string(tracks_[t].name));
+  std::string write(const std::vector<TraceTrack>& tracks) {
+    name_process(1, json_string(schedule_.name));
+    for (std::size_t t = 0; t < tracks.size(); ++t) {
+      name_thread(row_of(tracks, t), json_string(tracks[t].name));
     }
-    for (int t = 0; t < count(); ++t) add_track(t);
+    const std::vector<std::size_t> first = first_of_each_rank(tracks);
+    for (std::size_t t = 0; t < tracks.size(); ++t) {
+      const TraceRow row = row_of(tracks, t);
+      add_track(row, tracks[t].spans, first[row.rank] == t);
+    }
+    return std::move(text_) + "\n]}\n";
+  }
+
+  std::string write(const std::vector<TracedRank>& ranks, std::span<const char* const> lanes) {
+    const std::vector<std::size_t> first = first_of_each_rank(ranks);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      TraceRow row{static_cast<int>(r) + 1, 1, static_cast<std::size_t>(ranks[r].rank)};
+      name_process(row.process, json_string(ranks[r].name));
+      name_thread(row, json_string("steps"));
+      for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+        row.thread = thread_of(lane);
+        name_thread(row, json_string(lanes[lane]));
+      }
+      for (const TracedStep& step : ranks[r].steps)
+        add_step(row, step, lanes, first[row.rank] == r);
+    }
     return std::move(text_) + "\n]}\n";
   }
 
  private:
   std::back_insert_iterator<std::string> out() { return std::back_inserter(text_); }
-  int count() const { return static_cast<int>(tracks_.size()); }
-  std::size_t rank_of(int track) const { return static_cast<std::size_t>(tracks_[track].rank); }
+  /// The first thread of a process has its steps.
+  static int thread_of(std::size_t lane) { return static_cast<int>(lane) + 2; }
+
+  static TraceRow row_of(const std::vector<TraceTrack>& tracks, std::size_t t) {
+    return {1, static_cast<int>(t) + 1, static_cast<std::size_t>(tracks[t].rank)};
+  }
+
+  template <class Runner>
+  std::vector<std::size_t> first_of_each_rank(const std::vector<Runner>& runners) const {
+    std::vector<std::size_t> first(schedule_.programs.size(), runners.size());
+    for (std::size_t i = runners.size(); i-- > 0;) {
+      first.at(static_cast<std::size_t>(runners[i].rank)) = i;
+    }
+    return first;
+  }
+
+  /// Before the next event.
+  void part_events() {
+    if (any_) text_ += ",\n";
+    any_ = true;
+  }
+
+  void name_process(int process, const std::string& name) {
+    part_events();
+    fmt::format_to(out(),
+                   "{{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":{0},\"args\":"
+                   "{{\"name\":{1}}}}},\n{{\"name\":\"process_sort_index\",\"ph\":\"M\","
+                   "\"pid\":{0},\"args\":{{\"sort_index\":{0}}}}}",
+                   process, name);
+  }
+
+  void name_thread(TraceRow row, const std::string& name) {
+    part_events();
+    fmt::format_to(out(),
+                   "{{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":{0},\"tid\":{1},\"args\":"
+                   "{{\"name\":{3}}}}},\n{{\"name\":\"thread_sort_index\",\"ph\":\"M\","
+                   "\"pid\":{0},\"tid\":{1},\"args\":{{\"sort_index\":{2}}}}}",
+                   row.process, row.thread, row.thread - 1, name);
+  }
 
   std::int32_t slot(const Instruction& i) const {
     return tasks_.slot(i.segment, i.micro_batch, i.part);
@@ -73,29 +146,60 @@ class TraceWriter {
     }
   }
 
-  void add_track(int track) {
-    const std::vector<Instruction>& program = schedule_.programs[rank_of(track)];
-    const std::vector<TimeSpan>& spans = tracks_[track].spans;
-    const bool with_flows = first_track_[rank_of(track)] == track;
+  void add_track(TraceRow row, const std::vector<TimeSpan>& spans, bool with_flows) {
+    const std::vector<Instruction>& program = schedule_.programs[row.rank];
     HETEROPERF_EXPECT(spans.size() == program.size());
     for (std::size_t i = 0; i < program.size(); ++i) {
       const TimeSpan span = spans[i];
-      HETEROPERF_EXPECT(std::isfinite(span.start) && std::isfinite(span.end));
-      if (!is_compute(program[i].op) && !(span.end > span.start)) continue;
-      add_slice(track, program[i], span);
-      if (with_flows && (program[i].op == Op::forward || makes_gradient(program[i].op))) {
-        add_flows(track, program[i], span.start);
+      const bool computes = is_compute(program[i].op);
+      if (!computes && !(span.end > span.start)) continue;
+      begin_slice(row, to_text(program[i]), computes ? "compute" : "wait", span);
+      add_instruction(program[i]);
+      text_ += "}}";
+      if (with_flows) add_flows(row, program[i], span.start, 0);
+    }
+  }
+
+  void add_step(TraceRow row, const TracedStep& step, std::span<const char* const> lanes,
+                bool with_flows) {
+    const std::vector<Instruction>& program = schedule_.programs[row.rank];
+    row.thread = 1;
+    begin_slice(row, fmt::format("step {}", step.number), step_lane, step.span);
+    fmt::format_to(out(), "\"step\":{}}}}}", step.number);
+    std::int32_t latest = -1;
+    for (const LaneSlice& slice : step.slices) {
+      const Instruction* const instruction =
+          slice.instruction < 0 ? nullptr
+                                : &program.at(static_cast<std::size_t>(slice.instruction));
+      const bool computes = slice.lane == 0 && instruction != nullptr;
+      row.thread = thread_of(slice.lane);
+      begin_slice(row, computes ? to_text(*instruction) : lanes[slice.lane], lanes[slice.lane],
+                  slice.span);
+      fmt::format_to(out(), "\"step\":{}", step.number);
+      if (instruction != nullptr) {
+        fmt::format_to(out(), ",\"instruction\":\"{}\",", to_text(*instruction));
+        add_instruction(*instruction);
+      }
+      text_ += "}}";
+      // A computation that sums interrupt has several slices.
+      if (with_flows && computes && slice.instruction != latest) {
+        add_flows(row, *instruction, slice.span.start, static_cast<long long>(step.number));
+        latest = slice.instruction;
       }
     }
   }
 
-  void add_slice(int track, const Instruction& i, TimeSpan span) {
-    fmt::format_to(
-        out(),
-        ",\n{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"pid\":1,\"tid\":{},\"ts\":{},"
-        "\"dur\":{},\"args\":{{",
-        to_text(i), is_compute(i.op) ? "compute" : "wait", track + 1, span.start,
-        span.end - span.start);
+  /// Leaves the event's args open.
+  void begin_slice(TraceRow row, const std::string& name, const char* category, TimeSpan span) {
+    HETEROPERF_EXPECT(std::isfinite(span.start) && std::isfinite(span.end));
+    part_events();
+    fmt::format_to(out(),
+                   "{{\"name\":\"{}\",\"cat\":\"{}\",\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},"
+                   "\"dur\":{},\"args\":{{",
+                   name, category, row.process, row.thread, span.start, span.end - span.start);
+  }
+
+  void add_instruction(const Instruction& i) {
     if (i.segment >= 0) {
       const auto segment = static_cast<std::size_t>(i.segment);
       fmt::format_to(out(), "\"segment\":{},", names_[segment]);
@@ -104,81 +208,121 @@ class TraceWriter {
       }
     }
     if (i.micro_batch >= 0) fmt::format_to(out(), "\"micro_batch\":{},", i.micro_batch);
-    fmt::format_to(out(), "\"part\":{}}}}}", i.part);
+    fmt::format_to(out(), "\"part\":{}", i.part);
   }
 
   /// Flows that begin here and flows that end here. All are at the start of their slice, the one
   /// moment that lies in it for sure.
-  void add_flows(int track, const Instruction& i, double time) {
-    const std::int32_t here = slot(i);
-    if (here < 0) return;
+  void add_flows(TraceRow row, const Instruction& i, double time, long long step) {
+    if (i.op != Op::forward && !makes_gradient(i.op)) return;
+    if (slot(i) < 0) return;
     if (i.op == Op::forward) {
-      for (const int e : tasks_.edges_in(i.segment)) end_flow(track, i, e, 0, time);
-      for (const int e : tasks_.edges_out(i.segment)) begin_flow(track, i, e, 0, time);
+      for (const int e : tasks_.edges_in(i.segment)) end_flow(row, i, e, 0, time, step);
+      for (const int e : tasks_.edges_out(i.segment)) begin_flow(row, i, e, 0, time, step);
       return;
     }
     for (const int e : tasks_.edges_out(i.segment)) {
-      if (graph_.edges[e].gradient) end_flow(track, i, e, 1, time);
+      if (graph_.edges[e].gradient) end_flow(row, i, e, 1, time, step);
     }
     for (const int e : tasks_.edges_in(i.segment)) {
-      if (graph_.edges[e].gradient) begin_flow(track, i, e, 1, time);
+      if (graph_.edges[e].gradient) begin_flow(row, i, e, 1, time, step);
     }
   }
 
-  void end_flow(int track, const Instruction& i, int edge, int kind, double time) {
+  void end_flow(TraceRow row, const Instruction& i, int edge, int kind, double time,
+                long long step) {
     const int from = kind == 0 ? graph_.edges[edge].from : graph_.edges[edge].to;
-    if (crosses(track, i, from, kind)) add_flow(track, i, edge, kind, time, "\"f\",\"bp\":\"e\"");
+    if (!crosses(row, i, from, kind)) return;
+    add_flow(row, flow_number(i, edge, kind, step), kind, time, "\"f\",\"bp\":\"e\"");
   }
 
-  void begin_flow(int track, const Instruction& i, int edge, int kind, double time) {
+  void begin_flow(TraceRow row, const Instruction& i, int edge, int kind, double time,
+                  long long step) {
     const int to = kind == 0 ? graph_.edges[edge].to : graph_.edges[edge].from;
-    if (crosses(track, i, to, kind)) add_flow(track, i, edge, kind, time, "\"s\"");
+    if (!crosses(row, i, to, kind)) return;
+    add_flow(row, flow_number(i, edge, kind, step), kind, time, "\"s\"");
   }
 
   /// Whether the other end of a value is made, and on another rank.
-  bool crosses(int track, const Instruction& i, int other_segment, int kind) const {
+  bool crosses(TraceRow row, const Instruction& i, int other_segment, int kind) const {
     const std::int32_t other = tasks_.slot(other_segment, i.micro_batch, i.part);
     if (other < 0) return false;
     const int maker = made_[2 * static_cast<std::size_t>(other) + static_cast<std::size_t>(kind)];
-    return maker >= 0 && maker != tracks_[track].rank;
+    return maker >= 0 && maker != static_cast<int>(row.rank);
   }
 
-  void add_flow(int track, const Instruction& i, int edge, int kind, double time,
-                const char* phase) {
-    const long long number =
-        ((static_cast<long long>(edge) * graph_.micro_batches + i.micro_batch) * graph_.parts +
-         i.part) *
-            2 +
-        kind;
+  long long flow_number(const Instruction& i, int edge, int kind, long long step) const {
+    const auto edges = static_cast<long long>(graph_.edges.size());
+    return (((step * edges + edge) * graph_.micro_batches + i.micro_batch) * graph_.parts +
+            i.part) *
+               2 +
+           kind;
+  }
+
+  void add_flow(TraceRow row, long long number, int kind, double time, const char* phase) {
+    part_events();
     fmt::format_to(out(),
-                   ",\n{{\"name\":\"{}\",\"cat\":\"message\",\"ph\":{},\"id\":{},\"pid\":1,\"tid\":"
+                   "{{\"name\":\"{}\",\"cat\":\"message\",\"ph\":{},\"id\":{},\"pid\":{},\"tid\":"
                    "{},\"ts\":{}}}",
-                   kind == 0 ? "activation" : "gradient", phase, number, track + 1, time);
+                   kind == 0 ? "activation" : "gradient", phase, number, row.process, row.thread,
+                   time);
   }
 
   const Schedule& schedule_;
   const PipelineGraph& graph_;
-  const std::vector<TraceTrack>& tracks_;
   TaskTable tasks_;
   std::vector<std::int32_t> made_;
-  std::vector<int> first_track_;               // [rank]; −1: none
   std::vector<std::string> branches_, names_;  // JSON texts; [segment]
   std::string text_;
+  bool any_ = false;  // events are there
 };
 
 }  // namespace
 
-std::string trace_text(const Schedule& schedule, const Timeline& timeline) {
+std::string trace_text(const Schedule& schedule, const Timeline& timeline,
+                       const TraceOrigin& origin) {
   HETEROPERF_EXPECT(timeline.spans.size() == schedule.programs.size());
   std::vector<TraceTrack> tracks;
   for (std::size_t rank = 0; rank < timeline.spans.size(); ++rank) {
     tracks.push_back({fmt::format("rank {}", rank), static_cast<int>(rank), timeline.spans[rank]});
   }
-  return trace_text(schedule, tracks);
+  return trace_text(schedule, tracks, origin);
 }
 
-std::string trace_text(const Schedule& schedule, const std::vector<TraceTrack>& tracks) {
-  return TraceWriter(schedule, tracks).write();
+std::string trace_text(const Schedule& schedule, const std::vector<TraceTrack>& tracks,
+                       const TraceOrigin& origin) {
+  return TraceWriter(schedule, origin).write(tracks);
+}
+
+std::string lanes_trace_text(const Schedule& schedule, const std::vector<TracedRank>& ranks,
+                             std::span<const char* const> lanes, const TraceOrigin& origin) {
+  return TraceWriter(schedule, origin).write(ranks, lanes);
+}
+
+TraceOrigin read_trace_origin(const std::string& text, const std::string& file) {
+  require_stated_format(text, file, trace_format);
+  const Json trace = parse_strict_json(text, file, trace_format);
+  require_format(trace, file, trace_format, trace_version);
+  TraceOrigin origin;
+  DocumentProblems problems(file);
+  const auto found = trace.find("otherData");
+  if (found == trace.end() || !found->is_object()) {
+    problems.add("otherData is missing", "it says who wrote the trace");
+    problems.throw_if_any();
+  }
+  const auto take = [&](const char* key, auto& out) {
+    const auto value = found->find(key);
+    if (value != found->end()) {
+      read_value(*value, std::string("otherData.") + key, out, problems);
+    }
+    return value != found->end();
+  };
+  if (!take("kind", origin.kind)) problems.add("otherData.kind is missing");
+  take("run_id", origin.run_id);
+  take("host", origin.host);
+  take("program_version", origin.program_version);
+  problems.throw_if_any();
+  return origin;
 }
 
 }  // namespace heteroperf

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <array>
+#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -8,11 +11,24 @@
 
 namespace heteroperf {
 
+/// Whether somebody ran what a trace shows.
+enum class TraceKind { measured, simulated };
+constexpr std::array<const char*, 2> value_names(TraceKind) { return {"measured", "simulated"}; }
+
+/// What a trace says of itself, in its `otherData`; what is empty it does not say.
+struct TraceOrigin {
+  TraceKind kind = TraceKind::simulated;
+  std::string run_id;  ///< of the run that was traced, or whose plan was simulated
+  std::string host;    ///< where it was written
+  std::string program_version;
+};
+
 /// Chrome's trace event format, which Perfetto and chrome://tracing open; one unit of time is one
 /// microsecond. A thread per rank; a complete event per computation and per other instruction that
 /// takes time, with args segment, micro_batch, part; a flow from the computation that makes a value
 /// to each one on another rank that needs it.
-std::string trace_text(const Schedule& schedule, const Timeline& timeline);
+std::string trace_text(const Schedule& schedule, const Timeline& timeline,
+                       const TraceOrigin& origin);
 
 /// One thread of a trace: somebody who ran the program of a rank of the schedule.
 struct TraceTrack {
@@ -21,6 +37,34 @@ struct TraceTrack {
   std::vector<TimeSpan> spans;  ///< [instruction]; start = end: nothing to show
 };
 /// As above of several runners per program; flows go between the first track of each rank.
-std::string trace_text(const Schedule& schedule, const std::vector<TraceTrack>& tracks);
+std::string trace_text(const Schedule& schedule, const std::vector<TraceTrack>& tracks,
+                       const TraceOrigin& origin);
+
+/// A piece of a traced step on one lane.
+struct LaneSlice {
+  std::size_t lane = 0;
+  std::int32_t instruction = -1;  ///< of the rank's program; −1: of none
+  TimeSpan span;                  ///< microseconds
+};
+struct TracedStep {
+  std::uint64_t number = 0;
+  TimeSpan span;
+  std::vector<LaneSlice> slices;
+};
+/// Somebody who ran the program of a rank of the schedule, for some steps.
+struct TracedRank {
+  std::string name;
+  int rank = 0;  ///< of the schedule
+  std::vector<TracedStep> steps;
+};
+/// As trace_text(), of measured steps: a process per rank, in it a thread with the steps and one
+/// for each of `lanes`, whose name is also the category (`cat`) of its events. Events of the first
+/// lane, which computes, are named by their instructions; all have the arg step.
+std::string lanes_trace_text(const Schedule& schedule, const std::vector<TracedRank>& ranks,
+                             std::span<const char* const> lanes, const TraceOrigin& origin);
+
+/// What a trace that this program wrote says of itself. Throws UserError, one problem that begins
+/// with `file`, for any other text.
+TraceOrigin read_trace_origin(const std::string& text, const std::string& file);
 
 }  // namespace heteroperf

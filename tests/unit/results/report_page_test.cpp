@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -180,6 +182,99 @@ TEST(Scaling, EmulatedDevicesAreTheSameOnEveryMachine) {
   EXPECT_TRUE(scaling_section(runs).charts.empty());
 }
 
+RunDigest planned_at(std::uint64_t ranks, const std::string& plan, double ops) {
+  RunDigest run = digest_at(ranks, ops, 64);
+  run.environment["/plan_summary"] = plan;
+  run.environment["/scale/transport"] = "threads";
+  run.data_fingerprint = "generated";
+  run.key = {{"workload.hash", "of the work of a step too"},
+             {"validity.ruleset", "1.7"},
+             {"workload.precision", "fp32"},
+             {"scale", std::to_string(ranks)},
+             {"program.build_type", "Release"}};
+  return run;
+}
+
+/// Each pair differs in its ranks and in one thing more.
+TEST(Scaling, JoinsLikeWithLikeOnly) {
+  const char* const two = "pp 1 x tp 1 x dp 2, 1f1b, 4 micro-batches of 8";
+  const char* const four = "pp 1 x tp 1 x dp 4, 1f1b, 2 micro-batches of 8";
+  const RunDigest small = planned_at(2, two, 10);
+  const auto charts = [&](const RunDigest& large) {
+    RunSet runs;
+    runs.runs = {small, large};
+    return scaling_section(runs).charts.size();
+  };
+  const RunDigest large = planned_at(4, four, 19);
+  EXPECT_EQ(charts(large), 1u);
+  const auto unlike = [&](const std::function<void(RunDigest&)>& change) {
+    RunDigest other = large;
+    change(other);
+    return charts(other) == 0;
+  };
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.data_fingerprint = "text"; }));
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.graph_hash = "another"; }));
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.precision = "bf16"; }));
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.key[1].value = "1.6"; }));
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.key[4].value = "Debug"; }));
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.environment["/scale/transport"] = "mpi"; }));
+  EXPECT_TRUE(unlike([](RunDigest& run) { run.environment["/config/plan/recompute"] = "full"; }));
+  EXPECT_TRUE(
+      unlike([](RunDigest& run) { run.workload_leaves["/workload/config/optimizer"] = "sgd"; }));
+  const auto planned_otherwise = [&](const std::string& plan) {
+    return unlike([&](RunDigest& run) { run.environment["/plan_summary"] = plan; });
+  };
+  EXPECT_TRUE(planned_otherwise("pp 1 x tp 1 x dp 4, zb-h1, 2 micro-batches of 8"));
+  EXPECT_TRUE(planned_otherwise("pp 2 x tp 2 x dp 1, 1f1b, 8 micro-batches of 8"));
+  EXPECT_TRUE(planned_otherwise("pp 2 x tp 1 x dp 4, 1f1b, 2 micro-batches of 8"));
+}
+
+/// One degree of the plan grows with the ranks, whichever it is.
+TEST(Scaling, ACurveIsOfOneDegreeOfThePlan) {
+  RunSet runs;
+  runs.runs = {planned_at(1, "pp 1 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 10),
+               planned_at(2, "pp 1 x tp 1 x dp 2, 1f1b, 4 micro-batches of 8", 19),
+               planned_at(2, "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 17),
+               planned_at(4, "pp 4 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 30),
+               planned_at(4, "pp 2 x tp 1 x dp 2, 1f1b, 4 micro-batches of 8", 33)};
+  std::map<std::string, std::vector<double>> curves;
+  for (const ReportChart& chart : scaling_section(runs).charts) {
+    curves[chart.title] = chart.series[0].y;
+  }
+  const std::string head = "Scaling, strong: llm   on cpu, 64 samples a step, ",
+                    tail = ", 1 thread a rank";
+  EXPECT_EQ(curves,
+            (std::map<std::string, std::vector<double>>{{head + "pp 1 x tp 1" + tail, {10, 19}},
+                                                        {head + "pp 2 x tp 1" + tail, {17, 33}},
+                                                        {head + "tp 1 x dp 1" + tail, {10, 17, 30}},
+                                                        {head + "tp 1 x dp 2" + tail, {19, 33}}}));
+}
+
+TEST(Scaling, CurvesOfOneLabelSayWhatTellsThemApart) {
+  RunSet runs;
+  for (const char* data : {"generated", "text"}) {
+    for (const std::uint64_t ranks : {1u, 2u}) {
+      RunDigest& run =
+          runs.runs.emplace_back(digest_at(ranks, 10 * static_cast<double>(ranks), 64));
+      run.data_fingerprint = data;
+      run.workload_leaves["/workload/data"] = std::string("data that are ") + data;
+    }
+  }
+  const ReportSection section = scaling_section(runs);
+  ASSERT_EQ(section.charts.size(), 2u);
+  EXPECT_NE(section.charts[0].title.find("data that are generated"), std::string::npos);
+  EXPECT_NE(section.charts[1].title.find("data that are text"), std::string::npos);
+}
+
+TEST(Scaling, PointsHaveTheirIntervals) {
+  RunSet runs;
+  runs.runs = {digest_at(1, 10, 64), digest_at(2, 18, 64)};
+  runs.runs[0].ops_ci95 = Interval{9.5, 10.5};
+  const ReportChart chart = scaling_section(runs).charts.at(0);
+  EXPECT_EQ(chart.series[0].low, (std::vector<double>{9.5, 18}));
+  EXPECT_EQ(chart.series[0].high, (std::vector<double>{10.5, 18}));
+}
+
 TEST(Scaling, SaysThatThereIsNone) {
   RunSet runs;
   runs.runs = {digest_at(2, 10, 16), digest_at(2, 19, 32)};
@@ -212,6 +307,64 @@ TEST(RunsPart, ShowsWhereTheLevelChanged) {
   const std::string html = html_of(part);
   EXPECT_NE(html.find("Line at 8.5: worse"), std::string::npos);
   EXPECT_NE(html.find("<td class=\"n\">5.229 image/s</td>"), std::string::npos);
+}
+
+/// The page's own data, as its script reads them.
+nlohmann::json page_data(const ReportPart& part) {
+  return nlohmann::json::parse(report_data_text({"page", {part}})).at("charts");
+}
+
+/// 0.03 % of noise is no fall: it stays in the middle of the scale.
+TEST(RunsPart, TheTrendDoesNotMagnifyNoise) {
+  TemporaryFolder folder;
+  for (int i = 0; i < 4; ++i) {
+    store_run(folder.path(), {.number = i, .step_s = 12 * (1 + 0.0001 * (i % 3))});
+  }
+  const ReportPart part = runs_part(report_sources({folder.path()}));
+  const ReportChart& trend = *find_chart(part, "trend-0");
+  const ChartSeries& runs = trend.series.front();
+  ASSERT_TRUE(trend.y.least);
+  EXPECT_LE(trend.y.least->low, 0.95 * runs.y[0]);
+  EXPECT_GE(trend.y.least->high, 1.05 * runs.y[0]);
+  for (std::size_t i = 0; i < runs.y.size(); ++i) {
+    EXPECT_LT(runs.low.at(i), runs.y[i]);
+    EXPECT_GT(runs.high.at(i), runs.y[i]);
+    EXPECT_LE(trend.y.least->low, runs.low[i]);
+    EXPECT_GE(trend.y.least->high, runs.high[i]);
+  }
+  EXPECT_EQ(trend.x.places.at(1), "2026-01-01 00:01");
+  EXPECT_EQ(chart_table(trend).rows.at(1).at(1), "2026-01-01 00:01");
+  for (const nlohmann::json& chart : page_data(part)) {
+    if (chart.at("id") != "trend-0") continue;
+    EXPECT_EQ(chart.at("x").at("places").at(1), "2026-01-01 00:01");
+    EXPECT_EQ(chart.at("x").at("places").size(), 4u);
+    const nlohmann::json& range = chart.at("y").at("least");
+    const double low = range.at(0), high = range.at(1), value = chart.at("series")[0].at("y")[0];
+    EXPECT_LE(low, 0.951 * value);
+    EXPECT_GE(high, 1.049 * value);
+    EXPECT_EQ(chart.at("series")[0].at("low").size(), 4u);
+  }
+}
+
+/// What is slow is bad, and what is busy is good: neither has the other's colours.
+TEST(RunPart, GridsOfBadAndOfGoodHaveColoursOfTheirOwn) {
+  SampleRun slow = fixed_run();
+  for (std::int32_t rank = 0; rank < 2; ++rank) {
+    RankStepsEvent steps;
+    steps.rank = rank;
+    steps.steps = 2;
+    steps.steps_per_value = 1;
+    steps.compute_ns = {1000, 1000 + 500 * rank};
+    slow.insert_before_stop(steps);
+  }
+  const auto tone_of = [](const SampleRun& run, const std::string& id) -> std::string {
+    for (const nlohmann::json& chart : page_data(run_part(report_run(run), ""))) {
+      if (chart.at("id") == id) return chart.at("tone");
+    }
+    return "no chart";
+  };
+  EXPECT_EQ(tone_of(slow, "stragglers"), "bad");
+  EXPECT_EQ(tone_of(search_run(), "groups"), "good");
 }
 
 /// Its first and its last run may be of one point: it goes there and back.

@@ -327,6 +327,42 @@ TEST(StepTimeline, ReadsTracesAndRefusesOthers) {
   }
 }
 
+/// As `run --trace` writes it: a process per rank, a thread per lane.
+TEST(StepTimeline, OfMeasuredStepsIsTheLastOne) {
+  const auto slice = [](int process, int thread, const char* category, const char* name, int step,
+                        double start_us) {
+    return fmt::format(
+        R"(,{{"ph":"X","pid":{},"tid":{},"cat":"{}","name":"{}","ts":{},"dur":1e6,"args":{{"step":{}}}}})",
+        process, thread, category, name, start_us, step);
+  };
+  std::string trace = R"({"traceEvents":[
+      {"ph":"M","name":"process_name","pid":1,"args":{"name":"rank 0"}},
+      {"ph":"M","name":"process_name","pid":2,"args":{"name":"rank 1"}},
+      {"ph":"M","name":"thread_name","pid":1,"tid":2,"args":{"name":"compute"}})";
+  for (const int step : {7, 8}) {
+    for (const int process : {1, 2}) {
+      const double start_us = 1e7 * step;
+      trace += slice(process, 1, "step", "step", step, start_us);
+      trace += slice(process, 2, "compute", "BW 0.1", step, start_us);
+      trace += slice(process, 4, "sums", "sums", step, start_us + 1e6);
+      trace += slice(process, 7, "waiting", "waiting", step, start_us + 2e6);
+      trace += slice(process, 9, "overlapped sums", "overlapped sums", step, start_us);
+    }
+  }
+  const StepTimeline timeline = step_timeline(trace + "]}", "t.json", 1);
+  ASSERT_EQ(timeline.missing, "");
+  ASSERT_EQ(timeline.lanes.size(), 2u);
+  for (std::size_t rank = 0; rank < 2; ++rank) {
+    const StepLane& lane = timeline.lanes[rank];
+    EXPECT_EQ(lane.name, fmt::format("rank {}", rank));
+    ASSERT_EQ(lane.spans.size(), 3u);
+    EXPECT_EQ(lane.spans[0].kind, "backward");
+    EXPECT_EQ(lane.spans[0].from_s, 80);
+    EXPECT_EQ(lane.spans[1].kind, "gradient sum");
+    EXPECT_EQ(lane.spans[2].kind, "waiting");
+  }
+}
+
 TEST(RunPart, PutsPredictedLanesAboveMeasuredOnes) {
   ReportRun run = report_run(planned_run());
   run.predicted.lanes = {{"rank 0", {{"forward", "F 0.0", 0, 1}}}};

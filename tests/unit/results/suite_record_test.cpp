@@ -1,5 +1,6 @@
 #include "results/suite_record.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -104,7 +105,7 @@ TEST_F(SuiteRecord, NamesOfWorkloadsLeadNowhereElse) {
     SuitePlan plan = whole_suite();
     plan.workloads.front() = name;
     EXPECT_THROW(build_suite_record(folder_.path(), plan), UserError) << name;
-    edit_file(path, "\"image\"", '"' + std::string(name) + '"');
+    edit_file(path, "\"folder\": \"image\"", fmt::format("\"folder\": \"{}\"", name));
     EXPECT_THROW(read_suite_record(folder_.path()), UserError) << name;
     write_file_atomically(path, good);
   }

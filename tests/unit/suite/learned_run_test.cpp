@@ -10,6 +10,7 @@
 #include "runners/plan/plan_json.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/chosen_plan.hpp"
+#include "suite/verbs/plan_simulation.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {
@@ -32,6 +33,14 @@ class LearnedRunTest : public testing::Test {
     plan_.cluster = "laptop";
     plan_.efficiency = efficiency_;
     SampleRun run = fixed_run();
+    run.last<ScaleEvent>().devices = devices_;
+    for (std::int32_t rank = 0; rank < 2; ++rank) {
+      RankPlanEvent place;
+      place.rank = rank;
+      place.device_class = devices_.front().device_class;
+      place.limit_bytes = memory_bytes_;
+      run.insert_before_stop(place);
+    }
     for (std::int32_t rank = 0; rank < rank_times; ++rank) {
       RankTimeEvent time;
       time.rank = rank;
@@ -43,11 +52,21 @@ class LearnedRunTest : public testing::Test {
     run.write(RunFiles{folder_.path()});
     std::ofstream(folder_.path() / "plan.json") << plan_text(plan_);
   }
+  std::string problem() const {
+    try {
+      learned();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  }
   LearnedRun learned() const { return learn_from_run(folder_.path(), find_cluster("laptop")); }
 
   TemporaryFolder folder_;
   Plan plan_;
   EfficiencyMatrix efficiency_;  ///< of the plan that ran
+  std::vector<DeviceCount> devices_{{"core", 2, 1, true}};
+  std::uint64_t memory_bytes_ = find_cluster("laptop").classes[0].memory.value();
 };
 
 TEST_F(LearnedRunTest, RatesFollowTheMeasuredTimes) {
@@ -86,15 +105,40 @@ TEST_F(LearnedRunTest, GoesOnFromWhatThePlanKnew) {
   EXPECT_NEAR(again.matrix.rates().begin()->second.rate.value(), half * factor, 1e-6 * half);
 }
 
-TEST_F(LearnedRunTest, WhatCannotBeLearnedFromIsSaid) {
-  const auto problem = [&]() -> std::string {
-    try {
-      learned();
-    } catch (const UserError& error) {
-      return error.what();
-    }
-    return "no error";
+/// One line, and the same for a simulation of the run's plan.
+TEST_F(LearnedRunTest, ARunMadeElsewhereIsRefused) {
+  const auto refused = [&](const std::string& why) {
+    write(1);
+    const std::string text = problem();
+    EXPECT_NE(text.find("was not made on a laptop"), std::string::npos) << text;
+    EXPECT_NE(text.find(why), std::string::npos) << text;
+    PlanSimulationRequest request;
+    request.path = (folder_.path() / "plan.json").string();
+    request.measured = PlanSimulationRequest::Measured::beside;
+    EXPECT_THROW(simulate_plan(request), UserError);
+    request.measured = PlanSimulationRequest::Measured::leave_out;
+    EXPECT_FALSE(simulate_plan(request).measured);
   };
+  const std::vector<DeviceCount> own = devices_;
+  devices_ = {{"cpu", 2, 1, false}};
+  refused("it ran on 2 x cpu; this cluster has 2 x core, emulated");
+  devices_ = {{"core", 2, 1, false}};
+  refused("it ran on 2 x core; this");
+  devices_ = {{"core", 1, 1, true}, {"fast", 1, 1, true}};
+  refused("it ran on 1 x core, 1 x fast, emulated; this");
+  devices_ = own;
+  memory_bytes_ /= 2;
+  refused("there a core had 2 GiB of memory; in this cluster it has 4 GiB");
+  memory_bytes_ *= 2;
+  write(1);
+  EXPECT_EQ(problem(), "no error");
+  PlanSimulationRequest request;
+  request.path = (folder_.path() / "plan.json").string();
+  request.measured = PlanSimulationRequest::Measured::beside;
+  EXPECT_TRUE(simulate_plan(request).measured);
+}
+
+TEST_F(LearnedRunTest, WhatCannotBeLearnedFromIsSaid) {
   EXPECT_NE(problem(), "no error");
   write(1, 0);
   EXPECT_NE(problem().find("nothing to learn from"), std::string::npos) << problem();

@@ -46,6 +46,26 @@ TEST_P(BothRunners, RunsInOrderWhateverIsFinalFirst) {
   }
 }
 
+/// What the caller runs is on its own lanes already.
+TEST_P(BothRunners, OnlyItsOwnThreadIsTraced) {
+  SumQueue queue({}, entries_of({[] {}, [] {}}), GetParam(), {});
+  const auto step = [&] {
+    for (const std::size_t entry : {0, 1}) queue.parameter_final(entry);
+    queue.finish_step();
+  };
+  std::vector<LaneSpan> lanes;
+  step();
+  queue.trace_to(&lanes);
+  step();
+  queue.trace_to(nullptr);
+  step();
+  ASSERT_EQ(lanes.size(), GetParam() == SumQueue::Runner::own_thread ? 2u : 0u);
+  for (const LaneSpan& span : lanes) {
+    EXPECT_EQ(span.lane, TimeLane::overlapped_sums);
+    EXPECT_LE(span.start_ns, span.end_ns);
+  }
+}
+
 TEST_P(BothRunners, WhatASumThrowsReachesEveryFinish) {
   int later = 0;
   SumQueue queue({}, entries_of({[] { throw std::runtime_error("broken sum"); }, [&] { ++later; }}),

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -316,7 +317,7 @@ TEST(Drawing, ATimelineOfAnotherScheduleIsABug) {
   s.timeline.spans[0].pop_back();
   EXPECT_THROW(gantt_text(s.schedule, s.timeline), Error);
   EXPECT_THROW(gantt_svg(s.schedule, s.timeline), Error);
-  EXPECT_THROW(trace_text(s.schedule, s.timeline), Error);
+  EXPECT_THROW(trace_text(s.schedule, s.timeline, {}), Error);
 }
 
 struct Flow {
@@ -341,7 +342,7 @@ std::map<long long, Flow> flows_of(const json& trace) {
 
 TEST(Trace, HasEveryComputationInOrder) {
   for (const Sample& s : {two_by_two(), with_everything()}) {
-    const json trace = json::parse(trace_text(s.schedule, s.timeline));
+    const json trace = json::parse(trace_text(s.schedule, s.timeline, {}));
     std::map<int, double> last;
     std::map<int, int> slices;
     for (const json& event : trace["traceEvents"]) {
@@ -360,7 +361,7 @@ TEST(Trace, HasEveryComputationInOrder) {
 
 TEST(Trace, SaysWhatASliceIs) {
   const Sample s = two_by_two();
-  const json trace = json::parse(trace_text(s.schedule, s.timeline));
+  const json trace = json::parse(trace_text(s.schedule, s.timeline, {}));
   const json expected = json::parse(
       R"({"name":"BW 1.1","cat":"compute","ph":"X","pid":1,"tid":2,"ts":20.0,"dur":8.0,
           "args":{"segment":"1","micro_batch":1,"part":0}})");
@@ -374,7 +375,7 @@ TEST(Trace, SaysWhatASliceIs) {
 
 TEST(Trace, FlowsJoinWhatTheyCarry) {
   const Sample s = two_by_two();
-  const auto flows = flows_of(json::parse(trace_text(s.schedule, s.timeline)));
+  const auto flows = flows_of(json::parse(trace_text(s.schedule, s.timeline, {})));
   EXPECT_EQ(flows.size(), 4u);  // two activations, two gradients
   int down = 0;
   for (const auto& [id, flow] : flows) {
@@ -388,7 +389,7 @@ TEST(Trace, FlowsJoinWhatTheyCarry) {
 
 TEST(Trace, HasNoFlowWithoutBothEnds) {
   const Sample s = with_everything();  // stage 1 → 2 stays on rank 1, much is missing
-  const auto flows = flows_of(json::parse(trace_text(s.schedule, s.timeline)));
+  const auto flows = flows_of(json::parse(trace_text(s.schedule, s.timeline, {})));
   EXPECT_EQ(flows.size(), 1u);  // the activation of 0.0
   for (const auto& [id, flow] : flows) {
     EXPECT_EQ(flow.from, 1);
@@ -401,7 +402,96 @@ TEST(Trace, SurvivesForeignNames) {
   s.schedule.name = "\xff\"\\\n";
   s.schedule.graph.segments[0].name = "\"";
   s.schedule.graph.segments[0].branch = "\xc0";
-  EXPECT_FALSE(json::parse(trace_text(s.schedule, s.timeline)).is_discarded());
+  EXPECT_FALSE(json::parse(trace_text(s.schedule, s.timeline, {})).is_discarded());
+}
+
+TEST(Trace, SaysWhoWroteIt) {
+  const Sample s = two_by_two();
+  const TraceOrigin origin{TraceKind::measured, "run \"1\"", "node-7", "1.2.3"};
+  const std::string text = trace_text(s.schedule, s.timeline, origin);
+  EXPECT_EQ(json::parse(text).at("otherData").at("kind"), "measured");
+  const TraceOrigin read = read_trace_origin(text, "t.json");
+  EXPECT_EQ(read.kind, TraceKind::measured);
+  EXPECT_EQ(read.run_id, origin.run_id);
+  EXPECT_EQ(read.host, "node-7");
+  EXPECT_EQ(read.program_version, "1.2.3");
+  const TraceOrigin none = read_trace_origin(trace_text(s.schedule, s.timeline, {}), "t.json");
+  EXPECT_EQ(none.kind, TraceKind::simulated);
+  EXPECT_EQ(none.run_id, "");
+}
+
+TEST(Trace, WhatIsNoTraceIsSaidInOneProblem) {
+  const char* const others[] = {
+      "",
+      "{",
+      "[1]",
+      "{}",
+      R"({"traceEvents":[]})",
+      R"({"_format":"heteroperf-plan","_version":1})",
+      R"({"_format":"heteroperf-trace","_version":1,"traceEvents":[]})",
+      R"({"_format":"heteroperf-trace","_version":1,"otherData":{},"traceEvents":[]})",
+      R"({"_format":"heteroperf-trace","_version":1,"otherData":{"kind":"guessed"}})",
+      R"({"_format":"heteroperf-trace","_version":2,"otherData":{"kind":"measured"}})"};
+  for (const char* text : others) {
+    try {
+      read_trace_origin(text, "t.json");
+      ADD_FAILURE() << text;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.problems().size(), 1u) << text;
+      EXPECT_EQ(error.problems().front().problem.rfind("t.json", 0), 0u) << error.what();
+    }
+  }
+}
+
+/// A rank's own lanes, and one beside them, over two steps.
+TEST(Trace, OfMeasuredStepsHasAThreadPerLane) {
+  const Sample s = two_by_two();
+  constexpr std::array<const char*, 3> lanes{"compute", "sums", "overlapped sums"};
+  std::vector<TracedRank> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    TracedRank& traced = ranks.emplace_back();
+    traced.name = "rank " + std::to_string(rank);
+    traced.rank = rank;
+    for (std::uint64_t step = 5; step < 7; ++step) {
+      const double t = 100 * static_cast<double>(step);
+      // Sums interrupt the first computation.
+      traced.steps.push_back({step,
+                              {t, t + 10},
+                              {{0, 0, {t, t + 2}},
+                               {1, 0, {t + 2, t + 3}},
+                               {0, 0, {t + 3, t + 9}},
+                               {1, -1, {t + 9, t + 10}},
+                               {2, -1, {t + 1, t + 8}}}});
+    }
+  }
+  const json trace =
+      json::parse(lanes_trace_text(s.schedule, ranks, lanes, {TraceKind::measured, "r", "", ""}));
+  std::map<int, std::map<std::string, double>> sums;
+  std::map<std::pair<int, int>, std::string> names;
+  for (const json& event : trace.at("traceEvents")) {
+    const int process = event.at("pid").get<int>();
+    const std::pair<int, int> thread{process, event.value("tid", 0)};
+    if (event.at("name") == "thread_name") names[thread] = event.at("args").at("name");
+    if (event.at("ph") != "X") continue;
+    const std::string lane = event.at("cat").get<std::string>();
+    EXPECT_TRUE(event.at("args").contains("step"));
+    sums[process][lane] += event.at("dur").get<double>();
+    EXPECT_EQ(names.at(thread), lane == "step" ? "steps" : lane);
+    if (lane != "compute") continue;
+    const auto rank = static_cast<std::size_t>(process) - 1;
+    EXPECT_EQ(event.at("name"), to_text(s.schedule.programs[rank][0]));
+  }
+  const std::map<std::string, double> expected{
+      {"step", 20}, {"compute", 16}, {"sums", 4}, {"overlapped sums", 14}};
+  EXPECT_EQ(sums, (std::map<int, std::map<std::string, double>>{{1, expected}, {2, expected}}));
+  // One flow of the first forward in each step, which the second rank takes at its own.
+  const auto begun = [&](const char* phase) {
+    const auto& events = trace.at("traceEvents");
+    return std::count_if(events.begin(), events.end(),
+                         [&](const json& event) { return event.at("ph") == phase; });
+  };
+  EXPECT_EQ(begun("s"), 2);
+  EXPECT_EQ(begun("f"), 2);
 }
 
 TEST(Drawing, PyTorchsTableMakesAllDrawings) {
@@ -412,7 +502,7 @@ TEST(Drawing, PyTorchsTableMakesAllDrawings) {
           .schedule;
   const Timeline timeline = simulate(schedule);
   EXPECT_EQ(xml_problem(gantt_svg(schedule, timeline, {.memory = true})), "");
-  const auto flows = flows_of(json::parse(trace_text(schedule, timeline)));
+  const auto flows = flows_of(json::parse(trace_text(schedule, timeline, {})));
   EXPECT_EQ(flows.size(), 120u);  // 6 crossing edges, 10 micro-batches, both ways
   for (const auto& [id, flow] : flows) EXPECT_GT(flow.end, flow.start) << id;
   EXPECT_EQ(lines_of(gantt_text(schedule, timeline, {.width = 100})).size(), 7u);
