@@ -16,12 +16,17 @@ struct VerifyCheck {
   bool ok = false;
   std::string expected, actual;  ///< what recomputation gives; what is stored
   CheckText text = CheckText::words;
+  bool compared = true;  ///< false: this program lacks what it takes, and `ok` says nothing
 };
 
 struct Verification {
   std::vector<VerifyCheck> checks;
+  /// Nothing that was compared differs.
   bool ok() const;
-  /// The document of `verify --json`: {"ok", "checks":[{name,ok,expected,actual}]}.
+  /// Everything could be compared.
+  bool compared() const;
+  /// The document of `verify --json`: {"ok", "checks":[{name,ok,expected,actual}]}, "compared"
+  /// false beside where it is.
   std::string to_json() const;
 };
 

@@ -46,7 +46,8 @@ class VerifyVerb : public Verb {
     } else {
       print(result, options);
     }
-    return result.ok() ? ExitCode::ok : ExitCode::verification;
+    if (!result.ok()) return ExitCode::verification;
+    return result.compared() ? ExitCode::ok : ExitCode::not_comparable;
   }
 
  private:
@@ -112,10 +113,14 @@ class VerifyVerb : public Verb {
 
   static void print(const Verification& result, const GlobalOptions& options) {
     for (const VerifyCheck& check : result.checks) {
-      if (check.ok && options.verbosity == Verbosity::quiet) continue;
+      const bool passed = check.ok && check.compared;
+      if (passed && options.verbosity == Verbosity::quiet) continue;
       const bool remark = check.ok && check.expected != check.actual;
-      fmt::print("{:<6} {}{}\n", check.ok ? "ok" : "FAILED", line_text(check.name),
-                 remark ? " (" + line_text(check.actual) + ")" : "");
+      fmt::print("{:<6} {}{}\n",
+                 passed     ? "ok"
+                 : check.ok ? "open"
+                            : "FAILED",
+                 line_text(check.name), remark ? " (" + line_text(check.actual) + ")" : "");
       // It may be a stranger's run, whose words steer no terminal.
       if (!check.ok) {
         fmt::print("       expected {}\n       actual   {}\n", line_text(check.expected),
@@ -123,7 +128,9 @@ class VerifyVerb : public Verb {
       }
     }
     fmt::print("{} checks: {}\n", result.checks.size(),
-               result.ok() ? "everything matches" : "this is not what the file says");
+               !result.ok()        ? "this is not what the file says"
+               : result.compared() ? "everything matches"
+                                   : "what could be compared matches");
   }
 
   std::string path_;

@@ -1,5 +1,6 @@
 #include "results/verify.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -8,6 +9,7 @@
 #include "metrics/error.hpp"
 #include "metrics/text_file.hpp"
 #include "results/recover.hpp"
+#include "results/ruleset.hpp"
 #include "results/samples_h5.hpp"
 #include "results/show.hpp"
 #include "results/suite_record.hpp"
@@ -137,6 +139,23 @@ TEST(Verify, NamesTheClaimThatWasChanged) {
   EXPECT_TRUE(fails(verification, "validity"));
   EXPECT_TRUE(fails(verification, "record_bytes"));
   EXPECT_FALSE(fails(verification, "ops_per_second"));
+}
+
+TEST(Verify, ARecordOfOtherRulesIsNeitherConfirmedNorAccused) {
+  const StoredRun stored(fixed_run());
+  std::string record = read_text_file(stored.files.record());
+  const std::string own = fmt::format("\"ruleset\": \"{}\"", ruleset_version);
+  record.replace(record.find(own), own.size(), "\"ruleset\": \"1.0\"");
+  overwrite(stored.files.record(), record);
+  const Verification verification = verify(stored.files.folder);
+  EXPECT_TRUE(verification.ok()) << failures(verification);
+  EXPECT_FALSE(verification.compared());
+  const auto json = nlohmann::json::parse(verification.to_json());
+  EXPECT_EQ(json.at("checks").back().at("name"), "record_ruleset");
+  EXPECT_EQ(json.at("checks").back().at("compared"), false);
+  // Its journal is held to itself all the same.
+  overwrite(stored.files.journal(), read_text_file(stored.files.journal()) + "{}\n");
+  EXPECT_FALSE(verify(stored.files.folder).ok());
 }
 
 TEST(Verify, NoticesMissingFiles) {
