@@ -30,6 +30,9 @@ std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate)
 /// 1 / √wrong, or less.
 inline constexpr std::uint64_t enough_wrong_answers = 100;
 
+/// Generated samples never end: on them an error rate is found by so many answers at most.
+inline constexpr std::uint64_t most_generated_answers = 16384;
+
 /// 95 % interval of the error rate of which `wrong` of `answers` > 0 independent answers tell:
 /// Wilson's score interval (E. B. Wilson, J. Am. Stat. Assoc. 22, 209, 1927). Sums, products and a
 /// square root alone: the same bits on every machine.

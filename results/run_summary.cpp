@@ -112,15 +112,6 @@ std::vector<StepWork> units_of(const WorkloadEvent& workload, const Steps& steps
   });
 }
 
-PrecisionGoal goal_of(const UntilEvent& until) {
-  return {until.requested_fraction,
-          until.fewest_steps,
-          until.fewest_s,
-          until.blocks,
-          until.fewest_blocks.value_or(until.blocks),
-          until.misses};
-}
-
 /// The looks that the run took, and where it did not end with one (it was interrupted) one more at
 /// its steady window; `summary.window` becomes the last look's.
 void look_again(const Journal& journal, const Steps& steps, RunSummary& summary) {
@@ -474,6 +465,15 @@ void find_fractions(const Journal& journal, RunSummary& summary) {
 }
 
 }  // namespace
+
+PrecisionGoal goal_of(const UntilEvent& until) {
+  return {until.requested_fraction,
+          until.fewest_steps,
+          until.fewest_s,
+          until.blocks,
+          until.fewest_blocks.value_or(until.blocks),
+          until.misses};
+}
 
 std::optional<PeakEvent> measured_peak(const Journal& journal) {
   const auto rate = [](const PeakEvent& peak) {

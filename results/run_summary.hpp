@@ -108,6 +108,9 @@ struct RunSummary {
 
 RunSummary summarize(const Journal& journal);
 
+/// The rule by which a run with `--until` looked.
+PrecisionGoal goal_of(const UntilEvent& until);
+
 /// The greatest of the peaks that were measured, with the memory's rate (or why there is none) of
 /// the first that tells it; nothing where none was measured.
 std::optional<PeakEvent> measured_peak(const Journal& journal);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <nlohmann/json.hpp>
 
 #include "metrics/error.hpp"
@@ -10,7 +9,8 @@
 #include "metrics/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/comparison/parallel_rows.hpp"
-#include "results/graph_book.hpp"
+#include "results/journal_checks/baseline_checks.hpp"
+#include "results/journal_checks/journal_checks.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/record.hpp"
 #include "results/ruleset.hpp"
@@ -51,73 +51,6 @@ std::string claim_text(const Json& json) { return json.is_null() ? absent : json
 VerifyCheck equal_check(std::string name, std::string expected, std::string actual) {
   const bool ok = expected == actual;
   return {std::move(name), ok, std::move(expected), std::move(actual), CheckText::words};
-}
-
-/// A check over many lines: fine unless one line was wrong, of which the first is told.
-class ManyLines {
- public:
-  ManyLines(std::string name, std::string what) : name_(std::move(name)), what_(std::move(what)) {}
-
-  void hold(std::size_t line, const std::string& expected, const std::string& actual) {
-    ++count_;
-    if (expected == actual || wrong_) return;
-    wrong_ = VerifyCheck{name_, false, fmt::format("line {}: {}", line, expected), actual};
-  }
-  VerifyCheck result() const {
-    const std::string all = fmt::format("{} {}", count_, what_);
-    return wrong_.value_or(VerifyCheck{name_, true, all, all});
-  }
-
- private:
-  std::string name_, what_;
-  std::size_t count_ = 0;
-  std::optional<VerifyCheck> wrong_;
-};
-
-std::string claim_text(const std::optional<Ops>& ops) {
-  return ops ? ops->to_string() : "operations of a graph that the journal holds";
-}
-
-void check_operations(const Journal& journal, GraphBook& graphs, Checks& checks) {
-  ManyLines steps("step_operations", "steps"), evals("evaluation_operations", "evaluations");
-  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
-    if (const auto* step = std::get_if<StepEvent>(&journal.lines[i].event)) {
-      steps.hold(i + 1, claim_text(graphs.strict_train(step->trial, step->samples)),
-                 step->ops_strict.to_string());
-    } else if (const auto* eval = std::get_if<EvalEvent>(&journal.lines[i].event)) {
-      evals.hold(i + 1, claim_text(graphs.strict_forward(eval->trial, eval->samples)),
-                 eval->ops_strict.to_string());
-    }
-  }
-  checks.push_back(steps.result());
-  checks.push_back(evals.result());
-}
-
-/// Steps and operations that a trial claims are those of its step lines so far.
-void check_trials(const Journal& journal, Checks& checks) {
-  ManyLines totals("trial_totals", "trial lines");
-  std::map<std::uint64_t, std::pair<std::uint64_t, Ops>> sums;
-  const auto describe = [](std::uint64_t steps, Ops ops) {
-    return fmt::format("{} steps, {} operations", steps, ops.to_string());
-  };
-  for (std::size_t i = 0; i < journal.lines.size(); ++i) {
-    const auto* step = std::get_if<StepEvent>(&journal.lines[i].event);
-    if (step != nullptr && step->trial) {
-      ++sums[*step->trial].first;
-      sums[*step->trial].second += step->ops_strict;
-    }
-    const auto* trial = std::get_if<TrialEvent>(&journal.lines[i].event);
-    if (trial == nullptr) continue;
-    const auto& [steps, ops] = sums[trial->id];
-    totals.hold(i + 1, describe(steps, ops), describe(trial->steps, trial->ops));
-  }
-  if (!sums.empty()) checks.push_back(totals.result());
-}
-
-void check_graphs(const GraphBook& graphs, Checks& checks) {
-  const std::string all = fmt::format("{} graphs with their hashes", graphs.size());
-  const auto& problems = graphs.problems();
-  checks.push_back({"graphs", problems.empty(), all, problems.empty() ? all : problems.front()});
 }
 
 std::string file_hash(const std::filesystem::path& path) {
@@ -239,14 +172,14 @@ std::optional<Journal> check_journal(const RunFiles& files, Checks& checks) {
 
 /// Records of the classes alone that the run's journal has numbers of. A class alone has none.
 void check_baselines(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
-  for (const BaselineEvent* baseline : journal.all<BaselineEvent>()) {
+  const auto baselines = journal.all<BaselineEvent>();
+  if (part == RunPart::baseline && !baselines.empty()) {
+    throw UserError("a baseline has baselines of its own");
+  }
+  for (const BaselineEvent* baseline : baselines) {
     if (baseline->record_sha256.empty()) continue;
-    if (part == RunPart::baseline) throw UserError("a baseline has baselines of its own");
-    const RunFiles own{part_of(files.folder, baseline->folder)};
-    checks.push_back(equal_check(baseline->folder + "/record", baseline->record_sha256,
-                                 file_hash(own.record())));
     Checks inner;
-    check_run(own, RunPart::baseline, inner);
+    check_run({part_of(files.folder, baseline->folder)}, RunPart::baseline, inner);
     for (VerifyCheck& check : inner) {
       check.name = baseline->folder + "/" + check.name;
       checks.push_back(std::move(check));
@@ -270,17 +203,20 @@ void check_suite_workload(const Journal& journal, Checks& checks) {
   checks.push_back(equal_check("suite_workload", workload->name, start.suite_workload));
 }
 
-/// What the lines of a journal claim of one another.
-void check_lines(const Journal& journal, Checks& checks) {
+/// What a journal claims, without what was made of it.
+Checks checks_of_claims(const Journal& journal, const std::filesystem::path& folder) {
+  Checks checks = check_journal_lines(journal);
   check_suite_workload(journal, checks);
-  GraphBook graphs(journal);
-  check_graphs(graphs, checks);
-  check_operations(journal, graphs, checks);
-  check_trials(journal, checks);
+  for (VerifyCheck& check : check_baseline_lines(journal, folder)) {
+    checks.push_back(std::move(check));
+  }
+  return checks;
 }
 
 void check_content(const RunFiles& files, const Journal& journal, RunPart part, Checks& checks) {
-  check_lines(journal, checks);
+  for (VerifyCheck& check : checks_of_claims(journal, files.folder)) {
+    checks.push_back(std::move(check));
+  }
   check_companions(files, journal, checks);
   check_baselines(files, journal, part, checks);
   const std::string rebuilt = build_record(journal);
@@ -427,9 +363,9 @@ std::string Verification::to_json() const {
                        "the verification");
 }
 
-std::optional<VerifyCheck> first_wrong_content(const Journal& journal) {
-  Checks checks;
-  check_lines(journal, checks);
+std::optional<VerifyCheck> first_wrong_content(const Journal& journal,
+                                               const std::filesystem::path& folder) {
+  Checks checks = checks_of_claims(journal, folder);
   const auto wrong = std::find_if(checks.begin(), checks.end(),
                                   [](const VerifyCheck& check) { return !check.ok; });
   return wrong == checks.end() ? std::nullopt : std::optional(std::move(*wrong));

@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "metrics/error.hpp"
+#include "workloads/data/generated_images.hpp"
+#include "workloads/data/generated_tokens.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/graph_memory.hpp"
 #include "workloads/models.hpp"
@@ -132,34 +134,7 @@ OptimizerRecipe image_recipe() {
   return recipe;
 }
 
-/// Half of the way from guessing to the floor, where there is one.
-std::optional<QualityTarget> language_target(const DataSource& data) {
-  const auto floor = data.loss_floor();
-  if (!floor) return std::nullopt;
-  return QualityTarget{"loss", 0.5 * (std::log(static_cast<double>(data.spec().classes)) + *floor)};
-}
-
-std::optional<QualityTarget> image_target(const DataSource& data) {
-  const double chance = 1.0 / static_cast<double>(data.spec().classes);
-  const double best = 1.0 - data.error_floor().value_or(0.0);
-  return QualityTarget{"accuracy", 0.5 * (chance + best)};
-}
-
 std::string width_name(std::int64_t width) { return fmt::format("w{}", width); }
-
-ModelGraph search_start(std::int64_t width, const SampleSpec& spec) {
-  ResnetShape shape;
-  shape.channels = spec.channels;
-  shape.height = spec.height;
-  shape.width = spec.width;
-  shape.classes = spec.classes;
-  shape.block = ResidualBlock::basic;
-  shape.stem_width = width;
-  shape.stages = {1, 1, 1};
-  ModelGraph graph = resnet(shape);
-  graph.name = "resnet-" + width_name(width);
-  return graph;
-}
 
 std::int64_t start_width(const std::string& name) {
   std::vector<std::string> names;
@@ -196,10 +171,28 @@ ScalingChoice choose_search_size(const ScalingInput& machine) {
   return choose_largest(
       search_widths,
       [&](std::int64_t width) {
-        return weigh(width_name(width), search_start(width, default_images()), search_batch,
-                     OptimizerKind::sgd, machine);
+        return weigh(width_name(width), search_start(width_name(width), default_images()),
+                     search_batch, OptimizerKind::sgd, machine);
       },
       machine, longest_trial_step_s);
+}
+
+std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, std::uint64_t seed) {
+  if (wanted.kind == InputKind::tokens) {
+    return std::make_shared<GeneratedTokens>(wanted, seed, GeneratedTokens::Successors::left_out);
+  }
+  return std::make_shared<GeneratedImages>(wanted, seed);
+}
+
+std::optional<QualityTarget> target_on(const DataSource& data) {
+  const auto classes = static_cast<double>(data.spec().classes);
+  if (data.spec().kind == InputKind::images) {
+    const double best = 1.0 - data.error_floor().value_or(0.0);
+    return QualityTarget{"accuracy", 0.5 * (1.0 / classes + best)};
+  }
+  const auto floor = data.loss_floor();
+  if (!floor) return std::nullopt;
+  return QualityTarget{"loss", 0.5 * (std::log(classes) + *floor)};
 }
 
 Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
@@ -219,7 +212,7 @@ Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
   workload.graph = build_model(model.name, options_for(workload.data->spec()));
   workload.recipe = language_recipe();
   workload.micro_batch = model.micro_batch;
-  workload.target = language_target(*workload.data);
+  workload.target = target_on(*workload.data);
   workload.unit = "token";
   workload.units_per_sample = wanted.length;
   apply_request(workload, request);
@@ -239,10 +232,24 @@ Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
   workload.graph = build_model(model.name, options_for(workload.data->spec()));
   workload.recipe = image_recipe();
   workload.micro_batch = model.micro_batch;
-  workload.target = image_target(*workload.data);
+  workload.target = target_on(*workload.data);
   workload.unit = "image";
   apply_request(workload, request);
   return workload;
+}
+
+ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
+  ResnetShape shape;
+  shape.channels = spec.channels;
+  shape.height = spec.height;
+  shape.width = spec.width;
+  shape.classes = spec.classes;
+  shape.block = ResidualBlock::basic;
+  shape.stem_width = start_width(size);
+  shape.stages = {1, 1, 1};
+  ModelGraph graph = resnet(shape);
+  graph.name = "resnet-" + size;
+  return graph;
 }
 
 Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& machine) {
@@ -250,10 +257,10 @@ Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& m
   workload.name = "automl-image";
   workload.size = request.size == "auto" ? choose_search_size(machine).size : request.size;
   workload.data = open_images(request, default_images());
-  workload.graph = search_start(start_width(workload.size), workload.data->spec());
+  workload.graph = search_start(workload.size, workload.data->spec());
   workload.recipe = image_recipe();
   workload.micro_batch = search_batch;
-  workload.target = image_target(*workload.data);
+  workload.target = target_on(*workload.data);
   workload.unit = "image";
   apply_request(workload, request);
   return workload;

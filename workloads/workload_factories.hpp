@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "workloads/workload.hpp"
@@ -20,12 +24,24 @@ ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);
 
+/// Generated data of this seed for their description, fingerprint and floors, in microseconds: no
+/// sample of them can be read. Throws UserError where there can be none of `wanted`.
+std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, std::uint64_t seed);
+
+/// What is to be reached on these data: half of the way from guessing to the floor. Nothing for
+/// tokens without a known floor; of images without one the floor counts as 0.
+std::optional<QualityTarget> target_on(const DataSource& data);
+
+/// The residual net that an architecture search of this size ("w16", "w32", …) starts from. Throws
+/// UserError for any other size.
+ModelGraph search_start(const std::string& size, const SampleSpec& spec);
+
 /// Language-model training on token streams. `size` is a name of llm_ladder() or "auto".
 Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine);
 /// One fixed image classifier, named by `model`.
 Workload make_image(const WorkloadRequest& request, const ScalingInput& machine);
-/// Architecture search over image classifiers; `graph` is the residual net it starts from, whose
-/// width the rule chooses ("w16", "w32", …).
+/// Architecture search over image classifiers; `graph` is search_start(), whose size the rule
+/// chooses.
 Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& machine);
 
 }  // namespace heteroperf

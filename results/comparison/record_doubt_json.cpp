@@ -122,7 +122,7 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
     }
     JournalVerdict verdict;
     std::string rebuilt;
-    if (const auto wrong = first_wrong_content(journal)) {
+    if (const auto wrong = first_wrong_content(journal, digest.record.parent_path())) {
       verdict.problem =
           fmt::format("{} should be {}, not {}", wrong->name, wrong->expected, wrong->actual);
     } else {

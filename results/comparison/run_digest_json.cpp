@@ -5,15 +5,13 @@
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
-#include <utility>
-#include <vector>
 
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
 #include "metrics/score.hpp"
 #include "metrics/strict_json.hpp"
 #include "results/comparison/run_digest.hpp"
+#include "results/journal_checks/run_outline.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
@@ -21,8 +19,6 @@
 
 namespace heteroperf {
 namespace {
-
-constexpr std::uint64_t most_cpus = 1 << 16;  // of a host, numbered from 0
 
 std::string text_at(const Json& json, const char* pointer) {
   const Json value = value_at(json, pointer);
@@ -158,33 +154,6 @@ void read_identity(const Json& record, RunDigest& digest) {
       value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
 }
 
-/// First and last CPU of each; they may overlap.
-using CpuRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
-
-/// The CPUs of a list in the kernel's form, "0-3,8".
-void add_cpus(const std::string& list, CpuRanges& cpus) {
-  std::istringstream ranges(list);
-  std::uint64_t first = 0;
-  while (ranges >> first) {
-    std::uint64_t last = first;
-    if (ranges.peek() == '-') ranges.ignore() >> last;
-    cpus.emplace_back(first, last);
-    ranges.ignore();  // the comma
-  }
-}
-
-std::uint64_t count_cpus(CpuRanges cpus) {
-  std::sort(cpus.begin(), cpus.end());
-  std::uint64_t count = 0, next = 0;  // the first one that is not counted yet
-  for (const auto& [from, to] : cpus) {
-    const std::uint64_t first = std::max(from, next), end = std::min(to, most_cpus - 1) + 1;
-    if (first >= end) continue;
-    count += end - first;
-    next = end;
-  }
-  return count;
-}
-
 /// Model of a rank's GPU. Records without `gpu_name` name it as the rank's device.
 std::string gpu_of(const Json& rank) {
   if (!rank.is_object() || !rank.contains("gpu")) return {};
@@ -195,7 +164,7 @@ std::string gpu_of(const Json& rank) {
 void read_hosts(const Json& record, RunDigest& digest) {
   std::map<std::string, CpuRanges> hosts;
   for (const Json& rank : value_at(record, "/system/binding")) {
-    add_cpus(text_at(rank, "/cpus"), hosts[text_at(rank, "/host")]);
+    add_listed_cpus(text_at(rank, "/cpus"), hosts[text_at(rank, "/host")]);
     const std::string gpu = gpu_of(rank);
     if (!gpu.empty()) ++digest.gpus[gpu];
   }

@@ -129,7 +129,7 @@ StepTimeline step_timeline(const std::string& trace, const std::string& source,
   StepTimeline timeline;
   try {
     timeline = lanes_of(TraceJson::parse(trace), seconds_scale);
-    if (timeline.lanes.empty()) timeline.missing = source + " has no spans";
+    if (timeline.lanes.empty()) timeline.missing = "no span is in " + source;
   } catch (const TraceJson::exception& error) {
     timeline.missing = fmt::format("{} is no trace ({})", source, plain_json_words(error.what()));
   }

@@ -5,8 +5,7 @@
 #include <algorithm>
 
 #include "metrics/error.hpp"
-#include "results/ruleset.hpp"
-#include "results/run_summary.hpp"
+#include "results/journal_checks/baseline_checks.hpp"
 #include "results/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
@@ -174,20 +173,10 @@ BaselineEvent event_of(const Baseline& baseline) {
 
 /// What a finished baseline did, or why that does not count.
 void read_result(const RunFiles& files, BaselineEvent& event) {
-  const Journal journal = read_journal(files.journal().string());
-  const RunSummary summary = summarize(journal);
   event.record_sha256 = sha256_file_hex(files.record().string());
-  const Validity validity = judge(journal, summary);
-  if (validity.severity != Severity::invalid) {
-    event.samples_per_s = summary.plan.samples_per_s;
-    return;
-  }
-  for (const Reason& reason : validity.reasons) {
-    if (reason.severity == Severity::invalid) {
-      event.reason = fmt::format("its run is invalid: {} ({})", reason.rule, reason.actual);
-      return;
-    }
-  }
+  const BaselineResult result = baseline_result(read_journal(files.journal().string()));
+  event.samples_per_s = result.samples_per_s;
+  event.reason = result.reason;
 }
 
 /// Runs one baseline on its ranks of the world; others wait. Rank 0 writes its journal, a member or

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "metrics/error.hpp"
+#include "results/journal_checks/plan_outline.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/schedule/generator.hpp"
@@ -134,13 +134,6 @@ RankPlanEvent rank_event(const ChosenPlan& chosen, int rank) {
   return event;
 }
 
-/// Smallest to largest, or the one there is.
-template <class Value>
-std::string span_text(const std::set<Value>& values) {
-  if (values.size() == 1) return fmt::format("{}", *values.begin());
-  return fmt::format("{}..{}", *values.begin(), *values.rbegin());
-}
-
 }  // namespace
 
 PlanWorkload plan_workload(const Workload& workload) {
@@ -199,34 +192,29 @@ ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
 }
 
 std::string summary_text(const Plan& plan) {
-  std::set<std::size_t> tensor, data;
-  std::set<std::int64_t> batches;
+  PlanShape shape;
+  shape.positions = plan.stages.size() / static_cast<std::size_t>(plan.chunks);
+  shape.schedule = plan.schedule;
+  shape.chunks = plan.chunks;
+  shape.micro_batches = plan.micro_batches;
   for (const PlanStage& stage : plan.stages) {
     std::size_t copies = 0;
     for (const StageReplica& replica : stage.replicas) {
       copies += replica.direction == 0 ? 1 : 0;
-      tensor.insert(replica.ranks.size());
-      batches.insert(replica.micro_batch);
+      shape.tensor.insert(replica.ranks.size());
+      shape.batches.insert(replica.micro_batch);
     }
-    data.insert(copies);
+    shape.data.insert(copies);
   }
-  const std::size_t positions = plan.stages.size() / static_cast<std::size_t>(plan.chunks);
-  return fmt::format("pp {} x tp {} x dp {}, {}{}, {} micro-batch{} of {}", positions,
-                     span_text(tensor), span_text(data), plan.schedule,
-                     plan.chunks > 1 ? fmt::format(" with {} chunks", plan.chunks) : "",
-                     plan.micro_batches, plan.micro_batches == 1 ? "" : "es", span_text(batches));
+  return shape.line();
 }
 
 std::string held_share(const Plan& plan, const RankRole& role) {
-  std::vector<int> stages;
-  std::set<std::string> tensor;
+  std::vector<HeldStage> held;
   for (const RankRole::Part& part : role.parts) {
-    stages.push_back(part.stage);
-    const int degree = tensor_degree(plan, part);
-    tensor.insert(degree == 1 ? "" : fmt::format("; tensor {} of {}", part.tensor_index, degree));
+    held.push_back({part.stage, part.tensor_index, tensor_degree(plan, part)});
   }
-  if (plan.stages.size() == 1 && *tensor.begin() == "") return "";
-  return fmt::format("stages {}{}", fmt::join(stages, ","), fmt::join(tensor, ""));
+  return share_text(held, plan.stages.size());
 }
 
 std::vector<Event> plan_events(const ChosenPlan& chosen) {

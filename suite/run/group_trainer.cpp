@@ -61,7 +61,6 @@ std::uint64_t tokens_of(const ModelGraph& graph) {
 
 EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
                               const ChosenPlan* plan) {
-  constexpr std::uint64_t most_generated = 16384;  // that source has no end
   const bool search = plan == nullptr;
   const std::uint64_t samples =
       search ? config.automl.evaluation_samples : config.measure.evaluation_samples;
@@ -69,7 +68,7 @@ EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
   const bool emulated = !search && plan->emulated;
   if (config.quick || emulated || workload.unit == "token") return extent;
   extent.wrong = enough_wrong_answers;
-  extent.most = config.data.source == "generated" ? std::max(samples, most_generated)
+  extent.most = config.data.source == "generated" ? std::max(samples, most_generated_answers)
                                                   : workload.data->size(Split::validation);
   return extent;
 }

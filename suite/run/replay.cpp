@@ -57,7 +57,7 @@ struct Original {
   Steps steps;
 
   const WorkloadEvent& workload() const { return *journal.first<WorkloadEvent>(); }
-  bool is_search() const { return workload().graph_hash.empty(); }
+  bool is_search() const { return workload().graph.text.empty(); }
   bool goes_on() const { return !journal.first<StartEvent>()->parent.empty(); }
 };
 

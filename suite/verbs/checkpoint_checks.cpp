@@ -15,16 +15,25 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* wanted = "a whole checkpoint that the journal names";
 
+/// Of all its files.
+std::uint64_t bytes_in(const fs::path& folder) {
+  std::uint64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  return bytes;
+}
+
 /// Empty where all is well.
 std::string problem_with(const CheckpointPlace& place, const Journal& journal) {
   const auto saved = journal.all<CheckpointEvent>();
-  const bool named = std::any_of(saved.begin(), saved.end(), [&](const CheckpointEvent* event) {
+  const auto named = std::find_if(saved.begin(), saved.end(), [&](const CheckpointEvent* event) {
     return event->n == place.step;
   });
   // A kill may lose the journal's last lines, and a rank may be lost between a checkpoint and its
   // line.
   const StopEvent* stop = journal.last<StopEvent>();
-  if (!named && stop != nullptr && stop->status != RunStatus::failed) {
+  if (named == saved.end() && stop != nullptr && stop->status != RunStatus::failed) {
     return "the journal does not name it";
   }
   try {
@@ -33,10 +42,16 @@ std::string problem_with(const CheckpointPlace& place, const Journal& journal) {
     if (reader.state().step != place.step) {
       return fmt::format("it is of step {}", reader.state().step);
     }
+    const std::uint64_t bytes = bytes_in(place.folder);
+    if (named != saved.end() && (*named)->bytes != bytes) {
+      return fmt::format("it has {} bytes, not {}", bytes, (*named)->bytes);
+    }
     if (const auto* workload = journal.first<WorkloadEvent>()) {
       reader.expect_graph(workload->graph_hash);
     }
   } catch (const UserError& error) {
+    return error.what();
+  } catch (const fs::filesystem_error& error) {
     return error.what();
   }
   return {};

@@ -126,8 +126,7 @@ def main():
             confirmed += 1
     for i in range(options.repeats):
         resumed, archive = place("resumed", i), place("packed", i) + ".tar.gz"
-        bench.run(["resume", place("two ranks", i), "--steps", "24", "--set",
-                   "checkpoint.every_steps=8"], resumed)
+        bench.run(["resume", place("two ranks", i), "--set", "checkpoint.every_steps=2"], resumed)
         bench.replay("resumed", resumed, options.steps, 0)
         subprocess.run([options.heteroperf, "pack", place("bf16", i), "-o", archive, "-q"],
                        check=True, stdout=subprocess.DEVNULL)

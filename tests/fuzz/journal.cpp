@@ -35,7 +35,7 @@ void use(const Journal& journal) {
   parse_run_digest(record, "record.json");
   show_record(record, "run", ShowFormat::markdown, Colour::off);
   sample_tables(journal);
-  first_wrong_content(journal);
+  first_wrong_content(journal, input_folder().path());
 }
 
 }  // namespace

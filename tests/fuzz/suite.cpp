@@ -21,7 +21,7 @@ int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     sweep_json_text(index);
   });
   read_hostile([&] {
-    if (const auto plan = read_suite_plan(folder)) build_suite_record(folder, *plan);
+    if (const auto suite = read_suite_record(folder)) build_suite_record(folder, suite->plan);
   });
   read_hostile([&] { verify(folder); });
   return 0;

@@ -337,7 +337,12 @@ class SeedWriter {
     request.costs = uniform_costs(2, 1, 1, 1, 0);
     const Schedule schedule = find_generator("1f1b").make(request);
     put("documents", "schedule", schedule_to_text(schedule));
-    put("trace", "step", trace_text(schedule, simulate(schedule)));
+    put("trace", "step",
+        trace_text(schedule, simulate(schedule), {TraceKind::simulated, "run", "host", "0.1.0"}));
+    const TracedRank rank{"rank 0", 0, {{4, {0, 9}, {{0, 1, {0, 5}}, {1, -1, {5, 9}}}}}};
+    constexpr std::array lanes{"compute", "messages"};
+    put("trace", "lanes",
+        lanes_trace_text(schedule, {rank}, lanes, {TraceKind::measured, "run", "host", "0.1.0"}));
     put("trace", "no_events", R"({"traceEvents":[]})");
     put("trace", "numbers",
         R"({"traceEvents":[{"ph":"X","name":"F","ts":1e308,"dur":-1e308,"tid":1e300}]})");

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "metrics/text_file.hpp"
+#include "results/journal_checks/plan_outline.hpp"
 #include "results/run_folder.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"
@@ -177,12 +178,22 @@ TEST_F(Exports, MlperfGetsTheDegreesOfThePlanThatRan) {
   SampleRun run = sample_of({.number = 1});
   run.last<ConfigEvent>().config.text =
       R"({"plan":{"pipeline":1,"tensor":1},"batch":{"micro_batch":0}})";
-  Json plan{{"chunks", 2}, {"stages", Json::array()}};
+  run.last<ScaleEvent>().devices = {{"cpu", 4, 1, false}};
+  run.last<WorkloadEvent>().samples_per_step = 6;
+  Json plan{{"_format", "heteroperf-plan"},
+            {"workload", {{"name", "image"}, {"size", "small"}, {"precision", "fp32"}}},
+            {"schedule", "interleaved-1f1b"},
+            {"chunks", 2},
+            {"micro_batches", 2},
+            {"stages", Json::array()}};
   for (int stage = 0; stage < 4; ++stage) {
     plan["stages"].push_back(
         {{"replicas", {replica_on({2 * (stage % 2), 2 * (stage % 2) + 1}, 3)}}});
   }
-  run.last<PlanEvent>().plan.text = plan.dump();
+  const auto set_plan = [&] {
+    run.last<PlanEvent>() = {{plan.dump()}, read_plan_outline(plan.dump()).shape().line()};
+  };
+  set_plan();
   run.write_finished(RunFiles{folder_ / "even"});
   const auto even = logged(exported("even", "mllog"));
   EXPECT_EQ(even.at("tensor_parallelism"), 2);
@@ -190,7 +201,7 @@ TEST_F(Exports, MlperfGetsTheDegreesOfThePlanThatRan) {
   EXPECT_EQ(even.at("micro_batch_size"), 3);
   EXPECT_EQ(even.at("submission_status"), "research");
   plan["stages"][1]["replicas"][0] = replica_on({2}, 4);
-  run.last<PlanEvent>().plan.text = plan.dump();
+  set_plan();
   run.write_finished(RunFiles{folder_ / "uneven"});
   const auto uneven = logged(exported("uneven", "mllog"));
   EXPECT_FALSE(uneven.contains("tensor_parallelism"));

@@ -22,7 +22,8 @@ class SuiteVerbs : public ResultVerbs {
   /// What rank excludes, a line each.
   std::string excluded(const std::string& path) const {
     std::string lines;
-    for (const Json& one : Json::parse(verb({"rank", path, "--json"}).out).at("excluded")) {
+    const Json ranking = Json::parse(verb({"rank", path, "--json"}).out);
+    for (const Json& one : ranking.at("excluded")) {
       lines += one.at("record").get<std::string>() + ": " + one.at("reasons").dump() + '\n';
     }
     return lines;

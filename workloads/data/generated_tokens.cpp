@@ -56,19 +56,20 @@ std::uint64_t scale_bits(std::uint64_t bits, std::uint64_t bound) {
 
 }  // namespace
 
-GeneratedTokens::GeneratedTokens(const SampleSpec& spec, std::uint64_t seed)
+GeneratedTokens::GeneratedTokens(const SampleSpec& spec, std::uint64_t seed, Successors successors)
     : spec_(spec), seed_(seed) {
   check(spec_);
   spec_ = {.kind = InputKind::tokens, .length = spec.length, .classes = spec.classes};
   branching_ = static_cast<std::size_t>(std::min(most_branches, spec_.classes / 4));
   cumulative_ = zipf_cumulative(branching_);
+  if (successors == Successors::left_out) return;
   successors_ = draw_rows(seed_, static_cast<std::uint64_t>(spec_.classes), branching_);
 }
 
 std::uint64_t GeneratedTokens::size(Split) const { return std::uint64_t{1} << 40; }
 
 void GeneratedTokens::read(Split split, std::uint64_t index, SampleView out) const {
-  HETEROPERF_EXPECT(index < size(split));
+  HETEROPERF_EXPECT(index < size(split) && !successors_.empty());
   HETEROPERF_EXPECT(out.tokens.size() == static_cast<std::size_t>(spec_.length));
   HETEROPERF_EXPECT(out.targets.size() == out.tokens.size());
   RandomStream random(random_bits(seed_, token_key, split, index));

@@ -17,9 +17,12 @@ namespace heteroperf {
 /// sample is uniform; it is never a target. The splits differ in the key of their samples.
 class GeneratedTokens : public DataSource {
  public:
+  /// Drawing the rows takes the time of a source; without them no sample can be read.
+  enum class Successors { drawn, left_out };
   /// `spec`: tokens; length > 0; classes from 16 to 2^20 (branching is then min(32, classes / 4)).
   /// Throws UserError with every value out of range.
-  GeneratedTokens(const SampleSpec& spec, std::uint64_t seed);
+  GeneratedTokens(const SampleSpec& spec, std::uint64_t seed,
+                  Successors successors = Successors::drawn);
 
   const SampleSpec& spec() const override { return spec_; }
   std::uint64_t size(Split split) const override;

@@ -280,6 +280,7 @@ TEST_F(Comparing, FindsRunsAmongForeignFiles) {
 TEST_F(Comparing, ZeroStepsAndClocksGoingBackAreInvalid) {
   SampleRun none = fixed_run(), back = fixed_run();
   none.erase_all<StepEvent>();
+  none.erase_all<ChecksumEvent>();
   none.write_finished(RunFiles{path("none")});
   back.lines[5].t_ns = back.lines[6].t_ns + 1;
   back.write_finished(RunFiles{path("back")});
@@ -424,7 +425,8 @@ TEST_F(Comparing, TheEnvironmentIsCompared) {
   const RunSet a = find_runs({path("a")}), b = find_runs({path("b")});
   std::vector<std::string> paths;
   for (const auto& one : environment_differences(a.runs[0], b.runs[0])) paths.push_back(one.path);
-  EXPECT_EQ(paths, (std::vector<std::string>{"/program/git_commit", "/seeds/run", "/system/host"}));
+  EXPECT_EQ(paths, (std::vector<std::string>{"/config/seed", "/program/git_commit", "/seeds/run",
+                                             "/system/host"}));
   EXPECT_TRUE(environment_differences(a.runs[0], a.runs[0]).empty());
   const std::string text = comparison_console_text(compare_runs(arranged(a, b), 0.02));
   EXPECT_NE(text.find("/system/host: node -> other"), std::string::npos);
@@ -462,8 +464,8 @@ TEST_F(Comparing, RecordsWithoutNamesOfGpusAreReadToo) {
       stored_with("named", R"([{"device":"x","gpu":0,"gpu_name":"NVIDIA H200"}])");
   EXPECT_EQ(named.gpus, device.gpus);
   EXPECT_EQ(named.environment.at("/system/gpus"), "1 x NVIDIA H200");
-  for (const char* binding :
-       {R"([{"rank":0,"host":"a","gpu":0}])", R"([{"device":"cpu"}])", "[]", R"(["word"])"}) {
+  for (const char* binding : {R"([{"rank":0,"host":"a","gpu":0,"device":""}])",
+                              R"([{"device":"cpu"}])", "[]", R"(["word"])"}) {
     const RunDigest silent = stored_with("silent", binding);
     EXPECT_TRUE(silent.gpus.empty()) << binding;
     EXPECT_FALSE(silent.environment.contains("/system/gpus")) << binding;

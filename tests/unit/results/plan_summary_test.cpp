@@ -156,16 +156,24 @@ std::vector<std::string> failed_checks(const std::filesystem::path& folder) {
 TEST(PlanRecord, VerifyCoversTheRunsOfTheClasses) {
   const TemporaryFolder scratch;
   const RunFiles files{scratch.path() / "mix"}, alone{files.folder / "baseline-slow"};
-  fixed_run().write_finished(alone);
-  SampleRun run = planned_run();
-  run.last<BaselineEvent>().folder = "baseline-slow";
-  run.last<BaselineEvent>().record_sha256 = sha256_file_hex(alone.record().string());
-  run.write_finished(files);
+  planned_run().write_finished(files);
   EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{});
 
   write_file_atomically(alone.record(), read_text_file(alone.record()) + "\n");
   EXPECT_EQ(failed_checks(files.folder),
-            (std::vector<std::string>{"baseline-slow/record", "baseline-slow/record_bytes"}));
+            (std::vector<std::string>{"baselines", "baseline-slow/record_bytes"}));
+}
+
+/// Half of what a class does alone would make twice the mix of it.
+TEST(PlanRecord, VerifyHoldsTheNumbersOfTheClassesToTheirRuns) {
+  const TemporaryFolder scratch;
+  const RunFiles files{scratch.path() / "mix"};
+  planned_run().write_finished(files);
+  SampleRun forged{read_journal(files.journal().string()).lines};
+  *forged.last<BaselineEvent>().samples_per_s /= 2;
+  write_file_atomically(files.journal(), forged.text());
+  finish_run(files);
+  EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"baselines"});
 }
 
 TEST(PlanRecord, VerifyFollowsNoNameOutOfTheRun) {
@@ -179,7 +187,8 @@ TEST(PlanRecord, VerifyFollowsNoNameOutOfTheRun) {
     std::filesystem::remove_all(files.folder);
     run.write_finished(files);
     std::filesystem::create_directory_symlink(other.folder, files.folder / "linked");
-    EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"recomputation"}) << name;
+    EXPECT_EQ(failed_checks(files.folder), (std::vector<std::string>{"baselines", "recomputation"}))
+        << name;
   }
 }
 
@@ -192,7 +201,9 @@ TEST(PlanRecord, VerifyGoesNoDeeperThanTheClassesAlone) {
   run.write_finished(alone);
   run.last<BaselineEvent>().record_sha256 = sha256_file_hex(alone.record().string());
   run.write_finished(files);
-  EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"baseline-slow/recomputation"});
+  EXPECT_EQ(failed_checks(files.folder),
+            (std::vector<std::string>{"baselines", "baseline-slow/baselines",
+                                      "baseline-slow/recomputation"}));
 }
 
 }  // namespace

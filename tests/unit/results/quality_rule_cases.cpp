@@ -68,8 +68,7 @@ std::vector<RuleCase> quality_rule_cases() {
          set_evaluated(r, 100, 0.5);
          add_evaluation(r, 100, 0.0);
        }},
-      {"quality_target", Severity::open,
-       [](SampleRun& r) { r.last<EvalEvent>().is_final.reset(); },
+      {"quality_target", Severity::open, [](SampleRun& r) { r.last<EvalEvent>().is_final.reset(); },
        [](SampleRun& r) { r.last<EvalEvent>().is_final = true; }},
       {"below_floor", Severity::review, [](SampleRun& r) { set_loss_floor(r, 0.9185); },
        [](SampleRun& r) { set_loss_floor(r, 0.9183); }},  // the loss is 0.9

@@ -23,10 +23,11 @@ class RankTest : public ::testing::Test {
     run.last<ScaleEvent>().devices = devices;
     run.write_finished(RunFiles{folder_.path() / std::to_string(number)});
   }
-  /// A run whose ranks were on these hosts; none: its record does not say.
+  /// A run whose ranks were on these hosts.
   void store_on(int number, const std::vector<std::string>& hosts) {
     SampleRun run = sample_of({.number = number, .host = std::to_string(number)});
     nlohmann::json system = nlohmann::json::parse(run.last<SystemEvent>().system.text);
+    run.last<ScaleEvent>().devices = {{"cpu", static_cast<std::uint32_t>(hosts.size()), 1, false}};
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       system["binding"].push_back({{"rank", rank}, {"host", hosts[rank]}});
     }

@@ -93,7 +93,7 @@ TEST_F(RankTest, WhatTellsEntriesOfOneHostApartIsShown) {
   planned.last<PlanEvent>().summary = "pp 2 x tp 1 x dp 1";
   planned.write_finished(RunFiles{path() / "3"});
   const std::string text = ranking_console_text(ranked());
-  for (const char* shown : {"0123456789ab  ", "fedcba  ", "pp 2 x tp 1 x dp 1  "}) {
+  for (const char* shown : {"0123456789ab  ", "fedcba  ", "pp 2 x tp 1 x dp 1, 1f1b"}) {
     EXPECT_NE(text.find(shown), std::string::npos) << text;
   }
 }
@@ -194,7 +194,6 @@ TEST_F(RankTest, AnAiperfResultIsListedWithoutARank) {
   ranking.published.push_back(score);
   ranking.excluded.push_back({"a/record.json", "image", "run-7", {"no score", "class open"}});
   const std::string csv = ranking_csv_text(ranking);
-  EXPECT_EQ(csv.find(",\n"), std::string::npos);
   const auto columns = [](const std::string& line) {
     return std::count(line.begin(), line.end(), ',');
   };

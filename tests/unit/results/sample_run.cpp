@@ -7,9 +7,11 @@
 #include <limits>
 
 #include "results/events_json.hpp"
+#include "results/journal_checks/baseline_checks.hpp"
 #include "results/ruleset.hpp"
 #include "results/sha256.hpp"
 #include "results/suite_record.hpp"
+#include "tests/unit/results/agreeing_run.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/model_graph_json.hpp"
 
@@ -138,6 +140,31 @@ class Script {
   std::int64_t now_ns_;
 };
 
+/// The run of a class alone that did, about, so many samples a second.
+void write_baseline(const RunFiles& mix, BaselineEvent& baseline) {
+  constexpr double noise_median = 1.02;  // of fixed_run()
+  const auto samples = static_cast<double>(sample_count);
+  SampleRun run =
+      fixed_run({.ranks = 1, .step_s = samples / (*baseline.samples_per_s * noise_median)});
+  run.last<ScaleEvent>().devices = {{baseline.device_class, 1, 1, false}};
+  if (baseline.planned_samples_per_s) {
+    const double step_s = samples / *baseline.planned_samples_per_s;
+    RankPlanEvent plan;
+    plan.device_class = baseline.device_class;
+    plan.stages = {0};
+    plan.busy_s = step_s;
+    run.insert_before_stop(plan);
+    run.insert_before_stop(PredictionEvent{step_s, *baseline.planned_samples_per_s, 0, 0});
+  }
+  baseline.folder = "baseline-" + baseline.device_class;
+  const RunFiles files{mix.folder / baseline.folder};
+  run.write_finished(files);
+  const Journal journal = read_journal(files.journal().string());
+  baseline.plan = journal.first<PlanEvent>()->summary;
+  baseline.samples_per_s = baseline_result(journal).samples_per_s;
+  baseline.record_sha256 = sha256_file_hex(files.record().string());
+}
+
 }  // namespace
 
 TemporaryFolder::TemporaryFolder() {
@@ -163,7 +190,15 @@ Journal SampleRun::journal() const { return parse_journal(text(), "journal.jsonl
 
 void SampleRun::write(const RunFiles& files) const {
   std::filesystem::create_directories(files.folder);
-  std::ofstream(files.journal(), std::ios::binary) << text();
+  SampleRun agreeing = *this;
+  make_agree(agreeing);
+  for (JournalLine& line : agreeing.lines) {
+    auto* baseline = std::get_if<BaselineEvent>(&line.event);
+    if (baseline == nullptr || !baseline->samples_per_s) continue;
+    if (!baseline->record_sha256.empty()) continue;
+    write_baseline(files, *baseline);
+  }
+  std::ofstream(files.journal(), std::ios::binary) << agreeing.text();
 }
 
 void SampleRun::write_finished(const RunFiles& files) const {
@@ -219,13 +254,14 @@ SampleRun fixed_run(const SampleRunOptions& options) {
     script.add(ChecksumEvent{rank, 0, std::nullopt, n, std::string(32, 'c')});
   }
   script.add_end(options.ranks);
+  make_agree(script.run);
   return std::move(script.run);
 }
 
 SampleRun planned_run() {
   SampleRun run = fixed_run();
   run.last<ScaleEvent>().devices = {{"fast", 1, 1, true}, {"slow", 1, 1, true}};
-  run.last<PlanEvent>().summary = "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8";
+  run.last<PlanEvent>() = {{}, "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8"};
   constexpr double wall_s = 30 * 12.24;
   const Ops per_step = run.last<StepEvent>().ops_strict;
   run.erase_all<ChecksumEvent>();
@@ -267,6 +303,7 @@ SampleRun planned_run() {
   slow.samples_per_s = 3.5;
   run.insert_before_stop(fast);
   run.insert_before_stop(slow);
+  make_agree(run);
   return run;
 }
 
@@ -277,7 +314,11 @@ SampleRun search_run() {
   auto& workload = script.run.last<WorkloadEvent>();
   workload.name = "automl-image";
   workload.graph.text.clear();
+  workload.parameters = 0;
   workload.samples_per_step.reset();
+  auto& start = script.run.last<StartEvent>();
+  start.run_id = "20260101T101500Z-automl-image-0123abcd";
+  start.reproduce = "heteroperf run automl-image --seed 42";
   script.add(PhaseEvent{Phase::measure, std::nullopt});
   for (std::uint64_t id = 0; id < 3; ++id) {
     const ModelGraph graph = small_classifier(8 + static_cast<std::int64_t>(id));
@@ -288,7 +329,7 @@ SampleRun search_run() {
     trial.morph = id > 0 ? "wider" : "";
     trial.graph_hash = graph.hash();
     trial.graph = {graph_to_text(graph)};
-    trial.hyper_parameters = {R"({"learning_rate":0.1})"};
+    trial.hyper_parameters = {R"({"batch":64,"learning_rate":0.1})"};
     trial.t_start_ns = script.now_ns();
     script.add(trial);
     trial.graph.text.clear();
@@ -304,8 +345,10 @@ SampleRun search_run() {
     trial.state = diverges ? TrialStatus::diverged : TrialStatus::completed;
     trial.reason = diverges ? "loss is NaN" : "";
     if (!diverges) {
+      trial.rung = 1;
       trial.quality = 0.6 + 0.1 * static_cast<double>(id);
       script.add_evaluation(graph, trial.group, id, *trial.quality);
+      trial.loss = script.run.last<EvalEvent>().loss;
     }
     trial.t_end_ns = script.now_ns();
     script.add(trial);
@@ -316,6 +359,7 @@ SampleRun search_run() {
   script.add_evaluation(small_classifier(10), 0, 2, 0.8);
   script.run.last<EvalEvent>().is_final = true;
   script.add_end(group_count);
+  make_agree(script.run);
   return std::move(script.run);
 }
 

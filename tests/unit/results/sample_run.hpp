@@ -30,7 +30,9 @@ struct SampleRun {
   /// Text of the journal, hashes included.
   std::string text() const;
   Journal journal() const;
-  /// Writes journal.jsonl alone, then everything else with `finish_run` where asked.
+  /// Writes journal.jsonl alone, of lines that agree with one another (agreeing_run.hpp), then
+  /// everything else with `finish_run` where asked. Where the run's classes have numbers without
+  /// runs of their own, those are made first.
   void write(const RunFiles& files) const;
   void write_finished(const RunFiles& files) const;
 
@@ -39,6 +41,14 @@ struct SampleRun {
     for (auto line = lines.rbegin();; ++line) {
       if (T* event = std::get_if<T>(&line->event)) return *event;
     }
+  }
+  /// The first event of this kind; null where there is none.
+  template <class T>
+  T* find() {
+    for (JournalLine& line : lines) {
+      if (T* event = std::get_if<T>(&line.event)) return event;
+    }
+    return nullptr;
   }
   /// Index of the first line of this kind.
   template <class T>

@@ -99,7 +99,7 @@ TEST(Show, ReadsRunsAndSuitesFromTheirFolder) {
   EXPECT_TRUE(matches(table, "llm +no score, partial, no record\n")) << table;
   EXPECT_TRUE(matches(table, "validity +invalid, not rankable\n")) << table;
   EXPECT_FALSE(matches(table, "suite OPS")) << table;
-  EXPECT_TRUE(matches(table, "workload later \\(invalid\\): expected closed, found no record"))
+  EXPECT_TRUE(matches(table, "workload llm \\(invalid\\): expected closed, found no record"))
       << table;
   const std::string csv = show(folder.path(), ShowFormat::csv, Colour::off);
   EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 3);

@@ -64,6 +64,11 @@ TEST(Verify, AcceptsWhatWasWritten) {
   }
 }
 
+bool is_confirmed(const StoredRun& stored) {
+  const Verification verification = verify(stored.files.folder);
+  return verification.ok() && verification.compared();
+}
+
 /// Every byte of the file at `path`, changed in a bit that keeps it printable or not.
 void expect_every_flip_fails(const StoredRun& stored, const fs::path& path) {
   const std::string good = read_text_file(path);
@@ -71,11 +76,11 @@ void expect_every_flip_fails(const StoredRun& stored, const fs::path& path) {
     std::string bad = good;
     bad[i] = static_cast<char>(bad[i] ^ (1 << (i % 7)));
     overwrite(path, bad);
-    ASSERT_FALSE(verify(stored.files.folder).ok())
+    ASSERT_FALSE(is_confirmed(stored))
         << path << " byte " << i << " '" << good[i] << "' to '" << bad[i] << "'";
   }
   overwrite(path, good);
-  ASSERT_TRUE(verify(stored.files.folder).ok());
+  ASSERT_TRUE(is_confirmed(stored));
 }
 
 TEST(Verify, NoticesEveryFlippedByteOfTheJournal) {
@@ -127,6 +132,65 @@ TEST(Verify, RecomputesOperationsOfAForgedJournal) {
   run = fixed_run();
   run.last<WorkloadEvent>().graph.text = "{}";
   EXPECT_TRUE(fails(verify(StoredRun(run).files.folder), "graphs"));
+}
+
+TEST(Verify, HoldsTheOpeningLinesToOneAnother) {
+  const auto expect_found = [](const char* check, const SampleRun& base, const auto& change) {
+    SampleRun run = base;
+    change(run);
+    const TemporaryFolder folder;
+    const RunFiles files{folder.path()};
+    std::ofstream(files.journal(), std::ios::binary) << run.text();
+    finish_run(files);
+    EXPECT_TRUE(fails(verify(files.folder), check)) << check;
+  };
+  const SampleRun fixed = fixed_run(), search = search_run();
+  expect_found("opening", fixed, [](SampleRun& r) { std::swap(r.lines[1], r.lines[2]); });
+  expect_found("opening", fixed, [](SampleRun& r) { r.lines.erase(r.lines.begin() + 3); });
+  expect_found("opening", fixed, [](SampleRun& r) { r.last<PlanEvent>().plan.text = "{}"; });
+  expect_found("opening", fixed, [](SampleRun& r) { r.last<ConfigEvent>().config.text = "{}"; });
+  expect_found("request", fixed, [](SampleRun& r) { r.last<StartEvent>().quick = true; });
+  expect_found("devices", fixed, [](SampleRun& r) { r.last<ScaleEvent>().devices[0].count = 1; });
+  expect_found("plan", fixed, [](SampleRun& r) { *r.last<WorkloadEvent>().samples_per_step *= 2; });
+  expect_found("trial_lines", search, [](SampleRun& r) { r.last<TrialEvent>().parent = 1; });
+}
+
+/// Twice the samples and twice the operations in every step: throughput without work.
+TEST(Verify, HoldsSamplesToThePlan) {
+  SampleRun run = fixed_run();
+  for (JournalLine& line : run.lines) {
+    if (auto* step = std::get_if<StepEvent>(&line.event)) {
+      step->samples *= 2;
+      step->ops_strict += step->ops_strict;
+    } else if (auto* observed = std::get_if<ObservedEvent>(&line.event)) {
+      observed->strict += observed->strict;
+      observed->executed += observed->executed;
+    }
+  }
+  const TemporaryFolder folder;
+  const RunFiles files{folder.path()};
+  std::ofstream(files.journal(), std::ios::binary) << run.text();
+  finish_run(files);
+  EXPECT_TRUE(fails(verify(files.folder), "step_samples"));
+}
+
+TEST(Verify, HoldsHostsToTheBinding) {
+  const auto failing = [](const Event& event) {
+    SampleRun run = fixed_run();
+    nlohmann::json system = nlohmann::json::parse(run.last<SystemEvent>().system.text);
+    system["binding"][1]["gpu"] = 0;
+    run.last<SystemEvent>().system.text = system.dump();
+    run.insert_before_stop(event);
+    return fails(verify(StoredRun(run).files.folder), "hosts");
+  };
+  EXPECT_FALSE(failing(HostLoadEvent{300, 2, 0.1, {}, {}, {}, "node", 0, {}, {}}));
+  EXPECT_TRUE(failing(HostLoadEvent{300, 2, 0.1, {}, {}, {}, "mode", 0, {}, {}}));
+  EXPECT_TRUE(failing(HostLoadEvent{300, 4, 0.1, {}, {}, {}, "node", 0, {}, {}}));
+  EXPECT_TRUE(failing(HostLoadEvent{300, 2, 0.1, {}, {}, {}, "node", 1, {}, {}}));
+  EXPECT_TRUE(failing(HostLoadEvent{3000, 2, 0.1, {}, {}, {}, "node", 0, {}, {}}));
+  EXPECT_FALSE(failing(GpuSlowdownEvent{"node", "0000:1b:00.0", 1, 300, 0.5, {}}));
+  EXPECT_TRUE(failing(GpuSlowdownEvent{"mode", "0000:1b:00.0", 1, 300, 0.5, {}}));
+  EXPECT_TRUE(failing(GpuSlowdownEvent{"node", "0000:1b:00.0", 0, 300, 0.5, {}}));
 }
 
 TEST(Verify, NamesTheClaimThatWasChanged) {
@@ -362,7 +426,7 @@ TEST(VerifySuite, ARunSaysWhichWorkloadItIs) {
   other.last<WorkloadEvent>().name = "image";
   other.write_finished(stored.part("llm"));
   EXPECT_TRUE(fails(verify(stored.folder.path()), "llm/suite_workload"));
-  EXPECT_TRUE(first_wrong_content(other.journal()).has_value());
+  EXPECT_TRUE(first_wrong_content(other.journal(), stored.part("llm").folder).has_value());
 }
 
 TEST(VerifySuite, SaysThatOlderJournalsTellNothing) {

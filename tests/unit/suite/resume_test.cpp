@@ -107,6 +107,7 @@ TEST_F(Resume, AQuickRunGoesOn) {
   config.scale.ranks = 2;
   config.batch = {8, 4};
   config.measure.steps = 32;
+  config.measure.evaluation_samples = run_.last<EvalEvent>().samples;
   run_.last<ConfigEvent>().config.text = to_json_text(config);
   write_run(run_, folder_.path());
   EXPECT_EQ(plan().config.measure.evaluation_samples, config.measure.evaluation_samples);

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/journal.hpp"
+#include "results/verify.hpp"
+
+namespace heteroperf {
+
+/// What a class of devices did alone, or why that does not count.
+struct BaselineResult {
+  std::optional<double> samples_per_s;  ///< modelled time where the devices are emulated
+  std::string reason;
+};
+BaselineResult baseline_result(const Journal& journal);
+
+/// Holds a journal's `baseline` lines to its scale and to the runs that they name in `folder`, the
+/// journal's own. A number is made again where the baseline was judged by this program's ruleset.
+std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
+                                              const std::filesystem::path& folder);
+
+}  // namespace heteroperf

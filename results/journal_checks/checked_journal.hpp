@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "results/graph_book.hpp"
+#include "results/journal_checks/line_check.hpp"
+#include "results/journal_checks/run_outline.hpp"
+#include "workloads/data_source.hpp"
+
+namespace heteroperf {
+
+/// A journal with all that its lines are held to. A journal may end after any line: what is not
+/// there yet is null or absent, and holds nothing.
+struct CheckedJournal {
+  explicit CheckedJournal(const Journal& journal);
+  CheckedJournal(const CheckedJournal&) = delete;
+  CheckedJournal& operator=(const CheckedJournal&) = delete;
+
+  /// An event and its line.
+  template <class E>
+  struct At {
+    const E* event = nullptr;
+    std::size_t line = 0;
+    explicit operator bool() const { return event != nullptr; }
+    const E* operator->() const { return event; }
+  };
+  template <class E>
+  At<E> first() const {
+    At<E> found;
+    for_lines<E>(journal, [&](std::size_t line, const E& event) {
+      if (!found) found = {&event, line};
+    });
+    return found;
+  }
+
+  const Journal& journal;
+  const RunOutline outline;
+  GraphBook graphs;
+  const At<StartEvent> start;
+  const At<ScaleEvent> scale;
+  const At<WorkloadEvent> workload;
+
+  bool is_search() const { return outline.plan && outline.plan->of_search; }
+  bool is_lockstep() const { return start && start->lockstep.value_or(false); }
+  bool is_complete() const;
+  /// Steps that were done before this run, of one model.
+  std::uint64_t first_step() const { return start ? start->parent_step.value_or(0) : 0; }
+  /// The model that a step or an evaluation is of; null where the journal does not hold it.
+  const ModelGraph* model(std::optional<std::uint64_t> trial) const { return graphs.of(trial); }
+  /// The model of a fixed workload, or of a search's first trial; null where there is none.
+  const ModelGraph* any_model() const;
+  /// Of a rank, as the plan and the binding say it; nothing where neither does.
+  std::optional<std::string> device_class(std::int32_t rank) const;
+  std::int64_t ranks() const { return scale ? scale->ranks : 0; }
+};
+
+/// Targets that one sample of this model has.
+std::uint64_t targets_of_sample(const ModelGraph& graph);
+/// Tokens of one sample; 0: it is an image.
+std::uint64_t tokens_of_sample(const ModelGraph& graph);
+/// The samples that it takes.
+SampleSpec sample_spec_of(const ModelGraph& graph);
+
+// The checks, one row of `verify` each: what they hold says results/README.md, "Fields".
+void check_opening(const CheckedJournal& run, LineCheck& check);
+void check_request(const CheckedJournal& run, LineCheck& check);
+void check_plan_line(const CheckedJournal& run, LineCheck& check);
+void check_devices(const CheckedJournal& run, LineCheck& check);
+void check_model(const CheckedJournal& run, LineCheck& check);
+void check_data_line(const CheckedJournal& run, LineCheck& check);
+void check_hosts(const CheckedJournal& run, LineCheck& check);
+
+void check_phases(const CheckedJournal& run, LineCheck& check);
+void check_step_samples(const CheckedJournal& run, LineCheck& check);
+void check_step_tokens(const CheckedJournal& run, LineCheck& check);
+void check_evaluations(const CheckedJournal& run, LineCheck& check);
+void check_looks(const CheckedJournal& run, LineCheck& check);
+void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check);
+void check_ending(const CheckedJournal& run, LineCheck& check);
+
+void check_trial_lines(const CheckedJournal& run, LineCheck& check);
+void check_trial_quality(const CheckedJournal& run, LineCheck& check);
+void check_search_line(const CheckedJournal& run, LineCheck& check);
+
+void check_rank_plans(const CheckedJournal& run, LineCheck& check);
+void check_predictions(const CheckedJournal& run, LineCheck& check);
+void check_observations(const CheckedJournal& run, LineCheck& check);
+void check_rank_times(const CheckedJournal& run, LineCheck& check);
+void check_rank_ends(const CheckedJournal& run, LineCheck& check);
+
+}  // namespace heteroperf

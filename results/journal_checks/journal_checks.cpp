@@ -1,0 +1,122 @@
+#include "results/journal_checks/journal_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "results/journal_checks/checked_journal.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string counted(const std::optional<Ops>& ops) {
+  return ops ? ops->to_string() : "operations of a graph that the journal holds";
+}
+
+void check_graphs(CheckedJournal& run, LineCheck& check) {
+  for (std::size_t i = 0; i < run.graphs.size(); ++i) check.pass();
+  for (const std::string& problem : run.graphs.problems()) {
+    check.equal(1, "graphs", std::string("with their hashes"), problem);
+  }
+}
+
+void check_step_operations(CheckedJournal& run, LineCheck& check) {
+  for_lines<StepEvent>(run.journal, [&](std::size_t line, const StepEvent& step) {
+    const auto expected = run.graphs.strict_train(step.trial, step.samples);
+    check.hold(
+        line, expected == step.ops_strict, [&] { return counted(expected); },
+        [&] { return step.ops_strict.to_string(); });
+  });
+}
+
+void check_evaluation_operations(CheckedJournal& run, LineCheck& check) {
+  for_lines<EvalEvent>(run.journal, [&](std::size_t line, const EvalEvent& eval) {
+    const auto expected = run.graphs.strict_forward(eval.trial, eval.samples);
+    check.hold(
+        line, expected == eval.ops_strict, [&] { return counted(expected); },
+        [&] { return eval.ops_strict.to_string(); });
+  });
+}
+
+/// Steps and operations that a trial claims are those of its step lines so far.
+void check_trial_totals(CheckedJournal& run, LineCheck& check) {
+  std::map<std::uint64_t, std::pair<std::uint64_t, Ops>> sums;
+  const auto text = [](std::uint64_t steps, Ops ops) {
+    return fmt::format("{} steps, {} operations", steps, ops.to_string());
+  };
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    const auto* step = std::get_if<StepEvent>(&event);
+    if (step != nullptr && step->trial) {
+      ++sums[*step->trial].first;
+      sums[*step->trial].second += step->ops_strict;
+    }
+    const auto* trial = std::get_if<TrialEvent>(&event);
+    if (trial == nullptr) continue;
+    const auto& [steps, ops] = sums[trial->id];
+    check.equal(i + 1, "totals", text(steps, ops), text(trial->steps, trial->ops));
+  }
+}
+
+/// A check that counts no operations looks at the journal alone.
+template <void (*hold)(const CheckedJournal&, LineCheck&)>
+void looking(CheckedJournal& run, LineCheck& check) {
+  hold(run, check);
+}
+
+/// A row of `verify`, which names it and says how many of what it held.
+struct JournalCheck {
+  const char* name;
+  const char* counts;
+  void (*hold)(CheckedJournal& run, LineCheck& check);
+};
+
+constexpr std::array journal_check_table{
+    JournalCheck{"opening", "opening lines", looking<check_opening>},
+    JournalCheck{"request", "settings", looking<check_request>},
+    JournalCheck{"plan", "facts of the plan", looking<check_plan_line>},
+    JournalCheck{"devices", "facts of the devices", looking<check_devices>},
+    JournalCheck{"hosts", "facts of the hosts", looking<check_hosts>},
+    JournalCheck{"model", "facts of the model", looking<check_model>},
+    JournalCheck{"data", "facts of the data", looking<check_data_line>},
+    JournalCheck{"graphs", "graphs with their hashes", check_graphs},
+    JournalCheck{"rank_plans", "facts of the ranks' plans", looking<check_rank_plans>},
+    JournalCheck{"predictions", "predictions", looking<check_predictions>},
+    JournalCheck{"phases", "phases", looking<check_phases>},
+    JournalCheck{"step_samples", "steps", looking<check_step_samples>},
+    JournalCheck{"step_tokens", "steps", looking<check_step_tokens>},
+    JournalCheck{"step_operations", "steps", check_step_operations},
+    JournalCheck{"looks", "looks", looking<check_looks>},
+    JournalCheck{"evaluations", "facts of the evaluations", looking<check_evaluations>},
+    JournalCheck{"evaluation_operations", "evaluations", check_evaluation_operations},
+    JournalCheck{"trial_lines", "facts of the trials", looking<check_trial_lines>},
+    JournalCheck{"trial_totals", "trial lines", check_trial_totals},
+    JournalCheck{"trial_quality", "trial lines", looking<check_trial_quality>},
+    JournalCheck{"search", "facts of the search", looking<check_search_line>},
+    JournalCheck{"observations", "facts of the observed steps", looking<check_observations>},
+    JournalCheck{"rank_times", "facts of the ranks' times", looking<check_rank_times>},
+    JournalCheck{"rank_ends", "facts of the ranks", looking<check_rank_ends>},
+    JournalCheck{"checkpoint_lines", "facts of the checkpoints", looking<check_checkpoint_lines>},
+    JournalCheck{"ending", "facts of the end", looking<check_ending>},
+};
+
+}  // namespace
+
+std::vector<VerifyCheck> check_journal_lines(const Journal& journal) {
+  CheckedJournal run(journal);
+  std::vector<VerifyCheck> checks;
+  for (const JournalCheck& row : journal_check_table) {
+    LineCheck check(row.name, row.counts);
+    row.hold(run, check);
+    if (check.count() > 0) checks.push_back(check.result());
+  }
+  return checks;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "results/journal.hpp"
+#include "results/verify.hpp"
+
+namespace heteroperf {
+
+/// Holds the lines of a journal to one another, a check per rule: graphs to their hashes,
+/// operations and samples to graphs and plan, plan and scale to the request, trials to their
+/// evaluations, and so on. A journal that was cut off after any line passes. README, "Fields", says
+/// of each field which check holds it.
+std::vector<VerifyCheck> check_journal_lines(const Journal& journal);
+
+}  // namespace heteroperf

@@ -1,0 +1,323 @@
+// The lines that open a journal: what is asked for, where it runs, by which plan, and what is
+// trained. All of them are made of one request, so each can be held to the others.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "metrics/precision_goal.hpp"
+#include "results/journal_checks/checked_journal.hpp"
+#include "workloads/workload_factories.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::array opening_kinds{"start", "config", "system", "plan", "scale", "workload"};
+constexpr double last_digits = 1e-12;  // in which two machines' logarithms may differ
+
+bool opens(const std::string& kind) {
+  return std::find(opening_kinds.begin(), opening_kinds.end(), kind) != opening_kinds.end();
+}
+
+/// "20260101T101500Z" of "2026-01-01T10:15:00Z".
+std::string date_of_run_id(std::string created_utc) {
+  std::erase_if(created_utc, [](char c) { return c == '-' || c == ':'; });
+  return created_utc;
+}
+
+/// Whether a run_id begins with a date, as all do that this program gives.
+bool begins_with_date(const std::string& run_id) {
+  constexpr std::string_view form = "00000000T000000Z-";
+  const auto fits = [](char c, char wanted) {
+    return wanted == '0' ? c >= '0' && c <= '9' : c == wanted;
+  };
+  return run_id.size() > form.size() &&
+         std::equal(form.begin(), form.end(), run_id.begin(),
+                    [&](char wanted, char c) { return fits(c, wanted); });
+}
+
+void hold_start(const CheckedJournal& run, LineCheck& check) {
+  const AskedRun& asked = *run.outline.asked;
+  const StartEvent& start = *run.start.event;
+  check.equal(1, "quick", asked.quick, start.quick);
+  const bool continues = start.parent_step.has_value();
+  check.equal(1, "parent given", continues, !start.parent.empty());
+  if (begins_with_date(start.run_id)) {
+    check.equal(1, "run_id begins with",
+                fmt::format("{}-{}-", date_of_run_id(start.created_utc), asked.workload),
+                start.run_id.substr(0, start.run_id.rfind('-') + 1));
+  }
+  if (start.reproduce.empty()) return;
+  const std::string command = "heteroperf run " + asked.workload + (asked.quick ? " --quick" : "");
+  const auto found = start.reproduce.find(command);
+  const auto behind = found == std::string::npos ? found : found + command.size();
+  const bool whole = behind == start.reproduce.size() ||
+                     (behind < start.reproduce.size() && start.reproduce[behind] == ' ');
+  check.hold(
+      1, whole && (asked.quick || start.reproduce.find(" --quick") == std::string::npos),
+      [&] { return "reproduce with " + command; }, [&] { return start.reproduce; });
+}
+
+void hold_scale(const CheckedJournal& run, LineCheck& check) {
+  const AskedRun& asked = *run.outline.asked;
+  const ScaleEvent& scale = *run.scale.event;
+  const std::size_t line = run.scale.line;
+  check.equal(line, "ranks", asked.ranks, std::int64_t{scale.ranks});
+  check.equal(line, "transport", asked.transport, scale.transport);
+  for (const DeviceCount& device : scale.devices) {
+    check.equal(line, "threads", asked.threads_per_rank, std::int64_t{device.threads});
+  }
+  const bool divides = run.is_search() && asked.group_ranks > 0;
+  check.equal(line, "groups", divides ? scale.ranks / asked.group_ranks : 1,
+              std::int64_t{scale.groups});
+}
+
+void hold_workload(const CheckedJournal& run, LineCheck& check) {
+  const AskedRun& asked = *run.outline.asked;
+  const WorkloadEvent& workload = *run.workload.event;
+  const std::size_t line = run.workload.line;
+  check.equal(line, "name", asked.workload, workload.name);
+  check.equal(line, "size", asked.size, workload.size);
+  check.equal(line, "precision", asked.precision, workload.precision);
+  std::string seeds;
+  for (const auto& [name, seed] : workload.seeds) seeds += fmt::format("{} {} ", name, seed);
+  check.equal(line, "seeds", fmt::format("run {} ", asked.seed), seeds);
+  check.equal(line, "config/size", workload.size, run.outline.stated_size);
+  for (const SharedSetting& setting : run.outline.settings) {
+    check.equal(line, setting.name, setting.asked, setting.stated);
+  }
+}
+
+void hold_until(const CheckedJournal& run, LineCheck& check) {
+  const AskedRun& asked = *run.outline.asked;
+  const auto until = run.first<UntilEvent>();
+  // It follows the workload at once; a journal that ends there is silent.
+  const bool due = run.workload && run.journal.lines.size() > run.workload.line;
+  if (!until && due) {
+    check.equal(run.workload.line + 1, "until_percent", asked.until_percent, 0.0);
+  }
+  if (!until) return;
+  const PrecisionGoal goal{.fraction = asked.until_percent / 100, .fewest_s = asked.until_after_s};
+  check.equal(until.line, "requested_fraction", goal.fraction, until->requested_fraction);
+  check.equal(until.line, "fewest_s", goal.fewest_s, until->fewest_s);
+  check.equal(until.line, "fewest_steps", goal.fewest_steps, until->fewest_steps);
+  check.equal(until.line, "blocks", goal.blocks, until->blocks);
+  check.equal(until.line, "fewest_blocks", goal.fewest_blocks,
+              until->fewest_blocks.value_or(goal.fewest_blocks));
+  check.equal(until.line, "misses", goal.misses, until->misses);
+}
+
+/// Every rank once, from 0 on.
+bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::int64_t ranks) {
+  std::set<std::int32_t> seen;
+  std::size_t count = 0;
+  for (const auto& group : groups) {
+    seen.insert(group.begin(), group.end());
+    count += group.size();
+  }
+  return count == seen.size() && static_cast<std::int64_t>(count) == ranks &&
+         (seen.empty() || (*seen.begin() == 0 && *seen.rbegin() == ranks - 1));
+}
+
+void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t line,
+                 LineCheck& check) {
+  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    for (const OutlinedReplica& replica : plan.stages[stage]) {
+      check.equal(line, fmt::format("samples of stage {}", stage), plan.micro_batch_samples(0, 0),
+                  plan.micro_batch_samples(stage, replica.direction));
+      if (asked.micro_batch == 0) continue;
+      check.equal(line, "micro_batch", asked.micro_batch, replica.micro_batch);
+    }
+  }
+}
+
+void hold_plan_to_workload(const CheckedJournal& run, LineCheck& check) {
+  const PlanOutline& plan = *run.outline.plan;
+  const WorkloadEvent& workload = *run.workload.event;
+  const std::size_t line = run.workload.line;
+  check.equal(line, "samples_per_step", plan.samples_per_step(),
+              workload.samples_per_step.value_or(0));
+  if (!plan.graph_hash.empty()) {
+    check.equal(line, "graph_hash", plan.graph_hash, workload.graph_hash);
+  }
+  check.equal(line, "name", plan.workload, workload.name);
+  check.equal(line, "size", plan.size, workload.size);
+  check.equal(line, "precision", plan.precision, workload.precision);
+  for (const SharedSetting& setting : run.outline.settings) {
+    if (setting.name != "optimizer/name" || plan.optimizer.empty()) continue;
+    check.equal(line, setting.name, fmt::format("\"{}\"", plan.optimizer), setting.stated);
+  }
+  if (plan.sequence_length > 0) {
+    check.equal(line, "units_per_sample", static_cast<std::uint64_t>(plan.sequence_length),
+                workload.units_per_sample);
+  }
+}
+
+std::string counted_devices(const std::vector<DeviceCount>& devices) {
+  std::string text;
+  for (const DeviceCount& device : devices) {
+    text += fmt::format("{} {}, ", device.count, device.device_class);
+  }
+  return text.substr(0, text.size() - std::min<std::size_t>(2, text.size()));
+}
+
+/// Nothing where the plan does not say it of every rank.
+std::optional<std::vector<DeviceCount>> devices_by_plan(const CheckedJournal& run) {
+  std::vector<DeviceCount> devices;
+  for (std::int32_t rank = 0; rank < run.ranks(); ++rank) {
+    const auto name = run.device_class(rank);
+    if (!name) return std::nullopt;
+    const auto known = std::find_if(devices.begin(), devices.end(),
+                                    [&](const DeviceCount& d) { return d.device_class == *name; });
+    if (known == devices.end()) {
+      devices.push_back({*name, 1});
+    } else {
+      ++known->count;
+    }
+  }
+  return devices;
+}
+
+void hold_number(LineCheck& check, std::size_t line, const char* field,
+                 const std::optional<double>& expected, const std::optional<double>& actual) {
+  const bool both = expected && actual;
+  const bool equal = both ? std::fabs(*expected - *actual) <= last_digits * std::fabs(*expected)
+                          : expected.has_value() == actual.has_value();
+  const auto text = [&](const std::optional<double>& value) {
+    return value ? fmt::format("{} {}", field, *value) : fmt::format("no {}", field);
+  };
+  check.hold(
+      line, equal, [&] { return text(expected); }, [&] { return text(actual); });
+}
+
+}  // namespace
+
+void check_opening(const CheckedJournal& run, LineCheck& check) {
+  const auto& lines = run.journal.lines;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::string kind = kind_name(lines[i].event);
+    if (i < opening_kinds.size()) {
+      check.equal(i + 1, "kind", std::string(opening_kinds[i]), kind);
+    } else if (opens(kind) || (kind == "until" && i > opening_kinds.size())) {
+      check.equal(i + 1, "kind", "one that follows the opening lines", kind);
+    }
+  }
+  check.hold(
+      1, run.outline.problem.empty(), [] { return "documents that say what runs"; },
+      [&] { return run.outline.problem; });
+}
+
+void check_request(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.asked) return;
+  if (run.start) hold_start(run, check);
+  if (run.scale) hold_scale(run, check);
+  if (run.workload) hold_workload(run, check);
+  hold_until(run, check);
+}
+
+void check_plan_line(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.plan || !run.outline.asked) return;
+  const PlanOutline& plan = *run.outline.plan;
+  const auto line = run.first<PlanEvent>();
+  check.equal(line.line, "summary", plan.of_search ? "" : plan.shape().line(), line->summary);
+  check.hold(
+      line.line, is_every_rank(plan.groups, run.outline.asked->ranks),
+      [&] { return fmt::format("a place for each of {} ranks", run.outline.asked->ranks); },
+      [] { return "other ranks"; });
+  if (plan.of_search) {
+    if (run.scale) {
+      check.equal(run.scale.line, "groups", plan.groups.size(),
+                  static_cast<std::size_t>(run.scale->groups));
+    }
+    if (run.workload) {
+      check.equal(run.workload.line, "samples_per_step given", false,
+                  run.workload->samples_per_step.has_value());
+    }
+    return;
+  }
+  const AskedRun& asked = *run.outline.asked;
+  if (!asked.schedule.empty()) check.equal(line.line, "schedule", asked.schedule, plan.schedule);
+  if (asked.micro_batches > 0) {
+    check.equal(line.line, "micro_batches", asked.micro_batches, plan.micro_batches);
+  }
+  hold_stages(plan, asked, line.line, check);
+  if (run.workload) hold_plan_to_workload(run, check);
+}
+
+void check_devices(const CheckedJournal& run, LineCheck& check) {
+  if (!run.scale || !run.outline.asked) return;
+  const std::size_t line = run.scale.line;
+  std::int64_t count = 0;
+  bool emulated = false;
+  for (const DeviceCount& device : run.scale->devices) {
+    count += device.count;
+    emulated = device.emulated;
+    check.equal(line, "emulated", run.scale->devices.front().emulated, device.emulated);
+  }
+  check.equal(line, "devices in all", std::int64_t{run.scale->ranks}, count);
+  if (const auto devices = devices_by_plan(run)) {
+    check.equal(line, "devices", counted_devices(*devices), counted_devices(run.scale->devices));
+  }
+  const auto pacing = run.first<PacingEvent>();
+  if (!pacing && (!emulated || !run.is_complete())) return;
+  check.equal(pacing ? pacing.line : line, "emulated", static_cast<bool>(pacing), emulated);
+}
+
+void check_model(const CheckedJournal& run, LineCheck& check) {
+  if (!run.workload || !run.outline.plan) return;
+  const WorkloadEvent& workload = *run.workload.event;
+  const std::size_t line = run.workload.line;
+  check.equal(line, "graph given", !run.is_search(), !workload.graph.text.empty());
+  const ModelGraph* graph = run.any_model();
+  if (graph == nullptr) return;
+  const std::uint64_t tokens = tokens_of_sample(*graph);
+  const bool language = tokens > 0;
+  check.equal(line, "units_per_sample", std::max<std::uint64_t>(1, tokens),
+              workload.units_per_sample);
+  check.equal(line, "unit", std::string(language ? "token" : "image"), workload.unit);
+  check.equal(line, "family",
+              std::string(to_string(language ? WorkloadFamily::language_model
+                                             : WorkloadFamily::classifier)),
+              std::string(to_string(workload.family)));
+  check.equal(line, "quality",
+              std::string(to_string(language ? QualityMeasure::loss : QualityMeasure::accuracy)),
+              std::string(to_string(workload.quality)));
+  check.equal(line, "parameters", run.is_search() ? 0 : graph->parameter_count(),
+              workload.parameters);
+  if (run.is_search()) {
+    check.equal(line, "graph_hash", search_start(workload.size, sample_spec_of(*graph)).hash(),
+                workload.graph_hash);
+  } else {
+    check.equal(line, "config/model", graph->name, run.outline.stated_model);
+  }
+}
+
+/// Files are not read again: what they hold is theirs to say.
+void check_data_line(const CheckedJournal& run, LineCheck& check) {
+  if (!run.workload || !run.outline.asked) return;
+  const WorkloadEvent& workload = *run.workload.event;
+  const std::size_t line = run.workload.line;
+  const bool generated = run.outline.asked->data == "generated";
+  check.equal(line, "data_kind given", generated, !workload.data_kind.empty());
+  const ModelGraph* graph = run.any_model();
+  if (!generated || graph == nullptr || workload.seeds.empty()) return;
+  const SampleSpec spec = sample_spec_of(*graph);
+  const auto data = describe_generated(spec, workload.seeds.front().second);
+  check.equal(line, "data", data->description(), workload.data);
+  check.equal(line, "data_fingerprint", data->fingerprint(), workload.data_fingerprint);
+  check.equal(line, "data_kind", describe_generated(spec, 0)->fingerprint(), workload.data_kind);
+  hold_number(check, line, "loss_floor", data->loss_floor(), workload.loss_floor);
+  hold_number(check, line, "error_floor", data->error_floor(), workload.error_floor);
+  const auto target = target_on(*data);
+  hold_number(check, line, "quality_target", target ? std::optional(target->value) : std::nullopt,
+              workload.quality_target);
+}
+
+}  // namespace heteroperf

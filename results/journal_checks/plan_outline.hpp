@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace heteroperf {
+
+/// What a plan is in one line: "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4".
+struct PlanShape {
+  std::size_t positions = 1;           ///< of the pipeline
+  std::set<std::size_t> tensor, data;  ///< degrees of all stages
+  std::string schedule;
+  std::int64_t chunks = 1, micro_batches = 1;
+  std::set<std::int64_t> batches;  ///< samples of a micro-batch on one replica
+  std::string line() const;
+};
+
+/// A stage that a rank computes, and which it is of the ranks that share its layers.
+struct HeldStage {
+  std::int32_t stage = 0, tensor_index = 0, tensor_degree = 1;
+};
+/// The part of a model that a rank holds, "stages 0,2; tensor 1 of 2"; empty: all of it.
+std::string share_text(const std::vector<HeldStage>& held, std::size_t stages_of_plan);
+
+/// One copy of a stage.
+struct OutlinedReplica {
+  std::vector<std::int32_t> ranks;  ///< in tensor-parallel order
+  std::int64_t micro_batch = 0;     ///< samples that it takes of every micro-batch
+  std::string device_class;         ///< empty: the plan does not say
+  std::int32_t direction = 0;       ///< 1: upward, of a two-way schedule
+};
+using OutlinedStage = std::vector<OutlinedReplica>;
+
+/// As much of a journal's `plan` line as other lines can be held to: the stages of a fixed model,
+/// or the groups of a search.
+struct PlanOutline {
+  bool of_search = false;
+  std::vector<std::vector<std::int32_t>> groups;  ///< ranks that train one model together
+  std::string graph_hash;                         ///< empty: of any model
+  std::string workload, size, precision, optimizer, schedule;
+  std::int64_t sequence_length = 0;  ///< 0: not of tokens
+  std::int64_t chunks = 1, micro_batches = 0;
+  std::vector<OutlinedStage> stages;               ///< none in a search
+  std::map<std::int32_t, std::int32_t> positions;  ///< of the pipeline, by rank
+
+  PlanShape shape() const;
+  /// Samples of one micro-batch over the replicas of a stage in one direction.
+  std::int64_t micro_batch_samples(std::size_t stage, std::int32_t direction) const;
+  std::uint64_t samples_per_step() const;
+  /// -1: of none.
+  std::int32_t group_of(std::int32_t rank) const;
+  /// Downward stages first, each direction in its order.
+  std::vector<HeldStage> stages_of(std::int32_t rank) const;
+  /// The first copy that the rank belongs to; null for none.
+  const OutlinedReplica* replica_of(std::int32_t rank) const;
+};
+
+/// Throws UserError with what is wrong with it.
+PlanOutline read_plan_outline(const std::string& text);
+
+}  // namespace heteroperf

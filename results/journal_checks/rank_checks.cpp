@@ -1,0 +1,404 @@
+// What single ranks and their hosts say: their place in the plan, what was observed on them, where
+// their time went, and the parameters that they ended with.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "metrics/quantity.hpp"
+#include "results/journal_checks/checked_journal.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double sum_rounding = 1e-9;  // of sums that were added up in another order
+constexpr double clock_share = 0.01;   // by which two hosts' clocks may run apart
+constexpr double shortest_span_s = 1;  // that such a share is looked at in
+
+/// Once per rank of the run.
+class EachRank {
+ public:
+  void hold(const CheckedJournal& run, std::size_t line, std::int32_t rank, LineCheck& check) {
+    const bool is_new = seen_.insert(rank).second;
+    check.hold(
+        line, is_new && rank >= 0 && rank < run.ranks(),
+        [&] { return fmt::format("one line for each of {} ranks", run.ranks()); },
+        [&] { return fmt::format("{} of rank {}", is_new ? "a line" : "a second line", rank); });
+  }
+
+ private:
+  std::set<std::int32_t> seen_;
+};
+
+void hold_group(const CheckedJournal& run, std::size_t line, std::int32_t rank, std::int32_t group,
+                LineCheck& check) {
+  if (!run.outline.plan) return;
+  const std::int32_t expected = run.outline.plan->group_of(rank);
+  check.hold(
+      line, expected >= 0 && expected == group,
+      [&] {
+        return expected < 0 ? "a rank of the run"
+                            : fmt::format("rank {} in group {}", rank, expected);
+      },
+      [&] { return fmt::format("rank {} in group {}", rank, group); });
+}
+
+/// One line for each training that a rank takes part in, where its group does.
+class EachTraining {
+ public:
+  explicit EachTraining(const CheckedJournal& run) : run_(run) {
+    for_lines<TrialEvent>(run.journal, [&](std::size_t, const TrialEvent& trial) {
+      group_of_trial_.emplace(trial.id, trial.group);
+    });
+  }
+  void hold(std::size_t line, std::int32_t rank, std::int32_t group,
+            std::optional<std::uint64_t> trial, LineCheck& check) {
+    hold_group(run_, line, rank, group, check);
+    const bool is_new = seen_.emplace(rank, trial).second;
+    const auto found = trial ? group_of_trial_.find(*trial) : group_of_trial_.end();
+    const bool of_group = !trial || (found != group_of_trial_.end() && found->second == group);
+    check.hold(
+        line, is_new && of_group && trial.has_value() == run_.is_search(),
+        [&] { return fmt::format("one line of a training of group {}", group); },
+        [&] {
+          return fmt::format("{} of {}", is_new ? "a line" : "a second line",
+                             trial ? fmt::format("trial {}", *trial) : "the one model");
+        });
+  }
+
+ private:
+  const CheckedJournal& run_;
+  std::map<std::uint64_t, std::int32_t> group_of_trial_;
+  std::set<std::pair<std::int32_t, std::optional<std::uint64_t>>> seen_;
+};
+
+const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
+  const auto place = static_cast<std::size_t>(rank);
+  return rank >= 0 && place < run.outline.homes.size() ? &run.outline.homes[place] : nullptr;
+}
+
+/// The CPUs that ranks of a host may use, and the first of these ranks; -1: it is no host of
+/// theirs.
+std::pair<std::int32_t, std::size_t> host_share_of(const CheckedJournal& run,
+                                                   const std::string& host) {
+  std::int32_t first = -1;
+  CpuRanges cpus;
+  for (std::size_t rank = 0; rank < run.outline.homes.size(); ++rank) {
+    const RankHome& home = run.outline.homes[rank];
+    if (home.host != host) continue;
+    if (first < 0) first = static_cast<std::int32_t>(rank);
+    cpus.insert(cpus.end(), home.cpus.begin(), home.cpus.end());
+  }
+  return {first, count_cpus(std::move(cpus))};
+}
+
+std::string listed_stages(const std::vector<std::int32_t>& stages) {
+  return fmt::format("{}", fmt::join(stages, ","));
+}
+
+/// What ranks with the same work hold: all but the optimizer states, which may be spread unevenly.
+std::string held_bytes(const RankPlanEvent& plan) {
+  return fmt::format("{} of weights, {} of gradients, {} of activations, {} of buffers",
+                     plan.weights_bytes, plan.gradients_bytes, plan.activations_bytes,
+                     plan.buffers_bytes);
+}
+
+void hold_place_in_plan(const CheckedJournal& run, std::size_t line, const RankPlanEvent& event,
+                        LineCheck& check) {
+  const PlanOutline& plan = *run.outline.plan;
+  const std::vector<HeldStage> held = plan.stages_of(event.rank);
+  if (held.empty()) return;  // the rank is none of the run
+  std::vector<std::int32_t> stages;
+  for (const HeldStage& part : held) stages.push_back(part.stage);
+  check.equal(line, "stages", listed_stages(stages), listed_stages(event.stages));
+  const auto position = plan.positions.find(event.rank);
+  check.equal(line, "position", position == plan.positions.end() ? -1 : position->second,
+              event.position);
+  check.equal(line, "tensor_index", held.front().tensor_index, event.tensor_index);
+  check.equal(line, "tensor_degree", held.front().tensor_degree, event.tensor_degree);
+  if (const auto name = run.device_class(event.rank)) {
+    check.equal(line, "device_class", *name, event.device_class);
+  }
+}
+
+/// Steps of the measured phase: the number of the first, how many, their times and operations.
+struct MeasuredSpan {
+  std::optional<std::uint64_t> first;
+  std::uint64_t count = 0;
+  std::int64_t start_ns = 0, end_ns = 0;
+};
+
+MeasuredSpan measured_steps_of(const Journal& journal) {
+  MeasuredSpan steps;
+  bool measuring = false;
+  for (const JournalLine& line : journal.lines) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    if (phase != nullptr && phase->phase == Phase::measure) measuring = true;
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step == nullptr || !measuring) continue;
+    if (!steps.first) {
+      steps.first = step->n;
+      steps.start_ns = step->t_start_ns;
+    }
+    ++steps.count;
+    steps.end_ns = step->t_end_ns;
+  }
+  return steps;
+}
+
+bool near(double expected, double actual) {
+  return std::fabs(expected - actual) <= sum_rounding * std::max(1.0, std::fabs(expected));
+}
+
+/// Other ranks may be ahead of the rank that writes the steps where the run does not end in order.
+bool has_all_steps(const CheckedJournal& run) {
+  const auto* stop = run.journal.last<StopEvent>();
+  return stop != nullptr && stop->status != RunStatus::failed;
+}
+
+/// A rank's operations in so many steps, by the step that was observed on it.
+class ObservedSteps {
+ public:
+  explicit ObservedSteps(const Journal& journal) {
+    for_lines<ObservedEvent>(journal, [&](std::size_t, const ObservedEvent& event) {
+      if (!event.trial) by_rank_.emplace(event.rank, &event);
+    });
+  }
+  void hold(std::size_t line, const RankTimeEvent& time, LineCheck& check) const {
+    const auto found = by_rank_.find(time.rank);
+    if (found == by_rank_.end()) return;
+    const auto text = [](const Ops& strict, const Ops& recompute) {
+      return fmt::format("{} strict, {} recomputed", strict.to_string(), recompute.to_string());
+    };
+    check.equal(line, "operations",
+                text(found->second->strict * time.steps, found->second->recompute * time.steps),
+                text(time.strict, time.recompute));
+  }
+
+ private:
+  std::map<std::int32_t, const ObservedEvent*> by_rank_;
+};
+
+void hold_steps(const CheckedJournal& run, std::size_t line, std::uint64_t first,
+                std::uint64_t steps, const MeasuredSpan& measured, LineCheck& check) {
+  if (!has_all_steps(run)) return;
+  check.equal(line, "first_step", measured.first.value_or(0), first);
+  check.equal(line, "steps", measured.count, steps);
+}
+
+/// The means of a rank's steps add up to what it computed in all.
+void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
+                     const std::map<std::int32_t, double>& compute_s, LineCheck& check) {
+  const std::uint64_t each = std::max<std::uint64_t>(1, steps.steps_per_value);
+  check.equal(line, "values", (steps.steps + each - 1) / each,
+              static_cast<std::uint64_t>(steps.compute_ns.size()));
+  const auto all = compute_s.find(steps.rank);
+  if (all == compute_s.end()) return;
+  double sum_s = 0;
+  std::uint64_t left = steps.steps;
+  for (const std::int64_t mean_ns : steps.compute_ns) {
+    const std::uint64_t count = std::min(left, each);
+    sum_s += static_cast<double>(mean_ns) * nanosecond * static_cast<double>(count);
+    left -= count;
+  }
+  const double rounded_s = nanosecond * static_cast<double>(steps.steps);  // each mean, to 1 ns
+  check.hold(
+      line, std::fabs(sum_s - all->second) <= rounded_s + sum_rounding * all->second,
+      [&] { return fmt::format("{} s of computing in all", all->second); },
+      [&] { return fmt::format("{} s", sum_s); });
+}
+
+/// Steps that a training has done when it ends.
+class StepsDone {
+ public:
+  explicit StepsDone(const CheckedJournal& run) : first_(run.first_step()) {
+    for_lines<StepEvent>(run.journal, [&](std::size_t, const StepEvent& step) {
+      done_[{step.trial ? 0 : step.group, step.trial}] = step.n + 1;
+    });
+  }
+  std::uint64_t of(std::int32_t group, std::optional<std::uint64_t> trial) const {
+    const auto found = done_.find({trial ? 0 : group, trial});
+    return found != done_.end() ? found->second : trial ? 0 : first_;
+  }
+
+ private:
+  std::uint64_t first_;
+  std::map<std::pair<std::int32_t, std::optional<std::uint64_t>>, std::uint64_t> done_;
+};
+
+void hold_checksum(const CheckedJournal& run, std::size_t line, const ChecksumEvent& event,
+                   const StepsDone& done, LineCheck& check) {
+  if (has_all_steps(run)) check.equal(line, "n", done.of(event.group, event.trial), event.n);
+  if (!run.outline.plan) return;
+  const std::vector<HeldStage> held = run.outline.plan->stages_of(event.rank);
+  if (run.is_search()) {
+    check.equal(line, "share", std::string(), event.share);
+  } else if (!held.empty()) {
+    check.equal(line, "share", share_text(held, run.outline.plan->stages.size()), event.share);
+  }
+}
+
+}  // namespace
+
+void check_hosts(const CheckedJournal& run, LineCheck& check) {
+  if (run.outline.homes.empty()) return;
+  if (run.scale) {
+    check.equal(run.scale.line, "ranks with a place", run.ranks(),
+                static_cast<std::int64_t>(run.outline.homes.size()));
+  }
+  std::map<std::string, std::pair<std::int32_t, std::size_t>> shares;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const JournalLine& line = run.journal.lines[i];
+    if (const auto* load = std::get_if<HostLoadEvent>(&line.event)) {
+      const std::string& host = load->host.empty() ? run.outline.homes.front().host : load->host;
+      const auto known = shares.find(host);
+      const auto [first, cpus] = known != shares.end()
+                                     ? known->second
+                                     : shares.emplace(host, host_share_of(run, host)).first->second;
+      check.equal(i + 1, "first rank and CPUs of " + host, fmt::format("{} and {}", first, cpus),
+                  fmt::format("{} and {}", load->first_rank.value_or(0), load->cpus));
+      const double open_s =
+          static_cast<double>(line.t_ns - run.journal.lines.front().t_ns) * nanosecond;
+      check.hold(
+          i + 1,
+          load->seconds > 0 && (run.is_lockstep() ||  // whose journal's clock stands still at times
+                                load->seconds <= (1 + clock_share) * open_s + shortest_span_s),
+          [&] { return fmt::format("at most {} s", open_s); },
+          [&] { return fmt::format("{} s", load->seconds); });
+    } else if (const auto* gpu = std::get_if<GpuSlowdownEvent>(&line.event)) {
+      const RankHome* home = home_of_rank(run, gpu->rank);
+      check.equal(i + 1, "host with a GPU", home != nullptr && home->has_gpu ? home->host : "none",
+                  gpu->host);
+    }
+  }
+}
+
+void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.plan || run.is_search()) return;
+  EachRank each;
+  std::map<std::string, std::string> bytes;
+  std::map<std::string, std::uint64_t> limits;
+  for_lines<RankPlanEvent>(run.journal, [&](std::size_t line, const RankPlanEvent& event) {
+    each.hold(run, line, event.rank, check);
+    hold_place_in_plan(run, line, event, check);
+    const OutlinedReplica* replica = run.outline.plan->replica_of(event.rank);
+    const std::string work = fmt::format(
+        "{} {} of {} with {} on {}", listed_stages(event.stages), event.tensor_index,
+        event.tensor_degree, replica == nullptr ? 0 : replica->micro_batch, event.device_class);
+    check.equal(line, "bytes", bytes.emplace(work, held_bytes(event)).first->second,
+                held_bytes(event));
+    if (!event.limit_bytes) return;
+    check.equal(line, "limit_bytes",
+                limits.emplace(event.device_class, *event.limit_bytes).first->second,
+                *event.limit_bytes);
+    const std::uint64_t all = event.weights_bytes + event.gradients_bytes + event.optimizer_bytes +
+                              event.activations_bytes + event.buffers_bytes;
+    check.hold(
+        line, all <= *event.limit_bytes,
+        [&] { return fmt::format("at most {} bytes", *event.limit_bytes); },
+        [&] { return fmt::format("{} bytes", all); });
+  });
+}
+
+void check_predictions(const CheckedJournal& run, LineCheck& check) {
+  double busy_s = 0;
+  std::int64_t ranks = 0;
+  for_lines<RankPlanEvent>(run.journal, [&](std::size_t, const RankPlanEvent& event) {
+    busy_s += event.busy_s.value_or(0);
+    ++ranks;
+  });
+  for_lines<PredictionEvent>(run.journal, [&](std::size_t line, const PredictionEvent& event) {
+    const double samples =
+        run.workload ? static_cast<double>(run.workload->samples_per_step.value_or(0)) : 0;
+    check.hold(
+        line, near(samples, event.samples_per_s * event.step_time_s),
+        [&] { return fmt::format("{} samples a step", samples); },
+        [&] { return fmt::format("{}", event.samples_per_s * event.step_time_s); });
+    const double idle = 1 - busy_s / (event.step_time_s * static_cast<double>(ranks));
+    check.hold(
+        line, near(idle, event.bubble_rate), [&] { return fmt::format("bubble_rate {}", idle); },
+        [&] { return fmt::format("{}", event.bubble_rate); });
+    check.hold(
+        line, event.pipeline_bubble_rate > -sum_rounding && event.pipeline_bubble_rate < 1,
+        [] { return std::string("a pipeline_bubble_rate from 0 to 1"); },
+        [&] { return fmt::format("{}", event.pipeline_bubble_rate); });
+  });
+}
+
+void check_observations(const CheckedJournal& run, LineCheck& check) {
+  EachTraining each(run);
+  for_lines<ObservedEvent>(run.journal, [&](std::size_t line, const ObservedEvent& event) {
+    each.hold(line, event.rank, event.group, event.trial, check);
+    check.equal(line, "n", event.trial ? 0 : run.first_step(), event.n);
+  });
+}
+
+void check_rank_times(const CheckedJournal& run, LineCheck& check) {
+  const MeasuredSpan measured = measured_steps_of(run.journal);
+  const ObservedSteps observed(run.journal);
+  std::map<std::int32_t, double> compute_s;
+  EachRank each_time, each_steps;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    if (const auto* time = std::get_if<RankTimeEvent>(&event)) {
+      each_time.hold(run, i + 1, time->rank, check);
+      hold_group(run, i + 1, time->rank, time->group, check);
+      hold_steps(run, i + 1, time->first_step, time->steps, measured, check);
+      observed.hold(i + 1, *time, check);
+      compute_s[time->rank] = time->split.compute_s;
+      // The first rank's clock is that of the step lines.
+      if (time->rank != 0 || run.is_lockstep() || !has_all_steps(run)) continue;
+      const double wall_s = static_cast<double>(measured.end_ns - measured.start_ns) * nanosecond;
+      check.hold(
+          i + 1, near(wall_s, time->wall_s), [&] { return fmt::format("wall_s {}", wall_s); },
+          [&] { return fmt::format("{}", time->wall_s); });
+    } else if (const auto* steps = std::get_if<RankStepsEvent>(&event)) {
+      each_steps.hold(run, i + 1, steps->rank, check);
+      hold_group(run, i + 1, steps->rank, steps->group, check);
+      hold_steps(run, i + 1, steps->first_step, steps->steps, measured, check);
+      hold_compute_ns(i + 1, *steps, compute_s, check);
+    }
+  }
+}
+
+void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
+  EachRank each_memory, each_pacing;
+  EachTraining each_checksum(run);
+  const StepsDone done(run);
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    if (const auto* memory = std::get_if<MemoryEvent>(&event)) {
+      each_memory.hold(run, i + 1, memory->rank, check);
+    } else if (const auto* checksum = std::get_if<ChecksumEvent>(&event)) {
+      each_checksum.hold(i + 1, checksum->rank, checksum->group, checksum->trial, check);
+      hold_checksum(run, i + 1, *checksum, done, check);
+    } else if (const auto* pacing = std::get_if<PacingEvent>(&event)) {
+      each_pacing.hold(run, i + 1, pacing->rank, check);
+      const double asked = run.outline.asked ? run.outline.asked->dilation : 0;
+      if (asked > 0) check.equal(i + 1, "dilation", asked, pacing->dilation);
+      check.hold(
+          i + 1, pacing->late <= pacing->operations && pacing->dilation > 0,
+          [&] { return fmt::format("at most {} late", pacing->operations); },
+          [&] { return fmt::format("{}, {} times slower", pacing->late, pacing->dilation); });
+    } else if (const auto* peak = std::get_if<PeakEvent>(&event)) {
+      check.equal(i + 1, "source", std::string("measured"), peak->source);
+      if (run.workload) {
+        check.equal(i + 1, "precision", run.workload->precision, peak->precision);
+      }
+      check.hold(
+          i + 1, !peak->memory_bytes_per_second || peak->memory_reason.empty(),
+          [] { return std::string("a rate of the memory, or why there is none"); },
+          [&] { return peak->memory_reason; });
+    }
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "results/journal.hpp"
+#include "results/journal_checks/plan_outline.hpp"
+
+namespace heteroperf {
+
+/// The keys of a journal's `config` line that other lines can be held to.
+struct AskedRun {
+  std::string workload, size, precision, data, transport;
+  std::string cluster_file, schedule;  ///< empty: none; not said
+  bool quick = false;
+  std::string seed;  ///< its digits
+  std::int64_t ranks = 0, threads_per_rank = 0;
+  std::int64_t micro_batch = 0, micro_batches = 0;  ///< 0: left to the plan
+  std::uint64_t steps = 0;                          ///< 0: by time
+  double duration_s = 0, until_percent = 0, until_after_s = 0;
+  std::uint64_t warmup_steps = 0, evaluation_samples = 0;
+  double dilation = 0;           ///< 0: measured
+  std::int64_t group_ranks = 0;  ///< of a search
+  std::uint64_t rungs = 0;       ///< of a search
+};
+
+/// First and last CPU of each; they may overlap.
+using CpuRanges = std::vector<std::pair<std::uint64_t, std::uint64_t>>;
+
+/// Where a rank runs.
+struct RankHome {
+  std::string host, device;
+  CpuRanges cpus;
+  bool has_gpu = false;
+};
+
+/// A setting that stands in the configuration and in the workload's own settings, as JSON.
+struct SharedSetting {
+  std::string name, asked, stated;
+};
+
+/// What the documents in a journal's opening lines say. Those of later lines that are not there
+/// are absent.
+struct RunOutline {
+  std::optional<AskedRun> asked;
+  std::optional<PlanOutline> plan;
+  std::vector<RankHome> homes;  ///< by rank
+  std::vector<SharedSetting> settings;
+  std::string stated_size, stated_model;  ///< of the workload's own settings
+  std::int64_t trial_micro_batches = 0;   ///< of a search, per rank and step
+  std::string problem;                    ///< of the first document that cannot be read
+};
+
+RunOutline read_run_outline(const Journal& journal);
+
+/// Samples per rank and micro-batch of a trial; 0: its hyper-parameters do not say.
+std::uint64_t batch_of_trial(const JsonText& hyper_parameters);
+
+/// Adds the CPUs of a list in the kernel's form, "0-3,8".
+void add_listed_cpus(const std::string& list, CpuRanges& cpus);
+/// Each once, up to 65536: a stranger's list may name any.
+std::uint64_t count_cpus(CpuRanges cpus);
+
+}  // namespace heteroperf

@@ -1,0 +1,335 @@
+// What steps, evaluations and the phases around them say of themselves, against the request, the
+// plan and the model.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "metrics/precision_goal.hpp"
+#include "metrics/quantity.hpp"
+#include "metrics/score.hpp"
+#include "results/journal_checks/checked_journal.hpp"
+#include "results/run_summary.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double whole_tolerance = 1e-9;  // of a count that a fraction of doubles gives
+// A phase line is written a moment after the phase was decided on.
+constexpr double late_line_share = 0.1, late_line_s = 1;
+
+/// Of the whole run, or of one group.
+using PhaseKey = std::optional<std::int32_t>;
+
+int order_of(Phase phase) { return std::min(static_cast<int>(phase), 3); }
+
+/// Steps that the warm-up has at least: so many as are asked for, and no more than half.
+std::uint64_t warmup_asked(const CheckedJournal& run) {
+  const AskedRun& asked = *run.outline.asked;
+  if (run.is_search() || asked.steps == 0) return asked.warmup_steps;
+  const std::uint64_t first = std::min(run.first_step(), asked.steps);
+  return std::min(asked.warmup_steps, (asked.steps - first) / 2);
+}
+
+std::string key_text(const PhaseKey& group) {
+  return group ? fmt::format("group {}", *group) : "the run";
+}
+
+/// Samples of a step as its trial's batch gives them.
+class TrialBatches {
+ public:
+  void take(const TrialEvent& trial) {
+    batches_[trial.id] = batch_of_trial(trial.hyper_parameters);
+  }
+  std::uint64_t samples(const CheckedJournal& run, const StepEvent& step) const {
+    const auto batch = step.trial ? batches_.find(*step.trial) : batches_.end();
+    const auto group = static_cast<std::size_t>(step.group);
+    if (batch == batches_.end() || step.group < 0 || group >= run.outline.plan->groups.size()) {
+      return 0;
+    }
+    return batch->second * static_cast<std::uint64_t>(run.outline.trial_micro_batches) *
+           run.outline.plan->groups[group].size();
+  }
+
+ private:
+  std::map<std::uint64_t, std::uint64_t> batches_;
+};
+
+std::string_view training_kind(bool of_trial) {
+  return of_trial ? "of a trial" : "of the one model";
+}
+
+bool is_group(const CheckedJournal& run, std::int32_t group) {
+  return run.scale && group >= 0 && group < run.scale->groups;
+}
+
+void hold_place(const CheckedJournal& run, std::size_t line, std::int32_t group, bool of_trial,
+                LineCheck& check) {
+  check.hold(
+      line, is_group(run, group), [] { return "a group of the run"; },
+      [&] { return fmt::format("group {}", group); });
+  check.equal(line, "it is", training_kind(run.is_search()), training_kind(of_trial));
+}
+
+/// A classifier is finally evaluated until enough answers were wrong, where the run is of real
+/// devices and no quick one.
+bool goes_on_to_errors(const CheckedJournal& run, const EvalEvent& eval) {
+  return eval.is_final.value_or(false) && !run.outline.asked->quick && run.workload &&
+         run.workload->family == WorkloadFamily::classifier && run.scale &&
+         std::none_of(run.scale->devices.begin(), run.scale->devices.end(),
+                      [](const DeviceCount& device) { return device.emulated; });
+}
+
+void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
+                        LineCheck& check) {
+  const AskedRun& asked = *run.outline.asked;
+  if (asked.data != "generated") return;  // the files say how many there are
+  const std::uint64_t fewest = asked.evaluation_samples;
+  const std::uint64_t most = std::max(fewest, most_generated_answers);
+  const double wrong = std::round((1 - eval.accuracy) * static_cast<double>(eval.samples));
+  const bool is_enough = wrong >= static_cast<double>(enough_wrong_answers) || eval.samples == most;
+  check.hold(
+      line, fewest <= eval.samples && eval.samples <= most && is_enough,
+      [&] {
+        return fmt::format("{} to {} samples, until {} answers are wrong", fewest, most,
+                           enough_wrong_answers);
+      },
+      [&] { return fmt::format("{} samples, {} wrong", eval.samples, wrong); });
+}
+
+/// Of generated data there are always enough; of files perhaps fewer, the same for all.
+void hold_evaluated_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
+                            const EvalEvent& first, LineCheck& check) {
+  if (goes_on_to_errors(run, eval)) return hold_final_samples(run, line, eval, check);
+  const AskedRun& asked = *run.outline.asked;
+  if (asked.data == "generated") {
+    check.equal(line, "samples", asked.evaluation_samples, eval.samples);
+  } else {
+    check.equal(line, "samples", std::min(first.samples, asked.evaluation_samples), eval.samples);
+  }
+}
+
+void hold_accuracy(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
+                   LineCheck& check) {
+  const ModelGraph* graph = run.model(eval.trial);
+  if (graph == nullptr) return;
+  const auto targets = static_cast<double>(eval.samples * targets_of_sample(*graph));
+  const double right = eval.accuracy * targets;
+  const bool whole =
+      std::fabs(right - std::round(right)) <= whole_tolerance * std::max(1.0, targets);
+  check.hold(
+      line, whole && eval.accuracy >= 0 && eval.accuracy <= 1,
+      [&] { return fmt::format("an accuracy of whole answers among {}", targets); },
+      [&] { return fmt::format("{}", eval.accuracy); });
+}
+
+/// It is the last one, and nothing is trained after it.
+void hold_final_evaluation(const CheckedJournal& run, LineCheck& check) {
+  std::size_t final_line = 0;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    const auto* eval = std::get_if<EvalEvent>(&event);
+    const bool trains = std::holds_alternative<StepEvent>(event);
+    check.hold(
+        i + 1, final_line == 0 || (eval == nullptr && !trains),
+        [&] { return fmt::format("no more after the final evaluation in line {}", final_line); },
+        [&] { return kind_name(event); });
+    if (eval != nullptr && eval->is_final.value_or(false)) final_line = i + 1;
+  }
+}
+
+/// Takes the looks of a run that ends once its throughput is known again, after the same steps:
+/// calls `visit(line, said, look)` with each, and with nothing where it was not the time for one.
+template <class Visit>
+void take_looks(const CheckedJournal& run, Visit&& visit) {
+  const auto until = run.first<UntilEvent>();
+  if (!until || !run.workload) return;
+  PrecisionWatch watch(goal_of(*until.event));
+  const bool tokens = run.workload->unit == "token";
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    const auto* phase = std::get_if<PhaseEvent>(&event);
+    if (phase != nullptr && phase->phase == Phase::measure) watch.begin();
+    if (const auto* step = std::get_if<StepEvent>(&event)) {
+      watch.add({step->t_start_ns, step->t_end_ns,
+                 static_cast<double>(tokens ? step->tokens : step->samples)});
+    }
+    const auto* said = std::get_if<LookEvent>(&event);
+    if (said == nullptr) continue;
+    std::optional<PrecisionLook> look = watch.look(PrecisionWatch::Moment::after_step);
+    if (!look) look = watch.look(PrecisionWatch::Moment::last);
+    visit(i + 1, *said, look);
+  }
+}
+
+bool reached_precision(const CheckedJournal& run) {
+  bool reached = false;
+  take_looks(run, [&](std::size_t, const LookEvent&, const std::optional<PrecisionLook>& look) {
+    reached = look && look->reached;
+  });
+  return reached;
+}
+
+/// From the line of the measured phase to that of the next one; 0 without both.
+double measured_seconds(const CheckedJournal& run) {
+  std::optional<std::int64_t> start_ns;
+  for (const JournalLine& line : run.journal.lines) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    if (phase == nullptr) continue;
+    if (start_ns) return static_cast<double>(line.t_ns - *start_ns) * nanosecond;
+    if (phase->phase == Phase::measure) start_ns = line.t_ns;
+  }
+  return 0;
+}
+
+void hold_duration(const CheckedJournal& run, std::size_t line, LineCheck& check) {
+  const double asked_s = run.outline.asked->duration_s, measured_s = measured_seconds(run);
+  check.hold(
+      line, measured_s >= (1 - late_line_share) * asked_s - late_line_s,
+      [&] { return fmt::format("{} s measured, as asked for", asked_s); },
+      [&] { return fmt::format("{} s", measured_s); });
+}
+
+}  // namespace
+
+void check_phases(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.asked) return;
+  std::map<PhaseKey, int> reached;
+  std::set<std::pair<PhaseKey, Phase>> seen;
+  std::map<PhaseKey, std::uint64_t> steps;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    if (const auto* step = std::get_if<StepEvent>(&event)) {
+      ++steps[step->group];
+      ++steps[std::nullopt];
+    }
+    const auto* phase = std::get_if<PhaseEvent>(&event);
+    if (phase == nullptr) continue;
+    const auto before = reached.try_emplace(phase->group, -1).first;
+    const bool in_order = order_of(phase->phase) >= before->second &&
+                          seen.emplace(phase->group, phase->phase).second &&
+                          (!phase->group || is_group(run, *phase->group));
+    check.hold(
+        i + 1, in_order, [&] { return "the next phase of " + key_text(phase->group); },
+        [&] { return std::string(to_string(phase->phase)); });
+    before->second = order_of(phase->phase);
+    if (phase->phase != Phase::measure) continue;
+    check.equal(i + 1, "steps of warm-up", warmup_asked(run), steps[phase->group]);
+  }
+}
+
+void check_step_samples(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.plan) return;
+  const bool search = run.is_search();
+  const std::uint64_t of_plan = search ? 0 : run.outline.plan->samples_per_step();
+  TrialBatches batches;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    if (const auto* trial = std::get_if<TrialEvent>(&event)) batches.take(*trial);
+    const auto* step = std::get_if<StepEvent>(&event);
+    if (step == nullptr) continue;
+    hold_place(run, i + 1, step->group, step->trial.has_value(), check);
+    check.equal(i + 1, "samples", search ? batches.samples(run, *step) : of_plan, step->samples);
+  }
+}
+
+void check_step_tokens(const CheckedJournal& run, LineCheck& check) {
+  std::map<std::optional<std::uint64_t>, std::uint64_t> per_sample;
+  for_lines<StepEvent>(run.journal, [&](std::size_t line, const StepEvent& step) {
+    const auto [known, is_new] = per_sample.try_emplace(step.trial, 0);
+    const ModelGraph* graph = is_new ? run.model(step.trial) : nullptr;
+    if (graph != nullptr) known->second = tokens_of_sample(*graph);
+    check.equal(line, "tokens", step.samples * known->second, step.tokens);
+  });
+}
+
+void check_evaluations(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.asked) return;
+  const auto first = run.first<EvalEvent>();
+  std::map<std::int32_t, std::int64_t> group_end;
+  std::map<std::uint64_t, std::int32_t> group_of_trial;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    if (const auto* step = std::get_if<StepEvent>(&event)) group_end[step->group] = step->t_end_ns;
+    if (const auto* trial = std::get_if<TrialEvent>(&event)) {
+      group_of_trial.emplace(trial->id, trial->group);
+    }
+    const auto* eval = std::get_if<EvalEvent>(&event);
+    if (eval == nullptr) continue;
+    hold_place(run, i + 1, eval->group, eval->trial.has_value(), check);
+    if (eval->trial && group_of_trial.contains(*eval->trial)) {
+      check.equal(i + 1, "group", group_of_trial.at(*eval->trial), eval->group);
+    }
+    hold_evaluated_samples(run, i + 1, *eval, *first.event, check);
+    hold_accuracy(run, i + 1, *eval, check);
+    const auto last = group_end.try_emplace(eval->group, eval->t_start_ns).first;
+    check.hold(
+        i + 1, last->second <= eval->t_start_ns && eval->t_start_ns <= eval->t_end_ns,
+        [&] { return fmt::format("an evaluation that begins after {} ns", last->second); },
+        [&] { return fmt::format("from {} to {} ns", eval->t_start_ns, eval->t_end_ns); });
+    last->second = eval->t_end_ns;
+  }
+  hold_final_evaluation(run, check);
+}
+
+void check_looks(const CheckedJournal& run, LineCheck& check) {
+  const auto text = [](std::int64_t start_ns, std::int64_t end_ns, bool settled) {
+    return fmt::format("{} to {} ns, {}", start_ns, end_ns, settled ? "settled" : "not settled");
+  };
+  take_looks(run, [&](std::size_t line, const LookEvent& said,
+                      const std::optional<PrecisionLook>& look) {
+    check.equal(line, "a look at",
+                look ? text(look->window.start_ns, look->window.end_ns, look->settled) : "nothing",
+                text(said.t_start_ns, said.t_end_ns, said.settled));
+  });
+}
+
+void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
+  if (run.is_lockstep()) return;  // whose times leave out what it stood still
+  std::uint64_t done = run.first_step();
+  std::int64_t free_ns = run.journal.lines.empty() ? 0 : run.journal.lines.front().t_ns;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const JournalLine& line = run.journal.lines[i];
+    if (const auto* step = std::get_if<StepEvent>(&line.event)) {
+      done = step->n + 1;
+      free_ns = step->t_end_ns;
+    }
+    const auto* saved = std::get_if<CheckpointEvent>(&line.event);
+    if (saved == nullptr) continue;
+    check.equal(i + 1, "n", done, saved->n);
+    const double gap_s = static_cast<double>(line.t_ns - free_ns) * nanosecond;
+    check.hold(
+        i + 1, saved->seconds >= 0 && saved->seconds <= gap_s,
+        [&] { return fmt::format("at most the {} s since the last step", gap_s); },
+        [&] { return fmt::format("{} s", saved->seconds); });
+    free_ns = line.t_ns;
+  }
+}
+
+/// A run that calls itself complete did what was asked for.
+void check_ending(const CheckedJournal& run, LineCheck& check) {
+  const auto stop = run.first<StopEvent>();
+  if (!stop) return;
+  const bool bad_code = (stop->status == RunStatus::complete && stop->exit_code != 0) ||
+                        (stop->status == RunStatus::failed && stop->exit_code == 0);
+  check.hold(
+      stop.line, !bad_code,
+      [&] { return fmt::format("an exit code of a run that is {}", to_string(stop->status)); },
+      [&] { return std::to_string(stop->exit_code); });
+  const bool measured = run.outline.asked && run.workload && !run.is_search();
+  if (!measured || run.is_lockstep() || stop->status != RunStatus::complete) return;
+  if (reached_precision(run)) return;
+  if (run.outline.asked->steps == 0) return hold_duration(run, stop.line, check);
+  const auto* last = run.journal.last<StepEvent>();
+  check.equal(stop.line, "steps", std::max(run.outline.asked->steps, run.first_step()),
+              last == nullptr ? run.first_step() : last->n + 1);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,227 @@
+// Journals of runs whose numbers somebody changed, with the hashes of the whole chain made again.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "metrics/text_file.hpp"
+#include "results/comparison/record_doubt.hpp"
+#include "results/comparison/run_set.hpp"
+#include "results/events_json.hpp"
+#include "results/recover.hpp"
+#include "results/run_folder.hpp"
+#include "results/sha256.hpp"
+#include "results/verify.hpp"
+#include "tests/golden/command.hpp"
+#include "tests/unit/results/field_table.hpp"
+
+namespace heteroperf::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using OrderedJson = nlohmann::ordered_json;
+using Words = std::vector<std::string>;
+using JournalLines = std::vector<OrderedJson>;
+
+/// Fields that small runs on CPUs may lack: tests/unit/results forges them.
+const std::set<std::string> elsewhere{"gpu_slowdown host", "trial parent",
+                                      "baseline samples_per_s"};
+
+JournalLines lines_of(const std::string& text) {
+  JournalLines lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(OrderedJson::parse(line));
+  return lines;
+}
+
+std::string chained(JournalLines lines) {
+  std::string text, prev(no_previous_line);
+  for (OrderedJson& line : lines) {
+    line["prev"] = prev;
+    const std::string one = line.dump();
+    prev = sha256_hex(one);
+    text += one + '\n';
+  }
+  return text;
+}
+
+OrderedJson changed(const std::string& field, OrderedJson value) {
+  static const std::map<std::string, std::pair<const char*, const char*>> words{
+      {"phase", {"measure", "setup"}},
+      {"state", {"completed", "stopped"}},
+      {"family", {"classifier", "language_model"}}};
+  if (field == "quality" && value.is_string()) return value == "loss" ? "accuracy" : "loss";
+  if (const auto found = words.find(field); found != words.end()) {
+    const auto& [first, second] = found->second;
+    return value == first ? second : first;
+  }
+  if (field == "graph") {
+    value["nodes"].erase(value["nodes"].size() - 1);
+  } else if (field == "hyper_parameters") {
+    value["batch"] = value["batch"].get<int>() + 1;
+  } else if (field == "devices") {
+    value[0]["count"] = value[0]["count"].get<int>() + 1;
+  } else if (field == "seeds") {
+    value["run"] = value["run"].get<int>() + 1;
+  } else if (value.is_boolean()) {
+    value = !value.get<bool>();
+  } else if (value.is_number_float()) {
+    value = value.get<double>() * 1.5 + 0.125;
+  } else if (value.is_number()) {
+    value = value.get<std::int64_t>() + 1;
+  } else if (value.is_array()) {
+    value[0] = value[0].get<std::int64_t>() + 100;
+  } else {
+    const std::string text = value;
+    const bool number = text.find_first_not_of("0123456789") == std::string::npos;
+    value = text + (number ? "1" : "x");
+  }
+  return value;
+}
+
+/// Small runs that have, between them, almost every kind of line.
+class Forged : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    scratch_ = new ScratchFolder;
+    const Words small{"--set", "measure.evaluation_samples=4", "-q", "--out"};
+    run(joined({"run", "llm", "--size", "nano", "--steps", "10", "--cluster", "fast2_slow6",
+                "--with-baselines", "--micro-batch", "1", "--set", "measure.peak_s=0.02", "--set",
+                "checkpoint.every_steps=4"},
+               small),
+        "mixed");
+    run(joined({"run", "llm", "--size", "nano", "--ranks", "2", "--pp", "2", "--micro-batch", "2",
+                "--duration", "60", "--until", "50%", "--set", "measure.until_after_s=0.2", "--set",
+                "measure.peak_s=0.02"},
+               small),
+        "until");
+    run({"run", "automl-image", "--size", "w16", "--ranks", "2", "--steps", "14", "--micro-batch",
+         "2", "--set", "automl.first_rung_steps=2", "--set", "automl.evaluation_samples=8", "--set",
+         "measure.peak_s=0.02", "-q", "--out"},
+        "search");
+  }
+  static void TearDownTestSuite() {
+    delete scratch_;
+    scratch_ = nullptr;
+  }
+
+  static fs::path folder_of(const std::string& name) { return *scratch_ / name; }
+  static fs::path journal_of(const std::string& name) {
+    return RunFiles{folder_of(name)}.journal();
+  }
+  static const std::set<std::string>& names() { return names_; }
+
+  static void write_journal(const std::string& name, const std::string& text) {
+    std::ofstream(journal_of(name), std::ios::binary | std::ios::trunc) << text;
+  }
+
+  /// Whether `verify`, and whoever asks what a record is worth, refuses the run as it lies there.
+  static std::string who_believes(const std::string& name) {
+    std::string believers;
+    const Verification verification = verify(folder_of(name));
+    if (verification.ok()) believers += "verify ";
+    RunSet found = find_runs({folder_of(name)});
+    for (RunDigest& digest : found.runs) {
+      if (!hold_to_journal(digest)) believers += "rank ";
+    }
+    return believers;
+  }
+
+  /// As somebody does who wants the run believed. False where no record can be made of it at all.
+  static bool forge(const std::string& name, const JournalLines& lines) {
+    write_journal(name, chained(lines));
+    try {
+      recover(folder_of(name));
+      return true;
+    } catch (const std::exception&) {
+      return false;
+    }
+  }
+
+ private:
+  static void run(Words words, const std::string& name) {
+    words.push_back(name);
+    const CommandResult result = heteroperf(words, scratch_->path());
+    ASSERT_TRUE(fs::exists(RunFiles{folder_of(name)}.record())) << result.err;
+    names_.insert(name);
+  }
+
+  inline static ScratchFolder* scratch_ = nullptr;
+  inline static std::set<std::string> names_;
+};
+
+TEST_F(Forged, GenuineRunsAreBelieved) {
+  ASSERT_EQ(names().size(), 3u);
+  for (const std::string& name : names()) {
+    for (const VerifyCheck& check : verify(folder_of(name)).checks) {
+      EXPECT_TRUE(check.ok) << name << " " << check.name << ": expected " << check.expected
+                            << ", found " << check.actual;
+    }
+    const JournalLines lines = lines_of(read_text_file(journal_of(name)));
+    ASSERT_TRUE(forge(name, lines));  // the same lines, written by another hand
+    EXPECT_EQ(who_believes(name), "verify rank ");
+  }
+}
+
+TEST_F(Forged, EveryFieldThatIsRecomputedIsFoundChanged) {
+  std::map<std::string, int> forged;
+  for (const std::string& name : names()) {
+    const std::string genuine = read_text_file(journal_of(name));
+    const JournalLines lines = lines_of(genuine);
+    for (const FieldRow& row : fields_in_readme()) {
+      if (row.held != "recomputed") continue;
+      const auto last = std::find_if(lines.rbegin(), lines.rend(), [&](const OrderedJson& line) {
+        return line.at("kind") == row.line && line.contains(row.field);
+      });
+      if (last == lines.rend()) continue;
+      JournalLines changed_lines = lines;
+      OrderedJson& line = changed_lines[static_cast<std::size_t>(lines.rend() - last - 1)];
+      line[row.field] = changed(row.field, line[row.field]);
+      if (forge(name, changed_lines)) {
+        EXPECT_EQ(who_believes(name), "")
+            << name << " " << row.line << " " << row.field << " " << line[row.field];
+      }
+      ++forged[row.line + " " + row.field];
+    }
+    write_journal(name, genuine);
+    recover(folder_of(name));
+    EXPECT_EQ(who_believes(name), "verify rank ");
+  }
+  for (const FieldRow& row : fields_in_readme()) {
+    const std::string field = row.line + " " + row.field;
+    if (row.held != "recomputed" || elsewhere.contains(field)) continue;
+    EXPECT_GT(forged[field], 0) << field << " is in none of the runs";
+  }
+}
+
+TEST_F(Forged, NoChangedByteIsBelieved) {
+  constexpr int changes = 400;
+  const std::string name = "until";
+  const std::string genuine = read_text_file(journal_of(name));
+  std::uint64_t state = 1;
+  const auto draw = [&](std::uint64_t below) {  // Knuth's MMIX generator
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (state >> 33) % below;
+  };
+  for (int i = 0; i < changes; ++i) {
+    std::string bytes = genuine;
+    char& byte = bytes[draw(bytes.size())];
+    byte = static_cast<char>(static_cast<unsigned char>(byte) ^ (1U + draw(255)));
+    write_journal(name, bytes);
+    ASSERT_EQ(who_believes(name), "") << "change " << i;
+  }
+  write_journal(name, genuine);
+  EXPECT_EQ(who_believes(name), "verify rank ");
+}
+
+}  // namespace
+}  // namespace heteroperf::testing

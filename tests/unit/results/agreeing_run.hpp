@@ -1,0 +1,14 @@
+#pragma once
+
+#include "tests/unit/results/sample_run.hpp"
+
+namespace heteroperf {
+
+/// Completes and changes the opening lines of a run that was never run, so that they agree with
+/// its `start`, `scale` and `workload` lines and with its steps: configuration, binding, plan and
+/// the workload's own settings. A plan's summary "pp 2 x tp 1 x dp 1" asks for these degrees. There
+/// are as many ranks, with lines of their own, as devices; and as many samples in every step as
+/// the workload says. What agrees already stays as it is; a run without a workload stays too.
+void make_agree(SampleRun& run);
+
+}  // namespace heteroperf
