@@ -12,7 +12,7 @@ CommandResult run_on_hanging_disk(const Words& transport, int from_write) {
   const ScratchFolder folder;
   const Words words =
       joined({"run", "llm", "--size", "nano", "--ranks", "2", "--micro-batch", "2", "--duration",
-              "60", "--set", "measure.peak_s=0", "--set", "comm.timeout_s=2", "-q", "--out", "r"},
+              "60", "--set", "measure.peak_s=0", "--set", "comm.timeout_s=4", "-q", "--out", "r"},
              transport);
   return heteroperf(
       words, folder.path(),
@@ -21,7 +21,7 @@ CommandResult run_on_hanging_disk(const Words& transport, int from_write) {
 
 void expect_disk_is_named(const CommandResult& result) {
   EXPECT_EQ(result.exit_code, 7) << result.err;
-  EXPECT_NE(result.err.find("journal.jsonl does not answer (a write has taken 2 s)"),
+  EXPECT_NE(result.err.find("journal.jsonl does not answer (a write has taken 4 s)"),
             std::string::npos)
       << result.err;
 }

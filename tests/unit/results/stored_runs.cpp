@@ -28,6 +28,7 @@ std::string binding_of(const StoredRun& stored) {
 SampleRun sample_of(const StoredRun& stored) {
   SampleRunOptions options;
   options.step_s = stored.step_s;
+  options.steps = stored.steps;
   SampleRun run = fixed_run(options);
   auto& start = run.last<StartEvent>();
   start.created_utc =

@@ -15,6 +15,7 @@ struct StoredRun {
   std::uint64_t seed = 42;
   std::string commit = "abcdef", build_type = "Release", host = "node";
   std::vector<std::string> gpus = {};  ///< models of the ranks' GPUs; none: no binding is recorded
+  int steps = 30;                      ///< measured
 };
 
 SampleRun sample_of(const StoredRun& stored);
