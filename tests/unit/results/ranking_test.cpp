@@ -227,7 +227,8 @@ TEST_F(RankTest, AnotherModelOfGpuIsAnotherSystem) {
   };
   const auto efficiencies = [&] {
     std::map<std::string, std::string> found;
-    for (const RankEntry& entry : ranked().lists.at(0).entries) {
+    const RankingReport ranking = ranked();
+    for (const RankEntry& entry : ranking.lists.at(0).entries) {
       const auto& value = entry.scaling_efficiency;
       found[entry.run->run_id] = value ? fmt::format("{:.2f}", *value) : "-";
     }
