@@ -33,13 +33,13 @@ bool narrows(std::span<const PrecisionLook> looks) {
 /// one where it did not reach its goal.
 constexpr double drift_coverage = 0.95;
 
-/// The interval in `blocks`, or in the fewest of `fewest_coverage`, whichever is wider on a side.
-std::optional<Interval> wider_interval(const PrecisionGoal& goal, std::span<const StepWork> steps,
-                                       TimeWindow window, double coverage, double fewest_coverage) {
-  const auto fine = rate_interval_in_blocks(steps, window, {goal.blocks, coverage});
-  if (!fine || goal.fewest_blocks == goal.blocks) return fine;
-  const auto coarse = rate_interval_in_blocks(steps, window, {goal.fewest_blocks, fewest_coverage});
-  return Interval{std::min(fine->low, coarse->low), std::max(fine->high, coarse->high)};
+/// `fine` is the interval in `blocks`. Each of its sides goes as far as that of the interval in the
+/// fewest blocks, of this coverage, where that is farther.
+Interval widened(const Interval& fine, const PrecisionGoal& goal, std::span<const StepWork> steps,
+                 TimeWindow window, double coverage) {
+  if (goal.fewest_blocks == goal.blocks) return fine;
+  const auto coarse = rate_interval_in_blocks(steps, window, {goal.fewest_blocks, coverage});
+  return {std::min(fine.low, coarse->low), std::max(fine.high, coarse->high)};
 }
 
 }  // namespace
@@ -54,16 +54,16 @@ PrecisionLook look_at(const PrecisionGoal& goal, std::size_t number,
                       std::span<const StepWork> steps, TimeWindow window, bool settled) {
   PrecisionLook look{window, settled, 0, goal.coverage(number), {}};
   for (const StepWork& step : steps) look.steps += window.contains(step.end_ns);
-  const double coverage = look.coverage;
-  const auto held =
-      wider_interval(goal, steps, window, coverage, std::min(coverage, drift_coverage));
-  if (!held) return look;
+  const auto fine = rate_interval_in_blocks(steps, window, {goal.blocks, look.coverage});
+  if (!fine) return look;
+  const Interval held =
+      widened(*fine, goal, steps, window, std::min(look.coverage, drift_coverage));
   const double rate = rate_per_second(steps, window);
-  look.half_width_fraction = std::max(rate - held->low, held->high - rate) / rate;
+  look.half_width_fraction = std::max(rate - held.low, held.high - rate) / rate;
   look.reached = settled && *look.half_width_fraction <= goal.fraction;
   const double half_width = rate * goal.fraction * just_inside;
   look.interval = look.reached ? Interval{rate - half_width, rate + half_width}
-                               : wider_interval(goal, steps, window, coverage, coverage);
+                               : widened(*fine, goal, steps, window, look.coverage);
   return look;
 }
 

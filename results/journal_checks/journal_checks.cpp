@@ -26,21 +26,15 @@ void check_graphs(CheckedJournal& run, LineCheck& check) {
   }
 }
 
-void check_step_operations(CheckedJournal& run, LineCheck& check) {
-  for_lines<StepEvent>(run.journal, [&](std::size_t line, const StepEvent& step) {
-    const auto expected = run.graphs.strict_train(step.trial, step.samples);
+/// Holds the operations of these lines to those that their graph has for their samples.
+template <class E,
+          std::optional<Ops> (GraphBook::*strict)(std::optional<std::uint64_t>, std::uint64_t)>
+void check_operations(CheckedJournal& run, LineCheck& check) {
+  for_lines<E>(run.journal, [&](std::size_t line, const E& event) {
+    const auto expected = (run.graphs.*strict)(event.trial, event.samples);
     check.hold(
-        line, expected == step.ops_strict, [&] { return counted(expected); },
-        [&] { return step.ops_strict.to_string(); });
-  });
-}
-
-void check_evaluation_operations(CheckedJournal& run, LineCheck& check) {
-  for_lines<EvalEvent>(run.journal, [&](std::size_t line, const EvalEvent& eval) {
-    const auto expected = run.graphs.strict_forward(eval.trial, eval.samples);
-    check.hold(
-        line, expected == eval.ops_strict, [&] { return counted(expected); },
-        [&] { return eval.ops_strict.to_string(); });
+        line, expected == event.ops_strict, [&] { return counted(expected); },
+        [&] { return event.ops_strict.to_string(); });
   });
 }
 
@@ -91,10 +85,11 @@ constexpr std::array journal_check_table{
     JournalCheck{"phases", "phases", looking<check_phases>},
     JournalCheck{"step_samples", "steps", looking<check_step_samples>},
     JournalCheck{"step_tokens", "steps", looking<check_step_tokens>},
-    JournalCheck{"step_operations", "steps", check_step_operations},
+    JournalCheck{"step_operations", "steps", check_operations<StepEvent, &GraphBook::strict_train>},
     JournalCheck{"looks", "looks", looking<check_looks>},
     JournalCheck{"evaluations", "facts of the evaluations", looking<check_evaluations>},
-    JournalCheck{"evaluation_operations", "evaluations", check_evaluation_operations},
+    JournalCheck{"evaluation_operations", "evaluations",
+                 check_operations<EvalEvent, &GraphBook::strict_forward>},
     JournalCheck{"trial_lines", "facts of the trials", looking<check_trial_lines>},
     JournalCheck{"trial_totals", "trial lines", check_trial_totals},
     JournalCheck{"trial_quality", "trial lines", looking<check_trial_quality>},
