@@ -291,8 +291,8 @@ struct WarningEvent {
   std::string text, rule;
 };
 
-/// What all ranks together reach with the fastest product of each, over one interval. Measured
-/// before the first step and again after the last; see measured_peak().
+/// The rate that all ranks together reach with the fastest product of each, over one interval.
+/// Measured before the first step and again after the last; see measured_peak().
 struct PeakEvent {
   double ops_per_second = 0;
   std::string precision, source = "measured";

@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// Of the CPUs of a run, what others may have.
+/// Others may have this share of a run's CPUs.
 inline constexpr double largest_other_load = 0.1;
 
 /// What every host of a run told of itself, by its first rank; of several lines of one host the

@@ -25,10 +25,10 @@ std::string set_damage_aside(const RunFiles& files, const JournalError& damage) 
   }
   write_file_atomically(aside, text);
   write_file_atomically(files.journal(), text.substr(0, good_bytes));
-  return fmt::format("line {} of its journal is damaged ({}): its first {} lines are kept, and {} "
-                     "has all of what was there",
-                     damage.line(), damage.problems().front().why, damage.good_lines(),
-                     aside.string());
+  return fmt::format(
+      "line {} of its journal is damaged ({}): its first {} lines are kept, and {} "
+      "has all of what was there",
+      damage.line(), damage.problems().front().why, damage.good_lines(), aside.string());
 }
 
 FinishedRun recover_run(const RunFiles& files) {
@@ -73,7 +73,7 @@ FinishedRun recover_suite(const RunFiles& files, const StoredSuite& suite) {
   return finished;
 }
 
-/// Of a suite whose suite.json is gone.
+/// The plan of a suite whose suite.json is gone, by its journals.
 std::optional<SuitePlan> plan_without_record(const std::filesystem::path& folder) {
   const RunFiles files{folder};
   for (const std::filesystem::path& file : {files.suite(), files.journal(), files.record()}) {

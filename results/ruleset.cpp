@@ -117,7 +117,7 @@ Verdict checksums(const Journal& journal, const RunSummary&) {
   return {};
 }
 
-/// Whether others may have kept the measured peak below what the machine can do.
+/// Others may have kept the measured peak below what the machine can do.
 bool peak_was_loaded(const Journal& journal, const RunSummary& summary) {
   return measured_peak(journal)->other_load.value_or(0) > largest_other_load ||
          other_load(journal, summary);

@@ -218,7 +218,7 @@ std::optional<QualityResult> best_quality(const Journal& journal, QualityMeasure
   return best;
 }
 
-/// Of many evaluations the best one is mostly a lucky one, so only the final one is judged.
+/// The best of many evaluations is mostly a lucky one, so only the final one is judged.
 void find_quality(const Journal& journal, RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   if (workload == nullptr) return;

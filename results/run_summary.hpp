@@ -23,8 +23,8 @@ struct Estimate {
 /// Fewest samples on which a quality target can be met.
 inline constexpr std::uint64_t fewest_quality_samples = 32;
 
-/// What the final evaluation found; where there is none, the best that any evaluation (or trial)
-/// reached.
+/// The quality that the final evaluation found; where there is none, the best that any evaluation
+/// (or trial) reached.
 struct QualityResult {
   QualityMeasure measure = QualityMeasure::accuracy;
   double value = 0;
@@ -35,7 +35,7 @@ struct QualityResult {
   std::optional<bool> met = {};
 };
 
-/// Of a classifier: its error, which the final evaluation tells, and its operations per second.
+/// A classifier's −ln(error), by its final evaluation, times its operations per second.
 struct RegulatedScore {
   double value = 0;
   std::uint64_t answers = 0, wrong = 0;  ///< of the final evaluation, one answer per sample

@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// What was done to a chunk of a column on its way into samples.h5, in this order.
+/// The steps that a chunk of a column takes on its way into samples.h5, in this order.
 struct ChunkFilters {
   bool shuffle = false, deflate = false;
 };

@@ -249,7 +249,7 @@ void expect_hard_link(hid_t group, const char* name) {
   if (link.type != H5L_TYPE_HARD) refuse(name, "it is a link to somewhere else");
 }
 
-/// How a stored dataset lies in its archive.
+/// A stored dataset and the way it lies in its archive.
 struct StoredDataset {
   Handle id, properties;
 
@@ -261,7 +261,7 @@ struct StoredDataset {
     if (H5Pget_external_count(properties) != 0) refuse(name, "its data lie in other files");
   }
 
-  /// Whether it holds `rows` values of this type; a scalar has no dimension.
+  /// True where it holds `rows` values of this type; a scalar has no dimension.
   bool holds(hid_t type, std::size_t rows, int dimensions) const {
     const Handle space(H5Dget_space(id), H5Sclose, "read an extent");
     const Handle stored(H5Dget_type(id), H5Tclose, "read a type");

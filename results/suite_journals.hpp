@@ -15,8 +15,8 @@ struct SuiteFault {
   const char* way_out = "";  ///< what a user can do about it
 };
 
-/// What the journals in a suite's folder say of it. Each begins with the suite's id, all of its
-/// workloads and which of them the run is; those of older programs say nothing of that.
+/// The journals' word on the suite in whose folder they lie. Each begins with the suite's id, all
+/// of its workloads and which of them the run is; those of older programs say nothing of that.
 struct SuiteEvidence {
   bool named = false;               ///< a journal names a suite
   std::string silent;               ///< the first workload whose journal names none
@@ -32,7 +32,7 @@ SuiteEvidence look_at_suite(const std::filesystem::path& folder, const SuitePlan
 /// suite.json.
 std::optional<SuitePlan> suite_plan_of_journals(const std::filesystem::path& folder);
 
-/// Whether these are all workloads of the ruleset.
+/// True for all workloads of the ruleset, in its order.
 bool is_whole_suite(const std::vector<std::string>& workloads);
 
 }  // namespace heteroperf

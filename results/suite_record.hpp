@@ -20,7 +20,7 @@ std::string build_suite_record(const std::filesystem::path& folder, const SuiteP
 /// suite that was killed) and after the last.
 std::string write_suite_record(const std::filesystem::path& folder, const SuitePlan& plan);
 
-/// What a suite.json says.
+/// The content of a suite.json.
 struct StoredSuite {
   SuitePlan plan;
   std::vector<std::string> recorded;  ///< its workloads that had a record

@@ -151,7 +151,7 @@ std::optional<Interval> combined_interval(const std::vector<Part>& parts, double
   return Interval{value - std::sqrt(below), value + std::sqrt(above)};
 }
 
-/// What a suite as a whole is judged by.
+/// The rules that judge a suite as a whole.
 struct SuiteRules {
   std::string ruleset;
   bool earlier = false;            ///< which asked nothing of the suite as such
@@ -159,7 +159,7 @@ struct SuiteRules {
   std::vector<Json> reasons = {};  ///< of the suite as such
 };
 
-/// That of all records there are; this program's where they differ, or there is none.
+/// The ruleset of all records there are; this program's where they differ, or there is none.
 std::string ruleset_of(const std::vector<Part>& parts) {
   std::string common;
   for (const Part& part : parts) {
@@ -233,7 +233,7 @@ Json validity_section(const std::vector<Part>& parts, const SuiteRules& rules) {
           {"reasons", std::move(reasons)}};
 }
 
-/// Of a document, for a message.
+/// Cuts a long line of a document, for a message.
 std::string shown_line(std::string line) {
   constexpr std::size_t longest = 100;
   line.erase(0, line.find_first_not_of(' '));

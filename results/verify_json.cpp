@@ -203,7 +203,7 @@ void check_suite_workload(const Journal& journal, Checks& checks) {
   checks.push_back(equal_check("suite_workload", workload->name, start.suite_workload));
 }
 
-/// What a journal claims, without what was made of it.
+/// Checks the claims of a journal, without what was made of it.
 Checks checks_of_claims(const Journal& journal, const std::filesystem::path& folder) {
   Checks checks = check_journal_lines(journal);
   check_suite_workload(journal, checks);
@@ -238,7 +238,7 @@ void check_run(const RunFiles& files, RunPart part, Checks& checks) {
   }
 }
 
-/// That suite.json has the id and all workloads that the journals name, and each its own run.
+/// Holds suite.json to the id and the workloads that the journals name, each with its own run.
 void check_suite_workloads(const std::filesystem::path& folder, const StoredSuite& suite,
                            Checks& checks) {
   constexpr const char* agrees = "the suite and the workloads that its journals name";

@@ -28,7 +28,7 @@ ScalingChoice choose_search_size(const ScalingInput& machine);
 /// sample of them can be read. Throws UserError where there can be none of `wanted`.
 std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, std::uint64_t seed);
 
-/// What is to be reached on these data: half of the way from guessing to the floor. Nothing for
+/// The quality to be reached on these data: half of the way from guessing to the floor. Nothing for
 /// tokens without a known floor; of images without one the floor counts as 0.
 std::optional<QualityTarget> target_on(const DataSource& data);
 

@@ -49,8 +49,8 @@ struct RunDigest {
   /// In the order of compared_metrics().
   std::vector<std::optional<MetricValue>> metrics;
   std::optional<double> ops_per_second, utilization, regulated_score, hsr;
-  /// How well the error behind the regulated score is known: by "100 wrong answers", or where there
-  /// are fewer by all "10000 answers" that there are.
+  /// Says how well the error behind the regulated score is known: by "100 wrong answers", or where
+  /// there are fewer by all "10000 answers" that there are.
   std::string error_basis;
   std::optional<double> modelled_samples_per_s;  ///< of emulated devices, in modelled time
   std::optional<Interval> ops_ci95, throughput_ci95;

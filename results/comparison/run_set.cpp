@@ -143,7 +143,7 @@ class RunSearch {
     ++found_.foreign;
   }
 
-  /// What several paths or links lead to is read once.
+  /// False for a place that another path or link has led to before: it is read once.
   bool is_new(const fs::path& path) {
     std::error_code error;
     const fs::path place = fs::weakly_canonical(path, error);

@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// What a class of devices did alone, or why that does not count.
+/// The result of a class of devices alone, or why it does not count.
 struct BaselineResult {
   std::optional<double> samples_per_s;  ///< modelled time where the devices are emulated
   std::string reason;

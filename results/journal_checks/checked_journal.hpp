@@ -55,7 +55,7 @@ struct CheckedJournal {
   const ModelGraph* model(std::optional<std::uint64_t> trial) const { return graphs.of(trial); }
   /// The model of a fixed workload, or of a search's first trial; null where there is none.
   const ModelGraph* any_model() const;
-  /// Of a rank, as the plan and the binding say it; nothing where neither does.
+  /// The class of a rank, as the plan and the binding say it; nothing where neither does.
   std::optional<std::string> device_class(std::int32_t rank) const;
   std::int64_t ranks() const { return scale ? scale->ranks : 0; }
 };

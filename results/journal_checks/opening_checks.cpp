@@ -32,7 +32,7 @@ std::string date_of_run_id(std::string created_utc) {
   return created_utc;
 }
 
-/// Whether a run_id begins with a date, as all do that this program gives.
+/// True of every run_id that this program gives.
 bool begins_with_date(const std::string& run_id) {
   constexpr std::string_view form = "00000000T000000Z-";
   const auto fits = [](char c, char wanted) {

@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// What a plan is in one line: "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4".
+/// A plan's shape in one line: "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4".
 struct PlanShape {
   std::size_t positions = 1;           ///< of the pipeline
   std::set<std::size_t> tensor, data;  ///< degrees of all stages

@@ -1,5 +1,5 @@
-// What single ranks and their hosts say: their place in the plan, what was observed on them, where
-// their time went, and the parameters that they ended with.
+// These checks hold what single ranks and their hosts say: their place in the plan, what was
+// observed on them, where their time went, and the parameters that they ended with.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -104,7 +104,8 @@ std::string listed_stages(const std::vector<std::int32_t>& stages) {
   return fmt::format("{}", fmt::join(stages, ","));
 }
 
-/// What ranks with the same work hold: all but the optimizer states, which may be spread unevenly.
+/// Ranks with the same work hold as much of all but the optimizer states, which may be spread
+/// unevenly.
 std::string held_bytes(const RankPlanEvent& plan) {
   return fmt::format("{} of weights, {} of gradients, {} of activations, {} of buffers",
                      plan.weights_bytes, plan.gradients_bytes, plan.activations_bytes,

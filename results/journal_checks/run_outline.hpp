@@ -42,8 +42,8 @@ struct SharedSetting {
   std::string name, asked, stated;
 };
 
-/// What the documents in a journal's opening lines say. Those of later lines that are not there
-/// are absent.
+/// The documents in a journal's opening lines, read as far as other lines depend on them. A
+/// document whose line is not there is absent.
 struct RunOutline {
   std::optional<AskedRun> asked;
   std::optional<PlanOutline> plan;

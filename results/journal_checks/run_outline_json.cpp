@@ -93,7 +93,7 @@ std::vector<RankHome> homes_in(const Json& system) {
   return homes;
 }
 
-/// Of a search the learning rate is each trial's own.
+/// The trials of a search have learning rates of their own.
 std::vector<SharedSetting> shared_settings(const Json& config, const Json& stated, bool search) {
   std::vector<SharedSetting> settings;
   const auto add = [&](const std::string& pointer) {

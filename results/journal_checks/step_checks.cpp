@@ -1,4 +1,4 @@
-// What steps, evaluations and the phases around them say of themselves, against the request, the
+// These checks hold steps, evaluations and the phases around them against the request, the
 // plan and the model.
 #include <fmt/format.h>
 
@@ -25,7 +25,7 @@ constexpr double whole_tolerance = 1e-9;  // of a count that a fraction of doubl
 // A phase line is written a moment after the phase was decided on.
 constexpr double late_line_share = 0.1, late_line_s = 1;
 
-/// Of the whole run, or of one group.
+/// The group that enters a phase; nothing: the whole run.
 using PhaseKey = std::optional<std::int32_t>;
 
 int order_of(Phase phase) { return std::min(static_cast<int>(phase), 3); }
@@ -104,7 +104,7 @@ void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalE
       [&] { return fmt::format("{} samples, {} wrong", eval.samples, wrong); });
 }
 
-/// Of generated data there are always enough; of files perhaps fewer, the same for all.
+/// Generated data always suffice; files may hold fewer samples, the same for all evaluations.
 void hold_evaluated_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
                             const EvalEvent& first, LineCheck& check) {
   if (goes_on_to_errors(run, eval)) return hold_final_samples(run, line, eval, check);

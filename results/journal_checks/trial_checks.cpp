@@ -72,7 +72,8 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
   });
 }
 
-/// What its last evaluation found. A segment that ended without one found nothing: 0 and NaN.
+/// A trial's quality is what its last evaluation found. A segment that ended without one found
+/// nothing: 0 and NaN.
 void check_trial_quality(const CheckedJournal& run, LineCheck& check) {
   std::map<std::uint64_t, const EvalEvent*> last;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {

@@ -27,7 +27,7 @@ enum class ChartKind {
 };
 enum class AxisScale { linear, from_zero, logarithmic };
 enum class SeriesMark { line, steps, points, dashed };
-/// What the deep end of a grid's colours stands for; each has colours of its own.
+/// The meaning of the deep end of a grid's colours; each has colours of its own.
 enum class GridTone { bad, good };
 
 struct ChartAxis {

@@ -28,7 +28,7 @@ enum class ScalingKind { strong, weak };
 /// Ranks and their threads, and the runs with these.
 using ScaleRuns = std::map<std::pair<std::uint64_t, std::string>, Repetitions>;
 
-/// What is equal in all runs of a family, by names for the reader.
+/// The settings that are equal in all runs of a family, by names for the reader.
 using FamilyTraits = std::map<std::string, std::string>;
 
 struct ScalingFamily {
@@ -70,8 +70,8 @@ struct PlanShape {
   std::string pipeline, tensor, data, schedule;
 };
 
-/// Of a plan's summary, "pp 2 x tp 1 x dp 1..3, zb-h1, 8 micro-batches of 4"; nothing of a record
-/// without one.
+/// The parts of a plan's summary, "pp 2 x tp 1 x dp 1..3, zb-h1, 8 micro-batches of 4"; nothing of
+/// a record without one.
 std::optional<PlanShape> plan_shape(const RunDigest& run) {
   constexpr std::string_view by = " x ", part = ", ";
   const std::string summary = leaf_of(run, "/plan_summary");
@@ -104,7 +104,7 @@ std::optional<std::string> fixed_degrees(const std::optional<PlanShape>& shape,
   return std::nullopt;
 }
 
-/// What two runs must have in common to be points of one curve: all of the key that compare and
+/// Two runs are points of one curve where they have this in common: all of the key that compare and
 /// rank go by except for the scale and the work of a step, which grow, and how the plan was asked
 /// to be.
 FamilyTraits traits_of(const RunDigest& run) {

@@ -59,7 +59,7 @@ TracePlace place_of(const TraceJson& event) {
   return {event.value("pid", std::int64_t{0}), event.value("tid", std::int64_t{0})};
 }
 
-/// What the metadata events call processes (thread −1) and threads.
+/// The names that metadata events give to processes (thread −1) and threads.
 std::map<TracePlace, std::string> names_of(const TraceJson& events) {
   std::map<TracePlace, std::string> names;
   for (const TraceJson& event : events) {

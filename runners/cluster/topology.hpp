@@ -32,7 +32,8 @@ struct Topology {
   std::string reason;                ///< why caches and nodes are missing; empty when they are not
 };
 
-/// Of all caches of the last level together, as programs share them; 0 where none is known.
+/// The size of all caches of the last level together, as programs share them; 0 where none is
+/// known.
 Bytes last_level_cache(const Topology& topology);
 
 /// Never throws: what cannot be read is unavailable. hwloc's own environment (HWLOC_SYNTHETIC,

@@ -251,7 +251,7 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
     trials.push_back(until_done(product_trial(mm_way, prepare_mm, shape, options)));
     trials.push_back(until_done(product_trial("aten::addmm", prepare_addmm, shape, options)));
   }
-  // What the libraries do in their first call is no part of the seconds.
+  // The libraries' first call, which sets them up, is no part of the seconds.
   prepared(until_done(product_trial(mm_way, prepare_mm, {64, 64, 64}, options)));
   return fastest_of(trials, seconds, steady_seconds);
 }

@@ -41,8 +41,8 @@ class PipelineRunner {
   double loss() const;
   /// On a device: of the step under way, to which others may add work of their own.
   DeviceTimes& device_times() { return device_times_; }
-  /// What the device computed for in the last step, by its own clock. Waits for it, and appends the
-  /// computations to `lanes`, where there are some.
+  /// The seconds that the device computed in the last step, by its own clock. Waits for it, and
+  /// appends the computations to `lanes`, where there are some.
   double device_seconds(std::vector<LaneSpan>* lanes) { return device_times_.finish(lanes); }
 
   /// Validation samples [first, first + count), at most a micro-batch of the plan: the score of

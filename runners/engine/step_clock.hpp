@@ -26,7 +26,7 @@ class StepClock {
 
   /// The instruction that the laps from here on belong to; −1: none.
   void at(std::int32_t instruction) { instruction_ = instruction; }
-  /// What is under way, for whoever interrupts it with a lap of its own (SumLap).
+  /// Notes what is under way, for whoever interrupts it with a lap of its own (SumLap).
   void doing(TimeLane lane) { doing_ = lane; }
   TimeLane doing() const { return doing_; }
 

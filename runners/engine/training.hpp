@@ -93,9 +93,9 @@ struct PacingReport {
   double worst_lateness_s = 0;  ///< real, over the last step
 };
 
-/// What a rank does. Every moment of a step is on exactly one of the lanes up to `other`; the
-/// others lie beside them: sums on a thread of their own, and what a device computed by its own
-/// clock.
+/// The kinds of things that a rank does. Every moment of a step is on exactly one of the lanes up
+/// to `other`; the others lie beside them: sums on a thread of their own, and what a device
+/// computed by its own clock.
 enum class TimeLane {
   compute,
   messages,

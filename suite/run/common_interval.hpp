@@ -12,7 +12,7 @@
 
 namespace heteroperf {
 
-// What several threads reach together is what they did in an interval in which all of them worked:
+// Several threads reach together what they did in an interval in which all of them worked:
 // sums of what each did while it ran count work that never coincided.
 
 /// The same call again and again on one thread.

@@ -12,8 +12,8 @@ namespace heteroperf {
 namespace {
 
 constexpr double enough_steps = 20;  // for an interval over sub-windows
-/// Of the rate of large products that training reaches, about; and of the cores that emulated
-/// devices may use.
+/// Training reaches about this share of the rate of large products; emulated devices may use this
+/// share of the cores.
 constexpr double usual_share = 0.6, emulation_share = 0.5;
 
 std::string duration_text(double seconds) {

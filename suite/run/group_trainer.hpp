@@ -20,9 +20,9 @@ struct EvaluationExtent {
   bool is_final = false;
 };
 
-/// Of the model that a run ends with. A classifier's goes on until its error is known well enough,
-/// but for a quick run and emulated devices. `plan`: of a fixed model; null for a search, whose
-/// trials were judged on the first samples of the split: those come last.
+/// The extent of the evaluation of the model that a run ends with. A classifier's goes on until its
+/// error is known well enough, but for a quick run and emulated devices. `plan`: of a fixed model;
+/// null for a search, whose trials were judged on the first samples of the split: those come last.
 EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
                               const ChosenPlan* plan);
 

@@ -104,7 +104,7 @@ class TriadTeam {
   std::vector<std::thread> others_;
 };
 
-/// What all ranks of a host have together.
+/// Adds up what all ranks of a host have together.
 TriadHost look_at_host(Communicator& host, const CpuSet& cpus, int threads) {
   std::set<int> usable;
   for (const std::string& text : gather_texts(host, to_list(cpus))) {

@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// What decides whether and on how much memory the rate of a host is measured.
+/// The facts that decide whether, and on how much memory, the rate of a host is measured.
 struct TriadHost {
   Bytes last_level_cache{0}, available{0};  ///< of the host; 0: not known
   int threads = 1;                          ///< of all ranks there
@@ -24,9 +24,8 @@ struct TriadPlan {
 };
 
 /// All arrays of a host together are 4 times its last-level caches (STREAM's rule), so that no pass
-/// finds them there. Not told: threads that have no CPU of their own, a cache or free memory that is
-/// not known, arrays that are more than a quarter of it, or more than a thread can fill in
-/// time.
+/// finds them there. Not told: threads that have no CPU of their own, a cache or free memory that
+/// is not known, arrays that are more than a quarter of it, or more than a thread can fill in time.
 TriadPlan plan_triad(const TriadHost& host);
 
 /// Bytes per second that this rank reads and writes in STREAM's triad (McCalpin 1995),

@@ -17,7 +17,7 @@
 namespace heteroperf {
 namespace {
 
-/// What one rank does beside the others.
+/// The share of one rank, which works beside the others.
 struct RankPeak {
   FastestProduct product;
   CallLog calls;
@@ -83,7 +83,7 @@ std::vector<std::string> names_of(const RankPeak* peak, Communicator& all) {
   return {names.begin(), names.end()};
 }
 
-/// Of the hosts' memory, by way of all ranks. Collective.
+/// Measures the rate of the hosts' memory, by way of all ranks. Collective.
 void measure_memory(const PreparedRun& run, RankContext& context, PeakEvent& event) {
   Communicator& all = context.all_ranks();
   double gpus = gpu_of(context) ? 1 : 0;

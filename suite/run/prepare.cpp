@@ -78,8 +78,8 @@ void check_search_samples(const Workload& workload, int ranks, ProblemList& prob
                 problems);
 }
 
-/// Of a search, every rank of which trains by itself or in step with its group, beside the best
-/// model so far.
+/// The memory of a search's ranks, each of which trains by itself or in step with its group, beside
+/// the best model so far.
 std::vector<double> search_memory(const Workload& workload, const Placement& placement) {
   const MemoryEstimate trained =
       estimate_memory(workload.graph, static_cast<std::uint64_t>(workload.micro_batch),

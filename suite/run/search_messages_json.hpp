@@ -11,7 +11,8 @@
 
 namespace heteroperf {
 
-/// What a group's leader tells rank 0 over the control channel. All but the last one are questions.
+/// The messages of a group's leader to rank 0 over the control channel. All but the last one are
+/// questions.
 struct TrialRequest {
   GroupId group;
 };

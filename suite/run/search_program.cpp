@@ -23,9 +23,9 @@
 namespace heteroperf {
 namespace {
 
-/// How far this group is in its warm-up and its share of the time, on its leader. A search by time
-/// ends at one moment in all groups, which rank 0 tells once the last of them measures: whoever
-/// stopped earlier would be idle in the others' time.
+/// Knows, on its leader, how far this group is in its warm-up and its share of the time. A search
+/// by time ends at one moment in all groups, which rank 0 tells once the last of them measures:
+/// whoever stopped earlier would be idle in the others' time.
 class GroupClock {
  public:
   GroupClock(RankContext& context, GroupId group) : context_(context), group_(group) {}
@@ -117,7 +117,7 @@ class GroupTrialRunner : public TrialRunner {
   }
 
   const Score& best_score() const { return best_score_; }
-  /// Of the best trial, which is this group's: what the run's quality and score go by.
+  /// Evaluates the best trial, which is this group's: the run's quality and score go by it.
   void evaluate_best(const EvaluationExtent& extent) {
     if (is_leader()) context_.post(PhaseEvent{Phase::evaluate, std::nullopt});
     if (!best_->evaluate(extent, going_on())) interrupted_ = true;
@@ -165,7 +165,7 @@ class GroupTrialRunner : public TrialRunner {
       }
       const std::uint64_t replayed = context_.config.measure.replay_steps;
       const bool enough = replayed > 0 && steps_ >= replayed;
-      mine = stop || enough   ? Directive::interrupt
+      mine = stop || enough  ? Directive::interrupt
              : clock_.over() ? Directive::end
                              : Directive::go_on;
     }
@@ -197,7 +197,7 @@ class GroupTrialRunner : public TrialRunner {
     score_ = {std::isfinite(report.quality), report.steps, report.quality, report.loss};
   }
 
-  /// Of a GPU the peak counts all that it holds.
+  /// The best trial's bytes, where the peak does not count them: a GPU's counts all that it holds.
   std::uint64_t kept_bytes() const {
     return best_ && !gpu_of(context_) ? best_->memory().current_bytes : 0;
   }

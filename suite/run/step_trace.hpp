@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// What a trace written by this program on this host says of itself. `run_id`: empty for what
+/// The word on itself of a trace that this program writes on this host. `run_id`: empty for what
 /// belongs to no run.
 TraceOrigin trace_origin(TraceKind kind, const std::string& run_id);
 

@@ -46,7 +46,7 @@ SweptRun read_run(const fs::path& folder, std::size_t number) {
   run.silence = unreadable.empty() ? "it has no journal" : unreadable;
   for (const fs::path& journal : journals_in(folder)) {
     try {
-      // What is damaged further on does not make a command unknown.
+      // Damage further on does not make a command unknown.
       read_start(read_journal_start(journal.string()), run);
       run.silence.clear();
       break;

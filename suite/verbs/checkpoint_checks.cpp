@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* wanted = "a whole checkpoint that the journal names";
 
-/// Of all its files.
+/// Adds up all its files.
 std::uint64_t bytes_in(const fs::path& folder) {
   std::uint64_t bytes = 0;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {

@@ -20,7 +20,7 @@ struct PlanSimulationRequest {
   std::string workload, size, model, precision, cluster;
   /// Where neither the request nor the plan names a cluster, machine_beside().
   std::optional<Cluster> machine = {};
-  /// Of a run's plan.json: whether to set beside it what the run measured, measured_beside().
+  /// A run's plan.json can be shown with what the run measured beside it, measured_beside().
   enum class Measured { leave_out, beside } measured = Measured::leave_out;
 };
 

@@ -1,4 +1,4 @@
-// What comes over a control connection, in pieces: the first byte says how long they are, and
+// Bytes that come over a control connection, in pieces: the first byte says how long they are, and
 // whether the sender has proved itself.
 #include <algorithm>
 

@@ -13,7 +13,7 @@
 
 #include "metrics/error.hpp"
 
-/// What a target does with one input: it calls a reader as the program does. libFuzzer's main, or
+/// A target does this with one input: it calls a reader as the program does. libFuzzer's main, or
 /// replay.cpp's, calls it.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 

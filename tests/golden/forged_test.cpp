@@ -124,7 +124,7 @@ class Forged : public ::testing::Test {
     std::ofstream(journal_of(name), std::ios::binary | std::ios::trunc) << text;
   }
 
-  /// Whether `verify`, and whoever asks what a record is worth, refuses the run as it lies there.
+  /// Names those of `verify`, and of whoever asks what a record is worth, that believe the run.
   static std::string who_believes(const std::string& name) {
     std::string believers;
     const Verification verification = verify(folder_of(name));

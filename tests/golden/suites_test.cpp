@@ -19,7 +19,7 @@ class SuiteVerbs : public ResultVerbs {
 
   fs::path folder() const { return folder_ / "s"; }
 
-  /// What rank excludes, a line each.
+  /// The records that rank excludes, a line each.
   std::string excluded(const std::string& path) const {
     std::string lines;
     const Json ranking = Json::parse(verb({"rank", path, "--json"}).out);

@@ -17,7 +17,8 @@ class Connection {
   /// The payload of a stranger's frame: a nonce or a proof.
   static constexpr std::size_t stranger_limit_bytes = 64;
   static constexpr std::size_t friend_limit_bytes = std::size_t{1} << 30;
-  /// What one receive() takes off a friend's socket, so that no peer keeps the reader from others.
+  /// One receive() takes so much off a friend's socket, so that no peer keeps the reader from
+  /// others.
   static constexpr std::size_t round_limit_bytes = std::size_t{1} << 20;
 
   explicit Connection(Descriptor socket) : socket_(std::move(socket)) {}

@@ -6,7 +6,7 @@
 
 namespace heteroperf {
 
-/// How the two ends of a new control connection prove to each other that they know the launch's
+/// The two ends of a new control connection prove to each other that they know the launch's
 /// token, which itself never travels. Each frame is the answer to the one before:
 ///
 ///     rank → rank 0   hello       id = rank; rank_nonce
@@ -34,7 +34,7 @@ std::string fresh_token();
 /// 32 bytes. Throws SystemError where libcrypto refuses.
 std::string control_proof(ControlEnd end, const ControlHandshake& handshake,
                           const std::string& token);
-/// Whether `given` is that proof; how long it looks says nothing about where they differ.
+/// True where `given` is that proof; how long it looks says nothing about where they differ.
 bool is_control_proof(const std::string& given, ControlEnd end, const ControlHandshake& handshake,
                       const std::string& token);
 

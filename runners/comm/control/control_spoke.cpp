@@ -209,7 +209,7 @@ std::optional<std::string> await_payload(Connection& stranger, Frame::Kind kind,
   return std::move(frames.front().payload);
 }
 
-/// Whether the other end is rank 0, and has taken this rank in.
+/// True once the other end has proved to be rank 0 and has taken this rank in.
 bool is_admitted(Connection& stranger, RankId rank, const std::string& token) {
   const double deadline_s = monotonic_s() + connect_attempt_s;
   ControlHandshake handshake{static_cast<std::uint64_t>(rank.value()), fresh_nonce(), {}};

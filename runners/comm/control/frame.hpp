@@ -50,7 +50,7 @@ class FrameReader {
   explicit FrameReader(std::size_t max_payload_bytes) : max_payload_(max_payload_bytes) {}
 
   void set_max_payload(std::size_t bytes) { max_payload_ = bytes; }
-  /// How many more bytes a frame of the greatest length may need; 0: next() has something to say.
+  /// A frame of the greatest length may need so many more bytes; 0: next() has something to say.
   std::size_t room() const;
   void append(std::string_view bytes) { buffer_.append(bytes); }
   /// The next whole frame; sets broken() when the stream is not ours.

@@ -11,11 +11,11 @@
 
 namespace heteroperf {
 
-/// Whether somebody ran what a trace shows.
+/// A measured trace shows what somebody ran.
 enum class TraceKind { measured, simulated };
 constexpr std::array<const char*, 2> value_names(TraceKind) { return {"measured", "simulated"}; }
 
-/// What a trace says of itself, in its `otherData`; what is empty it does not say.
+/// A trace's word on itself, in its `otherData`; it does not say what is empty here.
 struct TraceOrigin {
   TraceKind kind = TraceKind::simulated;
   std::string run_id;  ///< of the run that was traced, or whose plan was simulated
@@ -63,8 +63,8 @@ struct TracedRank {
 std::string lanes_trace_text(const Schedule& schedule, const std::vector<TracedRank>& ranks,
                              std::span<const char* const> lanes, const TraceOrigin& origin);
 
-/// What a trace that this program wrote says of itself. Throws UserError, one problem that begins
-/// with `file`, for any other text.
+/// Reads the word on itself of a trace that this program wrote. Throws UserError, one problem that
+/// begins with `file`, for any other text.
 TraceOrigin read_trace_origin(const std::string& text, const std::string& file);
 
 }  // namespace heteroperf

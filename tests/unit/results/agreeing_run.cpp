@@ -129,7 +129,7 @@ std::string cpus_of(std::size_t rank, const ScaleEvent& scale) {
                       : std::to_string(first) + "-" + std::to_string(first + threads - 1);
 }
 
-/// Whether classes are a cluster's: a rank's device is not what it is bound to.
+/// True where classes are a cluster's: a rank's device is not what it is bound to.
 bool agree_on_binding(JsonText& text, const ScaleEvent& scale) {
   OrderedJson system = parsed_or_empty(text);
   OrderedJson& binding = system["binding"];
@@ -236,7 +236,8 @@ struct AskedDegrees {
   int pipeline = 1, tensor = 1, data = 1;
 };
 
-/// Those of the summary; else a replica on each rank that has samples for it, or one pipeline.
+/// The degrees of the summary; else a replica on each rank that has samples for it, or one
+/// pipeline.
 AskedDegrees degrees_of(const std::string& summary, std::int32_t ranks, std::uint64_t samples) {
   AskedDegrees degrees;
   const bool asked = std::sscanf(summary.c_str(), "pp %d x tp %d x dp %d", &degrees.pipeline,
@@ -289,7 +290,7 @@ void agree_on_search_plan(PlanEvent& plan, const ScaleEvent& scale) {
   plan.plan.text = json.dump();
 }
 
-/// Whether a plan that a test gave, or that was made to agree before, does so.
+/// True of a plan that a test gave so, or that was made to agree before.
 bool agrees(const PlanEvent& plan, const ScaleEvent& scale, const WorkloadEvent& workload,
             bool cluster) {
   if (!parsed_or_empty(plan.plan).contains("_format")) return false;

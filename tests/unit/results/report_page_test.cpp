@@ -346,7 +346,7 @@ TEST(RunsPart, TheTrendDoesNotMagnifyNoise) {
   }
 }
 
-/// What is slow is bad, and what is busy is good: neither has the other's colours.
+/// Slow is bad and busy is good: neither has the other's colours.
 TEST(RunPart, GridsOfBadAndOfGoodHaveColoursOfTheirOwn) {
   SampleRun slow = fixed_run();
   for (std::int32_t rank = 0; rank < 2; ++rank) {

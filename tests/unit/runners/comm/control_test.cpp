@@ -124,7 +124,7 @@ std::optional<Frame> next_frame(Connection& connection) {
   return frames.front();
 }
 
-/// Whether the other end closes the connection without another word.
+/// True where the other end closes the connection without another word.
 bool is_closed(Connection& connection) {
   std::vector<Frame> frames;
   const bool ended =
@@ -307,7 +307,7 @@ class Impostor {
   ~Impostor() { stop(); }
 
   ControlAddress address() const { return {known_token, listener_.port, {"127.0.0.1"}}; }
-  /// How many have come.
+  /// The number of those that have come.
   std::size_t stop() {
     done_ = true;
     if (thread_.joinable()) thread_.join();
@@ -321,7 +321,7 @@ class Impostor {
   std::thread thread_;
 };
 
-/// What a rank says when it tried to join in vain.
+/// The error of a rank that tried to join in vain.
 std::string words_of_joining(const ControlAddress& address) {
   try {
     open_control_spoke(RankId(1), 2, quick, address.text());
