@@ -79,7 +79,7 @@ OrderedJson changed(const std::string& field, OrderedJson value) {
   } else if (value.is_number()) {
     value = value.get<std::int64_t>() + 1;
   } else if (value.is_array()) {
-    value[0] = value[0].get<std::int64_t>() + 100;
+    value[0] = 2 * value[0].get<std::int64_t>() + 100;
   } else {
     const std::string text = value;
     const bool number = text.find_first_not_of("0123456789") == std::string::npos;
