@@ -50,13 +50,20 @@ fs::path own_cache_folder() {
   return cache;
 }
 
-fs::path make_cache_folder(const std::string& prefix) {
+PrivateFolder::PrivateFolder(const std::string& prefix) {
   const fs::path cache = own_cache_folder();
   std::string name = (cache / (prefix + "XXXXXX")).string();
-  if (mkdtemp(name.data()) != nullptr) return name;
-  throw SystemError("cannot create a folder in " + cache.string(), std::strerror(errno),
-                    "Set XDG_CACHE_HOME to a folder that can be written to",
-                    ErrorKind::environment);
+  if (mkdtemp(name.data()) == nullptr) {
+    throw SystemError("cannot create a folder in " + cache.string(), std::strerror(errno),
+                      "Set XDG_CACHE_HOME to a folder that can be written to",
+                      ErrorKind::environment);
+  }
+  path_ = name;
+}
+
+PrivateFolder::~PrivateFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
 }
 
 }  // namespace heteroperf

@@ -13,8 +13,18 @@ std::filesystem::path cache_folder();
 /// made, or where other users could exchange what is in it.
 std::filesystem::path own_cache_folder();
 
-/// A new private folder in it, named `prefix` and six letters; its maker removes it. Throws as
-/// own_cache_folder().
-std::filesystem::path make_cache_folder(const std::string& prefix);
+/// A new folder in it that only this user may enter; it goes with this object.
+class PrivateFolder {
+ public:
+  /// It is named `prefix` and six letters. Throws as own_cache_folder().
+  explicit PrivateFolder(const std::string& prefix);
+  ~PrivateFolder();
+  PrivateFolder(const PrivateFolder&) = delete;
+  PrivateFolder& operator=(const PrivateFolder&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
 
 }  // namespace heteroperf

@@ -13,7 +13,6 @@
 #include <set>
 #include <vector>
 
-#include "metrics/cache_folder.hpp"
 #include "metrics/error.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/run_folder.hpp"
@@ -199,35 +198,24 @@ bool is_archive_file(const fs::path& path) {
   return file.read(first.data(), first.size()) && first[0] == '\x1f' && first[1] == '\x8b';
 }
 
-UnpackedArchive::UnpackedArchive(const fs::path& archive, UnpackingLimits limits)
-    : root_(make_cache_folder("unpacked-")), folder_(root_) {
+UnpackedArchive::UnpackedArchive(const fs::path& archive, UnpackingLimits limits) {
   try {
-    try {
-      Unpacking unpacking(archive, root_, limits);
-      while (unpacking.take_next()) folder_ = root_ / unpacking.top();
-    } catch (const Damaged& damaged) {
-      if (damaged.foreign) {
-        throw UserError(archive.string() + " is no archive of a run", damaged.text, writer);
-      }
-      damage_ = damaged.text;
+    Unpacking unpacking(archive, root_.path(), limits);
+    while (unpacking.take_next()) folder_ = root_.path() / unpacking.top();
+  } catch (const Damaged& damaged) {
+    if (damaged.foreign) {
+      throw UserError(archive.string() + " is no archive of a run", damaged.text, writer);
     }
-    if (damage_.empty() && (!has_manifest(folder_) || !holds_run(folder_))) {
-      throw UserError(archive.string() + " is no archive of a run",
-                      has_manifest(folder_) ? "no journal, record, suite or sweep is in it"
-                                            : fmt::format("no {} is in it", manifest_name),
-                      writer);
-    }
-    if (damage_.empty()) damage_ = unlisted_files(folder_);
-  } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(root_, ignored);
-    throw;
+    damage_ = damaged.text;
+    return;
   }
-}
-
-UnpackedArchive::~UnpackedArchive() {
-  std::error_code ignored;
-  fs::remove_all(root_, ignored);
+  if (!has_manifest(folder_) || !holds_run(folder_)) {
+    throw UserError(archive.string() + " is no archive of a run",
+                    has_manifest(folder_) ? "no journal, record, suite or sweep is in it"
+                                          : fmt::format("no {} is in it", manifest_name),
+                    writer);
+  }
+  damage_ = unlisted_files(folder_);
 }
 
 }  // namespace heteroperf

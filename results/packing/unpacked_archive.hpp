@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "metrics/cache_folder.hpp"
+
 namespace heteroperf {
 
 /// What an archive may unpack to, however small it is itself.
@@ -24,9 +26,6 @@ class UnpackedArchive {
   /// Throws UserError where the file is no archive, or none of a run, SystemError where it cannot
   /// be read or the cache folder is full.
   explicit UnpackedArchive(const std::filesystem::path& archive, UnpackingLimits limits = {});
-  ~UnpackedArchive();
-  UnpackedArchive(const UnpackedArchive&) = delete;
-  UnpackedArchive& operator=(const UnpackedArchive&) = delete;
 
   /// What was packed: the archive's one top-level folder.
   const std::filesystem::path& folder() const { return folder_; }
@@ -35,7 +34,8 @@ class UnpackedArchive {
   const std::string& damage() const { return damage_; }
 
  private:
-  std::filesystem::path root_, folder_;
+  PrivateFolder root_{"unpacked-"};
+  std::filesystem::path folder_ = root_.path();
   std::string damage_;
 };
 

@@ -13,7 +13,6 @@
 #include <fstream>
 #include <sstream>
 
-#include "metrics/cache_folder.hpp"
 #include "runners/comm/mpi_launch.hpp"
 
 namespace heteroperf {
@@ -51,15 +50,8 @@ void leave_report(const fs::path& folder, const std::string& text) {
 
 }  // namespace
 
-LaunchFolder::LaunchFolder() : path_(make_cache_folder("launch-")) {}
-
-LaunchFolder::~LaunchFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
-
 std::optional<ExitReport> LaunchFolder::report() const {
-  std::ifstream in(path_ / report_name);
+  std::ifstream in(path() / report_name);
   ExitReport report;
   if (!(in >> report.code)) return std::nullopt;
   std::getline(in >> std::ws, report.text);
@@ -67,7 +59,7 @@ std::optional<ExitReport> LaunchFolder::report() const {
 }
 
 std::vector<pid_t> LaunchFolder::processes() const {
-  const std::string mark = fmt::format("{}={}", variable, path_.string());
+  const std::string mark = fmt::format("{}={}", variable, path().string());
   std::vector<pid_t> found;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {

@@ -7,6 +7,8 @@
 
 #include <sys/types.h>
 
+#include "metrics/cache_folder.hpp"
+
 namespace heteroperf {
 
 /// Why the ranks ended, in the words of the first that said so.
@@ -15,25 +17,19 @@ struct ExitReport {
   std::string text;
 };
 
-/// The private folder of one launch, under the cache folder; removed with this object. Its path
+/// The private folder of one launch; making it throws as PrivateFolder does. Its path
 /// in a process's environment (HETEROPERF_LAUNCHED) marks that process as part of the launch.
 class LaunchFolder {
  public:
   static constexpr const char* variable = "HETEROPERF_LAUNCHED";
 
-  /// Throws SystemError{environment} when it cannot be made.
-  LaunchFolder();
-  ~LaunchFolder();
-  LaunchFolder(const LaunchFolder&) = delete;
-  LaunchFolder& operator=(const LaunchFolder&) = delete;
-
-  const std::filesystem::path& path() const { return path_; }
+  const std::filesystem::path& path() const { return folder_.path(); }
   std::optional<ExitReport> report() const;
   /// Living processes of this launch, mpirun included.
   std::vector<pid_t> processes() const;
 
  private:
-  std::filesystem::path path_;
+  PrivateFolder folder_{"launch-"};
 };
 
 }  // namespace heteroperf

@@ -301,22 +301,6 @@ VerifyCheck compare(const Original& run, const ReplayedSteps& stretch, const fs:
   return check;
 }
 
-/// A private folder, removed at the end.
-class Home {
- public:
-  Home() : path_(make_cache_folder("replay-")) {}
-  ~Home() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Home(const Home&) = delete;
-  Home& operator=(const Home&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 }  // namespace
 
 std::vector<VerifyCheck> replay_run(const fs::path& folder, std::uint64_t steps) {
@@ -325,7 +309,7 @@ std::vector<VerifyCheck> replay_run(const fs::path& folder, std::uint64_t steps)
   install_stop_signals([] {});
   std::vector<VerifyCheck> checks;
   for (const ReplayedSteps& stretch : stretches_of(run, steps)) {
-    const Home home;
+    const PrivateFolder home("replay-");
     checks.push_back(compare(run, stretch, train_again(run, stretch, home.path())));
   }
   const bool ok = std::all_of(checks.begin(), checks.end(),

@@ -23,17 +23,24 @@ class CacheFolders : public ::testing::Test {
       fs::temp_directory_path() / ("heteroperf-cache-test-" + std::to_string(getpid()));
 };
 
-TEST_F(CacheFolders, ANewOneIsPrivate) {
-  const fs::path made = make_cache_folder("x-");
-  EXPECT_EQ(made.parent_path(), home_ / "heteroperf");
-  EXPECT_EQ(fs::status(made).permissions() & fs::perms::others_all, fs::perms::none);
-  EXPECT_NE(make_cache_folder("x-"), made);
+TEST_F(CacheFolders, ANewOneIsPrivateAndGoesWithItsOwner) {
+  fs::path gone;
+  {
+    const PrivateFolder made("x-"), another("x-");
+    gone = made.path();
+    EXPECT_EQ(gone.parent_path(), home_ / "heteroperf");
+    EXPECT_EQ(fs::status(gone).permissions() & (fs::perms::group_all | fs::perms::others_all),
+              fs::perms::none);
+    EXPECT_NE(another.path(), gone);
+    fs::create_directories(gone / "with/something");
+  }
+  EXPECT_FALSE(fs::exists(gone));
 }
 
 TEST_F(CacheFolders, OneThatEverybodyMayWriteToIsRefused) {
   fs::create_directories(home_ / "heteroperf");
   fs::permissions(home_ / "heteroperf", fs::perms::all);
-  EXPECT_THROW(make_cache_folder("x-"), SystemError);
+  EXPECT_THROW(PrivateFolder("x-"), SystemError);
 }
 
 TEST_F(CacheFolders, WithoutAHomeItIsThisUsersOwn) {
