@@ -11,6 +11,8 @@ template <class... Cases>
 struct Match : Cases... {
   using Cases::operator()...;
 };
+template <class... Cases>
+Match(Cases...) -> Match<Cases...>;  // clang 14 does not find it by itself
 
 Ops product(std::initializer_list<std::uint64_t> factors) {
   Ops result(1);
