@@ -32,9 +32,8 @@ struct Verification {
 
 struct Journal;
 /// The first claim of a journal's lines that others of its lines, its graphs or the runs of its
-/// baselines in `folder` contradict (journal_checks/). Nothing where all agree.
-std::optional<VerifyCheck> first_wrong_content(const Journal& journal,
-                                               const std::filesystem::path& folder);
+/// baselines in `folder` contradict (journal_checks/), in words. Empty where all agree.
+std::string first_wrong_content(const Journal& journal, const std::filesystem::path& folder);
 
 /// Recomputes everything a finished run, suite or sweep folder, or a folder of those, claims from
 /// its journal and graphs, with the code that wrote it. Damage is a failed check, never an

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "metrics/error.hpp"
 #include "metrics/strict_json.hpp"
@@ -81,8 +82,7 @@ void check_companions(const RunFiles& files, const Journal& journal, Checks& che
 
 /// A record that was judged by other rules says other things of the same journal. Nothing where it
 /// is to be compared.
-std::optional<VerifyCheck> other_rules(const std::string& stored_text) {
-  const Json stored = Json::parse(stored_text, nullptr, false);
+std::optional<VerifyCheck> other_rules(const Json& stored) {
   const Json ruleset = value_at(stored, "/validity/ruleset");
   if (!ruleset.is_string() || ruleset == ruleset_version) return std::nullopt;
   return VerifyCheck{
@@ -109,15 +109,7 @@ void check_text(const char* name, const std::string& expected, const std::string
   checks.push_back({name, ok, all, ok ? all : first_difference(expected, actual)});
 }
 
-void check_claims(const std::string& rebuilt_text, const std::string& stored_text, Checks& checks) {
-  const Json rebuilt = Json::parse(rebuilt_text);
-  Json stored;
-  try {
-    stored = parse_strict_json(stored_text, "record.json", {}, run_file_limits);
-  } catch (const Error& error) {
-    checks.push_back({"record_json", false, "valid JSON", error.what()});
-    return;
-  }
+void check_claims(const Json& rebuilt, const Json& stored, Checks& checks) {
   for (const Claim& claim : claim_table) {
     checks.push_back(equal_check(claim.name, claim_text(value_at(rebuilt, claim.pointer)),
                                  claim_text(value_at(stored, claim.pointer))));
@@ -176,8 +168,9 @@ void check_baselines(const RunFiles& files, const Journal& journal, RunPart part
   if (part == RunPart::baseline && !baselines.empty()) {
     throw UserError("a baseline has baselines of its own");
   }
+  std::set<std::string> folders;  // check_baseline_lines() tells of one that is named twice
   for (const BaselineEvent* baseline : baselines) {
-    if (baseline->record_sha256.empty()) continue;
+    if (baseline->record_sha256.empty() || !folders.insert(baseline->folder).second) continue;
     Checks inner;
     check_run({part_of(files.folder, baseline->folder)}, RunPart::baseline, inner);
     for (VerifyCheck& check : inner) {
@@ -220,11 +213,16 @@ void check_content(const RunFiles& files, const Journal& journal, RunPart part, 
   check_companions(files, journal, checks);
   check_baselines(files, journal, part, checks);
   const std::string rebuilt = build_record(journal);
-  const auto stored = stored_text(files.record(), "record_bytes", checks);
-  if (!stored) return;
-  if (auto other = other_rules(*stored)) return checks.push_back(std::move(*other));
-  check_claims(rebuilt, *stored, checks);
-  check_text("record_bytes", rebuilt, *stored, checks);
+  const auto text = stored_text(files.record(), "record_bytes", checks);
+  if (!text) return;
+  try {
+    const Json stored = parse_strict_json(*text, "record.json", {}, run_file_limits);
+    if (auto other = other_rules(stored)) return checks.push_back(std::move(*other));
+    check_claims(Json::parse(rebuilt), stored, checks);
+  } catch (const Error& error) {
+    checks.push_back({"record_json", false, "valid JSON", error.what()});
+  }
+  check_text("record_bytes", rebuilt, *text, checks);
   check_samples(files, journal, rebuilt, checks);
 }
 
@@ -256,7 +254,9 @@ void check_suite_workloads(const std::filesystem::path& folder, const StoredSuit
 void check_suite(const RunFiles& files, Checks& checks) {
   const StoredSuite suite = read_suite_record(files.folder).value();
   const SuitePlan& plan = suite.plan;
+  std::set<std::string> seen;  // check_suite_workloads() tells of one that is named twice
   for (const std::string& workload : plan.workloads) {
+    if (!seen.insert(workload).second) continue;
     const RunFiles part{files.folder / workload};
     if (!std::filesystem::exists(part.journal()) && !std::filesystem::exists(part.record())) {
       continue;  // not run; suite.json says so, or its bytes differ
@@ -363,12 +363,12 @@ std::string Verification::to_json() const {
                        "the verification");
 }
 
-std::optional<VerifyCheck> first_wrong_content(const Journal& journal,
-                                               const std::filesystem::path& folder) {
-  Checks checks = checks_of_claims(journal, folder);
-  const auto wrong = std::find_if(checks.begin(), checks.end(),
-                                  [](const VerifyCheck& check) { return !check.ok; });
-  return wrong == checks.end() ? std::nullopt : std::optional(std::move(*wrong));
+std::string first_wrong_content(const Journal& journal, const std::filesystem::path& folder) {
+  for (const VerifyCheck& check : checks_of_claims(journal, folder)) {
+    if (!check.ok)
+      return fmt::format("{} should be {}, not {}", check.name, check.expected, check.actual);
+  }
+  return {};
 }
 
 Verification verify(const std::filesystem::path& path) {

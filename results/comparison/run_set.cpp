@@ -216,6 +216,21 @@ void require_some(const RunSet& found, const std::vector<fs::path>& paths) {
   refuse_barren(found.barren);
 }
 
+void set_aside_doubtful(RunSet& found) {
+  const auto doubts = hold_to_journals(found.runs);
+  std::vector<RunDigest> sound;
+  for (std::size_t i = 0; i < doubts.size(); ++i) {
+    if (const auto& doubt = doubts[i]) {
+      const Error error = doubt->error("the record");
+      found.skipped.push_back(
+          {found.runs[i].record, doubt->text(), error.kind(), error.problems()});
+    } else {
+      sound.push_back(std::move(found.runs[i]));
+    }
+  }
+  found.runs = std::move(sound);
+}
+
 RunSet require_runs(const std::vector<fs::path>& paths) {
   RunSet found = find_runs(paths);
   refuse_skipped(found.skipped);

@@ -38,6 +38,10 @@ RunSet find_runs(const std::vector<std::filesystem::path>& paths);
 /// that was named and is no record.
 void require_some(const RunSet& found, const std::vector<std::filesystem::path>& paths);
 
+/// Holds every run to its journal (record_doubt.hpp): those that it does not confirm are skipped,
+/// with the reason.
+void set_aside_doubtful(RunSet& found);
+
 /// As above for runs that somebody will rely on: throws Error of its kind where something was
 /// skipped, UserError where a path holds no record; Error{verification} where a record was edited,
 /// Error{invalid_result} where one is invalid by the rules.

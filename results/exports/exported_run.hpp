@@ -25,8 +25,7 @@ struct ExportedRun {
 };
 
 /// Every run below `path` (a run, suite, sweep, or a folder of them), by date. Throws UserError
-/// where there is none or one is unfinished, Error{verification} where a record is not its
-/// journal's.
+/// where there is none or one is unfinished, and what hold_to_journal() doubts.
 std::vector<ExportedRun> read_exported_runs(const std::filesystem::path& path);
 
 /// One number of a record.

@@ -9,7 +9,6 @@
 #include <set>
 
 #include "metrics/natural_log.hpp"
-#include "results/comparison/record_doubt.hpp"
 
 namespace heteroperf {
 namespace {
@@ -34,9 +33,7 @@ bool is_utc(const std::string& text) {
   return true;
 }
 
-std::optional<std::string> why_not(const RunDigest& run, const std::optional<RecordDoubt>& doubt,
-                                   const ComparedMetric& metric) {
-  if (doubt) return doubt->text();
+std::optional<std::string> why_not(const RunDigest& run, const ComparedMetric& metric) {
   if (!is_utc(run.created_utc)) return "its date '" + run.created_utc + "' is none";
   const auto& value = run.metric(metric.name);
   if (value && value->number && *value->number > 0) return std::nullopt;
@@ -213,15 +210,14 @@ void tell_apart(std::vector<OpenSeries>& open) {
 }  // namespace
 
 RunHistory run_history(RunSet runs, const ComparedMetric& metric) {
+  set_aside_doubtful(runs);
   RunHistory history;
   history.metric = &metric;
   history.skipped = std::move(runs.skipped);
   history.foreign = runs.foreign;
   std::map<std::string, std::vector<OpenSeries>> by_key;
-  const auto doubts = hold_to_journals(runs.runs);
   for (const RunDigest& run : runs.runs) {
-    const auto number = static_cast<std::size_t>(&run - runs.runs.data());
-    if (const auto reason = why_not(run, doubts[number], metric)) {
+    if (const auto reason = why_not(run, metric)) {
       history.skipped.push_back({run.record, *reason});
       continue;
     }

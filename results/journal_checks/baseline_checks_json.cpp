@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "metrics/error.hpp"
 #include "metrics/strict_json.hpp"
@@ -78,10 +79,15 @@ BaselineResult baseline_result(const Journal& journal) {
 std::vector<VerifyCheck> check_baseline_lines(const Journal& journal,
                                               const std::filesystem::path& folder) {
   LineCheck check("baselines", "facts of the baselines");
+  std::set<std::string> classes;
   for_lines<BaselineEvent>(journal, [&](std::size_t line, const BaselineEvent& baseline) {
     check.equal(line, "devices of " + baseline.device_class,
                 devices_of_class(journal, baseline.device_class),
                 static_cast<std::uint64_t>(baseline.count));
+    if (!classes.insert(baseline.device_class).second) {
+      check.equal(line, "class", std::string("each once"), baseline.device_class + " again");
+      return;
+    }
     try {
       hold_baseline(baseline, folder, line, check);
     } catch (const Error& error) {

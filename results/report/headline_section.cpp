@@ -84,6 +84,12 @@ void add_status(const ReportRun& run, std::vector<ReportNotice>& notices) {
         summary.status == RunStatus::failed ? "The run failed" : "The run is partial";
     notices.push_back({NoticeLevel::bad, fmt::format("{}: {}", what, summary.reason)});
   }
+  if (!run.contradiction.empty()) {
+    notices.push_back({NoticeLevel::bad,
+                       "The journal contradicts itself, so that no number here "
+                       "can be relied on: " +
+                           run.contradiction + " (heteroperf verify)."});
+  }
   if (run.stored == RecordState::absent) {
     notices.push_back({NoticeLevel::note,
                        "There is no record.json; this report is made from the journal alone "

@@ -3,6 +3,7 @@
 #include "metrics/error.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
+#include "results/verify.hpp"
 
 namespace heteroperf {
 
@@ -19,6 +20,7 @@ ReportRun read_report_run(const std::filesystem::path& folder) {
   run.summary = summarize(run.journal);
   run.validity = judge(run.journal, run.summary);
   run.record = build_record(run.journal, run.summary, run.validity);
+  run.contradiction = first_wrong_content(run.journal, folder);
   if (!std::filesystem::exists(files.record())) {
     run.stored = RecordState::absent;
   } else if (read_run_file(files.record()) != run.record) {

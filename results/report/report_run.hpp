@@ -40,6 +40,8 @@ struct ReportRun {
   Validity validity;
   std::string record;  ///< made from the journal, whatever is stored
   RecordState stored = RecordState::matches;
+  /// What its lines contradict in one another (verify.hpp); empty where they agree.
+  std::string contradiction;
   StepTimeline measured, predicted;
 };
 

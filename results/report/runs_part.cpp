@@ -302,6 +302,7 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
     if (seen.insert(fs::weakly_canonical(folder)).second) sources.folders.push_back(folder);
   };
   for (const RunDigest& run : sources.records.runs) add(run.record.parent_path());
+  set_aside_doubtful(sources.records);
   for (const SkippedEntry& skipped : sources.records.skipped) add(folder_of(skipped.path));
   if (sources.folders.empty() && sources.records.runs.empty()) {
     require_some(sources.records, given);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "metrics/error.hpp"
 #include "metrics/text_file.hpp"
@@ -74,7 +75,12 @@ SweepIndex read_index(const Json& json) {
     SweepPoint& point = index.points.emplace_back();
     for (const auto& [key, value] : one.items()) point.emplace_back(key, value.get<std::string>());
   }
-  for (const Json& one : json.at("runs")) index.runs.push_back(read_run(one, index));
+  std::set<std::string> folders;
+  for (const Json& one : json.at("runs")) {
+    index.runs.push_back(read_run(one, index));
+    const std::string& folder = index.runs.back().folder;
+    if (!folders.insert(folder).second) throw UserError("two of its runs lie in " + folder);
+  }
   for (const Json& one : json.at("set_aside")) {
     index.set_aside.push_back({one.at("folder"), one.at("was"), one.at("why")});
   }

@@ -56,10 +56,7 @@ class ShowVerb : public Verb {
         fmt::print(stderr, "heteroperf: warning: {}: no journal beside it confirms its numbers\n",
                    found.runs[i].record.string());
       }
-      if (!doubts[i]) continue;
-      const Error error = doubts[i]->error(found.runs[i].record.string());
-      if (error.kind() == ErrorKind::verification) throw error;
-      fmt::print(stderr, "heteroperf: warning: {}\n", error.what());
+      if (doubts[i]) throw doubts[i]->error(found.runs[i].record.string());
     }
   }
 

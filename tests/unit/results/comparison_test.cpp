@@ -251,6 +251,20 @@ TEST_F(RememberedVerdicts, HoldWhatAJournalContradicts) {
   ASSERT_EQ(kept().size(), 1u);
 }
 
+/// Its runs of the classes alone lie beside the journal, whose bytes do not tell whether they are
+/// there.
+TEST_F(RememberedVerdicts, OfAMixWithBaselinesAreNotKept) {
+  const RunFiles mix{path("mix")}, copy{path("copy")};
+  planned_run().write_finished(mix);
+  fs::create_directories(copy.folder);
+  for (const char* file : {"journal.jsonl", "record.json"}) {
+    fs::copy_file(mix.folder / file, copy.folder / file);
+  }
+  EXPECT_NE(doubt_of(copy), "");
+  EXPECT_EQ(doubt_of(mix), "");
+  EXPECT_TRUE(kept().empty());
+}
+
 TEST_F(RememberedVerdicts, NeedNoCacheFolder) {
   const RunFiles files{store_run(path("a"), {})};
   std::ofstream(path("cache")) << "a file is in the way";

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "metrics/text_file.hpp"
@@ -174,6 +175,27 @@ TEST(PlanRecord, VerifyHoldsTheNumbersOfTheClassesToTheirRuns) {
   write_file_atomically(files.journal(), forged.text());
   finish_run(files);
   EXPECT_EQ(failed_checks(files.folder), std::vector<std::string>{"baselines"});
+}
+
+TEST(PlanRecord, AClassAloneIsNamedOnce) {
+  const TemporaryFolder scratch;
+  const RunFiles files{scratch.path() / "mix"};
+  planned_run().write_finished(files);
+  SampleRun forged{read_journal(files.journal().string()).lines};
+  const auto second = std::find_if(
+      forged.lines.begin(), forged.lines.end(),
+      [](const JournalLine& line) { return std::holds_alternative<BaselineEvent>(line.event); });
+  forged.lines.insert(second, 3, *second);
+  write_file_atomically(files.journal(), forged.text());
+  finish_run(files);
+  const std::vector<VerifyCheck> checks = verify(files.folder).checks;
+  const auto verified = [&](const std::string& name) {
+    return std::count_if(checks.begin(), checks.end(),
+                         [&](const VerifyCheck& check) { return check.name == name; });
+  };
+  EXPECT_EQ(verified("baseline-fast/journal_chain"), 1);
+  const std::vector<std::string> failed = failed_checks(files.folder);
+  EXPECT_TRUE(std::count(failed.begin(), failed.end(), "baselines"));
 }
 
 TEST(PlanRecord, VerifyFollowsNoNameOutOfTheRun) {

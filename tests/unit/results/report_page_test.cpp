@@ -399,6 +399,33 @@ TEST(ReportSources, CountUnfinishedRunsAndSkipForeignFiles) {
   EXPECT_THROW(report_sources({folder.path() / "none"}), UserError);
 }
 
+TEST(ReportSources, TakeNoNumberThatAJournalDoesNotGive) {
+  TemporaryFolder folder;
+  store_run(folder.path(), {.number = 1});
+  const auto edited = store_run(folder.path(), {.number = 2});
+  edit_file(edited / "record.json", "\"median\": 1", "\"median\": 2");
+  const ReportSources sources = report_sources({folder.path()});
+  EXPECT_EQ(sources.records.runs.size(), 1u);
+  ASSERT_EQ(sources.records.skipped.size(), 1u);
+  EXPECT_NE(sources.records.skipped.front().reason.find("its journal gives"), std::string::npos);
+  EXPECT_EQ(sources.folders.size(), 2u) << "what it did is shown from its journal";
+}
+
+TEST(ReportRun, TellsAJournalThatContradictsItself) {
+  TemporaryFolder folder;
+  SampleRun run = sample_of({});
+  EXPECT_EQ(read_report_run(store_run(folder.path(), {})).contradiction, "");
+  run.last<StepEvent>().ops_strict += run.last<StepEvent>().ops_strict;
+  run.write_finished(RunFiles{folder.path() / "forged"});
+  const ReportRun forged = read_report_run(folder.path() / "forged");
+  EXPECT_NE(forged.contradiction.find("step_operations"), std::string::npos);
+  const ReportSection headline = run_part(forged, "").sections.front();
+  EXPECT_TRUE(
+      std::any_of(headline.notices.begin(), headline.notices.end(), [](const ReportNotice& notice) {
+        return notice.text.find("contradicts itself") != std::string::npos;
+      }));
+}
+
 TEST(ReportRun, TellsAnEditedRecord) {
   TemporaryFolder folder;
   const auto run = store_run(folder.path(), {});

@@ -149,6 +149,12 @@ TEST_F(SweepTest, DamagedIndicesAreRefusedWithTheirPath) {
   }
 }
 
+TEST_F(SweepTest, NoTwoRunsLieInOneFolder) {
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}, {{"scale.ranks", "2"}}});
+  index.runs.at(1).folder = index.runs.at(0).folder;
+  EXPECT_THROW(parse_sweep(sweep_json_text(index), "sweep.json"), UserError);
+}
+
 TEST_F(SweepTest, StrongAndWeakScalingAgainstTheSmallest) {
   // The same operations in a third of the time on 4 devices; 4 times the samples would be weak.
   const SweepReport strong = reported({{4, 4, 4}, {1, 4, 12}});
