@@ -200,13 +200,23 @@ TEST_F(Exports, MlperfGetsTheDegreesOfThePlanThatRan) {
   EXPECT_EQ(even.at("pipeline_parallelism"), 2);
   EXPECT_EQ(even.at("micro_batch_size"), 3);
   EXPECT_EQ(even.at("submission_status"), "research");
-  plan["stages"][1]["replicas"][0] = replica_on({2}, 4);
+  plan["stages"][1]["replicas"] = {replica_on({2}, 2), replica_on({3}, 1)};
   set_plan();
   run.write_finished(RunFiles{folder_ / "uneven"});
   const auto uneven = logged(exported("uneven", "mllog"));
   EXPECT_FALSE(uneven.contains("tensor_parallelism"));
   EXPECT_FALSE(uneven.contains("micro_batch_size"));
   EXPECT_EQ(uneven.at("pipeline_parallelism"), 2);
+}
+
+TEST_F(Exports, AreNotMadeOfAJournalThatContradictsItself) {
+  SampleRun run = sample_of({.number = 1});
+  run.last<StepEvent>().ops_strict += run.last<StepEvent>().ops_strict;
+  run.write_finished(RunFiles{folder_ / "forged"});
+  const CommandResult refused =
+      heteroperf({"export", folder_ / "forged", "--to", "csv"}, folder_.path());
+  EXPECT_EQ(refused.exit_code, 9) << refused.out;
+  EXPECT_NE(refused.err.find("step_operations"), std::string::npos) << refused.err;
 }
 
 TEST_F(Exports, AnInvalidRunIsNoSuccessToMlperf) {
