@@ -301,7 +301,7 @@ std::string console_table(const std::vector<Row>& rows, Colour colour) {
   for (const Row& row : rows) {
     const std::string label = fmt::format("{:<{}}", row.label, width);
     table += colour == Colour::on ? bold + label + plain_style : label;
-    table += "  " + row.value + '\n';
+    table += "  " + line_text(row.value) + '\n';
   }
   return table;
 }

@@ -273,19 +273,21 @@ void check_suite(const RunFiles& files, Checks& checks) {
              checks);
 }
 
-void checks_of_missing(Checks& checks) {
-  checks.push_back({"folder", false, "the folder of a complete run", "it is not there"});
-}
-
 /// Of each of these folders in `folder`, in their order.
 void check_parts(const std::filesystem::path& folder, const std::vector<std::string>& parts,
                  Checks& checks) {
   std::vector<Checks> found(parts.size());
   in_parallel(parts.size(), [&](std::size_t i) {
-    if (std::filesystem::exists(folder / parts[i])) {
-      found[i] = verify(folder / parts[i]).checks;
-    } else {
-      checks_of_missing(found[i]);
+    constexpr const char* wanted = "the folder of a complete run";
+    try {
+      const std::filesystem::path part = part_of(folder, parts[i]);
+      if (std::filesystem::exists(part)) {
+        found[i] = verify(part).checks;
+      } else {
+        found[i].push_back({"folder", false, wanted, "it is not there"});
+      }
+    } catch (const UserError& error) {
+      found[i].push_back({"folder", false, wanted, error.what()});
     }
   });
   for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -17,6 +17,9 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t longest_line = 65536;
+constexpr std::int64_t most_ns = 100'000'000'000'000'000;  // three years: sums of some still fit
+
+bool is_duration(std::int64_t ns) { return ns >= 0 && ns <= most_ns; }
 
 [[noreturn]] void refuse(const std::string& what, int error) {
   throw SystemError("cannot " + what, std::strerror(error), "", ErrorKind::environment);
@@ -85,7 +88,9 @@ std::string to_line(const TurnDone& done) {
 std::optional<TurnReady> parse_ready(const std::string& line) {
   auto words = words_after(line, "ready");
   TurnReady ready;
-  if (!words || !(*words >> ready.peak_bytes >> std::ws)) return std::nullopt;
+  std::int64_t peak_bytes = 0;
+  if (!words || !(*words >> peak_bytes >> std::ws) || peak_bytes < 0) return std::nullopt;
+  ready.peak_bytes = static_cast<std::uint64_t>(peak_bytes);
   if (!std::getline(*words, ready.folder)) return std::nullopt;
   return ready;
 }
@@ -95,8 +100,11 @@ std::optional<TurnDone> parse_done(const std::string& line) {
   TurnDone done;
   std::size_t steps = 0;
   if (!words || !(*words >> steps >> done.cpu_ns >> done.wait_ns >> done.idle_cpu_ns)) return {};
+  for (const std::int64_t ns : {done.cpu_ns, done.wait_ns, done.idle_cpu_ns}) {
+    if (!is_duration(ns)) return std::nullopt;
+  }
   for (std::int64_t ns = 0; *words >> ns;) {
-    if (ns <= 0) return std::nullopt;
+    if (ns == 0 || !is_duration(ns)) return std::nullopt;
     done.step_ns.push_back(ns);
   }
   if (!words->eof() || done.step_ns.size() != steps) return std::nullopt;
@@ -159,9 +167,12 @@ TurnPipe::Received TurnPipe::receive(std::chrono::steady_clock::time_point deadl
         waiting.revents & POLLIN ? ::read(in_.descriptor(), bytes, sizeof bytes) : -1;
     if (count > 0) {
       received_.append(bytes, static_cast<std::size_t>(count));
-      continue;
+      if (Received whole = take_line(); whole.event == Event::line) return whole;
+      if (count == sizeof bytes) continue;  // the rest of the line may be there already
+    } else if ((waiting.revents & POLLHUP) != 0 || count == 0) {
+      return {Event::gone, ""};
     }
-    if ((waiting.revents & POLLHUP) != 0 || count == 0) return {Event::gone, ""};
+    // Whoever writes byte by byte is held to the deadline as whoever is silent.
     if (give_up()) return {Event::gave_up, ""};
     if (std::chrono::steady_clock::now() >= deadline) return {Event::timed_out, ""};
   }

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "metrics/error.hpp"
+#include "results/text_escapes.hpp"
 #include "suite/verbs/align_report.hpp"
 #include "suite/verbs/verbs.hpp"
 
@@ -32,7 +33,7 @@ class AlignVerb : public Verb {
     }
     const Alignment alignment = align_runs(a_, b_, rule_);
     for (const std::string& warning : alignment.warnings) {
-      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+      fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
     }
     fmt::print("{}", options.json ? alignment_json_text(alignment) : alignment_table(alignment));
     return alignment.ok() ? ExitCode::ok : ExitCode::verification;

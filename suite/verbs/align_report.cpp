@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "results/text_escapes.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -42,7 +44,7 @@ std::string parameters_text(const Alignment& alignment) {
   const auto rows =
       largest(alignment.parameters, [](const AlignedParameter& one) { return one.max_relative; });
   for (const AlignedParameter& one : rows) {
-    text += fmt::format("  {:<12.3g} {}\n", one.max_relative, one.name);
+    text += fmt::format("  {:<12.3g} {}\n", one.max_relative, line_text(one.name));
   }
   return text;
 }
@@ -50,7 +52,8 @@ std::string parameters_text(const Alignment& alignment) {
 }  // namespace
 
 std::string alignment_table(const Alignment& alignment) {
-  return fmt::format("A {}\nB {}\n", alignment.run_a, alignment.run_b) + steps_text(alignment) +
+  return fmt::format("A {}\nB {}\n", line_text(alignment.run_a), line_text(alignment.run_b)) +
+         steps_text(alignment) +
          fmt::format("gradient norm: at most {:.3g} apart\n",
                      alignment.gradient_norm_max_relative) +
          parameters_text(alignment) +

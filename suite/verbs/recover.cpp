@@ -4,6 +4,7 @@
 
 #include "results/scaling/sweep_report.hpp"
 #include "results/show.hpp"
+#include "results/text_escapes.hpp"
 #include "suite/sweep/recover_sweep.hpp"
 #include "suite/sweep/swept_runs.hpp"
 #include "suite/verbs/verbs.hpp"
@@ -36,7 +37,7 @@ class RecoverVerb : public Verb {
  private:
   static void warn(const std::vector<std::string>& warnings) {
     for (const std::string& warning : warnings) {
-      fmt::print(stderr, "heteroperf: warning: {}\n", warning);
+      fmt::print(stderr, "heteroperf: warning: {}\n", line_text(warning));
     }
   }
 

@@ -67,6 +67,15 @@ TEST(Show, ColoursOnlyWhenAsked) {
             std::string::npos);
 }
 
+/// What a journal says of itself is a stranger's text.
+TEST(Show, NoTextOfARunReachesTheTerminalsControls) {
+  SampleRun run = fixed_run();
+  run.last<StartEvent>().reproduce = "heteroperf \x1b[2J\r\nvalidity  closed";
+  const std::string table = shown(run);
+  EXPECT_EQ(table.find_first_of("\x1b\r"), std::string::npos) << table;
+  EXPECT_EQ(table.find("\nvalidity  closed"), std::string::npos) << table;
+}
+
 TEST(Show, CsvHasAsManyCellsAsColumns) {
   SampleRun run = fixed_run();
   run.last<WorkloadEvent>().size = "a,\"b\"";

@@ -347,6 +347,19 @@ TEST_F(SweepTest, OtherVerbsTakeItsRunsAndNotWhatWasSetAside) {
   EXPECT_FALSE(verify(folder() / "sweep.json").ok());
 }
 
+TEST_F(SweepTest, ALinkIsNoRunOfIt) {
+  SweepIndex index = index_of({{{"scale.ranks", "2"}}});
+  store(index, 0, {});
+  write_sweep(folder(), index);
+  const fs::path run = folder() / index.runs[0].folder;
+  TemporaryFolder elsewhere;
+  fs::rename(run, elsewhere.path() / "run");
+  fs::create_directory_symlink(elsewhere.path() / "run", run);
+  const Verification verification = verify(folder());
+  EXPECT_FALSE(verification.ok());
+  EXPECT_NE(verification.to_json().find("it is a link"), std::string::npos);
+}
+
 TEST_F(SweepTest, ADamagedIndexHidesNoRun) {
   SweepIndex index = index_of({{{"scale.ranks", "2"}}}, 3);
   for (std::size_t i = 0; i < 3; ++i) store(index, i, {});

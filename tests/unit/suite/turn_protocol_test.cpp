@@ -1,6 +1,8 @@
 #include "suite/run/turn_protocol.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <thread>
@@ -49,10 +51,11 @@ TEST(TurnLines, DoneAndBack) {
 TEST(TurnLines, RefuseGarbage) {
   for (const char* line :
        {"", "done", "done 2 1 1 1 5", "done 1 1 1 1 5 6", "done 1 1 1 1 5x", "done 1 1 1 1 -5",
-        "done 1 1 1 1 0", "done x", "ready", "gone 1 1 1 1 5"}) {
+        "done 1 1 1 1 0", "done 1 -1 1 1 5", "done 1 1 -1 1 5", "done 1 1 1 -1 5",
+        "done 1 1 1 1 9223372036854775807", "done x", "ready", "gone 1 1 1 1 5"}) {
     EXPECT_FALSE(parse_done(line)) << line;
   }
-  for (const char* line : {"", "ready", "ready 2", "ready x /f", "done 2 /f"}) {
+  for (const char* line : {"", "ready", "ready 2", "ready x /f", "ready -1 /f", "done 2 /f"}) {
     EXPECT_FALSE(parse_ready(line)) << line;
   }
 }
@@ -79,6 +82,22 @@ TEST_F(TurnPipes, SilenceEndsAtTheDeadlineOrOnRequest) {
   EXPECT_EQ(gate.receive(Clock::now(), never).event, TurnPipe::Event::timed_out);
   EXPECT_EQ(gate.receive(Clock::time_point::max(), [] { return true; }).event,
             TurnPipe::Event::gave_up);
+}
+
+TEST_F(TurnPipes, ALineThatNeverEndsIsHeldToTheDeadlineToo) {
+  TurnPipe gate(TurnPipe::Side::gate, address_);
+  const int answers = ::open(address_.answers().c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(answers, 0);
+  std::size_t asked = 0;
+  const auto drip = [&] {  // a byte more whenever the gate has taken the last one
+    return ++asked < 1000 && ::write(answers, "x", 1) != 1;
+  };
+  ASSERT_EQ(::write(answers, "x", 1), 1);
+  EXPECT_EQ(gate.receive(Clock::now(), drip).event, TurnPipe::Event::timed_out);
+  EXPECT_EQ(asked, 1u);
+  EXPECT_EQ(gate.receive(Clock::time_point::max(), [&] { return drip() || asked == 5; }).event,
+            TurnPipe::Event::gave_up);
+  ::close(answers);
 }
 
 TEST_F(TurnPipes, ARunSeesThatItsGateIsGone) {
