@@ -1,9 +1,9 @@
 // `verify --replay`: losses that were trained are confirmed, invented ones are not.
 #include <gtest/gtest.h>
 
+#include <concepts>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "results/journal.hpp"
@@ -44,12 +44,18 @@ class Replay : public ::testing::Test {
     return replays;
   }
 
-  /// Writes the run's journal anew with what `change` makes of its steps, hashes and record too.
-  void forge(const std::string& name, const std::function<void(StepEvent&)>& change) const {
+  /// Writes the run's journal anew with what `change` makes of the events that it takes, hashes and
+  /// record too.
+  template <class Change>
+  void forge(const std::string& name, Change change) const {
     const RunFiles files{folder_ / name};
     SampleRun run{read_journal(files.journal().string()).lines};
     for (JournalLine& line : run.lines) {
-      if (auto* step = std::get_if<StepEvent>(&line.event)) change(*step);
+      std::visit(
+          [&](auto& event) {
+            if constexpr (std::invocable<Change, decltype(event)>) change(event);
+          },
+          line.event);
     }
     std::ofstream(files.journal(), std::ios::binary) << run.text();
     ASSERT_EQ(heteroperf({"recover", name}, folder_.path()).exit_code, 0);
@@ -100,6 +106,37 @@ TEST_F(Replay, ASearch) {
   ASSERT_EQ(replayed("s", "4", 0).size(), 1u);
   forge("s", [](StepEvent& step) { step.loss *= 0.99; });
   EXPECT_EQ(replayed("s", "4", 9).at(0).at("ok"), false);
+}
+
+/// Which of two groups was first decides what it trained, so only the beginning can be trained
+/// again.
+TEST_F(Replay, ASearchByTimeUntilItsFirstRung) {
+  run({"run", "automl-image", "--size", "w16", "--ranks", "2", "--duration", "2", "--set",
+       "automl.first_rung_steps=3", "--set", "automl.evaluation_samples=8", "--micro-batch", "2",
+       "--set", "measure.peak_s=0", "-q", "--out", "s"});
+  const Json checks = replayed("s", "20", 0);
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].at("name"), "replay of steps 0 to 2");
+  EXPECT_EQ(checks[0].at("expected"),
+            "6 losses before the first rung (the rest depends on which of 2 groups was first), "
+            "equal in every bit");
+  forge("s", [](StepEvent& step) {
+    if (step.trial == 1 && step.n == 2) step.loss *= 1.01;
+  });
+  const Json wrong = replayed("s", "20", 9);
+  EXPECT_TRUE(wrong.at(0).at("actual").get<std::string>().starts_with("trial 1, step 2: loss "));
+  // No trial has the number of one that was trained again.
+  forge(
+      "s", []<class E>(E & event) requires requires { event.trial; } {
+        if (event.trial) *event.trial += 2;
+      });
+  forge("s", [](TrialEvent& trial) {
+    trial.id += 2;
+    if (trial.parent) *trial.parent += 2;
+  });
+  const CommandResult refused = verify({"s", "--replay", "20"});
+  EXPECT_EQ(refused.exit_code, 5) << refused.out << refused.err;
+  EXPECT_NE(refused.err.find("depends on which was first"), std::string::npos) << refused.err;
 }
 
 TEST_F(Replay, VariablesOfTheCallerChangeNothing) {
