@@ -8,6 +8,7 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
+#include <new>
 #include <set>
 #include <thread>
 
@@ -108,9 +109,10 @@ struct JournalWriter::State {
     } else {
       line = event_to_json_line(now_ns, event, prev);
     }
+    std::string hash = sha256_hex(line);
+    buffer += line += '\n';  // where there is no memory for it, the chain goes on without this line
+    prev = std::move(hash);
     remember_graph(event);
-    prev = sha256_hex(line);
-    buffer.append(line) += '\n';
   }
 
   void remember_graph(const Event& event) {
@@ -119,6 +121,13 @@ struct JournalWriter::State {
     } else if (const auto* workload = std::get_if<WorkloadEvent>(&event)) {
       if (!workload->graph.text.empty()) graphs_written.insert(workload->graph_hash);
     }
+  }
+
+  // With both mutexes held. Needs memory only where the disk has refused earlier lines.
+  void take_lines() {
+    if (unwritten.empty()) return unwritten.swap(buffer);
+    unwritten += buffer;
+    buffer.clear();
   }
 
   // With file_mutex held.
@@ -141,8 +150,7 @@ struct JournalWriter::State {
     const std::lock_guard file_lock(file_mutex);
     {
       const std::lock_guard lines_lock(lines_mutex);
-      unwritten += buffer;
-      buffer.clear();
+      take_lines();
     }
     write_out();
     if (durability == Durability::synced && error == 0) sync();
@@ -170,7 +178,10 @@ struct JournalWriter::State {
       lock.unlock();
       {
         const CostTimer timer(cost_ns);
-        flush(Durability::written);
+        try {
+          flush(Durability::written);
+        } catch (const std::bad_alloc&) {  // the lines stay buffered for the next round
+        }
         if (options.on_interval) options.on_interval();
       }
       lock.lock();
@@ -255,8 +266,7 @@ bool JournalWriter::flush_now() noexcept {
     const std::unique_lock file_lock = lock_until(state_->file_mutex, deadline);
     const std::unique_lock lines_lock = lock_until(state_->lines_mutex, deadline);
     if (!file_lock || !lines_lock) return false;
-    state_->unwritten += state_->buffer;
-    state_->buffer.clear();
+    state_->take_lines();
     state_->write_out();
     return state_->error == 0;
   } catch (...) {

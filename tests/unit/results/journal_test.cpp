@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <csignal>
 #include <fstream>
@@ -335,6 +337,44 @@ TEST(JournalWriter, AFullDiskLosesNoEarlierLine) {
     return journal.lines.size() == accepted + 2 && journal.torn_bytes == 0 ? 0 : 4;
   });
   EXPECT_EQ(code, 0);
+}
+
+// A limit on the process's memory, which AddressSanitizer and ThreadSanitizer do not outlive.
+TEST(JournalWriter, WritesWhatItHasWhenThereIsNoMoreMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need their memory";
+#endif
+  // More than the heap that a thread has in reserve.
+  constexpr std::size_t long_text = std::size_t{80} << 20, memory_left = std::size_t{8} << 20;
+  const TemporaryFolder folder;
+  const std::string path = folder.path() / "journal.jsonl";
+  const int code = in_child([&] {
+    std::atomic<bool> halted{false}, goes_on{false};
+    JournalOptions options{.flush_interval_s = 0.001, .clock = monotonic_now_ns};
+    options.on_interval = [&] {
+      halted = true;
+      halted.notify_all();
+      goes_on.wait(false);
+    };
+    JournalWriter writer(path, options);
+    halted.wait(false);
+    writer.append(StartEvent{});
+    TrialEvent trial;
+    trial.reason = std::string(long_text, 'x');
+    writer.append(trial);
+    ::malloc_trim(0);
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const rlim_t most = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + memory_left;
+    const rlimit limit{most, most};
+    if (::setrlimit(RLIMIT_AS, &limit) != 0) return 1;
+    goes_on = true;
+    goes_on.notify_all();
+    while (std::filesystem::file_size(path) < long_text) std::this_thread::yield();
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(read_journal(path).lines.size(), 2u);
 }
 
 TEST(JournalWriter, KillLosesNoFlushedLine) {
