@@ -93,9 +93,13 @@ Hub::Hub(int size, const CommConfig& config, Reach reach)
       standstill_(size),
       peers_(static_cast<std::size_t>(size)),
       service_([this](RankFailure failure) {
-        failure.reason = "control handler: " + failure.reason;
-        failure.own_word = true;
-        conclude(failure);
+        try {
+          failure.reason = "control handler: " + failure.reason;
+          failure.own_word = true;
+          conclude(failure);
+        } catch (const std::exception& error) {
+          give_up(error);
+        }
       }) {
   address_ = {fresh_token(), listener_.port, own_addresses(reach)};
   last_round_s_ = monotonic_s();
@@ -160,7 +164,7 @@ void Hub::close() {
   }
 }
 
-void Hub::run() {
+void Hub::run() try {
   while (!ending_) {
     wait_for_events();
     const double now_s = monotonic_s();
@@ -170,6 +174,8 @@ void Hub::run() {
     find_silence(now_s);
     last_round_s_ = now_s;
   }
+} catch (const std::exception& error) {
+  give_up(error);
 }
 
 void Hub::wait_for_events() {

@@ -110,7 +110,7 @@ void Spoke::close() {
                     ErrorKind::timeout);
 }
 
-void Spoke::run() {
+void Spoke::run() try {
   while (!ending_) {
     wait_for_events();
     const double now_s = monotonic_s();
@@ -123,6 +123,8 @@ void Spoke::run() {
     find_silence(now_s);
     last_round_s_ = now_s;
   }
+} catch (const std::exception& error) {
+  give_up(error);
 }
 
 void Spoke::wait_for_events() {

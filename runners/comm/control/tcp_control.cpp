@@ -24,6 +24,16 @@ TcpControl::TcpControl(RankId rank, int size, const CommConfig& config, Spread s
       waits_(std::make_shared<WaitLedger>(rank)),
       finished_at_s_(static_cast<std::size_t>(size)) {}
 
+void TcpControl::give_up(const std::exception& error) noexcept {
+  RankFailure failure{rank_, ErrorKind::run_failed, "no memory", true};  // short: it needs none
+  try {
+    failure.reason = unexpected_failure(error).what();
+    spread_(failure);
+  } catch (const std::exception&) {
+    state_->fail(std::move(failure));
+  }
+}
+
 void TcpControl::mark_finished(RankId rank) {
   finished_at_s_[static_cast<std::size_t>(rank.value())] = monotonic_s();
   finished_count_.fetch_add(1);

@@ -37,6 +37,9 @@ class TcpControl : public ControlChannel, public PeerWatch {
 
   TcpControl(RankId rank, int size, const CommConfig& config, Spread spread);
 
+  /// The control thread cannot go on. Where there is no memory to tell the others, they find this
+  /// rank's connection closed when its process has ended.
+  void give_up(const std::exception& error) noexcept;
   void mark_finished(RankId rank);
   bool is_rank(std::uint64_t id) const { return id < finished_at_s_.size(); }
   RankFailure silence_of(RankId rank) const;

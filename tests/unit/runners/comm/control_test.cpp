@@ -1,11 +1,13 @@
 // The TCP control channel: all ranks of a star within this process.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
-#include <array>
 #include <atomic>
+#include <fstream>
 #include <functional>
 #include <future>
 #include <memory>
@@ -507,57 +509,76 @@ TEST(TcpControl, ARankThatNeverJoinsIsNamed) {
   EXPECT_THROW(await_control_spokes(*hub.control), PeerError);
 }
 
-/// Two connected sockets.
-std::array<Descriptor, 2> socket_pair() {
-  int ends[2] = {-1, -1};
-  EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
-  return {Descriptor(ends[0]), Descriptor(ends[1])};
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need their memory
+
+/// Runs `body` in a child process; whether it returned true.
+bool holds_in_child(auto&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body() ? 0 : 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-int bytes_waiting(const Descriptor& socket) {
-  int bytes = 0;
-  EXPECT_EQ(ioctl(socket.fd(), FIONREAD, &bytes), 0);
-  return bytes;
+/// From now on this process gets 64 MiB more at most.
+void limit_memory() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t most = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + (rlim_t{64} << 20);
+  const rlimit limit{most, most};
+  ::setrlimit(RLIMIT_AS, &limit);
 }
 
-/// A frame at a time, and never more of what follows than the longest frame of a stranger has.
-TEST(Connection, TakesLittleFromAStranger) {
-  auto [sender, receiver] = socket_pair();
-  std::string stream;
-  while (stream.size() < (std::size_t{1} << 17)) stream += encode({Frame::Kind::hello, 1, "nonce"});
-  const ssize_t sent = ::send(sender.fd(), stream.data(), stream.size(), MSG_NOSIGNAL);
-  ASSERT_GT(sent, ssize_t{1} << 16);
-  Connection stranger(std::move(receiver));
-  constexpr std::size_t most = Connection::stranger_limit_bytes + frame_header_bytes;
-  std::size_t given = 0;
-  for (int round = 1; round <= 20; ++round) {
-    std::vector<Frame> frames;
-    EXPECT_EQ(stranger.receive(frames), Connection::Health::open);
-    ASSERT_EQ(frames.size(), 1u);
-    given += encode(frames.front()).size();
-    const auto taken = static_cast<std::size_t>(sent - bytes_waiting(stranger.socket()));
-    EXPECT_LE(taken, given + most);
-  }
-  // Once it is known, all that it said is heard.
-  stranger.trust();
-  std::vector<Frame> rest;
-  EXPECT_EQ(stranger.receive(rest), Connection::Health::open);
-  EXPECT_GT(rest.size(), 1000u);
-}
-
-TEST(Connection, AllowsGreatFramesOnlyOfAFriend) {
-  for (const bool trusted : {false, true}) {
-    auto [sender, receiver] = socket_pair();
-    const std::string great = encode({Frame::Kind::post, 1, std::string(100'000, 'x')});
-    ASSERT_EQ(::send(sender.fd(), great.data(), great.size(), MSG_NOSIGNAL),
-              static_cast<ssize_t>(great.size()));
-    Connection peer(std::move(receiver));
-    if (trusted) peer.trust();
-    std::vector<Frame> frames;
-    EXPECT_EQ(peer.receive(frames), trusted ? Connection::Health::open : Connection::Health::ended);
-    EXPECT_EQ(frames.size(), trusted ? 1u : 0u);
+/// Sends of a frame of 512 MiB as much as the other end takes until it has failed.
+void send_great_frame(Connection& to, const TcpControl& other_end) {
+  std::string header = encode({Frame::Kind::post, 1, ""});
+  header[3] = '\x20';
+  ::send(to.socket().fd(), header.data(), header.size(), MSG_NOSIGNAL);
+  const std::string piece(std::size_t{1} << 16, 'x');
+  while (!other_end.failure()) {
+    const auto sent = ::send(to.socket().fd(), piece.data(), piece.size(), MSG_NOSIGNAL);
+    if (sent < 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
+
+bool says_no_memory(const std::optional<RankFailure>& failure, RankId rank) {
+  return failure_says(failure, rank, "not enough memory") && failure->own_word &&
+         failure->kind == ErrorKind::run_failed;
+}
+
+constexpr CommConfig patient{.timeout_s = 60.0, .heartbeat_s = 0.05};
+
+TEST(TcpControl, ARankZeroWithoutMemorySaysSo) {
+  EXPECT_TRUE(holds_in_child([] {
+    ControlHub hub = open_control_hub(3, patient, Reach::this_host);
+    const auto flooding = join_silently(hub.address, 1);
+    const auto spoke = open_control_spoke(RankId(2), 3, patient, hub.address);
+    limit_memory();
+    send_great_frame(*flooding, *hub.control);
+    return says_no_memory(hub.control->failure(), RankId(0)) &&
+           comes_true([&] { return says_no_memory(spoke->failure(), RankId(0)); });
+  }));
+}
+
+TEST(TcpControl, ARankWithoutMemorySaysSo) {
+  EXPECT_TRUE(holds_in_child([] {
+    Connection* rank_zero = nullptr;
+    std::atomic<bool> joined{false};
+    Impostor impostor([&](Connection& guest) {
+      welcome_with(known_token, guest);
+      rank_zero = &guest;
+      joined = true;
+      joined.notify_all();
+    });
+    const auto spoke = open_control_spoke(RankId(1), 2, patient, impostor.address().text());
+    joined.wait(false);
+    limit_memory();
+    send_great_frame(*rank_zero, *spoke);
+    return says_no_memory(spoke->failure(), RankId(1));
+  }));
+}
+
+#endif
 
 /// A friend who sends and sends does not keep the reader from the others.
 TEST(Connection, ReadsAFriendRoundByRound) {
@@ -585,74 +606,6 @@ TEST(Connection, ReadsAFriendRoundByRound) {
     heard += frames.size();
     return heard == count;
   }));
-}
-
-TEST(ControlProof, IsHmacSha256OfBothNoncesTheRankAndTheEnd) {
-  const ControlHandshake handshake{7, std::string(nonce_bytes, '\x01'),
-                                   std::string(nonce_bytes, '\x02')};
-  std::string digits;
-  for (const char byte : control_proof(ControlEnd::spoke, handshake, "token")) {
-    digits += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  }
-  // As Python's hmac.new(b"token", b"control: spoke" + …, "sha256") gives it.
-  EXPECT_EQ(digits, "2fdbe1a03695276555030720b45d34ac063c176302dd2a7bff63c1f0da393b42");
-  ControlHandshake other = handshake;
-  other.hub_nonce.back() = '\x03';
-  EXPECT_FALSE(is_control_proof(control_proof(ControlEnd::spoke, handshake, "token"),
-                                ControlEnd::spoke, other, "token"));
-  EXPECT_EQ(fresh_token().size(), 64u);
-  EXPECT_NE(fresh_token(), fresh_token());
-  EXPECT_NE(fresh_nonce(), fresh_nonce());
-}
-
-TEST(FrameReader, PutsPiecesTogether) {
-  std::string stream;
-  for (std::uint64_t i = 0; i < 50; ++i) {
-    stream += encode({Frame::Kind::post, i, std::string(i * i, 'a')});
-  }
-  for (std::size_t piece : {1u, 2u, 13u, 14u, 1000u}) {
-    FrameReader reader(1 << 20);
-    std::uint64_t next = 0;
-    for (std::size_t begin = 0; begin < stream.size(); begin += piece) {
-      reader.append(std::string_view(stream).substr(begin, piece));
-      while (auto frame = reader.next()) {
-        EXPECT_EQ(frame->kind, Frame::Kind::post);
-        EXPECT_EQ(frame->id, next);
-        EXPECT_EQ(frame->payload.size(), next * next);
-        ++next;
-      }
-    }
-    EXPECT_EQ(next, 50u);
-    EXPECT_FALSE(reader.broken());
-  }
-}
-
-TEST(FrameReader, RefusesWhatIsNotOurs) {
-  FrameReader too_long(10), unknown(10);
-  too_long.append(encode({Frame::Kind::post, 0, std::string(11, 'x')}));
-  EXPECT_FALSE(too_long.next());
-  EXPECT_TRUE(too_long.broken());
-  std::string text = encode({});
-  text[4] = 99;
-  unknown.append(text);
-  EXPECT_FALSE(unknown.next());
-  EXPECT_TRUE(unknown.broken());
-}
-
-TEST(FrameReader, FailuresSurviveTheWire) {
-  for (const bool own_word : {false, true}) {
-    const RankFailure sent{RankId(5), ErrorKind::timeout, "no sign of life for 30 s", own_word};
-    const RankFailure got = decode_failure(failure_frame(sent));
-    EXPECT_EQ(got.rank, sent.rank);
-    EXPECT_EQ(got.kind, sent.kind);
-    EXPECT_EQ(got.reason, sent.reason);
-    EXPECT_EQ(got.own_word, own_word);
-  }
-  for (const char* payload : {"", "\x05"}) {
-    const RankFailure got = decode_failure({Frame::Kind::failure, 2, payload});
-    EXPECT_EQ(got.kind, ErrorKind::run_failed);
-    EXPECT_FALSE(got.own_word);
-  }
 }
 
 }  // namespace

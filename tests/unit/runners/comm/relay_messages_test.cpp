@@ -27,7 +27,7 @@ RelayBlock block_pattern(int seed, std::size_t bytes) {
   return values;
 }
 
-DeviceBytes device(RelayBlock& values) { return {values.data(), values.size()}; }
+DeviceBytes block_bytes(RelayBlock& values) { return {values.data(), values.size()}; }
 
 RelayConfig chunks_of(std::uint64_t bytes) {
   RelayConfig config;
@@ -68,8 +68,8 @@ TEST(RelayMessages, MatchByTagInOrderWhateverTheirSizes) {
         blocks.push_back(sends ? block_pattern(number, size_of_message(number))
                                : RelayBlock(size_of_message(number)));
         transfers.push_back(
-            sends ? messages.start_send(device(blocks.back()), RankId(1), number % tags)
-                  : messages.start_receive(device(blocks.back()), RankId(0), number % tags));
+            sends ? messages.start_send(block_bytes(blocks.back()), RankId(1), number % tags)
+                  : messages.start_receive(block_bytes(blocks.back()), RankId(0), number % tags));
       }
       for (std::size_t i = transfers.size(); i-- > 0;) transfers[i]->wait();
       if (sends) return;
@@ -89,8 +89,8 @@ TEST(RelayMessages, BothWaysAtOnce) {
     const RankId other(first ? 1 : 0);
     // Of other sizes in the two directions, with one tag.
     RelayBlock out = block_pattern(first ? 1 : 2, first ? 50000 : 20001), in(first ? 20001 : 50000);
-    const auto send = messages.start_send(device(out), other, 5);
-    const auto receive = messages.start_receive(device(in), other, 5);
+    const auto send = messages.start_send(block_bytes(out), other, 5);
+    const auto receive = messages.start_receive(block_bytes(in), other, 5);
     while (!send->test() || !receive->test()) {
     }
     EXPECT_EQ(in, block_pattern(first ? 2 : 1, in.size()));
@@ -103,8 +103,8 @@ TEST(RelayMessages, ADifferenceIsFoundOnBothSidesAndOthersGoOn) {
     RelayBlock wrong(sends ? 10000 : 10001),
         good = sends ? block_pattern(3, 5000) : RelayBlock(5000);
     const auto start = [&](RelayBlock& block, int tag) {
-      return sends ? messages.start_send(device(block), RankId(1), tag)
-                   : messages.start_receive(device(block), RankId(0), tag);
+      return sends ? messages.start_send(block_bytes(block), RankId(1), tag)
+                   : messages.start_receive(block_bytes(block), RankId(0), tag);
     };
     const auto first = start(wrong, 1), second = start(good, 2);
     try {
