@@ -155,29 +155,38 @@ TriadPlan plan_triad(const TriadHost& host) {
   return {static_cast<std::size_t>((bytes + per_element - 1) / per_element), ""};
 }
 
-std::optional<double> measure_triad(Communicator& host, std::size_t elements, int threads,
-                                    double seconds) {
-  TriadTeam team(threads, elements);
-  team.fill();
-  host.barrier();
-  const std::vector<CallLog> logs = team.run(seconds);
+MemoryRate measure_triad(Communicator& host, std::size_t elements, int threads, double seconds) {
+  std::optional<TriadTeam> team;
+  std::int64_t refused = 0;
+  try {
+    team.emplace(threads, elements);
+    team->fill();
+  } catch (const std::exception&) {  // bad_alloc, or a thread's system_error
+    team.reset();
+    refused = 1;
+  }
+  host.all_reduce(std::span(&refused, 1));
+  if (refused > 0) {
+    return {std::nullopt,
+            fmt::format("the system refused {} of {} ranks the arrays or threads for it", refused,
+                        host.size())};
+  }
+  const std::vector<CallLog> logs = team->run(seconds);
   std::vector<TimeWindow> windows;
   for (const CallLog& log : logs) windows.push_back(log.window());
   const auto interval = common_interval(host, overlap_of(windows));
-  if (!interval) return std::nullopt;
+  if (!interval) return {std::nullopt, "its threads never ran at the same time"};
   double passes = 0;
   for (const CallLog& log : logs) passes += log.calls_in(*interval);
-  return passes * static_cast<double>(triad_arrays * sizeof(double) * elements) /
-         interval->seconds();
+  const double bytes = passes * static_cast<double>(triad_arrays * sizeof(double) * elements);
+  return {bytes / interval->seconds(), ""};
 }
 
 MemoryRate measure_memory_rate(Communicator& host, const CpuSet& cpus, int threads,
                                double seconds) {
   const TriadPlan plan = plan_triad(look_at_host(host, cpus, threads));
   if (!plan.reason.empty()) return {std::nullopt, plan.reason};
-  const auto rate = measure_triad(host, plan.elements, threads, seconds);
-  if (!rate) return {std::nullopt, "its threads never ran at the same time"};
-  return {rate, ""};
+  return measure_triad(host, plan.elements, threads, seconds);
 }
 
 }  // namespace heteroperf

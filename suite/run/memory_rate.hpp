@@ -28,17 +28,17 @@ struct TriadPlan {
 /// is not known, arrays that are more than a quarter of it, or more than a thread can fill in time.
 TriadPlan plan_triad(const TriadHost& host);
 
-/// Bytes per second that this rank reads and writes in STREAM's triad (McCalpin 1995),
-/// a[i] = b[i] + s·c[i] counted as 24 bytes, with so many threads on arrays of `elements`, in the
-/// interval in which all threads of all ranks of `host` work: sums over a host's ranks are its
-/// rate. Collective, for about `seconds`. Nothing where there was no such interval.
-std::optional<double> measure_triad(Communicator& host, std::size_t elements, int threads,
-                                    double seconds);
-
 struct MemoryRate {
   std::optional<double> bytes_per_second;  ///< of this rank
   std::string reason;                      ///< why there is none
 };
+
+/// Bytes per second that this rank reads and writes in STREAM's triad (McCalpin 1995),
+/// a[i] = b[i] + s·c[i] counted as 24 bytes, with so many threads on arrays of `elements`, in the
+/// interval in which all threads of all ranks of `host` work: sums over a host's ranks are its
+/// rate. Collective, for about `seconds`. No rank has one where there was no such interval, or
+/// where the system refused one of them its arrays or threads.
+MemoryRate measure_triad(Communicator& host, std::size_t elements, int threads, double seconds);
 
 /// plan_triad() of the ranks of one host, then measure_triad(). `cpus` are those that this rank may
 /// use. Collective.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "runners/comm/world.hpp"
 
@@ -42,12 +43,24 @@ TEST(PlanTriad, SaysWhyTheRateIsNotTold) {
 TEST(MemoryRate, IsARateOfEveryRank) {
   for (const int threads : {1, 3}) {
     run_on_threads(2, {}, [&](World& world) {
-      const auto rate = measure_triad(*world.communicator, 1000, threads, 0.2);
-      ASSERT_TRUE(rate);
-      EXPECT_TRUE(std::isfinite(*rate));
-      EXPECT_GT(*rate, 0);
+      const MemoryRate memory = measure_triad(*world.communicator, 1000, threads, 0.2);
+      EXPECT_EQ(memory.reason, "");
+      ASSERT_TRUE(memory.bytes_per_second);
+      EXPECT_TRUE(std::isfinite(*memory.bytes_per_second));
+      EXPECT_GT(*memory.bytes_per_second, 0);
     });
   }
+}
+
+/// As under `ulimit -v`; the other ranks of the host do not wait for it.
+TEST(MemoryRate, IsNotToldWhereARankGetsNoMemory) {
+  run_on_threads(3, {}, [](World& world) {
+    const bool refused = world.communicator->rank() == RankId(1);
+    const std::size_t elements = refused ? std::numeric_limits<std::size_t>::max() / 8 : 1000;
+    const MemoryRate memory = measure_triad(*world.communicator, elements, 2, 0.01);
+    EXPECT_FALSE(memory.bytes_per_second);
+    EXPECT_EQ(memory.reason, "the system refused 1 of 3 ranks the arrays or threads for it");
+  });
 }
 
 /// The threads of all ranks of the host count, and the CPUs that any of them may use.
