@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdio>
+#include <future>
 #include <optional>
+#include <thread>
 
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/mpi_launch.hpp"
@@ -16,6 +19,8 @@
 
 namespace heteroperf {
 namespace {
+
+constexpr std::chrono::seconds words_patience{2};
 
 /// More threads than that only wait for each other.
 int most_threads(const UsableCores& cores) { return std::max(128, 32 * cores.count()); }
@@ -94,14 +99,18 @@ std::optional<Error> cause_here(const Error& error, RankId rank) {
   return Error(error.kind(), {{peer->failure().reason, "", ""}});
 }
 
-[[noreturn]] void end_process(int rank, const Error& error) {
-  const int code = static_cast<int>(exit_code_of(error.kind()));
+void tell_end(int rank, const Error& error) {
   if (error.kind() != ErrorKind::usage) {
     fmt::print(stderr, "heteroperf: rank {}: {}\n", rank, error.what());
   } else if (rank == 0) {  // every rank finds it alike
     fmt::print(stderr, "heteroperf: {}\n", error.what());
   }
   std::fflush(nullptr);
+}
+
+[[noreturn]] void end_process(int rank, const Error& error) {
+  const int code = static_cast<int>(exit_code_of(error.kind()));
+  tell_end(rank, error);
   report_exit(code, error.what());
   _exit(code);
 }
@@ -139,7 +148,23 @@ void abandon_run(const std::weak_ptr<ControlChannel>& control, const Error& erro
   if (const auto others = control.lock()) {
     others->abort({RankId(0), error.kind(), error.what(), true});
   }
-  end_process(0, error);
+  const int code = static_cast<int>(exit_code_of(error.kind()));
+  // Its words may go to the disk that hangs, or a thread that hangs there may hold a stream's lock.
+  std::promise<void> told;
+  const std::future<void> done = told.get_future();
+  try {
+    std::thread([&] {
+      try {
+        report_exit(code, error.what());
+        tell_end(0, error);
+      } catch (const std::exception&) {  // a closed stderr: the exit code tells
+      }
+      told.set_value();
+    }).detach();
+    done.wait_for(words_patience);
+  } catch (const std::exception&) {  // no thread: the exit code tells
+  }
+  _exit(code);
 }
 
 void check_session(const RankSession& session) {

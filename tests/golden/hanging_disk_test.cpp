@@ -31,6 +31,18 @@ TEST(HangingDisk, EndsARunOfThreads) {
   expect_disk_is_named(run_on_hanging_disk({}, 6));
 }
 
+/// stderr is a pipe that is full and that nobody reads, like a batch job's output on the same disk.
+TEST(HangingDisk, EndsARunThatCannotSaySo) {
+  const ScratchFolder folder;
+  const std::string line =
+      "mkfifo pipe && exec 3<>pipe && dd if=/dev/zero of=pipe bs=4096 oflag=nonblock 2>/dev/null; "
+      "LD_PRELOAD=" HETEROPERF_HANGING_DISK " HANG_FROM_WRITE=2 exec '" +
+      heteroperf_path() +
+      "' run llm --size nano --ranks 2 --micro-batch 2 --duration 60 --set measure.peak_s=0 "
+      "--set comm.timeout_s=4 -q --out r 2>&3";
+  EXPECT_EQ(Command({"/bin/sh", "-c", line}, folder.path()).finish().exit_code, 7);
+}
+
 TEST(HangingDisk, EndsARunOfProcesses) {
 #ifndef HETEROPERF_MPIRUN
   GTEST_SKIP() << "built without MPI";
