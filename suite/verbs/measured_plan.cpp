@@ -10,6 +10,7 @@
 #include "results/run_folder.hpp"
 #include "results/run_summary.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
+#include "runners/plan/plan_json.hpp"
 #include "suite/run/plan_sources.hpp"
 
 namespace heteroperf {
@@ -110,6 +111,12 @@ std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file) {
   const auto* scale = journal->last<ScaleEvent>();
   if (!peak || !peak->memory_bytes_per_second || scale == nullptr) return std::nullopt;
   if (scale->transport != "threads" || scale->devices.size() != 1) return std::nullopt;
+  const int ranks = read_plan_file(plan_file.string()).ranks();
+  if (scale->ranks < 1 || scale->ranks != ranks) {
+    throw UserError(fmt::format("{} is no plan of the run beside it", plan_file.string()),
+                    fmt::format("the plan has {} ranks, the run's journal {}", ranks, scale->ranks),
+                    "Move the plan out of the run's folder and give --cluster.");
+  }
   // Operators compute with aten::mm, which may be far below the peak.
   const double rate = peak->mm_ops_per_second.value_or(peak->ops_per_second) / scale->ranks;
   const double memory = *peak->memory_bytes_per_second / scale->ranks;

@@ -26,7 +26,8 @@ std::optional<MeasuredPlan> measured_beside(const std::filesystem::path& plan_fi
 /// The machine of the run whose `plan.json` this is, as far as that run measured it before its
 /// steps: an equal share of the peak and of the memory's rate for each of its ranks, and messages
 /// as copies in that memory, which is not measured. Nothing where there is no such run, where it
-/// did not measure them, or where its ranks are not threads of one process.
+/// did not measure them, or where its ranks are not threads of one process. Throws UserError where
+/// the journal has other ranks than the plan.
 std::optional<Cluster> machine_beside(const std::filesystem::path& plan_file);
 
 /// Lines that set it beside the prediction.
