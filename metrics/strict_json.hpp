@@ -20,12 +20,14 @@ using Json = nlohmann::ordered_json;
 struct JsonLimits {
   std::size_t levels = 16, keys = 256;
 };
-/// Of what runs leave: records, and lines of journals.
-inline constexpr JsonLimits run_file_limits{64, 65536};
+/// The limits of what runs leave: records, and lines of journals. The widest object in them is the
+/// system's `environment`, with a key for each variable that steers a library or the scheduler.
+inline constexpr JsonLimits run_file_limits{64, 1024};
 
 /// Throws UserError beginning with `origin` where `text` is not JSON, an object has the same key
-/// twice (nlohmann keeps the last), or it is beyond the limits. Where it is no JSON but states
-/// another `_format` than the wanted one, that is what is said.
+/// twice (nlohmann keeps the last), it is beyond the limits, or its nesting makes reading it take
+/// far longer than its length does. Where it is no JSON but states another `_format` than the
+/// wanted one, that is what is said.
 Json parse_strict_json(std::string_view text, const std::string& origin,
                        const std::string& wanted_format = {}, JsonLimits limits = {});
 

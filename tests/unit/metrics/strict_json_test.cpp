@@ -238,6 +238,35 @@ TEST(StrictJson, RefusesDepthAndWidth) {
   EXPECT_SAYS(problems_of(wide + "\"last\":0}"), "more than 256 keys");
 }
 
+TEST(StrictJson, RunFilesHaveAsManyKeysAsAnEnvironmentHas) {
+  const auto with_keys = [](int count) {
+    std::string text = "{";
+    for (int i = 1; i < count; ++i) text += "\"k" + std::to_string(i) + "\":0,";
+    return complaint(
+        [&] { parse_strict_json(text + "\"last\":0}", "f.json", {}, run_file_limits); });
+  };
+  EXPECT_EQ(with_keys(1024), "");
+  EXPECT_SAYS(with_keys(1025), "more than 1024 keys");
+}
+
+TEST(StrictJson, RefusesObjectsWhoseGrowthCopiesLongListsAgainAndAgain) {
+  const auto nested = [](int levels, int keys_behind) {
+    std::string text = "[0";
+    for (int i = 0; i < 10'000; ++i) text += ",0";
+    text += "]";
+    for (int level = 0; level < levels; ++level) {
+      text = "{\"first\":" + text;
+      for (int i = 0; i < keys_behind; ++i) text += ",\"k" + std::to_string(i) + "\":0";
+      text += "}";
+    }
+    return complaint([&] { parse_strict_json(text, "f.json", {}, run_file_limits); });
+  };
+  EXPECT_EQ(nested(60, 0), "");
+  EXPECT_EQ(nested(1, 100), "");
+  EXPECT_EQ(nested(5, 1), "");
+  EXPECT_SAYS(nested(60, 16), "too many keys follow long lists in nested objects");
+}
+
 TEST(StrictJson, LongListsOfObjectsAreLinear) {
   std::string text = "[";
   for (int i = 0; i < 300'000; ++i) text += R"({"a":1},)";
