@@ -6,11 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <iterator>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include "metrics/error.hpp"
@@ -126,6 +127,38 @@ ManifestEntry parse_manifest_line(const std::string& text) {
   return entry;
 }
 
+struct Manifest {
+  std::vector<ManifestEntry> entries;
+  std::string problem;  ///< of the line behind them
+};
+
+/// Nothing is hashed yet: a short list may name a large file many times, also through links.
+Manifest read_manifest(const fs::path& folder) {
+  constexpr std::size_t longest_line = 4096;  // every byte of a name may be escaped
+  Manifest manifest;
+  std::set<fs::path> places;
+  std::ifstream file(folder / manifest_name, std::ios::binary);
+  std::array<char, longest_line> line{};
+  while (manifest.problem.empty() && file.getline(line.data(), line.size())) {
+    ManifestEntry entry = parse_manifest_line(line.data());
+    const fs::path name = fs::path(entry.name).lexically_normal();
+    std::error_code error;
+    if (entry.name.empty() || name.is_absolute() || name.begin()->string() == "..") {
+      manifest.problem = fmt::format("'{}' names no file of the folder", line.data());
+    } else if (!fs::is_regular_file(folder / name, error)) {
+      manifest.problem = entry.name + " is missing";
+    } else if (!places.insert(fs::canonical(folder / name, error)).second) {
+      manifest.problem = entry.name + " is listed twice";
+    } else {
+      manifest.entries.push_back(std::move(entry));
+    }
+  }
+  if (manifest.problem.empty() && file.is_open() && !file.eof()) {
+    manifest.problem = fmt::format("a line of {} is too long", manifest_name);
+  }
+  return manifest;
+}
+
 /// Relative paths with forward slashes, sorted by their bytes.
 std::vector<std::string> files_in(const fs::path& folder, PackedCheckpoints checkpoints) {
   std::vector<std::string> files;
@@ -166,6 +199,11 @@ void refuse_inside(const fs::path& archive, const fs::path& folder) {
 
 }  // namespace
 
+bool may_be_packed(const fs::path& name) {
+  return name.native().size() <= longest_packed_name &&
+         std::distance(name.begin(), name.end()) <= deepest_packed_name;
+}
+
 PackedArchive pack_folder(const fs::path& folder, const fs::path& archive,
                           PackedCheckpoints checkpoints) {
   const fs::path source = fs::canonical(folder);  // no link, no trailing slash
@@ -175,6 +213,13 @@ PackedArchive pack_folder(const fs::path& folder, const fs::path& archive,
   TarWriter tar(archive);
   std::string manifest;
   for (const std::string& name : files_in(source, checkpoints)) {
+    if (!may_be_packed(top + '/' + name)) {
+      throw UserError(
+          "cannot pack " + (source / name).string(),
+          fmt::format("in an archive its name would have more than {} bytes or {} parts",
+                      longest_packed_name, deepest_packed_name),
+          "Move it out of the folder.");
+    }
     const std::uint64_t size = fs::file_size(source / name);
     tar.begin_file(top + '/' + name, size);
     Sha256 hash;
@@ -205,28 +250,18 @@ bool has_manifest(const fs::path& folder) {
 
 std::set<std::string> manifest_names(const fs::path& folder) {
   std::set<std::string> names;
-  std::ifstream manifest(folder / manifest_name, std::ios::binary);
-  for (std::string line; std::getline(manifest, line);) {
-    names.insert(parse_manifest_line(line).name);
-  }
+  for (const ManifestEntry& entry : read_manifest(folder).entries) names.insert(entry.name);
   return names;
 }
 
 std::string manifest_contradictions(const fs::path& folder) {
-  std::string found;
-  std::ifstream manifest(folder / manifest_name, std::ios::binary);
-  for (std::string line; std::getline(manifest, line);) {
-    const auto [sha256, name] = parse_manifest_line(line);
-    const fs::path path = fs::path(name).lexically_normal();
-    if (name.empty() || path.is_absolute() || path.begin()->string() == "..") {
-      found += fmt::format("'{}' names no file of the folder\n", line);
-    } else if (!fs::is_regular_file(folder / path)) {
-      found += name + " is missing\n";
-    } else if (sha256_file_hex((folder / path).string()) != sha256) {
-      found += name + " has another checksum\n";
-    }
+  const Manifest manifest = read_manifest(folder);
+  if (!manifest.problem.empty()) return manifest.problem;
+  for (const auto& [sha256, name] : manifest.entries) {
+    const fs::path path = (folder / name).lexically_normal();
+    if (sha256_file_hex(path.string()) != sha256) return name + " has another checksum";
   }
-  return found;
+  return {};
 }
 
 }  // namespace heteroperf

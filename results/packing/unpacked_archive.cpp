@@ -59,6 +59,7 @@ OpenArchive open_archive(const fs::path& path) {
 fs::path checked_name(archive_entry* entry) {
   const char* text = archive_entry_pathname(entry);
   const fs::path name = text == nullptr ? "" : text;
+  if (!may_be_packed(name)) throw Damaged{"a name in it is longer than any that `pack` writes"};
   const bool leaves = name.is_absolute() || std::find(name.begin(), name.end(), "..") != name.end();
   if (name.empty() || leaves) {
     throw Damaged{fmt::format("'{}' does not lie in the archive's folder", name.string())};
@@ -115,10 +116,11 @@ class Unpacking {
     fs::path folder = root_;
     for (const fs::path& part : name) {
       folder /= part;
+      if (part.empty() || !folders_.insert(folder).second) continue;
+      count_one();
       std::error_code error;
-      if (fs::create_directory(folder, error)) count_one();
-      std::error_code none;
-      if (fs::exists(folder, none) && !fs::is_directory(folder, none)) {
+      fs::create_directory(folder, error);
+      if (error == std::errc::file_exists || error == std::errc::not_a_directory) {
         throw Damaged{fmt::format("'{}' stands there twice", name.string())};
       }
       if (error) throw Damaged{fmt::format("'{}': {}", name.string(), error.message())};
@@ -166,6 +168,7 @@ class Unpacking {
   OpenArchive open_;
   std::uint64_t entries_left_, bytes_left_ = 0, bytes_ = 0;
   std::size_t entries_ = 0;
+  std::set<fs::path> folders_;  // made so far
   fs::path top_;
 };
 
@@ -175,17 +178,19 @@ bool holds_run(const fs::path& folder) {
          is_sweep_folder(folder);
 }
 
-/// Files beside those of the manifest: nobody packed them.
+/// The first file beside those of the manifest, which nobody packed, and how many more there are.
 std::string unlisted_files(const fs::path& folder) {
   const std::set<std::string> listed = manifest_names(folder);
-  std::set<std::string> unlisted;
+  std::string first;
+  std::size_t count = 0;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string name = entry.path().lexically_relative(folder).generic_string();
-    if (!entry.is_directory() && name != manifest_name && !listed.contains(name)) {
-      unlisted.insert(name + " is not in the manifest\n");
-    }
+    if (entry.is_directory() || name == manifest_name || listed.contains(name)) continue;
+    if (++count == 1 || name < first) first = name;
   }
-  return fmt::format("{}", fmt::join(unlisted, ""));
+  if (count == 0) return {};
+  return first + (count == 1 ? std::string(" is") : fmt::format(" and {} more are", count - 1)) +
+         " not in the manifest";
 }
 
 }  // namespace
