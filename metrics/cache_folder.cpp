@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "metrics/error.hpp"
 
@@ -15,19 +17,47 @@ namespace heteroperf {
 namespace fs = std::filesystem;
 namespace {
 
-/// Who owns a folder, or may write to it, can put another one in the place of what it holds.
-void require_own(const fs::path& folder) {
-  struct stat found {};
-  if (::stat(folder.c_str(), &found) != 0) {
-    throw SystemError("cannot make the folder " + folder.string(), std::strerror(errno),
-                      "Set XDG_CACHE_HOME to a folder that can be written to",
-                      ErrorKind::environment);
-  }
-  const bool mine = found.st_uid == geteuid();
-  if (mine && (found.st_mode & S_IWOTH) == 0) return;
-  throw SystemError("cannot use the folder " + folder.string(),
-                    mine ? "everybody may write to it" : "it belongs to another user",
+constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
+
+[[noreturn]] void refuse(const fs::path& folder, const std::string& why) {
+  throw SystemError("cannot use the folder " + folder.string(), why,
                     "Set XDG_CACHE_HOME to a folder of your own", ErrorKind::environment);
+}
+
+/// The mode of a folder. Who owns it, or a link in its place, can exchange what is in it: throws
+/// unless that is one of `owners`, and where the folder is not there.
+mode_t mode_of(const fs::path& folder, std::initializer_list<uid_t> owners) {
+  struct stat found {};
+  for (const auto look : {::lstat, ::stat}) {
+    if (look(folder.c_str(), &found) != 0) {
+      throw SystemError("cannot make the folder " + folder.string(), std::strerror(errno),
+                        "Set XDG_CACHE_HOME to a folder that can be written to",
+                        ErrorKind::environment);
+    }
+    if (std::find(owners.begin(), owners.end(), found.st_uid) == owners.end()) {
+      refuse(folder, "it belongs to another user");
+    }
+  }
+  return found.st_mode;
+}
+
+/// Closes a folder that others could write to, as older versions made it where the umask is 002,
+/// and removes what they may have put or changed there.
+void make_private(const fs::path& folder, mode_t mode) {
+  ::chmod(folder.c_str(), S_IRWXU);
+  if ((mode_of(folder, {geteuid()}) & written_by_others) != 0) {
+    refuse(folder, "others may write to it");
+  }
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    struct stat found {};
+    if (::lstat(entry.path().c_str(), &found) != 0) continue;
+    if (found.st_uid == geteuid() && (found.st_mode & written_by_others) == 0) continue;
+    std::error_code error;
+    fs::remove_all(entry.path(), error);
+    if (!error) continue;
+    ::chmod(folder.c_str(), mode);  // for the next one to find the same
+    refuse(entry.path(), "another user put it there: " + error.message());
+  }
 }
 
 }  // namespace
@@ -43,10 +73,16 @@ fs::path cache_folder() {
 }
 
 fs::path own_cache_folder() {
-  const fs::path cache = cache_folder();
+  const fs::path cache = cache_folder(), parent = cache.parent_path();
   std::error_code error;
-  fs::create_directories(cache, error);
-  require_own(cache);
+  fs::create_directories(parent.parent_path(), error);
+  ::mkdir(parent.c_str(), S_IRWXU);  // what fails here is found below
+  ::mkdir(cache.c_str(), S_IRWXU);
+  if ((mode_of(parent, {geteuid(), 0}) & (S_IWOTH | S_ISVTX)) == S_IWOTH) {
+    refuse(parent, "everybody may exchange what is in it");
+  }
+  const mode_t mode = mode_of(cache, {geteuid()});
+  if ((mode & written_by_others) != 0) make_private(cache, mode);
   return cache;
 }
 

@@ -9,8 +9,11 @@ namespace heteroperf {
 /// that is written outside of --out. It may not exist yet.
 std::filesystem::path cache_folder();
 
-/// That folder, made where it is not there. Throws SystemError{environment} where it cannot be
-/// made, or where other users could exchange what is in it.
+/// That folder, made where it is not there, with only this user in it: where others could write to
+/// it, it is closed to them and what they may have put there is gone. Throws
+/// SystemError{environment} where it cannot be made, or where another user could exchange it: it or
+/// the folder above it belongs to one (root may have the one above), or everybody may rename what
+/// is in that.
 std::filesystem::path own_cache_folder();
 
 /// A new folder in it that only this user may enter; it goes with this object.

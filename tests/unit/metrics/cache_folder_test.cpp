@@ -1,9 +1,11 @@
 #include "metrics/cache_folder.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 
 #include "metrics/error.hpp"
 
@@ -18,6 +20,11 @@ class CacheFolders : public ::testing::Test {
   void TearDown() override {
     unsetenv("XDG_CACHE_HOME");
     fs::remove_all(home_);
+  }
+  static mode_t mode_of(const fs::path& folder) {
+    struct stat found {};
+    EXPECT_EQ(::stat(folder.c_str(), &found), 0);
+    return found.st_mode & 07777;
   }
   const fs::path home_ =
       fs::temp_directory_path() / ("heteroperf-cache-test-" + std::to_string(getpid()));
@@ -37,9 +44,48 @@ TEST_F(CacheFolders, ANewOneIsPrivateAndGoesWithItsOwner) {
   EXPECT_FALSE(fs::exists(gone));
 }
 
-TEST_F(CacheFolders, OneThatEverybodyMayWriteToIsRefused) {
-  fs::create_directories(home_ / "heteroperf");
-  fs::permissions(home_ / "heteroperf", fs::perms::all);
+TEST_F(CacheFolders, IsMadePrivate) {
+  const mode_t before = umask(0002);
+  EXPECT_EQ(mode_of(own_cache_folder()), 0700u);
+  EXPECT_EQ(mode_of(home_), 0700u);
+  umask(before);
+}
+
+TEST_F(CacheFolders, OneThatOthersMayWriteToIsClosedWithoutWhatTheyLeft) {
+  for (const mode_t mode : {0775u, 0757u}) {
+    const fs::path cache = own_cache_folder();
+    fs::create_directories(cache / "planted");
+    fs::create_directories(cache / "private");
+    std::ofstream(cache / "planted/verdict") << "forged";
+    ASSERT_EQ(chmod((cache / "planted").c_str(), 0775), 0);
+    ASSERT_EQ(chmod((cache / "private").c_str(), 0700), 0);
+    ASSERT_EQ(chmod(cache.c_str(), mode), 0);
+    EXPECT_EQ(mode_of(own_cache_folder()), 0700u);
+    EXPECT_FALSE(fs::exists(cache / "planted"));
+    EXPECT_TRUE(fs::exists(cache / "private"));
+  }
+}
+
+TEST_F(CacheFolders, AFolderAboveItThatEverybodyMayWriteToIsRefused) {
+  own_cache_folder();
+  ASSERT_EQ(chmod(home_.c_str(), 0777), 0);
+  EXPECT_THROW(PrivateFolder("x-"), SystemError);
+  ASSERT_EQ(chmod(home_.c_str(), 01777), 0);
+  EXPECT_NO_THROW(PrivateFolder("x-"));
+}
+
+TEST_F(CacheFolders, OfAnotherUserIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  constexpr uid_t stranger = 4711;
+  const fs::path cache = own_cache_folder();
+  ASSERT_EQ(chown(home_.c_str(), stranger, 0), 0);
+  EXPECT_THROW(PrivateFolder("x-"), SystemError);
+  ASSERT_EQ(chown(home_.c_str(), 0, 0), 0);
+  fs::remove(cache);
+  fs::create_directories(home_ / "real");
+  fs::create_directory_symlink(home_ / "real", cache);
+  EXPECT_NO_THROW(PrivateFolder("x-"));
+  ASSERT_EQ(lchown(cache.c_str(), stranger, 0), 0);
   EXPECT_THROW(PrivateFolder("x-"), SystemError);
 }
 
