@@ -54,6 +54,19 @@ std::string read_text_file(const fs::path& path, const std::string& what,
   return text;
 }
 
+std::string read_regular_file(const fs::path& path) {
+  require_regular_file(path);
+  return read_text_file(path);
+}
+
+void require_regular_file(const fs::path& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  // Who opens it says better what a missing file or a folder is.
+  if (!fs::exists(status) || fs::is_directory(status) || fs::is_regular_file(status)) return;
+  throw UserError("cannot read " + path.string(), "it is no regular file");
+}
+
 TemporaryFile::TemporaryFile(const fs::path& target)
     : target_(target),
       path_(target.parent_path() / fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),

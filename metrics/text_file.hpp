@@ -12,6 +12,12 @@ namespace heteroperf {
 std::string read_text_file(const std::filesystem::path& path, const std::string& what = {},
                            const std::string& suggestion = {});
 
+/// Reads a file that lies where the program looks for it, so that nobody chose it: throws UserError
+/// where it is no regular file, as a pipe may never end. Otherwise as read_text_file().
+std::string read_regular_file(const std::filesystem::path& path);
+/// Throws UserError "cannot read PATH (it is no regular file)" where something else is there.
+void require_regular_file(const std::filesystem::path& path);
+
 /// A new file under a hidden temporary name beside `target`, which disappears unless it is renamed.
 /// Nobody else's file or link is followed or written to. All that fails throws SystemError with
 /// `target` and the system's words; what was at `target` is then untouched.

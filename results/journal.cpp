@@ -90,9 +90,12 @@ Journal parse_journal(std::string_view text, std::string path) {
   return journal;
 }
 
-Journal read_journal(const std::string& path) { return parse_journal(read_text_file(path), path); }
+Journal read_journal(const std::string& path) {
+  return parse_journal(read_regular_file(path), path);
+}
 
 StartEvent read_journal_start(const std::string& path) {
+  require_regular_file(path);
   std::ifstream file(path, std::ios::binary);
   std::string line;
   if (!std::getline(file, line)) throw UserError(path + " has no line");

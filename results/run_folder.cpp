@@ -138,7 +138,7 @@ RunFiles open_run_folder(const fs::path& path) {
 
 std::string read_run_file(const fs::path& path) {
   refuse_unfinished(path);
-  return read_text_file(path);
+  return read_regular_file(path);
 }
 
 void write_companion_files(const RunFiles& files, const Journal& journal) {

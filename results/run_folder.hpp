@@ -51,7 +51,7 @@ std::vector<std::filesystem::path> journals_in(const std::filesystem::path& fold
 /// UserError when there is neither journal, record nor suite.json.
 RunFiles open_run_folder(const std::filesystem::path& path);
 
-/// read_text_file(), which for the missing record of an unfinished run names `recover`.
+/// read_regular_file(), which for the missing record of an unfinished run names `recover`.
 std::string read_run_file(const std::filesystem::path& path);
 
 /// Writes config.json, environment.json and plan.json as far as the journal has them, as indented

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "metrics/error.hpp"
+#include "metrics/text_file.hpp"
 
 namespace heteroperf {
 
@@ -54,6 +55,7 @@ std::string sha256_hex(std::string_view bytes) { return Sha256().update(bytes).f
 
 std::string sha256_file_hex(const std::string& path) {
   constexpr std::size_t piece_bytes = 1 << 20;
+  require_regular_file(path);
   std::ifstream file(path, std::ios::binary);
   Sha256 hash;
   std::vector<char> piece(piece_bytes);

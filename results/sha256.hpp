@@ -24,7 +24,7 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view bytes);
-/// Throws UserError with the path when the file cannot be read.
+/// Throws UserError with the path when the file cannot be read, or is no regular one.
 std::string sha256_file_hex(const std::string& path);
 
 }  // namespace heteroperf

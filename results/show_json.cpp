@@ -416,7 +416,7 @@ std::string show(const std::filesystem::path& path, ShowFormat format, Colour co
   if (!std::filesystem::exists(files.suite())) {
     return show_record(read_run_file(files.record()), files.folder.string(), format, colour);
   }
-  const std::string suite_text = read_text_file(files.suite());
+  const std::string suite_text = read_regular_file(files.suite());
   const Json suite = parse_stored_document(suite_text, files.suite().string(), suite_format);
   if (format == ShowFormat::json) return suite_text;
   return guarded(files.suite().string(), suite_format, [&] {

@@ -192,7 +192,7 @@ bool is_of_another_version(const std::string& text) {
 }
 
 SweepIndex read_sweep(const std::filesystem::path& folder) {
-  return parse_sweep(read_text_file(sweep_file(folder)), sweep_file(folder).string());
+  return parse_sweep(read_regular_file(sweep_file(folder)), sweep_file(folder).string());
 }
 
 }  // namespace heteroperf

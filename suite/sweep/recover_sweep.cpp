@@ -102,7 +102,7 @@ class SweepRecovery {
       return false;
     }
     try {
-      text_ = read_text_file(file);
+      text_ = read_regular_file(file);
       index_ = parse_sweep(text_, file.string());
       const bool sound = index_.sealed ? has_own_seal(text_) : sweep_json_text(index_) == text_;
       if (!sound) damage_ = "was not as it was written";

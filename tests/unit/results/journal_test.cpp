@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <cmath>
 #include <csignal>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <thread>
 
@@ -293,6 +295,18 @@ TEST(JournalReader, RefusesOtherFilesAndVersions) {
   EXPECT_NE(message_of([&] { read_journal(file(foreign)); }).find("version 9"), std::string::npos);
   EXPECT_THROW(read_journal(folder.path() / "missing"), UserError);
   EXPECT_THROW(read_journal(folder.path()), UserError);
+}
+
+TEST(JournalReader, DoesNotWaitForAPipe) {
+  const TemporaryFolder folder;
+  const std::string pipe = folder.path() / "journal.jsonl";
+  ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
+  for (const auto& read : {std::function([&] { read_journal(pipe); }),
+                           std::function([&] { read_journal_start(pipe); }),
+                           std::function([&] { sha256_file_hex(pipe); })}) {
+    EXPECT_NE(message_of(read).find(pipe + " (it is no regular file)"), std::string::npos)
+        << message_of(read);
+  }
 }
 
 /// Runs `body` in a child process; its exit code, or minus the signal that ended it.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -172,6 +173,29 @@ TEST(Verify, HoldsSamplesToThePlan) {
   std::ofstream(files.journal(), std::ios::binary) << run.text();
   finish_run(files);
   EXPECT_TRUE(fails(verify(files.folder), "step_samples"));
+}
+
+TEST(Verify, DoesNotWaitForPipes) {
+  const StoredRun stored(short_run());
+  const auto with_pipe = [&](const fs::path& file) {
+    const fs::path aside = stored.folder.path() / "aside";
+    fs::rename(file, aside);
+    EXPECT_EQ(mkfifo(file.c_str(), 0600), 0);
+    const std::string said = failures(verify(stored.files.folder));
+    fs::remove(file);
+    fs::rename(aside, file);
+    return said;
+  };
+  const RunFiles& files = stored.files;
+  for (const fs::path& file :
+       {files.journal(), files.record(), files.config(), files.plan(), files.environment()}) {
+    const std::string said = with_pipe(file);
+    EXPECT_NE(said.find(file.string() + " (it is no regular file)"), std::string::npos) << said;
+  }
+  EXPECT_EQ(failures(verify(files.folder)), "");
+  ASSERT_EQ(mkfifo(files.suite().c_str(), 0600), 0);
+  EXPECT_FALSE(verify(files.folder).ok());
+  EXPECT_THROW(show(files.folder, ShowFormat::console, Colour::off), UserError);
 }
 
 TEST(Verify, HoldsHostsToTheBinding) {
