@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -128,10 +129,13 @@ bool is_every_rank(const std::vector<std::vector<std::int32_t>>& groups, std::in
 
 void hold_stages(const PlanOutline& plan, const AskedRun& asked, std::size_t line,
                  LineCheck& check) {
+  const std::int64_t expected = plan.micro_batch_samples(0, 0);
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const std::array samples{plan.micro_batch_samples(stage, 0),
+                             plan.micro_batch_samples(stage, 1)};
     for (const OutlinedReplica& replica : plan.stages[stage]) {
-      check.equal(line, fmt::format("samples of stage {}", stage), plan.micro_batch_samples(0, 0),
-                  plan.micro_batch_samples(stage, replica.direction));
+      check.equal(line, fmt::format("samples of stage {}", stage), expected,
+                  samples.at(static_cast<std::size_t>(replica.direction)));
       if (asked.micro_batch == 0) continue;
       check.equal(line, "micro_batch", asked.micro_batch, replica.micro_batch);
     }
@@ -171,16 +175,13 @@ std::string counted_devices(const std::vector<DeviceCount>& devices) {
 /// Nothing where the plan does not say it of every rank.
 std::optional<std::vector<DeviceCount>> devices_by_plan(const CheckedJournal& run) {
   std::vector<DeviceCount> devices;
+  std::map<std::string, std::size_t> known;
   for (std::int32_t rank = 0; rank < run.ranks(); ++rank) {
     const auto name = run.device_class(rank);
     if (!name) return std::nullopt;
-    const auto known = std::find_if(devices.begin(), devices.end(),
-                                    [&](const DeviceCount& d) { return d.device_class == *name; });
-    if (known == devices.end()) {
-      devices.push_back({*name, 1});
-    } else {
-      ++known->count;
-    }
+    const auto [place, is_new] = known.emplace(*name, devices.size());
+    if (is_new) devices.push_back({*name, 0});
+    ++devices[place->second].count;
   }
   return devices;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "metrics/strict_json.hpp"
 #include "results/journal_checks/plan_outline.hpp"
@@ -11,6 +12,8 @@ namespace {
 
 constexpr std::int64_t most_outlined = std::int64_t{1} << 40;
 constexpr std::int64_t most_outlined_ranks = std::int64_t{1} << 24;
+/// Every line of a rank is held to all of its stages, of which a model has one per layer at most.
+constexpr std::size_t most_stages_of_rank = 4096;
 constexpr const char* search_plan_format = "heteroperf-search-plan";
 constexpr const char* fixed_plan_format = "heteroperf-plan";
 
@@ -62,6 +65,42 @@ void number_positions(PlanOutline& plan) {
     const auto next = static_cast<std::int32_t>(positions.size());
     const std::int32_t position = positions.emplace(ranks, next).first->second;
     for (const std::int32_t rank : ranks) plan.positions.emplace(rank, position);
+  }
+}
+
+/// Notes where the ranks compute in one direction, behind what is noted of them already.
+void place_stages(PlanOutline& plan, std::int32_t direction) {
+  for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    for (std::size_t replica = 0; replica < plan.stages[stage].size(); ++replica) {
+      const OutlinedReplica& copy = plan.stages[stage][replica];
+      if (copy.direction != direction) continue;
+      for (std::size_t i = 0; i < copy.ranks.size(); ++i) {
+        OutlinedRank& place = plan.places[copy.ranks[i]];
+        if (place.held.empty() ||
+            std::pair(stage, replica) < std::pair(place.stage, place.replica)) {
+          place.stage = stage;
+          place.replica = replica;
+        }
+        place.held.push_back({static_cast<std::int32_t>(stage), static_cast<std::int32_t>(i),
+                              static_cast<std::int32_t>(copy.ranks.size())});
+      }
+    }
+  }
+}
+
+void place_ranks(PlanOutline& plan, DocumentProblems& problems) {
+  for (std::size_t group = 0; group < plan.groups.size(); ++group) {
+    for (const std::int32_t rank : plan.groups[group]) {
+      OutlinedRank& place = plan.places[rank];
+      if (place.group < 0) place.group = static_cast<std::int32_t>(group);
+    }
+  }
+  for (const std::int32_t direction : {0, 1}) place_stages(plan, direction);
+  for (const auto& [rank, place] : plan.places) {
+    if (place.held.size() > most_stages_of_rank) {
+      problems.add(fmt::format("rank {} holds {} stages", rank, place.held.size()),
+                   fmt::format("at most {} are possible", most_stages_of_rank));
+    }
   }
 }
 
@@ -141,39 +180,20 @@ std::uint64_t PlanOutline::samples_per_step() const {
 }
 
 std::int32_t PlanOutline::group_of(std::int32_t rank) const {
-  for (std::size_t group = 0; group < groups.size(); ++group) {
-    if (std::find(groups[group].begin(), groups[group].end(), rank) != groups[group].end()) {
-      return static_cast<std::int32_t>(group);
-    }
-  }
-  return -1;
+  const auto place = places.find(rank);
+  return place == places.end() ? -1 : place->second.group;
 }
 
-std::vector<HeldStage> PlanOutline::stages_of(std::int32_t rank) const {
-  std::vector<HeldStage> held;
-  for (const std::int32_t direction : {0, 1}) {
-    for (std::size_t stage = 0; stage < stages.size(); ++stage) {
-      for (const OutlinedReplica& replica : stages[stage]) {
-        const auto found = std::find(replica.ranks.begin(), replica.ranks.end(), rank);
-        if (replica.direction != direction || found == replica.ranks.end()) continue;
-        held.push_back({static_cast<std::int32_t>(stage),
-                        static_cast<std::int32_t>(found - replica.ranks.begin()),
-                        static_cast<std::int32_t>(replica.ranks.size())});
-      }
-    }
-  }
-  return held;
+const std::vector<HeldStage>& PlanOutline::stages_of(std::int32_t rank) const {
+  static const std::vector<HeldStage> none;
+  const auto place = places.find(rank);
+  return place == places.end() ? none : place->second.held;
 }
 
 const OutlinedReplica* PlanOutline::replica_of(std::int32_t rank) const {
-  for (const OutlinedStage& stage : stages) {
-    for (const OutlinedReplica& replica : stage) {
-      if (std::find(replica.ranks.begin(), replica.ranks.end(), rank) != replica.ranks.end()) {
-        return &replica;
-      }
-    }
-  }
-  return nullptr;
+  const auto place = places.find(rank);
+  if (place == places.end() || place->second.held.empty()) return nullptr;
+  return &stages[place->second.stage][place->second.replica];
 }
 
 PlanOutline read_plan_outline(const std::string& text) {
@@ -195,6 +215,7 @@ PlanOutline read_plan_outline(const std::string& text) {
   } else {
     problems.add("it is of no format that this program knows");
   }
+  place_ranks(plan, problems);
   problems.throw_if_any();
   return plan;
 }

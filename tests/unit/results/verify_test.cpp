@@ -9,6 +9,7 @@
 
 #include "metrics/error.hpp"
 #include "metrics/text_file.hpp"
+#include "results/journal_checks/plan_outline.hpp"
 #include "results/recover.hpp"
 #include "results/ruleset.hpp"
 #include "results/samples_h5.hpp"
@@ -173,6 +174,48 @@ TEST(Verify, HoldsSamplesToThePlan) {
   std::ofstream(files.journal(), std::ios::binary) << run.text();
   finish_run(files);
   EXPECT_TRUE(fails(verify(files.folder), "step_samples"));
+}
+
+TEST(PlanOutline, PlacesTheRanksOfTwoWays) {
+  const PlanOutline plan = read_plan_outline(R"({"_format":"heteroperf-plan","schedule":"x",
+      "micro_batches":1,"workload":{"name":"llm"},"stages":[
+      {"replicas":[{"ranks":[3,1],"micro_batch":1},{"ranks":[0],"micro_batch":2,"direction":1}]},
+      {"replicas":[{"ranks":[0],"micro_batch":3},{"ranks":[1,3],"micro_batch":4,"direction":1}]}]})");
+  EXPECT_EQ(plan.group_of(3), 0);
+  EXPECT_EQ(plan.group_of(2), -1);
+  EXPECT_EQ(share_text(plan.stages_of(0), 2), "stages 1,0");
+  ASSERT_EQ(plan.stages_of(1).size(), 2u);
+  EXPECT_EQ(plan.stages_of(1)[0].tensor_index, 1);
+  EXPECT_EQ(plan.stages_of(1)[1].tensor_index, 0);
+  EXPECT_TRUE(plan.stages_of(2).empty());
+  EXPECT_EQ(plan.replica_of(0)->micro_batch, 2);
+  EXPECT_EQ(plan.replica_of(3)->micro_batch, 1);
+  EXPECT_EQ(plan.replica_of(2), nullptr);
+}
+
+TEST(PlanOutline, OfVeryManyRanksOrStages) {
+  const auto outline = [](int stages, int replicas, int ranks) {
+    std::string text;
+    for (int stage = 0; stage < stages; ++stage) {
+      text += text.empty() ? R"({"replicas":[)" : R"(,{"replicas":[)";
+      for (int i = 0; i < replicas; ++i) {
+        text += fmt::format(R"({}{{"ranks":[{}],"micro_batch":1}})", i == 0 ? "" : ",", i % ranks);
+      }
+      text += "]}";
+    }
+    return read_plan_outline(R"({"_format":"heteroperf-plan","schedule":"x","micro_batches":1,)"
+                             R"("workload":{"name":"llm"},"stages":[)" +
+                             text + "]}");
+  };
+  constexpr int many = 200'000;
+  const PlanOutline plan = outline(1, many, many);
+  for (std::int32_t rank = 0; rank < many; ++rank) {
+    ASSERT_EQ(plan.group_of(rank), 0);
+    ASSERT_EQ(plan.stages_of(rank).size(), 1u);
+    ASSERT_EQ(plan.replica_of(rank)->ranks.front(), rank);
+  }
+  EXPECT_EQ(outline(4096, 1, 1).stages_of(0).size(), 4096u);
+  EXPECT_THROW(outline(4097, 1, 1), UserError);
 }
 
 TEST(Verify, DoesNotWaitForPipes) {
