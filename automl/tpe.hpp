@@ -5,8 +5,8 @@
 #include <map>
 #include <vector>
 
-#include "automl/score.hpp"
 #include "metrics/random.hpp"
+#include "metrics/trial_score.hpp"
 
 namespace heteroperf {
 

@@ -1,6 +1,7 @@
 #include "metrics/precision_goal.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 #include "metrics/error.hpp"
@@ -48,6 +49,10 @@ double PrecisionGoal::coverage(std::size_t look) const {
   HETEROPERF_EXPECT(look > 0);
   const auto k = static_cast<double>(look);
   return 1 - misses / (k * (k + 1));
+}
+
+std::size_t most_looks(std::size_t steps) {
+  return static_cast<std::size_t>(std::bit_width(steps)) + 1;
 }
 
 PrecisionLook look_at(const PrecisionGoal& goal, std::size_t number,

@@ -43,6 +43,10 @@ struct PrecisionLook {
   std::optional<Interval> interval = {};
 };
 
+/// Looks that a measurement of so many steps can take: each at twice the steps of the one before,
+/// and a last one.
+std::size_t most_looks(std::size_t steps);
+
 /// `number` counts the looks from 1 on; `settled` becomes the look's own.
 PrecisionLook look_at(const PrecisionGoal& goal, std::size_t number,
                       std::span<const StepWork> steps, TimeWindow window, bool settled);

@@ -31,6 +31,10 @@ std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate)
   return ops * (0 - natural_log(error_rate));
 }
 
+std::uint64_t FinalEvaluation::most_generated_samples() const {
+  return goes_on_to_errors() ? std::max(asked_samples, most_generated_answers) : asked_samples;
+}
+
 Interval error_interval(std::uint64_t wrong, std::uint64_t answers) {
   HETEROPERF_EXPECT(answers > 0 && wrong <= answers);
   constexpr double normal_97_5_quantile = 1.959963984540054;

@@ -33,6 +33,17 @@ inline constexpr std::uint64_t enough_wrong_answers = 100;
 /// Generated samples never end: on them an error rate is found by so many answers at most.
 inline constexpr std::uint64_t most_generated_answers = 16384;
 
+/// What a run is evaluated on in the end.
+struct FinalEvaluation {
+  bool classifier = false, quick = false, emulated = false;
+  std::uint64_t asked_samples = 0;
+
+  /// It goes on until enough answers are wrong, or data end.
+  bool goes_on_to_errors() const { return classifier && !quick && !emulated; }
+  /// Of generated data; as many as are asked for where it does not go on.
+  std::uint64_t most_generated_samples() const;
+};
+
 /// 95 % interval of the error rate of which `wrong` of `answers` > 0 independent answers tell:
 /// Wilson's score interval (E. B. Wilson, J. Am. Stat. Assoc. 22, 209, 1927). Sums, products and a
 /// square root alone: the same bits on every machine.

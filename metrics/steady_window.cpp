@@ -51,6 +51,12 @@ bool has_downward_trend(Durations steps) {
 
 }  // namespace
 
+std::uint64_t warmup_steps_of_run(std::uint64_t asked, std::uint64_t last_step,
+                                  std::uint64_t steps_before) {
+  if (last_step == 0) return asked;
+  return std::min(asked, (last_step - std::min(steps_before, last_step)) / 2);
+}
+
 SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,
                                 const WarmupRule& rule) {
   HETEROPERF_EXPECT(rule.fewest_fraction >= 0 && rule.fewest_fraction <= 0.5);

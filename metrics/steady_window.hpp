@@ -22,6 +22,12 @@ struct SteadyWindow {
   friend bool operator==(const SteadyWindow&, const SteadyWindow&) = default;
 };
 
+/// Steps that a run of one model warms up for, in which nothing is measured: so many as are asked
+/// for, and of a run to a last step at most half of those that are left after `steps_before`.
+/// `last_step`: 0 for a run by time.
+std::uint64_t warmup_steps_of_run(std::uint64_t asked, std::uint64_t last_step,
+                                  std::uint64_t steps_before);
+
 /// How many of the first steps are warm-up (the rule in metrics/README.md). A pure function of the
 /// durations in integer arithmetic: the same on every machine. Durations in order of the steps.
 SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,

@@ -65,10 +65,11 @@ EvaluationExtent final_extent(const RunConfig& config, const Workload& workload,
   const std::uint64_t samples =
       search ? config.automl.evaluation_samples : config.measure.evaluation_samples;
   EvaluationExtent extent{search ? samples : 0, samples, samples, 0, true};
-  const bool emulated = !search && plan->emulated;
-  if (config.quick || emulated || workload.unit == "token") return extent;
+  const FinalEvaluation rule{workload.unit != "token", config.quick, !search && plan->emulated,
+                             samples};
+  if (!rule.goes_on_to_errors()) return extent;
   extent.wrong = enough_wrong_answers;
-  extent.most = config.data.source == "generated" ? std::max(samples, most_generated_answers)
+  extent.most = config.data.source == "generated" ? rule.most_generated_samples()
                                                   : workload.data->size(Split::validation);
   return extent;
 }

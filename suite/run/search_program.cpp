@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
-#include "automl/score.hpp"
 #include "automl/trial_runner.hpp"
+#include "metrics/trial_score.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"

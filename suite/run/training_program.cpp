@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "metrics/precision_goal.hpp"
+#include "metrics/steady_window.hpp"
 #include "suite/run/checkpointing.hpp"
 #include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
@@ -38,8 +39,7 @@ class MeasuredSteps {
   }
 
   std::uint64_t warmup_steps() const {
-    return config_.steps > 0 ? std::min(config_.warmup_steps, (config_.steps - first_step_) / 2)
-                             : config_.warmup_steps;
+    return warmup_steps_of_run(config_.warmup_steps, config_.steps, first_step_);
   }
   bool measuring() const { return measure_start_ns_ != 0; }
   double elapsed_s() const { return static_cast<double>(now_ns() - measure_start_ns_) * 1e-9; }

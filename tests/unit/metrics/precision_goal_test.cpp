@@ -216,5 +216,19 @@ TEST(TimeNeeded, StopsAtAHundredTimesAsLong) {
   EXPECT_TRUE(needed->at_least);
 }
 
+TEST(PrecisionGoal, NoMoreLooksThanStepsDouble) {
+  for (std::size_t steps = 1; steps <= 70; ++steps) {
+    PrecisionWatch watch({.fraction = 1e-9, .fewest_steps = 1, .fewest_s = 0});
+    std::size_t looks = 0;
+    for (std::size_t i = 0; i < steps; ++i) {
+      const auto start_ns = static_cast<std::int64_t>(1000 * i);
+      watch.add({start_ns, start_ns + 1000, 1});
+      looks += watch.look(PrecisionWatch::Moment::after_step).has_value();
+    }
+    looks += watch.look(PrecisionWatch::Moment::last).has_value();
+    EXPECT_EQ(looks, most_looks(steps)) << steps;
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf

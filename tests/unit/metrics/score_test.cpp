@@ -60,5 +60,20 @@ TEST(Score, RegulatedAtTheEnds) {
   EXPECT_THROW(regulated_score(OpsPerSecond(5), std::nan("")), Error);
 }
 
+TEST(Score, AFinalEvaluationGoesOnToErrorsOfClassifiersOnRealDevices) {
+  FinalEvaluation rule{.classifier = true, .asked_samples = 100};
+  EXPECT_TRUE(rule.goes_on_to_errors());
+  EXPECT_EQ(rule.most_generated_samples(), most_generated_answers);
+  rule.asked_samples = 2 * most_generated_answers;
+  EXPECT_EQ(rule.most_generated_samples(), rule.asked_samples);
+  for (const FinalEvaluation& short_one :
+       {FinalEvaluation{.classifier = false, .asked_samples = 100},
+        FinalEvaluation{.classifier = true, .quick = true, .asked_samples = 100},
+        FinalEvaluation{.classifier = true, .emulated = true, .asked_samples = 100}}) {
+    EXPECT_FALSE(short_one.goes_on_to_errors());
+    EXPECT_EQ(short_one.most_generated_samples(), 100u);
+  }
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -88,5 +88,13 @@ TEST(SteadyWindow, DependsOnRanksAlone) {
   }
 }
 
+TEST(SteadyWindow, ARunWarmsUpForAtMostHalfOfItsOwnSteps) {
+  EXPECT_EQ(warmup_steps_of_run(5, 0, 100), 5u);  // by time
+  EXPECT_EQ(warmup_steps_of_run(5, 30, 0), 5u);
+  EXPECT_EQ(warmup_steps_of_run(5, 30, 24), 3u);
+  EXPECT_EQ(warmup_steps_of_run(5, 1, 0), 0u);
+  EXPECT_EQ(warmup_steps_of_run(5, 30, 40), 0u);
+}
+
 }  // namespace
 }  // namespace heteroperf

@@ -1,4 +1,4 @@
-#include "automl/score.hpp"
+#include "metrics/trial_score.hpp"
 
 #include <cmath>
 #include <tuple>
