@@ -100,6 +100,19 @@ std::pair<std::int32_t, std::size_t> host_share_of(const CheckedJournal& run,
   return {first, count_cpus(std::move(cpus))};
 }
 
+/// A host or a GPU is watched no longer than the journal is open.
+void hold_watched_time(const CheckedJournal& run, std::size_t line, double seconds,
+                       LineCheck& check) {
+  const std::int64_t open_ns = run.journal.lines[line - 1].t_ns - run.journal.lines.front().t_ns;
+  const double open_s = static_cast<double>(open_ns) * nanosecond;
+  check.hold(
+      line,
+      seconds > 0 && (run.is_lockstep() ||  // whose journal's clock stands still at times
+                      seconds <= (1 + clock_share) * open_s + shortest_span_s),
+      [&] { return fmt::format("at most {} s", open_s); },
+      [&] { return fmt::format("{} s", seconds); });
+}
+
 std::string listed_stages(const std::vector<std::int32_t>& stages) {
   return fmt::format("{}", fmt::join(stages, ","));
 }
@@ -134,8 +147,16 @@ void hold_place_in_plan(const CheckedJournal& run, std::size_t line, const RankP
 struct MeasuredSpan {
   std::optional<std::uint64_t> first;
   std::uint64_t count = 0;
-  std::int64_t start_ns = 0, end_ns = 0;
+  std::int64_t start_ns = 0, end_ns = 0, longest_ns = 0;
+  StepSplit split;  ///< summed, mean over the ranks
 };
+
+void add_to(StepSplit& sum, const StepSplit& split) {
+  sum.compute_s += split.compute_s;
+  sum.communication_s += split.communication_s;
+  sum.bubble_s += split.bubble_s;
+  sum.data_s += split.data_s;
+}
 
 MeasuredSpan measured_steps_of(const Journal& journal) {
   MeasuredSpan steps;
@@ -151,6 +172,8 @@ MeasuredSpan measured_steps_of(const Journal& journal) {
     }
     ++steps.count;
     steps.end_ns = step->t_end_ns;
+    steps.longest_ns = std::max(steps.longest_ns, step->t_end_ns - step->t_start_ns);
+    add_to(steps.split, step->split);
   }
   return steps;
 }
@@ -195,6 +218,39 @@ void hold_steps(const CheckedJournal& run, std::size_t line, std::uint64_t first
   check.equal(line, "steps", measured.count, steps);
 }
 
+std::string split_text(const StepSplit& split) {
+  return fmt::format("{} s of computing, {} of communication, {} of bubbles, {} of data",
+                     split.compute_s, split.communication_s, split.bubble_s, split.data_s);
+}
+
+/// What the ranks did in all, in the mean, is what their steps say. No rank's steps begin or end
+/// more than one of them apart from the first rank's.
+void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, LineCheck& check) {
+  StepSplit sum;
+  std::int64_t ranks = 0;
+  const auto first = run.first<RankTimeEvent>();
+  const double longest_s = static_cast<double>(measured.longest_ns) * nanosecond;
+  for_lines<RankTimeEvent>(run.journal, [&](std::size_t line, const RankTimeEvent& time) {
+    add_to(sum, time.split);
+    ++ranks;
+    check.hold(
+        line, std::fabs(time.wall_s - first->wall_s) <= 2 * longest_s + clock_share * first->wall_s,
+        [&] { return fmt::format("wall_s {} of other ranks", first->wall_s); },
+        [&] { return fmt::format("{}", time.wall_s); });
+  });
+  if (ranks == 0 || ranks != run.ranks()) return;
+  const auto all = static_cast<double>(ranks);
+  const StepSplit mean{sum.compute_s / all, sum.communication_s / all, sum.bubble_s / all,
+                       sum.data_s / all, 0};
+  check.hold(
+      first.line,
+      near(measured.split.compute_s, mean.compute_s) && near(measured.split.data_s, mean.data_s) &&
+          near(measured.split.communication_s, mean.communication_s) &&
+          near(measured.split.bubble_s, mean.bubble_s),
+      [&] { return "in the mean over the ranks " + split_text(measured.split); },
+      [&] { return split_text(mean); });
+}
+
 /// The means of a rank's steps add up to what it computed in all.
 void hold_compute_ns(std::size_t line, const RankStepsEvent& steps,
                      const std::map<std::int32_t, double>& compute_s, LineCheck& check) {
@@ -235,6 +291,16 @@ class StepsDone {
   std::map<std::pair<std::int32_t, std::optional<std::uint64_t>>, std::uint64_t> done_;
 };
 
+/// What each rank holds from the end of its first step on, by its plan; empty before one.
+std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& run) {
+  std::map<std::int32_t, std::uint64_t> bytes;
+  if (!run.first<StepEvent>()) return bytes;
+  for_lines<RankPlanEvent>(run.journal, [&](std::size_t, const RankPlanEvent& plan) {
+    bytes[plan.rank] = plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes;
+  });
+  return bytes;
+}
+
 void hold_checksum(const CheckedJournal& run, std::size_t line, const ChecksumEvent& event,
                    const StepsDone& done, LineCheck& check) {
   if (has_all_steps(run)) check.equal(line, "n", done.of(event.group, event.trial), event.n);
@@ -256,6 +322,7 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
                 static_cast<std::int64_t>(run.outline.homes.size()));
   }
   std::map<std::string, std::pair<std::int32_t, std::size_t>> shares;
+  std::map<std::int32_t, std::string> gpus;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const JournalLine& line = run.journal.lines[i];
     if (const auto* load = std::get_if<HostLoadEvent>(&line.event)) {
@@ -266,18 +333,22 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
                                      : shares.emplace(host, host_share_of(run, host)).first->second;
       check.equal(i + 1, "first rank and CPUs of " + host, fmt::format("{} and {}", first, cpus),
                   fmt::format("{} and {}", load->first_rank.value_or(0), load->cpus));
-      const double open_s =
-          static_cast<double>(line.t_ns - run.journal.lines.front().t_ns) * nanosecond;
+      const double before = load->load_before.value_or(0), after = load->load_after.value_or(0);
       check.hold(
-          i + 1,
-          load->seconds > 0 && (run.is_lockstep() ||  // whose journal's clock stands still at times
-                                load->seconds <= (1 + clock_share) * open_s + shortest_span_s),
-          [&] { return fmt::format("at most {} s", open_s); },
-          [&] { return fmt::format("{} s", load->seconds); });
+          i + 1, before >= 0 && after >= 0,
+          [] { return std::string("load averages of 0 or more"); },
+          [&] { return fmt::format("{} and {}", before, after); });
+      hold_watched_time(run, i + 1, load->seconds, check);
     } else if (const auto* gpu = std::get_if<GpuSlowdownEvent>(&line.event)) {
       const RankHome* home = home_of_rank(run, gpu->rank);
       check.equal(i + 1, "host with a GPU", home != nullptr && home->has_gpu ? home->host : "none",
                   gpu->host);
+      check.equal(i + 1, "gpu", gpus.emplace(gpu->rank, gpu->gpu).first->second, gpu->gpu);
+      hold_watched_time(run, i + 1, gpu->seconds, check);
+      const double thermal_s = gpu->thermal_s.value_or(0), power_s = gpu->power_s.value_or(0);
+      check.hold(
+          i + 1, thermal_s >= 0 && power_s >= 0, [] { return std::string("times of 0 s or more"); },
+          [&] { return fmt::format("{} and {} s", thermal_s, power_s); });
     }
   }
 }
@@ -339,6 +410,7 @@ void check_observations(const CheckedJournal& run, LineCheck& check) {
   for_lines<ObservedEvent>(run.journal, [&](std::size_t line, const ObservedEvent& event) {
     each.hold(line, event.rank, event.group, event.trial, check);
     check.equal(line, "n", event.trial ? 0 : run.first_step(), event.n);
+    check.equal(line, "operators called", event.executed != Ops(), event.calls > 0);
   });
 }
 
@@ -368,16 +440,23 @@ void check_rank_times(const CheckedJournal& run, LineCheck& check) {
       hold_compute_ns(i + 1, *steps, compute_s, check);
     }
   }
+  if (has_all_steps(run)) hold_rank_times(run, measured, check);
 }
 
 void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
   EachRank each_memory, each_pacing;
+  const std::map<std::int32_t, std::uint64_t> trained_bytes = bytes_of_training(run);
   EachTraining each_checksum(run);
   const StepsDone done(run);
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const Event& event = run.journal.lines[i].event;
     if (const auto* memory = std::get_if<MemoryEvent>(&event)) {
       each_memory.hold(run, i + 1, memory->rank, check);
+      const auto fewest = trained_bytes.find(memory->rank);
+      check.hold(
+          i + 1, fewest == trained_bytes.end() || memory->peak_bytes >= fewest->second,
+          [&] { return fmt::format("{} bytes of weights and their updates", fewest->second); },
+          [&] { return fmt::format("a peak of {} bytes", memory->peak_bytes); });
     } else if (const auto* checksum = std::get_if<ChecksumEvent>(&event)) {
       each_checksum.hold(i + 1, checksum->rank, checksum->group, checksum->trial, check);
       hold_checksum(run, i + 1, *checksum, done, check);
@@ -386,16 +465,23 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
       const double asked = run.outline.asked ? run.outline.asked->dilation : 0;
       if (asked > 0) check.equal(i + 1, "dilation", asked, pacing->dilation);
       check.hold(
-          i + 1, pacing->late <= pacing->operations && pacing->dilation > 0,
+          i + 1,
+          pacing->late <= pacing->operations && pacing->dilation > 0 &&
+              pacing->worst_lateness_s >= 0,
           [&] { return fmt::format("at most {} late", pacing->operations); },
-          [&] { return fmt::format("{}, {} times slower", pacing->late, pacing->dilation); });
+          [&] {
+            return fmt::format("{}, by {} s, {} times slower", pacing->late,
+                               pacing->worst_lateness_s, pacing->dilation);
+          });
     } else if (const auto* peak = std::get_if<PeakEvent>(&event)) {
       check.equal(i + 1, "source", std::string("measured"), peak->source);
       if (run.workload) {
         check.equal(i + 1, "precision", run.workload->precision, peak->precision);
       }
       check.hold(
-          i + 1, !peak->memory_bytes_per_second || peak->memory_reason.empty(),
+          i + 1,
+          !peak->memory_bytes_per_second ||
+              (peak->memory_reason.empty() && *peak->memory_bytes_per_second > 0),
           [] { return std::string("a rate of the memory, or why there is none"); },
           [&] { return peak->memory_reason; });
     }

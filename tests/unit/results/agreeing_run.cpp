@@ -91,6 +91,7 @@ void observe_all(SampleRun& run) {
     auto* observed = std::get_if<ObservedEvent>(&line.event);
     if (observed == nullptr) continue;
     observed->strict = observed->executed = observed->rank == 0 ? step->ops_strict : Ops();
+    if (observed->rank != 0) observed->calls = 0;
   }
 }
 

@@ -226,7 +226,7 @@ SampleRun two_groups(std::uint64_t steps_of_second) {
       both.lines.push_back({line.t_ns, PhaseEvent{phase->phase, 1}});
       continue;
     }
-    if (phase != nullptr && phase->phase == Phase::evaluate) {
+    if (phase != nullptr && phase->phase == Phase::finish) {
       both.lines.push_back({line.t_ns, PhaseEvent{Phase::finish, 0}});
     }
     both.lines.push_back(line);
@@ -429,7 +429,7 @@ TEST(Record, EndsTheWindowWithTheLookThatReachedTheGoal) {
   bool after = false;
   for (JournalLine& line : run.lines) {
     const auto* phase = std::get_if<PhaseEvent>(&line.event);
-    after = after || (phase != nullptr && phase->phase == Phase::evaluate);
+    after = after || (phase != nullptr && phase->phase == Phase::finish);
     if (after) line.t_ns += 100'000'000'000;
   }
   const Json metrics = record_of(run).at("metrics");
@@ -459,7 +459,7 @@ TEST(Record, CountsEvaluationAndGapsInTheWindowButNotTheirOperations) {
   bool after = false;
   for (JournalLine& line : run.lines) {
     const auto* phase = std::get_if<PhaseEvent>(&line.event);
-    after = after || (phase != nullptr && phase->phase == Phase::evaluate);
+    after = after || (phase != nullptr && phase->phase == Phase::finish);
     if (after) line.t_ns += 100'000'000'000;
   }
   const double window_s = 30 * 12.24;

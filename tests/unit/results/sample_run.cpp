@@ -83,6 +83,10 @@ class Script {
     add(PeakEvent{1e12, "fp32", "measured"});
   }
 
+  void add_phase_of_groups(Phase phase, std::int32_t groups) {
+    for (std::int32_t group = 0; group < groups; ++group) add(PhaseEvent{phase, group});
+  }
+
   void add_step(const ModelGraph& graph, std::int32_t group, std::optional<std::uint64_t> trial,
                 std::uint64_t n, double seconds, double loss) {
     StepEvent step;
@@ -246,13 +250,13 @@ SampleRun fixed_run(const SampleRunOptions& options) {
     const double noise = 1 + 0.01 * static_cast<double>((i * 7) % 5);
     script.add_step(graph, 0, std::nullopt, n, options.step_s * noise, 1.0);
   }
-  script.add(PhaseEvent{Phase::evaluate, std::nullopt});
-  script.add_evaluation(graph, 0, std::nullopt, 0.8);
-  script.run.last<EvalEvent>().is_final = true;
   script.add(PhaseEvent{Phase::finish, std::nullopt});
   for (int rank = 0; rank < options.ranks; ++rank) {
     script.add(ChecksumEvent{rank, 0, std::nullopt, n, std::string(32, 'c')});
   }
+  script.add(PhaseEvent{Phase::evaluate, std::nullopt});
+  script.add_evaluation(graph, 0, std::nullopt, 0.8);
+  script.run.last<EvalEvent>().is_final = true;
   script.add_end(options.ranks);
   make_agree(script.run);
   return std::move(script.run);
@@ -264,7 +268,6 @@ SampleRun planned_run() {
   run.last<PlanEvent>() = {{}, "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8"};
   constexpr double wall_s = 30 * 12.24;
   const Ops per_step = run.last<StepEvent>().ops_strict;
-  run.erase_all<ChecksumEvent>();
   const char* const classes[] = {"fast", "slow"};
   const StepSplit splits[] = {{0.75 * wall_s, 0.05 * wall_s, 0.125 * wall_s, 0, 0.075 * wall_s},
                               {0.5 * wall_s, 0, 0.375 * wall_s, 0.0625 * wall_s, 0.0625 * wall_s}};
@@ -290,9 +293,14 @@ SampleRun planned_run() {
     time.strict = per_step * 15;
     run.insert_before_stop(time);
     run.insert_before_stop(PacingEvent{rank, 2.0, 500, static_cast<std::uint64_t>(rank), 0.25});
-    run.insert_before_stop(ChecksumEvent{rank, 0, std::nullopt, 32,
-                                         std::string(32, rank == 0 ? 'a' : 'b'),
-                                         "stages " + std::to_string(rank)});
+  }
+  for (JournalLine& line : run.lines) {
+    if (auto* checksum = std::get_if<ChecksumEvent>(&line.event)) {
+      checksum->fingerprint = std::string(32, checksum->rank == 0 ? 'a' : 'b');
+    } else if (auto* step = std::get_if<StepEvent>(&line.event)) {
+      const double seconds = 1e-9 * static_cast<double>(step->t_end_ns - step->t_start_ns);
+      step->split = {0.625 * seconds, 0.025 * seconds, 0.25 * seconds, 0.03125 * seconds, 0};
+    }
   }
   run.insert_before_stop(PredictionEvent{6.0, 64 / 6.0, 0.375, 0.3});
   BaselineEvent fast{"fast", 1, "pp 1 x tp 1 x dp 1, 1f1b, 8 micro-batches of 8", 8.0, 7.0, "",
@@ -319,7 +327,8 @@ SampleRun search_run() {
   auto& start = script.run.last<StartEvent>();
   start.run_id = "20260101T101500Z-automl-image-0123abcd";
   start.reproduce = "heteroperf run automl-image --seed 42";
-  script.add(PhaseEvent{Phase::measure, std::nullopt});
+  script.add_phase_of_groups(Phase::warmup, group_count);
+  script.add_phase_of_groups(Phase::measure, group_count);
   for (std::uint64_t id = 0; id < 3; ++id) {
     const ModelGraph graph = small_classifier(8 + static_cast<std::int64_t>(id));
     TrialEvent trial;
@@ -353,7 +362,7 @@ SampleRun search_run() {
     trial.t_end_ns = script.now_ns();
     script.add(trial);
   }
-  script.add(PhaseEvent{Phase::finish, std::nullopt});
+  script.add_phase_of_groups(Phase::finish, group_count);
   script.add(SearchEvent{3, 1, 9, 0, 0.002, 0.004, 3.65});
   script.add(PhaseEvent{Phase::evaluate, std::nullopt});
   script.add_evaluation(small_classifier(10), 0, 2, 0.8);

@@ -22,7 +22,7 @@ std::size_t phase_index(const SampleRun& run, Phase phase) {
 void set_measured(SampleRun& run, double seconds) {
   const std::int64_t end_ns =
       run.lines[phase_index(run, Phase::measure)].t_ns + static_cast<std::int64_t>(seconds * 1e9);
-  const std::size_t end = phase_index(run, Phase::evaluate);
+  const std::size_t end = phase_index(run, Phase::finish);
   const JournalLine phase{end_ns, run.lines[end].event};
   run.lines.erase(run.lines.begin() + static_cast<std::ptrdiff_t>(end));
   auto place = std::find_if(run.lines.begin(), run.lines.end(),

@@ -152,6 +152,7 @@ TEST(Verify, HoldsTheOpeningLinesToOneAnother) {
   expect_found("opening", fixed, [](SampleRun& r) { r.last<PlanEvent>().plan.text = "{}"; });
   expect_found("opening", fixed, [](SampleRun& r) { r.last<ConfigEvent>().config.text = "{}"; });
   expect_found("request", fixed, [](SampleRun& r) { r.last<StartEvent>().quick = true; });
+  expect_found("request", fixed, [](SampleRun& r) { r.last<StartEvent>().argv = {"--quick"}; });
   expect_found("devices", fixed, [](SampleRun& r) { r.last<ScaleEvent>().devices[0].count = 1; });
   expect_found("plan", fixed, [](SampleRun& r) { *r.last<WorkloadEvent>().samples_per_step *= 2; });
   expect_found("trial_lines", search, [](SampleRun& r) { r.last<TrialEvent>().parent = 1; });
@@ -258,6 +259,9 @@ TEST(Verify, HoldsHostsToTheBinding) {
   EXPECT_FALSE(failing(GpuSlowdownEvent{"node", "0000:1b:00.0", 1, 300, 0.5, {}}));
   EXPECT_TRUE(failing(GpuSlowdownEvent{"mode", "0000:1b:00.0", 1, 300, 0.5, {}}));
   EXPECT_TRUE(failing(GpuSlowdownEvent{"node", "0000:1b:00.0", 0, 300, 0.5, {}}));
+  EXPECT_TRUE(failing(GpuSlowdownEvent{"node", "0000:1b:00.0", 1, 3000, 0.5, {}}));
+  EXPECT_TRUE(failing(GpuSlowdownEvent{"node", "0000:1b:00.0", 1, 300, 0.5, -1}));
+  EXPECT_TRUE(failing(HostLoadEvent{300, 2, 0.1, {}, {}, {}, "node", 0, -1, {}}));
 }
 
 TEST(Verify, NamesTheClaimThatWasChanged) {
