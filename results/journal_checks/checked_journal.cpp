@@ -33,6 +33,10 @@ std::optional<std::string> CheckedJournal::device_class(std::int32_t rank) const
   return replica->device_class;
 }
 
+bool is_group(const CheckedJournal& run, std::int32_t group) {
+  return run.scale && group >= 0 && group < run.scale->groups;
+}
+
 std::uint64_t tokens_of_sample(const ModelGraph& graph) {
   const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
   return input.kind == InputKind::tokens ? static_cast<std::uint64_t>(input.length) : 0;

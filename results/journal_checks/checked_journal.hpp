@@ -60,6 +60,9 @@ struct CheckedJournal {
   std::int64_t ranks() const { return scale ? scale->ranks : 0; }
 };
 
+/// True of the numbers of a run's groups; a fixed model's only one is 0.
+bool is_group(const CheckedJournal& run, std::int32_t group);
+
 /// Targets that one sample of this model has.
 std::uint64_t targets_of_sample(const ModelGraph& graph);
 /// Tokens of one sample; 0: it is an image.
@@ -77,6 +80,7 @@ void check_data_line(const CheckedJournal& run, LineCheck& check);
 void check_hosts(const CheckedJournal& run, LineCheck& check);
 
 void check_phases(const CheckedJournal& run, LineCheck& check);
+
 void check_step_samples(const CheckedJournal& run, LineCheck& check);
 void check_step_tokens(const CheckedJournal& run, LineCheck& check);
 void check_evaluations(const CheckedJournal& run, LineCheck& check);
@@ -86,6 +90,7 @@ void check_ending(const CheckedJournal& run, LineCheck& check);
 
 void check_trial_lines(const CheckedJournal& run, LineCheck& check);
 void check_trial_quality(const CheckedJournal& run, LineCheck& check);
+void check_best_trial(const CheckedJournal& run, LineCheck& check);
 void check_search_line(const CheckedJournal& run, LineCheck& check);
 
 void check_rank_plans(const CheckedJournal& run, LineCheck& check);

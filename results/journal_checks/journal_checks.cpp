@@ -93,6 +93,7 @@ constexpr std::array journal_check_table{
     JournalCheck{"trial_lines", "facts of the trials", looking<check_trial_lines>},
     JournalCheck{"trial_totals", "trial lines", check_trial_totals},
     JournalCheck{"trial_quality", "trial lines", looking<check_trial_quality>},
+    JournalCheck{"best_trial", "final evaluations", looking<check_best_trial>},
     JournalCheck{"search", "facts of the search", looking<check_search_line>},
     JournalCheck{"observations", "facts of the observed steps", looking<check_observations>},
     JournalCheck{"rank_times", "facts of the ranks' times", looking<check_rank_times>},

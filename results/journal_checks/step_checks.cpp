@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,74 +24,65 @@ constexpr double whole_tolerance = 1e-9;  // of a count that a fraction of doubl
 // A phase line is written a moment after the phase was decided on.
 constexpr double late_line_share = 0.1, late_line_s = 1;
 
-/// The group that enters a phase; nothing: the whole run.
-using PhaseKey = std::optional<std::int32_t>;
-
-int order_of(Phase phase) { return std::min(static_cast<int>(phase), 3); }
-
-/// Steps that the warm-up has at least: so many as are asked for, and no more than half.
-std::uint64_t warmup_asked(const CheckedJournal& run) {
-  const AskedRun& asked = *run.outline.asked;
-  if (run.is_search() || asked.steps == 0) return asked.warmup_steps;
-  const std::uint64_t first = std::min(run.first_step(), asked.steps);
-  return std::min(asked.warmup_steps, (asked.steps - first) / 2);
-}
-
-std::string key_text(const PhaseKey& group) {
-  return group ? fmt::format("group {}", *group) : "the run";
-}
-
-/// Samples of a step as its trial's batch gives them.
-class TrialBatches {
+/// The group and the batch of each trial, as its lines say.
+class TrialPlaces {
  public:
   void take(const TrialEvent& trial) {
-    batches_[trial.id] = batch_of_trial(trial.hyper_parameters);
+    places_[trial.id] = {trial.group, batch_of_trial(trial.hyper_parameters)};
   }
-  std::uint64_t samples(const CheckedJournal& run, const StepEvent& step) const {
-    const auto batch = step.trial ? batches_.find(*step.trial) : batches_.end();
-    const auto group = static_cast<std::size_t>(step.group);
-    if (batch == batches_.end() || step.group < 0 || group >= run.outline.plan->groups.size()) {
-      return 0;
-    }
-    return batch->second * static_cast<std::uint64_t>(run.outline.trial_micro_batches) *
-           run.outline.plan->groups[group].size();
+  std::optional<std::int32_t> group(std::uint64_t trial) const {
+    const auto place = places_.find(trial);
+    return place == places_.end() ? std::nullopt : std::optional(place->second.group);
+  }
+  /// Samples of a step of this trial; 0: it is none that a line of the journal began.
+  std::uint64_t samples(const CheckedJournal& run, std::uint64_t trial) const {
+    const auto place = places_.find(trial);
+    if (place == places_.end() || !is_group(run, place->second.group)) return 0;
+    const auto& groups = run.outline.plan->groups;
+    const auto group = static_cast<std::size_t>(place->second.group);
+    return group < groups.size() ? place->second.batch * groups[group].size() *
+                                       static_cast<std::uint64_t>(run.outline.trial_micro_batches)
+                                 : 0;
   }
 
  private:
-  std::map<std::uint64_t, std::uint64_t> batches_;
+  struct Place {
+    std::int32_t group = 0;
+    std::uint64_t batch = 0;
+  };
+  std::map<std::uint64_t, Place> places_;
 };
 
 std::string_view training_kind(bool of_trial) {
   return of_trial ? "of a trial" : "of the one model";
 }
 
-bool is_group(const CheckedJournal& run, std::int32_t group) {
-  return run.scale && group >= 0 && group < run.scale->groups;
-}
-
-void hold_place(const CheckedJournal& run, std::size_t line, std::int32_t group, bool of_trial,
-                LineCheck& check) {
+/// A step or an evaluation belongs to a group of the run, of a trial to the trial's.
+template <class E>
+void hold_place(const CheckedJournal& run, std::size_t line, const E& event,
+                const TrialPlaces& trials, LineCheck& check) {
   check.hold(
-      line, is_group(run, group), [] { return "a group of the run"; },
-      [&] { return fmt::format("group {}", group); });
-  check.equal(line, "it is", training_kind(run.is_search()), training_kind(of_trial));
+      line, is_group(run, event.group), [] { return "a group of the run"; },
+      [&] { return fmt::format("group {}", event.group); });
+  check.equal(line, "it is", training_kind(run.is_search()),
+              training_kind(event.trial.has_value()));
+  const auto group = event.trial ? trials.group(*event.trial) : std::nullopt;
+  if (group) check.equal(line, "group", *group, event.group);
 }
 
-/// A classifier is finally evaluated until enough answers were wrong, where the run is of real
-/// devices and no quick one.
-bool goes_on_to_errors(const CheckedJournal& run, const EvalEvent& eval) {
-  return eval.is_final.value_or(false) && !run.outline.asked->quick && run.workload &&
-         run.workload->family == WorkloadFamily::classifier && run.scale &&
-         std::none_of(run.scale->devices.begin(), run.scale->devices.end(),
-                      [](const DeviceCount& device) { return device.emulated; });
+FinalEvaluation final_evaluation_of(const CheckedJournal& run) {
+  const auto& devices = run.scale->devices;
+  return {run.workload->family == WorkloadFamily::classifier, run.outline.asked->quick,
+          std::any_of(devices.begin(), devices.end(),
+                      [](const DeviceCount& device) { return device.emulated; }),
+          run.outline.asked->evaluation_samples};
 }
 
 void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
                         LineCheck& check) {
-  const AskedRun& asked = *run.outline.asked;
-  if (asked.data != "generated") return;  // the files say how many there are
-  const std::uint64_t fewest = asked.evaluation_samples;
-  const std::uint64_t most = std::max(fewest, most_generated_answers);
+  if (run.outline.asked->data != "generated") return;  // the files say how many there are
+  const FinalEvaluation rule = final_evaluation_of(run);
+  const std::uint64_t fewest = rule.asked_samples, most = rule.most_generated_samples();
   const double wrong = std::round((1 - eval.accuracy) * static_cast<double>(eval.samples));
   const bool is_enough = wrong >= static_cast<double>(enough_wrong_answers) || eval.samples == most;
   check.hold(
@@ -107,7 +97,9 @@ void hold_final_samples(const CheckedJournal& run, std::size_t line, const EvalE
 /// Generated data always suffice; files may hold fewer samples, the same for all evaluations.
 void hold_evaluated_samples(const CheckedJournal& run, std::size_t line, const EvalEvent& eval,
                             const EvalEvent& first, LineCheck& check) {
-  if (goes_on_to_errors(run, eval)) return hold_final_samples(run, line, eval, check);
+  const bool counts_errors = eval.is_final.value_or(false) && run.workload && run.scale &&
+                             final_evaluation_of(run).goes_on_to_errors();
+  if (counts_errors) return hold_final_samples(run, line, eval, check);
   const AskedRun& asked = *run.outline.asked;
   if (asked.data == "generated") {
     check.equal(line, "samples", asked.evaluation_samples, eval.samples);
@@ -147,12 +139,14 @@ void hold_final_evaluation(const CheckedJournal& run, LineCheck& check) {
 
 /// Takes the looks of a run that ends once its throughput is known again, after the same steps:
 /// calls `visit(line, said, look)` with each, and with nothing where it was not the time for one.
+/// One at any other time is the last of the run, which is taken whatever the time.
 template <class Visit>
 void take_looks(const CheckedJournal& run, Visit&& visit) {
   const auto until = run.first<UntilEvent>();
   if (!until || !run.workload) return;
   PrecisionWatch watch(goal_of(*until.event));
   const bool tokens = run.workload->unit == "token";
+  bool ended = false;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const Event& event = run.journal.lines[i].event;
     const auto* phase = std::get_if<PhaseEvent>(&event);
@@ -163,8 +157,12 @@ void take_looks(const CheckedJournal& run, Visit&& visit) {
     }
     const auto* said = std::get_if<LookEvent>(&event);
     if (said == nullptr) continue;
-    std::optional<PrecisionLook> look = watch.look(PrecisionWatch::Moment::after_step);
-    if (!look) look = watch.look(PrecisionWatch::Moment::last);
+    std::optional<PrecisionLook> look;
+    if (!ended) look = watch.look(PrecisionWatch::Moment::after_step);
+    if (!ended && !look) {
+      ended = true;
+      look = watch.look(PrecisionWatch::Moment::last);
+    }
     visit(i + 1, *said, look);
   }
 }
@@ -197,46 +195,33 @@ void hold_duration(const CheckedJournal& run, std::size_t line, LineCheck& check
       [&] { return fmt::format("{} s", measured_s); });
 }
 
-}  // namespace
-
-void check_phases(const CheckedJournal& run, LineCheck& check) {
-  if (!run.outline.asked) return;
-  std::map<PhaseKey, int> reached;
-  std::set<std::pair<PhaseKey, Phase>> seen;
-  std::map<PhaseKey, std::uint64_t> steps;
-  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
-    const Event& event = run.journal.lines[i].event;
-    if (const auto* step = std::get_if<StepEvent>(&event)) {
-      ++steps[step->group];
-      ++steps[std::nullopt];
-    }
-    const auto* phase = std::get_if<PhaseEvent>(&event);
-    if (phase == nullptr) continue;
-    const auto before = reached.try_emplace(phase->group, -1).first;
-    const bool in_order = order_of(phase->phase) >= before->second &&
-                          seen.emplace(phase->group, phase->phase).second &&
-                          (!phase->group || is_group(run, *phase->group));
+/// A warning of a rule names it.
+void hold_warnings(const CheckedJournal& run, LineCheck& check) {
+  for_lines<WarningEvent>(run.journal, [&](std::size_t line, const WarningEvent& warning) {
+    const bool named = warning.text.find(": " + warning.rule + " (") != std::string::npos;
     check.hold(
-        i + 1, in_order, [&] { return "the next phase of " + key_text(phase->group); },
-        [&] { return std::string(to_string(phase->phase)); });
-    before->second = order_of(phase->phase);
-    if (phase->phase != Phase::measure) continue;
-    check.equal(i + 1, "steps of warm-up", warmup_asked(run), steps[phase->group]);
-  }
+        line, warning.rule.empty() || named, [&] { return "a text of rule " + warning.rule; },
+        [&] { return warning.text; });
+  });
 }
+
+}  // namespace
 
 void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan) return;
-  const bool search = run.is_search();
-  const std::uint64_t of_plan = search ? 0 : run.outline.plan->samples_per_step();
-  TrialBatches batches;
+  const std::uint64_t of_plan = run.is_search() ? 0 : run.outline.plan->samples_per_step();
+  TrialPlaces trials;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const Event& event = run.journal.lines[i].event;
-    if (const auto* trial = std::get_if<TrialEvent>(&event)) batches.take(*trial);
+    if (const auto* trial = std::get_if<TrialEvent>(&event)) trials.take(*trial);
     const auto* step = std::get_if<StepEvent>(&event);
     if (step == nullptr) continue;
-    hold_place(run, i + 1, step->group, step->trial.has_value(), check);
-    check.equal(i + 1, "samples", search ? batches.samples(run, *step) : of_plan, step->samples);
+    hold_place(run, i + 1, *step, trials, check);
+    check.equal(i + 1, "samples", step->trial ? trials.samples(run, *step->trial) : of_plan,
+                step->samples);
+    check.hold(
+        i + 1, !(step->gradient_norm < 0), [] { return "a gradient_norm of 0 or more"; },
+        [&] { return fmt::format("{}", step->gradient_norm); });
   }
 }
 
@@ -254,19 +239,14 @@ void check_evaluations(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   const auto first = run.first<EvalEvent>();
   std::map<std::int32_t, std::int64_t> group_end;
-  std::map<std::uint64_t, std::int32_t> group_of_trial;
+  TrialPlaces trials;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const Event& event = run.journal.lines[i].event;
     if (const auto* step = std::get_if<StepEvent>(&event)) group_end[step->group] = step->t_end_ns;
-    if (const auto* trial = std::get_if<TrialEvent>(&event)) {
-      group_of_trial.emplace(trial->id, trial->group);
-    }
+    if (const auto* trial = std::get_if<TrialEvent>(&event)) trials.take(*trial);
     const auto* eval = std::get_if<EvalEvent>(&event);
     if (eval == nullptr) continue;
-    hold_place(run, i + 1, eval->group, eval->trial.has_value(), check);
-    if (eval->trial && group_of_trial.contains(*eval->trial)) {
-      check.equal(i + 1, "group", group_of_trial.at(*eval->trial), eval->group);
-    }
+    hold_place(run, i + 1, *eval, trials, check);
     hold_evaluated_samples(run, i + 1, *eval, *first.event, check);
     hold_accuracy(run, i + 1, *eval, check);
     const auto last = group_end.try_emplace(eval->group, eval->t_start_ns).first;
@@ -313,8 +293,10 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// A run that calls itself complete did what was asked for.
+/// What a run says of itself: a warning of a rule names that rule, and a run that calls itself
+/// complete did what was asked for.
 void check_ending(const CheckedJournal& run, LineCheck& check) {
+  hold_warnings(run, check);
   const auto stop = run.first<StopEvent>();
   if (!stop) return;
   const bool bad_code = (stop->status == RunStatus::complete && stop->exit_code != 0) ||
@@ -323,6 +305,9 @@ void check_ending(const CheckedJournal& run, LineCheck& check) {
       stop.line, !bad_code,
       [&] { return fmt::format("an exit code of a run that is {}", to_string(stop->status)); },
       [&] { return std::to_string(stop->exit_code); });
+  const bool needs_no_reason = stop->status == RunStatus::complete && !run.is_search();
+  check.equal(stop.line, "reason given", !needs_no_reason && !stop->reason.empty(),
+              !stop->reason.empty());
   const bool measured = run.outline.asked && run.workload && !run.is_search();
   if (!measured || run.is_lockstep() || stop->status != RunStatus::complete) return;
   if (reached_precision(run)) return;

@@ -6,9 +6,11 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "metrics/quantity.hpp"
+#include "metrics/trial_score.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 
 namespace heteroperf {
@@ -46,6 +48,58 @@ bool fits_rung(const TrialEvent& trial, std::uint64_t rungs) {
   return false;
 }
 
+/// The trial that a search evaluates in the end: as good as any where its last segment ended with
+/// an evaluation. Of equal ones it is the lowest group's first.
+class BestTrial {
+ public:
+  void take(const StepEvent& step) {
+    if (!step.trial) return;
+    Score& score = scores_[*step.trial];
+    ++score.steps;
+    score.usable = false;
+  }
+  void take(const EvalEvent& eval) {
+    if (!eval.trial || eval.is_final.value_or(false)) return;
+    Score& score = scores_[*eval.trial];
+    score = {std::isfinite(eval.accuracy), score.steps, eval.accuracy, eval.loss};
+  }
+  void take(const TrialEvent& trial) {
+    if (trial.state == TrialStatus::running || trial.state == TrialStatus::failed ||
+        trial.state == TrialStatus::diverged) {
+      return;
+    }
+    const Score& score = scores_[trial.id];
+    const bool equal = !better(score, best_) && !better(best_, score);
+    if (!better(score, best_) && !(equal && id_ && trial.group < group_)) return;
+    best_ = score;
+    id_ = trial.id;
+    group_ = trial.group;
+  }
+  template <class E>
+  void take(const E&) {}
+
+  /// Nothing where none can be used.
+  const std::optional<std::uint64_t>& id() const { return id_; }
+
+ private:
+  std::map<std::uint64_t, Score> scores_;
+  Score best_;
+  std::optional<std::uint64_t> id_;
+  std::int32_t group_ = 0;
+};
+
+std::string id_text(const std::optional<std::uint64_t>& id) {
+  return id ? fmt::format("{}", *id) : "none";
+}
+
+/// Searches of programs that do not write `finish` end without a final evaluation.
+bool ends_with_evaluation(const Journal& journal) {
+  const auto* stop = journal.last<StopEvent>();
+  const auto* phase = journal.last<PhaseEvent>();
+  return stop != nullptr && stop->status == RunStatus::complete && phase != nullptr &&
+         phase->phase >= Phase::evaluate;
+}
+
 }  // namespace
 
 void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
@@ -68,6 +122,11 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
         line, trial.t_start_ns <= trial.t_end_ns.value_or(trial.t_start_ns),
         [] { return std::string("an end after its start"); },
         [&] { return fmt::format("{} ns", *trial.t_end_ns); });
+    const bool goes_on = starts || trial.state == TrialStatus::completed;
+    check.hold(
+        line, !goes_on || trial.reason.empty(),
+        [&] { return fmt::format("no reason to be {}", to_string(trial.state)); },
+        [&] { return trial.reason; });
     ended[trial.id] = !starts;
   });
 }
@@ -94,6 +153,23 @@ void check_trial_quality(const CheckedJournal& run, LineCheck& check) {
           said);
     }
   }
+}
+
+/// The final evaluation of a search is of its best trial.
+void check_best_trial(const CheckedJournal& run, LineCheck& check) {
+  if (!run.is_search()) return;
+  BestTrial best;
+  bool judged = false;
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    const Event& event = run.journal.lines[i].event;
+    std::visit([&](const auto& known) { best.take(known); }, event);
+    const auto* eval = std::get_if<EvalEvent>(&event);
+    if (eval == nullptr || !eval->is_final.value_or(false)) continue;
+    judged = true;
+    check.equal(i + 1, "best trial", id_text(best.id()), id_text(eval->trial));
+  }
+  if (!ends_with_evaluation(run.journal)) return;
+  check.equal(run.journal.lines.size(), "final evaluation", best.id().has_value(), judged);
 }
 
 void check_search_line(const CheckedJournal& run, LineCheck& check) {

@@ -203,6 +203,55 @@ TEST_F(Forged, EveryFieldThatIsRecomputedIsFoundChanged) {
   }
 }
 
+/// Each other value that this line could have had in a field that has few.
+JournalLines other_values(const OrderedJson& line, const JournalLines& lines) {
+  JournalLines others;
+  const auto add = [&](const char* field, const OrderedJson& value) {
+    if (line.at(field) == value) return;
+    others.push_back(line);
+    others.back()[field] = value;
+  };
+  const std::string kind = line.at("kind");
+  if (kind == "phase") {
+    for (const char* phase : {"setup", "warmup", "measure", "evaluate", "finish"}) {
+      add("phase", phase);
+    }
+  }
+  for (const OrderedJson& other : lines) {
+    const bool groups = other.at("kind") == "phase" && other.value("phase", "") == "warmup";
+    if (groups && other.contains("group") && (kind == "step" || kind == "phase")) {
+      if (line.contains("group")) add("group", other.at("group"));
+    }
+    const bool starts = other.at("kind") == "trial" && other.at("state") == "running";
+    if (starts && line.value("final", false) && line.contains("trial")) {
+      add("trial", other.at("id"));
+    }
+  }
+  return others;
+}
+
+TEST_F(Forged, NoOtherPhaseOrGroupOrBestTrialIsBelieved) {
+  std::map<std::string, int> forged;
+  for (const std::string& name : names()) {
+    const std::string genuine = read_text_file(journal_of(name));
+    const JournalLines lines = lines_of(genuine);
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+      for (const OrderedJson& other : other_values(lines[i], lines)) {
+        JournalLines changed_lines = lines;
+        changed_lines[i] = other;
+        if (forge(name, changed_lines)) {
+          EXPECT_EQ(who_believes(name), "") << name << " line " << i + 1 << " " << other;
+        }
+        ++forged[other.at("kind")];
+      }
+    }
+    write_journal(name, genuine);
+    recover(folder_of(name));
+    EXPECT_EQ(who_believes(name), "verify rank ");
+  }
+  for (const char* kind : {"phase", "step", "eval"}) EXPECT_GT(forged[kind], 0) << kind;
+}
+
 TEST_F(Forged, NoChangedByteIsBelieved) {
   constexpr int changes = 400;
   const std::string name = "until";

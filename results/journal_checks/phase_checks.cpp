@@ -1,0 +1,163 @@
+// The phases of a run, and of each group of a search, follow one another as the program enters
+// them, and what belongs to a phase stands in it. From them follows which steps count.
+//
+//   a fixed model       setup, warmup, measure, finish, evaluate
+//   a search            setup, evaluate (of the best trial), and of each group
+//                       warmup, measure, finish
+//
+// A run ends in any of them. One that is interrupted in its warm-up goes from there to `finish`, as
+// does a group whose steps are at an end. Programs before ruleset 1.8 do not all write `finish`:
+// their searches end with `measure`, and their fixed models are evaluated after it.
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "metrics/steady_window.hpp"
+#include "results/journal_checks/checked_journal.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The group that enters a phase; nothing: the whole run.
+using PhaseKey = std::optional<std::int32_t>;
+
+/// How far the run, or one of its groups, is.
+struct Progress {
+  std::optional<Phase> phase;
+  bool measured = false;
+  std::uint64_t steps = 0;
+
+  bool trains() const { return phase == Phase::warmup || phase == Phase::measure; }
+};
+
+std::string key_text(const PhaseKey& group) {
+  return group ? fmt::format("group {}", *group) : "the run";
+}
+
+std::string phase_text(const std::optional<Phase>& phase) {
+  return phase ? std::string(to_string(*phase)) : "the begin";
+}
+
+/// Of a search each group warms up by itself.
+std::uint64_t warmup_asked(const CheckedJournal& run) {
+  const AskedRun& asked = *run.outline.asked;
+  if (run.is_search()) return asked.warmup_steps;
+  return warmup_steps_of_run(asked.warmup_steps, asked.steps, run.first_step());
+}
+
+bool follows_in_group(const Progress& before, Phase next) {
+  switch (next) {
+    case Phase::warmup:
+      return !before.phase;
+    case Phase::measure:
+      return before.phase == Phase::warmup;
+    case Phase::finish:
+      return before.trains();
+    case Phase::setup:
+    case Phase::evaluate:
+      return false;
+  }
+  return false;
+}
+
+bool follows_in_search(const Progress& before, Phase next) {
+  return next == Phase::setup ? !before.phase
+                              : next == Phase::evaluate && before.phase == Phase::setup;
+}
+
+/// `closed`: the first rank has said what its training came to, as it does after `finish`.
+bool follows_in_training(const Progress& before, Phase next, bool closed) {
+  switch (next) {
+    case Phase::setup:
+      return !before.phase;
+    case Phase::warmup:
+      return before.phase == Phase::setup;
+    case Phase::measure:
+      return before.phase == Phase::warmup;
+    case Phase::finish:
+      return before.trains() && !closed;
+    case Phase::evaluate:
+      return before.measured &&
+             (before.phase == Phase::finish || (before.phase == Phase::measure && closed));
+  }
+  return false;
+}
+
+class PhaseOrder {
+ public:
+  PhaseOrder(const CheckedJournal& run, LineCheck& check)
+      : run_(run), check_(check), warmup_(warmup_asked(run)) {}
+
+  void take(std::size_t line, const PhaseEvent& event) {
+    Progress& progress = progress_[event.group];
+    check_.hold(
+        line, follows(event, progress),
+        [&] {
+          return fmt::format("the phase of {} after {}", key_text(event.group),
+                             phase_text(progress.phase));
+        },
+        [&] { return std::string(to_string(event.phase)); });
+    if (event.phase == Phase::measure) {
+      check_.equal(line, "steps of warm-up", warmup_, progress.steps);
+      progress.measured = true;
+    }
+    progress.phase = event.phase;
+  }
+  void take(std::size_t line, const StepEvent& step) {
+    const PhaseKey key = run_.is_search() ? PhaseKey(step.group) : std::nullopt;
+    Progress& progress = progress_[key];
+    ++progress.steps;
+    check_.hold(
+        line, progress.trains() && (progress.measured || progress.steps <= warmup_),
+        [&] {
+          return fmt::format("no step {} of {} in {}", progress.steps, key_text(key),
+                             phase_text(progress.phase));
+        },
+        [] { return std::string("one"); });
+  }
+  /// A fixed model is evaluated in the end, trials all the time and the best one in the end.
+  void take(std::size_t line, const EvalEvent& eval) {
+    if (run_.is_search() && !eval.is_final.value_or(false)) return;
+    const std::optional<Phase>& phase = progress_[std::nullopt].phase;
+    check_.hold(
+        line, phase == Phase::evaluate,
+        [&] { return fmt::format("no final evaluation in {}", phase_text(phase)); },
+        [] { return std::string("one"); });
+  }
+  void take(std::size_t, const ChecksumEvent& event) {
+    closed_ = closed_ || (event.rank == 0 && !event.trial);
+  }
+  template <class E>
+  void take(std::size_t, const E&) {}
+
+ private:
+  bool follows(const PhaseEvent& event, const Progress& before) const {
+    if (!run_.is_search()) {
+      return !event.group && follows_in_training(before, event.phase, closed_);
+    }
+    return event.group ? is_group(run_, *event.group) && follows_in_group(before, event.phase)
+                       : follows_in_search(before, event.phase);
+  }
+
+  const CheckedJournal& run_;
+  LineCheck& check_;
+  std::uint64_t warmup_;
+  std::map<PhaseKey, Progress> progress_;
+  bool closed_ = false;
+};
+
+}  // namespace
+
+void check_phases(const CheckedJournal& run, LineCheck& check) {
+  if (!run.outline.asked) return;
+  PhaseOrder order(run, check);
+  for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
+    std::visit([&](const auto& event) { order.take(i + 1, event); }, run.journal.lines[i].event);
+  }
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,256 @@
+#include "results/journal_checks/journal_checks.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "metrics/precision_goal.hpp"
+#include "results/run_summary.hpp"
+#include "tests/unit/results/agreeing_run.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Names of the checks that find a line wrong.
+std::string found(const SampleRun& run) {
+  std::string names;
+  for (const VerifyCheck& check : check_journal_lines(run.journal())) {
+    if (!check.ok) names += check.name + " ";
+  }
+  return names;
+}
+
+bool finds(const SampleRun& run, const std::string& check) {
+  return (" " + found(run)).find(" " + check + " ") != std::string::npos;
+}
+
+std::size_t index_of(const SampleRun& run, Phase phase) {
+  for (std::size_t i = 0;; ++i) {
+    const auto* event = std::get_if<PhaseEvent>(&run.lines.at(i).event);
+    if (event != nullptr && event->phase == phase) return i;
+  }
+}
+
+void erase_phase(SampleRun& run, Phase phase) {
+  std::erase_if(run.lines, [&](const JournalLine& line) {
+    const auto* event = std::get_if<PhaseEvent>(&line.event);
+    return event != nullptr && event->phase == phase;
+  });
+}
+
+/// Takes the final evaluation out.
+void erase_last_evaluation(SampleRun& run) {
+  for (std::size_t i = run.lines.size(); i-- > 0;) {
+    if (!std::holds_alternative<EvalEvent>(run.lines[i].event)) continue;
+    run.lines.erase(run.lines.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
+}
+
+/// Ends in the step before this line: the training closes, and nothing is evaluated.
+SampleRun interrupted_before(SampleRun run, std::size_t line) {
+  const auto finish = static_cast<std::ptrdiff_t>(index_of(run, Phase::finish));
+  const auto evaluate = static_cast<std::ptrdiff_t>(index_of(run, Phase::evaluate));
+  const std::vector<JournalLine> closing(run.lines.begin() + finish, run.lines.begin() + evaluate);
+  std::uint64_t steps = 0;
+  run.lines.resize(line);
+  for (const JournalLine& kept : run.lines) steps += std::holds_alternative<StepEvent>(kept.event);
+  for (JournalLine end : closing) {
+    if (auto* checksum = std::get_if<ChecksumEvent>(&end.event)) checksum->n = steps;
+    run.lines.push_back(end);
+  }
+  run.lines.push_back({run.lines.back().t_ns, StopEvent{RunStatus::partial, "SIGTERM", 130}});
+  return run;
+}
+
+/// What the programs have written, and one that ended early.
+std::vector<SampleRun> genuine_runs() {
+  const SampleRun fixed = fixed_run();
+  std::vector<SampleRun> runs{fixed, planned_run(), search_run()};
+  runs.push_back(interrupted_before(fixed, index_of(fixed, Phase::measure) - 1));
+  runs.push_back(interrupted_before(fixed, index_of(fixed, Phase::measure) + 5));
+  SampleRun older = fixed;
+  erase_phase(older, Phase::finish);
+  runs.push_back(older);
+  older = search_run();
+  erase_phase(older, Phase::finish);
+  erase_phase(older, Phase::evaluate);
+  erase_last_evaluation(older);
+  runs.push_back(older);
+  return runs;
+}
+
+TEST(JournalChecks, AGenuineRunPassesWhereverItIsCut) {
+  for (const SampleRun& run : genuine_runs()) {
+    for (std::size_t lines = 1; lines <= run.lines.size(); ++lines) {
+      SampleRun cut = run;
+      cut.lines.resize(lines);
+      ASSERT_EQ(found(cut), "") << lines << " of " << run.lines.size();
+    }
+  }
+}
+
+TEST(JournalChecks, EveryPhaseIsFoundChangedToEveryOther) {
+  for (const SampleRun& run : genuine_runs()) {
+    for (std::size_t i = 0; i < run.lines.size(); ++i) {
+      const auto* genuine = std::get_if<PhaseEvent>(&run.lines[i].event);
+      if (genuine == nullptr) continue;
+      for (const Phase phase :
+           {Phase::setup, Phase::warmup, Phase::measure, Phase::evaluate, Phase::finish}) {
+        if (phase == genuine->phase) continue;
+        SampleRun forged = run;
+        std::get<PhaseEvent>(forged.lines[i].event).phase = phase;
+        EXPECT_TRUE(finds(forged, "phases"))
+            << to_string(genuine->phase) << " as " << to_string(phase) << " in line " << i + 1;
+      }
+      for (const std::optional<std::int32_t> group : {std::optional<std::int32_t>{}, {0}, {1}}) {
+        if (group == genuine->group) continue;
+        SampleRun forged = run;
+        std::get<PhaseEvent>(forged.lines[i].event).group = group;
+        EXPECT_TRUE(finds(forged, "phases")) << to_string(genuine->phase) << " in line " << i + 1;
+      }
+    }
+  }
+}
+
+TEST(JournalChecks, PhasesHoldTheirSteps) {
+  SampleRun run = fixed_run();
+  std::swap(run.lines[index_of(run, Phase::measure)], run.lines[index_of(run, Phase::measure) + 1]);
+  EXPECT_TRUE(finds(run, "phases"));  // a step of warm-up more than was asked for
+  run = fixed_run();
+  std::swap(run.lines[index_of(run, Phase::finish)], run.lines[index_of(run, Phase::finish) - 1]);
+  EXPECT_TRUE(finds(run, "phases"));  // a step after the training
+}
+
+TEST(JournalChecks, AStepBelongsToTheGroupOfItsTrial) {
+  const SampleRun run = search_run();
+  for (std::size_t i = 0; i < run.lines.size(); ++i) {
+    if (!std::holds_alternative<StepEvent>(run.lines[i].event)) continue;
+    SampleRun forged = run;
+    auto& step = std::get<StepEvent>(forged.lines[i].event);
+    step.group = 1 - step.group;
+    EXPECT_TRUE(finds(forged, "step_samples")) << "line " << i + 1;
+  }
+}
+
+TEST(JournalChecks, AStepsGradientNormIsNotNegative) {
+  SampleRun run = fixed_run();
+  run.last<StepEvent>().gradient_norm = -1;
+  EXPECT_TRUE(finds(run, "step_samples"));
+}
+
+/// Another evaluation, and other claims, for trial 0.
+void judge(SampleRun& run, double accuracy, double loss) {
+  for (JournalLine& line : run.lines) {
+    if (auto* eval = std::get_if<EvalEvent>(&line.event); eval != nullptr && eval->trial == 0u) {
+      eval->accuracy = accuracy;
+      eval->loss = loss;
+    }
+    auto* trial = std::get_if<TrialEvent>(&line.event);
+    if (trial == nullptr || trial->id != 0 || !trial->quality) continue;
+    trial->quality = accuracy;
+    trial->loss = loss;
+  }
+}
+
+TEST(JournalChecks, TheFinalEvaluationIsOfTheBestTrial) {
+  SampleRun run = search_run();
+  ASSERT_EQ(run.last<EvalEvent>().trial, 2u);
+  run.last<EvalEvent>().trial = 0;
+  EXPECT_TRUE(finds(run, "best_trial"));
+  run.last<EvalEvent>().trial = 1;  // which diverged
+  EXPECT_TRUE(finds(run, "best_trial"));
+
+  const double tied = 0.8;  // as trial 2
+  run = search_run();
+  judge(run, tied, 0.9);  // the same loss: the first of the group
+  EXPECT_TRUE(finds(run, "best_trial"));
+  judge(run, tied, 1.0);
+  EXPECT_EQ(found(run), "");
+  judge(run, 0.9, 1.0);
+  EXPECT_TRUE(finds(run, "best_trial"));
+}
+
+TEST(JournalChecks, ACompleteSearchEvaluatesItsBestTrial) {
+  SampleRun run = search_run();
+  erase_last_evaluation(run);
+  EXPECT_EQ(found(run), "best_trial ");
+  run.last<StopEvent>() = {RunStatus::partial, "SIGTERM", 130};
+  EXPECT_EQ(found(run), "");
+}
+
+/// With a look after each of these steps, counted from 1 on.
+SampleRun looked_after(const std::vector<std::uint64_t>& steps) {
+  SampleRun run = fixed_run();
+  const auto place = static_cast<std::ptrdiff_t>(run.index<WorkloadEvent>());
+  run.lines.insert(run.lines.begin() + place + 1, {run.lines[run.index<WorkloadEvent>()].t_ns,
+                                                   UntilEvent{1e-9, 40, 20, 5, 0.05, 3}});
+  for (std::size_t i = 0; i < run.lines.size(); ++i) {
+    const auto* step = std::get_if<StepEvent>(&run.lines[i].event);
+    if (step == nullptr) continue;
+    const auto looks = std::count(steps.begin(), steps.end(), step->n + 1);
+    const JournalLine look{step->t_end_ns, LookEvent{run.lines[index_of(run, Phase::measure)].t_ns,
+                                                     step->t_end_ns, true}};
+    run.lines.insert(run.lines.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                     static_cast<std::size_t>(looks), look);
+  }
+  make_agree(run);
+  return run;
+}
+
+TEST(JournalChecks, OneLookWhereNoneIsDueIsTheLast) {
+  EXPECT_EQ(found(looked_after({32})), "");
+  EXPECT_EQ(found(looked_after({20})), "");
+  EXPECT_TRUE(finds(looked_after({20, 32}), "looks"));
+  EXPECT_TRUE(finds(looked_after({32, 32}), "looks"));
+}
+
+TEST(JournalChecks, ASummaryLooksNoOftenerThanTheStepsAllow) {
+  const RunSummary summary =
+      summarize(looked_after(std::vector<std::uint64_t>(1000, 32)).journal());
+  ASSERT_TRUE(summary.until.has_value());
+  EXPECT_LE(summary.until->looks.size(), most_looks(32));
+}
+
+TEST(JournalChecks, RanksTimesAreThoseOfTheSteps) {
+  SampleRun run = planned_run();
+  run.last<StepEvent>().split.bubble_s /= 2;
+  EXPECT_TRUE(finds(run, "rank_times"));
+  run = planned_run();
+  run.last<RankTimeEvent>().split.compute_s /= 2;
+  EXPECT_TRUE(finds(run, "rank_times"));
+  run = planned_run();
+  run.last<RankTimeEvent>().wall_s /= 2;
+  EXPECT_TRUE(finds(run, "rank_times"));
+}
+
+TEST(JournalChecks, APeakOfMemoryHoldsWhatIsTrained) {
+  SampleRun run = planned_run();
+  run.last<MemoryEvent>().peak_bytes = 800;
+  EXPECT_EQ(found(run), "");
+  run.last<MemoryEvent>().peak_bytes = 799;
+  EXPECT_EQ(found(run), "rank_ends ");
+}
+
+TEST(JournalChecks, WordsFitWhatTheySpeakOf) {
+  SampleRun run = fixed_run();
+  run.last<StopEvent>().reason = "SIGTERM";
+  EXPECT_EQ(found(run), "ending ");
+  run = fixed_run();
+  run.insert_before_stop(WarningEvent{"as it stands: other_load (80 % of 2 CPUs)", "other_load"});
+  EXPECT_EQ(found(run), "");
+  run.last<WarningEvent>().rule = "throttled";
+  EXPECT_EQ(found(run), "ending ");
+  run = search_run();
+  run.last<TrialEvent>().reason = "not among the best";
+  EXPECT_EQ(found(run), "trial_lines ");
+  run = fixed_run();
+  run.last<ObservedEvent>().calls = 0;
+  EXPECT_EQ(found(run), "observations ");
+}
+
+}  // namespace
+}  // namespace heteroperf
