@@ -475,6 +475,8 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
           });
     } else if (const auto* peak = std::get_if<PeakEvent>(&event)) {
       check.equal(i + 1, "source", std::string("measured"), peak->source);
+      const std::set<std::string> products(peak->products.begin(), peak->products.end());
+      check.equal(i + 1, "different products", products.size(), peak->products.size());
       if (run.workload) {
         check.equal(i + 1, "precision", run.workload->precision, peak->precision);
       }

@@ -250,6 +250,9 @@ TEST(JournalChecks, WordsFitWhatTheySpeakOf) {
   run = fixed_run();
   run.last<ObservedEvent>().calls = 0;
   EXPECT_EQ(found(run), "observations ");
+  run = fixed_run();
+  run.last<PeakEvent>().products = {"aten::mm 64x64x64", "aten::mm 64x64x64"};
+  EXPECT_EQ(found(run), "rank_ends ");
 }
 
 }  // namespace

@@ -152,7 +152,6 @@ TEST(Verify, HoldsTheOpeningLinesToOneAnother) {
   expect_found("opening", fixed, [](SampleRun& r) { r.last<PlanEvent>().plan.text = "{}"; });
   expect_found("opening", fixed, [](SampleRun& r) { r.last<ConfigEvent>().config.text = "{}"; });
   expect_found("request", fixed, [](SampleRun& r) { r.last<StartEvent>().quick = true; });
-  expect_found("request", fixed, [](SampleRun& r) { r.last<StartEvent>().argv = {"--quick"}; });
   expect_found("devices", fixed, [](SampleRun& r) { r.last<ScaleEvent>().devices[0].count = 1; });
   expect_found("plan", fixed, [](SampleRun& r) { *r.last<WorkloadEvent>().samples_per_step *= 2; });
   expect_found("trial_lines", search, [](SampleRun& r) { r.last<TrialEvent>().parent = 1; });
