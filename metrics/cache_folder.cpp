@@ -76,7 +76,7 @@ fs::path own_cache_folder() {
   const fs::path cache = cache_folder(), parent = cache.parent_path();
   std::error_code error;
   fs::create_directories(parent.parent_path(), error);
-  ::mkdir(parent.c_str(), S_IRWXU);  // what fails here is found below
+  ::mkdir(parent.c_str(), S_IRWXU);  // a failure here is found below
   ::mkdir(cache.c_str(), S_IRWXU);
   if ((mode_of(parent, {geteuid(), 0}) & (S_IWOTH | S_ISVTX)) == S_IWOTH) {
     refuse(parent, "everybody may exchange what is in it");

@@ -33,14 +33,14 @@ inline constexpr std::uint64_t enough_wrong_answers = 100;
 /// Generated samples never end: on them an error rate is found by so many answers at most.
 inline constexpr std::uint64_t most_generated_answers = 16384;
 
-/// What a run is evaluated on in the end.
+/// The rule of a run's final evaluation: how many samples it takes.
 struct FinalEvaluation {
   bool classifier = false, quick = false, emulated = false;
   std::uint64_t asked_samples = 0;
 
   /// It goes on until enough answers are wrong, or data end.
   bool goes_on_to_errors() const { return classifier && !quick && !emulated; }
-  /// Of generated data; as many as are asked for where it does not go on.
+  /// It takes so many generated samples at most: those asked for where it does not go on.
   std::uint64_t most_generated_samples() const;
 };
 

@@ -50,7 +50,7 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
   /// A list or an object that has not ended yet.
   struct Container {
     std::set<string_t> keys;  // none of a list
-    std::size_t size = 0;     // of all that it holds so far
+    std::size_t size = 0;     // all that it holds so far, counted as hold() does
   };
 
   /// Documents of ours copy less than one value per byte.

@@ -127,7 +127,7 @@ std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
       rebuilt = build_record(journal);
       verdict.record_sha256 = sha256_hex(rebuilt);
     }
-    // Of baselines the journal's bytes do not tell all: their runs lie beside it.
+    // The journal's bytes do not tell all of its baselines, whose runs lie beside it.
     if (journal.first<BaselineEvent>() == nullptr) {
       keep_finding(JournalFinding::verdict, journal.sha256,
                    verdict.record_sha256 + '\n' + verdict.problem);

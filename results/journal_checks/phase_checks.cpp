@@ -25,7 +25,7 @@ namespace {
 /// The group that enters a phase; nothing: the whole run.
 using PhaseKey = std::optional<std::int32_t>;
 
-/// How far the run, or one of its groups, is.
+/// The run, or one of its groups, has come so far.
 struct Progress {
   std::optional<Phase> phase;
   bool measured = false;
@@ -42,7 +42,7 @@ std::string phase_text(const std::optional<Phase>& phase) {
   return phase ? std::string(to_string(*phase)) : "the begin";
 }
 
-/// Of a search each group warms up by itself.
+/// Each group of a search warms up by itself.
 std::uint64_t warmup_asked(const CheckedJournal& run) {
   const AskedRun& asked = *run.outline.asked;
   if (run.is_search()) return asked.warmup_steps;

@@ -223,7 +223,7 @@ std::string split_text(const StepSplit& split) {
                      split.compute_s, split.communication_s, split.bubble_s, split.data_s);
 }
 
-/// What the ranks did in all, in the mean, is what their steps say. No rank's steps begin or end
+/// The ranks' times, in the mean, are what their steps say. No rank's steps begin or end
 /// more than one of them apart from the first rank's.
 void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, LineCheck& check) {
   StepSplit sum;
@@ -291,7 +291,8 @@ class StepsDone {
   std::map<std::pair<std::int32_t, std::optional<std::uint64_t>>, std::uint64_t> done_;
 };
 
-/// What each rank holds from the end of its first step on, by its plan; empty before one.
+/// Returns the bytes that each rank holds from the end of its first step on, by its plan; nothing
+/// where there was no step.
 std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& run) {
   std::map<std::int32_t, std::uint64_t> bytes;
   if (!run.first<StepEvent>()) return bytes;

@@ -293,8 +293,8 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// What a run says of itself: a warning of a rule names that rule, and a run that calls itself
-/// complete did what was asked for.
+/// A run may not say of itself what its lines deny: a warning of a rule names that rule, and a run
+/// that calls itself complete did what was asked for.
 void check_ending(const CheckedJournal& run, LineCheck& check) {
   hold_warnings(run, check);
   const auto stop = run.first<StopEvent>();

@@ -129,7 +129,7 @@ ManifestEntry parse_manifest_line(const std::string& text) {
 
 struct Manifest {
   std::vector<ManifestEntry> entries;
-  std::string problem;  ///< of the line behind them
+  std::string problem;  ///< why the list ends there; empty where it is whole
 };
 
 /// Nothing is hashed yet: a short list may name a large file many times, also through links.

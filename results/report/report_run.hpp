@@ -40,7 +40,7 @@ struct ReportRun {
   Validity validity;
   std::string record;  ///< made from the journal, whatever is stored
   RecordState stored = RecordState::matches;
-  /// What its lines contradict in one another (verify.hpp); empty where they agree.
+  /// The first contradiction among its lines (verify.hpp); empty where they agree.
   std::string contradiction;
   StepTimeline measured, predicted;
 };

@@ -66,7 +66,7 @@ SampleRun interrupted_before(SampleRun run, std::size_t line) {
   return run;
 }
 
-/// What the programs have written, and one that ended early.
+/// Runs as the programs have written them, and one that ended early.
 std::vector<SampleRun> genuine_runs() {
   const SampleRun fixed = fixed_run();
   std::vector<SampleRun> runs{fixed, planned_run(), search_run()};

@@ -67,7 +67,7 @@ TEST(Show, ColoursOnlyWhenAsked) {
             std::string::npos);
 }
 
-/// What a journal says of itself is a stranger's text.
+/// A stranger may have written all that a journal says of itself.
 TEST(Show, NoTextOfARunReachesTheTerminalsControls) {
   SampleRun run = fixed_run();
   run.last<StartEvent>().reproduce = "heteroperf \x1b[2J\r\nvalidity  closed";

@@ -1,4 +1,4 @@
-// What travels on a control connection: frames, and the proofs of both ends.
+// These tests read what travels on a control connection: frames, and the proofs of both ends.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/ioctl.h>
