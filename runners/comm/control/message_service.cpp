@@ -63,8 +63,10 @@ void MessageService::run() {
 void MessageService::handle(Item item) {
   RankFailure failure{RankId(0), ErrorKind::run_failed, ""};
   try {
-    // Only serve({}) clears the handler, and it waits for this message.
-    return handler_(item.from, std::move(item.message), std::move(item.reply));
+    // Only serve({}) clears the handler, and it waits for this message. This copy of the reply
+    // outlives it: were the last one to fall while the exception is on its way, whoever waits for
+    // the answer would learn that none comes before it can learn why.
+    return handler_(item.from, std::move(item.message), item.reply);
   } catch (const Error& error) {
     failure.kind = error.kind();
     failure.reason = error.what();

@@ -465,6 +465,24 @@ TEST(TcpControl, WhatARankSaysOfItselfIsToldFromWhatIsFoundOut) {
   EXPECT_FALSE(lost.ranks[1]->failure()->own_word);
 }
 
+/// The reply falls before the exception is known, as late as it may come.
+TEST(TcpControl, WhoWaitsForAnAnswerLearnsWhyNoneComes) {
+  Star star(2);
+  ServiceScope service(*star.ranks[0], [](RankId, const std::string&, ControlChannel::Reply reply) {
+    reply = {};
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    throw SystemError("the disk is full");
+  });
+  for (const auto& rank : star.ranks) {
+    try {
+      rank->call("write");
+      ADD_FAILURE() << "nobody failed";
+    } catch (const PeerError& error) {
+      EXPECT_TRUE(failure_says(error.failure(), RankId(0), "the disk is full")) << error.what();
+    }
+  }
+}
+
 TEST(TcpControl, AWaitingCallEndsOnAbort) {
   Star star(3);  // nobody serves
   auto waiting = std::async(std::launch::async, [&] { return star.ranks[1]->call("hello?"); });
