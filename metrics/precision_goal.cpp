@@ -90,6 +90,7 @@ std::optional<NeededTime> time_needed(const PrecisionGoal& goal,
 
 bool PrecisionWatch::is_due() const {
   const std::size_t measured = steps_.size() - warmup_steps_;
+  if (measured == 0) return false;
   if (next_look_ > 0) return measured == next_look_;
   const TimeWindow phase{steps_[warmup_steps_].start_ns, steps_.back().end_ns};
   return measured >= goal_.fewest_steps && phase.seconds() >= goal_.fewest_s;

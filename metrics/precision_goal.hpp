@@ -77,10 +77,10 @@ class PrecisionWatch {
   /// Nothing when it is not the time for one; the last look of a measurement is always taken,
   /// unless no step was measured.
   std::optional<PrecisionLook> look(Moment moment);
-
- private:
+  /// True after a step at which the measurement may not go on without a look.
   bool is_due() const;
 
+ private:
   PrecisionGoal goal_;
   std::vector<StepWork> steps_;
   std::size_t warmup_steps_ = 0, looks_ = 0;

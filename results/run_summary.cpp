@@ -46,16 +46,30 @@ struct MeasurePhase {
   }
 };
 
+/// A group measures from its line on, or from its first step behind the line where a busy writer
+/// was late: a line that stands later may not shorten the window by that step.
 MeasurePhase measure_phase(const Journal& journal) {
   MeasurePhase phase;
+  std::map<std::int32_t, std::int64_t> starts_ns;
+  std::set<std::int32_t> before_first_step;
   for (const JournalLine& line : journal.lines) {
+    if (const auto* step = std::get_if<StepEvent>(&line.event)) {
+      if (before_first_step.erase(step->group) == 0) continue;
+      std::int64_t& start_ns = starts_ns.at(step->group);
+      start_ns = std::min(start_ns, step->t_start_ns);
+    }
     const auto* event = std::get_if<PhaseEvent>(&line.event);
     if (event == nullptr) continue;
     if (event->phase == Phase::measure) {
-      phase.start_ns = std::max(line.t_ns, phase.start_ns.value_or(line.t_ns));
-    } else if (phase.start_ns && event->phase > Phase::measure) {
+      const std::int32_t group = event->group.value_or(0);
+      starts_ns[group] = line.t_ns;
+      before_first_step.insert(group);
+    } else if (!starts_ns.empty() && event->phase > Phase::measure) {
       phase.ends_ns.push_back(line.t_ns);
     }
+  }
+  for (const auto& [group, start_ns] : starts_ns) {
+    phase.start_ns = std::max(start_ns, phase.start_ns.value_or(start_ns));
   }
   return phase;
 }

@@ -137,41 +137,54 @@ void hold_final_evaluation(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
-/// Takes the looks of a run that ends once its throughput is known again, after the same steps:
-/// calls `visit(line, said, look)` with each, and with nothing where it was not the time for one.
-/// One at any other time is the last of the run, which is taken whatever the time.
+/// A look of a run that ends once its throughput is known, and what its steps make of it.
+struct TakenLook {
+  const LookEvent* said = nullptr;    ///< null: one was due before this line, and there is none
+  std::optional<PrecisionLook> made;  ///< nothing: it was not the time for one
+};
+
+/// Takes the looks of such a run again, after the same steps: calls `visit(line, look)` with each.
+/// One for which it is not the time is the last of the run, which is taken whatever the time; no
+/// step follows it, nor one that has found the precision reached.
 template <class Visit>
 void take_looks(const CheckedJournal& run, Visit&& visit) {
   const auto until = run.first<UntilEvent>();
-  if (!until || !run.workload) return;
+  if (!until || !run.workload || run.is_lockstep()) return;
   PrecisionWatch watch(goal_of(*until.event));
   const bool tokens = run.workload->unit == "token";
-  bool ended = false;
+  bool measuring = false, ended = false, looked = true;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const Event& event = run.journal.lines[i].event;
     const auto* phase = std::get_if<PhaseEvent>(&event);
-    if (phase != nullptr && phase->phase == Phase::measure) watch.begin();
+    if (phase != nullptr && phase->phase == Phase::measure) {
+      measuring = true;
+      watch.begin();
+    }
     if (const auto* step = std::get_if<StepEvent>(&event)) {
+      if (measuring && (ended || watch.is_due())) visit(i + 1, TakenLook{});
       watch.add({step->t_start_ns, step->t_end_ns,
                  static_cast<double>(tokens ? step->tokens : step->samples)});
+      looked = !measuring;
     }
     const auto* said = std::get_if<LookEvent>(&event);
     if (said == nullptr) continue;
-    std::optional<PrecisionLook> look;
-    if (!ended) look = watch.look(PrecisionWatch::Moment::after_step);
-    if (!ended && !look) {
-      ended = true;
-      look = watch.look(PrecisionWatch::Moment::last);
+    looked = true;
+    TakenLook look{said, {}};
+    if (!ended) {
+      ended = !watch.is_due();
+      look.made =
+          watch.look(ended ? PrecisionWatch::Moment::last : PrecisionWatch::Moment::after_step);
+      ended = ended || (look.made && look.made->reached);
     }
-    visit(i + 1, *said, look);
+    visit(i + 1, look);
   }
+  if (!looked && run.is_complete()) visit(run.journal.lines.size(), TakenLook{});
 }
 
 bool reached_precision(const CheckedJournal& run) {
   bool reached = false;
-  take_looks(run, [&](std::size_t, const LookEvent&, const std::optional<PrecisionLook>& look) {
-    reached = look && look->reached;
-  });
+  take_looks(
+      run, [&](std::size_t, const TakenLook& look) { reached = look.made && look.made->reached; });
   return reached;
 }
 
@@ -263,11 +276,15 @@ void check_looks(const CheckedJournal& run, LineCheck& check) {
   const auto text = [](std::int64_t start_ns, std::int64_t end_ns, bool settled) {
     return fmt::format("{} to {} ns, {}", start_ns, end_ns, settled ? "settled" : "not settled");
   };
-  take_looks(run, [&](std::size_t line, const LookEvent& said,
-                      const std::optional<PrecisionLook>& look) {
-    check.equal(line, "a look at",
-                look ? text(look->window.start_ns, look->window.end_ns, look->settled) : "nothing",
-                text(said.t_start_ns, said.t_end_ns, said.settled));
+  take_looks(run, [&](std::size_t line, const TakenLook& look) {
+    const auto expected = [&] {
+      return !look.made
+                 ? "none"
+                 : text(look.made->window.start_ns, look.made->window.end_ns, look.made->settled);
+    };
+    check.equal(
+        line, "look", !look.said ? "one that is due before it" : expected(),
+        !look.said ? "none" : text(look.said->t_start_ns, look.said->t_end_ns, look.said->settled));
   });
 }
 

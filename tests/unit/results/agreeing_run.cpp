@@ -1,8 +1,10 @@
 #include "tests/unit/results/agreeing_run.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -114,7 +116,6 @@ void agree_on_ranks(SampleRun& run, ScaleEvent& scale) {
     erase_beyond<ChecksumEvent>(run, ranks);
     erase_beyond<MemoryEvent>(run, ranks);
   }
-  if (ranks == scale.ranks) return;
   scale.ranks = ranks;
   if (scale.groups != 1) return;
   spread_over_ranks<ObservedEvent>(run, ranks);
@@ -369,6 +370,100 @@ void add_pacing(SampleRun& run, const ScaleEvent& scale) {
   }
 }
 
+template <class E>
+bool has_line_of(const SampleRun& run, std::int32_t rank) {
+  return std::any_of(run.lines.begin(), run.lines.end(), [&](const JournalLine& line) {
+    const E* event = std::get_if<E>(&line.event);
+    return event != nullptr && event->rank == rank;
+  });
+}
+
+/// What every rank of a fixed model says of the measured steps, as if all did the same.
+struct MeanRank {
+  RankTimeEvent time;
+  RankStepsEvent steps;
+};
+
+MeanRank mean_rank_of(const SampleRun& run) {
+  MeanRank mean;
+  bool measuring = false;
+  std::int64_t start_ns = 0, end_ns = 0;
+  for (const JournalLine& line : run.lines) {
+    const auto* phase = std::get_if<PhaseEvent>(&line.event);
+    if (phase != nullptr && phase->phase == Phase::measure) measuring = true;
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step == nullptr || !measuring) continue;
+    if (mean.time.steps++ == 0) {
+      mean.time.first_step = step->n;
+      start_ns = step->t_start_ns;
+    }
+    end_ns = step->t_end_ns;
+    mean.time.split.compute_s += step->split.compute_s;
+    mean.time.split.communication_s += step->split.communication_s;
+    mean.time.split.bubble_s += step->split.bubble_s;
+    mean.time.split.data_s += step->split.data_s;
+  }
+  mean.time.wall_s = 1e-9 * static_cast<double>(end_ns - start_ns);
+  mean.steps.first_step = mean.time.first_step;
+  mean.steps.steps = mean.steps.steps_per_value = mean.time.steps;
+  return mean;
+}
+
+RankPlanEvent rank_plan_of(const PlanOutline& plan, std::int32_t rank, const ScaleEvent& scale) {
+  RankPlanEvent event;
+  event.rank = rank;
+  event.position = plan.positions.at(rank);
+  for (const HeldStage& held : plan.stages_of(rank)) event.stages.push_back(held.stage);
+  event.tensor_index = plan.stages_of(rank).front().tensor_index;
+  event.tensor_degree = plan.stages_of(rank).front().tensor_degree;
+  event.device_class = classes_of(scale).at(static_cast<std::size_t>(rank));
+  return event;
+}
+
+/// The lines of ranks that a complete run of a fixed model has.
+void add_lines_of_ranks(SampleRun& run, const ScaleEvent& scale) {
+  const PlanOutline plan = read_plan_outline(run.find<PlanEvent>()->plan.text);
+  MeanRank mean = mean_rank_of(run);
+  for (std::int32_t rank = 0; rank < scale.ranks; ++rank) {
+    if (!has_line_of<RankPlanEvent>(run, rank)) {
+      run.insert_before_stop(rank_plan_of(plan, rank, scale));
+    }
+    if (mean.time.steps == 0) continue;
+    if (!has_line_of<RankTimeEvent>(run, rank)) {
+      mean.time.rank = rank;
+      for (const JournalLine& line : run.lines) {
+        const auto* observed = std::get_if<ObservedEvent>(&line.event);
+        if (observed == nullptr || observed->rank != rank) continue;
+        mean.time.strict = observed->strict * mean.time.steps;
+        mean.time.recompute = observed->recompute * mean.time.steps;
+      }
+      run.insert_before_stop(mean.time);
+    }
+    if (has_line_of<RankStepsEvent>(run, rank)) continue;
+    mean.steps.rank = rank;
+    for (const JournalLine& line : run.lines) {
+      const auto* time = std::get_if<RankTimeEvent>(&line.event);
+      if (time == nullptr || time->rank != rank) continue;
+      mean.steps.compute_ns = {
+          std::llround(1e9 * time->split.compute_s / static_cast<double>(mean.time.steps))};
+    }
+    run.insert_before_stop(mean.steps);
+  }
+}
+
+/// The checksums of a complete search's trials, each on one rank.
+void add_trial_checksums(SampleRun& run) {
+  if (run.find<ChecksumEvent>() != nullptr) return;
+  std::map<std::uint64_t, ChecksumEvent> ends;
+  for (const JournalLine& line : run.lines) {
+    const auto* step = std::get_if<StepEvent>(&line.event);
+    if (step == nullptr || !step->trial) continue;
+    ends[*step->trial] = {step->group, step->group,          step->trial,
+                          step->n + 1, std::string(32, 'c'), ""};
+  }
+  for (const auto& [trial, checksum] : ends) run.insert_before_stop(checksum);
+}
+
 }  // namespace
 
 void make_agree(SampleRun& run) {
@@ -399,6 +494,14 @@ void make_agree(SampleRun& run) {
       "heteroperf run " + workload->name + (start.quick ? " --quick" : "") + " ";
   if (!start.reproduce.starts_with(command)) start.reproduce = command + "--seed 42";
   add_pacing(run, scale);
+}
+
+void add_due_lines(SampleRun& run) {
+  const auto* stop = run.find<StopEvent>();
+  const auto* workload = run.find<WorkloadEvent>();
+  if (workload == nullptr || stop == nullptr || stop->status != RunStatus::complete) return;
+  if (workload->graph.text.empty()) return add_trial_checksums(run);
+  add_lines_of_ranks(run, ScaleEvent(*run.find<ScaleEvent>()));
 }
 
 }  // namespace heteroperf

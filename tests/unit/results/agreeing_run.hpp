@@ -11,4 +11,8 @@ namespace heteroperf {
 /// the workload says. What agrees already stays as it is; a run without a workload stays too.
 void make_agree(SampleRun& run);
 
+/// Adds what a complete run's ranks have said and this one's have not: their places in the plan,
+/// their times of the measured steps, and the checksums of trials. For a run that agrees.
+void add_due_lines(SampleRun& run);
+
 }  // namespace heteroperf

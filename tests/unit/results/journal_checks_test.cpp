@@ -15,12 +15,18 @@ namespace heteroperf {
 namespace {
 
 /// Names of the checks that find a line wrong.
-std::string found(const SampleRun& run) {
+std::string found_as_it_is(const SampleRun& run) {
   std::string names;
   for (const VerifyCheck& check : check_journal_lines(run.journal())) {
     if (!check.ok) names += check.name + " ";
   }
   return names;
+}
+
+/// The same where no line is missing.
+std::string found(SampleRun run) {
+  add_due_lines(run);
+  return found_as_it_is(run);
 }
 
 bool finds(const SampleRun& run, const std::string& check) {
@@ -182,6 +188,39 @@ TEST(JournalChecks, ACompleteSearchEvaluatesItsBestTrial) {
   EXPECT_EQ(found(run), "");
 }
 
+/// What each rank, or the run, has to say: taken out of a complete run each of them is missed, and
+/// of one that was interrupted none.
+template <class E>
+void expect_missed(const SampleRun& whole) {
+  for (std::size_t i = 0; i < whole.lines.size(); ++i) {
+    if (!std::holds_alternative<E>(whole.lines[i].event)) continue;
+    SampleRun run = whole;
+    run.lines.erase(run.lines.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_TRUE((" " + found_as_it_is(run)).find(" due_lines ") != std::string::npos)
+        << kind_name(E{}) << " in line " << i + 1;
+    run.last<StopEvent>() = {RunStatus::partial, "SIGTERM", 130};
+    EXPECT_TRUE((" " + found_as_it_is(run)).find(" due_lines ") == std::string::npos);
+  }
+}
+
+TEST(JournalChecks, ACompleteRunLacksNoLineThatIsDue) {
+  for (SampleRun run : {fixed_run(), planned_run(), search_run()}) {
+    add_due_lines(run);
+    ASSERT_EQ(found_as_it_is(run), "");
+    expect_missed<RankPlanEvent>(run);
+    expect_missed<ObservedEvent>(run);
+    expect_missed<ChecksumEvent>(run);
+    expect_missed<MemoryEvent>(run);
+    expect_missed<RankTimeEvent>(run);
+    expect_missed<RankStepsEvent>(run);
+    expect_missed<OverheadEvent>(run);
+    expect_missed<SearchEvent>(run);
+  }
+  SampleRun run = fixed_run();
+  erase_last_evaluation(run);
+  EXPECT_TRUE(finds(run, "due_lines"));
+}
+
 /// With a look after each of these steps, counted from 1 on.
 SampleRun looked_after(const std::vector<std::uint64_t>& steps) {
   SampleRun run = fixed_run();
@@ -203,9 +242,10 @@ SampleRun looked_after(const std::vector<std::uint64_t>& steps) {
 
 TEST(JournalChecks, OneLookWhereNoneIsDueIsTheLast) {
   EXPECT_EQ(found(looked_after({32})), "");
-  EXPECT_EQ(found(looked_after({20})), "");
+  EXPECT_TRUE(finds(looked_after({20}), "looks"));
   EXPECT_TRUE(finds(looked_after({20, 32}), "looks"));
   EXPECT_TRUE(finds(looked_after({32, 32}), "looks"));
+  EXPECT_TRUE(finds(looked_after({}), "looks"));
 }
 
 TEST(JournalChecks, ASummaryLooksNoOftenerThanTheStepsAllow) {

@@ -17,7 +17,7 @@
 #include "results/comparison/run_set.hpp"
 #include "results/recover.hpp"
 #include "results/verify.hpp"
-#include "tests/unit/results/sample_run.hpp"
+#include "tests/unit/results/agreeing_run.hpp"
 
 namespace heteroperf {
 namespace {
@@ -80,7 +80,8 @@ int whole_run_us(const SampleRun& run) {
 }
 
 TEST(Kill, LosesNoWrittenLineAndLeavesNoUnreadableFile) {
-  const SampleRun run = fixed_run();
+  SampleRun run = fixed_run();
+  add_due_lines(run);
   std::mt19937 random(20260101);
   std::uniform_int_distribution<int> moment_us(0, whole_run_us(run) * 5 / 4);
   int with_journal = 0, with_record = 0, cut_short = 0;

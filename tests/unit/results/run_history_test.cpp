@@ -53,8 +53,7 @@ TEST(RunHistory, SeriesAreKeptApartAndBadRecordsSkipped) {
   store_run(folder.path(), {.number = 1});
   store_run(folder.path(), {.number = 2, .build_type = "Debug"});
   SampleRun none = sample_of({.number = 3});
-  none.erase_all<StepEvent>();
-  none.erase_all<ChecksumEvent>();
+  none.erase_steps();
   none.write_finished(RunFiles{folder.path() / "none"});
   const RunFiles edited{store_run(folder.path(), {.number = 4})};
   edit_file(edited.record(), "2026-01-01", "2031-01-01");

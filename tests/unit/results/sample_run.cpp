@@ -196,6 +196,7 @@ void SampleRun::write(const RunFiles& files) const {
   std::filesystem::create_directories(files.folder);
   SampleRun agreeing = *this;
   make_agree(agreeing);
+  add_due_lines(agreeing);
   for (JournalLine& line : agreeing.lines) {
     auto* baseline = std::get_if<BaselineEvent>(&line.event);
     if (baseline == nullptr || !baseline->samples_per_s) continue;
@@ -214,6 +215,13 @@ void SampleRun::insert_before_stop(Event event) {
   const std::size_t stop = index<StopEvent>();
   lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(stop),
                {lines[stop].t_ns, std::move(event)});
+}
+
+void SampleRun::erase_steps() {
+  erase_all<StepEvent>();
+  for (JournalLine& line : lines) {
+    if (auto* checksum = std::get_if<ChecksumEvent>(&line.event)) checksum->n = 0;
+  }
 }
 
 ModelGraph small_classifier(std::int64_t hidden) {

@@ -58,6 +58,8 @@ struct SampleRun {
     }
   }
   void insert_before_stop(Event event);
+  /// Nothing was trained: the parameters are those of the begin.
+  void erase_steps();
   template <class T>
   void erase_all() {
     std::erase_if(lines, [](const JournalLine& l) { return std::holds_alternative<T>(l.event); });
