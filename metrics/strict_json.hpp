@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "metrics/error.hpp"
@@ -59,6 +60,26 @@ class DocumentProblems {
 std::string shown(const Json& value);
 /// `Did you mean "x"?`, or nothing when no candidate is near.
 std::string did_you_mean(const std::string& name, const std::vector<std::string>& candidates);
+/// True of a whole number that `Int` can hold. nlohmann makes one of any number, of which a
+/// fraction beyond the type is undefined.
+template <class Int, class AnyJson>
+bool is_whole(const AnyJson& json) {
+  return json.is_number_unsigned()
+             ? std::in_range<Int>(json.template get<std::uint64_t>())
+             : json.is_number_integer() && std::in_range<Int>(json.template get<std::int64_t>());
+}
+/// That number. Throws UserError where it is none.
+template <class Int, class AnyJson>
+Int whole_number(const AnyJson& json) {
+  if (!is_whole<Int>(json)) throw UserError(json.dump() + " is no whole number in range");
+  return json.template get<Int>();
+}
+/// That of the object's key; 0 without the key.
+template <class Int, class AnyJson>
+Int whole_number_or_0(const AnyJson& object, const char* key) {
+  const auto found = object.find(key);
+  return found == object.end() ? Int{0} : whole_number<Int>(*found);
+}
 /// "graph.segments[3]".
 std::string element_path(const std::string& list, std::size_t index);
 

@@ -244,10 +244,7 @@ class FieldReader {
   }
   template <class T>
   static T integer_in_range(const char* name, const Json& json) {
-    const bool fits = json.is_number_unsigned()
-                          ? std::in_range<T>(json.get<std::uint64_t>())
-                          : json.is_number_integer() && std::in_range<T>(json.get<std::int64_t>());
-    if (fits) return json.get<T>();
+    if (is_whole<T>(json)) return json.get<T>();
     if (!json.is_string() || sizeof(T) < sizeof(std::int64_t))
       wrong_type(name, "an integer in range");
     return large_integer<T>(name, json.get<std::string>());

@@ -9,7 +9,9 @@
 #include "metrics/byte_size.hpp"
 #include "metrics/error.hpp"
 #include "metrics/json_words.hpp"
+#include "metrics/strict_json.hpp"
 #include "metrics/text_file.hpp"
+#include "results/comparison/whole_count.hpp"
 #include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"
 #include "results/run_folder.hpp"
@@ -56,13 +58,17 @@ std::string shown_text(const Json& json) {
 
 // ---------------------------------------------------------------- rows of a record
 
+constexpr std::size_t most_digits = 30;  // of a count that is told with a prefix
+
 std::string workload(const Json& r) {
   const std::string name = shown_text(value_at(r, "/workload/name"));
   if (name.empty()) return {};
   const std::string size = shown_text(value_at(r, "/workload/size"));
   const std::string count = shown_text(value_at(r, "/workload/parameters"));
+  const bool counted = is_whole_count(count) && count.size() <= most_digits;
   const std::string parameters =
-      count.empty() ? "" : ", " + with_prefix(std::stod(count), "") + " parameters";
+      count.empty() ? ""
+                    : ", " + (counted ? with_prefix(std::stod(count), "") : count) + " parameters";
   return fmt::format("{}{}{}{}, {}", name, size.empty() ? "" : " ", size, parameters,
                      shown_text(value_at(r, "/workload/precision")));
 }
@@ -384,6 +390,8 @@ std::string guarded(const std::string& origin, const char* format, auto&& make) 
   } catch (const Json::exception& error) {
     throw UserError(origin + " misses a key or has a wrong type", plain_json_words(error.what()),
                     way_out(format, origin));
+  } catch (const UserError& error) {
+    throw UserError(origin + " is not usable", error.what(), way_out(format, origin));
   }
 }
 

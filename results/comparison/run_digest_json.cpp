@@ -122,9 +122,8 @@ void read_environment(const Json& record, RunDigest& digest) {
   digest.workload_leaves.erase("/workload/hash");
   const Json variables = value_at(record, "/system/process/environment");
   if (!variables.is_object()) return;
-  for (const char* prefix :
-       {"OMP_", "MKL_", "ATEN_", "DNNL_", "ONEDNN_", "NCCL_", "CUDA_", "HETEROPERF_KERNELS",
-        "LD_PRELOAD"}) {
+  for (const char* prefix : {"OMP_", "MKL_", "ATEN_", "DNNL_", "ONEDNN_", "NCCL_", "CUDA_",
+                             "HETEROPERF_KERNELS", "LD_PRELOAD"}) {
     for (const auto& [name, value] : variables.items()) {
       if (name.rfind(prefix, 0) == 0) flatten(value, "/environment/" + name, digest.environment);
     }
@@ -150,8 +149,8 @@ void read_identity(const Json& record, RunDigest& digest) {
   digest.host = text_at(record, "/system/host/value");
   const Json samples = value_at(record, "/workload/samples_per_step");
   if (samples.is_number_unsigned()) digest.samples_per_step = samples.get<std::uint64_t>();
-  digest.seed =
-      value_at(record, "/seeds/run").is_number() ? record["seeds"]["run"].get<std::uint64_t>() : 0;
+  const Json seed = value_at(record, "/seeds/run");
+  if (seed.is_number()) digest.seed = whole_number<std::uint64_t>(seed);
 }
 
 /// Model of a rank's GPU. Records without `gpu_name` name it as the rank's device.
@@ -175,13 +174,13 @@ void read_hosts(const Json& record, RunDigest& digest) {
 void read_scale(const Json& record, RunDigest& digest) {
   const Json scale = value_at(record, "/scale");
   if (scale.is_null()) return;
-  digest.ranks = scale.at("ranks").get<std::uint64_t>();
+  digest.ranks = whole_number<std::uint64_t>(scale.at("ranks"));
   read_hosts(record, digest);
   digest.emulated = scale.at("emulated").get<bool>();
   for (const Json& device : scale.at("devices")) {
     digest.devices.push_back(
-        {device.at("class").get<std::string>(), device.at("count").get<std::uint64_t>()});
-    digest.threads = device.at("threads").get<std::uint64_t>();
+        {device.at("class").get<std::string>(), whole_number<std::uint64_t>(device.at("count"))});
+    digest.threads = whole_number<std::uint64_t>(device.at("threads"));
     digest.device_threads.push_back(digest.threads);
   }
 }
@@ -199,10 +198,10 @@ void read_validity(const Json& record, RunDigest& digest) {
 
 std::string error_basis_of(const Json& score) {
   if (!score.contains("wrong")) return {};
-  if (score.at("wrong").get<std::uint64_t>() >= enough_wrong_answers) {
+  if (whole_number<std::uint64_t>(score.at("wrong")) >= enough_wrong_answers) {
     return fmt::format("{} wrong answers", enough_wrong_answers);
   }
-  return fmt::format("{} answers", score.at("answers").get<std::uint64_t>());
+  return fmt::format("{} answers", whole_number<std::uint64_t>(score.at("answers")));
 }
 
 void read_metrics(const Json& record, RunDigest& digest) {
@@ -274,6 +273,9 @@ RunDigest parse_run_digest(const std::string& text, const std::filesystem::path&
   } catch (const Json::exception& error) {
     throw UserError(record.string() + " misses a key or has a wrong type",
                     plain_json_words(error.what()), way_out(record_format, record));
+  } catch (const UserError& error) {
+    throw UserError(record.string() + " is not usable", error.what(),
+                    way_out(record_format, record));
   }
 }
 

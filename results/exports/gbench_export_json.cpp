@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/statistics.hpp"
+#include "metrics/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "results/stored_document_json.hpp"
@@ -50,7 +51,7 @@ std::string date_of(const std::string& created_utc) {
 std::int64_t sharing(const Json& record, std::int64_t count) {
   const Json cpus = value_at(record, "/system/cpu/logical_cpus/value");
   if (!cpus.is_number_integer() || count <= 0) return 0;
-  const auto all = cpus.get<std::int64_t>();
+  const auto all = whole_number<std::int64_t>(cpus);
   return all % count == 0 ? all / count : 0;
 }
 
@@ -60,10 +61,11 @@ Json caches_of(const Json& record) {
       {"data", "Data"}, {"instruction", "Instruction"}, {"unified", "Unified"}};
   for (const Json& cache : value_at(record, "/system/cpu/caches/value")) {
     const auto type = types.find(cache.value("kind", ""));
-    caches.push_back({{"type", type == types.end() ? "Unified" : type->second},
-                      {"level", cache.value("level", 0)},
-                      {"size", cache.value("size_bytes", std::int64_t{0})},
-                      {"num_sharing", sharing(record, cache.value("count", std::int64_t{0}))}});
+    caches.push_back(
+        {{"type", type == types.end() ? "Unified" : type->second},
+         {"level", whole_number_or_0<int>(cache, "level")},
+         {"size", whole_number_or_0<std::int64_t>(cache, "size_bytes")},
+         {"num_sharing", sharing(record, whole_number_or_0<std::int64_t>(cache, "count"))}});
   }
   return caches;
 }

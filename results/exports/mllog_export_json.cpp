@@ -6,6 +6,7 @@
 #include <set>
 
 #include "metrics/quantity.hpp"
+#include "metrics/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "results/stored_document_json.hpp"
@@ -47,12 +48,12 @@ PlanDegrees plan_degrees(const Json& record) {
   PlanDegrees degrees;
   const Json stages = value_at(record, "/plan/stages"), chunks = value_at(record, "/plan/chunks");
   if (!stages.is_array() || !chunks.is_number_integer()) return degrees;
-  degrees.pipeline =
-      stages.size() / static_cast<std::size_t>(std::max<std::int64_t>(1, chunks.get<int>()));
+  degrees.pipeline = stages.size() /
+                     static_cast<std::size_t>(std::max<std::int64_t>(1, whole_number<int>(chunks)));
   for (const Json& stage : stages) {
     for (const Json& replica : stage.at("replicas")) {
       degrees.tensor.insert(replica.at("ranks").size());
-      degrees.micro_batch.insert(replica.at("micro_batch").get<std::int64_t>());
+      degrees.micro_batch.insert(whole_number<std::int64_t>(replica.at("micro_batch")));
     }
   }
   return degrees;

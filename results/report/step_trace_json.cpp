@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "metrics/json_words.hpp"
+#include "metrics/strict_json.hpp"
 #include "results/report/report_run.hpp"
 
 namespace heteroperf {
@@ -56,7 +57,8 @@ std::string kind_of(const std::string& category, const std::string& name) {
 using TracePlace = std::pair<std::int64_t, std::int64_t>;
 
 TracePlace place_of(const TraceJson& event) {
-  return {event.value("pid", std::int64_t{0}), event.value("tid", std::int64_t{0})};
+  return {whole_number_or_0<std::int64_t>(event, "pid"),
+          whole_number_or_0<std::int64_t>(event, "tid")};
 }
 
 /// The names that metadata events give to processes (thread −1) and threads.
@@ -77,7 +79,7 @@ std::optional<std::uint64_t> last_step(const TraceJson& events) {
   std::optional<std::uint64_t> last;
   for (const TraceJson& event : events) {
     if (event.value("cat", "") != step_category) continue;
-    last = std::max(last.value_or(0), event.at("args").at("step").get<std::uint64_t>());
+    last = std::max(last.value_or(0), whole_number<std::uint64_t>(event.at("args").at("step")));
   }
   return last;
 }
@@ -132,6 +134,8 @@ StepTimeline step_timeline(const std::string& trace, const std::string& source,
     if (timeline.lanes.empty()) timeline.missing = "no span is in " + source;
   } catch (const TraceJson::exception& error) {
     timeline.missing = fmt::format("{} is no trace ({})", source, plain_json_words(error.what()));
+  } catch (const UserError& error) {
+    timeline.missing = fmt::format("{} is no trace ({})", source, error.what());
   }
   timeline.source = source;
   return timeline;

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "metrics/error.hpp"
+#include "metrics/strict_json.hpp"
 #include "metrics/text_file.hpp"
 #include "results/canonical_text_json.hpp"
 #include "results/sha256.hpp"
@@ -38,19 +39,19 @@ Json run_json(const SweepRun& run) {
 }
 
 /// A decimal string beyond 2^53, else a number.
-std::uint64_t whole_number(const Json& json) {
-  if (!json.is_string()) return json.get<std::uint64_t>();
+std::uint64_t seed_of(const Json& json) {
+  if (!json.is_string()) return whole_number<std::uint64_t>(json);
   return std::stoull(json.get<std::string>());
 }
 
 SweepRun read_run(const Json& json, const SweepIndex& index) {
   SweepRun run;
   run.folder = json.at("folder").get<std::string>();
-  run.point = json.at("point").get<std::size_t>();
-  run.repeat = json.at("repeat").get<std::size_t>();
-  run.seed = whole_number(json.at("seed"));
+  run.point = whole_number<std::size_t>(json.at("point"));
+  run.repeat = whole_number<std::size_t>(json.at("repeat"));
+  run.seed = seed_of(json.at("seed"));
   run.state = parse_name(sweep_states, "state", json.at("state").get<std::string>());
-  if (json.contains("exit_code")) run.exit_code = json.at("exit_code").get<int>();
+  if (json.contains("exit_code")) run.exit_code = whole_number<int>(json.at("exit_code"));
   run.seconds = json.value("wall_s", 0.0);
   run.reason = json.value("reason", "");
   const bool inside = !run.folder.empty() && run.folder.find('/') == std::string::npos &&
@@ -70,7 +71,7 @@ SweepIndex read_index(const Json& json) {
   index.command = json.at("command").get<std::vector<std::string>>();
   index.axes = json.at("axes").get<std::vector<std::vector<std::string>>>();
   index.repeats = json.at("repeats").get<std::size_t>();
-  index.first_seed = whole_number(json.at("first_seed"));
+  index.first_seed = seed_of(json.at("first_seed"));
   for (const Json& one : json.at("points")) {
     SweepPoint& point = index.points.emplace_back();
     for (const auto& [key, value] : one.items()) point.emplace_back(key, value.get<std::string>());

@@ -129,7 +129,8 @@ class ProfileReader {
     ObjectReader reader(value, "execution_memory", problems);
     reader.require({"layer_memory_total_mb"});
     for (const double one : list(reader, "layer_memory_total_mb", problems)) {
-      profile.memory.emplace_back(static_cast<std::uint64_t>(std::max(0.0, one) * mebibyte));
+      profile.memory.emplace_back(
+          static_cast<std::uint64_t>(std::clamp(one * mebibyte, 0.0, most_value)));
     }
   }
 

@@ -49,6 +49,7 @@ class LearnedRunTest : public testing::Test {
       time.split.compute_s = 30 * compute_s;
       run.insert_before_stop(time);
     }
+    if (rank_times == 0) run.last<StopEvent>() = {RunStatus::partial, "SIGTERM", 130};
     run.write(RunFiles{folder_.path()});
     std::ofstream(folder_.path() / "plan.json") << plan_text(plan_);
   }
