@@ -238,10 +238,9 @@ bool read_value(const Json& json, const std::string& path, std::string& out,
 
 bool read_value(const Json& json, const std::string& path, std::int64_t& out,
                 DocumentProblems& problems, std::int64_t least, std::int64_t most) {
-  const bool huge = json.is_number_unsigned() &&
-                    json.get<std::uint64_t>() > static_cast<std::uint64_t>(INT64_MAX);
-  const bool fits = json.is_number_integer() && !huge && json.get<std::int64_t>() >= least &&
-                    json.get<std::int64_t>() <= most;
+  const bool whole = is_whole<std::int64_t>(json);
+  const bool huge = json.is_number_unsigned() && !whole;
+  const bool fits = whole && json.get<std::int64_t>() >= least && json.get<std::int64_t>() <= most;
   if (fits) {
     out = json.get<std::int64_t>();
     return true;
@@ -273,8 +272,8 @@ bool read_value(const Json& json, const std::string& path, std::uint32_t& out,
 
 bool read_value(const Json& json, const std::string& path, std::uint64_t& out,
                 DocumentProblems& problems) {
-  const bool fits = json.is_number_unsigned() || (json.is_number_integer() && json >= 0);
-  if (!fits) return note_wrong(json, path, "a whole number, 0 or more", problems);
+  if (!is_whole<std::uint64_t>(json))
+    return note_wrong(json, path, "a whole number, 0 or more", problems);
   out = json.get<std::uint64_t>();
   return true;
 }

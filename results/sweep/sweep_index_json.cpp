@@ -70,7 +70,7 @@ SweepIndex read_index(const Json& json) {
   index.created_utc = json.at("created_utc").get<std::string>();
   index.command = json.at("command").get<std::vector<std::string>>();
   index.axes = json.at("axes").get<std::vector<std::vector<std::string>>>();
-  index.repeats = json.at("repeats").get<std::size_t>();
+  index.repeats = whole_number<std::size_t>(json.at("repeats"));
   index.first_seed = seed_of(json.at("first_seed"));
   for (const Json& one : json.at("points")) {
     SweepPoint& point = index.points.emplace_back();

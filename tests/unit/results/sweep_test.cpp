@@ -139,6 +139,7 @@ TEST_F(SweepTest, DamagedIndicesAreRefusedWithTheirPath) {
         damaged("\"_version\": 1", "\"_version\": 2"), damaged("001-ranks=1-seed=1", "../x"),
         damaged("\"state\": \"waiting\"", "\"state\": \"late\""),
         damaged("\"point\": 0", "\"point\": 7"), damaged("\"repeats\": 1", "\"repeats\": \"x\""),
+        damaged("\"repeats\": 1", "\"repeats\": 1e30"), damaged("\"point\": 0", "\"point\": 1e30"),
         std::string("{}")}) {
     try {
       parse_sweep(text, "here/sweep.json");
