@@ -31,7 +31,7 @@ fuzz_one() {
   mkdir -p "$build/corpus/$name"
   # The sanitizer keeps where each freed block came from, which grows with every new stack.
   ASAN_OPTIONS=quarantine_size_mb=64:malloc_context_size=8 \
-    "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 \
+    "$build/tests/fuzz/fuzz_$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=1024 \
     -malloc_limit_mb=256 -max_len=20000 -print_final_stats=1 -artifact_prefix="$build/findings/$name-" \
     "$build/corpus/$name" "$root/tests/fuzz/corpus/$name" >"$log" 2>&1 || result=FINDING
   printf '%-16s %10s executions  %6s edges  %s\n' "$name" \
