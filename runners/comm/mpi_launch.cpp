@@ -180,9 +180,9 @@ class Launch {
     while (!ended(status)) {
       const int signal_number = signals_.next();
       if (signal_number == SIGINT || signal_number == SIGTERM) interrupt(signal_number);
-      if (!report_seen_ && folder_.report()) {
-        report_seen_ = true;
-        hurry(config_.teardown_s);
+      if (!report_) {
+        report_ = folder_.report();
+        if (report_) hurry(report_->code == 0 ? config_.deadline_s : config_.teardown_s);
       }
       if (Clock::now() > end_) kill_everybody();
     }
@@ -195,6 +195,8 @@ class Launch {
   bool forced() const { return interrupts_ > 1; }
   /// It was stopped for too long, and ended for that.
   std::optional<int> stopped_by() const { return gave_up_ ? stopped_by_ : std::nullopt; }
+  /// Some ranks had ended well; whoever had not within the deadline was killed.
+  bool ended_well() const { return report_ && report_->code == 0; }
 
  private:
   /// False while mpirun lives; also looks after one that somebody stops. What this process sleeps
@@ -264,8 +266,8 @@ class Launch {
   pid_t mpirun_ = -1;
   int interrupts_ = 0;
   Clock::time_point last_interrupt_;
-  bool report_seen_ = false;
-  std::optional<int> stopped_by_;  ///< a signal, while mpirun is stopped
+  std::optional<ExitReport> report_;  ///< the first that was seen
+  std::optional<int> stopped_by_;     ///< a signal, while mpirun is stopped
   bool gave_up_ = false;
   Clock::duration stopped_for_{0};
   Clock::time_point last_look_ = Clock::now();
@@ -324,7 +326,8 @@ int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
   const int status = launch.wait();
   // Ranks that were ended one after the other report each other's end.
   if (launch.forced()) return exit_interrupted;
-  if (const auto report = folder.report()) return report->code;
+  const auto report = folder.report();
+  if (report && report->code != 0) return report->code;
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return 0;
   if (launch.interrupted()) return exit_interrupted;
   if (const auto signal_number = launch.stopped_by()) {
@@ -332,6 +335,13 @@ int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
         "mpirun stopped answering",
         fmt::format("signal {} stopped it, for {:g} s", *signal_number, config.deadline_s),
         "Do not stop it alone (SIGSTOP), or raise comm.timeout_s", ErrorKind::timeout);
+  }
+  if (launch.ended_well() && WIFSIGNALED(status)) {
+    fmt::print(stderr,
+               "heteroperf: warning: a rank's process had not ended {:g} s after another one ended "
+               "well, and was killed\n",
+               config.deadline_s);
+    return 0;
   }
   throw SystemError("the ranks ended without giving a reason", describe_status(status),
                     "See their log above", ErrorKind::run_failed);

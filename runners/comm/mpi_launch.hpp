@@ -8,10 +8,10 @@
 namespace heteroperf {
 
 struct LaunchConfig {
-  int cores = 1;                  ///< ranks beyond this number share cores
-  double teardown_s = 1.5;        ///< from a rank's report_exit to the end of whoever is left
-  double deadline_s = 30.0;       ///< for a stopped mpirun to go on
-  double interrupt_s = 10.0;      ///< from the second interrupt to the end of everybody
+  int cores = 1;              ///< ranks beyond this number share cores
+  double teardown_s = 1.5;    ///< from a rank's report of a failure to the end of all others
+  double deadline_s = 30.0;   ///< so long from a report of success; for a stopped mpirun to go on
+  double interrupt_s = 10.0;  ///< from the second interrupt to the end of everybody
   std::filesystem::path program;  ///< empty: this program
 };
 
@@ -26,7 +26,8 @@ int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
                         const LaunchConfig& config);
 
 /// For ranks: leaves the exit code and the reason to the process that launched them; the first
-/// one counts. Call it just before the process ends. Does nothing under a foreign launcher.
+/// one counts. Call it just before the process ends; with 0, once the world is left. Does nothing
+/// under a foreign launcher.
 void report_exit(int code, const std::string& text);
 
 /// For ranks that got SIGUSR1: the signal that the process that launched them got; nothing under a

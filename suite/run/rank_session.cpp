@@ -246,6 +246,7 @@ ExitCode run_launched_rank(const LaunchedRank& launched, const CommConfig& comm,
   const bool first = launched.rank == 0;
   if (first && code != ExitCode::ok) report_exit(static_cast<int>(code), "");
   leave(std::move(world), launched.rank);
+  report_exit(0, "");
   return first ? code : ExitCode::ok;
 }
 

@@ -118,7 +118,10 @@ int main(int argc, char** argv) {
     const std::size_t at = std::min(fault.find('@'), fault.size());
     work(world, fault.substr(0, at), fault.substr(std::min(at + 1, fault.size())),
          std::atoi(argv[2]));
+    const int rank = world.communicator->rank().value();
     leave_mpi_world(std::move(world));
+    if (fault == "linger" && rank == std::atoi(argv[2])) fail("stop");
+    report_exit(0, "");
     return 0;
   } catch (const PeerError& error) {
     end(exit_code(error.kind()), error.what());

@@ -153,6 +153,8 @@ const Fault faults[] = {
     {"kill", 0, "30", 6, 2, "rank 0 failed"},
     {"stop", 1, "2", 7, 2, "rank 1 stopped answering"},
     {"stop", 0, "2", 7, 2, "rank 0 stopped answering"},
+    {"linger", 0, "2", 0, 2, "a rank's process had not ended"},
+    {"linger", 1, "2", 0, 2, "a rank's process had not ended"},
     {"stop-mpirun", 1, "2", 7, 2, "mpirun stopped answering"},
     {"circle", 1, "3", 7, 3, "rank 2 stopped answering"},
     {"throw", 1, "30", 6, 2, "rank 1 failed"},
