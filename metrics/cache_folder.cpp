@@ -1,11 +1,16 @@
 #include "metrics/cache_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
@@ -60,13 +65,48 @@ void make_private(const fs::path& folder, mode_t mode) {
   }
 }
 
+/// The lock of a folder, which goes with the process; -1 where another one holds it, or where the
+/// file system has no such locks.
+int lock_of(const fs::path& folder) {
+  const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
+  ::close(lock);
+  return -1;
+}
+
+/// A home may be shared, locks of folders are not known to other hosts.
+std::string host_part() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string name(host.data());
+  std::replace_if(
+      name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) == 0; }, '_');
+  return name + "-";
+}
+
+/// Removes folders whose names begin so and whose owners are gone. One that was just made may not
+/// be locked yet.
+void remove_abandoned(const fs::path& cache, const std::string& start) {
+  constexpr auto settled = std::chrono::minutes(1);
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(cache, error)) {
+    if (!entry.path().filename().string().starts_with(start)) continue;
+    const auto changed = entry.last_write_time(error);
+    if (error || fs::file_time_type::clock::now() - changed < settled) continue;
+    const int lock = lock_of(entry.path());
+    if (lock < 0) continue;
+    fs::remove_all(entry.path(), error);
+    ::close(lock);
+  }
+}
+
 }  // namespace
 
 fs::path cache_folder() {
-  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache != '\0') {
+  if (const char* cache = std::getenv("XDG_CACHE_HOME"); cache != nullptr && *cache == '/') {
     return fs::path(cache) / "heteroperf";
   }
-  if (const char* home = std::getenv("HOME"); home != nullptr && *home != '\0') {
+  if (const char* home = std::getenv("HOME"); home != nullptr && *home == '/') {
     return fs::path(home) / ".cache" / "heteroperf";
   }
   return fmt::format("/tmp/heteroperf-{}", geteuid());
@@ -88,16 +128,20 @@ fs::path own_cache_folder() {
 
 PrivateFolder::PrivateFolder(const std::string& prefix) {
   const fs::path cache = own_cache_folder();
-  std::string name = (cache / (prefix + "XXXXXX")).string();
+  const std::string start = prefix + host_part();
+  remove_abandoned(cache, start);
+  std::string name = (cache / (start + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) {
     throw SystemError("cannot create a folder in " + cache.string(), std::strerror(errno),
                       "Set XDG_CACHE_HOME to a folder that can be written to",
                       ErrorKind::environment);
   }
   path_ = name;
+  lock_ = lock_of(path_);
 }
 
 PrivateFolder::~PrivateFolder() {
+  if (lock_ >= 0) ::close(lock_);
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }

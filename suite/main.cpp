@@ -186,7 +186,8 @@ bool output_arrived() {
 
 /// A disk that is full or broken is no matter of which path was given.
 Error refused_path(const std::filesystem::filesystem_error& error) {
-  const std::string problem = "cannot use " + error.path1().string(), why = error.code().message();
+  const std::string path = error.path1().empty() ? "a file" : error.path1().string();
+  const std::string problem = "cannot use " + path, why = error.code().message();
   for (const std::errc disk : {std::errc::no_space_on_device, std::errc::io_error}) {
     if (error.code() == disk) return SystemError(problem, why, "Choose another disk.");
   }

@@ -66,32 +66,12 @@ ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const Scalin
   return best;
 }
 
-/// Data for a classifier; `fallback` gives what generated images look like.
-std::shared_ptr<const DataSource> open_images(const WorkloadRequest& request,
-                                              SampleSpec generated) {
-  generated.kind = InputKind::images;
-  return open_data({request.data, generated, request.seed});
-}
-
 SampleSpec default_images() {
   SampleSpec spec;
   spec.channels = 3;
   spec.height = spec.width = 32;
   spec.classes = 10;
   return spec;
-}
-
-ModelOptions options_for(const SampleSpec& spec) {
-  ModelOptions options;
-  options.classes = spec.classes;
-  if (spec.kind == InputKind::tokens) {
-    options.length = spec.length;
-  } else {
-    options.channels = spec.channels;
-    options.height = spec.height;
-    options.width = spec.width;
-  }
-  return options;
 }
 
 template <class T>
@@ -148,6 +128,28 @@ std::int64_t start_width(const std::string& name) {
 
 }  // namespace
 
+SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length) {
+  if (model.empty() || find_model(model).input.kind == InputKind::images) return default_images();
+  SampleSpec spec;
+  spec.kind = InputKind::tokens;
+  spec.length = length.value_or(find_model(model).input.length);
+  spec.classes = find_model(model).classes;
+  return spec;
+}
+
+ModelGraph model_for(const std::string& name, const SampleSpec& spec) {
+  ModelOptions options;
+  options.classes = spec.classes;
+  if (spec.kind == InputKind::tokens) {
+    options.length = spec.length;
+  } else {
+    options.channels = spec.channels;
+    options.height = spec.height;
+    options.width = spec.width;
+  }
+  return build_model(name, options);
+}
+
 ScalingChoice choose_llm_size(const ScalingInput& machine) {
   return choose_largest(
       llm_ladder(),
@@ -160,7 +162,7 @@ ScalingChoice choose_llm_size(const ScalingInput& machine) {
 
 ScalingChoice choose_image_size(const ScalingInput& machine) {
   ScalingChoice choice =
-      weigh(default_classifier, build_model(default_classifier, options_for(default_images())),
+      weigh(default_classifier, model_for(default_classifier, default_images()),
             find_model(default_classifier).micro_batch, OptimizerKind::sgd, machine);
   choice.reason = "one size on every machine (--model names another): ";
   explain(choice, machine);
@@ -200,16 +202,13 @@ Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
   workload.name = "llm";
   workload.size = request.size == "auto" ? choose_llm_size(machine).size : request.size;
   const ModelSpec& model = find_model(workload.size);
-  SampleSpec wanted;
-  wanted.kind = InputKind::tokens;
   if (model.input.kind != InputKind::tokens) {
     throw UserError(fmt::format("'{}' is not a language model", model.name), "it takes images",
                     "See `heteroperf list models`");
   }
-  wanted.length = request.sequence_length.value_or(model.input.length);
-  wanted.classes = model.classes;
+  const SampleSpec wanted = generated_sample(model.name, request.sequence_length);
   workload.data = open_data({request.data, wanted, request.seed});
-  workload.graph = build_model(model.name, options_for(workload.data->spec()));
+  workload.graph = model_for(model.name, workload.data->spec());
   workload.recipe = language_recipe();
   workload.micro_batch = model.micro_batch;
   workload.target = target_on(*workload.data);
@@ -228,8 +227,8 @@ Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
     throw UserError(fmt::format("'{}' is not an image classifier", model.name), "it takes tokens",
                     "See `heteroperf list models`");
   }
-  workload.data = open_images(request, default_images());
-  workload.graph = build_model(model.name, options_for(workload.data->spec()));
+  workload.data = open_data({request.data, default_images(), request.seed});
+  workload.graph = model_for(model.name, workload.data->spec());
   workload.recipe = image_recipe();
   workload.micro_batch = model.micro_batch;
   workload.target = target_on(*workload.data);
@@ -256,7 +255,7 @@ Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& m
   Workload workload;
   workload.name = "automl-image";
   workload.size = request.size == "auto" ? choose_search_size(machine).size : request.size;
-  workload.data = open_images(request, default_images());
+  workload.data = open_data({request.data, default_images(), request.seed});
   workload.graph = search_start(workload.size, workload.data->spec());
   workload.recipe = image_recipe();
   workload.micro_batch = search_batch;

@@ -24,6 +24,13 @@ ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);
 
+/// What generated data look like for a fixed model, which may be given another length of its token
+/// sequences; of no model (""): for a search. Throws UserError for an unknown model.
+SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length = {});
+/// The named model for such samples. Throws UserError for an unknown one, or where it cannot take
+/// them.
+ModelGraph model_for(const std::string& name, const SampleSpec& spec);
+
 /// Generated data of this seed for their description, fingerprint and floors, in microseconds: no
 /// sample of them can be read. Throws UserError where there can be none of `wanted`.
 std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, std::uint64_t seed);

@@ -99,6 +99,4 @@ void check_observations(const CheckedJournal& run, LineCheck& check);
 void check_rank_times(const CheckedJournal& run, LineCheck& check);
 void check_rank_ends(const CheckedJournal& run, LineCheck& check);
 
-void check_due_lines(const CheckedJournal& run, LineCheck& check);
-
 }  // namespace heteroperf

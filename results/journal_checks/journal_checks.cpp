@@ -99,7 +99,6 @@ constexpr std::array journal_check_table{
     JournalCheck{"rank_times", "facts of the ranks' times", looking<check_rank_times>},
     JournalCheck{"rank_ends", "facts of the ranks", looking<check_rank_ends>},
     JournalCheck{"checkpoint_lines", "facts of the checkpoints", looking<check_checkpoint_lines>},
-    JournalCheck{"due_lines", "lines that are due", looking<check_due_lines>},
     JournalCheck{"ending", "facts of the end", looking<check_ending>},
 };
 

@@ -271,6 +271,18 @@ void check_devices(const CheckedJournal& run, LineCheck& check) {
   check.equal(pacing ? pacing.line : line, "emulated", static_cast<bool>(pacing), emulated);
 }
 
+/// Nobody lays claim to more operations by another graph: the model is built again.
+void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCheck& check) {
+  const std::string& name = run.outline.asked->size;
+  std::string expected;
+  try {
+    expected = model_for(name, sample_spec_of(graph)).hash();
+  } catch (const Error& error) {
+    expected = error.what();
+  }
+  check.equal(run.workload.line, "graph of " + name, expected, run.workload->graph_hash);
+}
+
 void check_model(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.plan) return;
   const WorkloadEvent& workload = *run.workload.event;
@@ -297,7 +309,26 @@ void check_model(const CheckedJournal& run, LineCheck& check) {
                 workload.graph_hash);
   } else {
     check.equal(line, "config/model", graph->name, run.outline.stated_model);
+    if (run.outline.asked) hold_fixed_model(run, *graph, check);
   }
+}
+
+std::string sample_text(const SampleSpec& spec) {
+  return spec.kind == InputKind::tokens ? fmt::format("{} tokens of {}", spec.length, spec.classes)
+                                        : fmt::format("{} x {} x {} of {} classes", spec.channels,
+                                                      spec.height, spec.width, spec.classes);
+}
+
+void hold_generated_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& check) {
+  const AskedRun& asked = *run.outline.asked;
+  const std::optional length{asked.sequence_length};
+  std::string expected;
+  try {
+    expected = sample_text(generated_sample(run.is_search() ? "" : asked.size, length));
+  } catch (const Error& error) {
+    expected = error.what();
+  }
+  check.equal(run.workload.line, "sample", expected, sample_text(spec));
 }
 
 /// Files are not read again: what they hold is theirs to say.
@@ -310,6 +341,7 @@ void check_data_line(const CheckedJournal& run, LineCheck& check) {
   const ModelGraph* graph = run.any_model();
   if (!generated || graph == nullptr || workload.seeds.empty()) return;
   const SampleSpec spec = sample_spec_of(*graph);
+  hold_generated_sample(run, spec, check);
   const auto data = describe_generated(spec, workload.seeds.front().second);
   check.equal(line, "data", data->description(), workload.data);
   check.equal(line, "data_fingerprint", data->fingerprint(), workload.data_fingerprint);

@@ -1,5 +1,9 @@
 // These checks hold what single ranks and their hosts say: their place in the plan, what was
 // observed on them, where their time went, and the parameters that they ended with.
+//
+// A line that tells of a fault may not be taken out of a journal, so of a run that calls itself
+// complete every rank must have spoken. A host's load and a GPU's slowdown are told where the
+// kernel and the driver tell them: none of these lines is due.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,6 +27,15 @@ constexpr double sum_rounding = 1e-9;  // of sums that were added up in another 
 constexpr double clock_share = 0.01;   // by which two hosts' clocks may run apart
 constexpr double shortest_span_s = 1;  // that such a share is looked at in
 
+/// Misses a line that is due before the last one.
+template <class E>
+void miss(const CheckedJournal& run, const std::string& whose, LineCheck& check) {
+  check.hold(
+      run.journal.lines.size(), false,
+      [&] { return fmt::format("a {} line of {} before it", kind_name(E{}), whose); },
+      [] { return std::string("none"); });
+}
+
 /// Once per rank of the run.
 class EachRank {
  public:
@@ -32,6 +45,14 @@ class EachRank {
         line, is_new && rank >= 0 && rank < run.ranks(),
         [&] { return fmt::format("one line for each of {} ranks", run.ranks()); },
         [&] { return fmt::format("{} of rank {}", is_new ? "a line" : "a second line", rank); });
+  }
+  /// At the end, where a complete run has such a line of each rank.
+  template <class E>
+  void expect_all(const CheckedJournal& run, LineCheck& check) const {
+    if (!run.is_complete()) return;
+    for (std::int32_t rank = 0; rank < run.ranks(); ++rank) {
+      if (!seen_.contains(rank)) return miss<E>(run, fmt::format("rank {}", rank), check);
+    }
   }
 
  private:
@@ -57,6 +78,7 @@ class EachTraining {
   explicit EachTraining(const CheckedJournal& run) : run_(run) {
     for_lines<TrialEvent>(run.journal, [&](std::size_t, const TrialEvent& trial) {
       group_of_trial_.emplace(trial.id, trial.group);
+      last_state_[trial.id] = trial.state;
     });
   }
   void hold(std::size_t line, std::int32_t rank, std::int32_t group,
@@ -73,10 +95,34 @@ class EachTraining {
                              trial ? fmt::format("trial {}", *trial) : "the one model");
         });
   }
+  /// At the end, where a complete run has such a line of each rank of each training that took a
+  /// step. After one that `may_fail` a rank may have no model any more, and nothing to say.
+  template <class E>
+  void expect_all(bool may_fail, LineCheck& check) const {
+    if (!run_.is_complete() || !run_.outline.plan) return;
+    const auto& groups = run_.outline.plan->groups;
+    std::set<std::optional<std::uint64_t>> trainings;
+    for_lines<StepEvent>(run_.journal, [&](std::size_t, const StepEvent& step) {
+      const auto group = static_cast<std::size_t>(step.group);
+      if (group >= groups.size() || !trainings.insert(step.trial).second) return;
+      if (may_fail && step.trial && ended_badly(*step.trial)) return;
+      for (const std::int32_t rank : groups[group]) {
+        if (seen_.contains({rank, step.trial})) continue;
+        const std::string trial = step.trial ? fmt::format(" on trial {}", *step.trial) : "";
+        return miss<E>(run_, fmt::format("rank {}{}", rank, trial), check);
+      }
+    });
+  }
 
  private:
+  bool ended_badly(std::uint64_t trial) const {
+    const auto last = last_state_.find(trial);
+    return last == last_state_.end() || last->second == TrialStatus::failed;
+  }
+
   const CheckedJournal& run_;
   std::map<std::uint64_t, std::int32_t> group_of_trial_;
+  std::map<std::uint64_t, TrialStatus> last_state_;
   std::set<std::pair<std::int32_t, std::optional<std::uint64_t>>> seen_;
 };
 
@@ -85,19 +131,22 @@ const RankHome* home_of_rank(const CheckedJournal& run, std::int32_t rank) {
   return rank >= 0 && place < run.outline.homes.size() ? &run.outline.homes[place] : nullptr;
 }
 
-/// The CPUs that ranks of a host may use, and the first of these ranks; -1: it is no host of
-/// theirs.
-std::pair<std::int32_t, std::size_t> host_share_of(const CheckedJournal& run,
-                                                   const std::string& host) {
-  std::int32_t first = -1;
-  CpuRanges cpus;
-  for (std::size_t rank = 0; rank < run.outline.homes.size(); ++rank) {
-    const RankHome& home = run.outline.homes[rank];
-    if (home.host != host) continue;
-    if (first < 0) first = static_cast<std::int32_t>(rank);
-    cpus.insert(cpus.end(), home.cpus.begin(), home.cpus.end());
+/// The CPUs that ranks of a host may use, and the first of these ranks.
+struct HostShare {
+  std::size_t first_rank = 0, cpus = 0;
+};
+
+std::map<std::string, HostShare> host_shares(const std::vector<RankHome>& homes) {
+  std::map<std::string, HostShare> shares;
+  std::map<std::string, CpuRanges> cpus;
+  for (std::size_t rank = 0; rank < homes.size(); ++rank) {
+    const RankHome& home = homes[rank];
+    shares.try_emplace(home.host, HostShare{rank});
+    CpuRanges& of_host = cpus[home.host];
+    of_host.insert(of_host.end(), home.cpus.begin(), home.cpus.end());
   }
-  return {first, count_cpus(std::move(cpus))};
+  for (auto& [host, share] : shares) share.cpus = count_cpus(std::move(cpus[host]));
+  return shares;
 }
 
 /// A host or a GPU is watched no longer than the journal is open.
@@ -322,17 +371,17 @@ void check_hosts(const CheckedJournal& run, LineCheck& check) {
     check.equal(run.scale.line, "ranks with a place", run.ranks(),
                 static_cast<std::int64_t>(run.outline.homes.size()));
   }
-  std::map<std::string, std::pair<std::int32_t, std::size_t>> shares;
+  const std::map<std::string, HostShare> shares = host_shares(run.outline.homes);
   std::map<std::int32_t, std::string> gpus;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const JournalLine& line = run.journal.lines[i];
     if (const auto* load = std::get_if<HostLoadEvent>(&line.event)) {
       const std::string& host = load->host.empty() ? run.outline.homes.front().host : load->host;
-      const auto known = shares.find(host);
-      const auto [first, cpus] = known != shares.end()
-                                     ? known->second
-                                     : shares.emplace(host, host_share_of(run, host)).first->second;
-      check.equal(i + 1, "first rank and CPUs of " + host, fmt::format("{} and {}", first, cpus),
+      const auto share = shares.find(host);
+      check.equal(i + 1, "first rank and CPUs of " + host,
+                  share == shares.end()
+                      ? "a host of the run"
+                      : fmt::format("{} and {}", share->second.first_rank, share->second.cpus),
                   fmt::format("{} and {}", load->first_rank.value_or(0), load->cpus));
       const double before = load->load_before.value_or(0), after = load->load_after.value_or(0);
       check.hold(
@@ -379,6 +428,7 @@ void check_rank_plans(const CheckedJournal& run, LineCheck& check) {
         [&] { return fmt::format("at most {} bytes", *event.limit_bytes); },
         [&] { return fmt::format("{} bytes", all); });
   });
+  each.expect_all<RankPlanEvent>(run, check);
 }
 
 void check_predictions(const CheckedJournal& run, LineCheck& check) {
@@ -413,6 +463,7 @@ void check_observations(const CheckedJournal& run, LineCheck& check) {
     check.equal(line, "n", event.trial ? 0 : run.first_step(), event.n);
     check.equal(line, "operators called", event.executed != Ops(), event.calls > 0);
   });
+  each.expect_all<ObservedEvent>(false, check);
 }
 
 void check_rank_times(const CheckedJournal& run, LineCheck& check) {
@@ -442,6 +493,9 @@ void check_rank_times(const CheckedJournal& run, LineCheck& check) {
     }
   }
   if (has_all_steps(run)) hold_rank_times(run, measured, check);
+  if (!measured.first || run.is_search()) return;
+  each_time.expect_all<RankTimeEvent>(run, check);
+  each_steps.expect_all<RankStepsEvent>(run, check);
 }
 
 void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
@@ -489,6 +543,8 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
           [&] { return peak->memory_reason; });
     }
   }
+  each_memory.expect_all<MemoryEvent>(run, check);
+  each_checksum.expect_all<ChecksumEvent>(true, check);
 }
 
 }  // namespace heteroperf

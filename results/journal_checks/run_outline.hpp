@@ -15,6 +15,7 @@ namespace heteroperf {
 struct AskedRun {
   std::string workload, size, precision, data, transport;
   std::string cluster_file, schedule;  ///< empty: none; not said
+  std::int64_t sequence_length = 0;    ///< 0: of no tokens
   bool quick = false;
   std::string seed;  ///< its digits
   std::int64_t ranks = 0, threads_per_rank = 0;

@@ -44,6 +44,7 @@ AskedRun asked_by(const Json& config) {
   reader.must("/quick", asked.quick);
   reader.may("/model/name", asked.size);
   reader.may("/model/size", asked.size);
+  reader.may("/model/sequence_length", asked.sequence_length);
   reader.must("/model/precision", asked.precision);
   reader.must("/data/source", asked.data);
   reader.must("/scale/ranks", asked.ranks);
@@ -105,6 +106,13 @@ std::vector<SharedSetting> shared_settings(const Json& config, const Json& state
     add(std::string("/optimizer/") + name);
   }
   if (!search) add("/optimizer/learning_rate");
+  // A rate decays to the last step that was asked for; 0: there is none.
+  const Json steps = value_at(config, "/measure/steps");
+  const Json last = value_at(stated, "/optimizer/total_steps");
+  if (!search && !last.is_null()) {
+    settings.push_back(
+        {"optimizer/total_steps", steps.is_null() ? "0" : steps.dump(), last.dump()});
+  }
   if (search) add("/batch/micro_batch");
   if (search) add("/batch/micro_batches");
   return settings;

@@ -310,8 +310,19 @@ void check_checkpoint_lines(const CheckedJournal& run, LineCheck& check) {
   }
 }
 
+/// Lines that a complete run has, whoever writes them.
+void hold_due_lines(const CheckedJournal& run, std::size_t end, LineCheck& check) {
+  const auto due = [&](const char* what, bool said) { check.equal(end, what, true, said); };
+  due("an overhead line before it:", run.journal.first<OverheadEvent>() != nullptr);
+  if (run.is_search()) {
+    due("a search line before it:", run.journal.first<SearchEvent>() != nullptr);
+  } else if (!run.is_lockstep()) {
+    due("an evaluation before it:", run.journal.first<EvalEvent>() != nullptr);
+  }
+}
+
 /// A run may not say of itself what its lines deny: a warning of a rule names that rule, and a run
-/// that calls itself complete did what was asked for.
+/// that calls itself complete did what was asked for and says what it owes.
 void check_ending(const CheckedJournal& run, LineCheck& check) {
   hold_warnings(run, check);
   const auto stop = run.first<StopEvent>();
@@ -325,6 +336,7 @@ void check_ending(const CheckedJournal& run, LineCheck& check) {
   const bool needs_no_reason = stop->status == RunStatus::complete && !run.is_search();
   check.equal(stop.line, "reason given", !needs_no_reason && !stop->reason.empty(),
               !stop->reason.empty());
+  if (stop->status == RunStatus::complete) hold_due_lines(run, stop.line, check);
   const bool measured = run.outline.asked && run.workload && !run.is_search();
   if (!measured || run.is_lockstep() || stop->status != RunStatus::complete) return;
   if (reached_precision(run)) return;

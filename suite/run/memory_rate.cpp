@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <latch>
 #include <memory>
+#include <new>
 #include <set>
 #include <thread>
 #include <utility>
@@ -80,27 +82,37 @@ class TriadTeam {
         triads_[i].fill();
         filled_.count_down();
         go_.wait();
-        if (seconds_ > 0) logs_[i] = triads_[i].repeat(seconds_);
+        if (seconds_ > 0) repeat(i);
       });
     }
     triads_.front().fill();
     filled_.wait();
   }
-  /// Once. `seconds` > 0.
+  /// Once. `seconds` > 0. Throws std::bad_alloc where there is no memory for a log.
   std::vector<CallLog> run(double seconds) {
     seconds_ = seconds;
     go_.count_down();
-    logs_.front() = triads_.front().repeat(seconds);
+    repeat(0);
     for (std::thread& thread : others_) thread.join();
     others_.clear();
+    if (out_of_memory_) throw std::bad_alloc();
     return std::move(logs_);
   }
 
  private:
+  void repeat(std::size_t i) {
+    try {
+      logs_[i] = triads_[i].repeat(seconds_);
+    } catch (const std::bad_alloc&) {
+      out_of_memory_ = true;
+    }
+  }
+
   std::vector<Triad> triads_;
   std::latch filled_, go_{1};
   std::vector<CallLog> logs_;
   double seconds_ = 0;  ///< written before `go_`
+  std::atomic<bool> out_of_memory_{false};
   std::vector<std::thread> others_;
 };
 

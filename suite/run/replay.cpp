@@ -71,9 +71,8 @@ struct Original {
 
 [[noreturn]] void refuse(const Original& run, const std::string& why,
                          const std::string& suggestion = "") {
-  throw Error(
-      ErrorKind::environment,
-      {{fmt::format("{} cannot be replayed here", run.digest.run_id), why, suggestion}});
+  throw Error(ErrorKind::environment,
+              {{fmt::format("{} cannot be replayed here", run.digest.run_id), why, suggestion}});
 }
 
 Original read_original(const fs::path& folder) {
@@ -97,8 +96,9 @@ void require_trainable(const Original& run) {
   const std::uint64_t cores = run.digest.cores > 0 ? run.digest.cores : run.digest.ranks;
   const std::uint64_t wanted = std::min(run.digest.ranks, cores);
   if (wanted > here) {
-    refuse(run, fmt::format("its {} ranks had {} cores, and this machine has {}", run.digest.ranks,
-                            cores, here),
+    refuse(run,
+           fmt::format("its {} ranks had {} cores, and this machine has {}", run.digest.ranks,
+                       cores, here),
            "Replay it on a machine of that size.");
   }
 }
@@ -128,8 +128,9 @@ std::vector<ReplayedSteps> stretches_of(const Original& run, std::uint64_t steps
   if (run.groups() > 1) steps = std::min(steps, run.config.automl.first_rung_steps);
   const auto checkpoint = checkpoint_to_go_on(run);
   if (run.goes_on() && !checkpoint) {
-    refuse(run, "its first step goes on from another run, and no checkpoint of its own has steps "
-                "behind it");
+    refuse(run,
+           "its first step goes on from another run, and no checkpoint of its own has steps "
+           "behind it");
   }
   std::vector<ReplayedSteps> all;
   std::uint64_t later = 0;
@@ -147,8 +148,8 @@ std::vector<ReplayedSteps> stretches_of(const Original& run, std::uint64_t steps
 std::string training_words(const Original& run, const ReplayedSteps& stretch) {
   const std::string steps = fmt::format("{}", stretch.steps);
   if (stretch.checkpoint) {
-    std::string words = fmt::format(" resume {} --from-step {}",
-                                    shell_quoted(run.folder.string()), *stretch.checkpoint);
+    std::string words = fmt::format(" resume {} --from-step {}", shell_quoted(run.folder.string()),
+                                    *stretch.checkpoint);
     for (const std::string& setting :
          {"measure.replay_steps=" + steps, std::string("measure.peak_s=0"),
           std::string("checkpoint.every_steps=0"), std::string("checkpoint.every_s=0"),
@@ -197,6 +198,17 @@ double recorded_s(const Original& run, const ReplayedSteps& stretch) {
   return seconds;
 }
 
+/// False where this machine kept it from training on: a full disk, or no memory.
+bool trained_to_its_end(const fs::path& folder) {
+  const RunFiles files{folder};
+  if (!fs::exists(files.journal()) || !fs::exists(files.record())) return false;
+  const Journal journal = read_journal(files.journal().string());
+  const auto* stop = journal.last<StopEvent>();
+  if (stop == nullptr || stop->status != RunStatus::failed) return stop != nullptr;
+  const auto* last = journal.last<StepEvent>();  // one that diverges fails as the run did
+  return last != nullptr && !(std::isfinite(last->loss) && std::isfinite(last->gradient_norm));
+}
+
 /// Trains the stretch into `home`, below which its run lies then.
 fs::path train_again(const Original& run, const ReplayedSteps& stretch, const fs::path& home) {
   constexpr double start_s = 300, slower_machine = 50;
@@ -214,16 +226,18 @@ fs::path train_again(const Original& run, const ReplayedSteps& stretch, const fs
     throw Error(ErrorKind::interrupted, {{"the replay was stopped", "", ""}});
   }
   if (outcome.end == CommandEnd::timed_out) {
-    throw Error(ErrorKind::timeout,
-                {{fmt::format("the {} did not end within {:.0f} s", stretch.name(),
-                              command.deadline_s),
-                  last_words(command.err, outcome), "Replay fewer steps."}});
+    throw Error(
+        ErrorKind::timeout,
+        {{fmt::format("the {} did not end within {:.0f} s", stretch.name(), command.deadline_s),
+          last_words(command.err, outcome), "Replay fewer steps."}});
   }
   const auto is = [&](ExitCode code) { return outcome.exit_code == static_cast<int>(code); };
   const bool trained = is(ExitCode::ok) || is(ExitCode::interrupted) ||
                        is(ExitCode::invalid_result) || is(ExitCode::run_failed);
-  if (!trained || !fs::exists(RunFiles{folder}.journal())) {
-    refuse(run, last_words(command.err, outcome));
+  if (!trained || !trained_to_its_end(folder)) {
+    refuse(run, last_words(command.err, outcome),
+           fmt::format("It needs room in {}, or where XDG_CACHE_HOME says.",
+                       home.parent_path().string()));
   }
   return folder;
 }
@@ -294,8 +308,8 @@ Steps without_order(Steps found, const Original& run, const Journal& again) {
            next->first.first != trial;
   });
   if (found.empty()) {
-    refuse(run, fmt::format("all that its {} groups trained depends on which was first",
-                            run.groups()));
+    refuse(run,
+           fmt::format("all that its {} groups trained depends on which was first", run.groups()));
   }
   return found;
 }
@@ -355,8 +369,8 @@ std::vector<VerifyCheck> replay_run(const fs::path& folder, std::uint64_t steps)
     const PrivateFolder home("replay-");
     checks.push_back(compare(run, stretch, train_again(run, stretch, home.path())));
   }
-  const bool ok = std::all_of(checks.begin(), checks.end(),
-                              [](const VerifyCheck& check) { return check.ok; });
+  const bool ok =
+      std::all_of(checks.begin(), checks.end(), [](const VerifyCheck& check) { return check.ok; });
   if (ok) keep_finding(JournalFinding::replay, run.journal.sha256, fmt::format("{}", steps));
   return checks;
 }

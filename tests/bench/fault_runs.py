@@ -38,7 +38,7 @@ RUN = [*SHORT, "--ranks", "2"]
 SWEEP = [*SHORT, "--sweep", "ranks=1,2"]
 TIMEOUT_S = 4
 MPI = ["--transport", "mpi", "--set", f"comm.timeout_s={TIMEOUT_S}"]
-LONG = [*["60" if word == "24" else word for word in RUN],
+LONG = [*["300" if word == "24" else word for word in RUN],
         "--set", f"comm.timeout_s={TIMEOUT_S}"]
 # These are shares of 300 faults; the rest of another count goes to killed runs.
 SHARES = {"run": 60, "closing": 24, "recover": 12, "report": 9, "pack": 9, "sweep": 6,
@@ -127,6 +127,7 @@ class Trials:
 
     def note(self, kind, text):
         self.bad.append(f"{kind}: {text}")
+        print(f"\nBAD {self.bad[-1]}", file=sys.stderr, flush=True)
 
     def measure(self):
         """How long a run takes, and its closing; False where none can be made."""
@@ -425,8 +426,6 @@ def main():
     print(file=sys.stderr)
     for (kind, outcome), times in sorted(trials.found.items()):
         print(f"{kind:8} {times:4} {outcome}")
-    for text in trials.bad:
-        print(f"BAD {text}")
     print(f"{options.count} faults, {len(trials.bad)} bad (a run {trials.whole_s:.2f} s, "
           f"its closing {trials.closing_s:.3f} s, seed {options.seed})")
     if options.out:

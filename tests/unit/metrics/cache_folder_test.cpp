@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 
@@ -42,6 +45,38 @@ TEST_F(CacheFolders, ANewOneIsPrivateAndGoesWithItsOwner) {
     fs::create_directories(gone / "with/something");
   }
   EXPECT_FALSE(fs::exists(gone));
+}
+
+TEST_F(CacheFolders, WhatKilledProcessesLeftIsRemoved) {
+  const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  const PrivateFolder living("x-");
+  fs::last_write_time(living.path(), long_ago);
+  std::string told(256, '\0');
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    const PrivateFolder left("x-");
+    const std::string name = left.path().string();
+    [[maybe_unused]] const auto written = write(ends[1], name.data(), name.size());
+    _exit(0);
+  }
+  told.resize(static_cast<std::size_t>(std::max<ssize_t>(0, read(ends[0], told.data(), 256))));
+  waitpid(child, nullptr, 0);
+  ASSERT_TRUE(fs::exists(told)) << told;
+  { const PrivateFolder soon("x-"); }
+  EXPECT_TRUE(fs::exists(told));
+  fs::last_write_time(told, long_ago);
+  { const PrivateFolder of_another_kind("y-"); }
+  EXPECT_TRUE(fs::exists(told));
+  { const PrivateFolder later("x-"); }
+  EXPECT_FALSE(fs::exists(told));
+  EXPECT_TRUE(fs::exists(living.path()));
+}
+
+TEST_F(CacheFolders, ARelativePathIsNone) {
+  setenv("XDG_CACHE_HOME", "somewhere", 1);
+  EXPECT_TRUE(cache_folder().is_absolute());
 }
 
 TEST_F(CacheFolders, IsMadePrivate) {

@@ -30,7 +30,7 @@ TEST_F(BaselineTest, FilesAreTheRecordsAndNameTheirKey) {
   const RunDigest a = run({.number = 1}), b = run({.number = 2, .build_type = "Debug"});
   const auto files = save_baseline(home(), "main", {a, b});
   ASSERT_EQ(files.size(), 2u);
-  EXPECT_EQ(files[0].filename().string().rfind("image-small-fp32-2r-", 0), 0u);
+  EXPECT_EQ(files[0].filename().string().rfind("image-resnet18-fp32-2r-", 0), 0u);
   EXPECT_NE(files[0].filename(), files[1].filename());
   EXPECT_EQ(read_text_file(files[0]), read_text_file(a.record));
   const RunSet found = require_runs({home() / "main"});

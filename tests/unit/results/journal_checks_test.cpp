@@ -10,9 +10,14 @@
 #include "metrics/precision_goal.hpp"
 #include "results/run_summary.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/model_graph_json.hpp"
+#include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr std::int64_t generated_classes = 10;
 
 /// Names of the checks that find a line wrong.
 std::string found_as_it_is(const SampleRun& run) {
@@ -122,6 +127,50 @@ TEST(JournalChecks, EveryPhaseIsFoundChangedToEveryOther) {
   }
 }
 
+/// fixed_run() as if this model had been trained, on generated data where asked.
+SampleRun trained_on(ModelGraph graph, bool generated) {
+  SampleRun run = fixed_run();
+  graph.name = "resnet18";
+  for (JournalLine& line : run.lines) {
+    if (auto* config = std::get_if<ConfigEvent>(&line.event); config != nullptr && generated) {
+      const std::string source = R"("source":"idx:data")";
+      config->config.text.replace(config->config.text.find(source), source.size(),
+                                  R"("source":"generated")");
+    } else if (auto* workload = std::get_if<WorkloadEvent>(&line.event)) {
+      workload->graph = {graph_to_text(graph)};
+      workload->graph_hash = graph.hash();
+      workload->parameters = graph.parameter_count();
+      if (!generated) continue;
+      const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
+      const auto data = describe_generated(
+          {input.kind, input.channels, input.height, input.width, 0, generated_classes}, 42);
+      workload->data = data->description();
+      workload->data_fingerprint = data->fingerprint();
+      workload->data_kind = describe_generated(data->spec(), 0)->fingerprint();
+      workload->loss_floor = data->loss_floor();
+      workload->error_floor = data->error_floor();
+      workload->quality_target = target_on(*data)->value;
+    } else if (auto* step = std::get_if<StepEvent>(&line.event)) {
+      step->ops_strict = strict_train_ops(graph, step->samples);
+    } else if (auto* eval = std::get_if<EvalEvent>(&line.event)) {
+      eval->ops_strict = strict_forward_ops(graph, eval->samples);
+    }
+  }
+  return run;
+}
+
+TEST(JournalChecks, NobodyClaimsMoreOperationsByAnotherGraph) {
+  const SampleSpec stored{.channels = 1, .height = 8, .width = 8, .classes = 3};
+  EXPECT_EQ(found(trained_on(model_for("resnet18", stored), false)), "");
+  EXPECT_EQ(found(trained_on(model_for("resnet34", stored), false)), "model ");
+  const SampleSpec spec = generated_sample("resnet18");
+  ASSERT_EQ(spec.classes, generated_classes);
+  EXPECT_FALSE(finds(trained_on(model_for("resnet18", spec), true), "data"));
+  SampleSpec larger = spec;
+  larger.height *= 2;
+  EXPECT_TRUE(finds(trained_on(model_for("resnet18", larger), true), "data"));
+}
+
 TEST(JournalChecks, PhasesHoldTheirSteps) {
   SampleRun run = fixed_run();
   std::swap(run.lines[index_of(run, Phase::measure)], run.lines[index_of(run, Phase::measure) + 1]);
@@ -191,15 +240,15 @@ TEST(JournalChecks, ACompleteSearchEvaluatesItsBestTrial) {
 /// What each rank, or the run, has to say: taken out of a complete run each of them is missed, and
 /// of one that was interrupted none.
 template <class E>
-void expect_missed(const SampleRun& whole) {
+void expect_missed(const SampleRun& whole, const std::string& check) {
   for (std::size_t i = 0; i < whole.lines.size(); ++i) {
     if (!std::holds_alternative<E>(whole.lines[i].event)) continue;
     SampleRun run = whole;
     run.lines.erase(run.lines.begin() + static_cast<std::ptrdiff_t>(i));
-    EXPECT_TRUE((" " + found_as_it_is(run)).find(" due_lines ") != std::string::npos)
+    EXPECT_TRUE((" " + found_as_it_is(run)).find(" " + check + " ") != std::string::npos)
         << kind_name(E{}) << " in line " << i + 1;
     run.last<StopEvent>() = {RunStatus::partial, "SIGTERM", 130};
-    EXPECT_TRUE((" " + found_as_it_is(run)).find(" due_lines ") == std::string::npos);
+    EXPECT_TRUE((" " + found_as_it_is(run)).find(" " + check + " ") == std::string::npos);
   }
 }
 
@@ -207,18 +256,18 @@ TEST(JournalChecks, ACompleteRunLacksNoLineThatIsDue) {
   for (SampleRun run : {fixed_run(), planned_run(), search_run()}) {
     add_due_lines(run);
     ASSERT_EQ(found_as_it_is(run), "");
-    expect_missed<RankPlanEvent>(run);
-    expect_missed<ObservedEvent>(run);
-    expect_missed<ChecksumEvent>(run);
-    expect_missed<MemoryEvent>(run);
-    expect_missed<RankTimeEvent>(run);
-    expect_missed<RankStepsEvent>(run);
-    expect_missed<OverheadEvent>(run);
-    expect_missed<SearchEvent>(run);
+    expect_missed<RankPlanEvent>(run, "rank_plans");
+    expect_missed<ObservedEvent>(run, "observations");
+    expect_missed<ChecksumEvent>(run, "rank_ends");
+    expect_missed<MemoryEvent>(run, "rank_ends");
+    expect_missed<RankTimeEvent>(run, "rank_times");
+    expect_missed<RankStepsEvent>(run, "rank_times");
+    expect_missed<OverheadEvent>(run, "ending");
+    expect_missed<SearchEvent>(run, "ending");
   }
   SampleRun run = fixed_run();
   erase_last_evaluation(run);
-  EXPECT_TRUE(finds(run, "due_lines"));
+  EXPECT_TRUE(finds(run, "ending"));
 }
 
 /// With a look after each of these steps, counted from 1 on.

@@ -77,7 +77,7 @@ TEST_F(RankTest, ErrorsThatAreKnownUnlikeWellDoNotCompare) {
     auto& evaluation = run.last<EvalEvent>();
     evaluation.samples = samples;
     evaluation.accuracy = accuracy;
-    evaluation.ops_strict = strict_forward_ops(small_classifier(), samples);
+    evaluation.ops_strict = strict_forward_ops(fixed_classifier(), samples);
     run.write_finished(RunFiles{path() / std::to_string(number)});
   };
   store_evaluated(1, 1000, 0.9);

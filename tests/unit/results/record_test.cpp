@@ -105,7 +105,7 @@ TEST(Record, HostLoadOfAJournalWithoutNamesHasNoHosts) {
 TEST(Record, HoldsTheNumbersOfAFixedRun) {
   const SampleRun run = fixed_run();
   const OrderedJson record = record_of(run);
-  const Ops per_step = strict_train_ops(small_classifier(), 64);
+  const Ops per_step = strict_train_ops(fixed_classifier(), 64);
   // 2 warm-up steps of 24 s, 30 steps of 12 s with 0 to 4 % of noise (12.24 s on average).
   const double window_s = 30 * 12.24;
   const OrderedJson& metrics = record.at("metrics");
@@ -140,8 +140,8 @@ TEST(Record, HoldsTheNumbersOfAFixedRun) {
   EXPECT_EQ(operations.at("recompute"), "0");
   EXPECT_EQ(operations.at("per_step").at("executed"), per_step.to_string());
   EXPECT_EQ(operations.at("evaluation_strict"),
-            strict_forward_ops(small_classifier(), 100).to_string());
-  const auto aiperf = count_graph(small_classifier()).conventions[Convention::aiperf].train();
+            strict_forward_ops(fixed_classifier(), 100).to_string());
+  const auto aiperf = count_graph(fixed_classifier()).conventions[Convention::aiperf].train();
   ASSERT_TRUE(aiperf.has_value());
   EXPECT_EQ(operations.at("aiperf"), (*aiperf * (64 * 32)).to_string());
 }
@@ -171,7 +171,8 @@ TEST(Record, CarriesWhatTheContractNames) {
   EXPECT_EQ(record.at("seeds").at("run"), 42);
   EXPECT_EQ(record.at("config").at("run").at("steps"), 30);
   EXPECT_EQ(record.at("scale").at("emulated"), false);
-  EXPECT_EQ(record.at("workload").at("parameters"), "163");  // (16+1)*8 + (8+1)*3
+  EXPECT_EQ(record.at("workload").at("parameters"),
+            std::to_string(fixed_classifier().parameter_count()));
 }
 
 TEST(Record, OfTokensCountsTokensAndHasNoRegulatedScore) {
@@ -254,7 +255,7 @@ TEST(Record, AWindowEndsWithTheFirstGroupThatStops) {
   EXPECT_NEAR(metrics.at("measured_s"), 4 * five_steps_s, 1e-6);
   EXPECT_NEAR(metrics.at("throughput").at("value").get<double>(),
               all.at("throughput").at("value").get<double>(), 1e-9);
-  const Ops per_step = strict_train_ops(small_classifier(), 64);
+  const Ops per_step = strict_train_ops(fixed_classifier(), 64);
   EXPECT_EQ(record.at("operations").at("window_strict"), (per_step * 40).to_string());
   EXPECT_EQ(record.at("operations").at("strict"), (per_step * 54).to_string());
 }

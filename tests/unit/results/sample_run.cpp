@@ -14,6 +14,7 @@
 #include "tests/unit/results/agreeing_run.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/model_graph_json.hpp"
+#include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
 namespace {
@@ -37,7 +38,7 @@ StartEvent sample_start() {
 WorkloadEvent sample_workload(const ModelGraph& graph) {
   WorkloadEvent workload;
   workload.name = "image";
-  workload.size = "small";
+  workload.size = "resnet18";
   workload.unit = "image";
   workload.precision = "fp32";
   workload.samples_per_step = sample_count;
@@ -239,8 +240,12 @@ ModelGraph small_classifier(std::int64_t hidden) {
   return graph;
 }
 
+ModelGraph fixed_classifier() {
+  return model_for("resnet18", {.channels = 1, .height = 8, .width = 8, .classes = 3});
+}
+
 SampleRun fixed_run(const SampleRunOptions& options) {
-  const ModelGraph graph = small_classifier();
+  const ModelGraph graph = fixed_classifier();
   Script script(options.epoch_ns);
   script.add_preamble(options.ranks, 1, graph);
   script.add(PhaseEvent{Phase::warmup, std::nullopt});
@@ -329,6 +334,7 @@ SampleRun search_run() {
   script.add_preamble(group_count, group_count, small_classifier());
   auto& workload = script.run.last<WorkloadEvent>();
   workload.name = "automl-image";
+  workload.size = "small";
   workload.graph.text.clear();
   workload.parameters = 0;
   workload.samples_per_step.reset();

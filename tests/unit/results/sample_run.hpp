@@ -66,7 +66,10 @@ struct SampleRun {
   }
 };
 
+/// A model of trials that nobody else knows.
 ModelGraph small_classifier(std::int64_t hidden = 8);
+/// The model of fixed_run().
+ModelGraph fixed_classifier();
 
 struct SampleRunOptions {
   int ranks = 2;

@@ -25,11 +25,11 @@ bool matches(const std::string& text, const std::string& pattern) {
 
 TEST(Show, TableHoldsWhatTheContractAsksFor) {
   const std::string table = shown(fixed_run());
-  EXPECT_TRUE(matches(table, "workload +image small, 163 parameters, fp32\n")) << table;
+  EXPECT_TRUE(matches(table, "workload +image resnet18, 11.17 M parameters, fp32\n")) << table;
   EXPECT_TRUE(matches(table, "scale +2 ranks, 2 × cpu with 1 thread, transport threads\n"))
       << table;
   EXPECT_TRUE(matches(table, "throughput +5\\.229 ± [0-9.e-]+ image/s \\(95 % CI ")) << table;
-  EXPECT_TRUE(matches(table, "OPS +[0-9.]+ ± [0-9.]+ kop/s \\(95 % CI ")) << table;
+  EXPECT_TRUE(matches(table, "OPS +[0-9.]+ ± [0-9.]+ Mop/s \\(95 % CI ")) << table;
   EXPECT_TRUE(matches(table, "quality +accuracy 0\\.8000 on 100 samples \\(target 0\\.5: met\\)\n"))
       << table;
   EXPECT_TRUE(matches(table, "validity +closed, rankable\n")) << table;
