@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "automl/search_space.hpp"
+#include "workloads/search_space.hpp"
 #include "metrics/random.hpp"
 #include "workloads/model_graph.hpp"
 

@@ -9,7 +9,7 @@
 #include <unordered_set>
 
 #include "automl/morph.hpp"
-#include "automl/search_space.hpp"
+#include "workloads/search_space.hpp"
 #include "automl/tpe.hpp"
 #include "automl/trial.hpp"
 #include "metrics/trial_score.hpp"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -298,6 +299,55 @@ void check_parts(const std::filesystem::path& folder, const std::vector<std::str
   }
 }
 
+/// Whether a configuration has this value of a key. What it makes a value of its own of (0 and
+/// "auto", the path of a file) is not compared.
+bool has_value(const Json& config, const std::string& key, const std::string& text) {
+  std::string pointer = "/" + key;
+  std::replace(pointer.begin(), pointer.end(), '.', '/');
+  const Json value = value_at(config, pointer);
+  if (value.is_boolean()) return text == value.dump();
+  if (value.is_string()) {
+    return value == text || text == "auto" || text.find_first_of("./") != std::string::npos;
+  }
+  if (value.is_number_unsigned() && value.dump() == text) return true;
+  if (!value.is_number()) return true;
+  double wanted = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), wanted);
+  const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  const bool is_number = error == std::errc() && (rest.empty() || rest == "%");
+  return !is_number || wanted == 0 || value == wanted;
+}
+
+/// The configuration of a run, or those of a suite's workloads.
+std::vector<std::filesystem::path> configs_of(const std::filesystem::path& run) {
+  const RunFiles files{run};
+  if (!std::filesystem::exists(files.suite())) return {files.config()};
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(run)) {
+    const RunFiles part{entry.path()};
+    if (std::filesystem::exists(part.config())) found.push_back(part.config());
+  }
+  return found;
+}
+
+/// A run stands at the point of the sweep whose settings it had.
+VerifyCheck check_point(const std::filesystem::path& folder, const SweepIndex& index,
+                        const SweepRun& run) {
+  SweepPoint settings = index.points.at(run.point);
+  settings.emplace_back("seed", std::to_string(run.seed));
+  const std::string expected = point_text(settings);
+  VerifyCheck check{run.folder + "/point", true, expected, expected, CheckText::words};
+  for (const std::filesystem::path& file : configs_of(folder / run.folder)) {
+    const Json config = parse_strict_json(read_run_file(file), file.string());
+    for (const auto& [key, value] : settings) {
+      if (has_value(config, key, value)) continue;
+      check.ok = false;
+      check.actual = fmt::format("a run with another {}", key);
+    }
+  }
+  return check;
+}
+
 /// Every run that ended, in its folder; what is still missing is no damage.
 Checks check_sweep(const std::filesystem::path& folder) {
   Checks checks;
@@ -309,6 +359,14 @@ Checks check_sweep(const std::filesystem::path& folder) {
     if (run.state == SweepRunState::complete) complete.push_back(run.folder);
   }
   check_parts(folder, complete, checks);
+  for (const SweepRun& run : index.runs) {
+    if (run.state != SweepRunState::complete) continue;
+    try {
+      checks.push_back(check_point(folder, index, run));
+    } catch (const Error& error) {
+      checks.push_back({run.folder + "/point", false, "the run's config.json", error.what()});
+    }
+  }
   check_text("sweep_bytes", sweep_text_as_written(text, index), text, checks);
   return checks;
 }

@@ -187,14 +187,18 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
 }
 
 std::optional<QualityTarget> target_on(const DataSource& data) {
-  const auto classes = static_cast<double>(data.spec().classes);
-  if (data.spec().kind == InputKind::images) {
-    const double best = 1.0 - data.error_floor().value_or(0.0);
+  return target_on(data.spec(), data.loss_floor(), data.error_floor());
+}
+
+std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
+                                       std::optional<double> error_floor) {
+  const auto classes = static_cast<double>(spec.classes);
+  if (spec.kind == InputKind::images) {
+    const double best = 1.0 - error_floor.value_or(0.0);
     return QualityTarget{"accuracy", 0.5 * (1.0 / classes + best)};
   }
-  const auto floor = data.loss_floor();
-  if (!floor) return std::nullopt;
-  return QualityTarget{"loss", 0.5 * (std::log(classes) + *floor)};
+  if (!loss_floor) return std::nullopt;
+  return QualityTarget{"loss", 0.5 * (std::log(classes) + *loss_floor)};
 }
 
 Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {

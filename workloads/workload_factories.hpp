@@ -38,6 +38,8 @@ std::shared_ptr<const DataSource> describe_generated(const SampleSpec& wanted, s
 /// The quality to be reached on these data: half of the way from guessing to the floor. Nothing for
 /// tokens without a known floor; of images without one the floor counts as 0.
 std::optional<QualityTarget> target_on(const DataSource& data);
+std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<double> loss_floor,
+                                       std::optional<double> error_floor);
 
 /// The residual net that an architecture search of this size ("w16", "w32", …) starts from. Throws
 /// UserError for any other size.

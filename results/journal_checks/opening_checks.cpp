@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -44,6 +45,19 @@ bool begins_with_date(const std::string& run_id) {
                     [&](char wanted, char c) { return fits(c, wanted); });
 }
 
+/// Nothing in it but words, as this program writes them: who pastes it runs one command.
+bool is_one_command(const std::string& text) {
+  constexpr std::string_view plain = "-_./=:,%+@~ ";
+  bool quoted = false;
+  for (const char c : text) {
+    if (c == '\'') quoted = !quoted;
+    const bool safe = quoted || c == '\'' || c == '\\' || plain.find(c) != plain.npos ||
+                      std::isalnum(static_cast<unsigned char>(c)) != 0;
+    if (!safe || std::iscntrl(static_cast<unsigned char>(c)) != 0) return false;
+  }
+  return !quoted;
+}
+
 void hold_start(const CheckedJournal& run, LineCheck& check) {
   const AskedRun& asked = *run.outline.asked;
   const StartEvent& start = *run.start.event;
@@ -62,7 +76,9 @@ void hold_start(const CheckedJournal& run, LineCheck& check) {
   const bool whole = behind == start.reproduce.size() ||
                      (behind < start.reproduce.size() && start.reproduce[behind] == ' ');
   check.hold(
-      1, whole && (asked.quick || start.reproduce.find(" --quick") == std::string::npos),
+      1,
+      whole && is_one_command(start.reproduce) &&
+          (asked.quick || start.reproduce.find(" --quick") == std::string::npos),
       [&] { return "reproduce with " + command; }, [&] { return start.reproduce; });
 }
 
@@ -281,6 +297,10 @@ void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCh
     expected = error.what();
   }
   check.equal(run.workload.line, "graph of " + name, expected, run.workload->graph_hash);
+  const std::int64_t length = run.outline.asked->sequence_length;
+  if (length > 0 && tokens_of_sample(graph) > 0) {
+    check.equal(run.workload.line, "sequence_length", length, sample_spec_of(graph).length);
+  }
 }
 
 void check_model(const CheckedJournal& run, LineCheck& check) {
@@ -331,7 +351,7 @@ void hold_generated_sample(const CheckedJournal& run, const SampleSpec& spec, Li
   check.equal(run.workload.line, "sample", expected, sample_text(spec));
 }
 
-/// Files are not read again: what they hold is theirs to say.
+/// Files are not read again: what their samples are is theirs to say. Nobody knows their floors.
 void check_data_line(const CheckedJournal& run, LineCheck& check) {
   if (!run.workload || !run.outline.asked) return;
   const WorkloadEvent& workload = *run.workload.event;
@@ -339,16 +359,21 @@ void check_data_line(const CheckedJournal& run, LineCheck& check) {
   const bool generated = run.outline.asked->data == "generated";
   check.equal(line, "data_kind given", generated, !workload.data_kind.empty());
   const ModelGraph* graph = run.any_model();
-  if (!generated || graph == nullptr || workload.seeds.empty()) return;
+  if (graph == nullptr || workload.seeds.empty()) return;
   const SampleSpec spec = sample_spec_of(*graph);
-  hold_generated_sample(run, spec, check);
-  const auto data = describe_generated(spec, workload.seeds.front().second);
-  check.equal(line, "data", data->description(), workload.data);
-  check.equal(line, "data_fingerprint", data->fingerprint(), workload.data_fingerprint);
-  check.equal(line, "data_kind", describe_generated(spec, 0)->fingerprint(), workload.data_kind);
-  hold_number(check, line, "loss_floor", data->loss_floor(), workload.loss_floor);
-  hold_number(check, line, "error_floor", data->error_floor(), workload.error_floor);
-  const auto target = target_on(*data);
+  std::optional<double> loss_floor, error_floor;
+  if (generated) {
+    hold_generated_sample(run, spec, check);
+    const auto data = describe_generated(spec, workload.seeds.front().second);
+    check.equal(line, "data", data->description(), workload.data);
+    check.equal(line, "data_fingerprint", data->fingerprint(), workload.data_fingerprint);
+    check.equal(line, "data_kind", describe_generated(spec, 0)->fingerprint(), workload.data_kind);
+    loss_floor = data->loss_floor();
+    error_floor = data->error_floor();
+  }
+  hold_number(check, line, "loss_floor", loss_floor, workload.loss_floor);
+  hold_number(check, line, "error_floor", error_floor, workload.error_floor);
+  const auto target = target_on(spec, loss_floor, error_floor);
   hold_number(check, line, "quality_target", target ? std::optional(target->value) : std::nullopt,
               workload.quality_target);
 }

@@ -89,12 +89,15 @@ void place_stages(PlanOutline& plan, std::int32_t direction) {
 }
 
 void place_ranks(PlanOutline& plan, DocumentProblems& problems) {
+  bool twice = false;
   for (std::size_t group = 0; group < plan.groups.size(); ++group) {
     for (const std::int32_t rank : plan.groups[group]) {
       OutlinedRank& place = plan.places[rank];
+      twice = twice || place.group >= 0;
       if (place.group < 0) place.group = static_cast<std::int32_t>(group);
     }
   }
+  if (twice) problems.add("a rank is in its groups twice");
   for (const std::int32_t direction : {0, 1}) place_stages(plan, direction);
   for (const auto& [rank, place] : plan.places) {
     if (place.held.size() > most_stages_of_rank) {

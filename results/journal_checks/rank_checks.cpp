@@ -23,6 +23,7 @@
 namespace heteroperf {
 namespace {
 
+constexpr std::uint64_t most_memory_bytes = std::uint64_t{1} << 53;  // an exact JSON number
 constexpr double sum_rounding = 1e-9;  // of sums that were added up in another order
 constexpr double clock_share = 0.01;   // by which two hosts' clocks may run apart
 constexpr double shortest_span_s = 1;  // that such a share is looked at in
@@ -102,16 +103,18 @@ class EachTraining {
     if (!run_.is_complete() || !run_.outline.plan) return;
     const auto& groups = run_.outline.plan->groups;
     std::set<std::optional<std::uint64_t>> trainings;
-    for_lines<StepEvent>(run_.journal, [&](std::size_t, const StepEvent& step) {
-      const auto group = static_cast<std::size_t>(step.group);
-      if (group >= groups.size() || !trainings.insert(step.trial).second) return;
-      if (may_fail && step.trial && ended_badly(*step.trial)) return;
+    for (const JournalLine& line : run_.journal.lines) {
+      const auto* step = std::get_if<StepEvent>(&line.event);
+      if (step == nullptr || !trainings.insert(step->trial).second) continue;
+      const auto group = static_cast<std::size_t>(step->group);
+      if (group >= groups.size()) continue;
+      if (may_fail && step->trial && ended_badly(*step->trial)) continue;
       for (const std::int32_t rank : groups[group]) {
-        if (seen_.contains({rank, step.trial})) continue;
-        const std::string trial = step.trial ? fmt::format(" on trial {}", *step.trial) : "";
+        if (seen_.contains({rank, step->trial})) continue;
+        const std::string trial = step->trial ? fmt::format(" on trial {}", *step->trial) : "";
         return miss<E>(run_, fmt::format("rank {}{}", rank, trial), check);
       }
-    });
+    }
   }
 
  private:
@@ -197,6 +200,9 @@ struct MeasuredSpan {
   std::optional<std::uint64_t> first;
   std::uint64_t count = 0;
   std::int64_t start_ns = 0, end_ns = 0, longest_ns = 0;
+  /// Between the first one and what was before it: the first rank writes to its disk there, while
+  /// others may already have begun.
+  std::int64_t pause_ns = 0;
   StepSplit split;  ///< summed, mean over the ranks
 };
 
@@ -210,14 +216,17 @@ void add_to(StepSplit& sum, const StepSplit& split) {
 MeasuredSpan measured_steps_of(const Journal& journal) {
   MeasuredSpan steps;
   bool measuring = false;
+  std::int64_t before_ns = 0;
   for (const JournalLine& line : journal.lines) {
     const auto* phase = std::get_if<PhaseEvent>(&line.event);
     if (phase != nullptr && phase->phase == Phase::measure) measuring = true;
     const auto* step = std::get_if<StepEvent>(&line.event);
+    if (!measuring) before_ns = step == nullptr ? line.t_ns : step->t_end_ns;
     if (step == nullptr || !measuring) continue;
     if (!steps.first) {
       steps.first = step->n;
       steps.start_ns = step->t_start_ns;
+      steps.pause_ns = std::max<std::int64_t>(0, step->t_start_ns - before_ns);
     }
     ++steps.count;
     steps.end_ns = step->t_end_ns;
@@ -273,17 +282,18 @@ std::string split_text(const StepSplit& split) {
 }
 
 /// The ranks' times, in the mean, are what their steps say. No rank's steps begin or end
-/// more than one of them apart from the first rank's.
+/// more than one of them apart from the first rank's, but for its pause before them.
 void hold_rank_times(const CheckedJournal& run, const MeasuredSpan& measured, LineCheck& check) {
   StepSplit sum;
   std::int64_t ranks = 0;
   const auto first = run.first<RankTimeEvent>();
-  const double longest_s = static_cast<double>(measured.longest_ns) * nanosecond;
+  const double apart_s =
+      static_cast<double>(2 * measured.longest_ns + measured.pause_ns) * nanosecond;
   for_lines<RankTimeEvent>(run.journal, [&](std::size_t line, const RankTimeEvent& time) {
     add_to(sum, time.split);
     ++ranks;
     check.hold(
-        line, std::fabs(time.wall_s - first->wall_s) <= 2 * longest_s + clock_share * first->wall_s,
+        line, std::fabs(time.wall_s - first->wall_s) <= apart_s + clock_share * first->wall_s,
         [&] { return fmt::format("wall_s {} of other ranks", first->wall_s); },
         [&] { return fmt::format("{}", time.wall_s); });
   });
@@ -343,10 +353,12 @@ class StepsDone {
 /// Returns the bytes that each rank holds from the end of its first step on, by its plan; nothing
 /// where there was no step.
 std::map<std::int32_t, std::uint64_t> bytes_of_training(const CheckedJournal& run) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 60;  // of each, so that they add up
   std::map<std::int32_t, std::uint64_t> bytes;
   if (!run.first<StepEvent>()) return bytes;
   for_lines<RankPlanEvent>(run.journal, [&](std::size_t, const RankPlanEvent& plan) {
-    bytes[plan.rank] = plan.weights_bytes + plan.gradients_bytes + plan.optimizer_bytes;
+    bytes[plan.rank] = std::min(plan.weights_bytes, most) + std::min(plan.gradients_bytes, most) +
+                       std::min(plan.optimizer_bytes, most);
   });
   return bytes;
 }
@@ -509,8 +521,14 @@ void check_rank_ends(const CheckedJournal& run, LineCheck& check) {
       each_memory.hold(run, i + 1, memory->rank, check);
       const auto fewest = trained_bytes.find(memory->rank);
       check.hold(
-          i + 1, fewest == trained_bytes.end() || memory->peak_bytes >= fewest->second,
-          [&] { return fmt::format("{} bytes of weights and their updates", fewest->second); },
+          i + 1,
+          memory->peak_bytes <= most_memory_bytes &&
+              (fewest == trained_bytes.end() || memory->peak_bytes >= fewest->second),
+          [&] {
+            return fmt::format("{} bytes of weights and their updates, at most {}",
+                               fewest == trained_bytes.end() ? 0 : fewest->second,
+                               most_memory_bytes);
+          },
           [&] { return fmt::format("a peak of {} bytes", memory->peak_bytes); });
     } else if (const auto* checksum = std::get_if<ChecksumEvent>(&event)) {
       each_checksum.hold(i + 1, checksum->rank, checksum->group, checksum->trial, check);

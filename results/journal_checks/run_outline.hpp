@@ -8,6 +8,7 @@
 
 #include "results/journal.hpp"
 #include "results/journal_checks/plan_outline.hpp"
+#include "workloads/search_space.hpp"
 
 namespace heteroperf {
 
@@ -59,6 +60,9 @@ RunOutline read_run_outline(const Journal& journal);
 
 /// Samples per rank and micro-batch of a trial; 0: its hyper-parameters do not say.
 std::uint64_t batch_of_trial(const JsonText& hyper_parameters);
+
+/// Names the hyper-parameter that the search does not look at; empty: none.
+std::string outside_space(const JsonText& hyper_parameters, const SearchSpace& space);
 
 /// Adds the CPUs of a list in the kernel's form, "0-3,8".
 void add_listed_cpus(const std::string& list, CpuRanges& cpus);

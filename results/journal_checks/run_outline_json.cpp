@@ -157,6 +157,26 @@ std::uint64_t batch_of_trial(const JsonText& hyper_parameters) {
   return batch.is_number_unsigned() ? batch.get<std::uint64_t>() : 0;
 }
 
+std::string outside_space(const JsonText& hyper_parameters, const SearchSpace& space) {
+  if (hyper_parameters.text.empty()) return {};
+  const Json json = Json::parse(hyper_parameters.text);
+  const auto within = [&](const char* name, double least, double most) {
+    const Json value = value_at(json, std::string("/") + name);
+    return value.is_null() || (value.is_number() && value >= least && value <= most);
+  };
+  const auto among = [&](const char* name, const std::vector<std::int64_t>& choices) {
+    const Json value = value_at(json, std::string("/") + name);
+    const auto is = [&](std::int64_t choice) { return value == choice; };
+    return value.is_null() || std::any_of(choices.begin(), choices.end(), is);
+  };
+  if (!within("dropout", space.dropout_min, space.dropout_max)) return "dropout";
+  if (!within("learning_rate", space.learning_rate_min, space.learning_rate_max)) {
+    return "learning_rate";
+  }
+  if (!among("kernel", space.kernels)) return "kernel";
+  return among("batch", space.batches) ? "" : "batch";
+}
+
 void add_listed_cpus(const std::string& list, CpuRanges& cpus) {
   std::istringstream ranges(list);
   std::uint64_t first = 0;

@@ -223,6 +223,7 @@ void hold_warnings(const CheckedJournal& run, LineCheck& check) {
 void check_step_samples(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.plan) return;
   const std::uint64_t of_plan = run.is_search() ? 0 : run.outline.plan->samples_per_step();
+  const bool may_diverge = run.is_search() || !run.is_complete();
   TrialPlaces trials;
   for (std::size_t i = 0; i < run.journal.lines.size(); ++i) {
     const Event& event = run.journal.lines[i].event;
@@ -233,7 +234,8 @@ void check_step_samples(const CheckedJournal& run, LineCheck& check) {
     check.equal(i + 1, "samples", step->trial ? trials.samples(run, *step->trial) : of_plan,
                 step->samples);
     check.hold(
-        i + 1, !(step->gradient_norm < 0), [] { return "a gradient_norm of 0 or more"; },
+        i + 1, step->gradient_norm >= 0 || (std::isnan(step->gradient_norm) && may_diverge),
+        [] { return "a gradient_norm of 0 or more"; },
         [&] { return fmt::format("{}", step->gradient_norm); });
   }
 }

@@ -106,6 +106,8 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
   if (!run.outline.asked) return;
   std::map<std::uint64_t, const TrialEvent*> started;
   std::map<std::uint64_t, bool> ended;
+  const SearchSpace space = search_space_around(run.outline.asked->micro_batch);
+  const ModelGraph* first = run.any_model();
   for_lines<TrialEvent>(run.journal, [&](std::size_t line, const TrialEvent& trial) {
     const auto [known, is_new] = started.try_emplace(trial.id, &trial);
     const bool starts = trial.state == TrialStatus::running;
@@ -114,6 +116,18 @@ void check_trial_lines(const CheckedJournal& run, LineCheck& check) {
         [&] { return fmt::format("a line that starts or ends trial {}", trial.id); },
         [&] { return fmt::format("it is {} here", to_string(trial.state)); });
     check.equal(line, "trial of", identity_text(*known->second), identity_text(trial));
+    check.equal(line, "outside of the search:", std::string(),
+                outside_space(trial.hyper_parameters, space));
+    const ModelGraph* graph = starts ? run.graphs.find(trial.graph_hash) : nullptr;
+    check.hold(
+        line,
+        graph == nullptr || first == nullptr || sample_spec_of(*graph) == sample_spec_of(*first),
+        [] { return std::string("a model for the samples of the first trial"); },
+        [] { return std::string("one for others"); });
+    check.hold(
+        line, !trial.parent || (started.contains(*trial.parent) && *trial.parent != trial.id),
+        [] { return std::string("a parent that started before it"); },
+        [&] { return fmt::format("trial {}", *trial.parent); });
     check.hold(
         line, fits_rung(trial, run.outline.asked->rungs),
         [&] { return fmt::format("a rung of {} that fits its state", run.outline.asked->rungs); },

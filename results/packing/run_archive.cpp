@@ -200,8 +200,11 @@ void refuse_inside(const fs::path& archive, const fs::path& folder) {
 }  // namespace
 
 bool may_be_packed(const fs::path& name) {
+  constexpr std::size_t longest_part = 255;  // of file systems
+  const auto fits = [](const fs::path& part) { return part.native().size() <= longest_part; };
   return name.native().size() <= longest_packed_name &&
-         std::distance(name.begin(), name.end()) <= deepest_packed_name;
+         std::distance(name.begin(), name.end()) <= deepest_packed_name &&
+         std::all_of(name.begin(), name.end(), fits);
 }
 
 PackedArchive pack_folder(const fs::path& folder, const fs::path& archive,

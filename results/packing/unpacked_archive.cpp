@@ -70,7 +70,8 @@ fs::path checked_name(archive_entry* entry) {
 class Unpacking {
  public:
   Unpacking(const fs::path& archive, const fs::path& root, const UnpackingLimits& limits)
-      : root_(root), entries_left_(limits.entries) {
+      : root_(root) {
+    entries_left_ = std::max(limits.least_entries, fs::file_size(archive) / limits.bytes_per_entry);
     bytes_left_ = std::max(limits.least_bytes, limits.times_archive * fs::file_size(archive));
     bytes_ = bytes_left_;
     if (fs::file_size(archive) < gzip_header_bytes) throw Damaged{"it ends within its first bytes"};
@@ -166,7 +167,7 @@ class Unpacking {
 
   const fs::path& root_;
   OpenArchive open_;
-  std::uint64_t entries_left_, bytes_left_ = 0, bytes_ = 0;
+  std::uint64_t entries_left_ = 0, bytes_left_ = 0, bytes_ = 0;
   std::size_t entries_ = 0;
   std::set<fs::path> folders_;  // made so far
   fs::path top_;

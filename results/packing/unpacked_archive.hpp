@@ -10,7 +10,8 @@ namespace heteroperf {
 
 /// What an archive may unpack to, however small it is itself.
 struct UnpackingLimits {
-  std::uint64_t entries = 200'000;  ///< files and folders, those above them too
+  std::uint64_t least_entries = 20'000;  ///< files and folders, those above them too
+  std::uint64_t bytes_per_entry = 256;   ///< of the archive, beyond these
   std::uint64_t least_bytes = std::uint64_t{1} << 30;
   std::uint64_t times_archive = 200;  ///< journals shrink to a tenth
 };

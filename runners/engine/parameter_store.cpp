@@ -52,6 +52,12 @@ ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldPa
   publish();
 }
 
+void ParameterStore::move(double share) {
+  master_.slice(0, 0, elements_, 2).mul_(1 + share);
+  master_.slice(0, 1, elements_, 2).mul_(1 - share);
+  publish();
+}
+
 // Values are drawn in the order of the contiguous shape, whatever the order in memory.
 void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed) {
   const HeldParameter& held = entry.place.held;

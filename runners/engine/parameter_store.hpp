@@ -73,6 +73,8 @@ class ParameterStore {
   void publish(std::int64_t begin, std::int64_t end);
   void publish() { publish(0, elements_); }
 
+  /// Moves every value by this share of itself, up and down in turn.
+  void move(double share);
   /// 32 hexadecimal digits over the bits of the masters.
   std::string fingerprint() const;
 

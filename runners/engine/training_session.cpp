@@ -125,6 +125,20 @@ class PlanSession final : public TrainingSession {
   std::vector<LaneSpan>* lanes_ = nullptr;  ///< of the steps to come; null: they are not traced
 };
 
+/// The share of a value that another rounding changes: the last digit of what is stored, and of
+/// bf16, whose operators read what is rounded from float32, the last digit of one in four.
+double rounding_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return std::ldexp(1.0, -23);
+    case Precision::bf16:
+      return std::ldexp(1.0, -9);
+    case Precision::fp64:
+      return std::ldexp(1.0, -52);
+  }
+  return 0;
+}
+
 PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, Communicator* devices,
                          RankMemory memory, Accelerator* accelerator)
     : spec_(spec),
@@ -138,7 +152,9 @@ PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, Communic
       reducer_(world, spec_.graph, deployment_.staged, spec_.plan, deployment_.roles,
                deployment_.share, store_, {.memory = memory_, .devices = devices}),
       runner_(spec_, deployment_, world, devices, store_, reducer_, accelerator),
-      optimizer_(spec_.recipe, store_, reducer_.owned()) {}
+      optimizer_(spec_.recipe, store_, reducer_.owned()) {
+  if (spec_.moved) store_.move(rounding_of(spec_.precision));
+}
 
 StepReport PlanSession::step() {
   const Scope scope(*this);
@@ -426,6 +442,7 @@ void PlanSession::restore(const std::string& folder) {
   step_ = reader.state().step;
   optimizer_.restore_updates(reader.state().optimizer_step);
   store_.publish();
+  if (spec_.moved) store_.move(rounding_of(spec_.precision));
 }
 
 }  // namespace

@@ -13,6 +13,11 @@
 // depends on whose outcome comes first, and a replay that ends early has other outcomes. Only the
 // trials that were proposed before any outcome, until their first rung, are the seed's alone, and
 // only these are trained again.
+//
+// Another processor, other kernels or another version of the program round otherwise. Then a loss
+// may lie within a band of the journal's, and where one lies outside, the steps are trained a third
+// time from values moved by as much as rounding may: that shows how far rounding alone carries this
+// training, and from which step on nothing can be held against it.
 #include "suite/run/replay.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +25,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -144,16 +150,20 @@ std::vector<ReplayedSteps> stretches_of(const Original& run, std::uint64_t steps
   return all;
 }
 
+/// What a training begins with: the run's values, or those moved by as much as rounding may.
+enum class Values { recorded, moved };
+
 /// The words after the program that train a stretch.
-std::string training_words(const Original& run, const ReplayedSteps& stretch) {
+std::string training_words(const Original& run, const ReplayedSteps& stretch, Values values) {
   const std::string steps = fmt::format("{}", stretch.steps);
   if (stretch.checkpoint) {
     std::string words = fmt::format(" resume {} --from-step {}", shell_quoted(run.folder.string()),
                                     *stretch.checkpoint);
     for (const std::string& setting :
-         {"measure.replay_steps=" + steps, std::string("measure.peak_s=0"),
-          std::string("checkpoint.every_steps=0"), std::string("checkpoint.every_s=0"),
-          std::string("checkpoint.at_end=false")}) {
+         {"measure.replay_steps=" + steps,
+          fmt::format("measure.replay_moved={}", values == Values::moved),
+          std::string("measure.peak_s=0"), std::string("checkpoint.every_steps=0"),
+          std::string("checkpoint.every_s=0"), std::string("checkpoint.at_end=false")}) {
       words += " --set " + setting;
     }
     return words;
@@ -166,6 +176,7 @@ std::string training_words(const Original& run, const ReplayedSteps& stretch) {
   config.measure.until_after_s = MeasureConfig{}.until_after_s;
   config.measure.peak_s = 0;
   config.measure.replay_steps = stretch.steps;
+  config.measure.replay_moved = values == Values::moved;
   const fs::path plan = RunFiles{run.folder}.plan();
   if (!config.plan.file.empty() && fs::exists(plan)) config.plan.file = fs::absolute(plan).string();
   return run_words(config);
@@ -209,13 +220,29 @@ bool trained_to_its_end(const fs::path& folder) {
   return last != nullptr && !(std::isfinite(last->loss) && std::isfinite(last->gradient_norm));
 }
 
-/// Trains the stretch into `home`, below which its run lies then.
-fs::path train_again(const Original& run, const ReplayedSteps& stretch, const fs::path& home) {
+void require_same_data(const Original& run, const WorkloadEvent& again) {
+  if (again.data_fingerprint == run.workload().data_fingerprint) return;
+  refuse(run, fmt::format("its data are not those of {}", run.workload().data),
+         "Put them where its configuration says: data.source.");
+}
+
+/// What a stretch gave here.
+struct TrainedAgain {
+  Journal journal;
+  RunDigest digest;
+  Steps steps;
+
+  const WorkloadEvent* workload() const { return journal.first<WorkloadEvent>(); }
+};
+
+TrainedAgain train_again(const Original& run, const ReplayedSteps& stretch, Values values) {
   constexpr double start_s = 300, slower_machine = 50;
+  const PrivateFolder place("replay-");
+  const fs::path& home = place.path();
   const fs::path folder = home / "run";
   ShellCommand command;
   command.line = environment_words(run) + "exec " + shell_quoted(program_path().string()) +
-                 training_words(run, stretch) + " --no-color -q --out " +
+                 training_words(run, stretch, values) + " --no-color -q --out " +
                  shell_quoted(folder.string());
   command.out = home / "out";
   command.err = home / "err";
@@ -235,11 +262,20 @@ fs::path train_again(const Original& run, const ReplayedSteps& stretch, const fs
   const bool trained = is(ExitCode::ok) || is(ExitCode::interrupted) ||
                        is(ExitCode::invalid_result) || is(ExitCode::run_failed);
   if (!trained || !trained_to_its_end(folder)) {
+    std::error_code unknown;
+    const bool silent = fs::file_size(command.err, unknown) == 0;
     refuse(run, last_words(command.err, outcome),
-           fmt::format("It needs room in {}, or where XDG_CACHE_HOME says.",
-                       home.parent_path().string()));
+           silent ? fmt::format("It needs room in {}, or where XDG_CACHE_HOME says.",
+                                home.parent_path().string())
+                  : "");
   }
-  return folder;
+  TrainedAgain again;
+  again.journal = read_journal(RunFiles{folder}.journal().string());
+  again.digest = read_run_digest(RunFiles{folder}.record());
+  again.steps = steps_of(again.journal);
+  if (again.workload() == nullptr) refuse(run, "it does not begin here");
+  require_same_data(run, *again.workload());
+  return again;
 }
 
 /// Why losses of the two need not agree in every bit; empty: they must.
@@ -267,6 +303,10 @@ std::optional<std::string> difference(const StepEvent& said, const StepEvent& fo
   if (said.samples != found.samples) {
     return fmt::format("{} samples, trained {}", said.samples, found.samples);
   }
+  if (said.ops_strict != found.ops_strict) {
+    return fmt::format("{} operations, trained {}", said.ops_strict.to_string(),
+                       found.ops_strict.to_string());
+  }
   const bool same = band > 0 ? std::fabs(found.loss - said.loss) <= band * std::fabs(said.loss)
                              : found.loss == said.loss;
   // Not finite where it was not finite.
@@ -279,12 +319,6 @@ std::optional<std::string> difference(const StepEvent& said, const StepEvent& fo
 double replay_band(const std::string& precision) {
   if (precision == "bf16") return 5e-3;
   return precision == "fp64" ? 1e-9 : 1e-3;
-}
-
-void require_same_data(const Original& run, const WorkloadEvent& again) {
-  if (again.data_fingerprint == run.workload().data_fingerprint) return;
-  refuse(run, fmt::format("its data are not those of {}", run.workload().data),
-         "Put them where its configuration says: data.source.");
 }
 
 /// Trials that were proposed before any had an outcome.
@@ -314,48 +348,136 @@ Steps without_order(Steps found, const Original& run, const Journal& again) {
   return found;
 }
 
-VerifyCheck compare(const Original& run, const ReplayedSteps& stretch, const fs::path& folder) {
-  const Journal journal = read_journal(RunFiles{folder}.journal().string());
-  const auto* workload = journal.first<WorkloadEvent>();
-  if (workload == nullptr) refuse(run, "it does not begin here");
-  require_same_data(run, *workload);
-  const RunDigest again = read_run_digest(RunFiles{folder}.record());
-  const std::string why = why_rounded(run.digest, again);
-  const double band = why.empty() ? 0 : replay_band(run.workload().precision);
-  Steps found = steps_of(journal);
-  std::string scope;
-  if (run.groups() > 1 && !found.empty()) {
-    found = without_order(std::move(found), run, journal);
-    scope = fmt::format(" before the first rung (the rest depends on which of {} groups was first)",
-                        run.groups());
-  }
-  VerifyCheck check{stretch.name(), true, "", "", CheckText::words};
-  check.expected = fmt::format("{} losses{}", found.size(), scope);
-  check.expected +=
-      band > 0 ? fmt::format(" within {:g} % ({})", 100 * band, why) : ", equal in every bit";
-  check.actual = check.expected;
-  const auto fail = [&](const std::string& what) {
-    check.ok = false;
-    check.actual = what;
-    return check;
-  };
-  if (workload->graph_hash != run.workload().graph_hash) {
-    if (!why.empty()) refuse(run, "this program makes another graph of its configuration");
-    return fail("its configuration gives another graph than the journal's");
-  }
-  if (found.empty() || (!run.is_search() && found.size() < stretch.steps)) {
-    return fail(fmt::format("only {} of {} steps could be trained", found.size(), stretch.steps));
-  }
-  for (const auto& [key, step] : found) {
-    const std::string name = key.first ? fmt::format("trial {}, step {}", *key.first, key.second)
-                                       : fmt::format("step {}", key.second);
-    const auto said = run.steps.find(key);
-    if (said == run.steps.end()) return fail(name + " is not in the journal");
-    if (const auto what = difference(*said->second, *step, band)) {
-      return fail(fmt::format("{}: {}", name, *what));
+/// How far each step's loss, relative to it, may lie from the journal's. A training may be chaotic
+/// (in a residual net at its first learning rates a rounding grows up to a hundredfold from one
+/// step to the next), until nothing can be told from a loss. `moved` shows how far it has come: the
+/// same training from values moved by as much as rounding may. Other kernels may be a step ahead of
+/// it.
+std::map<StepKey, double> bands_of(const TrainedAgain& again, const TrainedAgain* moved,
+                                   double fixed) {
+  constexpr double other_roundings = 10;  // of other kernels, that add up to more than one
+  std::map<StepKey, double> bands;
+  std::map<std::optional<std::uint64_t>, double> spreads;  // so far, of each training
+  for (const auto& [key, step] : again.steps) {
+    double& spread = spreads[key.first];
+    if (moved != nullptr) {
+      const auto other = moved->steps.find(key);
+      const double apart = other == moved->steps.end()
+                               ? std::numeric_limits<double>::infinity()
+                               : std::fabs(other->second->loss - step->loss);
+      const double relative = apart / std::fabs(step->loss);
+      spread = std::max(spread, std::isnan(relative) ? 0 : relative);
     }
+    const double band = fixed + other_roundings * spread;
+    bands[key] = band;
+    // The first loss is of values that no step has changed: nothing has grown.
+    const auto before = bands.find({key.first, key.second - 1});
+    const bool is_first = before == bands.begin() || before == bands.end() ||
+                          std::prev(before)->first.first != key.first;
+    if (key.second > 0 && !is_first) before->second = band;
   }
-  return check;
+  return bands;
+}
+
+/// Holds the losses that were trained again to the journal's, `why` they may be rounded otherwise
+/// (empty: they may not).
+class Comparison {
+ public:
+  Comparison(const Original& run, const ReplayedSteps& stretch, const TrainedAgain& again,
+             const std::string& why)
+      : run_(run), stretch_(stretch), again_(again), why_(why) {}
+
+  VerifyCheck check(const TrainedAgain* moved) const {
+    VerifyCheck check{stretch_.name(), true, "", "", CheckText::words};
+    Steps found = again_.steps;
+    const bool all = !depends_on_order();
+    if (!all && !found.empty()) found = without_order(std::move(found), run_, again_.journal);
+    const double fixed = why_.empty() ? 0 : replay_band(run_.workload().precision);
+    const std::map<StepKey, double> bands = bands_of(again_, moved, fixed);
+    const std::size_t count = found.size();
+    const double widest = 10 * fixed;  // beyond it a loss says nothing
+    if (fixed > 0) {
+      std::erase_if(found, [&](const auto& step) { return bands.at(step.first) > widest; });
+      if (found.empty() && count > 0) refuse_chaos(widest);
+    }
+    check.expected =
+        fmt::format("{} loss{}{}", found.size(), found.size() == 1 ? "" : "es", all ? "" : scope());
+    check.expected += fixed > 0 ? fmt::format(" within {} ({})", range(found, bands), why_)
+                                : ", equal in every bit";
+    if (found.size() < count) {
+      check.expected += fmt::format("; of {} more, rounding alone makes over {:g} %",
+                                    count - found.size(), 100 * widest);
+    }
+    check.actual = check.expected;
+    if (const std::string wrong = first_wrong(found, count, bands, fixed > 0); !wrong.empty()) {
+      check.ok = false;
+      check.actual = wrong;
+    }
+    return check;
+  }
+
+ private:
+  [[noreturn]] void refuse_chaos(double widest) const {
+    refuse(run_,
+           fmt::format("rounding alone makes over {:g} % of each of its losses, which were {}",
+                       100 * widest, why_),
+           "Replay it with its own program, on a processor as its own.");
+  }
+  /// Another outcome of a trial makes other trials.
+  bool depends_on_order() const { return run_.groups() > 1 || (run_.is_search() && !why_.empty()); }
+  std::string scope() const {
+    return run_.groups() > 1
+               ? fmt::format(
+                     " before the first rung (the rest depends on which of {} groups was "
+                     "first)",
+                     run_.groups())
+               : " before the first rung (the rest depends on its outcome)";
+  }
+  static std::string range(const Steps& found, const std::map<StepKey, double>& bands) {
+    double least = std::numeric_limits<double>::infinity(), most = 0;
+    for (const auto& [key, step] : found) {
+      least = std::min(least, bands.at(key));
+      most = std::max(most, bands.at(key));
+    }
+    if (most <= least) return fmt::format("{:g} %", 100 * least);
+    return fmt::format("{:.3g} to {:.3g} %", 100 * least, 100 * most);
+  }
+
+  std::string first_wrong(const Steps& found, std::size_t count,
+                          const std::map<StepKey, double>& bands, bool rounded) const {
+    if (again_.workload()->graph_hash != run_.workload().graph_hash) {
+      if (rounded) refuse(run_, "this program makes another graph of its configuration");
+      return "its configuration gives another graph than the journal's";
+    }
+    if (count == 0 || (!run_.is_search() && count < stretch_.steps)) {
+      return fmt::format("only {} of {} steps could be trained", count, stretch_.steps);
+    }
+    for (const auto& [key, step] : found) {
+      const std::string name = key.first ? fmt::format("trial {}, step {}", *key.first, key.second)
+                                         : fmt::format("step {}", key.second);
+      const auto said = run_.steps.find(key);
+      if (said == run_.steps.end()) return name + " is not in the journal";
+      if (const auto what = difference(*said->second, *step, rounded ? bands.at(key) : 0)) {
+        return fmt::format("{}: {}", name, *what);
+      }
+    }
+    return {};
+  }
+
+  const Original& run_;
+  const ReplayedSteps& stretch_;
+  const TrainedAgain& again_;
+  std::string why_;
+};
+
+VerifyCheck replay(const Original& run, const ReplayedSteps& stretch) {
+  const TrainedAgain again = train_again(run, stretch, Values::recorded);
+  const std::string why = why_rounded(run.digest, again.digest);
+  const Comparison comparison(run, stretch, again, why);
+  const VerifyCheck check = comparison.check(nullptr);
+  if (check.ok || why.empty()) return check;
+  const TrainedAgain moved = train_again(run, stretch, Values::moved);
+  return comparison.check(&moved);
 }
 
 }  // namespace
@@ -366,8 +488,7 @@ std::vector<VerifyCheck> replay_run(const fs::path& folder, std::uint64_t steps)
   install_stop_signals([] {});
   std::vector<VerifyCheck> checks;
   for (const ReplayedSteps& stretch : stretches_of(run, steps)) {
-    const PrivateFolder home("replay-");
-    checks.push_back(compare(run, stretch, train_again(run, stretch, home.path())));
+    checks.push_back(replay(run, stretch));
   }
   const bool ok =
       std::all_of(checks.begin(), checks.end(), [](const VerifyCheck& check) { return check.ok; });

@@ -97,6 +97,7 @@ struct MeasureConfig {
   std::uint64_t evaluation_samples = 512;
   double peak_s = 0.5;  ///< measuring the peak of products, twice; 0: not measured
   std::uint64_t replay_steps = 0;  ///< after which a replay ends, as if interrupted; 0: it is none
+  bool replay_moved = false;       ///< of a replay: TrainingSpec::moved
 };
 
 /// `automl.*`

@@ -103,6 +103,8 @@ void visit_members(RunConfig& c, Visitor&& visit) {
         c.measure.peak_s);
   visit({"measure.replay_steps", "of a group, after which the run ends without a result", "never"},
         c.measure.replay_steps);
+  visit({"measure.replay_moved", "of a replay: from values moved by as much as rounding may"},
+        c.measure.replay_moved);
   visit({"automl.group_ranks", "ranks that train one trial together", nullptr, search},
         c.automl.group_ranks);
   visit({"automl.first_rung_steps", "steps to the first comparison of trials", nullptr, search},
@@ -175,7 +177,7 @@ bool speaks(const RunConfig& config, const KeyInfo& key) {
   if (path == "measure.steps") return config.measure.steps > 0;
   if (path == "measure.duration_s") return config.measure.steps == 0;
   if (path.starts_with("measure.until_") && config.measure.until_percent.value == 0) return false;
-  if (path == "measure.replay_steps" && config.measure.replay_steps == 0) return false;
+  if (path.starts_with("measure.replay_") && config.measure.replay_steps == 0) return false;
   const bool in_plan = path.starts_with("plan.") || path.starts_with("batch.");
   if (in_plan && path != "plan.file" && !config.plan.file.empty()) return false;
   if (config.workload.empty()) return true;

@@ -14,8 +14,7 @@ namespace {
 SearchOptions search_options(const RunConfig& config, const Workload& workload) {
   SearchOptions options;
   options.seed = config.seed;
-  const std::int64_t batch = workload.micro_batch;
-  options.space.batches = {std::max<std::int64_t>(1, batch / 2), batch, 2 * batch};
+  options.space = search_space_around(workload.micro_batch);
   return options;
 }
 

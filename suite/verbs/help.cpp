@@ -25,8 +25,8 @@ Items environment() {
   Items items{{"HETEROPERF_<OPTION>", "a long option of the verb that runs", {}},
               {"NO_COLOR", "plain text, as --no-color", {}},
               {"XDG_CACHE_HOME",
-               "its folder heteroperf is for temporary files, and for what journals gave when they "
-               "were read",
+               "an absolute path, whose folder heteroperf is for temporary files, and for what "
+               "journals gave when they were read",
                {}}};
   for (const ReadVariable& variable : read_variables()) {
     items.push_back({variable.name, variable.meaning, {}});

@@ -316,10 +316,77 @@ TEST(JournalChecks, RanksTimesAreThoseOfTheSteps) {
   EXPECT_TRUE(finds(run, "rank_times"));
 }
 
+TEST(JournalChecks, OtherRanksMayBeginWhileTheFirstOneWritesToItsDisk) {
+  const double longer_s = 60;  // than that of the first rank, whose steps take 12 s
+  SampleRun run = planned_run();
+  run.last<RankTimeEvent>().wall_s += longer_s;
+  EXPECT_TRUE(finds(run, "rank_times"));
+  for (std::size_t i = 0; i < index_of(run, Phase::measure); ++i) {
+    run.lines[i].t_ns -= static_cast<std::int64_t>(longer_s * 1e9);
+    auto* step = std::get_if<StepEvent>(&run.lines[i].event);
+    if (step == nullptr) continue;
+    step->t_start_ns -= static_cast<std::int64_t>(longer_s * 1e9);
+    step->t_end_ns -= static_cast<std::int64_t>(longer_s * 1e9);
+  }
+  EXPECT_FALSE(finds(run, "rank_times"));
+}
+
+TEST(JournalChecks, TrialsAreOfTheSearch) {
+  const auto changed = [](auto change) {
+    SampleRun run = search_run();
+    for (JournalLine& line : run.lines) {
+      if (auto* trial = std::get_if<TrialEvent>(&line.event)) change(*trial);
+    }
+    return found(run);
+  };
+  EXPECT_EQ(changed([](TrialEvent&) {}), "");
+  EXPECT_EQ(changed([](TrialEvent& trial) {
+              trial.hyper_parameters.text = R"({"batch":64,"learning_rate":-1})";
+            }),
+            "trial_lines ");
+  EXPECT_EQ(changed([](TrialEvent& trial) {
+              trial.hyper_parameters.text = R"({"batch":64,"dropout":0.9})";
+            }),
+            "trial_lines ");
+  EXPECT_EQ(changed([](TrialEvent& trial) {
+              if (trial.id > 0) trial.parent = 77;
+            }),
+            "trial_lines ");
+  EXPECT_NE(changed([](TrialEvent& trial) {
+              trial.hyper_parameters.text = R"({"batch":1024,"learning_rate":0.1})";
+            }).find("trial_lines "),
+            std::string::npos);
+}
+
+TEST(JournalChecks, DataOfFilesHaveNoFloorsAndATargetByTheirClasses) {
+  for (const auto& forge : std::vector<void (*)(WorkloadEvent&)>{
+           [](WorkloadEvent& workload) { workload.quality_target = 0.05; },
+           [](WorkloadEvent& workload) { workload.quality_target.reset(); },
+           [](WorkloadEvent& workload) { workload.error_floor = 0.5; }}) {
+    SampleRun run = fixed_run();
+    forge(run.last<WorkloadEvent>());
+    EXPECT_EQ(found(run), "data ");
+  }
+}
+
+TEST(JournalChecks, WhatReproducesARunIsOneCommand) {
+  for (const auto& [rest, finds_it] :
+       {std::pair<std::string, bool>{" --set data.source='text:/a b;c.txt'", false},
+        {"; rm -rf /", true},
+        {" $(x)", true},
+        {" 'open", true}}) {
+    SampleRun run = fixed_run();
+    run.last<StartEvent>().reproduce += rest;
+    EXPECT_EQ(found(run), finds_it ? "request " : "") << rest;
+  }
+}
+
 TEST(JournalChecks, APeakOfMemoryHoldsWhatIsTrained) {
   SampleRun run = planned_run();
   run.last<MemoryEvent>().peak_bytes = 800;
   EXPECT_EQ(found(run), "");
+  run.last<MemoryEvent>().peak_bytes = (std::uint64_t{1} << 53) + 1;
+  EXPECT_EQ(found(run), "rank_ends ");
   run.last<MemoryEvent>().peak_bytes = 799;
   EXPECT_EQ(found(run), "rank_ends ");
 }

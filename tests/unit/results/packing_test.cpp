@@ -379,15 +379,18 @@ TEST_F(UnpackingTest, HugeSizesAndNumbersAreRefusedBeforeTheyAreWritten) {
   EXPECT_EQ(damage_of(bomb), "a and 1 more are not in the manifest");
   const UnpackingLimits tight{.least_bytes = 3 << 19, .times_archive = 1};
   EXPECT_NE(damage_of(bomb, tight).find("goes beyond 1572864 bytes"), std::string::npos);
-  EXPECT_EQ(damage_of(bomb, {.entries = 5}), "it has too many files and folders");
+  EXPECT_EQ(damage_of(bomb, {.least_entries = 5, .bytes_per_entry = 1 << 20}),
+            "it has too many files and folders");
   EXPECT_NE(damage_of(lying_archive()).find("goes beyond"), std::string::npos);
 }
 
 TEST_F(UnpackingTest, FoldersCountAsFilesDo) {
   const fs::path deep = odd_archive({{"run/1/2/3/4/5/6/7/8/9", "", AE_IFDIR}}, false);
-  EXPECT_EQ(damage_of(deep, {.entries = 5}), "it has too many files and folders");
+  EXPECT_EQ(damage_of(deep, {.least_entries = 5, .bytes_per_entry = 1 << 20}),
+            "it has too many files and folders");
   const fs::path parents = odd_archive({{"run/1/2/3/4/5/6/7/8/9/file", "x"}}, false);
-  EXPECT_EQ(damage_of(parents, {.entries = 5}), "it has too many files and folders");
+  EXPECT_EQ(damage_of(parents, {.least_entries = 5, .bytes_per_entry = 1 << 20}),
+            "it has too many files and folders");
 }
 
 TEST_F(UnpackingTest, NamesBeyondThoseOfPackAreRefused) {
@@ -396,7 +399,8 @@ TEST_F(UnpackingTest, NamesBeyondThoseOfPackAreRefused) {
   const std::string long_name = "run/" + std::string(250, 'a') + "/" + std::string(250, 'b') + "/" +
                                 std::string(250, 'c') + "/" + std::string(250, 'd') + "/" +
                                 std::string(250, 'e');
-  for (const std::string& name : {deep, long_name}) {
+  const std::string long_part = "run/" + std::string(256, 'a');
+  for (const std::string& name : {deep, long_name, long_part}) {
     EXPECT_EQ(damage_of(odd_archive({{name, "x"}}, false)),
               "a name in it is longer than any that `pack` writes");
   }

@@ -36,7 +36,10 @@ TEST(Ruleset, ANaNOfATrialThatIsNotAnOutcomeIsInvalid) {
 
 TEST(Ruleset, EachRuleTripsWhereItShouldAndNotNextToIt) {
   for (const RuleCase& one : rule_cases()) {
-    SampleRun tripped = fixed_run(), passed = fixed_run();
+    SampleRun tripped = fixed_run();
+    tripped.last<WorkloadEvent>().error_floor = 0.05;
+    tripped.last<WorkloadEvent>().quality_target = 0.5;
+    SampleRun passed = tripped;
     one.trips(tripped);
     one.passes(passed);
     const Validity bad = judged(tripped);

@@ -30,7 +30,8 @@ TEST(Show, TableHoldsWhatTheContractAsksFor) {
       << table;
   EXPECT_TRUE(matches(table, "throughput +5\\.229 ± [0-9.e-]+ image/s \\(95 % CI ")) << table;
   EXPECT_TRUE(matches(table, "OPS +[0-9.]+ ± [0-9.]+ Mop/s \\(95 % CI ")) << table;
-  EXPECT_TRUE(matches(table, "quality +accuracy 0\\.8000 on 100 samples \\(target 0\\.5: met\\)\n"))
+  EXPECT_TRUE(
+      matches(table, "quality +accuracy 0\\.8000 on 100 samples \\(target 0\\.666667: met\\)\n"))
       << table;
   EXPECT_TRUE(matches(table, "validity +closed, rankable\n")) << table;
   EXPECT_TRUE(matches(table, "record +results/run/record\\.json\n")) << table;

@@ -333,7 +333,7 @@ TEST_F(SweepTest, WhatFailedOrWasEditedHidesNothingElse) {
 }
 
 TEST_F(SweepTest, OtherVerbsTakeItsRunsAndNotWhatWasSetAside) {
-  SweepIndex index = index_of({{{"scale.ranks", "2"}}}, 3);
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}}, 3);
   for (std::size_t i = 0; i < 2; ++i) store(index, i, {});
   fs::create_directories(folder() / "aside");
   fs::copy(folder() / index.runs[0].folder, folder() / "aside/x", fs::copy_options::recursive);
@@ -349,7 +349,7 @@ TEST_F(SweepTest, OtherVerbsTakeItsRunsAndNotWhatWasSetAside) {
 }
 
 TEST_F(SweepTest, ALinkIsNoRunOfIt) {
-  SweepIndex index = index_of({{{"scale.ranks", "2"}}});
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}});
   store(index, 0, {});
   write_sweep(folder(), index);
   const fs::path run = folder() / index.runs[0].folder;
@@ -384,7 +384,7 @@ TEST_F(SweepTest, ARunWhoseFolderIsGoneIsNotComplete) {
 }
 
 TEST_F(SweepTest, AnEditedExitCodeFailsVerification) {
-  SweepIndex index = index_of({{{"scale.ranks", "2"}}});
+  SweepIndex index = index_of({{{"scale.ranks", "1"}}});
   store(index, 0, {});
   write_sweep(folder(), index);
   EXPECT_TRUE(verify(folder()).ok());

@@ -58,6 +58,24 @@ TEST_F(DamagedSweepTest, AnIndexOfAnotherVersionIsRefusedAndStays) {
   EXPECT_FALSE(fs::exists(home(index, 1) / "record.json"));
 }
 
+TEST_F(DamagedSweepTest, ARunStandsAtItsOwnPoint) {
+  SweepIndex index = planned({"ranks=1,2"});
+  store_all(index);
+  for (SweepRun& run : index.runs) run.state = SweepRunState::complete;
+  write_sweep(sweep(), index);
+  ASSERT_TRUE(verify(sweep()).ok());
+  fs::rename(home(index, 0), sweep() / "aside");
+  fs::rename(home(index, 1), home(index, 0));
+  fs::rename(sweep() / "aside", home(index, 1));
+  std::string wrong;
+  for (const VerifyCheck& check : verify(sweep()).checks) {
+    if (!check.ok) wrong += check.name + ": " + check.actual + "\n";
+  }
+  EXPECT_EQ(wrong,
+            "001-ranks=1-seed=1/point: a run with another scale.ranks\n"
+            "002-ranks=2-seed=1/point: a run with another scale.ranks\n");
+}
+
 TEST_F(DamagedSweepTest, AGainedKeyIsNoDamage) {
   SweepIndex index = planned({"ranks=1,2"});
   store_all(index);

@@ -43,6 +43,10 @@ class RecoverSweepTest : public ::testing::Test {
     const SweepRun& run = index.runs.at(number);
     SampleRun one = sample_of({.number = static_cast<int>(number), .seed = run.seed});
     one.last<StartEvent>().argv = argv_of(index, run, run_home);
+    for (const auto& [key, value] : index.points.at(run.point)) {
+      if (key != "scale.ranks") continue;
+      one.last<ScaleEvent>().devices = {{"cpu", static_cast<std::uint32_t>(std::stoul(value)), 1}};
+    }
     return one;
   }
   void store(const SweepIndex& index, std::size_t number) const {

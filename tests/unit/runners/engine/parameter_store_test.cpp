@@ -76,6 +76,27 @@ TEST(ParameterStore, APrecisionRoundsTheSameValues) {
   EXPECT_TRUE(half.parameter(node, 0).equal(exact.to(at::kFloat).to(at::kBFloat16)));
 }
 
+TEST(ParameterStore, MovesEveryValueByItsShare) {
+  const ModelGraph graph = test::tiny_gpt();
+  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
+    const ParameterStore before(graph, precision, 1);
+    ParameterStore moved(graph, precision, 1);
+    moved.move(0.25);
+    const at::Tensor ratio = moved.master().div(before.master()).to(at::kDouble);
+    std::int64_t up = 0, down = 0;
+    for (std::int64_t i = 0; i < ratio.numel(); ++i) {
+      const double found = ratio.const_data_ptr<double>()[i];
+      if (std::isnan(found)) continue;  // of 0
+      EXPECT_NEAR(std::fabs(found - 1), 0.25, 1e-6);
+      found > 1 ? ++up : ++down;
+    }
+    EXPECT_GT(up, 0);
+    EXPECT_GT(down, 0);
+    const NodeId head = graph.find("head");
+    EXPECT_TRUE(moved.parameter(head, 0).ne(before.parameter(head, 0)).all().item<bool>());
+  }
+}
+
 TEST(ParameterStore, Bf16AddsItsGradientsInFloat32) {
   const ModelGraph graph = test::tiny_gpt();
   ParameterStore store(graph, Precision::bf16, 1);

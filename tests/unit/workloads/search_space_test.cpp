@@ -1,15 +1,20 @@
-#include "automl/search_space.hpp"
+#include "workloads/search_space.hpp"
 
 #include <gtest/gtest.h>
 
-#include "automl/trial.hpp"
 #include "metrics/error.hpp"
-#include "tests/unit/automl/sample_graphs.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/workload_factories.hpp"
 
 namespace heteroperf {
 namespace {
 
 TEST(SearchSpace, TheDefaultIsValid) { EXPECT_NO_THROW(validate(SearchSpace{})); }
+
+TEST(SearchSpace, ARunsBatchesAreAroundItsMicroBatch) {
+  EXPECT_EQ(search_space_around(32).batches, (std::vector<std::int64_t>{16, 32, 64}));
+  EXPECT_EQ(search_space_around(1).batches, (std::vector<std::int64_t>{1, 1, 2}));
+}
 
 TEST(SearchSpace, ReportsAllProblemsAtOnce) {
   SearchSpace space;
@@ -39,8 +44,8 @@ TEST(SearchSpace, RefusesWhatIsNotANumber) {
 TEST(SearchSpace, TheOperationLimitIsRelativeToTheInitialModel) {
   SearchSpace space;
   space.max_ops_ratio = 2.5;
-  const ModelGraph graph = small_resnet();
-  EXPECT_EQ(limits_for(space, graph).max_ops_per_sample, training_ops_per_sample(graph) * 5 / 2);
+  const ModelGraph graph = search_start("w16", generated_sample(""));
+  EXPECT_EQ(limits_for(space, graph).max_ops_per_sample, strict_train_ops(graph, 1) * 5 / 2);
 }
 
 }  // namespace

@@ -31,6 +31,9 @@ struct SearchSpace {
   double max_ops_ratio = 4.0;  ///< strict training operations per sample over the initial model's
 };
 
+/// The one that a run's search looks in, with batches around the run's micro-batch.
+SearchSpace search_space_around(std::int64_t batch);
+
 /// Throws UserError with everything that is wrong (empty choices, even kernels, empty ranges, …).
 void validate(const SearchSpace& space);
 

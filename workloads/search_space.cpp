@@ -1,12 +1,12 @@
-#include "automl/search_space.hpp"
+#include "workloads/search_space.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "automl/trial.hpp"
 #include "metrics/error.hpp"
+#include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -53,6 +53,12 @@ void check_limits(const SearchSpace& space, ProblemList& problems) {
 
 }  // namespace
 
+SearchSpace search_space_around(std::int64_t batch) {
+  SearchSpace space;
+  space.batches = {std::max<std::int64_t>(1, batch / 2), batch, 2 * batch};
+  return space;
+}
+
 void validate(const SearchSpace& space) {
   ProblemList problems;
   check_ranges(space, problems);
@@ -65,7 +71,7 @@ MorphLimits limits_for(const SearchSpace& space, const ModelGraph& initial) {
   // In thousandths: the limit stays an exact integer.
   const auto ratio_milli = static_cast<std::uint64_t>(std::llround(space.max_ops_ratio * 1000.0));
   return {space.max_layers, space.max_parameters, space.max_width, space.min_spatial_size,
-          training_ops_per_sample(initial) * ratio_milli / 1000};
+          strict_train_ops(initial, 1) * ratio_milli / 1000};
 }
 
 }  // namespace heteroperf
