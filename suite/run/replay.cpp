@@ -439,8 +439,9 @@ class Comparison {
       least = std::min(least, bands.at(key));
       most = std::max(most, bands.at(key));
     }
-    if (most <= least) return fmt::format("{:g} %", 100 * least);
-    return fmt::format("{:.3g} to {:.3g} %", 100 * least, 100 * most);
+    const std::string from = fmt::format("{:.3g}", 100 * least);
+    const std::string to = fmt::format("{:.3g}", 100 * most);
+    return from == to ? from + " %" : fmt::format("{} to {} %", from, to);
   }
 
   std::string first_wrong(const Steps& found, std::size_t count,
@@ -449,7 +450,9 @@ class Comparison {
       if (rounded) refuse(run_, "this program makes another graph of its configuration");
       return "its configuration gives another graph than the journal's";
     }
-    if (count == 0 || (!run_.is_search() && count < stretch_.steps)) {
+    // Other roundings may also make it diverge, where nothing can be told from its losses.
+    const bool chaotic = found.size() < count;
+    if (count == 0 || (!run_.is_search() && !chaotic && count < stretch_.steps)) {
       return fmt::format("only {} of {} steps could be trained", count, stretch_.steps);
     }
     for (const auto& [key, step] : found) {

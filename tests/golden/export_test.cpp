@@ -181,7 +181,7 @@ TEST_F(Exports, MlperfGetsTheDegreesOfThePlanThatRan) {
   run.last<ScaleEvent>().devices = {{"cpu", 4, 1, false}};
   run.last<WorkloadEvent>().samples_per_step = 6;
   Json plan{{"_format", "heteroperf-plan"},
-            {"workload", {{"name", "image"}, {"size", "small"}, {"precision", "fp32"}}},
+            {"workload", {{"name", "image"}, {"size", "resnet18"}, {"precision", "fp32"}}},
             {"schedule", "interleaved-1f1b"},
             {"chunks", 2},
             {"micro_batches", 2},
