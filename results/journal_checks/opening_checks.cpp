@@ -294,7 +294,7 @@ void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCh
   try {
     expected = model_for(name, sample_spec_of(graph)).hash();
   } catch (const Error& error) {
-    expected = error.what();
+    expected = error.problems().front().problem;
   }
   check.equal(run.workload.line, "graph of " + name, expected, run.workload->graph_hash);
 }
@@ -344,7 +344,7 @@ void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& c
   try {
     expected = sample_text(generated_sample(run.is_search() ? "" : asked.size, length));
   } catch (const Error& error) {
-    expected = error.what();
+    expected = error.problems().front().problem;
   }
   check.equal(run.workload.line, "sample", expected, sample_text(spec));
 }
