@@ -49,6 +49,11 @@ class ShowVerb : public Verb {
     RunSet found = find_runs({folder});
     for (const SkippedEntry& one : found.skipped) {
       if (one.path == RunFiles{folder}.suite()) throw Error(one.kind, one.problems);
+      // One that could be shown, but that other verbs cannot use, was not written by a program.
+      if (one.path.filename() == RunFiles{}.record()) {
+        throw UserError("cannot show " + one.path.string(), one.reason,
+                        "heteroperf recover rebuilds a record from its journal.");
+      }
     }
     const auto doubts = hold_to_journals(found.runs);
     for (std::size_t i = 0; i < doubts.size(); ++i) {

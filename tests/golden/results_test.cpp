@@ -62,6 +62,9 @@ TEST_F(ResultVerbs, NoVerbBelievesARecordThatWasEditedAlone) {
     EXPECT_NE(result.out.find("its journal gives"), std::string::npos) << result.out;
   }
   EXPECT_EQ(verb({"export", "a/run-000", "--to", "csv"}).exit_code, 9);
+  // A number that no program writes so could still be shown.
+  edit_file(folder_ / "b/run-001/record.json", "\"ranks\": 2", "\"ranks\": 4.0");
+  EXPECT_EQ(verb({"show", "b/run-001"}).exit_code, 2);
   EXPECT_EQ(verb({"report", "a/run-000"}).exit_code, 0);
   EXPECT_NE(text_of("a/run-000/report.html").find("not what the journal gives"), std::string::npos);
 }
