@@ -45,15 +45,20 @@ bool begins_with_date(const std::string& run_id) {
                     [&](char wanted, char c) { return fits(c, wanted); });
 }
 
-/// Nothing in it but words, as this program writes them: who pastes it runs one command.
+/// Nothing in it but words, quoted as this program does it: who pastes it runs one command.
 bool is_one_command(const std::string& text) {
-  constexpr std::string_view plain = "-_./=:,%+@~ ";
+  constexpr std::string_view plain = "-_./=:,%+@ ";
   bool quoted = false;
-  for (const char c : text) {
-    if (c == '\'') quoted = !quoted;
-    const bool safe = quoted || c == '\'' || c == '\\' || plain.find(c) != plain.npos ||
-                      std::isalnum(static_cast<unsigned char>(c)) != 0;
-    if (!safe || std::iscntrl(static_cast<unsigned char>(c)) != 0) return false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (c == '\'') {
+      quoted = !quoted;
+    } else if (!quoted && c == '\\' && text.substr(i, 2) == "\\'") {
+      ++i;  // a quote that is none
+    } else if (!quoted && plain.find(c) == std::string_view::npos &&
+               std::isalnum(static_cast<unsigned char>(c)) == 0) {
+      return false;
+    }
   }
   return !quoted;
 }

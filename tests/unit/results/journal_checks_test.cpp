@@ -374,6 +374,9 @@ TEST(JournalChecks, WhatReproducesARunIsOneCommand) {
        {std::pair<std::string, bool>{" --set data.source='text:/a b;c.txt'", false},
         {"; rm -rf /", true},
         {" $(x)", true},
+        {R"( --out 'it'\''s; here')", false},
+        {R"( \'; rm -rf x \')", true},
+        {R"( \x)", true},
         {" 'open", true}}) {
     SampleRun run = fixed_run();
     run.last<StartEvent>().reproduce += rest;
