@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "workloads/search_space.hpp"
 #include "metrics/random.hpp"
 #include "workloads/model_graph.hpp"
+#include "workloads/search_space.hpp"
 
 namespace heteroperf {
 

@@ -9,10 +9,10 @@
 #include <unordered_set>
 
 #include "automl/morph.hpp"
-#include "workloads/search_space.hpp"
 #include "automl/tpe.hpp"
 #include "automl/trial.hpp"
 #include "metrics/trial_score.hpp"
+#include "workloads/search_space.hpp"
 
 namespace heteroperf {
 

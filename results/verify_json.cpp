@@ -299,8 +299,8 @@ void check_parts(const std::filesystem::path& folder, const std::vector<std::str
   }
 }
 
-/// Whether a configuration has this value of a key. What it makes a value of its own of (0 and
-/// "auto", the path of a file) is not compared.
+/// Returns true where a configuration has this value of a key. A value that it replaces by one of
+/// its own (0, "auto", the path of a file) is not compared.
 bool has_value(const Json& config, const std::string& key, const std::string& text) {
   std::string pointer = "/" + key;
   std::replace(pointer.begin(), pointer.end(), '.', '/');

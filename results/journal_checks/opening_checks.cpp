@@ -292,15 +292,21 @@ void check_devices(const CheckedJournal& run, LineCheck& check) {
   check.equal(pacing ? pacing.line : line, "emulated", static_cast<bool>(pacing), emulated);
 }
 
+/// Returns what `make` gives, or the problem that it throws: what no program can have written.
+template <class Make>
+std::string text_or_problem(Make&& make) {
+  try {
+    return make();
+  } catch (const Error& error) {
+    return error.problems().front().problem;
+  }
+}
+
 /// Nobody lays claim to more operations by another graph: the model is built again.
 void hold_fixed_model(const CheckedJournal& run, const ModelGraph& graph, LineCheck& check) {
   const std::string& name = run.outline.asked->size;
-  std::string expected;
-  try {
-    expected = model_for(name, sample_spec_of(graph)).hash();
-  } catch (const Error& error) {
-    expected = error.problems().front().problem;
-  }
+  const std::string expected =
+      text_or_problem([&] { return model_for(name, sample_spec_of(graph)).hash(); });
   check.equal(run.workload.line, "graph of " + name, expected, run.workload->graph_hash);
 }
 
@@ -345,12 +351,8 @@ void hold_sample(const CheckedJournal& run, const SampleSpec& spec, LineCheck& c
   const AskedRun& asked = *run.outline.asked;
   std::optional<std::int64_t> length;
   if (asked.sequence_length > 0) length = asked.sequence_length;
-  std::string expected;
-  try {
-    expected = sample_text(generated_sample(run.is_search() ? "" : asked.size, length));
-  } catch (const Error& error) {
-    expected = error.problems().front().problem;
-  }
+  const std::string expected = text_or_problem(
+      [&] { return sample_text(generated_sample(run.is_search() ? "" : asked.size, length)); });
   check.equal(run.workload.line, "sample", expected, sample_text(spec));
 }
 

@@ -195,8 +195,8 @@ class Launch {
   bool forced() const { return interrupts_ > 1; }
   /// It was stopped for too long, and ended for that.
   std::optional<int> stopped_by() const { return gave_up_ ? stopped_by_ : std::nullopt; }
-  /// Some ranks had ended well; whoever had not within the deadline was killed.
-  bool ended_well() const { return report_ && report_->code == 0; }
+  /// Some rank had ended well; whoever had not within the deadline after it was killed.
+  bool ended_well() const { return report_ && report_->code == 0 && Clock::now() > end_; }
 
  private:
   /// False while mpirun lives; also looks after one that somebody stops. What this process sleeps
@@ -336,7 +336,7 @@ int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
         fmt::format("signal {} stopped it, for {:g} s", *signal_number, config.deadline_s),
         "Do not stop it alone (SIGSTOP), or raise comm.timeout_s", ErrorKind::timeout);
   }
-  if (launch.ended_well() && WIFSIGNALED(status)) {
+  if (launch.ended_well()) {
     fmt::print(stderr,
                "heteroperf: warning: a rank's process had not ended {:g} s after another one ended "
                "well, and was killed\n",

@@ -150,7 +150,7 @@ std::vector<ReplayedSteps> stretches_of(const Original& run, std::uint64_t steps
   return all;
 }
 
-/// What a training begins with: the run's values, or those moved by as much as rounding may.
+/// A training begins with the run's values, or with those moved by as much as rounding may.
 enum class Values { recorded, moved };
 
 /// The words after the program that train a stretch.
@@ -226,7 +226,7 @@ void require_same_data(const Original& run, const WorkloadEvent& again) {
          "Put them where its configuration says: data.source.");
 }
 
-/// What a stretch gave here.
+/// A stretch as it was trained here.
 struct TrainedAgain {
   Journal journal;
   RunDigest digest;
@@ -348,11 +348,11 @@ Steps without_order(Steps found, const Original& run, const Journal& again) {
   return found;
 }
 
-/// How far each step's loss, relative to it, may lie from the journal's. A training may be chaotic
-/// (in a residual net at its first learning rates a rounding grows up to a hundredfold from one
-/// step to the next), until nothing can be told from a loss. `moved` shows how far it has come: the
-/// same training from values moved by as much as rounding may. Other kernels may be a step ahead of
-/// it.
+/// Returns how far each step's loss, relative to it, may lie from the journal's. A training may be
+/// chaotic (in a residual net at its first learning rates a rounding grows up to a hundredfold from
+/// one step to the next), until nothing can be told from a loss. `moved` shows how far it has come:
+/// the same training from values moved by as much as rounding may. Other kernels may be a step
+/// ahead of it.
 std::map<StepKey, double> bands_of(const TrainedAgain& again, const TrainedAgain* moved,
                                    double fixed) {
   constexpr double other_roundings = 10;  // of other kernels, that add up to more than one
