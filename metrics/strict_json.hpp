@@ -68,13 +68,13 @@ bool is_whole(const AnyJson& json) {
              ? std::in_range<Int>(json.template get<std::uint64_t>())
              : json.is_number_integer() && std::in_range<Int>(json.template get<std::int64_t>());
 }
-/// That number. Throws UserError where it is none.
+/// Returns a number that is_whole(). Throws UserError for any other value.
 template <class Int, class AnyJson>
 Int whole_number(const AnyJson& json) {
   if (!is_whole<Int>(json)) throw UserError(json.dump() + " is no whole number in range");
   return json.template get<Int>();
 }
-/// That of the object's key; 0 without the key.
+/// Returns the whole number at an object's key; 0 without the key. Throws as whole_number().
 template <class Int, class AnyJson>
 Int whole_number_or_0(const AnyJson& object, const char* key) {
   const auto found = object.find(key);

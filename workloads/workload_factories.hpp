@@ -24,8 +24,8 @@ ScalingChoice choose_llm_size(const ScalingInput& machine);
 ScalingChoice choose_image_size(const ScalingInput& machine);
 ScalingChoice choose_search_size(const ScalingInput& machine);
 
-/// What generated data look like for a fixed model, which may be given another length of its token
-/// sequences; of no model (""): for a search. Throws UserError for an unknown model.
+/// Returns the sample that generated data have for a fixed model, which may be given another length
+/// of its token sequences; of no model (""): for a search. Throws UserError for an unknown model.
 SampleSpec generated_sample(const std::string& model, std::optional<std::int64_t> length = {});
 /// The named model for such samples. Throws UserError for an unknown one, or where it cannot take
 /// them.
