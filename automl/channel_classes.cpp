@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "automl/graph_rebuild.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 GraphRebuild::GraphRebuild(const ModelGraph& source) : source_(source) {

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "automl/graph_rebuild.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

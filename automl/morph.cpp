@@ -8,7 +8,7 @@
 #include "automl/channel_classes.hpp"
 #include "automl/graph_rebuild.hpp"
 #include "automl/trial.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "workloads/model_graph.hpp"
 #include "workloads/search_space.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "automl/hyper_graph.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "automl/parzen.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

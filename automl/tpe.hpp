@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/trial_score.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #include "automl/trial.hpp"
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/quantity.hpp"
 #include "metrics/ops.hpp"
-#include "metrics/quantity.hpp"
 #include "workloads/model_graph.hpp"
 
 namespace heteroperf {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "workloads/model_graph_json.hpp"
 
 namespace heteroperf {

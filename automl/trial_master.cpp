@@ -12,7 +12,7 @@
 
 #include "automl/callback_queue.hpp"
 #include "automl/trial_group.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {

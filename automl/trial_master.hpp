@@ -11,7 +11,7 @@
 #include "automl/rungs.hpp"
 #include "automl/search.hpp"
 #include "automl/trial.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 

@@ -5,8 +5,8 @@
 #include <numbers>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/student_t.hpp"
 
 namespace heteroperf {

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {

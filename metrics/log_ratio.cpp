@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "metrics/student_t.hpp"
 

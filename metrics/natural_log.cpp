@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

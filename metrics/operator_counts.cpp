@@ -2,7 +2,7 @@
 
 #include <initializer_list>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/steady_window.hpp"
 #include "metrics/student_t.hpp"
 

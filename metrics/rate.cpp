@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "metrics/student_t.hpp"
 

@@ -4,9 +4,9 @@
 #include <optional>
 #include <span>
 
+#include "metrics/base/quantity.hpp"
 #include "metrics/bootstrap.hpp"
 #include "metrics/ops.hpp"
-#include "metrics/quantity.hpp"
 
 namespace heteroperf {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

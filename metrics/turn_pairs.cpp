@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {

@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "metrics/error.hpp"
-#include "metrics/json_words.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/canonical_text_json.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #include "results/error_object_json.hpp"
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

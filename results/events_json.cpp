@@ -10,8 +10,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/canonical_text_json.hpp"
 #include "results/event_fields.hpp"

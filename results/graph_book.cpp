@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/model_graph_json.hpp"
 

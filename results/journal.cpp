@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/events_json.hpp"
 #include "results/sha256.hpp"
 
@@ -21,9 +21,9 @@ class ChainReader {
     ParsedLine parsed = parse(line);
     if (parsed.prev != prev_) {
       const std::size_t before = journal_.lines.size();
-      throw JournalError(journal_.path, before + 1, before - std::min<std::size_t>(before, 1),
-                         fmt::format("its 'prev' is {}, but the line before has the hash {}",
-                                     parsed.prev, prev_));
+      throw JournalError(
+          journal_.path, before + 1, before - std::min<std::size_t>(before, 1),
+          fmt::format("its 'prev' is {}, but the line before has the hash {}", parsed.prev, prev_));
     }
     check_order(parsed.event);
     prev_ = sha256_hex(line);

@@ -7,17 +7,15 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "results/events.hpp"
 
 namespace heteroperf {
 
-/// Nanoseconds on this process's monotonic clock, the journal's time base.
-std::int64_t monotonic_now_ns();
-
 struct JournalOptions {
   double flush_interval_s = 1.0;
-  std::function<std::int64_t()> clock = monotonic_now_ns;
+  std::function<std::int64_t()> clock = now_ns;
   /// Sees every event as it is accepted, in order, under a lock: to be quick.
   std::function<void(std::int64_t t_ns, const Event& event)> on_line = {};
   /// Called once per interval on the background thread; may append. Throws nothing.

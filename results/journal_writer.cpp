@@ -12,7 +12,8 @@
 #include <set>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "results/events_json.hpp"
 #include "results/journal.hpp"
 #include "results/sha256.hpp"
@@ -47,13 +48,13 @@ std::unique_lock<std::mutex> lock_until(std::mutex& mutex,
 class CostTimer {
  public:
   explicit CostTimer(std::atomic<std::int64_t>& total) : total_(total) {}
-  ~CostTimer() { total_ += monotonic_now_ns() - start_; }
+  ~CostTimer() { total_ += now_ns() - start_; }
   CostTimer(const CostTimer&) = delete;
   CostTimer& operator=(const CostTimer&) = delete;
 
  private:
   std::atomic<std::int64_t>& total_;
-  std::int64_t start_ = monotonic_now_ns();
+  std::int64_t start_ = now_ns();
 };
 
 /// A count is odd while the file is written to.
@@ -69,12 +70,6 @@ class FileAccess {
 };
 
 }  // namespace
-
-std::int64_t monotonic_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 struct JournalWriter::State {
   std::string path;

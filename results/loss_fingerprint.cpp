@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "metrics/hash.hpp"
+#include "metrics/base/hash.hpp"
 
 namespace heteroperf {
 

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

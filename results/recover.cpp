@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/suite_record.hpp"
 
 namespace heteroperf {

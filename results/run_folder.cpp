@@ -9,9 +9,9 @@
 #include <ctime>
 #include <system_error>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/text_file.hpp"
-#include "metrics/unpredictable_bits.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/random.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/missing_run.hpp"
 #include "results/record.hpp"

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/score.hpp"
 #include "metrics/statistics.hpp"
 #include "results/graph_book.hpp"

@@ -1,7 +1,7 @@
 #include "results/samples_h5.hpp"
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/build_config.hpp"
 
 #if HETEROPERF_WITH_HDF5

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 
 namespace heteroperf {
 

@@ -6,11 +6,10 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "metrics/byte_size.hpp"
-#include "metrics/error.hpp"
-#include "metrics/json_words.hpp"
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/whole_count.hpp"
 #include "results/number_text.hpp"
 #include "results/plan_rows_json.hpp"

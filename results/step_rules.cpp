@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,6 +1,6 @@
 #include "results/stored_document_json.hpp"
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {

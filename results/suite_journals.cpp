@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/journal.hpp"
 #include "results/ruleset.hpp"
 #include "results/run_folder.hpp"

@@ -6,10 +6,10 @@
 #include <optional>
 #include <sstream>
 
-#include "metrics/error.hpp"
-#include "metrics/json_words.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "metrics/score.hpp"
-#include "metrics/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/ruleset.hpp"
 #include "results/run_folder.hpp"

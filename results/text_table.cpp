@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/text_escapes.hpp"
 
 namespace heteroperf {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/canonical_json.hpp"
 #include "results/comparison/parallel_rows.hpp"
 #include "results/journal_checks/baseline_checks.hpp"

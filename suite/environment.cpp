@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

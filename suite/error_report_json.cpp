@@ -1,6 +1,6 @@
 #include "suite/error_report_json.hpp"
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/error_object_json.hpp"
 
 namespace heteroperf {

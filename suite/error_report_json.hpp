@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <thread>
 
+#include "metrics/base/clock.hpp"
 #include "results/comparison/journal_memory.hpp"
 #include "results/text_escapes.hpp"
 #include "runners/comm/world.hpp"
@@ -163,13 +164,12 @@ void note_environment(const CLI::App& app, const CLI::App& command, const Global
 }
 
 ExitCode run_verb(Verb& verb, const GlobalOptions& options, const Voice& voice) {
-  using Clock = std::chrono::steady_clock;
   require_no_sets(verb, options);
-  const auto start = Clock::now();
+  const Stopwatch stopwatch;
   const ExitCode code = verb.run(options);
   if (options.verbosity == Verbosity::verbose && voice.first()) {
     fmt::print(stderr, "heteroperf: {} took {:.3f} s, exit code {}\n", verb.name(),
-               std::chrono::duration<double>(Clock::now() - start).count(), static_cast<int>(code));
+               stopwatch.elapsed_s(), static_cast<int>(code));
   }
   return code;
 }

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "workloads/data/generated_images.hpp"
 #include "workloads/data/generated_tokens.hpp"
 #include "workloads/data/image_files.hpp"

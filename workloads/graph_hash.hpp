@@ -1,6 +1,6 @@
 #pragma once
 
-#include "metrics/hash.hpp"
+#include "metrics/base/hash.hpp"
 #include "workloads/model_graph.hpp"
 
 namespace heteroperf {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "workloads/model_graph.hpp"
 #include "workloads/recipe.hpp"
 

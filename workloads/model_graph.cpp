@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/graph_hash.hpp"
 #include "workloads/shape_inference.hpp"
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "workloads/node_attributes.hpp"
 
 namespace heteroperf {

@@ -7,9 +7,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "workloads/node_kinds.hpp"
 
 namespace heteroperf {

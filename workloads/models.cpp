@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/models/bert.hpp"
 #include "workloads/models/gpt.hpp"
 #include "workloads/models/resnet.hpp"

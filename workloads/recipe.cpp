@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {

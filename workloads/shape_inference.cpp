@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/node_kinds.hpp"
 
 namespace heteroperf {

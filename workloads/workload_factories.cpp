@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/data/generated_images.hpp"
 #include "workloads/data/generated_tokens.hpp"
 #include "workloads/graph_counts.hpp"

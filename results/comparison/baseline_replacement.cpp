@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/metric_text.hpp"
 #include "results/comparison/run_comparison.hpp"

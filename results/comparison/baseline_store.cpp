@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
 

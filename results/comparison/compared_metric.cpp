@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/comparison/whole_count.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/log_ratio.hpp"
 #include "metrics/statistics.hpp"
 #include "results/number_text.hpp"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "metrics/cache_folder.hpp"
+#include "metrics/base/cache_folder.hpp"
 #include "results/sha256.hpp"
 
 namespace heteroperf {
@@ -33,8 +33,8 @@ fs::path place_of(JournalFinding kind, const std::string& journal_sha256) {
 
 std::string seal_of(JournalFinding kind, const std::string& journal_sha256,
                     const std::string& text) {
-  return sha256_hex(fmt::format("{}\n{}\n{}\n{}", folder_of(kind), remembering_program(),
-                                journal_sha256, text));
+  return sha256_hex(
+      fmt::format("{}\n{}\n{}\n{}", folder_of(kind), remembering_program(), journal_sha256, text));
 }
 
 }  // namespace

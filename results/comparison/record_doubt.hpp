@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/comparison/run_digest.hpp"
 
 namespace heteroperf {

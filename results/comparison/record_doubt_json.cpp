@@ -8,7 +8,7 @@
 
 #include <utility>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/comparison/journal_memory.hpp"
 #include "results/comparison/parallel_rows.hpp"
 #include "results/record.hpp"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/log_ratio.hpp"
-#include "metrics/name_table.hpp"
 #include "metrics/statistics.hpp"
 #include "results/comparison/metric_text.hpp"
 

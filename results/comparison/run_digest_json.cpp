@@ -6,10 +6,9 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
-#include "metrics/json_words.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "metrics/score.hpp"
-#include "metrics/strict_json.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/journal_checks/run_outline.hpp"
 #include "results/record.hpp"

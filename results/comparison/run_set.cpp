@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/key_differences.hpp"
 #include "results/comparison/parallel_rows.hpp"

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/ops.hpp"
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"

@@ -1,7 +1,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/canonical_json.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"

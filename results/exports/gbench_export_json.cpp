@@ -6,8 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "metrics/base/strict_json.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "results/stored_document_json.hpp"

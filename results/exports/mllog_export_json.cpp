@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "metrics/quantity.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "results/stored_document_json.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/comparison/loss_conditions.hpp"
 
 namespace heteroperf {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/journal_checks/baseline_checks.hpp"
 #include "results/journal_checks/line_check.hpp"
 #include "results/ruleset.hpp"

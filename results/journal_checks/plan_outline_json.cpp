@@ -4,7 +4,7 @@
 #include <map>
 #include <utility>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 
 namespace heteroperf {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/journal_checks/run_outline.hpp"
 #include "results/stored_document_json.hpp"
 

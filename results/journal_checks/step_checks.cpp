@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "metrics/base/quantity.hpp"
 #include "metrics/precision_goal.hpp"
-#include "metrics/quantity.hpp"
 #include "metrics/score.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 #include "results/run_summary.hpp"

@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/trial_score.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 

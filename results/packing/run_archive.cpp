@@ -14,8 +14,8 @@
 #include <memory>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/sha256.hpp"
 
 namespace heteroperf {

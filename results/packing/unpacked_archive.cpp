@@ -13,7 +13,7 @@
 #include <set>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "metrics/cache_folder.hpp"
+#include "metrics/base/cache_folder.hpp"
 
 namespace heteroperf {
 

@@ -5,8 +5,8 @@
 #include <cstring>
 #include <optional>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/ranking/ranking.hpp"
 
 namespace heteroperf {

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/ranking/ranking.hpp"
 #include "results/ranking/table_rows.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_machines.hpp"
 #include "results/comparison/run_setup.hpp"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 
 namespace heteroperf {
 namespace {

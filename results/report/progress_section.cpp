@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/rate.hpp"
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"

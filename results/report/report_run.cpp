@@ -1,6 +1,6 @@
 #include "results/report/report_run.hpp"
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "results/verify.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/error.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/graph_book.hpp"
 #include "results/number_text.hpp"
 #include "results/report/run_sections.hpp"

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "results/comparison/devices_text.hpp"
 #include "results/comparison/hetero_ratio.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"

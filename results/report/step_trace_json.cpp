@@ -6,8 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "metrics/json_words.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/report/report_run.hpp"
 
 namespace heteroperf {

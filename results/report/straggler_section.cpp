@@ -6,7 +6,7 @@
 #include <span>
 #include <tuple>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "results/report/run_sections.hpp"
 

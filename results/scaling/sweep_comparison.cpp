@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/text_escapes.hpp"
 

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/canonical_json.hpp"
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/text_escapes.hpp"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "metrics/name_table.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/name_table.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_states.hpp"
 

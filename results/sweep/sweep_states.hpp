@@ -1,6 +1,6 @@
 #pragma once
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/sweep/sweep_index.hpp"
 
 namespace heteroperf {

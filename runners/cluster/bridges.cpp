@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/observed.hpp"
 #include "runners/cluster/system_files.hpp"
 

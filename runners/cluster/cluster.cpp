@@ -8,7 +8,7 @@
 #include <set>
 #include <tuple>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/bridges.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/device_class.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/cluster/rank_clusters.hpp"

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <map>
 
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/cluster/description_json.hpp"
 #include "runners/cluster/machine_json.hpp"
 

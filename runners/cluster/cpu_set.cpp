@@ -8,7 +8,7 @@
 #include <map>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/cgroup.hpp"
 
 namespace heteroperf {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/cluster/link_curve.hpp"
 
 namespace heteroperf {

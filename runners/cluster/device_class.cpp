@@ -1,6 +1,6 @@
 #include "runners/cluster/device_class.hpp"
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/cluster/machine.hpp"
 
 namespace heteroperf {

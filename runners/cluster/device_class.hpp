@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <sstream>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/cluster/description_json.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

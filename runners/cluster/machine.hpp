@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/cluster/observed.hpp"
 #include "runners/cluster/process_environment.hpp"

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

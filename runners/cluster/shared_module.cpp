@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,6 +1,6 @@
 #include <filesystem>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/cluster/hexiscale_machines_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"

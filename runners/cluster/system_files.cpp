@@ -6,7 +6,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/observed.hpp"
 
 namespace heteroperf {

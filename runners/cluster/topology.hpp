@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/cluster/observed.hpp"
 

@@ -1,6 +1,6 @@
 #include "runners/cluster/wire_format.hpp"
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/name_table.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/name_table.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

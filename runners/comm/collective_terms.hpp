@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {

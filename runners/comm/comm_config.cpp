@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/concurrent_use.hpp"
 
 namespace heteroperf {

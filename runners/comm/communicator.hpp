@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/buffer.hpp"
 #include "runners/comm/buffer_memory.hpp"
 

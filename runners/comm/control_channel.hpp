@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 

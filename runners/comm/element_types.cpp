@@ -7,7 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 
 #include <sys/types.h>
 
-#include "metrics/cache_folder.hpp"
+#include "metrics/base/cache_folder.hpp"
 
 namespace heteroperf {
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {

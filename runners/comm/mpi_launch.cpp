@@ -16,7 +16,7 @@
 #include <optional>
 #include <sstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "runners/comm/world.hpp"

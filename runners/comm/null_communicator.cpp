@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,7 @@
 #include <optional>
 #include <span>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/control_channel.hpp"
 
 namespace heteroperf {

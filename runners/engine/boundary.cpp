@@ -7,7 +7,7 @@
 #include <span>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 #include "runners/engine/operators/host_copies.hpp"

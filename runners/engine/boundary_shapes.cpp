@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <variant>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 const TensorShard& BoundaryShapes::shard_of(int degree, int index) {

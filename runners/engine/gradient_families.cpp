@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

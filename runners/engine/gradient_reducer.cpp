@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/concurrent_use.hpp"
 #include "runners/engine/square_sum.hpp"
 #include "runners/engine/sum_plan.hpp"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/engine/operators/operator.hpp"
 
 namespace heteroperf {

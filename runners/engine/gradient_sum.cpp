@@ -8,7 +8,7 @@
 #include <cstring>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/reshard/reshard.hpp"
 #include "runners/comm/slice.hpp"
 #include "runners/engine/operators/host_copies.hpp"

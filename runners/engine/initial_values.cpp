@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "metrics/hash.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/hash.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/device/nvidia_driver.hpp"
 #include "runners/engine/engine.hpp"

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/device/nvidia_driver.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"

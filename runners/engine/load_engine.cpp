@@ -1,6 +1,6 @@
 #include <exception>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/engine/engine.hpp"
 

@@ -4,13 +4,13 @@
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <utility>
 #include <variant>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/batch_loader.hpp"
@@ -20,12 +20,9 @@
 #include "runners/engine/optimizer.hpp"
 #include "runners/engine/parameter_store.hpp"
 #include "runners/engine/peak_rate.hpp"
-#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 constexpr int least_rounds = 5, most_rounds = 200;
 constexpr double small_gradient = 1e-3;
@@ -42,9 +39,9 @@ class WorkTimer {
   template <class Work>
   double time(Work&& work) const {
     if (accelerator_ == nullptr) {
-      const Clock::time_point start = Clock::now();
+      const Stopwatch stopwatch;
       work();
-      return seconds_since(start);
+      return stopwatch.elapsed_s();
     }
     const auto begin = accelerator_->mark();
     work();
@@ -109,13 +106,13 @@ class OperationRounds {
   }
 
   OperationProbeResult run() {
-    const Clock::time_point start = Clock::now();
+    const Stopwatch stopwatch;
     const double seconds = probe_.seconds_each * static_cast<double>(measured_.size());
     round(Gradients::together);  // warms up
     forget();
     int rounds = 0;
-    while (rounds < most_rounds && !at_deadline(start)) {
-      if (rounds >= least_rounds && seconds_since(start) >= seconds) break;
+    while (rounds < most_rounds && !at_deadline(stopwatch)) {
+      if (rounds >= least_rounds && stopwatch.elapsed_s() >= seconds) break;
       round(rounds % 2 == 0 ? Gradients::together : Gradients::apart);
       ++rounds;
     }
@@ -135,8 +132,8 @@ class OperationRounds {
   }
   bool runs_backward(std::size_t g) const { return probe_.graph.node(last(g)).differentiable; }
 
-  bool at_deadline(Clock::time_point start) const {
-    return seconds_since(start) >= probe_.deadline_s || (probe_.stop && probe_.stop());
+  bool at_deadline(const Stopwatch& stopwatch) const {
+    return stopwatch.elapsed_s() >= probe_.deadline_s || (probe_.stop && probe_.stop());
   }
 
   /// Groups that stand for all like them. Fusion here and in the plan's operations is the same.

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operation_rules.hpp"
 
 #ifndef NDEBUG

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <span>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/optimizer_kernels.hpp"
 #include "runners/engine/square_sum.hpp"

@@ -5,6 +5,7 @@
 #include <ctime>
 #include <thread>
 
+#include "metrics/base/clock.hpp"
 #include "runners/engine/step_clock.hpp"
 
 namespace heteroperf {
@@ -34,7 +35,7 @@ std::int64_t PacedTimeline::real_ns(double modelled_s) const {
 
 double PacedTimeline::finish(double inputs_s, double duration_s) {
   free_s_ = std::max(free_s_, inputs_s) + duration_s;
-  const std::int64_t now = steady_now_ns();
+  const std::int64_t now = now_ns();
   ++report_.operations;
   const double lateness_s = static_cast<double>(now - real_ns(free_s_)) * 1e-9;
   report_.worst_lateness_s = std::max(report_.worst_lateness_s, lateness_s);

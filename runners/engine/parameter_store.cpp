@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <span>
 
-#include "metrics/error.hpp"
-#include "metrics/hash.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
 #include "runners/engine/initial_values.hpp"
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/peak_rate.hpp"

@@ -16,12 +16,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/load_cuda.hpp"
 
@@ -140,10 +140,6 @@ double shortest_call(const ProductCall& multiply, double end_s, const SecondsClo
   return shortest_s;
 }
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 }  // namespace
 
 at::ScalarType scalar_type(Precision precision) {
@@ -223,7 +219,7 @@ FastestProduct find_fastest_product(Precision precision, int threads, double sec
     return work();
   };
   FastestProduct fastest = guarded([&] {
-    return fastest_of(host_products(scalar_type(precision), threads), seconds, steady_seconds);
+    return fastest_of(host_products(scalar_type(precision), threads), seconds, monotonic_s);
   });
   fastest.multiply = [guarded, multiply = std::move(fastest.multiply)] { guarded(multiply); };
   return fastest;
@@ -253,7 +249,7 @@ FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double se
   }
   // The libraries' first call, which sets them up, is no part of the seconds.
   prepared(until_done(product_trial(mm_way, prepare_mm, {64, 64, 64}, options)));
-  return fastest_of(trials, seconds, steady_seconds);
+  return fastest_of(trials, seconds, monotonic_s);
 }
 
 }  // namespace heteroperf

@@ -4,8 +4,9 @@
 #include <array>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/step_clock.hpp"
 
@@ -137,7 +138,7 @@ void PipelineEdges::send(const Instruction& i) {
   Channel& own = channel(i.edge, crossing_of(i.op));
   Channel::Outbox& box = own.outboxes[at_index(i.micro_batch)];
   own.end->send(std::exchange(box.tensors, {}),
-                {steady_now_ns() + spec_.clock_offset_ns, box.made_s + own.travel_s});
+                {now_ns() + spec_.clock_offset_ns, box.made_s + own.travel_s});
 }
 
 void PipelineEdges::receive(const Instruction& i) {

@@ -7,8 +7,8 @@
 #include <cmath>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/peak_rate.hpp"
 #include "runners/plan/plan_check.hpp"

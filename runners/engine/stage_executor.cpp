@@ -4,10 +4,10 @@
 #include <utility>
 #include <variant>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
-#include "runners/engine/scoped_seconds.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,6 +1,6 @@
 #include "runners/engine/stage_model.hpp"
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion) {

@@ -2,19 +2,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <vector>
 
+#include "metrics/base/clock.hpp"
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {
-
-inline std::int64_t steady_now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 /// Splits a step's wall time: each lap goes from the end of the one before to now and to one lane,
 /// so the lanes add up.
@@ -22,7 +16,7 @@ class StepClock {
  public:
   /// `lanes`: every lap is appended to them; null: the step is not traced.
   explicit StepClock(std::vector<LaneSpan>* lanes = nullptr)
-      : start_ns_(steady_now_ns()), last_ns_(start_ns_), lanes_(lanes) {}
+      : start_ns_(now_ns()), last_ns_(start_ns_), lanes_(lanes) {}
 
   /// The instruction that the laps from here on belong to; −1: none.
   void at(std::int32_t instruction) { instruction_ = instruction; }
@@ -31,12 +25,11 @@ class StepClock {
   TimeLane doing() const { return doing_; }
 
   /// Since the last lap.
-  void lap(TimeLane lane) { lap_until(steady_now_ns(), lane); }
+  void lap(TimeLane lane) { lap_until(now_ns(), lane); }
   /// A wait that ended now for something that left its sender at `sent_ns`: until then its sender
   /// was not ready, after that it was under way.
   void lap_wait(std::int64_t sent_ns) {
-    lap_until(std::clamp(sent_ns, last_ns_, std::max(last_ns_, steady_now_ns())),
-              TimeLane::waiting);
+    lap_until(std::clamp(sent_ns, last_ns_, std::max(last_ns_, now_ns())), TimeLane::waiting);
     lap(TimeLane::messages);
   }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/held_tensor.hpp"
 #include "runners/engine/operators/operator.hpp"
 

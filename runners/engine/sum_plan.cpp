@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,15 +7,13 @@
 #include <thread>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/peak_rate.hpp"
-#include "runners/engine/scoped_seconds.hpp"
 #include "runners/engine/step_clock.hpp"
 
 namespace heteroperf {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// For a sum under way to end when its queue does.
 constexpr auto patience = std::chrono::seconds(2);
@@ -56,17 +54,17 @@ void SumQueue::State::begin_step() {
 }
 
 void SumQueue::State::note(std::int64_t start_ns) {
-  const std::int64_t now_ns = steady_now_ns();
-  busy_s += static_cast<double>(now_ns - start_ns) * 1e-9;
+  const std::int64_t end_ns = now_ns();
+  busy_s += static_cast<double>(end_ns - start_ns) * 1e-9;
   // Without a thread the sums are on the lane of whoever waits for them.
   if (lanes == nullptr || !beside) return;
-  lanes->push_back({TimeLane::overlapped_sums, -1, start_ns, now_ns});
+  lanes->push_back({TimeLane::overlapped_sums, -1, start_ns, end_ns});
 }
 
 void SumQueue::State::run_next(std::unique_lock<std::mutex>& lock) {
   GradientSum& sum = *entries[done].sum;
   lock.unlock();
-  const std::int64_t start_ns = steady_now_ns();
+  const std::int64_t start_ns = now_ns();
   std::exception_ptr thrown;
   try {
     sum.run();
@@ -129,7 +127,7 @@ void SumQueue::parameter_final(std::size_t entry) {
 }
 
 void SumQueue::finish_step() {
-  const Clock::time_point start = Clock::now();
+  const Stopwatch stopwatch;
   std::unique_lock lock(state_->mutex);
   if (runner_ == Runner::own_thread) {
     state_->changed.wait(lock, [this] { return state_->over(); });
@@ -138,7 +136,7 @@ void SumQueue::finish_step() {
   }
   if (state_->error) std::rethrow_exception(state_->error);
   HETEROPERF_EXPECT(state_->over());
-  exposed_s_ = seconds_since(start);
+  exposed_s_ = stopwatch.elapsed_s();
   busy_s_ = state_->busy_s;
   state_->begin_step();
 }

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/gradient_slots.hpp"
 #include "runners/engine/operators/row_exchange.hpp"

@@ -9,8 +9,9 @@
 #include <cmath>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/hash.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/checkpoint/save_checkpoint.hpp"
@@ -200,7 +201,7 @@ StepReport PlanSession::run_step() {
 void PlanSession::start_pacing() {
   PacedTimeline* const timeline = runner_.timeline();
   if (timeline == nullptr) return;
-  std::int64_t start_ns = steady_now_ns() + spec_.clock_offset_ns;
+  std::int64_t start_ns = now_ns() + spec_.clock_offset_ns;
   world_.all_reduce(std::span<std::int64_t>(&start_ns, 1), Reduction::max);
   timeline->start_step(start_ns - spec_.clock_offset_ns);
 }
@@ -209,8 +210,7 @@ void PlanSession::update(StepReport& report, StepClock& clock) {
   clock.lap(TimeLane::other);
   reducer_.wait();
   clock.lap(TimeLane::sums);
-  Agreement mine{runner_.loss(), reducer_.own_square_sum(), steady_now_ns() + spec_.clock_offset_ns,
-                 0};
+  Agreement mine{runner_.loss(), reducer_.own_square_sum(), now_ns() + spec_.clock_offset_ns, 0};
   clock.lap(TimeLane::compute);
   const Agreement all = agree(mine);
   clock.lap_wait(all.latest_ns - spec_.clock_offset_ns);
@@ -283,7 +283,7 @@ void PlanSession::dilate(PacedTimeline& timeline) {
 EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
   const Scope scope(*this);
   EvaluationReport report;
-  report.t_start_ns = steady_now_ns();
+  report.t_start_ns = now_ns();
   report.samples = std::min(samples, spec_.data->size(Split::validation));
   if (report.samples == 0) {
     throw UserError("there is nothing to evaluate on",
@@ -298,7 +298,7 @@ EvaluationReport PlanSession::evaluate(std::uint64_t samples) {
   for (std::size_t b = 0; b < slots; ++b) loss += scores[b];
   report.loss = loss / scores[slots + 1];
   report.accuracy = scores[slots] / scores[slots + 1];
-  report.t_end_ns = steady_now_ns();
+  report.t_end_ns = now_ns();
   return report;
 }
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "metrics/base/clock.hpp"
 #include "runners/engine/step_clock.hpp"
 
 namespace heteroperf {
@@ -23,7 +24,7 @@ Watchdog::~Watchdog() {
 }
 
 void Watchdog::at(std::int64_t instruction) {
-  since_ns_.store(steady_now_ns(), std::memory_order_relaxed);
+  since_ns_.store(now_ns(), std::memory_order_relaxed);
   instruction_.store(instruction, std::memory_order_relaxed);
 }
 
@@ -33,7 +34,7 @@ void Watchdog::watch() {
   std::unique_lock lock(mutex_);
   while (!ending_.wait_for(lock, period, [this] { return ended_; })) {
     const std::int64_t instruction = instruction_.load(), since_ns = since_ns_.load();
-    const double waited_s = static_cast<double>(steady_now_ns() - since_ns) * 1e-9;
+    const double waited_s = static_cast<double>(now_ns() - since_ns) * 1e-9;
     if (instruction < 0 || waited_s < timeout_s_ || since_ns == spoken_ns) continue;
     spoken_ns = since_ns;
     ++alarms_;

@@ -6,8 +6,8 @@
 #include <numeric>
 #include <variant>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/placement.hpp"
 #include "workloads/graph_counts.hpp"

@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/staged_graph.hpp"
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {

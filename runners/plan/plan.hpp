@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/cluster/wire_format.hpp"
 

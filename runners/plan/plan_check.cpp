@@ -7,8 +7,8 @@
 #include <set>
 #include <variant>
 
-#include "metrics/byte_size.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan.hpp"
 #include "workloads/model_graph.hpp"

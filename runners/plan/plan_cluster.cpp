@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/schedule/pipeline_graph.hpp"
 

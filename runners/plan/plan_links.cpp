@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {

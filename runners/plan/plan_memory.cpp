@@ -5,7 +5,7 @@
 #include <set>
 #include <variant>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/rank_memory_trace.hpp"

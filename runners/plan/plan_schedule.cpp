@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/lowering.hpp"
 #include "runners/schedule/placement.hpp"

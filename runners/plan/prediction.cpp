@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/schedule/simulator.hpp"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 FetchTimes::FetchTimes(const Schedule& schedule, const Timeline& timeline) {

@@ -4,7 +4,7 @@
 #include <variant>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/class_rates.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/plan_links.hpp"

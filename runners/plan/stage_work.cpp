@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "workloads/graph_counts.hpp"

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <variant>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/tensor_roles.hpp"
 
 namespace heteroperf {

@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {

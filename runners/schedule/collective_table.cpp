@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/validator.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/order_evaluator.hpp"
 #include "runners/schedule/order_problem.hpp"
 #include "runners/schedule/schedule.hpp"

@@ -5,7 +5,7 @@
 #include <queue>
 #include <tuple>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/exchange.hpp"
 #include "runners/schedule/program_writer.hpp"
 #include "runners/schedule/tick_scale.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

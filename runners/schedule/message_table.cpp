@@ -1,6 +1,6 @@
 #include "runners/schedule/message_table.hpp"
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

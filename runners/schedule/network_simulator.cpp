@@ -6,7 +6,7 @@
 #include <array>
 #include <queue>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/schedule/collective_table.hpp"
 #include "runners/schedule/fabric.hpp"
 #include "runners/schedule/message_table.hpp"

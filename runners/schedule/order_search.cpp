@@ -2,20 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr double memory_slack = 1e-9;
 constexpr std::size_t late_steps = 50;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -30,11 +26,11 @@ OrderSearch::OrderSearch(const OrderProblem& problem, Objective objective, doubl
       place_(problem.size()),
       stop_seconds_(infinite) {}
 
-void OrderSearch::stop_after(double seconds) { stop_seconds_ = now_seconds() + seconds; }
+void OrderSearch::stop_after(double seconds) { stop_seconds_ = seconds; }
 
 bool OrderSearch::may_go_on() {
   if (evaluations_ >= budget_ || proven() || out_of_time_) return false;
-  out_of_time_ = stop_seconds_ < infinite && now_seconds() > stop_seconds_;
+  out_of_time_ = stop_seconds_ < infinite && stopwatch_.elapsed_s() > stop_seconds_;
   return !out_of_time_;
 }
 

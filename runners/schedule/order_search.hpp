@@ -3,7 +3,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/list_scheduler.hpp"
 #include "runners/schedule/order_evaluator.hpp"
@@ -66,7 +67,8 @@ class OrderSearch {
   double value_ = 0;
   std::vector<std::int32_t> place_, critical_, saved_;
   long long evaluations_ = 0, budget_ = 0;
-  double stop_seconds_;
+  Stopwatch stopwatch_;
+  double stop_seconds_;  ///< on the stopwatch
   bool out_of_time_ = false;
 };
 

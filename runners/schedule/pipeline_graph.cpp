@@ -9,7 +9,7 @@
 #include <queue>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

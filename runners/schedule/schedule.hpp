@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/hash.hpp"
+#include "metrics/base/hash.hpp"
 #include "runners/schedule/instruction.hpp"
 #include "runners/schedule/pipeline_graph.hpp"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/schedule/memory.hpp"
 #include "runners/schedule/order_search.hpp"
 #include "runners/schedule/report.hpp"

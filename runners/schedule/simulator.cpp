@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/collective_index.hpp"
 #include "runners/schedule/network_simulator.hpp"
 #include "runners/schedule/task_table.hpp"

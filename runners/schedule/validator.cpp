@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/schedule/buffer_checks.hpp"
 #include "runners/schedule/deadlock.hpp"
 #include "runners/schedule/exchange_checks.hpp"

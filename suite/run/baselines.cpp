@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/journal_checks/baseline_checks.hpp"
 #include "results/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"

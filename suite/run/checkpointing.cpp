@@ -5,15 +5,11 @@
 #include <span>
 #include <utility>
 
+#include "metrics/base/clock.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
-#include "suite/run/clock.hpp"
 
 namespace heteroperf {
 namespace {
-
-double seconds_since(std::int64_t start_ns) {
-  return static_cast<double>(now_ns() - start_ns) * 1e-9;
-}
 
 /// Clocks differ: rank 0's counts.
 bool says_rank_0(Communicator& all, bool mine) {

@@ -4,7 +4,7 @@
 #include <array>
 #include <limits>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,9 +6,9 @@
 #include <span>
 #include <vector>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/rate.hpp"
 #include "runners/comm/communicator.hpp"
-#include "suite/run/clock.hpp"
 
 namespace heteroperf {
 

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "metrics/quantity.hpp"
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <span>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/score.hpp"
 #include "suite/run/chosen_plan.hpp"
 #include "workloads/graph_counts.hpp"

@@ -10,8 +10,8 @@
 #include <sstream>
 #include <string>
 
-#include "metrics/quantity.hpp"
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <sstream>
 #include <string>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/text_exchange.hpp"
 
 namespace heteroperf {

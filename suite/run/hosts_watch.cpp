@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <span>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
-#include "metrics/quantity.hpp"
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

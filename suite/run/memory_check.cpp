@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/run/placement.hpp"
 #include "workloads/workload.hpp"
 

@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 #include "runners/cluster/cgroup.hpp"
 #include "runners/cluster/topology.hpp"
 #include "runners/comm/text_exchange.hpp"

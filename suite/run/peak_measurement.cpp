@@ -8,7 +8,7 @@
 #include <set>
 #include <span>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/common_interval.hpp"
 #include "suite/run/memory_rate.hpp"

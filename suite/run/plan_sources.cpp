@@ -6,8 +6,7 @@
 #include <filesystem>
 #include <map>
 
-#include "metrics/collect_problems.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_json.hpp"
 

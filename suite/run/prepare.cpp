@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "automl/rungs.hpp"
-#include "metrics/collect_problems.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "suite/catalog.hpp"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
 #include "suite/verb.hpp"
 
 namespace heteroperf {

@@ -2,7 +2,7 @@
 
 #include <span>
 
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/signals.hpp"
 

@@ -8,8 +8,8 @@
 #include <cstring>
 #include <ctime>
 
-#include "metrics/error.hpp"
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/run/placement.hpp"
 
 namespace heteroperf {

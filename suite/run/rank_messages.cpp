@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "results/events_json.hpp"
 #include "results/journal.hpp"
 
@@ -27,7 +28,7 @@ ControlChannel::Handler route_messages(RankMessageHandlers handlers) {
         reply({});
         break;
       case clock_mark:
-        reply(std::to_string(monotonic_now_ns()));
+        reply(std::to_string(now_ns()));
         break;
       case question_mark:
         handlers.on_question(from, body, std::move(reply));

@@ -1,6 +1,7 @@
 #include "suite/run/rank_program.hpp"
 
 #include <fmt/format.h>
+#include <limits>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,11 +9,11 @@
 #include <optional>
 #include <span>
 
+#include "metrics/base/clock.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
-#include "suite/run/clock.hpp"
 #include "suite/run/expectation.hpp"
 #include "suite/run/live_watch.hpp"
 #include "suite/run/peak_measurement.hpp"
@@ -24,6 +25,24 @@
 
 namespace heteroperf {
 namespace {
+
+/// The nanoseconds to add to this rank's monotonic clock to get rank 0's. It is the best of several
+/// round trips over the control channel: half of the shortest one bounds the error.
+std::int64_t measure_clock_offset_ns(ControlChannel& control) {
+  constexpr int round_trips = 8;
+  std::int64_t shortest = std::numeric_limits<std::int64_t>::max();
+  std::int64_t offset = 0;
+  for (int i = 0; i < round_trips; ++i) {
+    const std::int64_t sent = now_ns();
+    const std::int64_t theirs = ask_clock(control);
+    const std::int64_t received = now_ns();
+    if (received - sent < shortest) {
+      shortest = received - sent;
+      offset = theirs - (sent + (received - sent) / 2);
+    }
+  }
+  return offset;
+}
 
 /// Rank 0's answers to every rank, from before the first message until all have nothing more to
 /// say.

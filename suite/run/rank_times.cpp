@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 void ComputeSamples::add(const StepReport& report) {

@@ -31,8 +31,8 @@
 #include <set>
 #include <string_view>
 
-#include "metrics/cache_folder.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/cache_folder.hpp"
+#include "metrics/base/error.hpp"
 #include "results/comparison/journal_memory.hpp"
 #include "results/comparison/loss_conditions.hpp"
 #include "results/run_folder.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/run/training_identity.hpp"
 
@@ -95,7 +95,7 @@ struct MeasureConfig {
   double until_after_s = 20;       ///< measured before it is looked at for that
   std::uint64_t warmup_steps = 2;  ///< at least; the steady-window rule may cut more
   std::uint64_t evaluation_samples = 512;
-  double peak_s = 0.5;  ///< measuring the peak of products, twice; 0: not measured
+  double peak_s = 0.5;             ///< measuring the peak of products, twice; 0: not measured
   std::uint64_t replay_steps = 0;  ///< after which a replay ends, as if interrupted; 0: it is none
   bool replay_moved = false;       ///< of a replay: TrainingSpec::moved
 };

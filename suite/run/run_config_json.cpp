@@ -9,7 +9,7 @@
 #include <map>
 #include <sstream>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "suite/catalog.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "automl/search.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/run_folder.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/run/search_messages_json.hpp"

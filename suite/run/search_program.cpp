@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "automl/trial_runner.hpp"
+#include "metrics/base/clock.hpp"
 #include "metrics/trial_score.hpp"
 #include "runners/comm/text_exchange.hpp"
-#include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/search_messages_json.hpp"

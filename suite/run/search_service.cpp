@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "metrics/quantity.hpp"
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 #include "suite/run/search_history.hpp"
 #include "suite/run/search_messages_json.hpp"
 #include "workloads/model_graph_json.hpp"

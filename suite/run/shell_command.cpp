@@ -17,7 +17,8 @@
 #include <optional>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "results/text_escapes.hpp"
 #include "suite/run/signals.hpp"
 
@@ -181,19 +182,17 @@ struct StartedCommand::State {
     pid = start(command, life);
   }
 
-  double seconds() const { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
   /// What is left running in the group is killed, so that nothing disturbs the next run.
   const CommandOutcome& conclude(int status) {
     kill(-pid, SIGKILL);
     outcome.exit_code = exit_code_of_status(status);
-    outcome.seconds = seconds();
+    outcome.seconds = stopwatch.elapsed_s();
     is_over = true;
     return outcome;
   }
 
   ShellCommand command;
-  Clock::time_point begin = Clock::now();
+  Stopwatch stopwatch;
   std::optional<LifeLine> life;
   pid_t pid = -1;
   CommandOutcome outcome;
@@ -211,7 +210,8 @@ const CommandOutcome* StartedCommand::poll() {
   if (state_->is_over) return &state_->outcome;
   if (const auto status = ended(state_->pid)) return &state_->conclude(*status);
   if (stop_signal() != nullptr) return &end(CommandEnd::interrupted);
-  if (state_->seconds() >= state_->command.deadline_s) return &end(CommandEnd::timed_out);
+  if (state_->stopwatch.elapsed_s() >= state_->command.deadline_s)
+    return &end(CommandEnd::timed_out);
   return nullptr;
 }
 

@@ -15,7 +15,8 @@
 #include <string>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/exit_code.hpp"
 
@@ -32,16 +33,9 @@ std::atomic<int> wake_last_words{-1};  // a pipe's end to write to
 static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
-/// Unlike the C++ clocks, promised to be async-signal-safe.
-std::int64_t signal_now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
-}
-
 /// False for a repeat of a signal that has just counted.
 bool counts() {
-  const std::int64_t now = signal_now_ns();
+  const std::int64_t now = now_ns();
   std::int64_t last = last_ns.load();
   return (last == 0 || now - last >= repeat_ns) && last_ns.compare_exchange_strong(last, now);
 }

@@ -7,8 +7,8 @@
 #include <sstream>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/placement.hpp"
 #include "suite/version.hpp"

@@ -4,10 +4,10 @@
 
 #include <cmath>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/precision_goal.hpp"
 #include "metrics/steady_window.hpp"
 #include "suite/run/checkpointing.hpp"
-#include "suite/run/clock.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_times.hpp"
 #include "suite/run/step_trace.hpp"

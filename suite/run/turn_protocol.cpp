@@ -11,7 +11,7 @@
 #include <cstring>
 #include <sstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

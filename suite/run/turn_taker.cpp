@@ -12,10 +12,10 @@
 #include <span>
 #include <sstream>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 #include "results/journal.hpp"
 #include "runners/cluster/system_files.hpp"
-#include "suite/run/clock.hpp"
 #include "suite/run/host_load.hpp"
 #include "suite/run/rank_context.hpp"
 #include "suite/run/rank_messages.hpp"
@@ -75,17 +75,17 @@ std::string why_not_by_steps(const std::vector<PreparedRun>& runs) {
 
 std::int64_t StoppableClock::now_ns() const {
   const std::lock_guard lock(mutex_);
-  return (stopped_at_ns_ != 0 ? stopped_at_ns_ : monotonic_now_ns()) - held_ns_;
+  return (stopped_at_ns_ != 0 ? stopped_at_ns_ : heteroperf::now_ns()) - held_ns_;
 }
 
 void StoppableClock::stop() {
   const std::lock_guard lock(mutex_);
-  stopped_at_ns_ = monotonic_now_ns();
+  stopped_at_ns_ = heteroperf::now_ns();
 }
 
 std::int64_t StoppableClock::go_on() {
   const std::lock_guard lock(mutex_);
-  const std::int64_t held_ns = monotonic_now_ns() - stopped_at_ns_;
+  const std::int64_t held_ns = heteroperf::now_ns() - stopped_at_ns_;
   held_ns_ += held_ns;
   stopped_at_ns_ = 0;
   return held_ns;

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/sweep/sweep_request.hpp"
 #include "suite/sweep/swept_runs.hpp"
 

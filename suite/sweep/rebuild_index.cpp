@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/sweep/known_runs.hpp"
 #include "suite/sweep/run_outcome.hpp"
 #include "suite/sweep/swept_axes.hpp"

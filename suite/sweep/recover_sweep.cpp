@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/run_digest.hpp"
 #include "results/recover.hpp"
 #include "results/run_folder.hpp"

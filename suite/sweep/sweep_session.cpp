@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/run_folder.hpp"
 #include "suite/exit_code.hpp"
 #include "suite/run/shell_command.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/journal.hpp"
 #include "results/run_folder.hpp"
 #include "suite/sweep/run_outcome.hpp"

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/text_escapes.hpp"
 #include "suite/verbs/align_report.hpp"
 #include "suite/verbs/verbs.hpp"

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "metrics/error.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/comparison/baseline_replacement.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "suite/verbs/baseline_listing.hpp"

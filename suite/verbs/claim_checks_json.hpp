@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/verify.hpp"
 
 namespace heteroperf {

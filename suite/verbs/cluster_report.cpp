@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <optional>
 
-#include "suite/run/clock.hpp"
+#include "metrics/base/clock.hpp"
 #include "suite/run/progress.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "suite/verbs/comm_session.hpp"

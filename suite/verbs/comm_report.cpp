@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/benchmark/timing.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "suite/verbs/comm_request.hpp"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "metrics/byte_size.hpp"
-#include "metrics/collect_problems.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/element_types.hpp"
 #include "suite/run/run_config_json.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/discovery/discover.hpp"

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/comparison/run_comparison.hpp"
 #include "results/scaling/sweep_comparison.hpp"

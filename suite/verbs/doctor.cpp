@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/samples_h5.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"

@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "metrics/document_kind.hpp"
+#include "metrics/base/document_kind.hpp"
 #include "results/ruleset.hpp"
 #include "suite/verbs/doctor_report.hpp"
 #include "suite/version.hpp"

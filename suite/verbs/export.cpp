@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/exports/run_export.hpp"
 #include "runners/plan/exporters/flagscale_setup.hpp"
 #include "runners/plan/exporters/megatron_arguments.hpp"

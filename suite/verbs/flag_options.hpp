@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/run/run_config.hpp"
 
 namespace heteroperf {

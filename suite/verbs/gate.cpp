@@ -3,9 +3,9 @@
 #include <cmath>
 #include <functional>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
-#include "metrics/unpredictable_bits.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/gate/gate_report.hpp"
 #include "results/run_folder.hpp"

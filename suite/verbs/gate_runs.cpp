@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/text_escapes.hpp"
 #include "suite/exit_code.hpp"

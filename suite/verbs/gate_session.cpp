@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/gate/gate_rows.hpp"
 #include "suite/verbs/lockstep_pairs.hpp"
 

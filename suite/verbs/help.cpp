@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/name_table.hpp"
 #include "suite/environment.hpp"
 #include "suite/verbs/listing.hpp"
 #include "suite/verbs/verbs.hpp"

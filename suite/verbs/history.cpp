@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/history/run_history.hpp"
 #include "suite/verbs/verbs.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/ruleset.hpp"
 #include "runners/cluster/device_class.hpp"
 #include "runners/cluster/machine.hpp"

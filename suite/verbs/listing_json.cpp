@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "suite/verbs/listing.hpp"
 #include "suite/verbs/whole_number_json.hpp"
 

@@ -6,8 +6,9 @@
 #include <chrono>
 #include <optional>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "results/text_escapes.hpp"
 #include "runners/cluster/cgroup.hpp"
 #include "suite/run/host_load.hpp"
@@ -235,9 +236,9 @@ TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
   for (std::size_t i = 0; i < quad.turns.size(); ++i) {
     const bool is_base = (i == 0 || i == 3) == quad.base_first;
     const auto busy_before = read_host_counters(cpus_).busy_s;
-    const auto start = Clock::now();
+    const Stopwatch stopwatch;
     const TurnDone done = (is_base ? base : head).take_turn(steps_per_turn_);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = stopwatch.elapsed_s();
     const auto busy_after = read_host_counters(cpus_).busy_s;
     (is_base ? head : base).idle_s += seconds;
     const double cpu_s = static_cast<double>(done.cpu_ns) * nanosecond;

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/turn_pairs.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "suite/verbs/gate_runs.hpp"

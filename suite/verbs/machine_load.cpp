@@ -3,6 +3,7 @@
 #include <chrono>
 #include <thread>
 
+#include "metrics/base/clock.hpp"
 #include "suite/run/host_load.hpp"
 #include "suite/run/signals.hpp"
 
@@ -14,14 +15,13 @@ constexpr double sample_s = 1;
 }  // namespace
 
 std::optional<double> busy_cores(double seconds) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   const CpuSet cpus = usable_cores().cpus;
   const auto before = read_host_counters(cpus).busy_s;
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   const auto after = read_host_counters(cpus).busy_s;
   if (!before || !after) return std::nullopt;
-  const double elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double elapsed = stopwatch.elapsed_s();
   return (*after - *before) / elapsed;
 }
 

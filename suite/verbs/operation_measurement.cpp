@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 
-#include "metrics/collect_problems.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/comm/text_exchange.hpp"
@@ -20,15 +20,9 @@
 namespace heteroperf {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr std::int64_t micro_batch_step = 4;
 constexpr std::int64_t most_samples = 1 << 16;
 constexpr std::size_t numbers_each = 5;  // of OperationSeconds
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// One model in one precision at one micro-batch.
 struct MeasurementJob {
@@ -131,7 +125,7 @@ class OperationMeasurement {
   std::vector<std::string> run() {
     make_jobs();
     for (std::size_t i = 0; i < jobs_.size(); ++i) {
-      const double left_s = request_.time_limit_s - seconds_since(start_);
+      const double left_s = request_.time_limit_s - stopwatch_.elapsed_s();
       const auto jobs = static_cast<double>(jobs_.size());
       before_model_(jobs_[i].name(), static_cast<double>(i) / jobs);
       measure(jobs_[i], left_s / (jobs - static_cast<double>(i)));
@@ -248,7 +242,7 @@ class OperationMeasurement {
   ProbeSource source_;
   const BeforeModel& before_model_;
   Cluster& cluster_;
-  Clock::time_point start_ = Clock::now();
+  Stopwatch stopwatch_;
   std::vector<std::unique_ptr<Workload>> workloads_;
   std::vector<MeasurementJob> jobs_;
   std::vector<std::string> left_out_;

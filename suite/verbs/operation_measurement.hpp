@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/engine.hpp"

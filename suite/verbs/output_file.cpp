@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"

@@ -5,7 +5,7 @@
 #include <limits>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"

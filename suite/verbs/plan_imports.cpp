@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/importers/flagscale_yaml.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"

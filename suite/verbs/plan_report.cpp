@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 
 namespace heteroperf {
 namespace {

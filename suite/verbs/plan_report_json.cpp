@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"

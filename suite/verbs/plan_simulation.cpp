@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"

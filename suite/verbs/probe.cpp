@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 
+#include "metrics/base/clock.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/benchmark/operation_deadline.hpp"
@@ -17,7 +18,6 @@
 #include "runners/comm/text_exchange.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/error_report_json.hpp"
-#include "suite/run/clock.hpp"
 #include "suite/run/progress.hpp"
 #include "suite/run/rank_session.hpp"
 #include "suite/run/run_config_json.hpp"

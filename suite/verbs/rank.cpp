@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "results/ranking/ranking.hpp"
 #include "suite/catalog.hpp"
 #include "suite/verbs/verbs.hpp"

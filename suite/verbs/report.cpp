@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/canonical_json.hpp"
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"

@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"

@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/plan/sailor/sailor_trace.hpp"

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <iterator>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/sailor/sailor_fallback.hpp"
 #include "runners/plan/sailor/sailor_inputs_json.hpp"
 #include "runners/plan/sailor/sailor_plan_json.hpp"

@@ -3,9 +3,9 @@
 
 #include <filesystem>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "suite/verbs/claim_checks_json.hpp"
 #include "suite/verbs/sailor_planning.hpp"
 

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/name_table.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/name_table.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/gantt.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
@@ -165,16 +165,15 @@ class ScheduleVerb : public Verb {
 
   ScheduleResult generated(const Generator& generator, const ScheduleRequest& request) const {
     if (generator.name != std::string("auto")) return evaluated(generator.make(request));
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     SearchResult found = search_auto(request);
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     ScheduleResult result = evaluated(std::move(found.schedule));
     if (!result.checks.memory_ok) {
       throw UserError(fmt::format("auto found no order within --memory-limit {:g}",
                                   request.memory_limit.value_or(0)),
                       "every order tried holds more on some rank", "Raise the limit.");
     }
-    result.search = {found.evaluations, wall.count(), found.proven, found.out_of_time};
+    result.search = {found.evaluations, stopwatch.elapsed_s(), found.proven, found.out_of_time};
     return result;
   }
 

@@ -6,7 +6,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/lowering.hpp"
 
 namespace heteroperf {

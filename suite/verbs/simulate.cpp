@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
-#include <chrono>
-
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/placement.hpp"
@@ -60,18 +59,17 @@ class SimulateVerb : public Verb {
       throw UserError("costs are given for a plan", "its workload and cluster say them",
                       "Leave them out, or simulate a schedule.");
     }
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     PlanSimulationRequest request = plan_;
     request.machine = machine_beside(plan_.path);
     request.measured = PlanSimulationRequest::Measured::beside;
     const PlanSimulation simulation = simulate_plan(request);
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     if (trace.given()) {
       const std::string run_id = simulation.measured ? simulation.measured->run_id : "";
       trace.save(plan_trace_text(simulation, trace_origin(TraceKind::simulated, run_id)));
     }
-    fmt::print("{}", options.json ? plan_simulation_json_text(simulation, wall.count())
-                                  : plan_simulation_table(simulation, wall.count()));
+    fmt::print("{}", options.json ? plan_simulation_json_text(simulation, stopwatch.elapsed_s())
+                                  : plan_simulation_table(simulation, stopwatch.elapsed_s()));
     return ExitCode::ok;
   }
 
@@ -79,15 +77,14 @@ class SimulateVerb : public Verb {
     Schedule schedule = read_schedule_file(plan_.path);
     if (costs_.given()) set_costs(schedule.graph, costs_.costs(schedule.graph.ranks));
     const SimulationOptions simulation = network_.options();
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     const ScheduleResult result = evaluate_schedule(std::move(schedule), simulation, {});
-    const std::chrono::duration<double> wall = std::chrono::steady_clock::now() - start;
     if (trace.given()) {
       trace.save(
           trace_text(result.lowered, result.timeline, trace_origin(TraceKind::simulated, "")));
     }
-    fmt::print("{}", options.json ? simulation_json_text(result, wall.count())
-                                  : simulation_table(result, wall.count()));
+    fmt::print("{}", options.json ? simulation_json_text(result, stopwatch.elapsed_s())
+                                  : simulation_table(result, stopwatch.elapsed_s()));
     return ExitCode::ok;
   }
 

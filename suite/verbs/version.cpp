@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/document_kind.hpp"
+#include "metrics/base/document_kind.hpp"
 #include "results/ruleset.hpp"
 #include "suite/verbs/doctor_report.hpp"
 #include "suite/verbs/verbs.hpp"

@@ -18,7 +18,7 @@ class House : public ::testing::Test {
 };
 
 TEST_F(House, IsReadWhole) {
-  EXPECT_TRUE(tree_.files.contains("metrics/error.hpp"));
+  EXPECT_TRUE(tree_.files.contains("metrics/base/error.hpp"));
   EXPECT_TRUE(tree_.files.contains("tests/architecture/house_test.cpp"));
   EXPECT_GT(tree_.targets.size(), 5U);
   std::size_t types = 0;

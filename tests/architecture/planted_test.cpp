@@ -108,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
                       ForbiddenHeader{"runners/engine/engine.hpp", "ATen/core/Tensor.h"},
                       ForbiddenHeader{"runners/engine/training.hpp", "c10/core/Device.h"},
                       ForbiddenHeader{"suite/main.cpp", "torch/torch.h"},
-                      ForbiddenHeader{"metrics/record.cpp", "nlohmann/json.hpp"},
+                      ForbiddenHeader{"metrics/record.hpp", "nlohmann/json.hpp"},
                       ForbiddenHeader{"results/a.cpp", "CLI/CLI.hpp"},
                       ForbiddenHeader{"workloads/models/a.cpp", "zlib.h"},
                       ForbiddenHeader{"suite/a.cpp", "hwloc.h"},

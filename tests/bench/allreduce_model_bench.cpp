@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"

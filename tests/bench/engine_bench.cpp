@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"

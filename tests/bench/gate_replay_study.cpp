@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/sequential_test.hpp"
 
 namespace heteroperf {

@@ -21,8 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/sequential_test.hpp"
 #include "metrics/turn_pairs.hpp"
 

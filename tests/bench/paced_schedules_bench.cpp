@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"

@@ -11,7 +11,7 @@
 #include <limits>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/memory.hpp"
 #include "runners/schedule/report.hpp"

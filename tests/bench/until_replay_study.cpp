@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/statistics.hpp"
 #include "results/journal.hpp"
 #include "results/run_folder.hpp"

@@ -2,7 +2,7 @@
 // is, and with the checksums that it would have.
 #include <nlohmann/json.hpp>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_index_json.hpp"
 #include "tests/fuzz/hostile_input.hpp"

@@ -11,7 +11,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 build=$root/build/coverage more=${1:+$(cd "$1" && pwd)}
 llvm() { local tool=$1; shift; "$(clang++ -print-prog-name="llvm-$tool")" "$@"; }
 readers=(
-  metrics/strict_json.cpp
+  metrics/base/strict_json.cpp
   results/{journal,events_json,stored_document_json,suite_record_json,graph_book}.cpp
   results/{comparison/run_digest_json,sweep/sweep_index_json,report/step_trace_json}.cpp
   results/packing/unpacked_archive.cpp results/journal_checks/*.cpp

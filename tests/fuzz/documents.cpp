@@ -1,6 +1,6 @@
 // Documents that users hand to the program: every reader gets every input, and what one has read is
 // written again.
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/cluster/hexiscale_machines_json.hpp"

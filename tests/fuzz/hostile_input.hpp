@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 /// A target does this with one input: it calls a reader as the program does. libFuzzer's main, or
 /// replay.cpp's, calls it.

@@ -1,6 +1,6 @@
 // The parser of all documents, with the limits of configurations and those of what runs leave.
-#include "metrics/strict_json.hpp"
-#include "metrics/document_kind.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/document_kind.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

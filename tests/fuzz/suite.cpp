@@ -1,5 +1,5 @@
 // suite.json and sweep.json of a folder that holds nothing else.
-#include "metrics/document_kind.hpp"
+#include "metrics/base/document_kind.hpp"
 #include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "results/verify.hpp"

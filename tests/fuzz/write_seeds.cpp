@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"

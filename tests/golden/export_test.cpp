@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 #include "results/run_folder.hpp"
 #include "tests/golden/python_reader.hpp"

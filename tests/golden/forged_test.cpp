@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/events_json.hpp"

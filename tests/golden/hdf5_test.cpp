@@ -5,7 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/journal.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"

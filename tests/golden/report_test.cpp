@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/golden/command.hpp"
 #include "tests/unit/results/stored_runs.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/golden/command.hpp"
 #include "tests/unit/metrics/noise.hpp"

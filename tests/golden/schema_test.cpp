@@ -8,8 +8,8 @@
 #include <regex>
 #include <set>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
@@ -118,7 +118,8 @@ TEST_F(Schemas, RecordsAndJournalsOfEveryKind) {
   runs[5].insert_before_stop(WarningEvent{"words", "other_load"});
   runs[5].insert_before_stop(CheckpointEvent{20, 4096, 0.25});
   runs.push_back(fixed_run());  // looked at once, and again at its end
-  runs.back().lines.insert(runs.back().lines.begin() + 1, {0, UntilEvent{1e-3, 40, 10, 5, 0.05, 3}});
+  runs.back().lines.insert(runs.back().lines.begin() + 1,
+                           {0, UntilEvent{1e-3, 40, 10, 5, 0.05, 3}});
   runs.back().insert_before_stop(LookEvent{0, 100'000'000'000, true});
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const RunFiles files{folder_ / std::to_string(i)};
@@ -373,7 +374,7 @@ TEST_F(Schemas, EveryFileInTheFolderIsASchemaOfItsName) {
     if (named != nullptr && named->contains("_format")) {
       EXPECT_EQ((*named)["_format"]["const"], format);
       ASSERT_TRUE(versions.contains(format))
-          << format << " has no row in metrics/document_kind.cpp";
+          << format << " has no row in metrics/base/document_kind.cpp";
       EXPECT_EQ((*named)["_version"]["const"], versions[format]) << format;
     }
     ++schemas;

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/data/image_files.hpp"
 #include "workloads/data/mapped_file.hpp"
 #include "workloads/data/stored_images.hpp"

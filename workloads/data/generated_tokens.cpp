@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
-#include "metrics/hash.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/natural_log.hpp"
-#include "metrics/random.hpp"
 #include "workloads/data/keyed_permutation.hpp"
 
 namespace heteroperf {

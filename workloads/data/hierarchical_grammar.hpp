@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 

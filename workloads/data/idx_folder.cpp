@@ -6,7 +6,7 @@
 #include <optional>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/data/image_files.hpp"
 #include "workloads/data/inflated_file.hpp"
 #include "workloads/data/stored_images.hpp"

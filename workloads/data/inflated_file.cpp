@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

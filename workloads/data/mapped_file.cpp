@@ -9,7 +9,7 @@
 #include <cstring>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "workloads/data_source.hpp"
 
 namespace heteroperf {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/hash.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
 
 namespace heteroperf {
 namespace {

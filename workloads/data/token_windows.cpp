@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
-#include "metrics/hash.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
+#include "metrics/base/random.hpp"
 #include "workloads/data/held_out.hpp"
 
 namespace heteroperf {

@@ -6,8 +6,8 @@
 #include <array>
 #include <cstring>
 
-#include "metrics/error.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <type_traits>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "metrics/base/clock.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -14,12 +16,6 @@ constexpr auto glance = std::chrono::milliseconds(100);
 /// How long the news of other ranks may take after the first.
 constexpr std::int64_t news_ns = 1'000'000'000;
 constexpr std::int64_t patience_ns = 2'000'000'000;
-
-std::int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-             std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 }  // namespace
 

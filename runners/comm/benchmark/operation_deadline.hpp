@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/control_channel.hpp"
 
 namespace heteroperf {

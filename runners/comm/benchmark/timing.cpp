@@ -1,23 +1,21 @@
 #include "runners/comm/benchmark/timing.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int least_iterations = 7;
 constexpr int most_iterations = 5000;
 
 double seconds_of(const std::function<void()>& call) {
-  const auto start = Clock::now();
+  const Stopwatch stopwatch;
   call();
-  return std::chrono::duration<double>(Clock::now() - start).count();
+  return stopwatch.elapsed_s();
 }
 
 /// All ranks decide alike: by the slowest one's last warm-up call.

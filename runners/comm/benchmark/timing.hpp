@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/quantity.hpp"
 #include "metrics/bootstrap.hpp"
-#include "metrics/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {

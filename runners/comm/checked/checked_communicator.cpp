@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/checked/checked_transfer.hpp"
 #include "runners/comm/checked/checksum.hpp"
 #include "runners/comm/collective_terms.hpp"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/checked/checksum.hpp"
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"

@@ -3,7 +3,7 @@
 #include <bit>
 #include <cstring>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 std::byte* Scratch::slot(std::size_t index, std::size_t bytes) {

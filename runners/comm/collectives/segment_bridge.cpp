@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/scratch.hpp"

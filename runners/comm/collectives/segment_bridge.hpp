@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"
 #include "runners/comm/communicator.hpp"

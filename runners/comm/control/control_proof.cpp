@@ -7,8 +7,8 @@
 
 #include <array>
 
-#include "metrics/error.hpp"
-#include "metrics/unpredictable_bits.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

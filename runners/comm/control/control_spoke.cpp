@@ -7,6 +7,7 @@
 #include <map>
 #include <thread>
 
+#include "metrics/base/clock.hpp"
 #include "runners/comm/control/connection.hpp"
 #include "runners/comm/control/control_address.hpp"
 #include "runners/comm/control/control_proof.hpp"

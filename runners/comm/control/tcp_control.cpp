@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "metrics/base/clock.hpp"
+
 namespace heteroperf {
 namespace {
 
@@ -12,10 +14,6 @@ namespace {
 constexpr double last_words_s = 2.0;
 
 }  // namespace
-
-double monotonic_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 TcpControl::TcpControl(RankId rank, int size, const CommConfig& config, Spread spread)
     : rank_(rank),

@@ -78,7 +78,4 @@ void await_control_spokes(TcpControl& hub);
 std::shared_ptr<TcpControl> open_control_spoke(RankId rank, int size, const CommConfig& config,
                                                const std::string& address);
 
-/// Seconds of a clock that only runs forward.
-double monotonic_s();
-
 }  // namespace heteroperf

@@ -10,7 +10,7 @@
 #include <set>
 #include <tuple>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/discovery/bandwidth_partition.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,8 @@
 #include <thread>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 
 namespace heteroperf {
@@ -118,12 +119,12 @@ Seconds HostProbe::time_once(std::span<const Pair> pairs, Bytes size) {
   const Seconds pause(refill_bytes / link_.bandwidth().value());
   std::this_thread::sleep_for(
       std::chrono::duration<double>(std::clamp(pause, least_pause, most_pause).value()));
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   for (const auto& [from, to] : pairs) {
     if (from == world_.rank()) send(to, size);
   }
   receive(senders, size);
-  double took_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  double took_s = stopwatch.elapsed_s();
   world_.all_reduce(std::span(&took_s, 1), Reduction::max);
   return Seconds(took_s);
 }

@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/element_types.hpp"

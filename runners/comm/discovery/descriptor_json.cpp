@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 namespace {

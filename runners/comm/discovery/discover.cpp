@@ -10,8 +10,8 @@
 #include <set>
 #include <span>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/discovery/descriptor_json.hpp"
 #include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/slice.hpp"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <span>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 
 namespace heteroperf {
@@ -38,10 +38,10 @@ class End {
   void send(Bytes size) { links_.group.send(ConstBuffer(message(size)), peer_in_group_, tag_); }
   void receive(Bytes size) { links_.group.receive(message(size), peer_in_group_, tag_); }
   Seconds round_trip(Bytes size) {
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch stopwatch;
     send(size);
     receive(size);
-    return Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    return Seconds(stopwatch.elapsed_s());
   }
   void echo(Bytes size) {
     receive(size);

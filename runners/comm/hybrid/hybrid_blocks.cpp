@@ -1,5 +1,5 @@
 // Collectives whose vector is made of one block per rank.
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/hybrid/hybrid_group.hpp"
 #include "runners/comm/hybrid/hybrid_setup.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/hybrid/device_group.hpp"

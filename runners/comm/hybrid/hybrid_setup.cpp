@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/lane_plans.hpp"
 #include "runners/comm/relay/device_copier.hpp"

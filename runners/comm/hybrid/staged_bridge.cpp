@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/collectives/scratch.hpp"

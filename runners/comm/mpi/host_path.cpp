@@ -15,7 +15,7 @@
 #include <fstream>
 #include <set>
 
-#include "metrics/unpredictable_bits.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
 
 namespace heteroperf {

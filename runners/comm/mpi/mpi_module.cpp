@@ -3,7 +3,7 @@
 #include <chrono>
 #include <functional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/mpi/mpi_communicator.hpp"
 #include "runners/comm/mpi/mpi_wait.hpp"

@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "metrics/base/clock.hpp"
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 
@@ -31,10 +32,6 @@ constexpr double telling_period_s = 0.1;
 
 /// Of all requests of this process that have not ended.
 std::atomic<std::uint64_t> bytes_under_way{0};
-
-double now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Shared with a thread that may never return.
 struct BlockingCall {
@@ -109,12 +106,12 @@ bool Backoff::is_time_to_look() const {
 }
 
 bool LastingWait::is_time_to_tell() {
-  if (last_s_ == 0) last_s_ = now_s();
-  return now_s() - last_s_ >= telling_period_s;
+  if (last_s_ == 0) last_s_ = monotonic_s();
+  return monotonic_s() - last_s_ >= telling_period_s;
 }
 
 void LastingWait::tell(std::span<const RankId> needed) {
-  last_s_ = now_s();
+  last_s_ = monotonic_s();
   told_ = true;
   watch_.waits_for(needed, Bytes(bytes_under_way.load(std::memory_order_relaxed)));
 }
@@ -196,8 +193,8 @@ void RequestBatch::clear() {
 
 void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
                         const WaitedFor& wait) {
-  const double deadline_s = now_s() + failure_news_s;
-  while (now_s() < deadline_s) {
+  const double deadline_s = monotonic_s() + failure_news_s;
+  while (monotonic_s() < deadline_s) {
     if (const auto failure = watch.failure_among(awaited)) throw PeerError(*failure, wait.text());
     std::this_thread::sleep_for(request_nap);
   }
@@ -239,10 +236,10 @@ std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
 void wait_for_requests(RequestBatch& requests, double deadline_s, const std::string& operation) {
   Backoff backoff;
   int code = MPI_SUCCESS;
-  const double end_s = now_s() + deadline_s;
+  const double end_s = monotonic_s() + deadline_s;
   while (!requests.test(code)) {
     check_mpi(code, operation);
-    if (now_s() > end_s) {
+    if (monotonic_s() > end_s) {
       throw SystemError(operation + " does not end",
                         fmt::format("a rank has not taken part within {:g} s", deadline_s),
                         "Look at the processes of the run", ErrorKind::timeout);

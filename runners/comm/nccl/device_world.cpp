@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/bridges.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/nccl/nccl_handle.hpp"
 #include "runners/comm/slice.hpp"

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
 #include "runners/comm/nccl/nccl_backend.hpp"

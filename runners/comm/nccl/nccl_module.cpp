@@ -6,7 +6,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/nccl/copy_streams.hpp"
 #include "runners/comm/nccl/nccl_backend.hpp"
 #include "runners/comm/nccl/stream_copier.hpp"

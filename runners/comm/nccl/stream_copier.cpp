@@ -1,6 +1,6 @@
 #include "runners/comm/nccl/stream_copier.hpp"
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -9,7 +9,7 @@
 #include <new>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/paced/host_clock.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <string>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

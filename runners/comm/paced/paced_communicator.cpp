@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/over_messages.hpp"
 #include "runners/comm/concurrent_use.hpp"

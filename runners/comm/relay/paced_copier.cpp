@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/paced/host_clock.hpp"
 
 namespace heteroperf {

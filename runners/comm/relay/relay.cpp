@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/relay/relay_receiver.hpp"
 #include "runners/comm/relay/relay_sender.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/relay/device_copier.hpp"

@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/relay/relay_receiver.hpp"
 #include "runners/comm/relay/relay_sender.hpp"
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/paced/host_clock.hpp"
 
 namespace heteroperf {

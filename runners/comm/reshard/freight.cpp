@@ -7,7 +7,7 @@
 #include <set>
 #include <tuple>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

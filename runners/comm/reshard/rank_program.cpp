@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

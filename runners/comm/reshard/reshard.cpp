@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

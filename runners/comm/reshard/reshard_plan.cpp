@@ -8,8 +8,8 @@
 #include <span>
 #include <tuple>
 
-#include "metrics/error.hpp"
-#include "metrics/name_table.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/comm/reshard/freight.hpp"
 #include "runners/comm/reshard/message_rounds.hpp"
 #include "runners/comm/reshard/summing.hpp"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/layout.hpp"
 #include "runners/cluster/rank_clusters.hpp"
 #include "runners/comm/buffer.hpp"

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/segment_pipeline.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/cluster/rank_clusters.hpp"
 #include "runners/cluster/wire_format.hpp"

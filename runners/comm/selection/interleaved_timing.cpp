@@ -1,22 +1,20 @@
 #include "runners/comm/selection/interleaved_timing.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 double seconds_per_call(const TimedTask& task) {
   for (int call = 0; call < task.untimed; ++call) task.run();
-  const auto begin = Clock::now();
+  const Stopwatch stopwatch;
   for (int call = 0; call < task.calls; ++call) task.run();
-  return std::chrono::duration<double>(Clock::now() - begin).count() / task.calls;
+  return stopwatch.elapsed_s() / task.calls;
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {

@@ -6,9 +6,9 @@
 #include <limits>
 #include <string_view>
 
-#include "metrics/byte_size.hpp"
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -68,7 +68,7 @@ std::vector<SizeTimes> SizeSweep::run(Bytes first, Bytes span, Bytes largest,
 
 /// By rank 0's clock.
 double SizeSweep::left_s() {
-  double elapsed_s = std::chrono::duration<double>(Clock::now() - begin_).count();
+  double elapsed_s = stopwatch_.elapsed_s();
   world_.broadcast(std::span<double>(&elapsed_s, 1), RankId(0));
   return budget_.value() - elapsed_s;
 }

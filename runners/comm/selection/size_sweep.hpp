@@ -1,11 +1,11 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <span>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/comm/selection/interleaved_timing.hpp"
 
@@ -33,23 +33,20 @@ class SizeSweep {
   using TasksOf = std::function<std::vector<TimedTask>(Bytes)>;
 
   /// `world` outlives it.
-  SizeSweep(Communicator& world, Seconds budget)
-      : world_(world), budget_(budget), begin_(Clock::now()) {}
+  SizeSweep(Communicator& world, Seconds budget) : world_(world), budget_(budget) {}
 
   /// Sizes up to `span` are measured whatever it takes, those up to `largest` if time allows.
   /// Collective.
   std::vector<SizeTimes> run(Bytes first, Bytes span, Bytes largest, const TasksOf& tasks_of);
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   double left_s();
   void warm_up(SizeTimes& size);
   void time_in_turns(std::vector<SizeTimes>& sizes);
 
   Communicator& world_;
   Seconds budget_;
-  Clock::time_point begin_;
+  Stopwatch stopwatch_;
 };
 
 /// Times by size that never fall: disturbances only make a time longer, so one that exceeds that

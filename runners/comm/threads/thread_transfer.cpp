@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/half_types.hpp"
 
 // Compiled with -ffp-contract=off: a fused multiply-add would give other bits on some machines.

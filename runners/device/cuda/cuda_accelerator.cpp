@@ -10,7 +10,7 @@
 #include <optional>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/device/accelerator.hpp"
 
 namespace heteroperf {

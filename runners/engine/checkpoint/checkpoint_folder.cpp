@@ -6,7 +6,7 @@
 #include <charconv>
 #include <system_error>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <set>
 #include <span>
 
-#include "metrics/hash.hpp"
+#include "metrics/base/hash.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
-#include "metrics/hash.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/hash.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -10,7 +10,7 @@
 #include <system_error>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint_index_json.hpp"
 #include "runners/engine/checkpoint/strided_copy.hpp"
 

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <set>
 #include <system_error>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint_index_json.hpp"
 #include "runners/engine/checkpoint/strided_copy.hpp"
 #include "runners/engine/checkpoint/synced_file.hpp"
@@ -197,7 +197,7 @@ std::string CheckpointWriter::write(int rank, const std::vector<TensorPiece>& pi
 
 CheckpointReport CheckpointWriter::publish(const CheckpointState& state,
                                            const std::vector<std::string>& texts) const {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   CheckpointReport report{state.step, 0, 0};
   try {
     std::vector<WrittenFile> files;
@@ -214,7 +214,7 @@ CheckpointReport CheckpointWriter::publish(const CheckpointState& state,
     discard(temporary_);
     throw;
   }
-  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.seconds = stopwatch.elapsed_s();
   return report;
 }
 

@@ -1,10 +1,10 @@
 #include "runners/engine/checkpoint/save_checkpoint.hpp"
 
-#include <chrono>
 #include <exception>
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/text_exchange.hpp"
 
 namespace heteroperf {
@@ -24,7 +24,7 @@ std::string outcome(const Error& error) {
 CheckpointReport save_checkpoint(Communicator& world, const std::filesystem::path& folder,
                                  const CheckpointState& state,
                                  const std::vector<TensorPiece>& pieces) {
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   const CheckpointWriter writer(folder);
   const auto texts = gather_texts(world, writer.write(world.rank().value(), pieces));
   std::string told;
@@ -40,8 +40,7 @@ CheckpointReport save_checkpoint(Communicator& world, const std::filesystem::pat
   told = share_text(world, told);
   if (failure) std::rethrow_exception(failure);
   if (told.starts_with('\n')) throw SystemError("the checkpoint was not saved", told.substr(1));
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-  return {state.step, std::stoull(told), took.count()};
+  return {state.step, std::stoull(told), stopwatch.elapsed_s()};
 }
 
 }  // namespace heteroperf

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 

@@ -6,7 +6,7 @@
 #include <ATen/ops/mm.h>
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

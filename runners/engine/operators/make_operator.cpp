@@ -1,6 +1,6 @@
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #include "runners/engine/operators/operator.hpp"
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
 namespace heteroperf {

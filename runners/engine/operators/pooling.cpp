@@ -1,7 +1,7 @@
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

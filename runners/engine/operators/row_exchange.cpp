@@ -2,7 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 #include "runners/plan/row_cuts.hpp"

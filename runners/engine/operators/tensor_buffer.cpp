@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/host_copies.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"

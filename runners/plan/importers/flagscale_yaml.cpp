@@ -7,9 +7,9 @@
 #include <numeric>
 #include <optional>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/plan/exporters/stage_blocks.hpp"
 
 namespace heteroperf {

@@ -9,8 +9,8 @@
 #include <optional>
 #include <regex>
 
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <optional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/stage_times.hpp"

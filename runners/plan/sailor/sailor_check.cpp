@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "metrics/byte_size.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 

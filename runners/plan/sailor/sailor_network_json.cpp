@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/plan/sailor/sailor_table_json.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/sailor/sailor_plan.hpp"
 #include "runners/plan/sailor/sailor_tables.hpp"
 

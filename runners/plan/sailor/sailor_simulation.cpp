@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/lowering.hpp"

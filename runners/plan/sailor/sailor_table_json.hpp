@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/plan/sailor/sailor_inputs.hpp"
 
 namespace heteroperf {

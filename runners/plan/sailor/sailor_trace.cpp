@@ -6,8 +6,8 @@
 #include <optional>
 #include <sstream>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 
 namespace heteroperf {
 namespace {

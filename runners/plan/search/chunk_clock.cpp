@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

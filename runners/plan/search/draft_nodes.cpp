@@ -1,7 +1,7 @@
 // The part of DraftScorer that looks for nodes.
 #include <algorithm>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/search/draft_scorer.hpp"
 
 namespace heteroperf {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/search/graph_problem.hpp"
 
 namespace heteroperf {

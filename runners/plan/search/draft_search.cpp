@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <limits>
 #include <random>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/search/best_drafts.hpp"
 #include "runners/plan/search/chunk_search.hpp"
 #include "runners/plan/search/exhaustive_chunks.hpp"
@@ -38,7 +38,6 @@ class DraftSearch {
   DraftSearch(const PlanningProblem& problem, const PlanSearchOptions& options)
       : problem_(problem),
         options_(options),
-        start_(std::chrono::steady_clock::now()),
         scorer_(problem),
         filler_(scorer_),
         chunks_(scorer_, options.moves.schedules),
@@ -59,15 +58,12 @@ class DraftSearch {
                       "Give a longer --time-limit, or check that the model fits at all.");
     }
     cut_into_chunks();
-    result_.seconds = elapsed_s();
+    result_.seconds = stopwatch_.elapsed_s();
     return std::move(result_);
   }
 
  private:
-  double elapsed_s() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-  bool late() const { return elapsed_s() > options_.time_limit_s; }
+  bool late() const { return stopwatch_.elapsed_s() > options_.time_limit_s; }
   std::function<bool()> stop() {
     return [this] { return late(); };
   }
@@ -360,7 +356,7 @@ class DraftSearch {
   static constexpr std::int64_t most_micro_batches = 8192;
   const PlanningProblem& problem_;
   const PlanSearchOptions& options_;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch stopwatch_;
   DraftScorer scorer_;
   StageFiller filler_;
   ChunkSearch chunks_;

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 ExhaustiveSearch::ExhaustiveSearch(const DraftScorer& scorer, int zero_stage)

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/search/planning_problem.hpp"
 
 namespace heteroperf {

@@ -9,8 +9,8 @@
 #include <tuple>
 #include <variant>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 #include "runners/plan/search/layer_cuts.hpp"
 #include "runners/plan/stage_memory.hpp"

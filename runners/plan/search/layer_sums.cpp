@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

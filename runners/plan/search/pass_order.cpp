@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/schedule/generator.hpp"
 
 namespace heteroperf {

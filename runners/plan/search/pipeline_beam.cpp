@@ -4,7 +4,7 @@
 #include <cmath>
 #include <tuple>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

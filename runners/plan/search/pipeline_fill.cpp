@@ -5,7 +5,7 @@
 #include <cmath>
 #include <span>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/plan_cluster.hpp"
 
 namespace heteroperf {
@@ -67,8 +67,7 @@ class ObjectiveSearch {
         cluster_(cluster),
         request_(request),
         options_(options),
-        ranks_(ranks_of(cluster)),
-        start_(std::chrono::steady_clock::now()) {
+        ranks_(ranks_of(cluster)) {
     for (const auto& [name, ranks] : ranks_) names_.push_back(name);
   }
 
@@ -87,15 +86,12 @@ class ObjectiveSearch {
     best_.simulated = simulated_;
     best_.complete = complete_;
     best_.exhaustive = false;
-    best_.seconds = elapsed_s();
+    best_.seconds = stopwatch_.elapsed_s();
     return std::move(best_);
   }
 
  private:
   int count(const std::string& name) const { return static_cast<int>(ranks_.at(name).size()); }
-  double elapsed_s() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
 
   void descend(std::vector<int> counts) {
     double value = of(counts);
@@ -129,7 +125,7 @@ class ObjectiveSearch {
     const auto known = known_.find(counts);
     if (known != known_.end()) return known->second;
     double& least = known_.emplace(counts, infinity).first->second;
-    const double left = options_.time_limit_s - elapsed_s();
+    const double left = options_.time_limit_s - stopwatch_.elapsed_s();
     std::vector<RankId> part;
     for (std::size_t c = 0; c < counts.size(); ++c) {
       const auto& ranks = ranks_.at(names_[c]);
@@ -181,7 +177,7 @@ class ObjectiveSearch {
   const PlanSearchOptions& options_;
   std::map<std::string, std::vector<RankId>> ranks_;
   std::vector<std::string> names_;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch stopwatch_;
   std::map<std::vector<int>, double> known_;
   PlanSearchResult best_;
   double best_value_ = infinity;

@@ -1,9 +1,9 @@
 #include "runners/plan/search/plan_search.hpp"
 
 #include <algorithm>
-#include <chrono>
 
-#include "metrics/error.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 
@@ -17,14 +17,14 @@ constexpr int most_searches = 5;
 class PlanSearch {
  public:
   PlanSearch(const GraphProblem& problem, const PlanSearchOptions& options)
-      : problem_(problem), options_(options), start_(std::chrono::steady_clock::now()) {}
+      : problem_(problem), options_(options) {}
 
   PlanSearchResult run() {
     PlanningProblem drafted = problem_.problem();
     std::vector<Problem> refused;
     for (int i = 0; i < most_searches && result_.plans.empty(); ++i) {
       PlanSearchOptions options = options_;
-      options.time_limit_s = options_.time_limit_s - elapsed_s();
+      options.time_limit_s = options_.time_limit_s - stopwatch_.elapsed_s();
       if (i > 0 && options.time_limit_s <= 0) break;
       const SearchOutcome outcome = search_drafts(drafted, options);
       add(outcome);
@@ -35,15 +35,11 @@ class PlanSearch {
     std::stable_sort(
         result_.plans.begin(), result_.plans.end(),
         [](const FoundPlan& a, const FoundPlan& b) { return a.step_time_s < b.step_time_s; });
-    result_.seconds = elapsed_s();
+    result_.seconds = stopwatch_.elapsed_s();
     return std::move(result_);
   }
 
  private:
-  double elapsed_s() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
-
   void add(const SearchOutcome& outcome) {
     result_.candidates += outcome.candidates;
     result_.complete = result_.complete && outcome.complete;
@@ -52,7 +48,7 @@ class PlanSearch {
 
   void judge(const ScoredDraft& one, std::vector<Problem>& refused) {
     // A result in hand and no time left: the drafts are in order.
-    if (!result_.plans.empty() && elapsed_s() > options_.time_limit_s) return;
+    if (!result_.plans.empty() && stopwatch_.elapsed_s() > options_.time_limit_s) return;
     ++result_.simulated;
     try {
       const PlanningRequest& request = problem_.request();
@@ -73,7 +69,7 @@ class PlanSearch {
 
   const GraphProblem& problem_;
   const PlanSearchOptions& options_;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch stopwatch_;
   PlanSearchResult result_;
 };
 

@@ -7,7 +7,7 @@
 #include <limits>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,7 +1,7 @@
 // The part of StageRelaxation that counts the stages that follow.
 #include <algorithm>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/search/stage_relaxation.hpp"
 
 namespace heteroperf {

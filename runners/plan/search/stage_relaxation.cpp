@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {

@@ -11,8 +11,8 @@
 #include <sstream>
 #include <tuple>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 
 namespace heteroperf {
 namespace {

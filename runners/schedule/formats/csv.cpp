@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/formats/csv_cell.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 
 namespace heteroperf {

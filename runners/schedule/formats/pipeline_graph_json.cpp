@@ -6,7 +6,7 @@
 #include <limits>
 #include <map>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 

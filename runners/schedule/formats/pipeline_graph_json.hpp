@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/schedule/pipeline_graph.hpp"
 
 namespace heteroperf::detail {

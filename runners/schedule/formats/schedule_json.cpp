@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/instruction_text.hpp"
 #include "runners/schedule/formats/pipeline_graph_json.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"

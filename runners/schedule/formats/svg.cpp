@@ -6,7 +6,7 @@
 #include <iterator>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/formats/drawing.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/memory.hpp"

@@ -6,9 +6,9 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/schedule/task_table.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/generators/generators.hpp"
 
 namespace heteroperf {

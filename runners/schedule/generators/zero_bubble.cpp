@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/generators/generators.hpp"
 
 namespace heteroperf {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {

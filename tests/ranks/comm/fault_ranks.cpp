@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/mpi_launch.hpp"

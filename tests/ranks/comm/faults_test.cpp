@@ -12,7 +12,7 @@
 #include <fstream>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/mpi_launch.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,7 @@
 
 #include "automl/graph_rebuild.hpp"
 #include "automl/trial.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
 #include "workloads/model_graph_json.hpp"
 

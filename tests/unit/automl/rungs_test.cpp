@@ -5,8 +5,8 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

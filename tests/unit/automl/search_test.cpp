@@ -8,7 +8,7 @@
 #include <set>
 
 #include "automl/hyper_graph.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
 #include "workloads/model_graph_json.hpp"

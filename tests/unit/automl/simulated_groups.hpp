@@ -14,7 +14,7 @@
 #include "automl/hyper_graph.hpp"
 #include "automl/trial_master.hpp"
 #include "automl/trial_runner.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
 
 namespace heteroperf {

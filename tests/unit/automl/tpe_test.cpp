@@ -7,7 +7,7 @@
 #include <numbers>
 
 #include "automl/parzen.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
 
 namespace heteroperf {

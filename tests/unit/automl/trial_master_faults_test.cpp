@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "automl/trial_master.hpp"
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/automl/simulated_groups.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/automl/simulated_groups.hpp"
 
 namespace heteroperf {

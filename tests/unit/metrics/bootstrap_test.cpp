@@ -1,11 +1,12 @@
 #include "metrics/bootstrap.hpp"
+#include "metrics/base/clock.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/rate.hpp"
 #include "metrics/statistics.hpp"
 

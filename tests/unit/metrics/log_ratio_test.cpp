@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "metrics/student_t.hpp"
 #include "tests/unit/metrics/noise.hpp"

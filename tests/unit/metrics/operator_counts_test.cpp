@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
+#include "metrics/base/random.hpp"
 #include "metrics/precision_goal.hpp"
-#include "metrics/random.hpp"
 
 namespace heteroperf {
 

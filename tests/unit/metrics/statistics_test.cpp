@@ -6,9 +6,9 @@
 #include <cmath>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/natural_log.hpp"
-#include "metrics/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "metrics/sequential_test.hpp"
 #include "tests/unit/metrics/noise.hpp"
 

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"

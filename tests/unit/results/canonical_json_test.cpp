@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "results/sha256.hpp"
 
 namespace heteroperf {

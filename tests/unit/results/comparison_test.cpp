@@ -6,9 +6,9 @@
 #include <cmath>
 #include <fstream>
 
-#include "metrics/error.hpp"
-#include "metrics/strict_json.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/hetero_ratio.hpp"
 #include "results/comparison/journal_memory.hpp"
 #include "results/comparison/record_doubt.hpp"

@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/event_fields.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/record.hpp"
 #include "tests/unit/metrics/noise.hpp"
 #include "tests/unit/results/stored_runs.hpp"

@@ -1,4 +1,5 @@
 #include "results/journal.hpp"
+#include "metrics/base/clock.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 #include <limits>
 #include <thread>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "results/events_json.hpp"
 #include "results/run_folder.hpp"
 #include "results/sha256.hpp"
@@ -200,7 +201,7 @@ TEST(JournalWriter, KeepsTheChainWhenManyThreadsAppend) {
   const std::string path = folder.path() / "journal.jsonl";
   constexpr int thread_count = 4, events_each = 200;
   {
-    JournalWriter writer(path, {.flush_interval_s = 0.001, .clock = monotonic_now_ns});
+    JournalWriter writer(path, {.flush_interval_s = 0.001, .clock = now_ns});
     writer.append(StartEvent{});
     std::vector<std::thread> threads;
     for (int t = 0; t < thread_count; ++t) {
@@ -364,7 +365,7 @@ TEST(JournalWriter, WritesWhatItHasWhenThereIsNoMoreMemory) {
   const std::string path = folder.path() / "journal.jsonl";
   const int code = in_child([&] {
     std::atomic<bool> halted{false}, goes_on{false};
-    JournalOptions options{.flush_interval_s = 0.001, .clock = monotonic_now_ns};
+    JournalOptions options{.flush_interval_s = 0.001, .clock = now_ns};
     options.on_interval = [&] {
       halted = true;
       halted.notify_all();
@@ -400,7 +401,7 @@ TEST(JournalWriter, KillLosesNoFlushedLine) {
     ASSERT_EQ(::pipe(pipe_ends), 0);
     const pid_t child = ::fork();
     if (child == 0) {
-      JournalWriter writer(path, {.flush_interval_s = 0.002, .clock = monotonic_now_ns});
+      JournalWriter writer(path, {.flush_interval_s = 0.002, .clock = now_ns});
       writer.append(StartEvent{});
       for (std::uint64_t n = 0;; ++n) {
         writer.append(step(n));
@@ -432,14 +433,14 @@ TEST(JournalWriter, KillLosesNoFlushedLine) {
 TEST(JournalWriter, FlushesByItselfAndAtPhases) {
   const TemporaryFolder folder;
   const std::string path = folder.path() / "journal.jsonl";
-  JournalWriter writer(path, {.flush_interval_s = 3600, .clock = monotonic_now_ns});
+  JournalWriter writer(path, {.flush_interval_s = 3600, .clock = now_ns});
   writer.append(StartEvent{});
   EXPECT_EQ(std::filesystem::file_size(path), 0u);
   writer.append(PhaseEvent{});
   EXPECT_EQ(read_journal(path).lines.size(), 2u);
 
   const std::string other = folder.path() / "other.jsonl";
-  JournalWriter quick(other, {.flush_interval_s = 0.001, .clock = monotonic_now_ns});
+  JournalWriter quick(other, {.flush_interval_s = 0.001, .clock = now_ns});
   quick.append(StartEvent{});
   while (std::filesystem::file_size(other) == 0)
     std::this_thread::yield();  // ctest's limit ends it

@@ -12,8 +12,9 @@
 #include <random>
 #include <thread>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/recover.hpp"
 #include "results/verify.hpp"
@@ -32,7 +33,7 @@ int kills() {
 
 /// Writes the whole run and its record; tells after each flush how many lines are written.
 [[noreturn]] void write_run(const RunFiles& files, const SampleRun& run, int told) {
-  JournalWriter journal(files.journal().string(), {0.001, monotonic_now_ns});
+  JournalWriter journal(files.journal().string(), {0.001, now_ns});
   std::uint32_t lines = 0;
   for (const JournalLine& line : run.lines) {
     journal.append(line.event);

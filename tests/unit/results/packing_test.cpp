@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/packing/run_archive.hpp"
 #include "results/packing/unpacked_archive.hpp"
 #include "results/verify.hpp"

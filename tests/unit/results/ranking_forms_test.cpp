@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/number_text.hpp"
 #include "tests/unit/results/rank_fixture.hpp"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/results/rank_fixture.hpp"
 #include "workloads/graph_counts.hpp"
 

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/report/downsample.hpp"
 #include "results/report/run_sections.hpp"
 #include "results/report/runs_part.hpp"

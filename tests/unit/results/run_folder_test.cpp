@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <functional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/comparison/baseline_store.hpp"
 #include "results/comparison/record_doubt.hpp"
 #include "results/comparison/run_evidence.hpp"

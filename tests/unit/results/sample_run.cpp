@@ -6,6 +6,7 @@
 #include <fstream>
 #include <limits>
 
+#include "metrics/base/clock.hpp"
 #include "results/events_json.hpp"
 #include "results/journal_checks/baseline_checks.hpp"
 #include "results/ruleset.hpp"

@@ -11,8 +11,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/record.hpp"
 #include "results/run_folder.hpp"
 #include "results/sample_columns.hpp"

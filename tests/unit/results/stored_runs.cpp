@@ -5,7 +5,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 
 namespace heteroperf {

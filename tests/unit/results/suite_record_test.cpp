@@ -5,8 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/ruleset.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/stored_runs.hpp"

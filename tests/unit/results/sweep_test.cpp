@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/history/run_history.hpp"
 #include "results/number_text.hpp"
 #include "results/report/runs_part.hpp"

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/verbs/align_report.hpp"
 #include "tests/unit/suite/recorded_training.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/sha256.hpp"
 #include "results/verify.hpp"

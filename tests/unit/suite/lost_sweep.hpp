@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/sweep/recover_sweep.hpp"
 #include "suite/sweep/run_words.hpp"

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <limits>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "tests/unit/results/sample_run.hpp"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <thread>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

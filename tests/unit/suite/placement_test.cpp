@@ -3,7 +3,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
 #include "suite/run/host_share.hpp"
 #include "suite/run/placement.hpp"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/plan_json.hpp"
 
 namespace heteroperf {

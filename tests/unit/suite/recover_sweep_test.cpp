@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/comparison/run_set.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/verify.hpp"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/run/run_config_json.hpp"
 #include "tests/unit/suite/recorded_training.hpp"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/precision_goal.hpp"
 #include "results/suite_journals.hpp"
 #include "suite/catalog.hpp"

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/verbs/sailor_devices.hpp"
 #include "tests/unit/runners/plan/sailor/small_sailor.hpp"
 

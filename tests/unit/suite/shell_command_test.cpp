@@ -5,7 +5,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "results/run_folder.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <filesystem>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "suite/sweep/run_words.hpp"
 #include "suite/sweep/sweep_request.hpp"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "suite/run/turn_taker.hpp"
 #include "tests/unit/results/sample_run.hpp"
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {

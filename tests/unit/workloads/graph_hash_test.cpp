@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "workloads/model_graph.hpp"
 #include "workloads/models.hpp"
 

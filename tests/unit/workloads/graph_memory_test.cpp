@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/models/gpt.hpp"
 #include "workloads/models/resnet.hpp"

@@ -1,7 +1,7 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <numeric>
 #include <set>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <set>
 #include <utility>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
 namespace heteroperf {

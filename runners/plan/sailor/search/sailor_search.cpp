@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <numeric>
 #include <set>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 #include "runners/plan/sailor/search/sailor_plain_search.hpp"
 
@@ -24,10 +24,7 @@ class SailorSearch {
  public:
   SailorSearch(const SailorTables& tables, const SailorDevices& devices,
                const SailorSearchOptions& options)
-      : tables_(tables),
-        devices_(devices),
-        options_(options),
-        start_(std::chrono::steady_clock::now()) {}
+      : tables_(tables), devices_(devices), options_(options) {}
 
   SailorSearchResult run() {
     check();
@@ -38,7 +35,7 @@ class SailorSearch {
     }
     if (result_.plan.stages.empty()) refuse();
     check_sailor_plan(tables_, result_.plan);
-    result_.seconds = elapsed_s();
+    result_.seconds = stopwatch_.elapsed_s();
     return std::move(result_);
   }
 
@@ -56,11 +53,8 @@ class SailorSearch {
     const int most = options_.most_stages > 0 ? options_.most_stages : own;
     return std::min({most, tables_.layers(), devices});
   }
-  double elapsed_s() const {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  }
   bool has_time() {
-    if (elapsed_s() <= options_.time_limit_s) return true;
+    if (stopwatch_.elapsed_s() <= options_.time_limit_s) return true;
     result_.complete = false;
     return false;
   }
@@ -72,7 +66,7 @@ class SailorSearch {
   const SailorTables& tables_;
   const SailorDevices& devices_;
   const SailorSearchOptions& options_;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch stopwatch_;
   SailorSearchResult result_;
   std::map<std::vector<int>, double> known_;  ///< by bounds, in fractions
 };

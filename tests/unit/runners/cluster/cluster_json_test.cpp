@@ -7,7 +7,7 @@
 #include <fstream>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/cluster/fake_root.hpp"
 #include "tests/unit/runners/cluster/small_cluster.hpp"
 

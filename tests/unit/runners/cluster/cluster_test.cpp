@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/bridges.hpp"
 #include "tests/unit/runners/cluster/small_cluster.hpp"
 

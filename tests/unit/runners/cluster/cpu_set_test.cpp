@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/runners/cluster/fake_root.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 
 namespace heteroperf {

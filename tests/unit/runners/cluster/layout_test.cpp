@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <limits>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

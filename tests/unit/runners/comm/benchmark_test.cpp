@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/benchmark/operation_deadline.hpp"
 #include "runners/comm/benchmark/timing.hpp"

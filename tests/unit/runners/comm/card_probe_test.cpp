@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
 #include "runners/comm/world.hpp"
 

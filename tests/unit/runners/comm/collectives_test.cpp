@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
 #include "runners/comm/collectives/over_messages.hpp"
 #include "runners/comm/collectives/partial_sums.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/selection/cost_model.hpp"
 
 namespace heteroperf {

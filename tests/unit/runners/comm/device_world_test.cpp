@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/played_nccl.hpp"
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/control_channel.hpp"
 #include "runners/comm/discovery/descriptor_json.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/runners/comm/typed_values.hpp"
 
 namespace heteroperf {

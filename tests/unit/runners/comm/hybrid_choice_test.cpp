@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/lanes.hpp"

@@ -6,7 +6,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/nccl/nccl_communicator.hpp"

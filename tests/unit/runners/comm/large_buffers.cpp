@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/cluster/machine.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <map>
 #include <optional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/launch_folder.hpp"
 #include "runners/comm/mpi_launch.hpp"

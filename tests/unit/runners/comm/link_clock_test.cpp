@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/paced/card_table.hpp"
 
 namespace heteroperf {

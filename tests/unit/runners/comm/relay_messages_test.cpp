@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/relay/paced_copier.hpp"
 #include "runners/comm/world.hpp"
 

@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
 #include "runners/comm/relay/paced_copier.hpp"
 #include "runners/comm/world.hpp"

@@ -9,7 +9,7 @@
 #include <random>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/comm/reshard_cases.hpp"
 #include "tests/unit/runners/comm/reshard_checks.hpp"
 

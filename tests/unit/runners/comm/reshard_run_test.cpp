@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/reshard/reshard.hpp"
 #include "runners/comm/reshard/reshard_cache.hpp"
 #include "runners/comm/world.hpp"

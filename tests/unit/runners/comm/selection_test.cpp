@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/comm/cost_models.hpp"
 
 namespace heteroperf {

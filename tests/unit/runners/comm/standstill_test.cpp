@@ -7,7 +7,7 @@
 #include <set>
 #include <thread>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/control/frame.hpp"
 #include "runners/comm/control/retry_delay.hpp"
 

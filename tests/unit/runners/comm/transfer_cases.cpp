@@ -3,8 +3,8 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/typed_values.hpp"
 

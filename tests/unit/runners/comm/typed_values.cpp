@@ -5,7 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

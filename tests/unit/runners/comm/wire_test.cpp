@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/half_types.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 

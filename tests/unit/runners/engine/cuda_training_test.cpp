@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/torch_engine.hpp"

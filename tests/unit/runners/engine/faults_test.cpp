@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/world.hpp"

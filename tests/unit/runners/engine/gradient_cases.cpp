@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "metrics/hash.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/hash.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/gradient_families.hpp"
 #include "runners/engine/optimizer.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"

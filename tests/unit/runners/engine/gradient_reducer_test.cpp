@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/engine/gradient_cases.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/engine.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"

@@ -7,7 +7,7 @@
 #include <limits>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/optimizer_kernels.hpp"
 #include "runners/engine/parameter_store.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/initial_values.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

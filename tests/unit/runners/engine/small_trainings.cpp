@@ -4,7 +4,7 @@
 #include <utility>
 #include <variant>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/plan/even_plan.hpp"
 
 namespace heteroperf::test {

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"

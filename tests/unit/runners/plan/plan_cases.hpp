@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan.hpp"

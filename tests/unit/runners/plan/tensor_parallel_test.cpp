@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/models.hpp"
 #include "workloads/models/bert.hpp"

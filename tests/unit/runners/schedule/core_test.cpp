@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/memory.hpp"
 #include "runners/schedule/placement.hpp"
 #include "runners/schedule/schedule.hpp"

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <random>
 
-#include "metrics/error.hpp"
-#include "metrics/text_file.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/placement.hpp"
 #include "runners/schedule/simulator.hpp"

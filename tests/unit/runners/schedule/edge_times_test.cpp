@@ -3,7 +3,7 @@
 #include <limits>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/list_scheduler.hpp"

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/placement.hpp"
 #include "runners/schedule/report.hpp"

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "metrics/error.hpp"
-#include "metrics/quantity.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/schedule/generators/generators.hpp"
 #include "runners/schedule/memory.hpp"
 #include "runners/schedule/placement.hpp"

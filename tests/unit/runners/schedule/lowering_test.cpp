@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/simulator.hpp"

@@ -1,6 +1,6 @@
 #include "tests/unit/runners/schedule/network_programs.hpp"
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/message_index.hpp"
 
 namespace heteroperf {

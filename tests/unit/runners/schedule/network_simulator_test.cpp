@@ -7,7 +7,7 @@
 #include <optional>
 #include <random>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/schedule/lowering.hpp"
 #include "runners/schedule/message_index.hpp"
 #include "runners/schedule/placement.hpp"

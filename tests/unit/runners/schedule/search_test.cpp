@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/schedule/generators/generators.hpp"
 #include "runners/schedule/memory.hpp"
 #include "runners/schedule/order_evaluator.hpp"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/workloads/data/sample_buffer.hpp"
 
 namespace heteroperf {

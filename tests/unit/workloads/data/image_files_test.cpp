@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/workloads/data/sample_buffer.hpp"
 #include "tests/unit/workloads/data/scratch_folder.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"

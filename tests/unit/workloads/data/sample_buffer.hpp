@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "metrics/hash.hpp"
+#include "metrics/base/hash.hpp"
 #include "workloads/data_source.hpp"
 
 namespace heteroperf {

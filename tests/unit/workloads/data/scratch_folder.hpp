@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "workloads/data_source.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/workloads/data/sample_buffer.hpp"
 #include "tests/unit/workloads/data/scratch_folder.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"

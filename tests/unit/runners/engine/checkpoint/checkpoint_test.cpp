@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/engine/checkpoint/stored_training.hpp"
 
 namespace heteroperf {

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_index_json.hpp"
 #include "tests/unit/runners/engine/checkpoint/stored_training.hpp"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/engine/checkpoint/stored_training.hpp"
 
 namespace heteroperf {

@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/engine/checkpoint/stored_training.hpp"
 

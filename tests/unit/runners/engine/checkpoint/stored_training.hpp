@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/kernels/cuda/row_split.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/operators/device_attention.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/kernel_variants.hpp"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "tests/unit/runners/engine/operators/small_graphs.hpp"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 #include "runners/engine/operators/right_predictions.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/exporters/flagscale_setup.hpp"
 #include "runners/plan/exporters/megatron_arguments.hpp"
 #include "runners/plan/exporters/stage_blocks.hpp"

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <functional>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/plan/importers/metis_profiles_json.hpp"
 
 namespace heteroperf {

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <optional>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "tests/unit/runners/plan/sailor/small_sailor.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"
 

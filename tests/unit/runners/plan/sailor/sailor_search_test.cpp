@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 #include "tests/unit/runners/plan/sailor/small_sailor.hpp"
 

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 #include "tests/unit/runners/plan/sailor/small_sailor.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <string>
 
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "runners/plan/sailor/sailor_inputs_json.hpp"
 
 namespace heteroperf {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/prediction.hpp"

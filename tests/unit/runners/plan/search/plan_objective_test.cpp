@@ -1,6 +1,6 @@
 #include "runners/plan/search/plan_objective.hpp"
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 
 namespace heteroperf {

@@ -4,8 +4,8 @@
 
 #include <fstream>
 
-#include "metrics/error.hpp"
-#include "metrics/random.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
 #include "runners/plan/vtrain/vtrain_time.hpp"
 #include "tests/unit/workloads/data/shared_data.hpp"
 

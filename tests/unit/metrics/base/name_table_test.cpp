@@ -1,10 +1,10 @@
-#include "metrics/name_table.hpp"
+#include "metrics/base/name_table.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
-#include "metrics/unpredictable_bits.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/cache_folder.hpp"
+#include "metrics/base/cache_folder.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 #include <cstring>
 #include <initializer_list>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <type_traits>
 
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 namespace heteroperf {
 

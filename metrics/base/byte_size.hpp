@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 

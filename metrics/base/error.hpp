@@ -77,8 +77,23 @@ class ProblemList {
   std::vector<Problem> problems_;
 };
 
+/// Runs `check`, and adds the problems of a UserError that it throws to `problems`.
+template <class Check>
+void collect_problems(ProblemList& problems, Check&& check) {
+  try {
+    check();
+  } catch (const UserError& error) {
+    for (const Problem& each : error.problems()) {
+      problems.add(each.problem, each.why, each.suggestion);
+    }
+  }
+}
+
 /// The entry of `candidates` closest to `name` by edit distance; empty when none is near.
 std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates);
+/// The error "unknown `what` 'f61' (one of f16, f32). Did you mean 'f16'?"
+UserError unknown_name(const std::string& what, const std::string& name,
+                       const std::vector<std::string>& names);
 
 namespace detail {
 [[noreturn]] void fail_check(const char* condition, std::source_location where);

@@ -1,4 +1,4 @@
-#include "metrics/collect_problems.hpp"
+#include "metrics/base/error.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,8 +8,7 @@
 #include <cmath>
 #include <set>
 
-#include "metrics/document_kind.hpp"
-#include "metrics/json_words.hpp"
+#include "metrics/base/document_kind.hpp"
 
 namespace heteroperf {
 namespace {
@@ -345,6 +344,17 @@ void ObjectReader::finish() {
     problems_.add(fmt::format("unknown key {}{}", shown(key), path_.empty() ? "" : " in " + path_),
                   near.empty() ? fmt::format("valid keys: {}", fmt::join(valid, ", ")) : "", near);
   }
+}
+
+// The words quote the document, whatever is in it.
+std::string plain_json_words(const std::string& words) {
+  constexpr std::size_t longest = 200;
+  const std::size_t start = words.find("] ");
+  std::string plain = words.substr(start == std::string::npos ? 0 : start + 2, longest);
+  for (char& c : plain) {
+    if (c < ' ' || c > '~') c = '?';
+  }
+  return plain.size() < longest ? plain : plain + "...";
 }
 
 }  // namespace heteroperf

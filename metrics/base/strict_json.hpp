@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 
@@ -130,6 +130,10 @@ bool read_value(const Json& json, const std::string& path, std::vector<Element>&
   }
   return fits;
 }
+
+/// The words of an exception of nlohmann's JSON as part of a message: they lose that library's
+/// prefix and stand on one line, printable and at most 200 characters long.
+std::string plain_json_words(const std::string& words);
 
 /// Reads one JSON object key by key and notes every problem with the path of its key. The object,
 /// the problems and the keys' texts must outlive the reader.

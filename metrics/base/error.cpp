@@ -1,4 +1,4 @@
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 #include <algorithm>
 #include <new>
@@ -132,4 +132,12 @@ void fail_check(const char* condition, std::source_location where) {
 }
 
 }  // namespace detail
+UserError unknown_name(const std::string& what, const std::string& name,
+                       const std::vector<std::string>& names) {
+  const std::string nearest = nearest_name(name, names);
+  return {fmt::format("unknown {} '{}'", what, name),
+          fmt::format("one of {}", fmt::join(names, ", ")),
+          nearest.empty() ? "" : fmt::format("Did you mean '{}'?", nearest)};
+}
+
 }  // namespace heteroperf

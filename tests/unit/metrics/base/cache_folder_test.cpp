@@ -1,4 +1,4 @@
-#include "metrics/cache_folder.hpp"
+#include "metrics/base/cache_folder.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "metrics/strict_json.hpp"
+#include "metrics/base/strict_json.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

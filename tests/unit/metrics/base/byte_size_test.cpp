@@ -1,4 +1,4 @@
-#include "metrics/byte_size.hpp"
+#include "metrics/base/byte_size.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "metrics/hash.hpp"
+#include "metrics/base/hash.hpp"
 
 #include <gtest/gtest.h>
 

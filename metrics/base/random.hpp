@@ -51,4 +51,8 @@ constexpr std::uint64_t RandomStream::below(std::uint64_t bound) {
   return static_cast<std::uint64_t>(product >> 64);
 }
 
+/// Random bits of the operating system, for tokens and for names that nobody else may guess. A
+/// result never depends on them. Throws SystemError.
+std::uint64_t unpredictable_bits();
+
 }  // namespace heteroperf

@@ -1,4 +1,4 @@
-#include "metrics/text_file.hpp"
+#include "metrics/base/text_file.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 #include <utility>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 namespace fs = std::filesystem;

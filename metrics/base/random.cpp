@@ -1,11 +1,11 @@
-#include "metrics/unpredictable_bits.hpp"
+#include "metrics/base/random.hpp"
 
 #include <sys/random.h>
 
 #include <cerrno>
 #include <cstring>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 

@@ -1,4 +1,4 @@
-#include "metrics/document_kind.hpp"
+#include "metrics/base/document_kind.hpp"
 
 #include <fmt/format.h>
 

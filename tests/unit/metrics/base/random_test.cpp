@@ -1,4 +1,4 @@
-#include "metrics/random.hpp"
+#include "metrics/base/random.hpp"
 
 #include <gtest/gtest.h>
 

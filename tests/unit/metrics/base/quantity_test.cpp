@@ -1,4 +1,4 @@
-#include "metrics/quantity.hpp"
+#include "metrics/base/quantity.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/error.hpp"
+#include "metrics/base/error.hpp"
 
 namespace heteroperf {
 
@@ -45,10 +45,6 @@ constexpr auto values_of(const Row (&table)[size]) {
   for (std::size_t i = 0; i < size; ++i) values[i] = table[i].value;
   return values;
 }
-
-/// "unknown `what` 'f61' (one of f16, f32). Did you mean 'f16'?"
-UserError unknown_name(const std::string& what, const std::string& name,
-                       const std::vector<std::string>& names);
 
 /// The value of that name. Throws unknown_name().
 template <class Table>
