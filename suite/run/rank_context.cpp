@@ -8,48 +8,31 @@
 
 namespace heteroperf {
 
-namespace {
-
-/// Adds the time of its life to a sum.
-class Stopwatch {
- public:
-  explicit Stopwatch(double& total_s) : total_s_(total_s), start_ns_(now_ns()) {}
-  ~Stopwatch() { total_s_ += static_cast<double>(now_ns() - start_ns_) * 1e-9; }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
- private:
-  double& total_s_;
-  std::int64_t start_ns_;
-};
-
-}  // namespace
-
 void RankContext::show(const ProgressState& state) {
   if (progress == nullptr) return;
-  const Stopwatch watch(measuring_s);
+  const ScopedSeconds measured(&measuring_s);
   progress->update(state);
 }
 
 void RankContext::log(const std::string& text) {
   if (log_file == nullptr) return;
-  const Stopwatch watch(measuring_s);
+  const ScopedSeconds measured(&measuring_s);
   log_file->write(text);
 }
 
 void RankContext::log_step(std::uint64_t n, double loss) {
   if (log_file == nullptr) return;
-  const Stopwatch watch(measuring_s);
+  const ScopedSeconds measured(&measuring_s);
   log_file->step(n, loss);
 }
 
 void RankContext::post(const Event& event) {
   if (log_file != nullptr) {
-    const Stopwatch watch(measuring_s);
+    const ScopedSeconds measured(&measuring_s);
     log_file->note(event);
   }
   if (journal != nullptr) return journal->append(event);  // which keeps account of itself
-  const Stopwatch watch(measuring_s);
+  const ScopedSeconds measured(&measuring_s);
   post_event(control(), event);
 }
 
