@@ -261,4 +261,41 @@ RankClusters Cluster::rank_clusters() const {
 
 void check_cluster(const Cluster& cluster) { ClusterCheck(cluster).run(); }
 
+std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {
+  std::vector<ClassRanks> classes;
+  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
+    const std::string& name = cluster.ranks[r].device_class;
+    const auto known = std::find_if(classes.begin(), classes.end(),
+                                    [&](const ClassRanks& c) { return c.device_class == name; });
+    ClassRanks& members =
+        known == classes.end() ? classes.emplace_back(ClassRanks{name, {}}) : *known;
+    members.ranks.emplace_back(static_cast<std::int32_t>(r));
+  }
+  return classes;
+}
+
+const DeviceClass& class_of(const Cluster& cluster, const std::string& name) {
+  const auto named = std::find_if(cluster.classes.begin(), cluster.classes.end(),
+                                  [&](const DeviceClass& device) { return device.name == name; });
+  HETEROPERF_EXPECT(named != cluster.classes.end());
+  return *named;
+}
+
+const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
+  return class_of(cluster, cluster.ranks.at(static_cast<std::size_t>(rank.value())).device_class);
+}
+
+bool is_emulated(const Cluster& cluster) {
+  std::string paced, real;
+  for (const ClassRanks& members : ranks_by_class(cluster)) {
+    (class_of(cluster, members.ranks.front()).emulated() ? paced : real) = members.device_class;
+  }
+  if (!paced.empty() && !real.empty()) {
+    throw UserError(fmt::format("cluster '{}' mixes emulated and real devices", cluster.name),
+                    fmt::format("'{}' is paced, '{}' is not", paced, real),
+                    "Make all classes paced, or none");
+  }
+  return !paced.empty();
+}
+
 }  // namespace heteroperf

@@ -78,4 +78,20 @@ struct Cluster {
 /// link, two curves for one pair, a rate that is not positive.
 void check_cluster(const Cluster& cluster);
 
+/// The ranks of one device class, ascending.
+struct ClassRanks {
+  std::string device_class;
+  std::vector<RankId> ranks;
+};
+/// All classes that have ranks, in the order of their first ones.
+std::vector<ClassRanks> ranks_by_class(const Cluster& cluster);
+
+/// The class with that name, or that of a rank. Requires check_cluster().
+const DeviceClass& class_of(const Cluster& cluster, const std::string& name);
+const DeviceClass& class_of(const Cluster& cluster, RankId rank);
+
+/// True when the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
+/// real ones, as they keep different times.
+bool is_emulated(const Cluster& cluster);
+
 }  // namespace heteroperf

@@ -2,12 +2,12 @@
 
 namespace heteroperf {
 
-Deployment::Deployment(const ModelGraph& graph, const Plan& plan, const StageTimes* times,
-                       RankId rank)
-    : staged(cut_graph(graph, plan)),
-      schedule(plan_schedule(graph, staged, plan, times)),
-      roles(rank_roles(plan, schedule)),
-      share(rank_share(graph, staged, plan, roles.at(static_cast<std::size_t>(rank.value())))) {}
+Deployment::Deployment(const ModelGraph& graph, const ReadyPlan& ready, RankId rank)
+    : staged(ready.staged),
+      schedule(ready.schedule),
+      roles(ready.roles),
+      share(rank_share(graph, staged, ready.plan,
+                       roles.at(static_cast<std::size_t>(rank.value())))) {}
 
 std::vector<const StageReplica*> replicas_of(const Plan& plan, int stage, int direction) {
   std::vector<const StageReplica*> result;

@@ -1,19 +1,18 @@
 #pragma once
 
 #include "runners/engine/rank_share.hpp"
-#include "runners/plan/plan_schedule.hpp"
-#include "runners/schedule/schedule.hpp"
+#include "runners/plan/ready_plan.hpp"
 
 namespace heteroperf {
 
-/// A plan made ready for one rank: a pure value, worked out by every rank for itself.
+/// The part of one rank in a plan that is ready, which outlives it.
 struct Deployment {
-  StagedGraph staged;
-  Schedule schedule;  ///< lowered
-  std::vector<RankRole> roles;
+  const StagedGraph& staged;
+  const Schedule& schedule;  ///< the one that was predicted
+  const std::vector<RankRole>& roles;
   RankShare share;
 
-  Deployment(const ModelGraph& graph, const Plan& plan, const StageTimes* times, RankId rank);
+  Deployment(const ModelGraph& graph, const ReadyPlan& ready, RankId rank);
 
   const std::vector<Instruction>& program() const {
     return schedule.programs[static_cast<std::size_t>(share.role.position)];

@@ -103,15 +103,15 @@ std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(int schedule
   auto result = std::make_unique<Channel>(
       static_cast<std::size_t>(deployment_.schedule.graph.micro_batches), travel_s);
   if (state.inside()) return result;
-  const auto stages = static_cast<int>(spec_.plan.stages.size());
+  const auto stages = static_cast<int>(spec_.plan().stages.size());
   const int from = state.from % stages, to = state.to % stages, direction = state.from / stages;
-  auto sources = replicas_of(spec_.plan, from, direction);
-  auto targets = replicas_of(spec_.plan, to, direction);
+  auto sources = replicas_of(spec_.plan(), from, direction);
+  auto targets = replicas_of(spec_.plan(), to, direction);
   if (!forward) std::swap(sources, targets);
   result->end = std::make_unique<BoundaryEnd>(
       world_, sources, targets,
-      shapes_.of(crossing, spec_.plan.micro_batch_samples(), sources, targets),
-      spec_.plan.wire(from, to), forward ? activation_tag : gradient_tag, device_);
+      shapes_.of(crossing, spec_.plan().micro_batch_samples(), sources, targets),
+      spec_.plan().wire(from, to), forward ? activation_tag : gradient_tag, device_);
   return result;
 }
 
@@ -193,11 +193,11 @@ PipelineEdges::Evaluation& PipelineEdges::evaluation(std::int64_t batch) {
   for (std::size_t e = 0; e < own.ends.size(); ++e) {
     if (!edges_[e] || edges_[e]->inside()) continue;
     const StageEdge& edge = *edges_[e]->edge;
-    const BoundaryShapes::Replicas from = replicas_of(spec_.plan, edge.from, 0);
-    const BoundaryShapes::Replicas to = replicas_of(spec_.plan, edge.to, 0);
-    own.ends[e] =
-        std::make_unique<BoundaryEnd>(world_, from, to, shapes_.of(edge.nodes, batch, from, to),
-                                      spec_.plan.wire(edge.from, edge.to), evaluation_tag, device_);
+    const BoundaryShapes::Replicas from = replicas_of(spec_.plan(), edge.from, 0);
+    const BoundaryShapes::Replicas to = replicas_of(spec_.plan(), edge.to, 0);
+    own.ends[e] = std::make_unique<BoundaryEnd>(
+        world_, from, to, shapes_.of(edge.nodes, batch, from, to),
+        spec_.plan().wire(edge.from, edge.to), evaluation_tag, device_);
   }
   return own;
 }

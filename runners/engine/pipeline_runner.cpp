@@ -57,15 +57,15 @@ PipelineRunner::PipelineRunner(const TrainingSpec& spec, const Deployment& deplo
 PipelineRunner::~PipelineRunner() = default;
 
 void PipelineRunner::make_parts(Communicator& sums) {
-  const bool any_tensor_parallel =
-      std::any_of(spec_.plan.stages.begin(), spec_.plan.stages.end(), [](const PlanStage& stage) {
+  const bool any_tensor_parallel = std::any_of(
+      spec_.plan().stages.begin(), spec_.plan().stages.end(), [](const PlanStage& stage) {
         return std::any_of(stage.replicas.begin(), stage.replicas.end(),
                            [](const StageReplica& r) { return r.ranks.size() > 1; });
       });
   if (any_tensor_parallel) {
     const RankRole::Part& role = deployment_.share.parts.front().role;
     const StageReplica& mine =
-        spec_.plan.stages[at_index(role.stage)].replicas[at_index(role.replica)];
+        spec_.plan().stages[at_index(role.stage)].replicas[at_index(role.replica)];
     tensor_group_ = sums.split(mine.ranks.front().value(), role.tensor_index);
   }
   const PipelineGraph& graph = deployment_.schedule.graph;
@@ -73,14 +73,14 @@ void PipelineRunner::make_parts(Communicator& sums) {
   for (const RankShare::Part& own : deployment_.share.parts) {
     auto part =
         std::make_unique<Part>(own,
-                               stage_model(deployment_.share, own, deployment_.staged, spec_.plan,
+                               stage_model(deployment_.share, own, deployment_.staged, spec_.plan(),
                                            store_.operator_type(), tensor_group_.get()),
                                store_, written_);
     const StageReplica& replica =
-        spec_.plan.stages[at_index(own.role.stage)].replicas[at_index(own.role.replica)];
+        spec_.plan().stages[at_index(own.role.stage)].replicas[at_index(own.role.replica)];
     part->edges = edges_.of(own.role.segment);
     part->micro_batch = replica.micro_batch;
-    part->first_sample = first_sample(spec_.plan, own.role.stage, own.role.replica);
+    part->first_sample = first_sample(spec_.plan(), own.role.stage, own.role.replica);
     part->executor.on_gradient(
         [this, own = part.get()](std::size_t ordinal) { take_gradient(*own, ordinal); });
     part->micro_batches = graph.segments[at_index(own.role.segment)].micro_batches;
@@ -123,7 +123,7 @@ void PipelineRunner::run_step(std::uint64_t step, StepClock& clock,
   device_loss_.reset();
   device_times_.begin_step(clock.start_ns());
   reductions_.clear();
-  reduction_ready_s_.assign(spec_.plan.stages.size(), 0);
+  reduction_ready_s_.assign(spec_.plan().stages.size(), 0);
   std::fill(written_->begin(), written_->end(), false);
   collected_.assign(store_.count(), false);
   summands_left_ = summands_;
@@ -169,14 +169,14 @@ std::string PipelineRunner::where(std::size_t i) const {
 }
 
 PassContext PipelineRunner::context(const Part& part, int micro_batch) const {
-  const std::int64_t batch = spec_.plan.micro_batch_samples();
+  const std::int64_t batch = spec_.plan().micro_batch_samples();
   PassContext result;
   result.seed = spec_.seed;
   result.step = step_;
   result.first_sample = static_cast<std::uint64_t>(micro_batch * batch + part.first_sample);
   // Every sample has the same number of targets.
   result.loss_scale =
-      static_cast<double>(part.micro_batch) / static_cast<double>(spec_.plan.samples_per_step());
+      static_cast<double>(part.micro_batch) / static_cast<double>(spec_.plan().samples_per_step());
   return result;
 }
 
@@ -217,7 +217,8 @@ void PipelineRunner::compute(Part& part, const Instruction& i, const Work& work)
 
 Batch PipelineRunner::batch_of(const Part& part, int micro_batch) {
   const std::uint64_t first = context(part, micro_batch).first_sample;
-  return on_device(loader_.train(step_ * spec_.plan.samples_per_step() + first, part.micro_batch));
+  return on_device(
+      loader_.train(step_ * spec_.plan().samples_per_step() + first, part.micro_batch));
 }
 
 void PipelineRunner::load(const Instruction& i) {
@@ -476,7 +477,7 @@ StepOperations PipelineRunner::operations() const {
     const ModelGraph& graph = deployment_.share.shards[part->share.shard].graph;
     const auto samples = static_cast<std::uint64_t>(part->micro_batch) *
                          static_cast<std::uint64_t>(part->micro_batches);
-    const Recomputation again = spec_.plan.stages[at_index(part->share.role.stage)].recomputation;
+    const Recomputation again = spec_.plan().stages[at_index(part->share.role.stage)].recomputation;
     for (const NodeId node : part->share.nodes) {
       const StrictOps ops = strict_node_ops(graph, node);
       result.strict += ops.train() * samples;

@@ -8,7 +8,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/peak_rate.hpp"
-#include "runners/plan/plan_check.hpp"
 
 namespace heteroperf {
 namespace {
@@ -90,16 +89,11 @@ void check_device(const TrainingSpec& spec, ProblemList& problems) {
                "Use --device cpu or another cluster");
 }
 
-void check_plan_of(const TrainingSpec& spec, int ranks, ProblemList& problems) {
-  try {
-    check_plan(spec.plan, spec.graph);
-  } catch (const UserError& error) {
-    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
-    return;
-  }
-  if (spec.plan.ranks() != ranks) {
+void check_plan_ranks(const TrainingSpec& spec, int ranks, ProblemList& problems) {
+  HETEROPERF_EXPECT(spec.ready->staged.stage_of.size() == spec.graph.nodes().size());
+  if (spec.plan().ranks() != ranks) {
     problems.add(
-        fmt::format("the plan is for {} ranks, the group has {}", spec.plan.ranks(), ranks),
+        fmt::format("the plan is for {} ranks, the group has {}", spec.plan().ranks(), ranks),
         "every rank has its place in the plan", "Start as many ranks as the plan names");
   }
 }
@@ -133,7 +127,7 @@ void check_training_spec(const TrainingSpec& spec, int ranks) {
   }
   check_operators(spec, problems);
   check_uses(spec, problems);
-  check_plan_of(spec, ranks, problems);
+  check_plan_ranks(spec, ranks, problems);
   check_data(spec, ranks, problems);
   problems.throw_if_any();
 }

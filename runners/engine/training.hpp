@@ -5,12 +5,12 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "metrics/ops.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/plan/plan.hpp"
-#include "runners/plan/stage_times.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "workloads/data_source.hpp"
 #include "workloads/model_graph.hpp"
 #include "workloads/recipe.hpp"
@@ -35,7 +35,8 @@ struct TrainingSpec {
   std::shared_ptr<const DataSource> data;
   OptimizerRecipe recipe;
   Precision precision = Precision::fp32;
-  Plan plan;               ///< of all ranks of the group
+  /// The plan of all ranks of the group, made ready for `graph`.
+  std::shared_ptr<const ReadyPlan> ready;
   std::uint64_t seed = 1;  ///< initial weights, order of samples, dropout masks
   int threads = 1;         ///< intra-operation threads of this rank
   std::optional<int> gpu;  ///< index of the CUDA device that computes; none: the host's cores
@@ -43,8 +44,16 @@ struct TrainingSpec {
   std::int64_t clock_offset_ns = 0;  ///< add to this rank's clock to get that of rank 0
   std::optional<Pacing> pacing;
   /// The values that it begins with, drawn or restored, are moved by as much as rounding may. Who
-  /// compares the losses with those of the same training learns how far rounding alone carries them.
+  /// compares the losses with those of the same training learns how far rounding alone carries
+  /// them.
   bool moved = false;
+
+  const Plan& plan() const { return ready->plan; }
+  /// Makes a plan ready for the graph, the precision and the optimizer that stand here.
+  void use_plan(Plan plan) {
+    const TrainingTask task{graph, precision, recipe.kind};
+    ready = std::make_shared<const ReadyPlan>(task, std::move(plan));
+  }
 };
 
 /// Wall time of one step of this rank; the parts add up to `t_end_ns - t_start_ns`.

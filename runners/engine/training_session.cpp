@@ -31,7 +31,7 @@ std::uint64_t digest(const TrainingSpec& spec) {
   const OptimizerRecipe& r = spec.recipe;
   Hash128 hash("training");
   hash.update(spec.graph.hash()).update(spec.data->fingerprint()).update(spec.precision);
-  hash.update(plan_text(spec.plan)).update(spec.seed);
+  hash.update(plan_text(spec.plan())).update(spec.seed);
   hash.update(r.kind).update(r.learning_rate).update(r.momentum).update(r.weight_decay);
   hash.update(r.decay_matrices_only).update(r.beta1).update(r.beta2).update(r.epsilon);
   hash.update(r.schedule).update(r.warmup_steps).update(r.total_steps).update(r.final_fraction);
@@ -146,11 +146,10 @@ PlanSession::PlanSession(const TrainingSpec& spec, Communicator& world, Communic
       world_(world),
       memory_(std::move(memory)),
       accelerator_(accelerator),
-      deployment_(spec_.graph, spec_.plan, spec_.pacing ? &spec_.pacing->times : nullptr,
-                  world.rank()),
+      deployment_(spec_.graph, *spec_.ready, world.rank()),
       store_(spec_.graph, deployment_.share.parameters, spec_.precision, spec_.seed,
              spec_.gpu ? cuda_device(*spec_.gpu) : at::Device(at::kCPU)),
-      reducer_(world, spec_.graph, deployment_.staged, spec_.plan, deployment_.roles,
+      reducer_(world, spec_.graph, deployment_.staged, spec_.plan(), deployment_.roles,
                deployment_.share, store_, {.memory = memory_, .devices = devices}),
       runner_(spec_, deployment_, world, devices, store_, reducer_, accelerator),
       optimizer_(spec_.recipe, store_, reducer_.owned()) {
@@ -180,7 +179,7 @@ StepReport PlanSession::run_step() {
   StepClock clock(lanes_);
   StepReport report;
   report.step = step_;
-  report.samples = spec_.plan.samples_per_step();
+  report.samples = spec_.plan().samples_per_step();
   report.learning_rate = learning_rate_at(spec_.recipe, step_);
   runner_.run_step(step_, clock, [&] { update(report, clock); });
   ++step_;
@@ -314,10 +313,10 @@ void PlanSession::put_back(const std::vector<Tensors>& own) {
 // One slot per batch and replica, filled by one rank each: the sum does not depend on the number of
 // ranks. Behind them the right answers and the targets, exact as doubles.
 std::vector<double> PlanSession::score_batches(std::uint64_t samples) {
-  const auto width = static_cast<std::uint64_t>(spec_.plan.micro_batch_samples());
+  const auto width = static_cast<std::uint64_t>(spec_.plan().micro_batch_samples());
   const std::uint64_t batches = (samples + width - 1) / width;
   const RankShare::Part& last = deployment_.share.parts.back();
-  const std::size_t replicas = spec_.plan.stages.back().replicas.size();
+  const std::size_t replicas = spec_.plan().stages.back().replicas.size();
   const auto replica = static_cast<std::size_t>(last.role.replica);
   std::vector<double> scores(batches * replicas + 2);
   for (std::uint64_t b = 0; b < batches; ++b) {
@@ -338,9 +337,9 @@ std::vector<double> PlanSession::score_batches(std::uint64_t samples) {
 std::vector<Tensors> PlanSession::average_buffers() {
   std::vector<Tensors> own;
   bool alone = true;
-  for (const PlanStage& stage : spec_.plan.stages) alone = alone && stage.replicas.size() == 1;
+  for (const PlanStage& stage : spec_.plan().stages) alone = alone && stage.replicas.size() == 1;
   if (alone) return own;
-  const auto stages = spec_.plan.stages.size();
+  const auto stages = spec_.plan().stages.size();
   std::vector<double> sizes(stages);
   const std::vector<PipelineRunner::StageBuffers> buffers = runner_.buffers();
   for (const PipelineRunner::StageBuffers& part : buffers) {
@@ -369,7 +368,7 @@ std::vector<Tensors> PlanSession::average_buffers() {
   world_.all_reduce(std::span<double>(sums));
   for (const PipelineRunner::StageBuffers& part : buffers) {
     const auto stage = static_cast<std::size_t>(part.stage);
-    const auto copies = static_cast<double>(spec_.plan.stages[stage].replicas.size());
+    const auto copies = static_cast<double>(spec_.plan().stages[stage].replicas.size());
     double* next = sums.data() + first[stage];
     Tensors before;
     for (const auto& [name, buffer] : part.named) {
@@ -412,7 +411,7 @@ CheckpointReport PlanSession::save(const std::string& folder) {
   state.seed = spec_.seed;
   state.step = step_;
   state.optimizer_step = optimizer_.updates();
-  state.data_position = step_ * spec_.plan.samples_per_step();
+  state.data_position = step_ * spec_.plan().samples_per_step();
   const std::vector<Tensors> own = average_buffers();
   HostCopies here;
   std::vector<TensorPiece> mine = pieces(reducer_.counted(), here);

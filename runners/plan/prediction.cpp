@@ -3,8 +3,6 @@
 #include <algorithm>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/plan/plan_schedule.hpp"
-#include "runners/schedule/simulator.hpp"
 
 namespace heteroperf {
 namespace {
@@ -85,10 +83,8 @@ double optimizer_time(const Plan& plan, const StageTimes& times, const Schedule&
 
 }  // namespace
 
-Prediction predict(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                   const StageTimes& times, Precision precision, OptimizerKind optimizer) {
-  const Schedule schedule = plan_schedule(graph, staged, plan, &times);
-  const Timeline timeline = simulate(schedule);
+Prediction predict(const StagedGraph& staged, const Plan& plan, const StageTimes& times,
+                   const Schedule& schedule, const Timeline& timeline) {
   Prediction result;
   result.pipeline = report(schedule, timeline);
   const ReductionClock reductions(staged, plan, times, schedule, timeline);
@@ -102,7 +98,6 @@ Prediction predict(const ModelGraph& graph, const StagedGraph& staged, const Pla
   if (result.step_time_s > 0) {
     result.throughput = static_cast<double>(plan.samples_per_step()) / result.step_time_s;
   }
-  result.memory = plan_memory(graph, staged, plan, schedule, timeline, precision, optimizer);
   return result;
 }
 

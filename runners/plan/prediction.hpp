@@ -2,23 +2,24 @@
 
 #include <vector>
 
-#include "runners/plan/plan_memory.hpp"
 #include "runners/plan/stage_times.hpp"
 #include "runners/schedule/report.hpp"
+#include "runners/schedule/simulator.hpp"
 
 namespace heteroperf {
 
-/// What the simulator says of a plan.
+/// The step that the simulator sees of a plan.
 struct Prediction {
   double step_time_s = 0;  ///< from step to step: pipeline, reductions, optimizer, agreement
   double throughput = 0;   ///< samples per second
   ScheduleReport pipeline;
   std::vector<double> reduction_exposed_s;  ///< [position]
-  std::vector<MemoryLedger> memory;         ///< [rank]
 };
 
-/// Deterministic. `times` give every cost.
-Prediction predict(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
-                   const StageTimes& times, Precision precision, OptimizerKind optimizer);
+/// The times of a step: the pipeline of `timeline`, which is `schedule` simulated with `times`,
+/// then the sums over replicas that it does not hide, the optimizer, and the agreement of all
+/// ranks.
+Prediction predict(const StagedGraph& staged, const Plan& plan, const StageTimes& times,
+                   const Schedule& schedule, const Timeline& timeline);
 
 }  // namespace heteroperf

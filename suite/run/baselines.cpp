@@ -8,58 +8,11 @@
 #include "results/journal_checks/baseline_checks.hpp"
 #include "results/sha256.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/search/plan_search.hpp"
+#include "runners/plan/search/class_alone.hpp"
 #include "suite/run/rank_messages.hpp"
 
 namespace heteroperf {
 namespace {
-
-std::vector<int> divisors(int number) {
-  std::vector<int> list;
-  for (int d = 1; d <= number; ++d) {
-    if (number % d == 0) list.push_back(d);
-  }
-  return list;
-}
-
-/// More of them cost simulation and gain nothing.
-constexpr std::uint64_t most_micro_batches = 256;
-
-/// Every even plan worth a look, few positions and ranks per layer first.
-std::vector<EvenPlanRequest> candidates(int ranks, std::uint64_t samples,
-                                        const std::string& schedule) {
-  std::vector<std::string> schedules{"1f1b", "zb-h1"};
-  if (std::find(schedules.begin(), schedules.end(), schedule) == schedules.end()) {
-    schedules.push_back(schedule);
-  }
-  std::vector<EvenPlanRequest> list;
-  for (const int pipeline : divisors(ranks)) {
-    for (const int tensor : divisors(ranks / pipeline)) {
-      const int data = ranks / (pipeline * tensor);
-      for (std::uint64_t m = 1; m <= std::min(samples, most_micro_batches); ++m) {
-        const std::uint64_t parts = m * static_cast<std::uint64_t>(data);
-        if (samples % parts != 0) continue;
-        for (const std::string& name : schedules) {
-          if (pipeline == 1 && name != schedules.front()) continue;  // all alike
-          EvenPlanRequest request;
-          request.pipeline = pipeline;
-          request.tensor = tensor;
-          request.data = data;
-          request.micro_batch = static_cast<std::int64_t>(samples / parts);
-          request.micro_batches = static_cast<int>(m);
-          request.schedule = name;
-          list.push_back(request);
-        }
-      }
-    }
-  }
-  return list;
-}
-
-bool faster(const ChosenPlan& a, const std::optional<ChosenPlan>& b) {
-  if (!b) return true;
-  return a.prediction && b->prediction && a.prediction->throughput > b->prediction->throughput;
-}
 
 /// The part of a placement that ranks of the run have in a run of their own.
 Placement part_of_placement(const Placement& placement, const std::vector<RankId>& ranks) {
@@ -73,27 +26,6 @@ Placement part_of_placement(const Placement& placement, const std::vector<RankId
     if (!placement.cpus.empty()) part.cpus.push_back(placement.cpus[r % placement.cpus.size()]);
   }
   return part;
-}
-
-/// The planner's plan of all ranks; none where it leaves some idle, or where the search ran out of
-/// time, which not all ranks of a run would see alike.
-std::optional<ChosenPlan> searched_plan(const Workload& workload, const Cluster& cluster,
-                                        std::uint64_t samples) {
-  PlanningRequest request;
-  request.precision = workload.precision;
-  request.optimizer = workload.recipe.kind;
-  request.batch = static_cast<std::int64_t>(samples);
-  try {
-    const PlanSearchResult found = search_plans(GraphProblem(workload.graph, cluster, request), {});
-    if (!found.complete) return std::nullopt;
-    for (const FoundPlan& one : found.plans) {
-      if (one.plan.ranks() != static_cast<int>(cluster.ranks.size())) continue;
-      return complete_plan(one.plan, workload, cluster);
-    }
-  } catch (const UserError&) {
-    // What the planner cannot cut, an even plan may still run.
-  }
-  return std::nullopt;
 }
 
 bool is_even(const Plan& plan) {
@@ -126,8 +58,8 @@ RunConfig config_of(const RunConfig& config, const ChosenPlan& chosen) {
 }
 
 /// Which ranks stand for a class: its own, or of emulated ones the first, among them rank 0.
-std::vector<RankId> ranks_for(const ClassRanks& own, bool emulated) {
-  std::vector<RankId> ranks = own.ranks;
+std::vector<RankId> ranks_for(const ClassRanks& members, bool emulated) {
+  std::vector<RankId> ranks = members.ranks;
   if (!emulated) return ranks;
   for (std::size_t r = 0; r < ranks.size(); ++r) ranks[r] = RankId(static_cast<std::int32_t>(r));
   return ranks;
@@ -141,15 +73,23 @@ Plan with_sources(Plan plan, const Plan& mix, const std::vector<RankId>& ranks) 
   return mix.devices.empty() ? plan : on_whole_cluster(std::move(plan), mix.devices);
 }
 
-Baseline make_baseline(const PreparedRun& run, const ClassRanks& own) {
+Baseline make_baseline(const PreparedRun& run, const ClassRanks& members) {
   const ChosenPlan& mix = *run.plan;
-  Baseline baseline{own.device_class, ranks_for(own, mix.emulated), nullptr, ""};
+  Baseline baseline{members.device_class, ranks_for(members, mix.emulated), nullptr, ""};
+  PlanningRequest request;
+  request.precision = run.workload.precision;
+  request.optimizer = run.workload.recipe.kind;
+  request.batch = static_cast<std::int64_t>(mix.plan.samples_per_step());
   try {
+    const Cluster part = part_of_cluster(known_better(*mix.cluster, mix.plan), members.ranks);
+    Plan plan = best_plan_alone(run.workload.graph, part, request, {}, mix.plan.schedule,
+                                CutSearch::is_dropped)
+                    .plan;
+    plan.efficiency = mix.plan.efficiency;
     PreparedRun alone{run.config, part_of_placement(run.placement, baseline.ranks), run.workload, 0,
                       run.reproduce};
-    alone.plan = best_plan_alone(run.workload, part_of_cluster(*mix.cluster, own.ranks),
-                                 mix.plan.samples_per_step(), mix.plan.schedule);
-    alone.plan->plan = with_sources(std::move(alone.plan->plan), mix.plan, own.ranks);
+    alone.plan = complete_plan(with_sources(std::move(plan), mix.plan, members.ranks), run.workload,
+                               part_of_cluster(*mix.cluster, members.ranks));
     alone.config = config_of(run.config, *alone.plan);
     baseline.run = std::make_shared<const PreparedRun>(std::move(alone));
   } catch (const UserError& error) {
@@ -243,32 +183,13 @@ class BaselineRun {
 
 }  // namespace
 
-ChosenPlan best_plan_alone(const Workload& workload, const Cluster& cluster, std::uint64_t samples,
-                           const std::string& schedule) {
-  std::optional<ChosenPlan> best = searched_plan(workload, cluster, samples);
-  std::optional<UserError> refusal;
-  for (const EvenPlanRequest& request :
-       candidates(static_cast<int>(cluster.ranks.size()), samples, schedule)) {
-    try {
-      ChosenPlan one = complete_plan(even_plan(workload.graph, request), workload, cluster);
-      if (faster(one, best)) best = std::move(one);
-    } catch (const UserError& error) {
-      if (!refusal) refusal = error;
-    }
-  }
-  if (best) return std::move(*best);
-  if (refusal) throw *refusal;
-  throw UserError(fmt::format("{} samples a step cannot be spread over {} ranks", samples,
-                              cluster.ranks.size()));
-}
-
 std::vector<Baseline> choose_baselines(const PreparedRun& run) {
   std::vector<Baseline> baselines;
   if (!run.plan || !run.plan->cluster) return baselines;
   if (!run.plan->prediction && !run.config.with_baselines) return baselines;
   const std::vector<ClassRanks> classes = ranks_by_class(*run.plan->cluster);
   if (classes.size() < 2) return baselines;
-  for (const ClassRanks& own : classes) baselines.push_back(make_baseline(run, own));
+  for (const ClassRanks& members : classes) baselines.push_back(make_baseline(run, members));
   return baselines;
 }
 

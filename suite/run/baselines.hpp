@@ -9,12 +9,6 @@
 
 namespace heteroperf {
 
-/// The plan of all of the cluster's ranks and `samples` a step that is predicted to be the fastest:
-/// the planner's, or an even one (every pp × tp × dp, every micro-batch, and the schedules 1f1b,
-/// zb-h1 and `schedule`). Throws UserError where none is possible.
-ChosenPlan best_plan_alone(const Workload& workload, const Cluster& cluster, std::uint64_t samples,
-                           const std::string& schedule);
-
 /// Each class of the run's cluster alone, where there are several: as many devices, the same
 /// samples per step, its own best plan. Empty where nothing is predicted and no baselines are
 /// wanted.

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/plan_outline.hpp"
-#include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/schedule/generator.hpp"
 #include "runners/schedule/placement.hpp"
@@ -76,44 +76,7 @@ void name_classes(Plan& plan, const Cluster& cluster) {
   }
 }
 
-/// Real classes may lack rates: then nothing is predicted.
-std::optional<StageTimes> times_of(const StagedGraph& staged, const Workload& workload,
-                                   ChosenPlan& chosen) {
-  if (!chosen.cluster) return std::nullopt;
-  const auto times_on = [&](const Cluster& cluster) {
-    return stage_times(workload.graph, staged, chosen.plan, cluster, workload.precision,
-                       workload.recipe.kind);
-  };
-  try {
-    if (chosen.emulated) chosen.paced = times_on(*chosen.cluster);
-    return times_on(known_better(*chosen.cluster, chosen.plan));
-  } catch (const UserError& error) {
-    if (chosen.emulated) throw;
-    chosen.unpredicted = error.what();
-    return std::nullopt;
-  }
-}
-
-/// Modelled seconds of computing of one step.
-double busy_s(const ChosenPlan& chosen, const RankRole& role) {
-  double sum = 0;
-  for (const RankRole::Part& part : role.parts) {
-    const auto stage = static_cast<std::size_t>(part.stage);
-    const StageTimes::Compute& cost =
-        chosen.times->compute[stage][static_cast<std::size_t>(part.replica)];
-    for (const Instruction& i : chosen.schedule.programs[static_cast<std::size_t>(role.position)]) {
-      if (i.segment != part.segment) continue;
-      if (i.op == Op::forward) sum += cost.forward_s;
-      if (i.op == Op::recompute) sum += cost.recompute_s;
-      if (i.op == Op::input_gradient || i.op == Op::backward) sum += cost.input_gradient_s;
-      if (i.op == Op::weight_gradient || i.op == Op::backward) sum += cost.weight_gradient_s;
-    }
-    sum += chosen.times->optimizer_s[stage];
-  }
-  return sum;
-}
-
-RankPlanEvent rank_event(const ChosenPlan& chosen, int rank) {
+RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<double>& busy_s) {
   const auto r = static_cast<std::size_t>(rank);
   const RankRole& role = chosen.roles[r];
   RankPlanEvent event;
@@ -130,7 +93,7 @@ RankPlanEvent rank_event(const ChosenPlan& chosen, int rank) {
   event.activations_bytes = ledger.activations.value();
   event.buffers_bytes = ledger.buffers.value();
   if (chosen.cluster) event.limit_bytes = class_of(*chosen.cluster, RankId(rank)).memory.value();
-  if (chosen.times) event.busy_s = busy_s(chosen, role);
+  if (chosen.times) event.busy_s = busy_s[r];
   return event;
 }
 
@@ -155,29 +118,14 @@ std::string ChosenPlan::device_class(int rank) const {
 }
 
 ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster) {
-  ChosenPlan chosen;
-  chosen.emulated = cluster && is_emulated(*cluster);
+  const bool emulated = cluster && is_emulated(*cluster);
   if (cluster) name_classes(plan, *cluster);
-  chosen.plan = std::move(plan);
-  chosen.cluster = std::move(cluster);
-  const ModelGraph& graph = workload.graph;
-  const OptimizerKind optimizer = workload.recipe.kind;
-  if (chosen.cluster) {
-    check_plan(chosen.plan, graph, *chosen.cluster, workload.precision, optimizer);
-  } else {
-    check_plan(chosen.plan, graph);
-  }
-  const StagedGraph staged = cut_graph(graph, chosen.plan);
-  chosen.times = times_of(staged, workload, chosen);
-  chosen.schedule =
-      plan_schedule(graph, staged, chosen.plan, chosen.emulated ? &*chosen.times : nullptr);
-  chosen.roles = rank_roles(chosen.plan, chosen.schedule);
-  chosen.memory = plan_memory(graph, staged, chosen.plan, chosen.schedule,
-                              simulate(chosen.schedule), workload.precision, optimizer);
-  if (chosen.times) {
-    chosen.prediction =
-        predict(graph, staged, chosen.plan, *chosen.times, workload.precision, optimizer);
-  }
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, emulated, {}};
+  if (!emulated) return chosen;
+  chosen.predicted();  // an emulated device without a rate cannot run
+  chosen.paced = stage_times(task.graph, chosen.staged, chosen.plan, *chosen.cluster,
+                             task.precision, task.optimizer);
   return chosen;
 }
 
@@ -219,18 +167,18 @@ std::string held_share(const Plan& plan, const RankRole& role) {
 
 std::vector<Event> plan_events(const ChosenPlan& chosen) {
   std::vector<Event> events;
-  double busy = 0;
+  const std::vector<double> busy_s = chosen.times ? chosen.busy_s() : std::vector<double>();
   for (int rank = 0; rank < static_cast<int>(chosen.roles.size()); ++rank) {
-    const RankPlanEvent event = rank_event(chosen, rank);
-    busy += event.busy_s.value_or(0);
-    events.emplace_back(event);
+    events.emplace_back(rank_event(chosen, rank, busy_s));
   }
   if (!chosen.unpredicted.empty()) {
-    events.emplace_back(WarningEvent{"no prediction: " + chosen.unpredicted, ""});
+    const std::string why = UserError(chosen.unpredicted).what();
+    events.emplace_back(WarningEvent{"no prediction: " + why, ""});
   }
   if (!chosen.prediction) return events;
   const Prediction& prediction = *chosen.prediction;
   const double all_s = prediction.step_time_s * static_cast<double>(chosen.roles.size());
+  const double busy = std::accumulate(busy_s.begin(), busy_s.end(), 0.0);
   events.emplace_back(PredictionEvent{prediction.step_time_s, prediction.throughput,
                                       all_s > 0 ? 1 - busy / all_s : 0,
                                       prediction.pipeline.bubble_rate_makespan});

@@ -6,32 +6,21 @@
 
 #include "results/events.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "runners/plan/plan_memory.hpp"
-#include "runners/plan/plan_schedule.hpp"
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "suite/run/placement.hpp"
 #include "suite/run/plan_sources.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
 
-/// The plan of a fixed model with everything that is known of it before it runs; the same on every
-/// rank.
-struct ChosenPlan {
-  Plan plan;
-  Schedule schedule;                 ///< lowered, as the engine runs it
-  std::vector<RankRole> roles;       ///< by rank
-  std::vector<MemoryLedger> memory;  ///< by rank
-  std::optional<Cluster> cluster;    ///< rank r of it is the plan's
-  std::optional<StageTimes> times;   ///< where every class has a rate: what is predicted
-  /// What emulated devices keep to: as the description says, whatever the plan knows better.
+/// The plan of a fixed model, ready, and the devices that it runs on; the same on every rank.
+struct ChosenPlan : ReadyPlan {
+  /// Times that emulated devices keep to: those of the description, whatever the plan knows better.
   std::optional<StageTimes> paced;
-  std::optional<Prediction> prediction;  ///< where there are times
-  std::string unpredicted;               ///< why a cluster's plan has none
   bool emulated = false;
-  std::vector<std::string> devices;  ///< by rank: what computes (RankBinding::device)
+  std::vector<std::string> devices;  ///< [rank] the device that computes (RankBinding::device)
 
-  /// Of the cluster; what computes on a machine that nobody described.
+  /// The rank's class in the cluster; on a machine that nobody described, the device that computes.
   std::string device_class(int rank) const;
 };
 

@@ -87,8 +87,8 @@ GroupTrainer::GroupTrainer(RankContext& context, Communicator& group, int group_
       window_(std::make_shared<ValidationWindow>(spec.data)),
       session_(
           context.engine.start(with_data(spec, window_), group, trial ? nullptr : context.devices)),
-      samples_per_slice_(static_cast<std::uint64_t>(spec.plan.micro_batch_samples())),
-      samples_per_step_(spec.plan.samples_per_step()),
+      samples_per_slice_(static_cast<std::uint64_t>(spec.plan().micro_batch_samples())),
+      samples_per_step_(spec.plan().samples_per_step()),
       tokens_per_sample_(tokens_of(spec.graph)),
       ops_per_step_(strict_train_ops(spec.graph, samples_per_step_)),
       evaluation_ops_per_sample_(strict_forward_ops(spec.graph, 1)) {}

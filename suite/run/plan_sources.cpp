@@ -136,18 +136,6 @@ RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int co
   return result;
 }
 
-std::vector<ClassRanks> ranks_by_class(const Cluster& cluster) {
-  std::vector<ClassRanks> classes;
-  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
-    const std::string& name = cluster.ranks[r].device_class;
-    const auto known = std::find_if(classes.begin(), classes.end(),
-                                    [&](const ClassRanks& c) { return c.device_class == name; });
-    ClassRanks& own = known == classes.end() ? classes.emplace_back(ClassRanks{name, {}}) : *known;
-    own.ranks.emplace_back(static_cast<std::int32_t>(r));
-  }
-  return classes;
-}
-
 ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
   ScalingInput input;
   input.ranks = static_cast<int>(cluster.ranks.size());
@@ -162,27 +150,6 @@ ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
     input.ops_per_second = input.ops_per_second == 0 ? own : std::min(input.ops_per_second, own);
   }
   return input;
-}
-
-const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
-  const std::string& name = cluster.ranks.at(static_cast<std::size_t>(rank.value())).device_class;
-  const auto found = std::find_if(cluster.classes.begin(), cluster.classes.end(),
-                                  [&](const DeviceClass& c) { return c.name == name; });
-  HETEROPERF_EXPECT(found != cluster.classes.end());
-  return *found;
-}
-
-bool is_emulated(const Cluster& cluster) {
-  std::string paced, real;
-  for (const ClassRanks& own : ranks_by_class(cluster)) {
-    (class_of(cluster, own.ranks.front()).emulated() ? paced : real) = own.device_class;
-  }
-  if (!paced.empty() && !real.empty()) {
-    throw UserError(fmt::format("cluster '{}' mixes emulated and real devices", cluster.name),
-                    fmt::format("'{}' is paced, '{}' is not", paced, real),
-                    "Make all classes paced, or none");
-  }
-  return !paced.empty();
 }
 
 }  // namespace heteroperf

@@ -34,20 +34,7 @@ std::vector<Setting> with_workload_of_plan(std::vector<Setting> given);
 RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
                      int world_ranks);
 
-/// A class of a mixed cluster and its ranks, ascending.
-struct ClassRanks {
-  std::string device_class;
-  std::vector<RankId> ranks;
-};
-/// In the order of their first ranks.
-std::vector<ClassRanks> ranks_by_class(const Cluster& cluster);
-const DeviceClass& class_of(const Cluster& cluster, RankId rank);
-
 /// The machine as the scaling rule sees it: its smallest memory and its slowest class.
 ScalingInput scaling_input(const Cluster& cluster, Precision precision);
-
-/// Whether the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
-/// real ones: they keep different times.
-bool is_emulated(const Cluster& cluster);
 
 }  // namespace heteroperf

@@ -141,10 +141,10 @@ class GroupTrialRunner : public TrialRunner {
     spec.graph = trial.graph;
     spec.recipe.learning_rate = trial.hyper.learning_rate;
     spec.recipe.total_steps = last_milestone();
-    spec.plan =
+    spec.use_plan(
         even_plan(trial.graph, {.data = group_.size(),
                                 .micro_batch = trial.hyper.batch,
-                                .micro_batches = static_cast<int>(workload_.micro_batches)});
+                                .micro_batches = static_cast<int>(workload_.micro_batches)}));
     spec.seed = trial.seed;
     return spec;
   }

@@ -70,7 +70,7 @@ void check_finite(const StepReport& report) {
 TrainingSpec planned_spec(const RankContext& context, const Workload& workload,
                           const ChosenPlan& chosen) {
   TrainingSpec spec = training_spec(context, workload);
-  spec.plan = chosen.plan;
+  spec.ready = std::make_shared<const ReadyPlan>(chosen);
   if (chosen.emulated) {
     spec.pacing =
         Pacing{*chosen.paced, context.config.pace.dilation, core_count(context.placement)};

@@ -7,10 +7,9 @@
 
 #include "metrics/base/error.hpp"
 #include "results/run_folder.hpp"
-#include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "suite/verbs/measured_plan.hpp"
 #include "suite/verbs/plan_simulation.hpp"
 
@@ -27,11 +26,11 @@ class RunLearner {
 
   LearnedRun run() {
     read();
-    result_.predicted_step_s = step_s(cluster_);
+    result_.predicted_step_s = ready(cluster_).predicted().step_time_s;
     compare_classes();
     Cluster relearned = cluster_;
     apply(result_.matrix, relearned);
-    result_.relearned_step_s = step_s(relearned);
+    result_.relearned_step_s = ready(relearned).predicted().step_time_s;
     return std::move(result_);
   }
 
@@ -56,45 +55,24 @@ class RunLearner {
     request.path = plan_file;
     request.cluster = "given";
     workload_ = simulated_workload(result_.plan, request);
-    check_plan(result_.plan, workload_.graph, plan_cluster(result_.plan, cluster_),
-               workload_.precision, workload_.recipe.kind);
+    ready(cluster_);  // which tells what is wrong with the plan
   }
 
-  StageTimes times(const Cluster& cluster) const {
-    const StagedGraph staged = cut_graph(workload_.graph, result_.plan);
-    return stage_times(workload_.graph, staged, result_.plan, plan_cluster(result_.plan, cluster),
-                       workload_.precision, workload_.recipe.kind);
+  /// The plan with the rates of `cluster` alone: what it knew better is in them.
+  ReadyPlan ready(const Cluster& cluster) const {
+    Plan plan = result_.plan;
+    plan.efficiency = {};
+    return ready_on({workload_.graph, workload_.precision, workload_.recipe.kind}, std::move(plan),
+                    cluster);
   }
 
-  double step_s(const Cluster& cluster) const {
-    const StagedGraph staged = cut_graph(workload_.graph, result_.plan);
-    return predict(workload_.graph, staged, result_.plan, times(cluster), workload_.precision,
-                   workload_.recipe.kind)
-        .step_time_s;
-  }
-
-  /// By rank: seconds of a step in which it computes, without messages of any kind.
-  std::map<int, double> computing_s() const {
+  /// [rank] seconds of a step in which it computes, without messages of any kind.
+  std::vector<double> computing_s() const {
     Cluster wide = cluster_;
     for (Link& link : wide.links) link.curve = LinkCurve(Seconds(0), BytesPerSecond(1e30));
-    const StageTimes all = times(wide);
-    std::map<int, double> result;
-    for (std::size_t s = 0; s < result_.plan.stages.size(); ++s) {
-      const auto& replicas = result_.plan.stages[s].replicas;
-      std::set<int> directions;
-      for (const StageReplica& replica : replicas) directions.insert(replica.direction);
-      const double micro_batches =
-          static_cast<double>(result_.plan.micro_batches) / static_cast<double>(directions.size());
-      for (std::size_t i = 0; i < replicas.size(); ++i) {
-        const StageTimes::Compute& one = all.compute[s][i];
-        const double pass =
-            one.forward_s + one.input_gradient_s + one.weight_gradient_s + one.recompute_s;
-        for (const RankId rank : replicas[i].ranks) {
-          result[rank.value()] += pass * micro_batches + all.optimizer_s[s];
-        }
-      }
-    }
-    return result;
+    const ReadyPlan unhindered = ready(wide);
+    unhindered.predicted();
+    return unhindered.busy_s();
   }
 
   std::set<int> tensor_parallel_ranks() const {
@@ -109,22 +87,22 @@ class RunLearner {
   }
 
   void compare_classes() {
-    const std::map<int, double> predicted = computing_s();
+    const std::vector<double> predicted = computing_s();
     const Cluster used = plan_cluster(result_.plan, cluster_);
     const PacingEvent* pacing = journal_.first<PacingEvent>();
     const double dilation = pacing != nullptr ? pacing->dilation : 1;
     const std::set<int> sharing = tensor_parallel_ranks();
     std::map<std::string, LearnedRun::DeviceTime> classes;
     for (const RankTimeEvent* time : journal_.all<RankTimeEvent>()) {
-      const auto own = predicted.find(time->rank);
-      if (own == predicted.end() || time->steps == 0) continue;
+      const auto rank = static_cast<std::size_t>(time->rank);
+      if (rank >= predicted.size() || time->steps == 0) continue;
       // An emulated device's waits for its tensor-parallel neighbours are real, its work is not.
       if (pacing != nullptr && sharing.contains(time->rank)) continue;
-      const std::string& name = used.ranks[static_cast<std::size_t>(time->rank)].device_class;
+      const std::string& name = used.ranks[rank].device_class;
       LearnedRun::DeviceTime& sum = classes[name];
       sum.device_class = name;
       ++sum.ranks;
-      sum.predicted_s += own->second;
+      sum.predicted_s += predicted[rank];
       sum.measured_s += time->split.compute_s / static_cast<double>(time->steps) / dilation;
     }
     if (classes.empty()) {

@@ -9,6 +9,7 @@
 #include "runners/cluster/efficiency_matrix_json.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/search/class_alone.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/chosen_plan.hpp"
 #include "suite/run/plan_sources.hpp"
@@ -189,16 +190,16 @@ class PlanVerb : public Verb {
     report.objective = objective_;
     report.search = search_plans_for(parse_plan_objective(objective_), workload.graph, cluster,
                                      planning, options_);
-    EfficiencyMatrix known = std::move(report.plan.efficiency);
-    report.plan = completed(report.search.plans.front().plan, workload);
-    report.plan.efficiency = std::move(known);
-    report.certificate =
-        certify(report.plan, workload.graph, cluster, workload.precision, workload.recipe.kind);
-    report.rates = rate_use(workload.graph, cut_graph(workload.graph, report.plan), report.plan,
-                            plan_cluster(report.plan, cluster), workload.precision);
+    const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+    const ReadyPlan& best = report.search.plans.front();
+    report.certificate = certify(task, best, cluster);
+    report.rates =
+        rate_use(workload.graph, best.staged, best.plan, *best.cluster, workload.precision);
     report.measured_precisions = measured_precisions(cluster);
-    report.expense = step_expense(report.plan, workload.graph, cluster, workload.precision,
-                                  report.certificate.prediction.step_time_s);
+    report.expense = step_expense(best, cluster);
+    EfficiencyMatrix known = std::move(report.plan.efficiency);
+    report.plan = completed(best.plan, workload);
+    report.plan.efficiency = std::move(known);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
     for (const PlanImport& one : imports) {
       if (one.kind != "metis") report.imported.push_back(score_import(one, workload, cluster));
@@ -266,17 +267,16 @@ class PlanVerb : public Verb {
 
   void compare(const Workload& workload, const Cluster& cluster, const PlanningRequest& planning,
                PlanReport& report) const {
-    for (const ClassRanks& own : ranks_by_class(cluster)) {
+    for (const ClassRanks& members : ranks_by_class(cluster)) {
       ClassAlone& alone = report.alone.emplace_back();
-      alone.device_class = own.device_class;
-      alone.devices = static_cast<int>(own.ranks.size());
-      const Cluster part = part_of_cluster(cluster, own.ranks);
+      alone.device_class = members.device_class;
+      alone.devices = static_cast<int>(members.ranks.size());
       try {
-        const PlanSearchResult found =
-            search_plans(GraphProblem(workload.graph, part, planning), options_);
-        Plan plan = on_whole_cluster(completed(found.plans.front().plan, workload), own.ranks);
-        alone.step_time_s = found.plans.front().step_time_s;
-        alone.plan = std::move(plan);
+        const ReadyPlan best =
+            best_plan_alone(workload.graph, part_of_cluster(cluster, members.ranks), planning,
+                            options_, report.plan.schedule, CutSearch::counts);
+        alone.plan = on_whole_cluster(completed(best.plan, workload), members.ranks);
+        alone.step_time_s = best.predicted().step_time_s;
       } catch (const UserError& error) {
         alone.why_not = error.problems().front().text();
       }

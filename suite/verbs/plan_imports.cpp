@@ -8,10 +8,9 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/importers/flagscale_yaml.hpp"
-#include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
 
 namespace heteroperf {
 namespace {
@@ -49,14 +48,11 @@ std::vector<RankId> devices_of(const Plan& plan, const Cluster& cluster) {
   return devices;
 }
 
-double simulated_s(const Plan& plan, const Workload& workload, const Cluster& cluster) {
-  const Cluster used = plan_cluster(plan, cluster);
-  const OptimizerKind optimizer = workload.recipe.kind;
-  check_plan(plan, workload.graph, used, workload.precision, optimizer);
-  const StagedGraph staged = cut_graph(workload.graph, plan);
-  const StageTimes times =
-      stage_times(workload.graph, staged, plan, used, workload.precision, optimizer);
-  return predict(workload.graph, staged, plan, times, workload.precision, optimizer).step_time_s;
+/// Plans are set side by side with the rates of `cluster`, whatever their makers knew better.
+double simulated_s(Plan plan, const Workload& workload, const Cluster& cluster) {
+  plan.efficiency = {};
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  return ready_on(task, std::move(plan), cluster).predicted().step_time_s;
 }
 
 }  // namespace

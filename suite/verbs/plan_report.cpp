@@ -212,9 +212,9 @@ std::string plan_report_table(const PlanReport& report) {
   if (report.expense.joules)
     text += fmt::format("energy          {:.6g} J per step\n", *report.expense.joules);
   if (report.search.plans.size() > 1) {
-    const FoundPlan& second = report.search.plans[1];
-    text +=
-        fmt::format("runner-up       {:.6g} s ({})\n", second.step_time_s, summary_of(second.plan));
+    const ReadyPlan& second = report.search.plans[1];
+    text += fmt::format("runner-up       {:.6g} s ({})\n", second.predicted().step_time_s,
+                        summary_of(second.plan));
   }
   text += comparison_text(report) + profiled_text(report) + imported_text(report) +
           learned_text(report);

@@ -8,6 +8,7 @@
 #include "results/verify.hpp"
 #include "runners/plan/importers/metis_rates.hpp"
 #include "runners/plan/rate_use.hpp"
+#include "runners/plan/search/certificate.hpp"
 #include "runners/plan/search/plan_objective.hpp"
 #include "suite/verbs/learned_run.hpp"
 #include "suite/verbs/plan_imports.hpp"

@@ -78,7 +78,7 @@ Json search_json(const PlanReport& report) {
               {"complete", report.search.complete},
               {"exhaustive", report.search.exhaustive}};
   if (report.search.plans.size() > 1) {
-    search["runner_up_step_time_s"] = report.search.plans[1].step_time_s;
+    search["runner_up_step_time_s"] = report.search.plans[1].predicted().step_time_s;
   }
   return search;
 }
@@ -170,19 +170,25 @@ Json learned_json(const PlanReport& report) {
           {"replan_suggested", *report.replan_gain() > report.replan_threshold}};
 }
 
-/// Of one plan on one machine.
+/// A claimed plan made ready, with its certificate.
+struct CertifiedPlan {
+  ReadyPlan ready;
+  PlanCertificate certificate;
+};
+
+/// The workload and the machine that the plans of a file claim something of.
 struct Claimed {
-  const Workload& workload;
+  TrainingTask task;
   const Cluster& cluster;
 };
 
-std::optional<PlanCertificate> certified(const Plan& plan, const Claimed& of,
-                                         const std::string& name, ClaimChecks& checks) {
+std::optional<CertifiedPlan> certified(const Plan& plan, const Claimed& claimed,
+                                       const std::string& name, ClaimChecks& checks) {
   try {
-    PlanCertificate certificate = certify(plan, of.workload.graph, of.cluster,
-                                          of.workload.precision, of.workload.recipe.kind);
+    ReadyPlan ready = ready_on(claimed.task, plan, claimed.cluster);
+    PlanCertificate certificate = certify(claimed.task, ready, claimed.cluster);
     checks.sound(name, "");
-    return certificate;
+    return CertifiedPlan{std::move(ready), std::move(certificate)};
   } catch (const UserError& error) {
     checks.sound(name, error.what());
     return std::nullopt;
@@ -190,7 +196,7 @@ std::optional<PlanCertificate> certified(const Plan& plan, const Claimed& of,
 }
 
 /// Every class alone is a plan of its own; HSR is the quotient of what they are worth.
-void check_comparison(const Json& file, const PlanCertificate& mix, const Claimed& of,
+void check_comparison(const Json& file, const PlanCertificate& mix, const Claimed& claimed,
                       ClaimChecks& checks) {
   if (!file.contains("comparison") || !file.at("comparison").is_array()) return;
   double sum = 0;
@@ -199,11 +205,12 @@ void check_comparison(const Json& file, const PlanCertificate& mix, const Claime
     if (!list[i].contains("plan")) continue;
     const std::string path = fmt::format("/comparison/{}", i);
     const Plan plan = parse_plan(list[i].at("plan").dump(), path);
-    const auto certificate = certified(plan, of, path + "/plan", checks);
-    if (!certificate) continue;
-    checks.claim(file, path + "/step_time_s", certificate->prediction.step_time_s);
-    checks.claim(file, path + "/throughput", certificate->prediction.throughput);
-    sum += certificate->prediction.throughput;
+    const auto alone = certified(plan, claimed, path + "/plan", checks);
+    if (!alone) continue;
+    const Prediction& prediction = alone->certificate.prediction;
+    checks.claim(file, path + "/step_time_s", prediction.step_time_s);
+    checks.claim(file, path + "/throughput", prediction.throughput);
+    sum += prediction.throughput;
   }
   if (sum > 0) checks.claim(file, "/predicted/hsr", mix.prediction.throughput / sum);
 }
@@ -243,22 +250,22 @@ Verification verify_plan_file(const std::string& path) {
   const Json file = parse_strict_json(read_text_file(path), path);
   const Workload workload = simulated_workload(plan, request);
   const Cluster cluster = known_better(find_cluster(plan.cluster), plan);
-  const Claimed of{workload, cluster};
+  const Claimed claimed{{workload.graph, workload.precision, workload.recipe.kind}, cluster};
   Verification result;
   ClaimChecks checks(result);
-  const auto certificate = certified(plan, of, "plan", checks);
-  if (!certificate) return result;
-  const StepExpense expense = step_expense(plan, workload.graph, cluster, workload.precision,
-                                           certificate->prediction.step_time_s);
-  const Json predicted = predicted_json(plan, *certificate, expense);
+  const auto mix = certified(plan, claimed, "plan", checks);
+  if (!mix) return result;
+  const PlanCertificate& certificate = mix->certificate;
+  const StepExpense expense = step_expense(mix->ready, cluster);
+  const Json predicted = predicted_json(plan, certificate, expense);
   for (const auto& [key, value] : predicted.items()) {
     checks.claim(file, "/predicted/" + key, value);
   }
-  const Json claims = certificate_json(*certificate);
+  const Json claims = certificate_json(certificate);
   for (const auto& [key, value] : claims.items()) checks.claim(file, "/certificate/" + key, value);
-  checks.claim(file, "/memory", memory_json(*certificate));
-  checks.claim(file, "/replicas", replicas_json(plan, *certificate));
-  check_comparison(file, *certificate, of, checks);
+  checks.claim(file, "/memory", memory_json(certificate));
+  checks.claim(file, "/replicas", replicas_json(plan, certificate));
+  check_comparison(file, certificate, claimed, checks);
   return result;
 }
 

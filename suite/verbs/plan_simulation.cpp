@@ -9,7 +9,6 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
-#include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/replica_clock.hpp"
@@ -67,43 +66,35 @@ Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& reque
 }
 
 PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
-  PlanSimulation result;
-  result.plan = read_plan_file(request.path);
-  const Workload workload = simulated_workload(result.plan, request);
-  const std::string& named = first_of(request.cluster, result.plan.cluster);
-  const Cluster machine = named.empty() ? *request.machine : find_cluster(named);
-  const Cluster cluster = known_better(plan_cluster(result.plan, machine), result.plan);
+  Plan plan = read_plan_file(request.path);
+  const Workload workload = simulated_workload(plan, request);
+  const std::string& named = first_of(request.cluster, plan.cluster);
+  const Cluster cluster =
+      plan_cluster(plan, named.empty() ? *request.machine : find_cluster(named));
+  std::optional<MeasuredPlan> measured;
   if (request.measured == PlanSimulationRequest::Measured::beside) {
-    result.measured = measured_beside(request.path, cluster);
+    measured = measured_beside(request.path, cluster);
   }
-  const OptimizerKind optimizer = workload.recipe.kind;
-  check_plan(result.plan, workload.graph, cluster, workload.precision, optimizer);
-  const StagedGraph staged = cut_graph(workload.graph, result.plan);
-  result.times =
-      stage_times(workload.graph, staged, result.plan, cluster, workload.precision, optimizer);
-  result.cluster = cluster;
-  result.schedule = plan_schedule(workload.graph, staged, result.plan, &result.times);
-  result.timeline = simulate(result.schedule);
-  result.prediction =
-      predict(workload.graph, staged, result.plan, result.times, workload.precision, optimizer);
-  result.roles = rank_roles(result.plan, result.schedule);
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  PlanSimulation result{ReadyPlan(task, std::move(plan), cluster), std::move(measured)};
+  result.predicted();  // a class without a rate is an error here
   return result;
 }
 
 std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
-  const ReplicaClock clock(simulation.times, simulation.schedule, simulation.timeline);
+  const ReplicaClock clock(*simulation.times, simulation.schedule, simulation.timeline);
   std::vector<PlanRankTimes> result;
   for (const RankRole& role : simulation.roles) {
     const ReplicaPass pass = clock.run(role);
     PlanRankTimes& times = result.emplace_back();
     times.compute_s = pass.compute_s;
     for (const RankRole::Part& part : role.parts) {
-      times.compute_s += simulation.times.optimizer_s[static_cast<std::size_t>(part.stage)];
+      times.compute_s += simulation.times->optimizer_s[static_cast<std::size_t>(part.stage)];
     }
     times.communication_exposed_s =
         pass.communication_s +
-        simulation.prediction.reduction_exposed_s[static_cast<std::size_t>(role.position)];
-    times.idle_s = simulation.prediction.step_time_s - times.compute_s;
+        simulation.prediction->reduction_exposed_s[static_cast<std::size_t>(role.position)];
+    times.idle_s = simulation.prediction->step_time_s - times.compute_s;
   }
   return result;
 }
@@ -111,13 +102,13 @@ std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
 double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
   double busy = 0;
   for (const PlanRankTimes& one : times) busy += one.compute_s;
-  const double all_s = simulation.prediction.step_time_s * static_cast<double>(times.size());
+  const double all_s = simulation.prediction->step_time_s * static_cast<double>(times.size());
   return all_s > 0 ? 1 - busy / all_s : 0;
 }
 
 std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin) {
   constexpr double second_us = 1e6;
-  const ReplicaClock clock(simulation.times, simulation.schedule, simulation.timeline);
+  const ReplicaClock clock(*simulation.times, simulation.schedule, simulation.timeline);
   std::vector<TraceTrack> tracks;
   for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
     const RankRole& role = simulation.roles[rank];
@@ -129,7 +120,7 @@ std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin&
 }
 
 std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s) {
-  const Prediction& p = simulation.prediction;
+  const Prediction& p = *simulation.prediction;
   const std::vector<PlanRankTimes> ranks = plan_rank_times(simulation);
   std::string text = fmt::format(
       "{} on {}: {} stages, {} ranks, {} instructions in {:.3f} s\n"
@@ -137,16 +128,16 @@ std::string plan_simulation_table(const PlanSimulation& simulation, double wall_
       "not computing   {:.4f} of all ranks' time\n"
       "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span, slowest replicas\n"
       "rank  position   compute s  exposed s     idle s    peak MiB\n",
-      simulation.plan.schedule, simulation.cluster.name, simulation.plan.stages.size(),
+      simulation.plan.schedule, simulation.cluster->name, simulation.plan.stages.size(),
       simulation.roles.size(), instruction_count(simulation.schedule), wall_s, p.step_time_s,
       p.throughput, not_computing(simulation, ranks), p.pipeline.bubble_rate_makespan,
       p.pipeline.bubble_rate_span);
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     const PlanRankTimes& times = ranks[rank];
-    text +=
-        fmt::format("{:>4}  {:>8}  {:>10.6g} {:>10.6g} {:>10.6g}  {:>10.1f}\n", rank,
-                    simulation.roles[rank].position, times.compute_s, times.communication_exposed_s,
-                    times.idle_s, static_cast<double>(p.memory[rank].total().value()) / (1 << 20));
+    text += fmt::format("{:>4}  {:>8}  {:>10.6g} {:>10.6g} {:>10.6g}  {:>10.1f}\n", rank,
+                        simulation.roles[rank].position, times.compute_s,
+                        times.communication_exposed_s, times.idle_s,
+                        static_cast<double>(simulation.memory[rank].total().value()) / (1 << 20));
   }
   if (simulation.measured) text += measured_text(*simulation.measured, p.step_time_s);
   return text;

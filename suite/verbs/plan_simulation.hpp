@@ -4,11 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runners/plan/plan.hpp"
-#include "runners/plan/plan_schedule.hpp"
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
-#include "runners/schedule/simulator.hpp"
 #include "suite/verbs/measured_plan.hpp"
 #include "workloads/workload.hpp"
 
@@ -24,15 +21,8 @@ struct PlanSimulationRequest {
   enum class Measured { leave_out, beside } measured = Measured::leave_out;
 };
 
-/// A plan on the virtual clock, as `predict` times it.
-struct PlanSimulation {
-  Plan plan;
-  Cluster cluster;    ///< as the plan uses it
-  Schedule schedule;  ///< lowered
-  Timeline timeline;  ///< of each position's slowest replica
-  StageTimes times;
-  Prediction prediction;
-  std::vector<RankRole> roles;           ///< [rank]
+/// A plan on the virtual clock, and the run that it is compared with.
+struct PlanSimulation : ReadyPlan {
   std::optional<MeasuredPlan> measured;  ///< where the request asks for it
 };
 
@@ -44,7 +34,8 @@ bool is_plan_file(const std::string& path);
 Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request);
 
 /// Throws UserError with everything wrong: a plan that does not say its workload or cluster and a
-/// request that does not either, a run that was made elsewhere, and what check_plan() finds.
+/// request that does not either, a run that was made elsewhere, and all that is wrong with the
+/// plan.
 PlanSimulation simulate_plan(const PlanSimulationRequest& request);
 
 /// The keys of `simulate --json`. `wall_s`: of the simulation.

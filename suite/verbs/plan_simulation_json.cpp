@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std::size_t rank) {
-  const MemoryLedger& memory = simulation.prediction.memory[rank];
+  const MemoryLedger& memory = simulation.memory[rank];
   return {{"rank", rank},
           {"position", simulation.roles[rank].position},
           {"compute_s", times.compute_s},
@@ -21,7 +21,7 @@ Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std
 
 Json path_json(const PlanSimulation& simulation) {
   Json path = Json::array();
-  for (const PathStep& step : simulation.prediction.pipeline.critical_path) {
+  for (const PathStep& step : simulation.prediction->pipeline.critical_path) {
     const auto position = static_cast<std::size_t>(step.rank);
     const auto index = static_cast<std::size_t>(step.index);
     path.push_back({{"position", step.rank},
@@ -35,7 +35,7 @@ Json path_json(const PlanSimulation& simulation) {
 }  // namespace
 
 std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s) {
-  const Prediction& p = simulation.prediction;
+  const Prediction& p = *simulation.prediction;
   const std::vector<PlanRankTimes> times = plan_rank_times(simulation);
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < times.size(); ++rank) {
@@ -43,7 +43,7 @@ std::string plan_simulation_json_text(const PlanSimulation& simulation, double w
   }
   Json json{{"name", simulation.plan.schedule},
             {"model", "latency"},
-            {"cluster", simulation.cluster.name},
+            {"cluster", simulation.cluster->name},
             {"step_time_s", p.step_time_s},
             {"throughput", p.throughput},
             {"bubble_rate", not_computing(simulation, times)},

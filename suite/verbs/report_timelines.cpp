@@ -41,7 +41,7 @@ StepTimeline predicted_step(const ReportRun& run) {
     }
     const PlanSimulation simulation = simulate_plan(request);
     return step_timeline(plan_trace_text(simulation, {}),
-                         fmt::format("plan.json simulated on {}", simulation.cluster.name), 1);
+                         fmt::format("plan.json simulated on {}", simulation.cluster->name), 1);
   } catch (const Error& error) {
     return missing_step(error.what());
   }

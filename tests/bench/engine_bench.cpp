@@ -31,7 +31,7 @@ constexpr int warm_up = 3;
 
 TrainingSpec planned(const ModelGraph& graph, const EvenPlanRequest& request) {
   TrainingSpec spec = test::small_training(graph, Precision::fp32);
-  spec.plan = even_plan(graph, request);
+  spec.use_plan(even_plan(graph, request));
   return spec;
 }
 
@@ -49,9 +49,8 @@ Program time_program(const ModelGraph& graph, int micro_batches, int rounds) {
   request.micro_batch = 1;
   request.micro_batches = micro_batches;
   const TrainingSpec spec = planned(graph, request);
-  const StagedGraph staged = cut_graph(graph, spec.plan);
   Program program;
-  program.instructions = plan_schedule(graph, staged, spec.plan).programs.front().size();
+  program.instructions = spec.ready->schedule.programs.front().size();
   run_on_threads(1, {}, [&](World& world) {
     const auto session = start_training(spec, *world.communicator);
     std::vector<double> samples;

@@ -108,15 +108,13 @@ Result measure(const Arguments& arguments, const std::string& schedule, int rank
   bare.costs = uniform_costs(ranks, 1, 1, 1, 0);
   bare.most_evaluations = 1;
   request.chunks = find_generator(schedule).make(bare).chunks;
-  spec.plan = even_plan(graph, request);
-  const StagedGraph staged = cut_graph(graph, spec.plan);
-  const Cluster cluster = devices(ranks, arguments.links_gbit);
-  const StageTimes times = stage_times(graph, staged, spec.plan, cluster, spec.precision);
+  const TrainingTask task{graph, spec.precision, spec.recipe.kind};
+  spec.ready = std::make_shared<const ReadyPlan>(task, even_plan(graph, request),
+                                                 devices(ranks, arguments.links_gbit));
   Result result;
   result.schedule = schedule;
-  result.predicted_s =
-      predict(graph, staged, spec.plan, times, spec.precision, spec.recipe.kind).step_time_s;
-  spec.pacing = Pacing{times, arguments.dilation,
+  result.predicted_s = spec.ready->predicted().step_time_s;
+  spec.pacing = Pacing{*spec.ready->times, arguments.dilation,
                        static_cast<int>(std::max(1u, std::thread::hardware_concurrency()))};
   run_on_threads(ranks, {}, [&](World& world) {
     const auto session = start_training(spec, *world.communicator);

@@ -83,7 +83,7 @@ TrainingSpec training_of(const std::string& model, const Arguments& arguments, i
   }
   spec.data = open_data(request);
   spec.precision = arguments.precision;
-  spec.plan = even_plan(spec.graph, {.data = arguments.ranks, .micro_batch = images ? 32 : 16});
+  spec.use_plan(even_plan(spec.graph, {.data = arguments.ranks, .micro_batch = images ? 32 : 16}));
   spec.threads = threads;
   return spec;
 }
@@ -144,7 +144,7 @@ void print_speed(const std::string& model, const TrainingSpec& spec, const Argum
   });
   const SampleSpec& sample = spec.data->spec();
   const bool images = sample.kind == InputKind::images;
-  const std::int64_t samples = static_cast<std::int64_t>(spec.plan.samples_per_step());
+  const std::int64_t samples = static_cast<std::int64_t>(spec.plan().samples_per_step());
   const Ops ops = strict_train_ops(spec.graph, static_cast<std::uint64_t>(samples));
   fmt::print(
       "{:<9} {} x {}  {:9.1f} {}/s  {:8.2f} ms/step  {:8.2f} CPU ms  {:6.1f} Gop/s  compute {:.2f} "
@@ -168,7 +168,7 @@ void print_shares(const TrainingSpec& spec, int steps) {
   const BatchLoader loader(spec.data, executor.type(), spec.seed);
   for (int i = 0; i < steps + 2; ++i) {
     if (i == 2) executor.profile(StageExecutor::Profile::on);
-    const Batch batch = loader.train(0, spec.plan.micro_batch_samples());
+    const Batch batch = loader.train(0, spec.plan().micro_batch_samples());
     executor.overwrite_gradients();
     executor.put(0, spec.graph.input(), batch.sample);
     executor.put_targets(0, batch.targets);

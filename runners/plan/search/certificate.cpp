@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <set>
 
-#include "runners/plan/plan_check.hpp"
-#include "runners/plan/plan_cluster.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {
@@ -48,10 +46,10 @@ std::string limiter(const Prediction& prediction) {
 }
 
 /// Tables that reach as far as the plan.
-PlanningRequest request_of(const Plan& plan, Precision precision, OptimizerKind optimizer) {
+PlanningRequest request_of(const Plan& plan, const TrainingTask& task) {
   PlanningRequest request;
-  request.precision = precision;
-  request.optimizer = optimizer;
+  request.precision = task.precision;
+  request.optimizer = task.optimizer;
   request.batch = static_cast<std::int64_t>(plan.samples_per_step());
   for (const PlanStage& stage : plan.stages) {
     for (const StageReplica& replica : stage.replicas) {
@@ -80,29 +78,23 @@ BoundScope scope_of(const Plan& plan) {
 
 }  // namespace
 
-PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                        Precision precision, OptimizerKind optimizer) {
-  const Cluster used = plan_cluster(plan, cluster);
-  check_plan(plan, graph, used, precision, optimizer);
-  const StagedGraph staged = cut_graph(graph, plan);
-  const StageTimes times = stage_times(graph, staged, plan, used, precision, optimizer);
+PlanCertificate certify(const TrainingTask& task, const ReadyPlan& ready, const Cluster& whole) {
+  const Plan& plan = ready.plan;
   PlanCertificate result;
-  result.prediction = predict(graph, staged, plan, times, precision, optimizer);
+  result.prediction = ready.predicted();
   const double step_s = result.prediction.step_time_s;
   if (step_s > 0) {
-    result.operations_per_s = strict_train_ops(graph, plan.samples_per_step()).to_double() / step_s;
+    result.operations_per_s =
+        strict_train_ops(task.graph, plan.samples_per_step()).to_double() / step_s;
   }
-  const GraphProblem problem(graph, cluster, request_of(plan, precision, optimizer));
+  const GraphProblem problem(task.graph, whole, request_of(plan, task));
   result.bound = plan_bound(problem.problem(), scope_of(plan));
   result.gap = result.bound.seconds > 0 ? step_s / result.bound.seconds - 1 : 0;
   result.limited_by = limiter(result.prediction);
   result.critical_path = critical_parts(result.prediction.pipeline);
-  for (std::size_t rank = 0; rank < result.prediction.memory.size(); ++rank) {
-    const std::string& name = used.ranks[rank].device_class;
-    const auto device = std::find_if(used.classes.begin(), used.classes.end(),
-                                     [&](const DeviceClass& one) { return one.name == name; });
-    result.memory.push_back({name, result.prediction.memory[rank],
-                             device == used.classes.end() ? Bytes(0) : device->memory});
+  for (std::size_t rank = 0; rank < ready.memory.size(); ++rank) {
+    const DeviceClass& device = class_of(*ready.cluster, RankId(static_cast<std::int32_t>(rank)));
+    result.memory.push_back({device.name, ready.memory[rank], device.memory});
   }
   return result;
 }

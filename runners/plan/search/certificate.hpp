@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "runners/plan/search/graph_problem.hpp"
 #include "runners/plan/search/lower_bound.hpp"
 
@@ -33,9 +33,9 @@ struct PlanCertificate {
   std::vector<RankMemory> memory;  ///< [rank of the plan]
 };
 
-/// Throws UserError with all that check_plan() finds. The lower bound is that of GraphProblem on
-/// the whole of `cluster`, for the plan's own samples per step.
-PlanCertificate certify(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                        Precision precision, OptimizerKind optimizer);
+/// The certificate of a plan that is `ready` for devices of `whole`. Its lower bound is that of
+/// GraphProblem on the whole cluster, for the plan's own samples per step. Throws UserError where
+/// nothing is predicted.
+PlanCertificate certify(const TrainingTask& task, const ReadyPlan& ready, const Cluster& whole);
 
 }  // namespace heteroperf

@@ -31,11 +31,6 @@ struct PoolRanks {
   }
 };
 
-const DeviceClass& class_of(const Cluster& cluster, const std::string& name) {
-  return *std::find_if(cluster.classes.begin(), cluster.classes.end(),
-                       [&](const DeviceClass& one) { return one.name == name; });
-}
-
 /// Fastest class first, then by name; nodes by host name. Ranks without a host are on one node.
 std::vector<PoolRanks> pools_of(const Cluster& cluster, Precision precision) {
   std::map<std::pair<std::string, std::string>, std::map<std::string, std::vector<RankId>>> found;

@@ -2,11 +2,9 @@
 
 #include <vector>
 
-#include "runners/cluster/cluster.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "runners/plan/search/pipeline_draft.hpp"
 #include "runners/plan/search/planning_problem.hpp"
-#include "workloads/model_graph.hpp"
-#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
@@ -34,6 +32,7 @@ class GraphProblem {
   const ModelGraph& graph() const { return graph_; }
   const Cluster& cluster() const { return cluster_; }
   const PlanningRequest& request() const { return request_; }
+  TrainingTask task() const { return {graph_, request_.precision, request_.optimizer}; }
 
   /// Devices are taken node by node, larger tensor-parallel groups first. Requires a draft that
   /// uses no more devices than there are. Throws UserError where nodes are too small for the

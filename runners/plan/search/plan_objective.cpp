@@ -22,32 +22,6 @@ constexpr int eighths[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
 /// Of the time limit, for one choice of devices.
 constexpr double share_of_time = 0.125;
 
-const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
-  const std::string& name = cluster.ranks[static_cast<std::size_t>(rank.value())].device_class;
-  return *std::find_if(cluster.classes.begin(), cluster.classes.end(),
-                       [&](const DeviceClass& one) { return one.name == name; });
-}
-
-/// By rank of the plan: seconds of a step in which it computes.
-std::vector<double> busy_seconds(const Plan& plan, const ModelGraph& graph, const Cluster& used,
-                                 Precision precision) {
-  const StagedGraph staged = cut_graph(graph, plan);
-  const StageTimes times = stage_times(graph, staged, plan, used, precision);
-  std::vector<double> busy(static_cast<std::size_t>(plan.ranks()), 0);
-  for (std::size_t s = 0; s < plan.stages.size(); ++s) {
-    for (std::size_t i = 0; i < plan.stages[s].replicas.size(); ++i) {
-      const StageTimes::Compute& one = times.compute[s][i];
-      const double pass =
-          one.forward_s + one.input_gradient_s + one.weight_gradient_s + one.recompute_s;
-      for (const RankId rank : plan.stages[s].replicas[i].ranks) {
-        busy[static_cast<std::size_t>(rank.value())] +=
-            pass * plan.micro_batches + times.optimizer_s[s];
-      }
-    }
-  }
-  return busy;
-}
-
 /// Ranks of every class, in the cluster's order.
 std::map<std::string, std::vector<RankId>> ranks_of(const Cluster& cluster) {
   std::map<std::string, std::vector<RankId>> result;
@@ -152,13 +126,12 @@ class ObjectiveSearch {
     candidates_ += found.candidates;
     simulated_ += found.simulated;
     complete_ = complete_ && found.complete;
-    std::vector<std::pair<double, FoundPlan>> valued;
-    for (FoundPlan& one : found.plans) {
-      one.plan = on_whole_cluster(std::move(one.plan), part);
-      const StepExpense expense =
-          step_expense(one.plan, graph_, cluster_, request_.precision, one.step_time_s);
+    std::vector<std::pair<double, ReadyPlan>> valued;
+    for (ReadyPlan& ready : found.plans) {
+      ready.plan = on_whole_cluster(std::move(ready.plan), part);
+      const StepExpense expense = step_expense(ready, cluster_);
       const double value = objective_ == PlanObjective::cost ? *expense.cost : *expense.joules;
-      valued.emplace_back(value, std::move(one));
+      valued.emplace_back(value, std::move(ready));
     }
     std::stable_sort(valued.begin(), valued.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -166,7 +139,7 @@ class ObjectiveSearch {
     if (least >= best_value_) return;
     best_value_ = least;
     found.plans.clear();
-    for (auto& [value, one] : valued) found.plans.push_back(std::move(one));
+    for (auto& [value, ready] : valued) found.plans.push_back(std::move(ready));
     best_ = std::move(found);
   }
 
@@ -194,25 +167,25 @@ PlanObjective parse_plan_objective(const std::string& text) {
                   fmt::format("one of {}", fmt::join(objectives, ", ")));
 }
 
-StepExpense step_expense(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                         Precision precision, double step_time_s) {
-  const Cluster used = plan_cluster(plan, cluster);
+StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole) {
+  const double step_time_s = ready.predicted().step_time_s;
   StepExpense result{0.0, 0.0};
-  for (std::size_t r = 0; r < static_cast<std::size_t>(plan.ranks()); ++r) {
-    const auto& price = class_of(used, RankId(static_cast<std::int32_t>(r))).price_per_hour;
+  for (std::size_t r = 0; r < ready.roles.size(); ++r) {
+    const auto& price =
+        class_of(*ready.cluster, RankId(static_cast<std::int32_t>(r))).price_per_hour;
     if (!price) result.cost.reset();
     if (result.cost) *result.cost += *price / seconds_per_hour * step_time_s;
   }
-  for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
-    const DeviceClass& one = class_of(cluster, RankId(static_cast<std::int32_t>(r)));
-    if (!one.idle_watts || !one.busy_watts) result.joules.reset();
-    if (result.joules) *result.joules += *one.idle_watts * step_time_s;
+  for (std::size_t r = 0; r < whole.ranks.size(); ++r) {
+    const DeviceClass& device = class_of(whole, RankId(static_cast<std::int32_t>(r)));
+    if (!device.idle_watts || !device.busy_watts) result.joules.reset();
+    if (result.joules) *result.joules += *device.idle_watts * step_time_s;
   }
   if (!result.joules) return result;
-  const std::vector<double> busy = busy_seconds(plan, graph, used, precision);
+  const std::vector<double> busy = ready.busy_s();
   for (std::size_t r = 0; r < busy.size(); ++r) {
-    const DeviceClass& one = class_of(used, RankId(static_cast<std::int32_t>(r)));
-    *result.joules += (*one.busy_watts - *one.idle_watts) * std::min(busy[r], step_time_s);
+    const DeviceClass& device = class_of(*ready.cluster, RankId(static_cast<std::int32_t>(r)));
+    *result.joules += (*device.busy_watts - *device.idle_watts) * std::min(busy[r], step_time_s);
   }
   return result;
 }

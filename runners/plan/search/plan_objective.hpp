@@ -19,10 +19,10 @@ struct StepExpense {
   std::optional<double> joules;  ///< idle watts all the time, busy watts instead while computing
 };
 
-/// Absent where a class of the machine that counts has no price, or no watts. `step_time_s` is
-/// predict()'s.
-StepExpense step_expense(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                         Precision precision, double step_time_s);
+/// The expense of a plan that is `ready` for devices of `whole`; cost or joules are absent where a
+/// class of the machine that counts has no price, or no watts. Throws UserError where nothing is
+/// predicted.
+StepExpense step_expense(const ReadyPlan& ready, const Cluster& whole);
 
 /// Throws UserError naming every class without the price or the watts that the objective needs.
 void check_objective(PlanObjective objective, const Cluster& cluster);

@@ -4,8 +4,6 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "runners/plan/plan_check.hpp"
-#include "runners/plan/plan_cluster.hpp"
 
 namespace heteroperf {
 namespace {
@@ -28,13 +26,14 @@ class PlanSearch {
       if (i > 0 && options.time_limit_s <= 0) break;
       const SearchOutcome outcome = search_drafts(drafted, options);
       add(outcome);
-      for (const ScoredDraft& one : outcome.best) judge(one, refused);
+      for (const ScoredDraft& draft : outcome.best) judge(draft, refused);
       for (DevicePool& pool : drafted.pools) pool.memory_bytes *= memory_step;
     }
     if (result_.plans.empty()) throw UserError(refused);
-    std::stable_sort(
-        result_.plans.begin(), result_.plans.end(),
-        [](const FoundPlan& a, const FoundPlan& b) { return a.step_time_s < b.step_time_s; });
+    std::stable_sort(result_.plans.begin(), result_.plans.end(),
+                     [](const ReadyPlan& a, const ReadyPlan& b) {
+                       return a.prediction->step_time_s < b.prediction->step_time_s;
+                     });
     result_.seconds = stopwatch_.elapsed_s();
     return std::move(result_);
   }
@@ -46,22 +45,14 @@ class PlanSearch {
     result_.exhaustive = outcome.exhaustive;
   }
 
-  void judge(const ScoredDraft& one, std::vector<Problem>& refused) {
+  void judge(const ScoredDraft& draft, std::vector<Problem>& refused) {
     // A result in hand and no time left: the drafts are in order.
     if (!result_.plans.empty() && stopwatch_.elapsed_s() > options_.time_limit_s) return;
     ++result_.simulated;
     try {
-      const PlanningRequest& request = problem_.request();
-      const ModelGraph& graph = problem_.graph();
-      const Plan plan = problem_.plan(one.draft);
-      const Cluster used = plan_cluster(plan, problem_.cluster());
-      check_plan(plan, graph, used, request.precision, request.optimizer);
-      const StagedGraph staged = cut_graph(graph, plan);
-      const StageTimes times =
-          stage_times(graph, staged, plan, used, request.precision, request.optimizer);
-      const Prediction prediction =
-          predict(graph, staged, plan, times, request.precision, request.optimizer);
-      result_.plans.push_back({plan, prediction.step_time_s});
+      ReadyPlan ready = ready_on(problem_.task(), problem_.plan(draft.draft), problem_.cluster());
+      if (!ready.prediction) throw UserError(ready.unpredicted);
+      result_.plans.push_back(std::move(ready));
     } catch (const UserError& error) {
       refused = error.problems();
     }

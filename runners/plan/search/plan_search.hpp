@@ -2,27 +2,23 @@
 
 #include <vector>
 
-#include "runners/plan/search/certificate.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "runners/plan/search/draft_search.hpp"
+#include "runners/plan/search/graph_problem.hpp"
 
 namespace heteroperf {
 
-/// A plan and what the exact simulator says of it.
-struct FoundPlan {
-  Plan plan;
-  double step_time_s = 0;
-};
-
 /// The search's result for a model on a machine.
 struct PlanSearchResult {
-  std::vector<FoundPlan> plans;  ///< distinct, the fastest first; every one passes check_plan()
+  std::vector<ReadyPlan> plans;  ///< distinct, predicted, the fastest first
   std::uint64_t candidates = 0, simulated = 0;
   double seconds = 0;
   bool complete = true, exhaustive = false;
 };
 
-/// search_drafts(), and its best re-scored by predict(). What needs more memory there than the
-/// search's own estimate is left out; where that leaves nothing, the search goes on with less.
+/// Runs search_drafts() and makes its best drafts ready, so that the exact simulator has the last
+/// word. A draft that needs more memory there than the search estimated is left out; where that
+/// leaves nothing, the search goes on with less memory.
 PlanSearchResult search_plans(const GraphProblem& problem, const PlanSearchOptions& options);
 
 }  // namespace heteroperf

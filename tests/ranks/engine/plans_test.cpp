@@ -55,7 +55,7 @@ struct Losses {
 Losses train(const EvenPlanRequest& request, Communicator& group) {
   TrainingSpec spec = test::small_training(test::gpt(16, 0.1));
   spec.recipe.clip_norm = 0.5;
-  spec.plan = even_plan(spec.graph, request);
+  spec.use_plan(even_plan(spec.graph, request));
   const auto session = start_training(spec, group);
   Losses result;
   for (int i = 0; i < 2; ++i) {

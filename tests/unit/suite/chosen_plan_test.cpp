@@ -192,7 +192,8 @@ TEST(Baselines, EachClassAloneGetsItsBestPlan) {
     const PlanSearchResult found =
         search_plans(GraphProblem(run.workload.graph, part, request), {});
     ASSERT_EQ(found.plans.front().plan.ranks(), n);
-    EXPECT_LE(alone.plan->prediction->step_time_s, found.plans.front().step_time_s * (1 + 1e-9));
+    EXPECT_LE(alone.plan->prediction->step_time_s,
+              found.plans.front().predicted().step_time_s * (1 + 1e-9));
     if (plain.plan.samples_per_step() == run.plan->plan.samples_per_step()) {
       EXPECT_GE(alone.plan->prediction->throughput, plain.prediction->throughput);
     }

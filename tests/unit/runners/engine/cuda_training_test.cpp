@@ -78,7 +78,7 @@ TEST(CudaTraining, GivesWhatTheCpuGives) {
 std::vector<double> losses_of(const TrainingSpec& spec, std::optional<int> first,
                               std::optional<int> others) {
   std::vector<double> losses;
-  run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
+  run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const bool is_first = world.communicator->rank() == RankId(0);
     TrainingSpec own = spec;
     own.gpu = is_first ? first : others;
@@ -96,11 +96,11 @@ TEST(CudaTraining, ManyRanksGiveWhatTheCpuGivesOnOneKindOrMixed) {
   if (const std::string reason = missing_gpu(); !reason.empty()) GTEST_SKIP() << reason;
   TrainingSpec spec = test::small_training(test::tiny_gpt(), Precision::fp64);
   for (const auto& [pipeline, tensor, data] : {std::array{2, 1, 1}, {1, 2, 1}, {1, 1, 2}}) {
-    spec.plan = even_plan(spec.graph, {.pipeline = pipeline,
-                                       .tensor = tensor,
-                                       .data = data,
-                                       .micro_batch = 2,
-                                       .micro_batches = 2});
+    spec.use_plan(even_plan(spec.graph, {.pipeline = pipeline,
+                                         .tensor = tensor,
+                                         .data = data,
+                                         .micro_batch = 2,
+                                         .micro_batches = 2}));
     const std::vector<double> host = losses_of(spec, std::nullopt, std::nullopt);
     for (const std::vector<double>& there :
          {losses_of(spec, 0, 0), losses_of(spec, 0, std::nullopt)}) {

@@ -98,9 +98,9 @@ class EndingSamples final : public DataSource {
 
 TrainingSpec two_stages_of_two(int tensor, int data) {
   TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.plan = even_plan(
+  spec.use_plan(even_plan(
       spec.graph,
-      {.pipeline = 2, .tensor = tensor, .data = data, .micro_batch = 1, .micro_batches = 2});
+      {.pipeline = 2, .tensor = tensor, .data = data, .micro_batch = 1, .micro_batches = 2}));
   return spec;
 }
 
@@ -110,7 +110,7 @@ constexpr RankId culprit{1};
 /// How many calls the culprit makes over a whole training.
 int calls_of(const TrainingSpec& spec) {
   int calls = 0;
-  run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
+  run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const bool dies = world.communicator->rank() == culprit;
     const auto life = std::make_shared<std::atomic<int>>(never);
     Mortal group(std::move(world.communicator), life);
@@ -141,12 +141,12 @@ void expect_told(const TrainingSpec& spec, int calls, std::uint64_t samples,
     }
   };
   try {
-    run_on_threads(spec.plan.ranks(), {}, body);
+    run_on_threads(spec.plan().ranks(), {}, body);
     ADD_FAILURE() << name << ": nobody threw";
   } catch (const SystemError& error) {
     EXPECT_STREQ(error.what(), last_words) << name;
   }
-  EXPECT_EQ(told, spec.plan.ranks() - 1) << name;
+  EXPECT_EQ(told, spec.plan().ranks() - 1) << name;
 }
 
 constexpr std::uint64_t endless = std::numeric_limits<std::uint64_t>::max();

@@ -45,7 +45,7 @@ PlannedOutcome train_planned(const TrainingSpec& spec, Communicator& group, int 
 
 PlannedOutcome train_on_threads(const TrainingSpec& spec, int steps = 3) {
   PlannedOutcome outcome;
-  run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
+  run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const PlannedOutcome mine = train_planned(spec, *world.communicator, steps);
     if (world.communicator->rank() == RankId(0)) outcome = mine;
   });
@@ -56,7 +56,7 @@ TrainingSpec planned(const ModelGraph& graph, const EvenPlanRequest& request,
                      Precision precision = Precision::fp64) {
   TrainingSpec spec = test::small_training(graph, precision);
   spec.recipe.clip_norm = 0.5;
-  spec.plan = even_plan(graph, request);
+  spec.use_plan(even_plan(graph, request));
   return spec;
 }
 
@@ -190,10 +190,7 @@ TEST(Pipeline, SequenceParallelRanksHoldWhatTheLedgerSaysAndLess) {
     const EvenPlanRequest request{
         .tensor = 2, .micro_batch = 16, .micro_batches = 2, .sequence_parallel = by_rows};
     const TrainingSpec spec = planned(graph, request, Precision::fp32);
-    const StagedGraph staged = cut_graph(graph, spec.plan);
-    const Schedule schedule = plan_schedule(graph, staged, spec.plan);
-    const std::vector<MemoryLedger> ledgers = plan_memory(
-        graph, staged, spec.plan, schedule, simulate(schedule), Precision::fp32, spec.recipe.kind);
+    const std::vector<MemoryLedger>& ledgers = spec.ready->memory;
     double peak = 0;
     run_on_threads(2, {}, [&](World& world) {
       const auto session = start_training(spec, *world.communicator);
@@ -232,14 +229,16 @@ TrainingSpec uneven(const ModelGraph& graph, const std::vector<std::vector<Repli
   TrainingSpec spec = planned(graph, {.pipeline = static_cast<int>(stages.size()),
                                       .micro_batches = micro_batches,
                                       .zero_stage = zero_stage});
+  Plan plan = spec.plan();
   for (std::size_t s = 0; s < stages.size(); ++s) {
-    spec.plan.stages[s].replicas.clear();
+    plan.stages[s].replicas.clear();
     for (const auto& [ranks, samples] : stages[s]) {
-      StageReplica& replica = spec.plan.stages[s].replicas.emplace_back();
+      StageReplica& replica = plan.stages[s].replicas.emplace_back();
       for (const int rank : ranks) replica.ranks.emplace_back(rank);
       replica.micro_batch = samples;
     }
   }
+  spec.use_plan(plan);
   return spec;
 }
 
@@ -271,7 +270,7 @@ TEST(Pipeline, ReplicasMayBeUnequal) {
   for (const auto& tested : cases) {
     for (const int zero : {0, 1}) {
       const TrainingSpec spec = uneven(graph, tested.stages, 4, zero);
-      const EvenPlanRequest alone{.micro_batch = spec.plan.micro_batch_samples(),
+      const EvenPlanRequest alone{.micro_batch = spec.plan().micro_batch_samples(),
                                   .micro_batches = 4};
       expect_close(train_on_threads(spec), serial(graph, alone), 1e-11,
                    std::string(tested.name) + (zero == 1 ? " with spread states" : ""));
@@ -285,7 +284,9 @@ TEST(Pipeline, ThinLinksMayCarryFewerBits) {
       planned(graph, {.pipeline = 2, .micro_batch = 2, .micro_batches = 4}, Precision::fp32);
   const PlannedOutcome plain = train_on_threads(spec);
   for (const WireFormat format : {WireFormat::bf16, WireFormat::int8}) {
-    spec.plan.wires = {{0, 1, format}};
+    Plan plan = spec.plan();
+    plan.wires = {{0, 1, format}};
+    spec.use_plan(plan);
     const PlannedOutcome packed = train_on_threads(spec);
     EXPECT_NE(packed.losses.back(), plain.losses.back()) << to_string(format);
     for (std::size_t i = 0; i < plain.losses.size(); ++i) {
@@ -331,12 +332,12 @@ TEST(Pipeline, ACheckpointGoesOnUnderAnyPlan) {
     for (const EvenPlanRequest& second : {shared, replicas}) {
       std::filesystem::remove_all(folder);
       const TrainingSpec before = planned(graph, first), after = planned(graph, second);
-      run_on_threads(before.plan.ranks(), {}, [&](World& world) {
+      run_on_threads(before.plan().ranks(), {}, [&](World& world) {
         const auto session = start_training(before, *world.communicator);
         for (int i = 0; i < 2; ++i) session->step();
         session->save((folder / "step-2").string());
       });
-      run_on_threads(after.plan.ranks(), {}, [&](World& world) {
+      run_on_threads(after.plan().ranks(), {}, [&](World& world) {
         const auto session = start_training(after, *world.communicator);
         session->restore((folder / "step-2").string());
         for (std::size_t i = 2; i < 4; ++i) {
@@ -395,11 +396,14 @@ TEST(Pipeline, PacedRanksKeepToThePrediction) {
         EvenPlanRequest{
             .pipeline = 2, .data = 2, .micro_batches = 4, .recomputation = Recomputation::full}}) {
     TrainingSpec spec = planned(graph, request);
-    const StagedGraph staged = cut_graph(graph, spec.plan);
-    spec.pacing = Pacing{made_up_times(spec.plan, staged), 1.0, 1};
+    ReadyPlan ready = *spec.ready;
+    const StageTimes times = made_up_times(ready.plan, ready.staged);
+    ready.schedule = plan_schedule(graph, ready.staged, ready.plan, &times);
     const Prediction prediction =
-        predict(graph, staged, spec.plan, spec.pacing->times, spec.precision, spec.recipe.kind);
-    run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
+        predict(ready.staged, ready.plan, times, ready.schedule, simulate(ready.schedule));
+    spec.ready = std::make_shared<const ReadyPlan>(ready);
+    spec.pacing = Pacing{times, 1.0, 1};
+    run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
       const auto session = start_training(spec, *world.communicator);
       for (int i = 0; i < 2; ++i) session->step();
       EXPECT_NEAR(session->pacing()->step_s, prediction.step_time_s, 1e-9) << request.schedule;
@@ -412,8 +416,7 @@ TEST(Pipeline, KeepsNoMoreThanTheValidatorSays) {
   for (const char* schedule : {"gpipe", "1f1b", "zb-h1"}) {
     const TrainingSpec spec =
         planned(graph, EvenPlanRequest{.pipeline = 4, .micro_batches = 8, .schedule = schedule});
-    const Schedule lowered = plan_schedule(graph, cut_graph(graph, spec.plan), spec.plan);
-    const MemoryPeaks peaks = memory_peaks(lowered);
+    const MemoryPeaks peaks = memory_peaks(spec.ready->schedule);
     run_on_threads(4, {}, [&](World& world) {
       const auto session = start_training(spec, *world.communicator);
       session->step();

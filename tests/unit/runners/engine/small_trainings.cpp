@@ -148,8 +148,8 @@ TrainingSpec small_training(ModelGraph graph, Precision precision) {
 }
 
 TrainingSpec replicated(TrainingSpec spec, int ranks, std::int64_t micro_batch, int micro_batches) {
-  spec.plan = even_plan(
-      spec.graph, {.data = ranks, .micro_batch = micro_batch, .micro_batches = micro_batches});
+  spec.use_plan(even_plan(
+      spec.graph, {.data = ranks, .micro_batch = micro_batch, .micro_batches = micro_batches}));
   return spec;
 }
 

@@ -23,10 +23,10 @@ struct StepOnRank {
 /// A step that is not traced, three that are, and one that is not, on every rank.
 std::vector<StepOnRank> trace_steps(const EvenPlanRequest& request) {
   TrainingSpec spec = test::small_training(test::tiny_gpt());
-  spec.plan = even_plan(spec.graph, request);
+  spec.use_plan(even_plan(spec.graph, request));
   std::vector<StepOnRank> all;
   std::mutex mutex;
-  run_on_threads(spec.plan.ranks(), {}, [&](World& world) {
+  run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
     const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
     session->step();
     std::vector<StepOnRank> mine;
@@ -129,6 +129,81 @@ TEST(StepLanes, SumsOfTensorParallelRanksLieWithinComputations) {
     for (const std::int32_t instruction : summing) within += computing.count(instruction);
     EXPECT_GE(within, 8u);  // forward and backward of four micro-batches
   }
+}
+
+/// A described machine of real devices. `slow` is how much slower rank 0 is than rank 1.
+Cluster two_real_devices(double slow) {
+  Cluster cluster;
+  cluster.name = "two";
+  const auto add_class = [&](const char* name, double rate) {
+    DeviceClass device;
+    device.name = name;
+    device.kind = DeviceKind::cpu;
+    device.rates["fp64"] = OpsPerSecond(rate);
+    cluster.classes.push_back(device);
+    cluster.ranks.push_back({name, "host", "here", {}});
+    cluster.efficiency.push_back({name, "memory", "stream", "fp64", OpsPerSecond(1e12), "given"});
+  };
+  add_class("first", 1e9 / slow);
+  add_class("second", 1e9);
+  cluster.links.push_back(
+      {"here", "here", {}, LinkCurve(Seconds(1e-6), BytesPerSecond(1e10)), "given"});
+  return cluster;
+}
+
+/// The kinds of instructions, by number, that each rank spent time on in one step.
+std::vector<std::map<std::int32_t, std::set<TimeLane>>> executed(const TrainingSpec& spec) {
+  std::vector<std::map<std::int32_t, std::set<TimeLane>>> ranks(
+      static_cast<std::size_t>(spec.plan().ranks()));
+  run_on_threads(spec.plan().ranks(), {}, [&](World& world) {
+    const std::unique_ptr<TrainingSession> session = start_training(spec, *world.communicator);
+    std::vector<LaneSpan> lanes;
+    session->trace_to(&lanes);
+    session->step();
+    auto& mine = ranks[static_cast<std::size_t>(world.communicator->rank().value())];
+    for (const LaneSpan& span : lanes) {
+      if (span.instruction >= 0) mine[span.instruction].insert(span.lane);
+    }
+  });
+  return ranks;
+}
+
+/// The order of `auto` follows the costs. The instructions that were predicted for a machine are
+/// those that the engine runs, also where the plan knows better rates than the machine's file.
+TEST(StepLanes, ThePredictedInstructionsAreThoseThatRun) {
+  TrainingSpec spec = test::small_training(test::tiny_gpt());
+  EvenPlanRequest request = request_of(2, 1, 1);
+  request.schedule = "auto";
+  std::set<std::string> orders;
+  const auto expect_executed = [&](const Plan& plan, const Cluster& cluster) {
+    const TrainingTask task{spec.graph, spec.precision, spec.recipe.kind};
+    spec.ready = std::make_shared<const ReadyPlan>(task, plan, cluster);
+    ASSERT_TRUE(spec.ready->prediction);
+    const auto ranks = executed(spec);
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+      const int position = spec.ready->roles[rank].position;
+      const std::vector<Instruction>& program =
+          spec.ready->schedule.programs[static_cast<std::size_t>(position)];
+      std::string order;
+      for (std::size_t i = 0; i < program.size(); ++i) {
+        order += to_text(program[i]) + "\n";
+        const auto lanes = ranks[rank].find(static_cast<std::int32_t>(i));
+        const bool computes =
+            lanes != ranks[rank].end() && lanes->second.contains(TimeLane::compute);
+        const bool should = is_compute(program[i].op) || program[i].op == Op::opt_step;
+        EXPECT_EQ(computes, should) << "rank " << rank << ": " << to_text(program[i]);
+      }
+      orders.insert(order);
+    }
+  };
+  const Plan plan = even_plan(spec.graph, request);
+  expect_executed(plan, two_real_devices(1));
+  expect_executed(plan, two_real_devices(5));
+  Plan better = plan;
+  better.efficiency.add({"second", "", "", "fp64"},
+                        {OpsPerSecond(1e8), {Provenance::probe, "a run"}});
+  expect_executed(better, two_real_devices(1));
+  EXPECT_GT(orders.size(), 2u) << "rates that change no order prove nothing";
 }
 
 }  // namespace

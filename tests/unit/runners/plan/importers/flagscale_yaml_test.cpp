@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/plan/plan_check.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {
@@ -140,7 +140,7 @@ TEST(FlagScaleImport, APlanForOurModelComesBackAsItWas) {
   setup.micro_batch = 4;
   setup.global_batch = 24;
   const Plan plan = plan_of(setup, graph);
-  EXPECT_NO_THROW(check_plan(plan, graph));
+  EXPECT_NO_THROW(ReadyPlan({graph}, plan));
   EXPECT_EQ(plan.ranks(), 4);
   EXPECT_EQ(plan.micro_batches, 6);
   EXPECT_EQ(plan.stages[1].replicas[1].micro_batch, 2);

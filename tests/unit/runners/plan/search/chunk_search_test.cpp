@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
+#include "runners/plan/search/certificate.hpp"
 #include "runners/plan/search/draft_search.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
@@ -13,13 +13,6 @@
 
 namespace heteroperf {
 namespace {
-
-Prediction prediction_of(const GraphProblem& problem, const Plan& plan) {
-  const Cluster used = plan_cluster(plan, problem.cluster());
-  const StagedGraph staged = cut_graph(problem.graph(), plan);
-  const StageTimes times = stage_times(problem.graph(), staged, plan, used, Precision::fp32);
-  return predict(problem.graph(), staged, plan, times, Precision::fp32, OptimizerKind::adamw);
-}
 
 /// Of any schedule of several chunks, cuts, devices and recomputation.
 PipelineDraft random_chunked_draft(const PlanningProblem& problem, std::mt19937_64& random) {
@@ -76,15 +69,15 @@ TEST(ChunkedDrafts, AgreeWithThePredictionOfTheirPlan) {
     for (int i = 0; i < 40; ++i) {
       const PipelineDraft draft = random_chunked_draft(problem.problem(), random);
       const Plan plan = problem.plan(draft);
-      ASSERT_EQ(problems_of([&] { check_plan(plan, graph); }), "") << to_text(draft);
-      const Prediction prediction = prediction_of(problem, plan);
+      const ReadyPlan ready = ready_without_limits(problem, plan);
+      const Prediction& prediction = ready.predicted();
       const DraftScore score = scorer.score(draft);
       EXPECT_NEAR(score.step_time_s, prediction.step_time_s, 1e-9 * prediction.step_time_s)
           << to_text(draft);
       EXPECT_NEAR(score.makespan_s, prediction.pipeline.makespan, 1e-9 * score.makespan_s);
       EXPECT_DOUBLE_EQ(scorer.score(problem.draft(plan)).step_time_s, score.step_time_s);
       double most = 0, expected = 0;
-      for (const MemoryLedger& ledger : prediction.memory) {
+      for (const MemoryLedger& ledger : ready.memory) {
         most = std::max(most, static_cast<double>(ledger.total().value()));
       }
       for (const StageScore& stage : score.stages) {
@@ -92,7 +85,7 @@ TEST(ChunkedDrafts, AgreeWithThePredictionOfTheirPlan) {
       }
       lower += expected < 0.98 * most ? 1 : 0;
     }
-    // On the safe side; check_plan() has the last word.
+    // On the safe side; the ready plan has the last word.
     EXPECT_LE(lower, 2);
   }
 }
@@ -114,16 +107,16 @@ TEST(ChunkedDrafts, AreChosenWhereFewMicroBatchesFillThePipeline) {
   const GraphProblem problem(graph, cluster, request);
   const PlanSearchResult all = search_plans(problem, options_of({}));
   const PlanSearchResult plain = search_plans(problem, options_of({"1f1b", "zb-h1", "zb-h2"}));
-  const FoundPlan& best = all.plans.front();
+  const ReadyPlan& best = all.plans.front();
   EXPECT_GT(best.plan.chunks, 1);
   EXPECT_EQ(plain.plans.front().plan.chunks, 1);
-  EXPECT_LT(best.step_time_s, 0.95 * plain.plans.front().step_time_s);
-  EXPECT_DOUBLE_EQ(prediction_of(problem, best.plan).step_time_s, best.step_time_s);
+  EXPECT_LT(best.predicted().step_time_s, 0.95 * plain.plans.front().predicted().step_time_s);
+  EXPECT_DOUBLE_EQ(ready_without_limits(problem, best.plan).predicted().step_time_s,
+                   best.predicted().step_time_s);
   // The certificate is of this plan, and no bound of several chunks is above it.
-  const PlanCertificate certificate =
-      certify(best.plan, graph, cluster, Precision::fp32, OptimizerKind::adamw);
-  EXPECT_DOUBLE_EQ(certificate.prediction.step_time_s, best.step_time_s);
-  EXPECT_LE(certificate.bound.seconds, best.step_time_s);
+  const PlanCertificate certificate = certify(problem.task(), best, cluster);
+  EXPECT_DOUBLE_EQ(certificate.prediction.step_time_s, best.predicted().step_time_s);
+  EXPECT_LE(certificate.bound.seconds, best.predicted().step_time_s);
   for (const auto& rank : certificate.memory) {
     EXPECT_LE(rank.ledger.total().value(), rank.limit.value());
   }
@@ -147,7 +140,7 @@ TEST(ChunkedDrafts, OneScheduleCanBeAskedFor) {
   request.batch = 8;
   const GraphProblem problem(graph, cluster, request);
   for (const char* schedule : {"interleaved-1f1b", "zb-v", "v-half", "v-min"}) {
-    for (const FoundPlan& one : search_plans(problem, options_of({schedule})).plans) {
+    for (const ReadyPlan& one : search_plans(problem, options_of({schedule})).plans) {
       EXPECT_EQ(one.plan.schedule, schedule);
       EXPECT_GT(one.plan.chunks, 1);
     }
@@ -227,7 +220,8 @@ class EveryChunkedPlan {
 
   void simulate_plan(const PipelineDraft& draft) {
     ++plans;
-    least_s_ = std::min(least_s_, prediction_of(problem_, problem_.plan(draft)).step_time_s);
+    least_s_ = std::min(
+        least_s_, ready_without_limits(problem_, problem_.plan(draft)).predicted().step_time_s);
   }
 
   const GraphProblem& problem_;
@@ -261,9 +255,9 @@ TEST(ChunkedDrafts, TheBestOfSmallProblemsIsFound) {
     plans += every.plans;
     if (expected == infinite) continue;
     double found = infinite;
-    for (const FoundPlan& plan :
+    for (const ReadyPlan& plan :
          search_plans(problem, options_of({"interleaved-1f1b", "zb-v", "v-half", "v-min"})).plans) {
-      if (plan.plan.chunks > 1) found = std::min(found, plan.step_time_s);
+      if (plan.plan.chunks > 1) found = std::min(found, plan.predicted().step_time_s);
     }
     EXPECT_NEAR(found, expected, 1e-9 * expected) << i;
   }

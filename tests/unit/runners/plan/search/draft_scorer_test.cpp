@@ -1,8 +1,7 @@
 #include "runners/plan/search/draft_scorer.hpp"
 
-#include "runners/plan/plan_check.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/plan/prediction.hpp"
+#include "runners/plan/ready_plan.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 #include "workloads/models.hpp"
 
@@ -29,19 +28,15 @@ TEST(DraftScorer, AgreesWithThePredictionOfItsPlan) {
   for (int i = 0; i < 60; ++i) {
     const PipelineDraft draft = random_draft(problem.problem(), random);
     const Plan plan = problem.plan(draft);
-    ASSERT_EQ(problems_of([&] { check_plan(plan, graph); }), "") << to_text(draft);
-    const Cluster used = plan_cluster(plan, cluster);
-    const StagedGraph staged = cut_graph(graph, plan);
-    const StageTimes times = stage_times(graph, staged, plan, used, Precision::fp32);
-    const Prediction prediction =
-        predict(graph, staged, plan, times, Precision::fp32, OptimizerKind::adamw);
+    const ReadyPlan ready = ready_without_limits(problem, plan);
+    const Prediction& prediction = ready.predicted();
     const DraftScore score = scorer.score(draft);
     EXPECT_NEAR(score.step_time_s, prediction.step_time_s, 1e-9 * prediction.step_time_s)
         << to_text(draft);
     EXPECT_NEAR(score.makespan_s, prediction.pipeline.makespan, 1e-9 * score.makespan_s);
     stages += static_cast<int>(draft.stages.size());
     double most = 0, expected = 0;
-    for (const MemoryLedger& ledger : prediction.memory) {
+    for (const MemoryLedger& ledger : ready.memory) {
       most = std::max(most, static_cast<double>(ledger.total().value()));
     }
     for (const StageScore& stage : score.stages) expected = std::max(expected, stage.memory_bytes);
@@ -51,7 +46,7 @@ TEST(DraftScorer, AgreesWithThePredictionOfItsPlan) {
   }
   EXPECT_GT(stages, 90);
   RecordProperty("largest_memory_error", std::to_string(worst));
-  // The search's memory is an estimate on the safe side; check_plan() has the last word.
+  // The search's memory is an estimate on the safe side; the ready plan has the last word.
   EXPECT_LE(lower, 3) << worst;
 }
 

@@ -92,7 +92,10 @@ double predicted_efficiency(const Cluster& cluster, const ModelGraph& graph, std
   PlanSearchOptions options;
   options.time_limit_s = 600;
   const auto step_s = [&](const Cluster& machine) {
-    return search_plans(GraphProblem(graph, machine, request), options).plans.front().step_time_s;
+    return search_plans(GraphProblem(graph, machine, request), options)
+        .plans.front()
+        .predicted()
+        .step_time_s;
   };
   double sum = 0;
   for (const DeviceClass& one : cluster.classes) {

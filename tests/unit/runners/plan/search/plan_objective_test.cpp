@@ -27,8 +27,7 @@ class ObjectiveOf {
   StepExpense found(PlanObjective objective, const Cluster& cluster) const {
     const PlanSearchResult result =
         search_plans_for(objective, graph_, cluster, request_, options_);
-    const FoundPlan& best = result.plans.front();
-    return step_expense(best.plan, graph_, cluster, request_.precision, best.step_time_s);
+    return step_expense(result.plans.front(), cluster);
   }
   const ModelGraph& graph() const { return graph_; }
 
@@ -75,15 +74,20 @@ TEST(PlanObjective, AStepOfOneDeviceByHand) {
   Plan plan = chain_plan(search.graph(), {});
   plan.micro_batches = 4;
   plan.devices = {RankId(0)};
-  const StepExpense expense = step_expense(plan, search.graph(), cluster, Precision::fp32, 3600.0);
+  const auto expense_of_step = [&](double seconds) {
+    ReadyPlan ready = ready_on({search.graph()}, plan, cluster);
+    ready.prediction->step_time_s = seconds;
+    return step_expense(ready, cluster);
+  };
+  const StepExpense expense = expense_of_step(3600);
   EXPECT_DOUBLE_EQ(*expense.cost, 4);
   // All five wait at 20, 20, 10, 10, 10 watts, and the first computes for well under an hour.
   EXPECT_GT(*expense.joules, 3600.0 * 70);
   EXPECT_LT(*expense.joules, 3600.0 * 71);
   cluster.classes[1].price_per_hour.reset();
-  EXPECT_TRUE(step_expense(plan, search.graph(), cluster, Precision::fp32, 1).cost.has_value());
+  EXPECT_TRUE(expense_of_step(1).cost.has_value());
   cluster.classes[1].idle_watts.reset();
-  EXPECT_FALSE(step_expense(plan, search.graph(), cluster, Precision::fp32, 1).joules.has_value());
+  EXPECT_FALSE(expense_of_step(1).joules.has_value());
 }
 
 TEST(PlanObjective, WhatIsMissingIsNamed) {

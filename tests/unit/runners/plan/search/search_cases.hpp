@@ -52,6 +52,13 @@ inline Cluster mixed_cluster(const std::vector<ClassCase>& classes, double inner
   return cluster;
 }
 
+/// A random draft need not fit the memory; what it takes is compared all the same.
+inline ReadyPlan ready_without_limits(const GraphProblem& problem, const Plan& plan) {
+  Cluster cluster = problem.cluster();
+  for (DeviceClass& device : cluster.classes) device.memory = Bytes(0);
+  return ready_on(problem.task(), plan, cluster);
+}
+
 /// A draft of a problem: any cuts, degrees, shares, recomputation and warm-ups.
 inline PipelineDraft random_draft(const PlanningProblem& problem, std::mt19937_64& random) {
   const auto below = [&](std::int64_t n) {

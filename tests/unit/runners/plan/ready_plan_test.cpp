@@ -1,4 +1,4 @@
-#include "runners/plan/plan_check.hpp"
+#include "runners/plan/ready_plan.hpp"
 
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/models.hpp"
@@ -7,10 +7,10 @@ namespace heteroperf {
 namespace {
 
 std::string problems(const Plan& plan, const ModelGraph& graph) {
-  return problems_of([&] { check_plan(plan, graph); });
+  return problems_of([&] { ReadyPlan({graph}, plan); });
 }
 
-TEST(PlanCheck, EvenPlansPass) {
+TEST(ReadyPlan, EvenPlansPass) {
   const ModelGraph graph = build_model("nano");
   EvenPlanRequest request;
   request.pipeline = 2;
@@ -19,14 +19,10 @@ TEST(PlanCheck, EvenPlansPass) {
   request.micro_batches = 4;
   const Plan plan = even_plan(graph, request);
   EXPECT_EQ(problems(plan, graph), "");
-  EXPECT_EQ(problems_of([&] {
-              check_plan(plan, graph, flat_cluster(8, 1e9, 0, 1e9), Precision::fp32,
-                         OptimizerKind::adamw);
-            }),
-            "");
+  EXPECT_EQ(problems_of([&] { ReadyPlan({graph}, plan, flat_cluster(8, 1e9, 0, 1e9)); }), "");
 }
 
-TEST(PlanCheck, EachMistakeIsNamed) {
+TEST(ReadyPlan, EachMistakeIsNamed) {
   const ModelGraph graph = linear_chain(6);
   const Plan good = chain_plan(graph, {3, 5});
   ASSERT_EQ(problems(good, graph), "");
@@ -62,14 +58,14 @@ TEST(PlanCheck, EachMistakeIsNamed) {
   EXPECT_TRUE(says(problems(plan, graph), "0 micro-batches"));
 }
 
-TEST(PlanCheck, DegreesThatDoNotDivideHeadsAreRefused) {
+TEST(ReadyPlan, DegreesThatDoNotDivideHeadsAreRefused) {
   const ModelGraph graph = build_model("nano");
   Plan plan = chain_plan(graph, {});
   for (int rank = 1; rank < 7; ++rank) plan.stages[0].replicas[0].ranks.emplace_back(rank);
   EXPECT_TRUE(says(problems(plan, graph), "heads"));
 }
 
-TEST(PlanCheck, AllProblemsAtOnce) {
+TEST(ReadyPlan, AllProblemsAtOnce) {
   const ModelGraph graph = linear_chain(6);
   Plan plan = chain_plan(graph, {3, 5});
   plan.graph_hash = "0123";
@@ -82,7 +78,7 @@ TEST(PlanCheck, AllProblemsAtOnce) {
   }
 }
 
-TEST(PlanCheck, TheMachineMustFit) {
+TEST(ReadyPlan, TheMachineMustFit) {
   const ModelGraph graph = build_model("nano");
   EvenPlanRequest request;
   request.pipeline = 2;
@@ -90,9 +86,7 @@ TEST(PlanCheck, TheMachineMustFit) {
   plan.stages[0].replicas[0].device_class = "other";
   Cluster cluster = flat_cluster(2, 1e9, 0, 1e9);
   cluster.classes[0].memory = Bytes(1 << 10);
-  const auto check = [&] {
-    check_plan(plan, graph, cluster, Precision::fp32, OptimizerKind::adamw);
-  };
+  const auto check = [&] { ReadyPlan({graph}, plan, cluster); };
   const std::string text = problems_of(check);
   EXPECT_TRUE(says(text, "stage 0 wants rank 0 to be a 'other'"));
   EXPECT_TRUE(says(text, "on rank 1, one (1 KiB available)"));

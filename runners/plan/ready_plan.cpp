@@ -1,4 +1,4 @@
-#include "runners/plan/plan_check.hpp"
+#include "runners/plan/ready_plan.hpp"
 
 #include <fmt/format.h>
 
@@ -9,47 +9,30 @@
 
 #include "metrics/base/byte_size.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/plan/plan_memory.hpp"
-#include "runners/plan/plan_schedule.hpp"
-#include "runners/plan/staged_graph.hpp"
+#include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor_parallel.hpp"
 #include "runners/schedule/generator.hpp"
+#include "runners/schedule/simulator.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Runs `check`; what it throws of the user's problems is added. Nothing where it throws.
-template <class Check>
-auto collect(ProblemList& problems, Check&& check) -> std::optional<decltype(check())> {
-  try {
-    return check();
-  } catch (const UserError& error) {
-    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
-    return std::nullopt;
-  }
-}
-
+/// Collects everything that is wrong with a plan, before and after it is cut and scheduled.
 class PlanCheck {
  public:
   PlanCheck(const Plan& plan, const ModelGraph& graph) : plan_(plan), graph_(graph) {}
 
-  void check() {
+  ProblemList& problems() { return problems_; }
+
+  void check_alone() {
     check_hash();
     check_numbers();
     for (int stage = 0; stage < stages(); ++stage) check_replicas(stage);
     check_ranks();
     check_degrees();
-    staged_ = collect(problems_, [&] { return cut_graph(graph_, plan_); });
-    if (staged_) check_wires();
-    // A schedule makes sense of sound stages only.
-    if (problems_.empty()) {
-      schedule_ = collect(problems_, [&] { return plan_schedule(graph_, *staged_, plan_); });
-    } else {
-      collect(problems_, [&] { return find_generator(plan_.schedule).name; });
-    }
   }
 
-  void check(const Cluster& cluster, Precision precision, OptimizerKind optimizer) {
+  void check_on(const Cluster& cluster) {
     const auto ranks = static_cast<int>(cluster.ranks.size());
     if (plan_.ranks() > ranks) {
       problems_.add(
@@ -57,17 +40,44 @@ class PlanCheck {
           fmt::format("it has {}", ranks), "Use a larger cluster or fewer ranks.");
     }
     for (int stage = 0; stage < stages(); ++stage) check_classes(stage, cluster);
-    if (schedule_ && plan_.ranks() <= ranks) check_memory(cluster, precision, optimizer);
   }
 
-  void raise() const { problems_.throw_if_any(); }
+  void check_wires(const StagedGraph& staged) {
+    std::set<std::pair<int, int>> seen;
+    for (const StageWire& wire : plan_.wires) {
+      const bool edge =
+          std::any_of(staged.edges.begin(), staged.edges.end(),
+                      [&](const StageEdge& e) { return e.from == wire.from && e.to == wire.to; });
+      if (!edge) {
+        problems_.add(fmt::format("a wire format between stages {} and {}", wire.from, wire.to),
+                      "nothing goes from the one to the other", "Remove it.");
+      }
+      if (!seen.emplace(wire.from, wire.to).second) {
+        problems_.add(fmt::format("two wire formats between stages {} and {}", wire.from, wire.to),
+                      "", "Give one.");
+      }
+    }
+  }
+
+  void check_memory(const Cluster& cluster, const std::vector<MemoryLedger>& ledgers,
+                    const std::vector<RankRole>& roles) {
+    for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
+      const DeviceClass& device = class_of(cluster, RankId(static_cast<std::int32_t>(rank)));
+      if (device.memory == Bytes(0) || ledgers[rank].total() <= device.memory) continue;
+      problems_.add(fmt::format("{} needs {} on rank {}, {} ({} available)",
+                                stages_text(roles[rank]), rounded_byte_size(ledgers[rank].total()),
+                                rank, device.name, rounded_byte_size(device.memory)),
+                    "", "Try a smaller micro-batch, more stages or recomputation full.");
+    }
+  }
 
  private:
   int stages() const { return static_cast<int>(plan_.stages.size()); }
 
   void check_hash() {
+    if (plan_.graph_hash.empty()) return;
     const std::string hash = graph_.hash();
-    if (plan_.graph_hash.empty() || plan_.graph_hash == hash) return;
+    if (plan_.graph_hash == hash) return;
     problems_.add(fmt::format("the plan is for the graph {}", plan_.graph_hash),
                   fmt::format("the model '{}' is {}", graph_.name, hash),
                   "Use the plan's own workload, or leave graph_hash out.");
@@ -147,24 +157,7 @@ class PlanCheck {
       }
     }
     for (const int degree : degrees) {
-      collect(problems_, [&] { return tensor_shard(graph_, degree, 0).degree; });
-    }
-  }
-
-  void check_wires() {
-    std::set<std::pair<int, int>> seen;
-    for (const StageWire& wire : plan_.wires) {
-      const bool edge =
-          std::any_of(staged_->edges.begin(), staged_->edges.end(),
-                      [&](const StageEdge& e) { return e.from == wire.from && e.to == wire.to; });
-      if (!edge) {
-        problems_.add(fmt::format("a wire format between stages {} and {}", wire.from, wire.to),
-                      "nothing goes from the one to the other", "Remove it.");
-      }
-      if (!seen.emplace(wire.from, wire.to).second) {
-        problems_.add(fmt::format("two wire formats between stages {} and {}", wire.from, wire.to),
-                      "", "Give one.");
-      }
+      collect_problems(problems_, [&] { tensor_shard(graph_, degree, 0); });
     }
   }
 
@@ -183,23 +176,6 @@ class PlanCheck {
     }
   }
 
-  void check_memory(const Cluster& cluster, Precision precision, OptimizerKind optimizer) {
-    const std::vector<MemoryLedger> ledgers = plan_memory(
-        graph_, *staged_, plan_, *schedule_, simulate(*schedule_), precision, optimizer);
-    const std::vector<RankRole> roles = rank_roles(plan_, *schedule_);
-    for (std::size_t rank = 0; rank < ledgers.size(); ++rank) {
-      const std::string& name = cluster.ranks[rank].device_class;
-      const auto device = std::find_if(cluster.classes.begin(), cluster.classes.end(),
-                                       [&](const DeviceClass& one) { return one.name == name; });
-      if (device == cluster.classes.end() || device->memory == Bytes(0)) continue;
-      if (ledgers[rank].total() <= device->memory) continue;
-      problems_.add(fmt::format("{} needs {} on rank {}, {} ({} available)",
-                                stages_text(roles[rank]), rounded_byte_size(ledgers[rank].total()),
-                                rank, name, rounded_byte_size(device->memory)),
-                    "", "Try a smaller micro-batch, more stages or recomputation full.");
-    }
-  }
-
   static std::string stages_text(const RankRole& role) {
     std::vector<int> numbers;
     for (const RankRole::Part& part : role.parts) numbers.push_back(part.stage);
@@ -210,24 +186,76 @@ class PlanCheck {
   const Plan& plan_;
   const ModelGraph& graph_;
   ProblemList problems_;
-  std::optional<StagedGraph> staged_;
-  std::optional<Schedule> schedule_;
 };
 
 }  // namespace
 
-void check_plan(const Plan& plan, const ModelGraph& graph) {
+ReadyPlan::ReadyPlan(const TrainingTask& task, Plan given, std::optional<Cluster> used)
+    : plan(std::move(given)), cluster(std::move(used)) {
+  const ModelGraph& graph = task.graph;
   PlanCheck check(plan, graph);
-  check.check();
-  check.raise();
+  ProblemList& problems = check.problems();
+  check.check_alone();
+  collect_problems(problems, [&] {
+    staged = cut_graph(graph, plan);
+    check.check_wires(staged);
+  });
+  // Only a sound plan has a schedule; of another one at least the name of its schedule is looked
+  // at.
+  const bool sound = problems.empty();
+  if (!sound) collect_problems(problems, [&] { find_generator(plan.schedule); });
+  const bool fits = cluster && plan.ranks() <= static_cast<int>(cluster->ranks.size());
+  if (sound && fits) {
+    try {
+      times = stage_times(graph, staged, plan, known_better(*cluster, plan), task.precision,
+                          task.optimizer);
+    } catch (const UserError& error) {
+      unpredicted = error.problems();
+    }
+  }
+  if (sound) {
+    collect_problems(problems, [&] {
+      schedule = plan_schedule(graph, staged, plan, times ? &*times : nullptr);
+      timeline = simulate(schedule);
+      roles = rank_roles(plan, schedule);
+      memory = plan_memory(graph, staged, plan, schedule, timeline, task.precision, task.optimizer);
+    });
+  }
+  if (cluster) check.check_on(*cluster);
+  if (fits) check.check_memory(*cluster, memory, roles);
+  problems.throw_if_any();
+  if (times) prediction = predict(staged, plan, *times, schedule, timeline);
 }
 
-void check_plan(const Plan& plan, const ModelGraph& graph, const Cluster& cluster,
-                Precision precision, OptimizerKind optimizer) {
-  PlanCheck check(plan, graph);
-  check.check();
-  check.check(cluster, precision, optimizer);
-  check.raise();
+const Prediction& ReadyPlan::predicted() const {
+  if (!unpredicted.empty()) throw UserError(unpredicted);
+  return prediction.value();
+}
+
+std::vector<double> ReadyPlan::busy_s() const {
+  HETEROPERF_EXPECT(times.has_value());
+  std::vector<double> busy;
+  for (const RankRole& role : roles) {
+    double& sum = busy.emplace_back(0);
+    for (const RankRole::Part& part : role.parts) {
+      const StageTimes::Compute& pass =
+          times->compute[at_index(part.stage)][at_index(part.replica)];
+      for (const Instruction& i : schedule.programs[at_index(role.position)]) {
+        if (i.segment != part.segment) continue;
+        if (i.op == Op::forward) sum += pass.forward_s;
+        if (i.op == Op::recompute) sum += pass.recompute_s;
+        if (i.op == Op::input_gradient || i.op == Op::backward) sum += pass.input_gradient_s;
+        if (i.op == Op::weight_gradient || i.op == Op::backward) sum += pass.weight_gradient_s;
+      }
+      sum += times->optimizer_s[at_index(part.stage)];
+    }
+  }
+  return busy;
+}
+
+ReadyPlan ready_on(const TrainingTask& task, Plan plan, const Cluster& whole) {
+  Cluster used = plan_cluster(plan, whole);
+  return ReadyPlan(task, std::move(plan), std::move(used));
 }
 
 }  // namespace heteroperf
