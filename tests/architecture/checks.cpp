@@ -1,5 +1,7 @@
 #include "tests/architecture/checks.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -211,6 +213,21 @@ Violations check_targets(const SourceTree& tree, const LayerTable& table) {
     }
   }
   return found;
+}
+
+Violations check_limits(const HouseCount& house, const LayerTable& table) {
+  Violations broken;
+  for (const HouseLimit& limit : table.limits) {
+    const HouseNumber* number = house.find(limit.key);
+    if (number == nullptr) {
+      broken.push_back("layers.txt: [limits] names " + limit.key + ", which is no number");
+    } else if (limit.at_least ? number->value < limit.bound : number->value > limit.bound) {
+      broken.push_back(fmt::format("{}: {} is {:.6g} (the limit is {} {:.6g})", limit.key,
+                                   number->label, number->value,
+                                   limit.at_least ? "at least" : "at most", limit.bound));
+    }
+  }
+  return broken;
 }
 
 Violations check_all(const SourceTree& tree, const LayerTable& table) {

@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/architecture/house_count.hpp"
 #include "tests/architecture/layer_table.hpp"
 #include "tests/architecture/source_tree.hpp"
 
@@ -28,7 +29,10 @@ Violations check_top_level(const SourceTree& tree, const LayerTable& table);
 /// Every row with C++ files has a target of its own, and targets link as the rows include.
 Violations check_targets(const SourceTree& tree, const LayerTable& table);
 
-/// All of the above.
+/// No number of the house is worse than its limit, and every limit names a number.
+Violations check_limits(const HouseCount& house, const LayerTable& table);
+
+/// All of the above but the limits, which hold for this repository alone.
 Violations check_all(const SourceTree& tree, const LayerTable& table);
 
 }  // namespace heteroperf::architecture

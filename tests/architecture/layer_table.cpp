@@ -35,6 +35,13 @@ HeaderRule read_rule(const Words& words) {
   return rule;
 }
 
+HouseLimit read_limit(const Words& words) {
+  if (words.size() != 3 || (words[1] != "at_most" && words[1] != "at_least")) {
+    throw std::runtime_error("a limit needs a key, at_most or at_least, and a number");
+  }
+  return {words[0], words[1] == "at_least", std::stod(words[2])};
+}
+
 void append(Words& list, const Words& words) {
   list.insert(list.end(), words.begin(), words.end());
 }
@@ -42,6 +49,7 @@ void append(Words& list, const Words& words) {
 void read_row(LayerTable& table, const std::string& section, const Words& words) {
   if (section == "layers") return table.layers.push_back(read_layer(words));
   if (section == "third-party") return table.third_party.push_back(read_rule(words));
+  if (section == "limits") return table.limits.push_back(read_limit(words));
   const std::map<std::string, Words*> lists = {{"sealed", &table.sealed},
                                                {"system", &table.system},
                                                {"forbidden-names", &table.forbidden_names},

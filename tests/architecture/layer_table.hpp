@@ -21,10 +21,18 @@ struct HeaderRule {
   std::vector<std::string> allowed, excluded;  ///< patterns
 };
 
+/// A bound of one number of the house, by the number's key.
+struct HouseLimit {
+  std::string key;
+  bool at_least = false;  ///< the number must not fall below the bound, rather than not exceed it
+  double bound = 0;
+};
+
 /// The contents of layers.txt.
 struct LayerTable {
   std::vector<Layer> layers;
   std::vector<HeaderRule> third_party;
+  std::vector<HouseLimit> limits;
   std::vector<std::string> sealed, system, forbidden_names, top_level, not_tracked;
 
   /// The row of a file or folder, by its longest folder; null when none owns it.

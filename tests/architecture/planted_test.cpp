@@ -222,6 +222,9 @@ TEST(LayerTableFile, RefusesATableThatIsNotLayered) {
   expect_refused("[layers]\na\n");
   expect_refused("[layers]\na first -\n");
   expect_refused("[third-party]\nmpi.h\n");
+  expect_refused("[limits]\nfiles 3\n");
+  expect_refused("[limits]\nfiles about 3\n");
+  expect_refused("[limits]\nfiles at_most few\n");
   expect_refused("[unknown]\nx\n");
   fs::remove_all(folder);
   EXPECT_THROW(read_layer_table(folder / "layers.txt"), std::runtime_error);

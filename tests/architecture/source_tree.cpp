@@ -14,11 +14,6 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 6> cpp_extensions = {".hpp", ".cpp", ".h",
                                                             ".cc",  ".cu",  ".cuh"};
 
-std::string content_of(const fs::path& file) {
-  std::ifstream stream(file, std::ios::binary);
-  return {std::istreambuf_iterator<char>(stream), {}};
-}
-
 bool is_passed_over(const fs::path& path, const LayerTable& table) {
   const std::string name = path.filename().string();
   return name.starts_with('.') || matches_any(table.not_tracked, name);
@@ -27,10 +22,10 @@ bool is_passed_over(const fs::path& path, const LayerTable& table) {
 void read_file(const fs::path& file, const std::string& path, SourceTree& tree) {
   const std::string extension = file.extension().string();
   if (std::ranges::find(cpp_extensions, extension) != cpp_extensions.end()) {
-    tree.files[path] = read_includes(content_of(file));
-    if (extension == ".hpp") tree.types[path] = read_types(content_of(file));
+    tree.files[path] = read_includes(read_text(file));
+    if (extension == ".hpp") tree.types[path] = read_types(read_text(file));
   } else if (file.filename() == "CMakeLists.txt") {
-    std::ranges::move(read_cmake_targets(content_of(file), path), std::back_inserter(tree.targets));
+    std::ranges::move(read_cmake_targets(read_text(file), path), std::back_inserter(tree.targets));
   }
 }
 
@@ -77,6 +72,11 @@ std::string short_name(const std::string& name) {
 }
 
 }  // namespace
+
+std::string read_text(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
 
 std::vector<Include> read_includes(const std::string& text) {
   static const std::regex include(R"(^\s*#\s*include\s*([<"])([^>"]+)[>"])");

@@ -41,6 +41,9 @@ struct SourceTree {
 /// `table.not_tracked` matches are passed over.
 SourceTree read_source_tree(const std::filesystem::path& root, const LayerTable& table);
 
+/// The whole of a file, empty where it cannot be read.
+std::string read_text(const std::filesystem::path& file);
+
 /// The #include lines of one file, comments and raw text aside.
 std::vector<Include> read_includes(const std::string& text);
 
