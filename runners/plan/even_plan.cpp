@@ -8,8 +8,8 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {

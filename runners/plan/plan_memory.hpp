@@ -4,8 +4,8 @@
 
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
-#include "runners/schedule/schedule.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

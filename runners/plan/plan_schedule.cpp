@@ -8,11 +8,11 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/lowering.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/simulator.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/check/validator.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/lower/lowering.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,7 +3,7 @@
 #include "runners/plan/plan.hpp"
 #include "runners/plan/stage_times.hpp"
 #include "runners/plan/staged_graph.hpp"
-#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
 

@@ -3,8 +3,8 @@
 #include <vector>
 
 #include "runners/plan/stage_times.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/simulate/report.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

@@ -9,8 +9,8 @@
 
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/stage_memory.hpp"
-#include "runners/schedule/schedule.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

@@ -12,7 +12,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor_parallel.hpp"
 #include "runners/schedule/generator.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {

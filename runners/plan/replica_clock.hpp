@@ -4,8 +4,8 @@
 
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/stage_times.hpp"
-#include "runners/schedule/simulator.hpp"
-#include "runners/schedule/task_table.hpp"
+#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

@@ -8,8 +8,8 @@
 #include "metrics/base/error.hpp"
 #include "results/journal_checks/plan_outline.hpp"
 #include "runners/plan/plan_cluster.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
 
 namespace heteroperf {
 namespace {

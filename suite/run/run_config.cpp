@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "metrics/precision_goal.hpp"
-#include "runners/schedule/generator.hpp"
+#include "runners/schedule/generators/generator.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/run_config_json.hpp"
 

@@ -7,7 +7,7 @@
 #include "runners/cluster/device_class.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
-#include "runners/schedule/generator.hpp"
+#include "runners/schedule/generators/generator.hpp"
 #include "suite/catalog.hpp"
 #include "suite/run/prepare.hpp"
 #include "suite/verbs/listing.hpp"

@@ -4,8 +4,8 @@
 
 #include <string>
 
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/lowering.hpp"
+#include "runners/schedule/lower/lowering.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "runners/schedule/network.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/schedule.hpp"
-#include "runners/schedule/simulator.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/check/validator.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/network.hpp"
+#include "runners/schedule/simulate/report.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

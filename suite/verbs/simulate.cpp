@@ -4,7 +4,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/ir/placement.hpp"
 #include "suite/run/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
 #include "suite/verbs/plan_simulation.hpp"

@@ -27,7 +27,7 @@
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"
 #include "runners/plan/stage_times.hpp"
-#include "runners/schedule/generator.hpp"
+#include "runners/schedule/generators/generator.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {

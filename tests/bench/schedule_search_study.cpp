@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/memory.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/search.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/search/search.hpp"
+#include "runners/schedule/simulate/report.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,9 +9,9 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/lowering.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/lower/lowering.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/schedule/generator.hpp"
+#include "runners/schedule/generators/generator.hpp"
 
 namespace heteroperf {
 namespace {

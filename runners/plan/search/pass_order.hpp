@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/schedule/instruction.hpp"
+#include "runners/schedule/ir/instruction.hpp"
 
 namespace heteroperf {
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
 
 namespace heteroperf {
 

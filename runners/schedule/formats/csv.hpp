@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
 

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-#include "runners/schedule/pipeline_graph.hpp"
+#include "runners/schedule/ir/pipeline_graph.hpp"
 
 namespace heteroperf {
 namespace {

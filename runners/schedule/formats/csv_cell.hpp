@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "runners/schedule/formats/csv.hpp"
-#include "runners/schedule/instruction.hpp"
+#include "runners/schedule/ir/instruction.hpp"
 
 namespace heteroperf {
 

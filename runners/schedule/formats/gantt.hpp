@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "runners/schedule/schedule.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

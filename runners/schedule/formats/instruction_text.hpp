@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "runners/schedule/instruction.hpp"
+#include "runners/schedule/ir/instruction.hpp"
 
 namespace heteroperf {
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "metrics/base/strict_json.hpp"
-#include "runners/schedule/pipeline_graph.hpp"
+#include "runners/schedule/ir/pipeline_graph.hpp"
 
 namespace heteroperf::detail {
 

@@ -2,9 +2,9 @@
 
 #include <string>
 
-#include "runners/schedule/network.hpp"
-#include "runners/schedule/pipeline_graph.hpp"
-#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/ir/pipeline_graph.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/network.hpp"
 
 namespace heteroperf {
 

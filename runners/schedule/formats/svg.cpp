@@ -9,7 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/drawing.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
-#include "runners/schedule/memory.hpp"
+#include "runners/schedule/ir/memory.hpp"
 
 namespace heteroperf {
 namespace {

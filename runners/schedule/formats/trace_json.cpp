@@ -9,7 +9,7 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
-#include "runners/schedule/task_table.hpp"
+#include "runners/schedule/ir/task_table.hpp"
 
 namespace heteroperf {
 namespace {

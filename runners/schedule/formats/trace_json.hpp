@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "runners/schedule/schedule.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

@@ -4,7 +4,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/task_table.hpp"
+#include "runners/schedule/ir/task_table.hpp"
 
 namespace heteroperf {
 namespace {

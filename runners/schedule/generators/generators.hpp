@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
 
 namespace heteroperf {
 

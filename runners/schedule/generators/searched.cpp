@@ -5,7 +5,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/search.hpp"
+#include "runners/schedule/search/search.hpp"
 
 namespace heteroperf {
 namespace {

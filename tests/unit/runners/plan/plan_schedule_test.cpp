@@ -5,8 +5,8 @@
 #include <set>
 
 #include "runners/plan/staged_graph.hpp"
-#include "runners/schedule/simulator.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/check/validator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 
 namespace heteroperf {

@@ -1,10 +1,10 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/memory.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/schedule.hpp"
-#include "runners/schedule/task_table.hpp"
+#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/ir/task_table.hpp"
 
 namespace heteroperf {
 namespace {

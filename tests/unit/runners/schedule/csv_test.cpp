@@ -8,8 +8,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {

@@ -15,7 +15,7 @@
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/svg.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/ir/placement.hpp"
 
 namespace heteroperf {
 namespace {

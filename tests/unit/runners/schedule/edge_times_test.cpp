@@ -4,15 +4,15 @@
 #include <random>
 
 #include "metrics/base/error.hpp"
+#include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/list_scheduler.hpp"
-#include "runners/schedule/lowering.hpp"
-#include "runners/schedule/order_evaluator.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/simulator.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/lower/lowering.hpp"
+#include "runners/schedule/search/list_scheduler.hpp"
+#include "runners/schedule/search/order_evaluator.hpp"
+#include "runners/schedule/simulate/report.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generator.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/report.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/simulate/report.hpp"
 
 namespace heteroperf {
 

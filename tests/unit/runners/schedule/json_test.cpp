@@ -13,7 +13,7 @@
 #include "runners/schedule/formats/instruction_text.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
-#include "runners/schedule/placement.hpp"
+#include "runners/schedule/ir/placement.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "runners/schedule/list_scheduler.hpp"
+#include "runners/schedule/search/list_scheduler.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +7,11 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "metrics/base/random.hpp"
+#include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/memory.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/simulate/report.hpp"
 
 namespace heteroperf {
 namespace {

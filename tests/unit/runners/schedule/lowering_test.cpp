@@ -1,4 +1,4 @@
-#include "runners/schedule/lowering.hpp"
+#include "runners/schedule/lower/lowering.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <set>
 
 #include "metrics/base/text_file.hpp"
+#include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
-#include "runners/schedule/simulator.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 #include "tests/unit/runners/schedule/generated.hpp"
 #include "tests/unit/runners/schedule/random_schedule.hpp"
 #include "tests/unit/runners/schedule/rank_threads.hpp"

@@ -1,4 +1,4 @@
-#include "runners/schedule/network_simulator.hpp"
+#include "runners/schedule/simulate/network_simulator.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +8,11 @@
 #include <random>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/lowering.hpp"
-#include "runners/schedule/message_index.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/task_table.hpp"
+#include "runners/schedule/ir/message_index.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/lower/lowering.hpp"
+#include "runners/schedule/simulate/report.hpp"
 #include "tests/unit/runners/schedule/network_programs.hpp"
 #include "tests/unit/runners/schedule/network_reference.hpp"
 #include "tests/unit/runners/schedule/random_schedule.hpp"

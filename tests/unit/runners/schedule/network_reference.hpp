@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

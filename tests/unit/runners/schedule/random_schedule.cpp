@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runners/schedule/task_table.hpp"
+#include "runners/schedule/ir/task_table.hpp"
 
 namespace heteroperf {
 namespace {

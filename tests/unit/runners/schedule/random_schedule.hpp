@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
 

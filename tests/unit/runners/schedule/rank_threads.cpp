@@ -6,8 +6,8 @@
 #include <thread>
 #include <tuple>
 
-#include "runners/schedule/collective_index.hpp"
-#include "runners/schedule/message_index.hpp"
+#include "runners/schedule/ir/collective_index.hpp"
+#include "runners/schedule/ir/message_index.hpp"
 
 namespace heteroperf {
 namespace {

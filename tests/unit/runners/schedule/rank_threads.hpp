@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runners/schedule/schedule.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
 

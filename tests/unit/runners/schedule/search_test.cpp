@@ -1,4 +1,4 @@
-#include "runners/schedule/search.hpp"
+#include "runners/schedule/search/search.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,12 +7,12 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
+#include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/memory.hpp"
-#include "runners/schedule/order_evaluator.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/report.hpp"
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/search/order_evaluator.hpp"
+#include "runners/schedule/simulate/report.hpp"
 #include "tests/unit/runners/schedule/generated.hpp"
 
 namespace heteroperf {

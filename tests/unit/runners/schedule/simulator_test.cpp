@@ -1,10 +1,10 @@
-#include "runners/schedule/simulator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/placement.hpp"
-#include "runners/schedule/report.hpp"
+#include "runners/schedule/ir/placement.hpp"
+#include "runners/schedule/simulate/report.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "runners/schedule/validator.hpp"
+#include "runners/schedule/check/validator.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <functional>
 #include <limits>
 
-#include "runners/schedule/lowering.hpp"
+#include "runners/schedule/lower/lowering.hpp"
 #include "tests/unit/runners/schedule/generated.hpp"
 #include "tests/unit/runners/schedule/random_schedule.hpp"
 #include "tests/unit/runners/schedule/rank_threads.hpp"

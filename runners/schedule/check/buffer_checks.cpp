@@ -1,0 +1,193 @@
+#include "runners/schedule/check/buffer_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/ir/value_index.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int32_t nowhere = -1;
+
+class BufferCheck {
+ public:
+  BufferCheck(const ProgramIndex& index, Findings& findings)
+      : index_(index),
+        tasks_(index.tasks()),
+        findings_(findings),
+        values_(index.tasks(), index.messages(), index.collectives()),
+        where_(static_cast<std::size_t>(values_.size()), nowhere) {}
+
+  void run() {
+    for (rank_ = 0; rank_ < tasks_.graph().ranks; ++rank_) walk();
+  }
+
+ private:
+  static constexpr std::int64_t nothing = -1;
+
+  const std::vector<Instruction>& program() const { return index_.schedule().programs[rank_]; }
+
+  void fail(const char* why) {
+    if (!findings_.fail(Check::memory)) return;
+    findings_.add(place_in_program(index_.schedule(), rank_, at_), why);
+  }
+
+  void walk() {
+    CollectiveIndex::Reader reader(index_.collectives(), rank_);
+    holds_.clear();
+    for (at_ = 0; at_ < static_cast<std::int32_t>(program().size()); ++at_) {
+      const Instruction& i = program()[at_];
+      if (i.op == Op::free) {
+        free(i.buffer);
+      } else if (i.op == Op::interact) {
+        interact(i, reader.find(i));
+      } else if (is_message(i.op)) {
+        message(i);
+      } else if (is_compute(i.op) || i.op == Op::load || i.op == Op::loss) {
+        const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+        if (slot >= 0 && tasks_.graph().segments[i.segment].rank == rank_) task(i, slot);
+      } else {
+        unused(i);
+      }
+    }
+    for (const std::int64_t value : holds_) {
+      if (value == nothing) continue;
+      where_[value] = nowhere;
+      if (findings_.fail(Check::memory)) {
+        findings_.add(fmt::format("rank {} never frees a buffer", rank_),
+                      fmt::format("buffer {} is full at the end", &value - holds_.data()));
+      }
+    }
+  }
+
+  void unused(const Instruction& i) {
+    if (i.buffer != nowhere) fail("has a buffer it does not use");
+  }
+
+  void fill(const Instruction& i, std::int64_t value) {
+    const auto buffer = static_cast<std::size_t>(i.buffer);
+    // A buffer's number cannot exceed how many a program could fill.
+    if (i.buffer < 0 || buffer >= program().size()) return fail("has no buffer for what it makes");
+    if (buffer >= holds_.size()) holds_.resize(buffer + 1, nothing);
+    if (holds_[buffer] != nothing) {
+      fail("fills a buffer that is in use");
+      where_[holds_[buffer]] = nowhere;
+    }
+    if (where_[value] != nowhere) holds_[where_[value]] = nothing;
+    holds_[buffer] = value;
+    where_[value] = i.buffer;
+  }
+
+  void read(std::int64_t value) {
+    if (where_[value] == nowhere) fail("reads a buffer that is not filled, or free again");
+  }
+
+  void read_from(const Instruction& i, std::int64_t value) {
+    read(value);
+    if (where_[value] != i.buffer) fail("names another buffer than what it reads lies in");
+  }
+
+  void free(std::int32_t buffer) {
+    if (buffer < 0 || buffer >= static_cast<std::int32_t>(holds_.size()) ||
+        holds_[buffer] == nothing) {
+      return fail("frees a buffer that is not in use");
+    }
+    where_[holds_[buffer]] = nowhere;
+    holds_[buffer] = nothing;
+  }
+
+  void message(const Instruction& i) {
+    const std::int32_t message = index_.messages().find(i, rank_);
+    if (message < 0) return;
+    const bool gradient = carries_gradient(i.op);
+    if (is_receive(i.op)) {
+      return fill(i, gradient ? values_.received_gradient(message) : values_.activation(message));
+    }
+    const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+    read_from(i, gradient ? values_.gradient(slot) : values_.output(slot));
+  }
+
+  void interact(const Instruction& i, std::int32_t collective) {
+    if (collective < 0) return;
+    const Interaction& x = tasks_.graph().interactions[i.edge];
+    for (const int member : x.members) {
+      if (tasks_.graph().segments[member].rank != rank_) continue;
+      for (int k = i.micro_batch; k - i.micro_batch < x.every; ++k) {
+        for (int part = 0; part < tasks_.graph().parts; ++part) {
+          const std::int32_t slot = tasks_.slot(member, k, part);
+          if (slot >= 0) read(values_.output(slot));
+        }
+      }
+    }
+    fill(i, values_.interaction(collective));
+  }
+
+  void task(const Instruction& i, std::int32_t slot) {
+    const auto reads = [&](std::int64_t value) { read(value); };
+    switch (i.op) {
+      case Op::load:
+        return fill(i, values_.data(slot));
+      case Op::loss:
+        read(values_.output(slot));
+        return fill(i, values_.loss(slot));
+      case Op::forward:
+        values_.for_each_input(slot, reads);
+        return fill(i, values_.output(slot));
+      case Op::recompute:
+        values_.for_each_input(slot, reads);
+        return read_from(i, values_.output(slot));
+      default:
+        read(values_.output(slot));
+        values_.for_each_input(slot, reads);
+        values_.for_each_gradient_input(slot, reads);
+    }
+    if (i.op == Op::weight_gradient) {
+      read(values_.gradient(slot));
+      unused(i);
+    } else if (i.op == Op::backward && values_.gradient_edges_in(i.segment) == 0) {
+      unused(i);
+    } else {
+      fill(i, values_.gradient(slot));
+    }
+  }
+
+  const ProgramIndex& index_;
+  const TaskTable& tasks_;
+  Findings& findings_;
+  ValueIndex values_;
+  std::vector<std::int32_t> where_;  // [value]: buffer of its rank
+  std::vector<std::int64_t> holds_;  // [buffer]: value
+  int rank_ = 0;
+  std::int32_t at_ = 0;
+};
+
+}  // namespace
+
+void check_memory(const Schedule& schedule, std::optional<double> limit, Findings& findings) {
+  if (!limit) return;
+  constexpr double rounding = 1e-9;
+  const auto segments = static_cast<int>(schedule.graph.segments.size());
+  for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
+    double held = 0, peak = 0;
+    for (const Instruction& i : schedule.programs[rank]) {
+      if (i.segment < 0 || i.segment >= segments) continue;
+      held += memory_change(i.op) * schedule.graph.segments[i.segment].activation /
+              schedule.graph.parts;
+      peak = std::max(peak, held);
+    }
+    if (peak <= *limit + rounding || !findings.fail(Check::memory)) continue;
+    findings.add(fmt::format("rank {} holds {:.4g} activations of a micro-batch", rank, peak),
+                 fmt::format("the limit is {:.4g}", *limit),
+                 "Allow more, or take a schedule with fewer micro-batches in flight.");
+  }
+}
+
+void check_buffers(const ProgramIndex& index, Findings& findings) {
+  if (index.executable()) BufferCheck(index, findings).run();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,121 @@
+#include "runners/schedule/check/validator.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/base/name_table.hpp"
+#include "runners/schedule/check/buffer_checks.hpp"
+#include "runners/schedule/check/deadlock.hpp"
+#include "runners/schedule/check/exchange_checks.hpp"
+#include "runners/schedule/check/program_index.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr Named<DeadlockFreedom> freedoms[] = {{DeadlockFreedom::none, "none"},
+                                               {DeadlockFreedom::buffered, "buffered"},
+                                               {DeadlockFreedom::nccl, "nccl"},
+                                               {DeadlockFreedom::rendezvous, "rendezvous"}};
+
+Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
+                        const std::vector<std::string>& cycle) {
+  std::string places;
+  for (const std::string& line : cycle) places += (places.empty() ? "" : "; ") + line;
+  if (freedom == DeadlockFreedom::none) {
+    return {"the programs wait for each other for ever", places,
+            level == ScheduleLevel::lowered ? "Reorder one of these ranks, or group its messages."
+                                            : "Reorder one of these ranks."};
+  }
+  return {"the programs may wait for each other for ever where sends are not buffered", places,
+          "Send and receive in one order on both ranks, or in one group."};
+}
+
+/// A schedule whose programs lack more than they have is refused before tables of its size are
+/// made.
+constexpr std::int64_t few_slots = 1 << 22;
+
+bool is_hollow(const Schedule& schedule) {
+  std::int64_t slots = 0;
+  for (const Segment& segment : schedule.graph.segments) {
+    slots += std::int64_t{segment.micro_batches} * schedule.graph.parts;
+  }
+  const auto instructions = static_cast<std::int64_t>(instruction_count(schedule));
+  return slots > few_slots && instructions < slots;
+}
+
+ScheduleChecks refused(Problem problem) {
+  ScheduleChecks checks;
+  checks.problems.push_back(std::move(problem));
+  return checks;
+}
+
+ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memory_limit) {
+  const TaskTable tasks(schedule.graph);
+  const MessageIndex messages(tasks);
+  const CollectiveIndex collectives(tasks);
+  Findings findings;
+  const ProgramIndex index(schedule, tasks, messages, collectives, findings);
+  index.check_complete(findings);
+  check_messages(index, findings);
+  check_collectives(index, findings);
+  check_memory(schedule, memory_limit, findings);
+  check_buffers(index, findings);
+  check_steps(index, findings);
+  DeadlockVerdict verdict = find_deadlock(schedule, tasks, messages, collectives);
+
+  ScheduleChecks checks;
+  checks.complete = findings.holds(Check::complete);
+  checks.ordered = findings.holds(Check::ordered);
+  checks.placed = findings.holds(Check::placed);
+  checks.matched = findings.holds(Check::matched);
+  checks.collectives = findings.holds(Check::collectives);
+  checks.memory_ok = findings.holds(Check::memory);
+  checks.stepped = findings.holds(Check::stepped);
+  checks.deadlock_free = verdict.freedom;
+  checks.cycle = std::move(verdict.cycle);
+  checks.problems = std::move(findings.problems());
+  // What is missing or stands wrong has been said; that somebody waits for it follows.
+  if (verdict.freedom < DeadlockFreedom::nccl && checks.complete && checks.ordered) {
+    checks.problems.push_back(waiting_problem(schedule.level, verdict.freedom, checks.cycle));
+  }
+  return checks;
+}
+
+}  // namespace
+
+const char* to_string(DeadlockFreedom freedom) { return name_of(freedoms, freedom); }
+
+bool ScheduleChecks::ok() const {
+  return complete && ordered && placed && matched && collectives && memory_ok && stepped &&
+         deadlock_free >= DeadlockFreedom::nccl;
+}
+
+ScheduleChecks check_schedule(const Schedule& schedule, std::optional<double> memory_limit) {
+  if (schedule.programs.size() != static_cast<std::size_t>(schedule.graph.ranks)) {
+    return refused({fmt::format("a schedule with {} programs for {} ranks",
+                                schedule.programs.size(), schedule.graph.ranks),
+                    "", "Give one program per rank."});
+  }
+  try {
+    Schedule normal;
+    normal.graph = schedule.graph;
+    normalise(normal.graph);
+    if (normal.graph == schedule.graph) {
+      if (!is_hollow(schedule)) return check_normal(schedule, memory_limit);
+    } else {
+      normal.level = schedule.level;
+      normal.programs = schedule.programs;
+      if (!is_hollow(normal)) return check_normal(normal, memory_limit);
+    }
+    return refused({"the programs are nearly empty",
+                    fmt::format("they have {} instructions for {} segments and {} micro-batches",
+                                instruction_count(schedule), schedule.graph.segments.size(),
+                                schedule.graph.micro_batches),
+                    "Give every segment its F and BW of every micro-batch."});
+  } catch (const UserError& error) {
+    ScheduleChecks checks;
+    checks.problems = error.problems();
+    return checks;
+  }
+}
+
+}  // namespace heteroperf

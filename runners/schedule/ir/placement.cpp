@@ -1,0 +1,93 @@
+#include "runners/schedule/ir/placement.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+Segment stage_segment(int stage, int rank, int share) {
+  Segment segment;
+  segment.name = std::to_string(stage);
+  segment.rank = rank;
+  segment.activation = 1.0 / share;
+  segment.weights = stage;
+  return segment;
+}
+
+PipelineGraph empty_graph(int ranks, int micro_batches) {
+  PipelineGraph graph;
+  graph.ranks = ranks;
+  graph.micro_batches = micro_batches;
+  return graph;
+}
+
+void link(PipelineGraph& graph, int first, int stages) {
+  for (int stage = first; stage + 1 < first + stages; ++stage) {
+    graph.edges.push_back({stage, stage + 1, 0, true});
+  }
+}
+
+}  // namespace
+
+int rank_of_stage(int stage, int ranks, ChainPlacement placement) {
+  const int leg = stage / ranks, step = stage % ranks;
+  return placement == ChainPlacement::zig_zag && leg % 2 == 1 ? ranks - 1 - step : step;
+}
+
+StageCosts uniform_costs(int ranks, double forward, double input_gradient, double weight_gradient,
+                         double latency) {
+  const auto all = [&](double cost) { return std::vector<double>(ranks, cost); };
+  return {all(forward), all(input_gradient), all(weight_gradient), latency};
+}
+
+PipelineGraph chain_graph(int ranks, int micro_batches, int chunks, ChainPlacement placement,
+                          const StageCosts& costs) {
+  PipelineGraph graph = empty_graph(ranks, micro_batches);
+  for (int stage = 0; stage < ranks * chunks; ++stage) {
+    graph.segments.push_back(stage_segment(stage, rank_of_stage(stage, ranks, placement), chunks));
+  }
+  link(graph, 0, ranks * chunks);
+  set_costs(graph, costs);
+  return graph;
+}
+
+PipelineGraph bidirectional_graph(int ranks, int micro_batches, const StageCosts& costs) {
+  PipelineGraph graph = empty_graph(ranks, micro_batches);
+  const int down_micro_batches = (micro_batches + 1) / 2;
+  for (const bool up : {false, true}) {
+    for (int stage = 0; stage < ranks; ++stage) {
+      Segment segment = stage_segment(stage, up ? ranks - 1 - stage : stage, 1);
+      segment.name = (up ? "up " : "down ") + segment.name;
+      segment.branch = up ? "up" : "down";
+      segment.first_micro_batch = up ? down_micro_batches : 0;
+      segment.micro_batches = up ? micro_batches - down_micro_batches : down_micro_batches;
+      graph.segments.push_back(segment);
+    }
+    link(graph, up ? ranks : 0, ranks);
+  }
+  set_costs(graph, costs);
+  return graph;
+}
+
+void set_costs(PipelineGraph& graph, const StageCosts& costs) {
+  const auto ranks = static_cast<std::size_t>(graph.ranks);
+  if (costs.forward.size() != ranks || costs.input_gradient.size() != ranks ||
+      costs.weight_gradient.size() != ranks) {
+    throw UserError(fmt::format("costs of {}, {} and {} ranks", costs.forward.size(),
+                                costs.input_gradient.size(), costs.weight_gradient.size()),
+                    fmt::format("there are {} ranks", ranks), "Give one of each per rank.");
+  }
+  graph.latency = costs.latency;
+  for (Segment& segment : graph.segments) {
+    segment.forward = costs.forward[segment.rank] * segment.activation;
+    segment.input_gradient = costs.input_gradient[segment.rank] * segment.activation;
+    segment.weight_gradient = costs.weight_gradient[segment.rank] * segment.activation;
+  }
+  normalise(graph);
+}
+
+}  // namespace heteroperf

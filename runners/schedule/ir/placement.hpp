@@ -1,0 +1,30 @@
+#pragma once
+
+#include "runners/schedule/ir/pipeline_graph.hpp"
+
+namespace heteroperf {
+
+/// Where the stages of a chain lie. Stage s of v·p:
+enum class ChainPlacement {
+  looped,   ///< on rank s mod p (v = 1: stage r on rank r)
+  zig_zag,  ///< down the ranks and up again, v times half a zig-zag (v = 2: a V)
+};
+
+/// The rank of stage `stage`, one of ranks · chunks.
+int rank_of_stage(int stage, int ranks, ChainPlacement placement);
+
+/// A chain of ranks × chunks stages. Each stage costs 1/chunks of its rank's costs, counts
+/// 1/chunks of an activation, and its segment has the stage's number.
+PipelineGraph chain_graph(int ranks, int micro_batches, int chunks, ChainPlacement placement,
+                          const StageCosts& costs);
+
+/// Two copies of a chain of `ranks` stages in opposite directions, each at full cost. Segments
+/// 0…p−1 go down (stage s on rank s) with the first half of the micro-batches, segments p…2p−1 go
+/// up (stage s on rank p−1−s) with the second half. Copies of a stage share `weights`.
+PipelineGraph bidirectional_graph(int ranks, int micro_batches, const StageCosts& costs);
+
+/// Gives every segment its share (`activation`) of its rank's costs. Throws UserError unless there
+/// is one cost per rank.
+void set_costs(PipelineGraph& graph, const StageCosts& costs);
+
+}  // namespace heteroperf

@@ -1,0 +1,373 @@
+#include "runners/schedule/lower/lowering.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <queue>
+#include <tuple>
+
+#include "metrics/base/error.hpp"
+#include "runners/schedule/check/validator.hpp"
+#include "runners/schedule/lower/exchange.hpp"
+#include "runners/schedule/lower/program_writer.hpp"
+#include "runners/schedule/lower/tick_scale.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Puts computes, messages and collectives one after the other into a single order, by the times of
+/// the latency model. Every rank's program is a part of that order, and both ends of a message are
+/// one place in it: no rank can wait for one that waits for it.
+class Lowering {
+ public:
+  explicit Lowering(const Schedule& source)
+      : source_(source),
+        graph_(source.graph),
+        tasks_(graph_),
+        messages_(tasks_),
+        collectives_(tasks_),
+        writer_(source, tasks_, messages_, collectives_),
+        exchange_(graph_.ranks),
+        scale_(graph_),
+        latency_(scale_.ticks(graph_.latency)),
+        ranks_(static_cast<std::size_t>(graph_.ranks)),
+        forward_end_(static_cast<std::size_t>(tasks_.slots()), 0),
+        gradient_end_(forward_end_),
+        arrived_(static_cast<std::size_t>(collectives_.size()), 0),
+        collective_end_(arrived_.size(), 0),
+        gradients_left_(static_cast<std::size_t>(collectives_.weights()), 0),
+        first_copies_(gradients_left_.size()) {
+    std::vector<std::tuple<int, int, int>> copies;
+    for (int s = 0; s < static_cast<int>(graph_.segments.size()); ++s) {
+      const int weights = collectives_.weights_of(s);
+      gradients_left_[weights] += graph_.segments[s].micro_batches * graph_.parts;
+      copies.emplace_back(weights, graph_.segments[s].rank, s);
+    }
+    std::sort(copies.begin(), copies.end());
+    int weights_before = -1, rank_before = -1;
+    for (const auto& [weights, rank, segment] : copies) {
+      if (weights != weights_before || rank != rank_before)
+        first_copies_[weights].push_back(segment);
+      weights_before = weights;
+      rank_before = rank;
+    }
+    for (int w = 0; w < collectives_.weights(); ++w) {
+      if (gradients_left_[w] == 0) unused_weights_.push_back(w);
+    }
+  }
+
+  Schedule run() {
+    for (int rank = 0; rank < graph_.ranks; ++rank) advance(rank);
+    while (!candidates_.empty()) {
+      const Candidate next = candidates_.top();
+      candidates_.pop();
+      if (next.kind == CandidateKind::collective) {
+        meet(next.subject);
+      } else if (next.kind == CandidateKind::unit) {
+        run_unit(next.subject);
+      } else if (exchange_.sending(next.subject) &&
+                 ranks_[next.subject].clock == next.time - ranks_[next.subject].transit) {
+        flush(next.subject);
+      }
+    }
+    finish();
+    return writer_.take();
+  }
+
+ private:
+  enum class CandidateKind : std::int32_t { outbox, collective, unit };
+  struct Candidate {
+    Ticks time;
+    CandidateKind kind;    // what ranks wait for comes first
+    std::int32_t subject;  // rank; of a collective: its number
+
+    bool operator<(const Candidate& other) const {
+      return std::tie(other.time, other.kind, other.subject) < std::tie(time, kind, subject);
+    }
+  };
+
+  struct Rank {
+    std::size_t next = 0, unit_end = 0;  // instructions that run as one
+    std::int32_t missing = 0;            // messages that the unit waits for
+    bool waiting = false;                // for them
+    Ticks clock = 0;                     // end of the last unit
+    Ticks transit = 0;                   // of the quickest message it sends then
+    std::vector<std::int32_t> losses;    // slots
+    std::vector<int> reductions;         // weights, negative: −1 − weights, put off before
+  };
+
+  const std::vector<Instruction>& program(int rank) const { return source_.programs[rank]; }
+  std::int32_t slot_of(const Instruction& i) const {
+    return tasks_.slot(i.segment, i.micro_batch, i.part);
+  }
+
+  /// A rank has sent what it had to: closes its last unit and opens the next.
+  void advance(int rank) {
+    Rank& state = ranks_[rank];
+    settle(rank);
+    while (state.next < program(rank).size() && program(rank)[state.next].op == Op::idle) {
+      writer_.copy(rank, program(rank)[state.next++]);
+    }
+    if (state.next == program(rank).size()) return;
+    if (program(rank)[state.next].op == Op::interact) return arrive(rank);
+    state.unit_end = state.next + 1;
+    while (program(rank)[state.unit_end - 1].fused_with_next) ++state.unit_end;
+    state.missing = 0;
+    for_each_received(
+        rank, [&](std::int64_t value, Ticks) { state.missing += writer_.filled(value) ? 0 : 1; });
+    state.waiting = state.missing > 0;
+    if (!state.waiting) offer_unit(rank);
+  }
+
+  /// Visits (value, time of arrival) of the messages that the unit needs.
+  template <class Visit>
+  void for_each_received(int rank, Visit visit) const {
+    for (std::size_t k = ranks_[rank].next; k < ranks_[rank].unit_end; ++k) {
+      const Instruction& i = program(rank)[k];
+      const std::int32_t slot = slot_of(i);
+      if (i.op == Op::forward) {
+        tasks_.for_each_forward_input(slot, [&](std::int32_t other, int edge) {
+          if (edge < 0 || !messages_.crosses(edge)) return;
+          visit(writer_.values().activation(messages_.of(edge, slot)),
+                forward_end_[other] + scale_.ticks(graph_.activation_delay(edge)));
+        });
+      } else if (i.op == Op::input_gradient || i.op == Op::backward) {
+        tasks_.for_each_gradient_input(slot, [&](std::int32_t other, int edge) {
+          if (edge < 0 || !messages_.crosses(edge)) return;
+          visit(writer_.values().received_gradient(messages_.of(edge, slot)),
+                gradient_end_[other] + scale_.ticks(graph_.gradient_delay(edge)));
+        });
+      }
+    }
+  }
+
+  void offer_unit(int rank) {
+    Ticks start = ranks_[rank].clock;
+    for_each_received(rank, [&](std::int64_t, Ticks arrival) { start = std::max(start, arrival); });
+    for (std::size_t k = ranks_[rank].next; k < ranks_[rank].unit_end; ++k) {
+      const Instruction& i = program(rank)[k];
+      if (i.op != Op::input_gradient && i.op != Op::backward) continue;
+      for (const int x : tasks_.interactions_of(i.segment)) {
+        start = std::max(start, collective_end_[collectives_.interaction(x, i.micro_batch)]);
+      }
+    }
+    ranks_[rank].clock = start;
+    candidates_.push({start, CandidateKind::unit, rank});
+  }
+
+  void run_unit(int rank) {
+    Rank& state = ranks_[rank];
+    const std::size_t begin = state.next, end = state.unit_end;
+    Ticks duration = 0;
+    for (std::size_t k = begin; k < end; ++k) {
+      duration += time_of(program(rank)[k]);
+      if (program(rank)[k].op == Op::forward) writer_.load(rank, program(rank)[k]);
+    }
+    if (end - begin > 1) {
+      duration = std::llround(static_cast<double>(duration) * graph_.fused_cost_factor);
+    }
+    // Second forwards without end must not overflow.
+    state.clock = std::min(state.clock + std::min(duration, most_ticks), most_ticks);
+    for (std::size_t k = begin; k < end; ++k) run_compute(rank, program(rank)[k]);
+    state.next = end;
+    if (!exchange_.sending(rank)) return advance(rank);
+    state.transit = most_ticks;
+    for (const Exchange::Parcel& parcel : exchange_.outbox(rank)) {
+      state.transit = std::min(state.transit, delay_of(parcel));
+    }
+    candidates_.push({state.clock + state.transit, CandidateKind::outbox, rank});
+  }
+
+  Ticks delay_of(const Exchange::Parcel& parcel) const {
+    return scale_.ticks(parcel.gradient ? graph_.gradient_delay(parcel.edge)
+                                        : graph_.activation_delay(parcel.edge));
+  }
+
+  Ticks time_of(const Instruction& i) const {
+    switch (i.op) {
+      case Op::input_gradient:
+        return scale_.ticks(graph_.input_gradient(i.segment, i.micro_batch));
+      case Op::weight_gradient:
+        return scale_.ticks(graph_.weight_gradient(i.segment, i.micro_batch));
+      case Op::backward:
+        return scale_.ticks(graph_.input_gradient(i.segment, i.micro_batch)) +
+               scale_.ticks(graph_.weight_gradient(i.segment, i.micro_batch));
+      default:
+        return scale_.ticks(graph_.forward(i.segment, i.micro_batch));
+    }
+  }
+
+  void run_compute(int rank, const Instruction& i) {
+    writer_.run(rank, i);
+    const std::int32_t slot = slot_of(i);
+    if (i.op == Op::forward) {
+      forward_end_[slot] = ranks_[rank].clock;
+      post(rank, tasks_.edges_out(i.segment), slot, false);
+      if (tasks_.is_sink(i.segment)) ranks_[rank].losses.push_back(slot);
+    }
+    if (i.op == Op::input_gradient || i.op == Op::backward) {
+      gradient_end_[slot] = ranks_[rank].clock;
+      post(rank, tasks_.edges_in(i.segment), slot, true);
+    }
+    if (i.op == Op::weight_gradient || i.op == Op::backward) {
+      const int weights = collectives_.weights_of(i.segment);
+      if (--gradients_left_[weights] == 0) ranks_[rank].reductions.push_back(weights);
+    }
+  }
+
+  void post(int rank, std::span<const int> edges, std::int32_t slot, bool gradient) {
+    for (const int edge : edges) {
+      if (!messages_.crosses(edge) || (gradient && !graph_.edges[edge].gradient)) continue;
+      const int target = gradient ? messages_.rank_from(edge) : messages_.rank_to(edge);
+      exchange_.outbox(rank).push_back({target, edge, slot, gradient});
+    }
+  }
+
+  /// What has arrived when a rank stops is received there before the rank sends, which costs
+  /// nothing. A rank that stops while a message to it is under way sends first; where both do, or
+  /// more in a circle, they send to each other in one group.
+  void flush(int rank) {
+    exchange_.flush(
+        rank,
+        [&](int source, int target) {
+          const Ticks sent = ranks_[source].clock, stops = ranks_[target].clock;
+          return stops == sent || stops < sent + ranks_[source].transit;
+        },
+        [&](const Exchange::Sent& sent, bool grouped) {
+          receive(sent.parcel.target, writer_.transfer(sent, grouped ? group_ : -1));
+        },
+        [&] { ++group_; }, [&](int emptied) { advance(emptied); });
+  }
+
+  void receive(int rank, const Instruction& message) {
+    Rank& state = ranks_[rank];
+    if (!state.waiting) return;
+    for (std::size_t k = state.next; k < state.unit_end; ++k) {
+      const Instruction& i = program(rank)[k];
+      const bool gradient = i.op == Op::input_gradient || i.op == Op::backward;
+      if (message.op == Op::recv_act ? i.op != Op::forward : !gradient) continue;
+      if (i.segment != message.segment || i.micro_batch != message.micro_batch ||
+          i.part != message.part) {
+        continue;
+      }
+      if (--state.missing > 0) return;
+      state.waiting = false;
+      return offer_unit(rank);
+    }
+  }
+
+  /// LOSS, FREE and reductions that follow the last unit.
+  void settle(int rank) {
+    Rank& state = ranks_[rank];
+    for (const std::int32_t slot : state.losses) writer_.loss(rank, slot);
+    state.losses.clear();
+    writer_.free_used(rank);
+    // A reduction may be put off to another rank, never to this one.
+    for (const int entry : state.reductions) {
+      entry < 0 ? reduce(-1 - entry) : reduce_soon(rank, entry);
+    }
+    state.reductions.clear();
+  }
+
+  /// Once: lets the member that sends longest finish that first.
+  void reduce_soon(int rank, int weights) {
+    int last = -1;
+    for (const int member : collectives_.ranks(weights)) {
+      if (member == rank || !exchange_.sending(member)) continue;
+      if (last < 0 || ranks_[member].clock > ranks_[last].clock) last = member;
+    }
+    if (last < 0) return reduce(weights);
+    ranks_[last].reductions.push_back(-1 - weights);
+  }
+
+  void reduce(int weights) {
+    for (const int segment : first_copies_[weights]) writer_.reduce(Op::reduce_grad, segment);
+  }
+
+  /// A rank stands at an INTERACT; it goes on when all members do.
+  void arrive(int rank) {
+    const Instruction& i = program(rank)[ranks_[rank].next];
+    const std::int32_t collective = collectives_.interaction(i.edge, i.micro_batch);
+    Ticks& end = collective_end_[collective];
+    end = std::max(end, ranks_[rank].clock);
+    const auto members = static_cast<std::int32_t>(collectives_.ranks(collective).size());
+    if (++arrived_[collective] < members) return;
+    candidates_.push({end, CandidateKind::collective, collective});
+    end += scale_.ticks(graph_.interactions[i.edge].cost) + (members > 1 ? latency_ : 0);
+  }
+
+  void meet(std::int32_t collective) {
+    for (const int rank : collectives_.ranks(collective)) {
+      writer_.meet(rank, program(rank)[ranks_[rank].next++], collective);
+    }
+    for (const int rank : collectives_.ranks(collective)) advance(rank);
+  }
+
+  void finish() {
+    for (const int weights : unused_weights_) reduce(weights);
+    for (std::vector<int> set : graph_.tied) {
+      std::sort(set.begin(), set.end());
+      set.erase(std::unique(set.begin(), set.end()), set.end());
+      for (const int segment : set) writer_.reduce(Op::reduce_tied, segment);
+    }
+    for (int rank = 0; rank < graph_.ranks; ++rank) {
+      HETEROPERF_ENSURE(ranks_[rank].next == program(rank).size());
+      writer_.step(rank);
+    }
+  }
+
+  const Schedule& source_;
+  const PipelineGraph& graph_;
+  TaskTable tasks_;
+  MessageIndex messages_;
+  CollectiveIndex collectives_;
+  ProgramWriter writer_;
+  Exchange exchange_;
+  TickScale scale_;
+  Ticks latency_;
+  std::vector<Rank> ranks_;
+  std::priority_queue<Candidate> candidates_;
+  std::vector<Ticks> forward_end_, gradient_end_;  // [slot]
+  std::vector<std::int32_t> arrived_;              // [collective]: members that stand there
+  std::vector<Ticks> collective_end_;              // [collective]
+  std::vector<std::int32_t> gradients_left_;       // [weights]
+  std::vector<std::vector<int>> first_copies_;     // [weights]: on each rank the first segment
+  std::vector<int> unused_weights_;                // no micro-batch passes
+  std::int32_t group_ = 0;
+};
+
+void require_runnable(const Schedule& schedule) {
+  const ScheduleChecks checks = check_schedule(schedule);
+  if (checks.ok()) return;
+  throw UserError(checks.problems);
+}
+
+}  // namespace
+
+Schedule lower(const Schedule& schedule) {
+  if (schedule.level == ScheduleLevel::lowered) return lower(compute_only(schedule));
+  require_runnable(schedule);
+  PipelineGraph graph = schedule.graph;
+  normalise(graph);
+  if (graph == schedule.graph) return Lowering(schedule).run();
+  Schedule normal = schedule;
+  normal.graph = std::move(graph);
+  return Lowering(normal).run();
+}
+
+Schedule compute_only(const Schedule& schedule) {
+  Schedule result;
+  result.name = schedule.name;
+  result.chunks = schedule.chunks;
+  result.graph = schedule.graph;
+  for (const std::vector<Instruction>& program : schedule.programs) {
+    std::vector<Instruction>& kept = result.programs.emplace_back();
+    for (Instruction i : program) {
+      if (!is_compute(i.op) && i.op != Op::interact && i.op != Op::idle) continue;
+      i.buffer = -1;
+      kept.push_back(i);
+    }
+  }
+  return result;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <tuple>
+#include <vector>
+
+#include "runners/schedule/ir/pipeline_graph.hpp"
+#include "runners/schedule/simulate/network.hpp"
+
+namespace heteroperf {
+
+/// The links and network cards of simulate_network(): what carries a message, and who waits for it.
+/// A message holds a slot of its link and, between nodes, both cards while it is transferred. Among
+/// those that wait, the one issued first starts first, unless something else it needs is taken.
+class Fabric {
+ public:
+  /// How the messages of an edge go in one direction.
+  struct Route {
+    std::int32_t source = -1, target = -1;             ///< ranks
+    double seconds = 0;                                ///< of transfer, per message
+    double latency = 0;                                ///< from its end to the arrival
+    std::array<std::int32_t, 3> carriers{-1, -1, -1};  ///< link and cards; −1: none
+  };
+  /// A message that may start.
+  struct Ticket {
+    double issued = 0;
+    std::int32_t rank = -1, index = -1;  ///< of its send: the order of ties
+    std::int32_t message = -1, route = -1;
+
+    bool before(const Ticket& other) const {
+      return std::tie(issued, rank, index) < std::tie(other.issued, other.rank, other.index);
+    }
+  };
+
+  /// Throws UserError with everything that is wrong with the network.
+  Fabric(const PipelineGraph& graph, const Network& network);
+
+  const Route& route(std::int32_t route) const { return routes_[route]; }
+  /// No message ever takes time, so none waits.
+  bool instant() const { return instant_; }
+
+  void release(std::int32_t route);
+  /// Calls start(ticket) for every ticket, of those issued now and those that wait for what was
+  /// released since the last call, that can start now; the others wait. Sorts `issued`.
+  template <class Start>
+  void admit(std::vector<Ticket>& issued, Start start);
+
+ private:
+  struct Carrier {
+    std::int32_t free = 1;
+    std::vector<Ticket> waiting;  // a heap, the first one on top
+  };
+  static bool later(const Ticket& a, const Ticket& b) { return b.before(a); }
+
+  void add_routes(const PipelineGraph& graph, const Network& network);
+  std::int32_t add_carrier(int capacity);
+  /// Takes everything, or queues at what is not free.
+  bool take(const Ticket& ticket);
+  /// The released carrier whose first waiter comes before all others' and before `ticket`.
+  Carrier* first_waiting(const Ticket* ticket);
+
+  std::vector<Route> routes_;
+  std::vector<Carrier> carriers_;
+  std::vector<std::int32_t> released_;
+  bool instant_ = true;
+};
+
+template <class Start>
+void Fabric::admit(std::vector<Ticket>& issued, Start start) {
+  std::sort(issued.begin(), issued.end(),
+            [](const Ticket& a, const Ticket& b) { return a.before(b); });
+  std::size_t next = 0;
+  for (;;) {
+    const Ticket* fresh = next < issued.size() ? &issued[next] : nullptr;
+    Carrier* carrier = first_waiting(fresh);
+    if (carrier == nullptr && fresh == nullptr) break;
+    Ticket ticket;
+    if (carrier != nullptr) {
+      std::pop_heap(carrier->waiting.begin(), carrier->waiting.end(), later);
+      ticket = carrier->waiting.back();
+      carrier->waiting.pop_back();
+    } else {
+      ticket = *fresh;
+      ++next;
+    }
+    if (take(ticket)) start(ticket);
+  }
+  released_.clear();
+}
+
+}  // namespace heteroperf

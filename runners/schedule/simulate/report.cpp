@@ -1,0 +1,171 @@
+#include "runners/schedule/simulate/report.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/task_table.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Adds a wait of `rank` in [from, to]: for another rank's work until that ended, then for its
+/// message.
+void add_wait(const Timeline& timeline, int rank, Timeline::Cause cause, TimeSpan wait,
+              RankTimes& times) {
+  if (wait.end <= wait.start) return;
+  const bool elsewhere = cause.rank >= 0 && cause.rank != rank;
+  const double made = elsewhere ? timeline.spans[cause.rank][cause.index].end : wait.start;
+  const double sent = std::clamp(made, wait.start, wait.end);
+  times.dependency += sent - wait.start;
+  times.communication += wait.end - sent;
+}
+
+/// Adds what a rank waited between two computes where instructions themselves block.
+void add_blocked(const Timeline& timeline, int rank, std::size_t after, std::size_t before,
+                 RankTimes& times) {
+  for (std::size_t i = after + 1; i < before; ++i) {
+    const TimeSpan wait = timeline.spans[rank][i];
+    times.dependency += timeline.under_way[rank][i] - wait.start;
+    times.communication += wait.end - timeline.under_way[rank][i];
+  }
+}
+
+RankTimes rank_times(const Schedule& schedule, const Timeline& timeline, int rank,
+                     double makespan) {
+  RankTimes times;
+  double first = -1, last = 0;  // of compute
+  std::size_t last_compute = 0;
+  const std::vector<Instruction>& program = schedule.programs[rank];
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    if (!is_compute(program[i].op)) continue;
+    const TimeSpan span = timeline.spans[rank][i];
+    if (first < 0) {
+      first = span.start;
+    } else if (!timeline.under_way.empty()) {
+      add_blocked(timeline, rank, last_compute, i, times);
+    } else {
+      add_wait(timeline, rank, timeline.causes[rank][i], {last, span.start}, times);
+    }
+    const bool counted = i > 0 && program[i - 1].fused_with_next;  // with the first of its pair
+    if (!counted) times.busy += span.end - span.start;
+    last = span.end;
+    last_compute = i;
+  }
+  times.warm_up = std::max(0.0, first);
+  times.span = first < 0 ? 0 : last - first;
+  times.imbalance = first < 0 ? makespan : makespan - last;
+  times.idle = makespan - times.busy;
+  return times;
+}
+
+std::vector<PathStep> critical_path(const Schedule& schedule, const Timeline& timeline) {
+  PathStep step{-1, -1, {}};
+  for (int rank = 0; rank < static_cast<int>(schedule.programs.size()); ++rank) {
+    for (std::size_t i = 0; i < schedule.programs[rank].size(); ++i) {
+      if (!is_compute(schedule.programs[rank][i].op)) continue;
+      const TimeSpan span = timeline.spans[rank][i];
+      if (step.rank < 0 || span.end > step.span.end) step = {rank, static_cast<int>(i), span};
+    }
+  }
+  std::vector<PathStep> path;
+  while (step.rank >= 0) {
+    path.push_back(step);
+    const Timeline::Cause cause = timeline.causes[step.rank][step.index];
+    step = {cause.rank, cause.index, {}};
+    if (step.rank >= 0) step.span = timeline.spans[step.rank][step.index];
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+double bubble_rate(double busy, int ranks, double time) {
+  return time > 0 ? 1 - busy / (ranks * time) : 0;
+}
+
+double extreme_scale(const PipelineGraph& graph, bool largest) {
+  const auto& scale = graph.micro_batch_scale;
+  if (scale.empty()) return 1;
+  return largest ? *std::max_element(scale.begin(), scale.end())
+                 : *std::min_element(scale.begin(), scale.end());
+}
+
+/// Earliest start of a part's forward in every segment, where a micro-batch costs `scale`.
+std::vector<double> arrivals(const PipelineGraph& graph, const TaskTable& tasks, double scale) {
+  std::vector<double> arrival(graph.segments.size(), 0);
+  for (const int segment : topological_order(graph)) {
+    for (const int e : tasks.edges_in(segment)) {
+      const int from = graph.edges[e].from;
+      const Segment& source = graph.segments[from];
+      arrival[segment] =
+          std::max(arrival[segment], arrival[from] + source.forward * scale / graph.parts +
+                                         graph.activation_delay(e));
+    }
+  }
+  return arrival;
+}
+
+/// Forward down to the end, gradients back up, and the weight's gradient where it ends.
+double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
+  const double scale = extreme_scale(graph, true) / graph.parts;
+  const std::vector<double> arrival = arrivals(graph, tasks, scale * graph.parts);
+  std::vector<int> order = topological_order(graph);
+  std::reverse(order.begin(), order.end());
+  std::vector<double> gradient_end(graph.segments.size(), 0);
+  double longest = 0;
+  for (const int segment : order) {
+    const Segment& s = graph.segments[segment];
+    if (s.micro_batches == 0) continue;
+    double start = arrival[segment] + s.forward * scale;
+    for (const int e : tasks.edges_out(segment)) {
+      if (!graph.edges[e].gradient) continue;
+      start = std::max(start, gradient_end[graph.edges[e].to] + graph.gradient_delay(e));
+    }
+    gradient_end[segment] = start + s.input_gradient * scale;
+    longest = std::max(longest, gradient_end[segment] + s.weight_gradient * scale);
+  }
+  return longest;
+}
+
+}  // namespace
+
+double lower_bound(const PipelineGraph& graph) {
+  const TaskTable tasks(graph);
+  const double factor = std::min(1.0, graph.fused_cost_factor);
+  const std::vector<double> arrival = arrivals(graph, tasks, extreme_scale(graph, false));
+  std::vector<double> first(graph.ranks, std::numeric_limits<double>::infinity());
+  std::vector<double> work(graph.ranks, 0);
+  for (std::size_t i = 0; i < graph.segments.size(); ++i) {
+    const Segment& segment = graph.segments[i];
+    if (segment.micro_batches == 0) continue;
+    first[segment.rank] = std::min(first[segment.rank], arrival[i]);
+    work[segment.rank] += graph.segment_work(static_cast<int>(i));
+  }
+  double bound = factor == 1 ? longest_path(graph, tasks) : 0;
+  for (int rank = 0; rank < graph.ranks; ++rank) {
+    if (work[rank] > 0) bound = std::max(bound, first[rank] + work[rank] * factor);
+  }
+  return bound;
+}
+
+ScheduleReport report(const Schedule& schedule, const Timeline& timeline) {
+  ScheduleReport result;
+  result.critical_path = critical_path(schedule, timeline);
+  result.makespan = result.critical_path.empty() ? 0 : result.critical_path.back().span.end;
+  double busy = 0;
+  for (int rank = 0; rank < static_cast<int>(schedule.programs.size()); ++rank) {
+    result.ranks.push_back(rank_times(schedule, timeline, rank, result.makespan));
+    result.longest_span = std::max(result.longest_span, result.ranks.back().span);
+    busy += result.ranks.back().busy;
+  }
+  const int ranks = schedule.graph.ranks;
+  result.bubble_rate_makespan = bubble_rate(busy, ranks, result.makespan);
+  result.bubble_rate_span = bubble_rate(busy, ranks, result.longest_span);
+  result.lower_bound = lower_bound(schedule.graph);
+  MemoryPeaks peaks = memory_peaks(schedule);
+  result.peak_activations = std::move(peaks.activations);
+  result.peak_memory = std::move(peaks.memory);
+  return result;
+}
+
+}  // namespace heteroperf

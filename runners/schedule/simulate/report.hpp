@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runners/schedule/simulate/simulator.hpp"
+
+namespace heteroperf {
+
+/// Where a rank's time between 0 and the makespan went.
+struct RankTimes {
+  double busy = 0;           ///< compute
+  double idle = 0;           ///< makespan − busy = the sum of what follows
+  double warm_up = 0;        ///< before its first compute
+  double dependency = 0;     ///< waiting for another rank's compute
+  double communication = 0;  ///< waiting for messages under way
+  double imbalance = 0;      ///< after its last compute
+  double span = 0;           ///< last end − first start
+};
+
+struct PathStep {
+  int rank = 0, index = 0;
+  TimeSpan span;
+};
+
+/// bubble rate = 1 − Σ busy / (ranks · T).
+struct ScheduleReport {
+  double makespan = 0;      ///< last end of compute
+  double longest_span = 0;  ///< over the ranks
+  double bubble_rate_makespan = 0, bubble_rate_span = 0;
+  double lower_bound = 0;
+  std::vector<RankTimes> ranks;
+  std::vector<double> peak_activations, peak_memory;  ///< [rank]; see MemoryPeaks
+  std::vector<PathStep> critical_path;                ///< first to last
+};
+ScheduleReport report(const Schedule& schedule, const Timeline& timeline);
+
+/// No order of these segments on their ranks ends earlier: the largest over the ranks of (earliest
+/// arrival of work there + all its work), and the longest path of one micro-batch.
+double lower_bound(const PipelineGraph& graph);
+
+}  // namespace heteroperf
