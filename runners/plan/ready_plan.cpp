@@ -11,7 +11,7 @@
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor_parallel.hpp"
-#include "runners/schedule/generator.hpp"
+#include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
