@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 
 #include "runners/device/host_pool.hpp"
-#include "runners/engine/stage_executor.hpp"
+#include "runners/engine/pipeline/stage_executor.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
 #include "workloads/models.hpp"
 

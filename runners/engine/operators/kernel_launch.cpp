@@ -23,6 +23,11 @@ const DeviceKernels& device_kernels() {
   return *loaded_kernels;
 }
 
+void use_threads(int threads) {
+  at::internal::lazy_init_num_threads();
+  if (at::get_num_threads() != threads) at::set_num_threads(threads);
+}
+
 Element element_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:

@@ -58,6 +58,10 @@ inline void* data_of(const at::Tensor& tensor) {
   return tensor.defined() ? tensor.data_ptr() : nullptr;
 }
 
+/// Sets the number of threads among which the calling thread splits its kernels and LibTorch's
+/// operations. Every rank is a thread with a number of its own.
+void use_threads(int threads);
+
 /// Elements one thread should have before a second one is worth waking.
 constexpr std::int64_t elements_per_thread = 16384;
 

@@ -4,6 +4,18 @@
 
 namespace heteroperf {
 
+at::ScalarType scalar_type(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return at::kFloat;
+    case Precision::bf16:
+      return at::kBFloat16;
+    case Precision::fp64:
+      return at::kDouble;
+  }
+  return at::kFloat;
+}
+
 void Operator::weight_gradient(const at::Tensor&, const Tensors&, const PassContext&,
                                Tensors& parameter_gradients) {
   HETEROPERF_EXPECT(parameter_gradients.empty());

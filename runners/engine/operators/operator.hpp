@@ -7,10 +7,14 @@
 #include <vector>
 
 #include "workloads/model_graph.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
 using Tensors = std::vector<at::Tensor>;
+
+/// LibTorch's element type of a precision.
+at::ScalarType scalar_type(Precision precision);
 
 enum class Mode { train, evaluate };
 /// How a weight gradient meets what is in its buffer: the first micro-batch overwrites.

@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/optimizer_kernels.hpp"
+#include "runners/engine/kernels/optimizer_kernels.hpp"
 
 namespace heteroperf {
 

@@ -9,7 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
-#include "runners/engine/torch_engine.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 

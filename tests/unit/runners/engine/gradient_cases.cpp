@@ -8,8 +8,8 @@
 
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
-#include "runners/engine/gradient_families.hpp"
-#include "runners/engine/optimizer.hpp"
+#include "runners/engine/gradients/gradient_families.hpp"
+#include "runners/engine/parameters/optimizer.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf::test {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/gradient_reducer.hpp"
+#include "runners/engine/gradients/gradient_reducer.hpp"
 
 namespace heteroperf::test {
 

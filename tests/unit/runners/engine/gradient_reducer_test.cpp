@@ -1,4 +1,4 @@
-#include "runners/engine/gradient_reducer.hpp"
+#include "runners/engine/gradients/gradient_reducer.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "runners/engine/measure_operations.hpp"
+#include "runners/engine/probe/measure_operations.hpp"
 
 #include <gtest/gtest.h>
 

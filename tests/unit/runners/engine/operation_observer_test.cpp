@@ -1,4 +1,4 @@
-#include "runners/engine/operation_observer.hpp"
+#include "runners/engine/probe/operation_observer.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/addmm.h>
@@ -17,8 +17,8 @@
 #include <thread>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/operation_rules.hpp"
-#include "runners/engine/training_session.hpp"
+#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/probe/operation_rules.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/graph_counts.hpp"
 #include "workloads/models.hpp"

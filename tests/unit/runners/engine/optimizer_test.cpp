@@ -1,4 +1,4 @@
-#include "runners/engine/optimizer.hpp"
+#include "runners/engine/parameters/optimizer.hpp"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/engine/optimizer_kernels.hpp"
-#include "runners/engine/parameter_store.hpp"
+#include "runners/engine/kernels/optimizer_kernels.hpp"
+#include "runners/engine/parameters/parameter_store.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {

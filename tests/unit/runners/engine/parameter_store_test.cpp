@@ -1,4 +1,4 @@
-#include "runners/engine/parameter_store.hpp"
+#include "runners/engine/parameters/parameter_store.hpp"
 
 #include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/initial_values.hpp"
+#include "runners/engine/parameters/initial_values.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
 namespace heteroperf {

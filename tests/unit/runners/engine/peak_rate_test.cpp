@@ -1,4 +1,5 @@
-#include "runners/engine/peak_rate.hpp"
+#include "runners/engine/probe/peak_rate.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/InferenceMode.h>
@@ -10,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/engine/operation_observer.hpp"
+#include "runners/engine/probe/operation_observer.hpp"
 
 namespace heteroperf {
 namespace {

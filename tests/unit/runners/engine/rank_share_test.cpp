@@ -1,4 +1,4 @@
-#include "runners/engine/rank_share.hpp"
+#include "runners/engine/parameters/rank_share.hpp"
 
 #include <gtest/gtest.h>
 

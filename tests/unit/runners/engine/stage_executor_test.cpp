@@ -1,4 +1,4 @@
-#include "runners/engine/stage_executor.hpp"
+#include "runners/engine/pipeline/stage_executor.hpp"
 
 #include <ATen/ops/ones.h>
 #include <c10/core/InferenceMode.h>
@@ -8,7 +8,8 @@
 #include <tuple>
 
 #include "runners/device/host_pool.hpp"
-#include "runners/engine/peak_rate.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/operators/operator.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/models.hpp"

@@ -1,4 +1,4 @@
-#include "runners/engine/training_session.hpp"
+#include "runners/engine/module/training_session.hpp"
 
 #include <gtest/gtest.h>
 

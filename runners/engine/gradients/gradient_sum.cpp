@@ -1,0 +1,345 @@
+#include "runners/engine/gradients/gradient_sum.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "metrics/base/error.hpp"
+#include "runners/comm/reshard/reshard.hpp"
+#include "runners/comm/slice.hpp"
+#include "runners/engine/operators/host_copies.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::size_t line_bytes = 64;
+
+std::size_t unsigned_of(std::int64_t n) { return static_cast<std::size_t>(n); }
+
+std::size_t own_index(const Communicator& group) {
+  return static_cast<std::size_t>(group.rank().value());
+}
+
+at::Tensor part(const at::Tensor& arena, const ArenaRange& range) {
+  const c10::InferenceMode no_tape;
+  return arena.narrow(0, range.begin, range.count());
+}
+
+}  // namespace
+
+GradientArenas::GradientArenas(const ParameterStore& store)
+    : gradient_(store.reduced_gradient()),
+      master_(store.master()),
+      type_(gradient_.scalar_type() == at::kDouble ? DataType::f64 : DataType::f32) {}
+
+at::Tensor GradientArenas::gradients(const ArenaRange& range) const {
+  return part(gradient_, range);
+}
+at::Tensor GradientArenas::masters(const ArenaRange& range) const { return part(master_, range); }
+
+FlatSum::FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
+                 SumTarget target)
+    : group_(group), arenas_(arenas), range_(range), slice_(range), target_(target) {
+  if (target_ == SumTarget::all) return;
+  const auto ranks = static_cast<std::size_t>(group.size());
+  const std::size_t unit = line_bytes / size_of(arenas.type());
+  for (std::size_t r = 0; r < ranks; ++r) {
+    counts_.push_back(even_slice(unsigned_of(range.count()), r, ranks, unit).count);
+  }
+  const Slice own = block_of(counts_, own_index(group));
+  slice_.begin = range.begin + static_cast<std::int64_t>(own.begin);
+  slice_.end = range.begin + static_cast<std::int64_t>(own.end());
+}
+
+at::Tensor FlatSum::slice_of(const at::Tensor& range) const {
+  return part(range, {slice_.begin - range_.begin, slice_.end - range_.begin});
+}
+
+/// Until the sum takes its place.
+at::Tensor FlatSum::room_like(const at::Tensor& slice) {
+  if (slice.is_cuda()) return at::empty(slice.sizes(), slice.options());
+  if (!room_) room_ = std::make_unique<std::byte[]>(slice.nbytes());
+  return at::from_blob(room_.get(), slice.sizes(), at::TensorOptions().dtype(slice.scalar_type()));
+}
+
+void FlatSum::run() {
+  const c10::InferenceMode no_tape;
+  HostCopies there(group_);
+  const at::Tensor all = there.of(arenas_.gradients(range_));
+  if (target_ == SumTarget::all) {
+    group_.all_reduce(buffer_of(all));
+  } else {
+    const at::Tensor own = slice_of(all), sum = room_like(own);
+    group_.reduce_scatter(buffer_of(all), buffer_of(sum), counts_, Reduction::sum);
+    own.copy_(sum);
+  }
+  there.put_back();
+}
+
+void FlatSum::share() {
+  if (target_ == SumTarget::all) return;
+  HostCopies there(group_);
+  const at::Tensor all = there.of(arenas_.masters(range_));
+  group_.all_gather(buffer_of(slice_of(all)), buffer_of(all), counts_);
+  there.put_back();
+}
+
+namespace {
+
+/// The parameter as {elements before, extent, elements behind} its cut dimension.
+struct Extents {
+  std::int64_t outer = 1, extent = 1, inner = 1;
+};
+
+Extents extents_of(const Shape& shape, std::size_t dim) {
+  const auto cut = shape.begin() + static_cast<std::ptrdiff_t>(dim);
+  return {element_count(Shape(shape.begin(), cut)), *cut,
+          element_count(Shape(cut + 1, shape.end()))};
+}
+
+using Copies = ReshardedSum::Copies;
+using Intervals = std::vector<ParameterShard::Interval>;
+
+/// Copies that hold all of a parameter go along with any cut.
+std::size_t cut_dimension(const Copies& copies) {
+  for (const auto& copy : copies) {
+    for (const ReshardedSum::Holder& holder : copy) {
+      if (!holder.shard.whole()) return holder.shard.dim;
+    }
+  }
+  return 0;
+}
+
+Intervals intervals_of(const ParameterShard& shard, std::int64_t extent) {
+  return shard.whole() ? Intervals{{0, extent}} : shard.intervals;
+}
+
+std::vector<std::int64_t> borders_of(const Copies& copies, std::int64_t extent) {
+  std::vector<std::int64_t> borders{0, extent};
+  for (const auto& copy : copies) {
+    for (const ReshardedSum::Holder& holder : copy) {
+      for (const auto& interval : intervals_of(holder.shard, extent)) {
+        borders.push_back(interval.first);
+        borders.push_back(interval.first + interval.count);
+      }
+    }
+  }
+  std::sort(borders.begin(), borders.end());
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  return borders;
+}
+
+bool holds(const ParameterShard& shard, std::int64_t extent, std::int64_t row) {
+  const Intervals intervals = intervals_of(shard, extent);
+  return std::any_of(intervals.begin(), intervals.end(), [&](const auto& interval) {
+    return row >= interval.first && row < interval.first + interval.count;
+  });
+}
+
+/// Of each copy the first that holds a row of the cut dimension.
+std::vector<RankId> summands_of(const Copies& copies, std::int64_t extent, std::int64_t row) {
+  std::vector<RankId> ranks;
+  for (const auto& copy : copies) {
+    const auto first = std::find_if(copy.begin(), copy.end(), [&](const ReshardedSum::Holder& h) {
+      return holds(h.shard, extent, row);
+    });
+    if (first != copy.end()) ranks.push_back(first->rank);
+  }
+  return ranks;
+}
+
+std::vector<RankId> holders_of(const Copies& copies, std::int64_t extent, std::int64_t row) {
+  std::vector<RankId> ranks;
+  for (const auto& copy : copies) {
+    for (const ReshardedSum::Holder& holder : copy) {
+      if (holds(holder.shard, extent, row)) ranks.push_back(holder.rank);
+    }
+  }
+  return ranks;
+}
+
+using WhoHolds = std::vector<RankId> (*)(const Copies&, std::int64_t, std::int64_t);
+
+/// A tile for each piece that no copy cuts.
+Layout pieces_on(WhoHolds who, const Copies& copies, const Extents& extents) {
+  std::vector<std::int64_t> borders = borders_of(copies, extents.extent);
+  std::vector<std::vector<RankId>> holders;
+  for (std::size_t tile = 0; tile + 1 < borders.size(); ++tile) {
+    holders.push_back(who(copies, extents.extent, borders[tile]));
+  }
+  return Layout({extents.outer, extents.extent, extents.inner},
+                {{0, extents.outer}, std::move(borders), {0, extents.inner}}, std::move(holders));
+}
+
+std::vector<std::int64_t> even_borders(std::int64_t begin, std::int64_t end, std::size_t parts) {
+  std::vector<std::int64_t> borders;
+  const auto count = static_cast<std::int64_t>(parts);
+  for (std::int64_t p = 0; p < count; ++p) borders.push_back(begin + (end - begin) * p / count);
+  return borders;
+}
+
+/// Part p of every piece, or of all rows, on copy p's summand.
+Layout own_parts(const Copies& copies, const Extents& extents) {
+  const std::vector<std::int64_t> pieces = borders_of(copies, extents.extent);
+  const std::size_t parts = copies.size();
+  std::vector<std::int64_t> rows{0}, borders;
+  std::vector<std::vector<RankId>> holders;
+  const auto owner = [&](std::size_t piece, std::size_t part) {
+    const std::vector<RankId> summands = summands_of(copies, extents.extent, pieces[piece]);
+    return std::vector<RankId>{summands[part % summands.size()]};
+  };
+  if (extents.outer > 1) {
+    rows = even_borders(0, extents.outer, parts);
+    borders = pieces;
+    for (std::size_t part = 0; part < parts; ++part) {
+      for (std::size_t p = 0; p + 1 < pieces.size(); ++p) holders.push_back(owner(p, part));
+    }
+  } else {
+    for (std::size_t p = 0; p + 1 < pieces.size(); ++p) {
+      for (const std::int64_t border : even_borders(pieces[p], pieces[p + 1], parts)) {
+        borders.push_back(border);
+      }
+      for (std::size_t part = 0; part < parts; ++part) holders.push_back(owner(p, part));
+    }
+    borders.push_back(extents.extent);
+  }
+  rows.push_back(extents.outer);
+  return Layout({extents.outer, extents.extent, extents.inner},
+                {std::move(rows), std::move(borders), {0, extents.inner}}, std::move(holders));
+}
+
+const ParameterShard& shard_of(const Copies& copies, RankId rank) {
+  for (const auto& copy : copies) {
+    for (const ReshardedSum::Holder& holder : copy) {
+      if (holder.rank == rank) return holder.shard;
+    }
+  }
+  HETEROPERF_EXPECT(!"a rank sums what it does not hold");
+  return copies.front().front().shard;
+}
+
+}  // namespace
+
+/// A reshard between two arenas. In an arena a rank's intervals lie side by side in every row; in a
+/// reshard's memory they follow one another as tiles.
+class ReshardedSum::Move {
+ public:
+  Move(Communicator& group, ReshardPlan plan, const Extents& extents, const ParameterShard& shard,
+       int tag)
+      : group_(group),
+        size_(size_of(plan.config.type)),
+        tag_(tag),
+        intervals_(intervals_of(shard, extents.extent)),
+        inner_(extents.inner),
+        resharder_(std::make_shared<ReshardPlan>(std::move(plan)), group.rank()) {
+    for (const auto& interval : intervals_) width_ += interval.count * inner_;
+    const Layout &from = resharder_.plan().from, &to = resharder_.plan().to;
+    mine_.resize(unsigned_of(from.count(group.rank())) * size_);
+    result_.resize(unsigned_of(to.count(group.rank())) * size_);
+    sent_ = rows_of(from);
+    received_ = rows_of(to);
+  }
+
+  /// What this rank has before and after, within its part of the parameter.
+  void run(const at::Tensor& values) {
+    HostCopies here;
+    const MutableBuffer part = buffer_of(here.of(values));
+    auto* arena = static_cast<std::byte*>(part.data);
+    std::byte* tile = mine_.data();
+    for (const ArenaRange& row : sent_) {
+      const std::size_t bytes = unsigned_of(row.count()) * size_;
+      std::memcpy(tile, arena + unsigned_of(row.begin) * size_, bytes);
+      tile += bytes;
+    }
+    resharder_.run(group_, ConstBuffer(mine_.data(), mine_.size() / size_, part.type),
+                   MutableBuffer(result_.data(), result_.size() / size_, part.type), tag_);
+    tile = result_.data();
+    for (const ArenaRange& row : received_) {
+      const std::size_t bytes = unsigned_of(row.count()) * size_;
+      std::memcpy(arena + unsigned_of(row.begin) * size_, tile, bytes);
+      tile += bytes;
+    }
+    here.put_back();
+  }
+
+  const std::vector<ArenaRange>& received() const { return received_; }
+
+ private:
+  /// Contiguous elements of this rank's part, in the order of the layout's memory.
+  std::vector<ArenaRange> rows_of(const Layout& layout) const {
+    std::vector<ArenaRange> rows;
+    for (const std::size_t tile : layout.tiles_of(group_.rank())) {
+      const Box box = layout.box(tile);
+      if (box.count() == 0) continue;
+      const std::int64_t begin = place_of(box.first[1]) * inner_;
+      for (std::int64_t o = box.first[0]; o < box.last[0]; ++o) {
+        rows.push_back({o * width_ + begin, o * width_ + begin + box.extent(1) * inner_});
+      }
+    }
+    return rows;
+  }
+
+  /// Of a row of the full parameter among those that this rank holds.
+  std::int64_t place_of(std::int64_t row) const {
+    std::int64_t place = 0;
+    for (const auto& interval : intervals_) {
+      if (row >= interval.first && row < interval.first + interval.count) {
+        return place + row - interval.first;
+      }
+      place += interval.count;
+    }
+    HETEROPERF_EXPECT(!"a tile lies outside its holder's intervals");
+    return 0;
+  }
+
+  Communicator& group_;
+  std::size_t size_;
+  int tag_;
+  Intervals intervals_;
+  std::int64_t inner_, width_ = 0;
+  Resharder resharder_;
+  std::vector<std::byte> mine_, result_;
+  std::vector<ArenaRange> sent_, received_;
+};
+
+ReshardedSum::ReshardedSum(Communicator& group, const GradientArenas& arenas,
+                           const ArenaRange& range, const Shape& shape, const Copies& copies,
+                           SumTarget target, int tag)
+    : arenas_(arenas), range_(range) {
+  const Extents extents = extents_of(shape, cut_dimension(copies));
+  const ParameterShard& shard = shard_of(copies, group.rank());
+  const Layout summands = pieces_on(summands_of, copies, extents),
+               all = pieces_on(holders_of, copies, extents);
+  ReshardConfig config;
+  config.type = arenas.type();
+  if (target == SumTarget::all) {
+    sum_ = std::make_unique<Move>(group, plan_sum(summands, all, config), extents, shard, tag);
+    return;
+  }
+  const Layout own = own_parts(copies, extents);
+  sum_ = std::make_unique<Move>(group, plan_sum(summands, own, config), extents, shard, tag);
+  share_ = std::make_unique<Move>(group, plan_reshard(own, all, config), extents, shard, tag + 1);
+}
+ReshardedSum::~ReshardedSum() = default;
+
+void ReshardedSum::run() { sum_->run(arenas_.gradients(range_)); }
+
+void ReshardedSum::share() {
+  if (share_) share_->run(arenas_.masters(range_));
+}
+
+std::vector<ArenaRange> ReshardedSum::owned() const {
+  if (!share_) return {range_};
+  std::vector<ArenaRange> ranges;
+  for (const ArenaRange& row : sum_->received()) {
+    ranges.push_back({range_.begin + row.begin, range_.begin + row.end});
+  }
+  return ranges;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,260 @@
+#include "runners/engine/gradients/sum_plan.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Two per parameter, used again when far fewer are under way.
+constexpr int tags = 3000;
+
+using Group = std::vector<RankId>;
+using ParameterKey = std::pair<NodeId, std::size_t>;
+
+ParameterKey key_of(const HeldParameter& held) { return {held.node, held.index}; }
+
+/// Joins ranges that touch.
+std::vector<ArenaRange> joined(std::vector<ArenaRange> ranges) {
+  std::sort(ranges.begin(), ranges.end(),
+            [](const ArenaRange& a, const ArenaRange& b) { return a.begin < b.begin; });
+  std::vector<ArenaRange> result;
+  for (const ArenaRange& range : ranges) {
+    if (range.count() == 0) continue;
+    if (!result.empty() && result.back().end == range.begin) {
+      result.back().end = range.end;
+    } else {
+      result.push_back(range);
+    }
+  }
+  return result;
+}
+
+ArenaRange overlap(const ArenaRange& a, const ArenaRange& b) {
+  const std::int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+class SumPlanner {
+ public:
+  SumPlanner(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan, RankId rank,
+             const ParameterStore& store, const GradientGroups& groups, std::size_t bucket_bytes)
+      : graph_(graph),
+        staged_(staged),
+        plan_(plan),
+        rank_(rank),
+        store_(store),
+        arenas_(store),
+        groups_(groups),
+        target_(plan.zero_stage > 0 ? SumTarget::own_part : SumTarget::all),
+        bucket_elements_(static_cast<std::int64_t>(bucket_bytes / size_of(arenas_.type()))) {
+    result_.users.resize(store.count());
+    result_.tied.resize(store.count());
+    for (const StagedGraph::Tied& tied : staged.tied) tied_keys_.emplace(tied.owner, 0);
+  }
+
+  SumPlan run(const std::vector<GradientFamily>& families) {
+    for (const GradientFamily& family : families) {
+      for (std::size_t c = 0; c < family.copies.size(); ++c) {
+        if (is_in(family.copies[c].ranks, rank_)) add(family, c);
+      }
+    }
+    for (const std::vector<int>& users : result_.users) HETEROPERF_ENSURE(!users.empty());
+    result_.owned = joined(std::move(result_.owned));
+    result_.counted = joined(std::move(result_.counted));
+    return std::move(result_);
+  }
+
+ private:
+  using Ordinals = std::vector<std::size_t>;
+
+  void add(const GradientFamily& family, std::size_t copy) {
+    const std::size_t index = index_in(family.copies[copy].ranks, rank_);
+    if (!family.uniform()) return add_resharded(family, copy, index);
+    const Group group = family.groups()[index];
+    for (const Ordinals& run : runs(family, copy, index)) {
+      note_users(family, run);
+      if (group.size() == 1) {
+        add_own(run, copy, index);
+      } else {
+        add_buckets(groups_.find(group, true), run, copy, index);
+      }
+    }
+  }
+
+  /// What a rank of a copy holds of the family.
+  std::vector<HeldParameter> held(const GradientFamily& family, const GradientFamily::Copy& copy,
+                                  std::size_t index) {
+    std::vector<HeldParameter> result;
+    for (const HeldParameter& parameter : share(copy, index)) {
+      const bool tied = tied_keys_.contains(key_of(parameter));
+      const bool wanted = family.is_tied() ? parameter.node == staged_.tied[family.tied].owner &&
+                                                 parameter.index == 0
+                                           : !tied;
+      if (wanted) result.push_back(parameter);
+    }
+    return result;
+  }
+
+  const std::vector<HeldParameter>& share(const GradientFamily::Copy& copy, std::size_t index) {
+    const auto key = std::tuple(copy.stage, copy.ranks.size(), index);
+    const auto known = shares_.find(key);
+    if (known != shares_.end()) return known->second;
+    RankRole role;
+    role.parts.push_back({copy.stage, copy.stage, copy.replica, static_cast<int>(index)});
+    return shares_.emplace(key, rank_share(graph_, staged_, plan_, role).parameters).first->second;
+  }
+
+  /// Parameters that lie one behind the other on every rank that holds them, in the order of
+  /// summing: matrices from the last to the first, then the rest. Tied weights, which not every
+  /// rank has in its arena at the same place, end a run.
+  std::vector<Ordinals> runs(const GradientFamily& family, std::size_t copy, std::size_t index) {
+    if (family.is_tied()) return {{store_.ordinal(staged_.tied[family.tied].owner, 0)}};
+    std::vector<Ordinals> result;
+    for (const bool matrices : {true, false}) {
+      std::vector<Ordinals> found(1);
+      for (const HeldParameter& parameter : share(family.copies[copy], index)) {
+        if ((parameter.shape.size() > 1) != matrices) continue;
+        if (tied_keys_.contains(key_of(parameter))) {
+          found.emplace_back();
+        } else {
+          found.back().push_back(store_.ordinal(parameter.node, parameter.index));
+        }
+      }
+      for (auto run = found.rbegin(); run != found.rend(); ++run) {
+        if (!run->empty()) result.push_back(*run);
+      }
+    }
+    return result;
+  }
+
+  void note_users(const GradientFamily& family, const Ordinals& run) {
+    const std::vector<int> stages =
+        family.is_tied() ? staged_.tied[family.tied].stages : std::vector<int>{family.stage};
+    for (const std::size_t ordinal : run) {
+      result_.users[ordinal] = stages;
+      result_.tied[ordinal] = family.is_tied();
+    }
+  }
+
+  /// With the gap behind it, which holds zeros.
+  ArenaRange range_of(std::size_t ordinal) const {
+    const bool last = ordinal + 1 == store_.count();
+    return {store_.place(ordinal).offset,
+            last ? store_.elements() : store_.place(ordinal + 1).offset};
+  }
+  ArenaRange range_of(const Ordinals& run) const {
+    HETEROPERF_ENSURE(run.back() - run.front() + 1 == run.size());
+    return {range_of(run.front()).begin, range_of(run.back()).end};
+  }
+
+  /// A whole parameter counts on the first rank of its tensor-parallel group alone.
+  bool counts_here(std::size_t ordinal, std::size_t index) const {
+    return index == 0 || !store_.place(ordinal).held.shard.whole();
+  }
+
+  void count(const Ordinals& run, const ArenaRange& own, std::size_t index) {
+    for (const std::size_t ordinal : run) {
+      if (counts_here(ordinal, index)) result_.counted.push_back(overlap(range_of(ordinal), own));
+    }
+  }
+
+  void add_own(const Ordinals& run, std::size_t copy, std::size_t index) {
+    result_.owned.push_back(range_of(run));
+    if (copy == 0) count(run, range_of(run), index);
+  }
+
+  void add_buckets(Communicator& group, const Ordinals& run, std::size_t copy, std::size_t index) {
+    Ordinals bucket;
+    for (auto at = run.rbegin(); at != run.rend(); ++at) {
+      bucket.insert(bucket.begin(), *at);
+      if (range_of(bucket).count() < bucket_elements_ && at + 1 != run.rend()) continue;
+      auto sum = std::make_unique<FlatSum>(group, arenas_, range_of(bucket), target_);
+      const ArenaRange own = sum->owned().front();
+      if (target_ == SumTarget::own_part || copy == 0) count(bucket, own, index);
+      add_sum(std::move(sum), std::move(bucket));
+      bucket.clear();
+    }
+  }
+
+  void add_resharded(const GradientFamily& family, std::size_t copy, std::size_t index) {
+    Communicator& group = groups_.find(family.groups().front(), false);
+    std::vector<HeldParameter> all = held(family, family.copies.front(), 0);
+    std::stable_partition(all.begin(), all.end(),
+                          [](const HeldParameter& p) { return p.shape.size() > 1; });
+    const auto rest = std::find_if(all.begin(), all.end(),
+                                   [](const HeldParameter& p) { return p.shape.size() <= 1; });
+    std::reverse(all.begin(), rest);
+    std::reverse(rest, all.end());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const ReshardedSum::Copies holders = holders_of(family, key_of(all[i]));
+      if (!holds(holders, group.rank())) continue;
+      const std::size_t ordinal = store_.ordinal(all[i].node, all[i].index);
+      note_users(family, {ordinal});
+      auto sum =
+          std::make_unique<ReshardedSum>(group, arenas_, range_of(ordinal),
+                                         graph_.node(all[i].node).parameters[all[i].index].shape,
+                                         holders, target_, 2 * static_cast<int>(i) % tags);
+      if (target_ == SumTarget::own_part) {
+        for (const ArenaRange& own : sum->owned()) result_.counted.push_back(own);
+      } else if (copy == 0) {
+        count({ordinal}, range_of(ordinal), index);
+      }
+      add_sum(std::move(sum), {ordinal});
+    }
+  }
+
+  void add_sum(std::unique_ptr<GradientSum> sum, Ordinals parameters) {
+    for (const ArenaRange& own : sum->owned()) result_.owned.push_back(own);
+    result_.sums.push_back({std::move(sum), std::move(parameters)});
+  }
+
+  ReshardedSum::Copies holders_of(const GradientFamily& family, ParameterKey key) {
+    ReshardedSum::Copies copies;
+    std::int32_t number = 0;
+    for (const GradientFamily::Copy& copy : family.copies) {
+      auto& holders = copies.emplace_back();
+      for (std::size_t i = 0; i < copy.ranks.size(); ++i, ++number) {
+        for (const HeldParameter& parameter : held(family, copy, i)) {
+          if (key_of(parameter) == key) holders.push_back({RankId(number), parameter.shard});
+        }
+      }
+    }
+    return copies;
+  }
+
+  static bool holds(const ReshardedSum::Copies& copies, RankId rank) {
+    return std::any_of(copies.begin(), copies.end(), [&](const auto& holders) {
+      return std::any_of(holders.begin(), holders.end(),
+                         [&](const ReshardedSum::Holder& holder) { return holder.rank == rank; });
+    });
+  }
+
+  const ModelGraph& graph_;
+  const StagedGraph& staged_;
+  const Plan& plan_;
+  RankId rank_;
+  const ParameterStore& store_;
+  GradientArenas arenas_;
+  const GradientGroups& groups_;
+  SumTarget target_;
+  std::int64_t bucket_elements_;
+  std::set<ParameterKey> tied_keys_;
+  std::map<std::tuple<int, std::size_t, std::size_t>, std::vector<HeldParameter>> shares_;
+  SumPlan result_;
+};
+
+}  // namespace
+
+SumPlan plan_sums(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan, RankId rank,
+                  const ParameterStore& store, const std::vector<GradientFamily>& families,
+                  const GradientGroups& groups, std::size_t bucket_bytes) {
+  return SumPlanner(graph, staged, plan, rank, store, groups, bucket_bytes).run(families);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,170 @@
+#include "runners/engine/kernels/optimizer_kernels.hpp"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+// One body, compiled for several instruction sets; the loader picks. Sanitizers run before the
+// loader's choice can.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+#define HETEROPERF_VECTOR_CLONES \
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define HETEROPERF_VECTOR_CLONES
+#endif
+
+namespace heteroperf {
+namespace {
+
+template <class T>
+struct Adamw {
+  explicit Adamw(const AdamwScalars& s)
+      : scale(static_cast<T>(s.gradient_scale)),
+        keep(static_cast<T>(s.keep)),
+        beta1(static_cast<T>(s.beta1)),
+        rest1(static_cast<T>(1 - s.beta1)),
+        beta2(static_cast<T>(s.beta2)),
+        rest2(static_cast<T>(1 - s.beta2)),
+        epsilon(static_cast<T>(s.epsilon)),
+        step(static_cast<T>(s.step)),
+        root(static_cast<T>(s.root)) {}
+  T scale, keep, beta1, rest1, beta2, rest2, epsilon, step, root;
+};
+
+template <class T>
+struct Sgd {
+  explicit Sgd(const SgdScalars& s)
+      : scale(static_cast<T>(s.gradient_scale)),
+        decay(static_cast<T>(s.decay)),
+        momentum(static_cast<T>(s.momentum)),
+        rate(static_cast<T>(s.learning_rate)) {}
+  T scale, decay, momentum, rate;
+};
+
+template <class T>
+[[gnu::always_inline]] inline void adamw_body(T* __restrict weight, const T* __restrict gradient,
+                                              T* __restrict first, T* __restrict second,
+                                              std::int64_t count, const Adamw<T>& k) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T g = k.scale * gradient[i];
+    const T m = k.beta1 * first[i] + k.rest1 * g;
+    const T v = k.beta2 * second[i] + k.rest2 * g * g;
+    first[i] = m;
+    second[i] = v;
+    weight[i] = k.keep * weight[i] - k.step * m / (std::sqrt(v) * k.root + k.epsilon);
+  }
+}
+
+template <class T>
+[[gnu::always_inline]] inline void sgd_body(T* __restrict weight, const T* __restrict gradient,
+                                            T* __restrict velocity, std::int64_t count,
+                                            const Sgd<T>& k) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T g = k.scale * gradient[i] + k.decay * weight[i];
+    const T b = k.momentum * velocity[i] + g;
+    velocity[i] = b;
+    weight[i] -= k.rate * b;
+  }
+}
+
+// Sixteen partial sums let the loop use vector registers without reordering by the compiler.
+template <class T>
+[[gnu::always_inline]] inline double squares_body(const T* values, std::int64_t count) {
+  constexpr std::int64_t lanes = 16;
+  std::array<double, lanes> partial{};
+  std::int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    for (std::int64_t lane = 0; lane < lanes; ++lane) {
+      const auto x = static_cast<double>(values[i + lane]);
+      partial[static_cast<std::size_t>(lane)] += x * x;
+    }
+  }
+  for (; i < count; ++i)
+    partial[0] += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return std::accumulate(partial.begin(), partial.end(), 0.0);
+}
+
+HETEROPERF_VECTOR_CLONES void adamw_block(float* w, const float* g, float* m, float* v,
+                                          std::int64_t n, const Adamw<float>& k) {
+  adamw_body(w, g, m, v, n, k);
+}
+HETEROPERF_VECTOR_CLONES void adamw_block(double* w, const double* g, double* m, double* v,
+                                          std::int64_t n, const Adamw<double>& k) {
+  adamw_body(w, g, m, v, n, k);
+}
+HETEROPERF_VECTOR_CLONES void sgd_block(float* w, const float* g, float* b, std::int64_t n,
+                                        const Sgd<float>& k) {
+  sgd_body(w, g, b, n, k);
+}
+HETEROPERF_VECTOR_CLONES void sgd_block(double* w, const double* g, double* b, std::int64_t n,
+                                        const Sgd<double>& k) {
+  sgd_body(w, g, b, n, k);
+}
+HETEROPERF_VECTOR_CLONES double squares_block(const float* values, std::int64_t n) {
+  return squares_body(values, n);
+}
+HETEROPERF_VECTOR_CLONES double squares_block(const double* values, std::int64_t n) {
+  return squares_body(values, n);
+}
+
+constexpr std::int64_t block_elements = 1 << 14;
+
+/// Runs body(block, first, count) on blocks of fixed bounds: what a block computes does not depend
+/// on the number of threads.
+template <class Body>
+void for_blocks(std::int64_t begin, std::int64_t end, const Body& body) {
+  const std::int64_t blocks = (end - begin + block_elements - 1) / block_elements;
+  at::parallel_for(0, blocks, 1, [&](std::int64_t from, std::int64_t to) {
+    for (std::int64_t block = from; block < to; ++block) {
+      const std::int64_t first = begin + block * block_elements;
+      body(block, first, std::min(block_elements, end - first));
+    }
+  });
+}
+
+}  // namespace
+
+template <class T>
+void adamw_update(T* weight, const T* gradient, T* first, T* second, std::int64_t begin,
+                  std::int64_t end, const AdamwScalars& scalars) {
+  const Adamw<T> k(scalars);
+  for_blocks(begin, end, [&](std::int64_t, std::int64_t start, std::int64_t count) {
+    adamw_block(weight + start, gradient + start, first + start, second + start, count, k);
+  });
+}
+
+template <class T>
+void sgd_update(T* weight, const T* gradient, T* velocity, std::int64_t begin, std::int64_t end,
+                const SgdScalars& scalars) {
+  const Sgd<T> k(scalars);
+  for_blocks(begin, end, [&](std::int64_t, std::int64_t start, std::int64_t count) {
+    sgd_block(weight + start, gradient + start, velocity + start, count, k);
+  });
+}
+
+template <class T>
+double sum_of_squares(const T* values, std::int64_t count) {
+  std::vector<double> sums(static_cast<std::size_t>((count + block_elements - 1) / block_elements));
+  for_blocks(0, count, [&](std::int64_t block, std::int64_t start, std::int64_t length) {
+    sums[static_cast<std::size_t>(block)] = squares_block(values + start, length);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+template void adamw_update(float*, const float*, float*, float*, std::int64_t, std::int64_t,
+                           const AdamwScalars&);
+template void adamw_update(double*, const double*, double*, double*, std::int64_t, std::int64_t,
+                           const AdamwScalars&);
+template void sgd_update(float*, const float*, float*, std::int64_t, std::int64_t,
+                         const SgdScalars&);
+template void sgd_update(double*, const double*, double*, std::int64_t, std::int64_t,
+                         const SgdScalars&);
+template double sum_of_squares(const float*, std::int64_t);
+template double sum_of_squares(const double*, std::int64_t);
+
+}  // namespace heteroperf

@@ -1,0 +1,135 @@
+#include "runners/engine/module/spec_check.hpp"
+
+#include <fmt/format.h>
+
+#include <variant>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "runners/engine/operators/operator.hpp"
+#include "runners/engine/probe/peak_rate.hpp"
+
+namespace heteroperf {
+namespace {
+
+void check_counts(const TrainingSpec& spec, ProblemList& problems) {
+  const auto positive = [&](const char* what, std::int64_t value) {
+    if (value < 1) problems.add(fmt::format("{} is {}", what, value), "it must be at least 1");
+  };
+  positive("the number of threads per rank", spec.threads);
+  if (!(spec.recipe.learning_rate >= 0)) {
+    problems.add(fmt::format("the learning rate is {}", spec.recipe.learning_rate),
+                 "it must be a number of at least 0");
+  }
+}
+
+void check_operators(const TrainingSpec& spec, ProblemList& problems) {
+  const std::vector<Node>& nodes = spec.graph.nodes();
+  for (std::size_t n = 0; n < nodes.size(); ++n) {
+    if (std::holds_alternative<Input>(nodes[n].attributes)) continue;
+    try {
+      make_operator(spec.graph, NodeId(static_cast<std::int32_t>(n)), scalar_type(spec.precision));
+    } catch (const UserError& error) {
+      for (const Problem& problem : error.problems()) {
+        problems.add(problem.problem, problem.why, problem.suggestion);
+      }
+    }
+  }
+}
+
+void check_uses(const TrainingSpec& spec, ProblemList& problems) {
+  const std::vector<Node>& nodes = spec.graph.nodes();
+  for (std::size_t n = 0; n + 1 < nodes.size(); ++n) {
+    if (!spec.graph.consumers(NodeId(static_cast<std::int32_t>(n))).empty()) continue;
+    problems.add(fmt::format("node '{}' has no way to the loss", nodes[n].name),
+                 "nothing takes its output", "Remove it or connect it");
+  }
+}
+
+std::string describe(const SampleSpec& s) {
+  return s.kind == InputKind::images ? fmt::format("{}x{}x{} images", s.channels, s.height, s.width)
+                                     : fmt::format("sequences of {} tokens", s.length);
+}
+
+SampleSpec wanted_sample(const Input& input) {
+  return {input.kind, input.channels, input.height, input.width, input.length, 0};
+}
+
+void check_sample(const TrainingSpec& spec, ProblemList& problems) {
+  const Node& node = spec.graph.node(spec.graph.input());
+  const SampleSpec wanted = wanted_sample(std::get<Input>(node.attributes));
+  SampleSpec given = spec.data->spec();
+  given.classes = 0;
+  if (given == wanted) return;
+  problems.add(
+      fmt::format("the model takes {} but the data are {}", describe(wanted), describe(given)),
+      spec.data->description(), "Build the model for the data's shape");
+}
+
+void check_classes(const TrainingSpec& spec, ProblemList& problems) {
+  const Node& loss = spec.graph.node(spec.graph.loss());
+  const Shape& logits = spec.graph.node(loss.inputs.front()).output;
+  const SampleSpec& data = spec.data->spec();
+  if (data.classes > logits.back()) {
+    problems.add(
+        fmt::format("the data have {} classes, the model {} outputs", data.classes, logits.back()),
+        spec.data->description(), "Build the model with as many classes or more");
+  }
+  const std::int64_t targets = data.kind == InputKind::images ? 1 : data.length;
+  const std::int64_t positions = element_count(logits) / logits.back();
+  if (targets != positions) {
+    problems.add(
+        fmt::format("a sample has {} targets, the model {} predictions", targets, positions));
+  }
+}
+
+void check_device(const TrainingSpec& spec, ProblemList& problems) {
+  if (!spec.gpu || !spec.pacing) return;
+  problems.add("an emulated device on a GPU", "emulated devices compute on the host",
+               "Use --device cpu or another cluster");
+}
+
+void check_plan_ranks(const TrainingSpec& spec, int ranks, ProblemList& problems) {
+  HETEROPERF_EXPECT(spec.ready->staged.stage_of.size() == spec.graph.nodes().size());
+  if (spec.plan().ranks() != ranks) {
+    problems.add(
+        fmt::format("the plan is for {} ranks, the group has {}", spec.plan().ranks(), ranks),
+        "every rank has its place in the plan", "Start as many ranks as the plan names");
+  }
+}
+
+void check_data(const TrainingSpec& spec, int ranks, ProblemList& problems) {
+  if (!spec.data) {
+    problems.add("there are no data to train on");
+    return;
+  }
+  check_sample(spec, problems);
+  check_classes(spec, problems);
+  const std::uint64_t samples = spec.data->size(Split::train);
+  if (samples < static_cast<std::uint64_t>(ranks)) {
+    problems.add(fmt::format("{} ranks for {} training samples", ranks, samples),
+                 spec.data->description(), "Use fewer ranks or more data");
+  }
+}
+
+}  // namespace
+
+void check_training_spec(const TrainingSpec& spec, int ranks) {
+  ProblemList problems;
+  check_counts(spec, problems);
+  check_device(spec, problems);
+  try {
+    spec.graph.loss();
+    spec.graph.input();
+  } catch (const UserError& error) {
+    for (const Problem& p : error.problems()) problems.add(p.problem, p.why, p.suggestion);
+    problems.throw_if_any();
+  }
+  check_operators(spec, problems);
+  check_uses(spec, problems);
+  check_plan_ranks(spec, ranks, problems);
+  check_data(spec, ranks, problems);
+  problems.throw_if_any();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,65 @@
+#include "runners/engine/module/torch_engine.hpp"
+
+#include <torch/headeronly/version.h>
+
+#include <fmt/format.h>
+
+#include "runners/comm/communicator.hpp"
+#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/operators/load_cuda.hpp"
+#include "runners/engine/probe/measure_operations.hpp"
+#include "runners/engine/probe/peak_rate.hpp"
+
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+namespace heteroperf {
+namespace {
+
+bool cpu_multiplies_bf16() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512bf16") != 0;
+#elif defined(__aarch64__) && defined(__linux__)
+  constexpr unsigned long hwcap2_bf16 = 1UL << 14;
+  return (getauxval(AT_HWCAP2) & hwcap2_bf16) != 0;
+#else
+  return false;
+#endif
+}
+
+class TorchEngine final : public Engine {
+ public:
+  std::string libtorch_version() const override {
+    return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
+  }
+  bool has_native_bf16() const override { return cpu_multiplies_bf16(); }
+  std::unique_ptr<TrainingSession> start(const TrainingSpec& spec, Communicator& group,
+                                         Communicator* devices) override {
+    return start_training(spec, group, devices);
+  }
+  FastestProduct find_fastest_product(Precision precision, int threads, double seconds) override {
+    return heteroperf::find_fastest_product(precision, threads, seconds);
+  }
+  OperationProbeResult measure_operations(const OperationProbe& probe) override {
+    return heteroperf::measure_operations(probe);
+  }
+  std::vector<CudaDevice> cuda_devices() override {
+    const Accelerator& accelerator = heteroperf::cuda_devices();
+    std::vector<CudaDevice> devices;
+    for (int i = 0; i < accelerator.count(); ++i) {
+      const AcceleratorProperties found = accelerator.properties(i);
+      devices.push_back({found.name, found.memory_bytes, found.pci_bus_id});
+    }
+    return devices;
+  }
+  FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds) override {
+    return heteroperf::find_fastest_cuda_product(precision, gpu, seconds);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> make_torch_engine() { return std::make_unique<TorchEngine>(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,149 @@
+#include "runners/engine/parameters/initial_values.hpp"
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <variant>
+#include <vector>
+
+#include "metrics/base/hash.hpp"
+#include "metrics/base/random.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double transformer_deviation = 0.02;
+
+template <class Kind>
+bool is(const Node& node) {
+  return std::holds_alternative<Kind>(node.attributes);
+}
+
+std::int64_t attention_count(const ModelGraph& graph) {
+  return std::count_if(graph.nodes().begin(), graph.nodes().end(), is<Attention>);
+}
+
+template <class Kind>
+bool feeds(const ModelGraph& graph, NodeId node) {
+  for (const NodeId consumer : graph.consumers(node)) {
+    const Node& next = graph.node(consumer);
+    if (is<Kind>(next)) return true;
+    if (is<Dropout>(next) && feeds<Kind>(graph, consumer)) return true;
+  }
+  return false;
+}
+
+double linear_deviation(const ModelGraph& graph, NodeId node, double fan_in) {
+  if (const std::int64_t layers = attention_count(graph); layers > 0) {
+    return feeds<Add>(graph, node)
+               ? transformer_deviation / std::sqrt(2.0 * static_cast<double>(layers))
+               : transformer_deviation;
+  }
+  return feeds<Relu>(graph, node) ? std::sqrt(2.0 / fan_in) : std::sqrt(1.0 / (3.0 * fan_in));
+}
+
+double conv_deviation(const ModelGraph& graph, const Shape& shape) {
+  const auto area = static_cast<double>(shape[2] * shape[3]);
+  if (attention_count(graph) > 0) return std::sqrt(1.0 / (static_cast<double>(shape[1]) * area));
+  return std::sqrt(2.0 / (static_cast<double>(shape[0]) * area));
+}
+
+// Box and Muller 1958: elements 2k and 2k + 1 come from the same pair of uniform numbers.
+template <class T>
+void fill_normal(std::uint64_t key, double deviation, T* values, std::int64_t first,
+                 std::int64_t count) {
+  for (std::int64_t i = first; i < first + count; ++i) {
+    const std::uint64_t pair = static_cast<std::uint64_t>(i) / 2;
+    const double radius_draw = 1.0 - to_unit(random_bits(key, 2 * pair));
+    const double angle = 2.0 * std::numbers::pi * to_unit(random_bits(key, 2 * pair + 1));
+    const double radius = deviation * std::sqrt(-2.0 * std::log(radius_draw));
+    *values++ = static_cast<T>(radius * (i % 2 == 0 ? std::cos(angle) : std::sin(angle)));
+  }
+}
+
+/// Elements of a shard in the order of its own memory, as runs of consecutive elements of the full
+/// parameter.
+class ShardRuns {
+ public:
+  ShardRuns(const Shape& full, const ParameterShard& shard) {
+    if (shard.whole()) {
+      runs_ = {{0, element_count(full)}};
+      return;
+    }
+    const auto dim = full.begin() + static_cast<std::ptrdiff_t>(shard.dim);
+    const std::int64_t row = element_count(Shape(dim + 1, full.end()));
+    full_period_ = *dim * row;
+    for (const ParameterShard::Interval& part : shard.intervals) {
+      runs_.push_back({part.first * row, part.count * row});
+    }
+  }
+
+  /// visit(element of the full parameter, element of the shard, count) for [begin, end) of it.
+  template <class Visit>
+  void each(std::int64_t begin, std::int64_t end, Visit visit) const {
+    std::int64_t period = 0;
+    for (const Run& run : runs_) period += run.count;
+    for (std::int64_t at = begin; at < end;) {
+      std::int64_t inside = at % period;
+      std::size_t r = 0;
+      while (inside >= runs_[r].count) inside -= runs_[r++].count;
+      const std::int64_t count = std::min(end - at, runs_[r].count - inside);
+      visit(at / period * full_period_ + runs_[r].first + inside, at, count);
+      at += count;
+    }
+  }
+
+ private:
+  struct Run {
+    std::int64_t first, count;
+  };
+  std::vector<Run> runs_;  ///< of one index of the dimensions before the cut one
+  std::int64_t full_period_ = 0;
+};
+
+std::uint64_t parameter_key(std::uint64_t seed, const std::string& node, std::size_t index) {
+  return random_bits(seed, Hash128("initial values").update(node).low(), index);
+}
+
+}  // namespace
+
+InitialRule initial_rule(const ModelGraph& graph, NodeId id, std::size_t index) {
+  const Node& node = graph.node(id);
+  const Parameter& parameter = node.parameters.at(index);
+  if (parameter.name == "bias") return {};
+  if (is<BatchNorm>(node) || is<LayerNorm>(node) || is<RmsNorm>(node)) {
+    return {InitialKind::constant, 1.0};
+  }
+  if (is<Conv2d>(node)) return {InitialKind::normal, conv_deviation(graph, parameter.shape)};
+  if (is<Linear>(node)) {
+    const auto fan_in = static_cast<double>(parameter.shape.back());
+    return {InitialKind::normal, linear_deviation(graph, id, fan_in)};
+  }
+  return {InitialKind::normal, transformer_deviation};
+}
+
+void fill_initial_values(const ModelGraph& graph, NodeId node, std::size_t index,
+                         std::uint64_t seed, const at::Tensor& values,
+                         const ParameterShard& shard) {
+  const InitialRule rule = initial_rule(graph, node, index);
+  const std::uint64_t key = parameter_key(seed, graph.node(node).name, index);
+  const ShardRuns runs(graph.node(node).parameters.at(index).shape, shard);
+  constexpr std::int64_t grain = 1 << 14;
+  AT_DISPATCH_FLOATING_TYPES(values.scalar_type(), "fill_initial_values", [&] {
+    auto* data = values.mutable_data_ptr<scalar_t>();
+    at::parallel_for(0, values.numel(), grain, [&](std::int64_t begin, std::int64_t end) {
+      if (rule.kind == InitialKind::constant) {
+        std::fill(data + begin, data + end, static_cast<scalar_t>(rule.value));
+        return;
+      }
+      runs.each(begin, end, [&](std::int64_t full, std::int64_t local, std::int64_t count) {
+        fill_normal(key, rule.value, data + local, full, count);
+      });
+    });
+  });
+}
+
+}  // namespace heteroperf

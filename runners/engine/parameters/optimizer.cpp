@@ -1,0 +1,122 @@
+#include "runners/engine/parameters/optimizer.hpp"
+
+#include <ATen/Dispatch.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+
+#include "metrics/base/error.hpp"
+#include "runners/engine/kernels/optimizer_kernels.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
+#include "runners/engine/parameters/square_sum.hpp"
+
+namespace heteroperf {
+namespace {
+
+// The small constant is LibTorch's: a norm just above the limit is scaled a little below it.
+double clip_scale(double limit, double norm) {
+  constexpr double softener = 1e-6;
+  return limit > 0 && norm > limit ? limit / (norm + softener) : 1.0;
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store)
+    : Optimizer(recipe, store, {{0, store.elements()}}) {}
+
+Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store,
+                     const std::vector<ArenaRange>& owned)
+    : recipe_(recipe), store_(store), owned_(owned) {
+  cut(owned);
+  std::int64_t elements = 0;
+  for (const ArenaRange& range : owned) elements += range.count();
+  first_ = at::zeros({elements}, store.master().options());
+  if (recipe_.kind == OptimizerKind::adamw) second_ = at::zeros_like(first_);
+}
+
+void Optimizer::cut(const std::vector<ArenaRange>& owned) {
+  const double rest = recipe_.decay_matrices_only ? 0.0 : recipe_.weight_decay;
+  std::int64_t state = 0;
+  for (const ArenaRange& range : owned) {
+    const auto add = [&](std::int64_t begin, std::int64_t end, double decay) {
+      const ArenaRange piece{std::max(begin, range.begin), std::min(end, range.end)};
+      if (piece.count() <= 0) return;
+      pieces_.push_back({piece, decay, state + piece.begin - range.begin});
+    };
+    for (const ParameterStore::PartRange& part : store_.parts()) {
+      add(part.begin, part.matrices_end, recipe_.weight_decay);
+      add(part.matrices_end, part.end, rest);
+    }
+    state += range.count();
+  }
+}
+
+std::vector<Optimizer::State> Optimizer::states() const {
+  std::vector<State> states;
+  const auto add = [&](const char* name, const at::Tensor& flat) {
+    std::int64_t at = 0;
+    for (const ArenaRange& range : owned_) {
+      states.push_back({name, range, flat.narrow(0, at, range.count())});
+      at += range.count();
+    }
+  };
+  if (recipe_.kind == OptimizerKind::sgd) {
+    add("velocity", first_);
+  } else {
+    add("first_moment", first_);
+    add("second_moment", second_);
+  }
+  return states;
+}
+
+double Optimizer::gradient_norm() const {
+  const ArenaRange all{0, store_.elements()};
+  return std::sqrt(square_sum(store_.reduced_gradient(), std::span(&all, 1)));
+}
+
+void Optimizer::update(double learning_rate, double gradient_norm) {
+  HETEROPERF_EXPECT(std::isfinite(gradient_norm));
+  ++updates_;
+  const double scale = clip_scale(recipe_.clip_norm, gradient_norm);
+  AT_DISPATCH_FLOATING_TYPES(store_.master().scalar_type(), "optimizer_update",
+                             [&] { update_as<scalar_t>(learning_rate, scale); });
+  for (const ArenaRange& range : owned_) store_.publish(range.begin, range.end);
+}
+
+template <class T>
+void Optimizer::update_as(double learning_rate, double scale) {
+  T* weights = store_.master().mutable_data_ptr<T>();
+  const T* gradients = store_.reduced_gradient().const_data_ptr<T>();
+  T* firsts = first_.mutable_data_ptr<T>();
+  const bool on_device = store_.master().is_cuda();
+  const Element element = element_of(store_.master().scalar_type());
+  const auto t = static_cast<double>(updates_);
+  for (const Piece& piece : pieces_) {
+    T* weight = weights + piece.range.begin;
+    const T* gradient = gradients + piece.range.begin;
+    T* first = firsts + piece.state;
+    const std::int64_t count = piece.range.count();
+    if (recipe_.kind == OptimizerKind::sgd) {
+      const SgdScalars scalars{scale, piece.decay, recipe_.momentum, learning_rate};
+      on_device ? device_kernels().sgd_update(element, weight, gradient, first, count, scalars)
+                : sgd_update(weight, gradient, first, 0, count, scalars);
+      continue;
+    }
+    T* second = second_.mutable_data_ptr<T>() + piece.state;
+    const AdamwScalars scalars{.gradient_scale = scale,
+                               .keep = 1.0 - learning_rate * piece.decay,
+                               .beta1 = recipe_.beta1,
+                               .beta2 = recipe_.beta2,
+                               .epsilon = recipe_.epsilon,
+                               .step = learning_rate / (1.0 - std::pow(recipe_.beta1, t)),
+                               .root = 1.0 / std::sqrt(1.0 - std::pow(recipe_.beta2, t))};
+    on_device
+        ? device_kernels().adamw_update(element, weight, gradient, first, second, count, scalars)
+        : adamw_update(weight, gradient, first, second, 0, count, scalars);
+  }
+}
+
+}  // namespace heteroperf

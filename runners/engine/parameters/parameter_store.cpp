@@ -1,0 +1,162 @@
+#include "runners/engine/parameters/parameter_store.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
+#include "runners/engine/operators/operator.hpp"
+#include "runners/engine/parameters/initial_values.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t alignment_bytes = 64;
+
+bool is_matrix(const HeldParameter& held) { return held.shape.size() > 1; }
+
+std::vector<HeldParameter> all_of(const ModelGraph& graph) {
+  std::vector<HeldParameter> held;
+  for (std::size_t n = 0; n < graph.nodes().size(); ++n) {
+    const std::vector<Parameter>& parameters = graph.nodes()[n].parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      held.push_back({NodeId(static_cast<std::int32_t>(n)), i, parameters[i].shape, {}, 0});
+    }
+  }
+  return held;
+}
+
+std::size_t part_count(const std::vector<HeldParameter>& held) {
+  std::size_t parts = 0;
+  for (const HeldParameter& parameter : held) parts = std::max(parts, parameter.part + 1);
+  return parts;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(const ModelGraph& graph, Precision precision, std::uint64_t seed)
+    : ParameterStore(graph, all_of(graph), precision, seed) {}
+
+ParameterStore::ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
+                               Precision precision, std::uint64_t seed, at::Device device) {
+  lay_out(graph, held,
+          alignment_bytes / static_cast<std::int64_t>(c10::elementSize(scalar_type(precision))));
+  make_arenas(precision, device);
+  make_views(graph);
+  for (const Entry& entry : entries_) initialise(graph, entry, seed);
+  publish();
+}
+
+void ParameterStore::move(double share) {
+  master_.slice(0, 0, elements_, 2).mul_(1 + share);
+  master_.slice(0, 1, elements_, 2).mul_(1 - share);
+  publish();
+}
+
+// Values are drawn in the order of the contiguous shape, whatever the order in memory.
+void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed) {
+  const HeldParameter& held = entry.place.held;
+  const at::Tensor values = at::empty(held.shape, master_.options().device(at::kCPU));
+  fill_initial_values(graph, held.node, held.index, seed, values, held.shard);
+  view_of(master_, entry, graph.node(held.node)).copy_(values);
+}
+
+void ParameterStore::lay_out(const ModelGraph& graph, const std::vector<HeldParameter>& held,
+                             std::int64_t alignment) {
+  std::size_t total = 0;
+  for (const Node& node : graph.nodes()) {
+    first_of_node_.push_back(total);
+    total += node.parameters.size();
+  }
+  position_of_.assign(total, held.size());
+  parts_.resize(part_count(held));
+  for (std::size_t part = 0; part < parts_.size(); ++part) {
+    parts_[part].begin = elements_;
+    for (const bool matrices : {true, false}) {
+      for (const HeldParameter& parameter : held) {
+        if (parameter.part != part || is_matrix(parameter) != matrices) continue;
+        const std::int64_t count = element_count(parameter.shape);
+        position_of_.at(position(parameter.node, parameter.index)) = entries_.size();
+        entries_.push_back({{parameter, elements_, count}, {}, {}});
+        elements_ += (count + alignment - 1) / alignment * alignment;
+      }
+      if (matrices) parts_[part].matrices_end = elements_;
+    }
+    parts_[part].end = elements_;
+  }
+}
+
+void ParameterStore::make_arenas(Precision precision, at::Device device) {
+  const at::ScalarType type = scalar_type(precision);
+  const at::ScalarType wide = precision == Precision::bf16 ? at::kFloat : type;
+  const at::TensorOptions options = at::TensorOptions().device(device);
+  master_ = at::zeros({elements_}, options.dtype(wide));
+  reduced_gradient_ = at::zeros({elements_}, options.dtype(wide));
+  const bool own = type != wide;
+  working_ = own ? at::zeros({elements_}, options.dtype(type)) : master_;
+  gradient_ = own ? at::zeros({elements_}, options.dtype(type)) : reduced_gradient_;
+}
+
+at::Tensor ParameterStore::view_of(const at::Tensor& arena, const Entry& entry, const Node& node) {
+  const Shape& shape = entry.place.held.shape;
+  const at::Tensor flat = arena.narrow(0, entry.place.offset, entry.place.count);
+  if (parameter_format(node, entry.place.held.index) != at::MemoryFormat::ChannelsLast) {
+    return flat.view(shape);
+  }
+  return flat.view({shape[0], shape[2], shape[3], shape[1]}).permute({0, 3, 1, 2});
+}
+
+void ParameterStore::make_views(const ModelGraph& graph) {
+  for (Entry& entry : entries_) {
+    const Node& node = graph.node(entry.place.held.node);
+    entry.parameter = view_of(working_, entry, node);
+    entry.gradient = view_of(gradient_, entry, node);
+  }
+}
+
+std::size_t ParameterStore::position(NodeId node, std::size_t index) const {
+  return first_of_node_.at(static_cast<std::size_t>(node.value())) + index;
+}
+
+std::size_t ParameterStore::ordinal(NodeId node, std::size_t index) const {
+  const std::size_t found = position_of_.at(position(node, index));
+  HETEROPERF_EXPECT(found < entries_.size());
+  HETEROPERF_EXPECT(entries_[found].place.held.node == node);
+  return found;
+}
+
+const at::Tensor& ParameterStore::parameter(NodeId node, std::size_t index) const {
+  return entries_[ordinal(node, index)].parameter;
+}
+const at::Tensor& ParameterStore::gradient(NodeId node, std::size_t index) const {
+  return entries_[ordinal(node, index)].gradient;
+}
+
+void ParameterStore::collect_gradient(std::size_t ordinal, Collect how) {
+  if (gradient_.is_same(reduced_gradient_)) return;
+  const Place& place = entries_[ordinal].place;
+  at::Tensor sum = reduced_gradient_.narrow(0, place.offset, place.count);
+  const at::Tensor gradient = gradient_.narrow(0, place.offset, place.count);
+  if (how == Collect::overwrite) {
+    sum.copy_(gradient);
+  } else {
+    sum.add_(gradient);
+  }
+}
+
+void ParameterStore::publish(std::int64_t begin, std::int64_t end) {
+  if (working_.is_same(master_)) return;
+  working_.narrow(0, begin, end - begin).copy_(master_.narrow(0, begin, end - begin));
+}
+
+std::string ParameterStore::fingerprint() const {
+  const at::Tensor here = master_.cpu();  // itself on the host
+  const auto* bytes = static_cast<const std::byte*>(here.const_data_ptr());
+  return Hash128("parameters").update(std::span(bytes, master_.nbytes())).hex();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runners/engine/parameters/rank_share.hpp"
+#include "workloads/model_graph.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+/// Elements [begin, end) of a store's arenas.
+struct ArenaRange {
+  std::int64_t begin = 0, end = 0;
+  std::int64_t count() const { return end - begin; }
+  friend bool operator==(const ArenaRange&, const ArenaRange&) = default;
+};
+
+/// The parameters that one rank holds in one flat arena, their gradients in another.
+///
+/// Part by part, and in each part tensors of two and more dimensions first, so that weight decay is
+/// a prefix of every part. Each tensor starts on a 64-byte boundary; the gaps stay zero. In bf16
+/// the operators read and write bf16 arenas while the optimizer works on float32 masters:
+/// `collect_gradient` and `publish` carry between them.
+class ParameterStore {
+ public:
+  /// Initial values are those of the full graph's parameters, whatever part of them is held.
+  ParameterStore(const ModelGraph& graph, const std::vector<HeldParameter>& held,
+                 Precision precision, std::uint64_t seed, at::Device device = at::kCPU);
+  /// The whole graph on one rank.
+  ParameterStore(const ModelGraph& graph, Precision precision, std::uint64_t seed);
+
+  /// What the operators read and write: views of the arenas. `index` is the full node's.
+  const at::Tensor& parameter(NodeId node, std::size_t index) const;
+  const at::Tensor& gradient(NodeId node, std::size_t index) const;
+  /// Dense number of a parameter, below `count()`; ascending with its place in the arena.
+  std::size_t ordinal(NodeId node, std::size_t index) const;
+  std::size_t count() const { return entries_.size(); }
+
+  /// A parameter's place: elements [offset, offset + count) of the arenas, in the order of memory
+  /// (a convolution's is {out, kh, kw, in}).
+  struct Place {
+    HeldParameter held;
+    std::int64_t offset = 0, count = 0;
+  };
+  const Place& place(std::size_t ordinal) const { return entries_[ordinal].place; }
+
+  /// Arena elements of a part; matrices are the prefix up to `matrices_end`. Parts behind the last
+  /// one with parameters are not listed.
+  struct PartRange {
+    std::int64_t begin = 0, matrices_end = 0, end = 0;
+  };
+  std::span<const PartRange> parts() const { return parts_; }
+
+  /// Element type of those views.
+  at::ScalarType operator_type() const { return working_.scalar_type(); }
+  at::Device device() const { return working_.device(); }
+
+  /// What the optimizer reads and writes, {elements}; float32 for bf16.
+  const at::Tensor& master() const { return master_; }
+  /// {elements}: what is summed over replicas; float32 for bf16.
+  const at::Tensor& reduced_gradient() const { return reduced_gradient_; }
+  std::int64_t elements() const { return elements_; }
+
+  enum class Collect { overwrite, add };
+  /// After a micro-batch has written this parameter's gradient; nothing to do but in bf16.
+  void collect_gradient(std::size_t ordinal, Collect how);
+  /// After an update of elements [begin, end); nothing to do but in bf16.
+  void publish(std::int64_t begin, std::int64_t end);
+  void publish() { publish(0, elements_); }
+
+  /// Moves every value by this share of itself, up and down in turn.
+  void move(double share);
+  /// 32 hexadecimal digits over the bits of the masters.
+  std::string fingerprint() const;
+
+ private:
+  struct Entry {
+    Place place;
+    at::Tensor parameter, gradient;
+  };
+  /// In position_of_.
+  std::size_t position(NodeId node, std::size_t index) const;
+  void lay_out(const ModelGraph& graph, const std::vector<HeldParameter>& held,
+               std::int64_t alignment);
+  void make_arenas(Precision precision, at::Device device);
+  void make_views(const ModelGraph& graph);
+  void initialise(const ModelGraph& graph, const Entry& entry, std::uint64_t seed);
+  static at::Tensor view_of(const at::Tensor& arena, const Entry& entry, const Node& node);
+
+  std::vector<Entry> entries_;
+  std::vector<std::size_t> first_of_node_;  ///< into position_of_
+  std::vector<std::size_t> position_of_;    ///< into entries_; not held: count()
+  std::vector<PartRange> parts_;
+  std::int64_t elements_ = 0;
+  at::Tensor master_, working_, gradient_, reduced_gradient_;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,99 @@
+#include "runners/engine/parameters/stored_state.hpp"
+
+#include <algorithm>
+
+#include "metrics/base/error.hpp"
+#include "runners/engine/checkpoint/held_tensor.hpp"
+#include "runners/engine/operators/operator.hpp"
+
+namespace heteroperf {
+namespace {
+
+StoredType stored_type(at::ScalarType type) {
+  switch (type) {
+    case at::kDouble:
+      return StoredType::f64;
+    case at::kBFloat16:
+      return StoredType::bf16;
+    case at::kLong:
+      return StoredType::i64;
+    default:
+      HETEROPERF_EXPECT(type == at::kFloat);
+      return StoredType::f32;
+  }
+}
+
+HeldTensor held_tensor(const ModelGraph& graph, const HeldParameter& held,
+                       const std::string& prefix, at::ScalarType type) {
+  const Node& node = graph.node(held.node);
+  const Parameter& parameter = node.parameters[held.index];
+  HeldTensor result;
+  result.name = prefix + node.name + "." + parameter.name;
+  result.type = stored_type(type);
+  result.shape = parameter.shape;
+  result.dim = held.shard.dim;
+  for (const ParameterShard::Interval& interval : held.shard.intervals) {
+    result.intervals.push_back({interval.first, interval.count});
+  }
+  if (parameter_format(node, held.index) == at::MemoryFormat::ChannelsLast) {
+    result.order = {0, 2, 3, 1};
+  }
+  return result;
+}
+
+/// Pieces of every parameter for the arena elements that `flat`, which begins at element `begin`,
+/// has in `ranges`.
+void add_pieces(const ModelGraph& graph, const ParameterStore& store, const std::string& prefix,
+                const at::Tensor& flat, const ArenaRange& covers,
+                std::span<const ArenaRange> ranges, std::vector<TensorPiece>& pieces) {
+  auto* const data = static_cast<std::byte*>(flat.data_ptr());
+  for (std::size_t ordinal = 0; ordinal < store.count(); ++ordinal) {
+    const ParameterStore::Place& place = store.place(ordinal);
+    for (const ArenaRange& range : ranges) {
+      const std::int64_t begin = std::max({place.offset, range.begin, covers.begin});
+      const std::int64_t end = std::min({place.offset + place.count, range.end, covers.end});
+      if (begin >= end) continue;
+      HeldTensor held = held_tensor(graph, place.held, prefix, flat.scalar_type());
+      held.data = data + static_cast<std::size_t>(begin - covers.begin) * flat.element_size();
+      const std::vector<TensorPiece> own =
+          pieces_of_range(held, begin - place.offset, end - place.offset);
+      pieces.insert(pieces.end(), own.begin(), own.end());
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TensorPiece> stored_parameters(const ModelGraph& graph, const ParameterStore& store,
+                                           std::span<const ArenaRange> ranges, HostCopies& here) {
+  std::vector<TensorPiece> pieces;
+  add_pieces(graph, store, "", here.of(store.master()), {0, store.elements()}, ranges, pieces);
+  return pieces;
+}
+
+std::vector<TensorPiece> stored_states(const ModelGraph& graph, const ParameterStore& store,
+                                       const std::vector<Optimizer::State>& states,
+                                       std::span<const ArenaRange> ranges, HostCopies& here) {
+  std::vector<TensorPiece> pieces;
+  for (const Optimizer::State& state : states) {
+    add_pieces(graph, store, "optimizer." + state.name + "/", here.of(state.values), state.covers,
+               ranges, pieces);
+  }
+  return pieces;
+}
+
+std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers, HostCopies& here) {
+  std::vector<TensorPiece> pieces;
+  for (const NamedBuffer& buffer : buffers) {
+    HeldTensor held;
+    held.name = buffer.name;
+    held.type = stored_type(buffer.values.scalar_type());
+    held.shape = buffer.values.sizes().vec();
+    held.data = here.of(buffer.values).data_ptr();
+    const std::vector<TensorPiece> own = pieces_of(held);
+    pieces.insert(pieces.end(), own.begin(), own.end());
+  }
+  return pieces;
+}
+
+}  // namespace heteroperf

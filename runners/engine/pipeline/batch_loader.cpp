@@ -1,0 +1,62 @@
+#include "runners/engine/pipeline/batch_loader.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+
+#include <utility>
+
+namespace heteroperf {
+namespace {
+
+template <class T>
+std::span<T> row(const at::Tensor& batch, std::int64_t index) {
+  if (!batch.defined()) return {};
+  const std::int64_t width = batch.numel() / batch.size(0);
+  return {batch.mutable_data_ptr<T>() + index * width, static_cast<std::size_t>(width)};
+}
+
+at::Tensor make(at::IntArrayRef sizes, at::ScalarType type) {
+  return at::empty(sizes, at::TensorOptions().dtype(type));
+}
+
+}  // namespace
+
+BatchLoader::BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type,
+                         std::uint64_t seed)
+    : data_(std::move(data)), type_(type), seed_(seed) {}
+
+Batch BatchLoader::train(std::uint64_t position, std::int64_t count) const {
+  const std::uint64_t size = data_->size(Split::train);
+  return read(Split::train, count, [&](std::int64_t i) {
+    return shuffled_index(seed_, size, position + static_cast<std::uint64_t>(i));
+  });
+}
+
+Batch BatchLoader::validation(std::uint64_t first, std::int64_t count) const {
+  return read(Split::validation, count,
+              [&](std::int64_t i) { return first + static_cast<std::uint64_t>(i); });
+}
+
+template <class IndexOf>
+Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of) const {
+  const SampleSpec& spec = data_->spec();
+  const bool images = spec.kind == InputKind::images;
+  at::Tensor pixels, tokens;
+  if (images) {
+    pixels = make({count, spec.channels, spec.height, spec.width}, at::kFloat);
+  } else {
+    tokens = make({count, spec.length}, at::kLong);
+  }
+  const at::Tensor targets =
+      images ? make({count}, at::kLong) : make({count, spec.length}, at::kLong);
+  at::parallel_for(0, count, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      data_->read(
+          split, index_of(i),
+          {row<float>(pixels, i), row<std::int64_t>(tokens, i), row<std::int64_t>(targets, i)});
+    }
+  });
+  return {images ? pixels.to(type_) : tokens, targets};
+}
+
+}  // namespace heteroperf

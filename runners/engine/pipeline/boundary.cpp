@@ -1,0 +1,244 @@
+#include "runners/engine/pipeline/boundary.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include "metrics/base/error.hpp"
+#include "runners/comm/reshard/reshard_plan.hpp"
+#include "runners/comm/wire/wire_codec.hpp"
+#include "runners/engine/operators/host_copies.hpp"
+#include "runners/engine/operators/tensor_buffer.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// A tensor {batch, sample…} cut along the batch by the replicas' shares. The ranks of a replica
+/// hold all of its part, or with `widths` the i-th the i-th columns of it.
+Layout batch_layout(const std::vector<const StageReplica*>& replicas,
+                    const std::vector<std::int64_t>& sample, std::int64_t batch,
+                    const std::vector<std::int64_t>& widths) {
+  Layout::Shape shape{batch};
+  shape.insert(shape.end(), sample.begin(), sample.end());
+  std::vector<std::vector<std::int64_t>> boundaries{{0}};
+  std::vector<std::vector<RankId>> holders;
+  for (const StageReplica* replica : replicas) {
+    const std::int64_t first = boundaries[0].back();
+    if (first == batch) break;
+    boundaries[0].push_back(std::min(batch, first + replica->micro_batch));
+    if (widths.empty()) {
+      holders.push_back(replica->ranks);
+      continue;
+    }
+    HETEROPERF_EXPECT(replica->ranks.size() == widths.size());
+    for (const RankId rank : replica->ranks) holders.push_back({rank});
+  }
+  HETEROPERF_EXPECT(boundaries[0].back() == batch);
+  for (const std::int64_t extent : sample) boundaries.push_back({0, extent});
+  if (!widths.empty()) {
+    boundaries.back() = {0};
+    for (const std::int64_t width : widths) {
+      boundaries.back().push_back(boundaries.back().back() + width);
+    }
+  }
+  return Layout(std::move(shape), std::move(boundaries), std::move(holders));
+}
+
+/// Of what a rank holds; {0, …} where it holds nothing.
+std::vector<std::int64_t> local_shape(const Layout& layout, RankId rank) {
+  const std::vector<std::size_t> tiles = layout.tiles_of(rank);
+  HETEROPERF_EXPECT(tiles.size() <= 1);
+  std::vector<std::int64_t> shape = layout.shape();
+  if (tiles.empty()) {
+    shape.front() = 0;
+    return shape;
+  }
+  const Box box = layout.box(tiles.front());
+  for (std::size_t d = 0; d < shape.size(); ++d) shape[d] = box.extent(d);
+  return shape;
+}
+
+at::Tensor bytes_tensor(std::size_t bytes) {
+  return at::empty({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte));
+}
+
+}  // namespace
+
+/// One tensor of the edge.
+struct BoundaryEnd::LaneEnd {
+  LaneEnd(const ReshardPlan& plan, RankId rank, std::vector<std::int64_t> local,
+          at::ScalarType element, WireFormat asked)
+      : program(plan, rank),
+        local_shape(std::move(local)),
+        type(element),
+        wire(element == at::kFloat ? asked : WireFormat::fp32) {
+    for (const ReshardStage stage : {ReshardStage::deliver, ReshardStage::forward}) {
+      const RankProgram::Stage& messages = program.stage(static_cast<std::size_t>(stage));
+      for (const RankProgram::Parcel& parcel : messages.sends) {
+        for (const RankProgram::Part& part : parcel.parts) {
+          HETEROPERF_EXPECT(part.place == ReshardPlace::source);
+        }
+        sends.push_back(&parcel);
+      }
+      for (const RankProgram::Parcel& parcel : messages.receives) receives.push_back(&parcel);
+    }
+  }
+
+  RankProgram program;
+  std::vector<std::int64_t> local_shape;  ///< of what this rank receives
+  at::ScalarType type;
+  WireFormat wire;
+  std::vector<const RankProgram::Parcel*> sends, receives;
+};
+
+/// One message under way, with all that it needs to live.
+struct BoundaryEnd::Outgoing {
+  SendTimes times;
+  at::Tensor memory;
+  std::unique_ptr<Transfer> header, body;
+  bool gone() { return header->test() && body->test(); }
+  void wait() { header->wait(), body->wait(); }
+};
+
+class BoundaryEnd::Receiving final : public Arrival {
+ public:
+  explicit Receiving(BoundaryEnd& end) : end_(end) {
+    for (const std::unique_ptr<LaneEnd>& lane : end.lanes_) {
+      results_.push_back(at::empty(lane->local_shape, at::TensorOptions().dtype(lane->type)));
+      for (const RankProgram::Parcel* parcel : lane->receives) start(*lane, *parcel);
+    }
+  }
+
+  Tensors wait() override {
+    for (Part& part : parts_) {
+      part.header->wait();
+      part.body->wait();
+      finish(part);
+      times_.sent_ns = std::max(times_.sent_ns, part.times.sent_ns);
+      times_.modelled_s = std::max(times_.modelled_s, part.times.modelled_s);
+    }
+    for (at::Tensor& result : results_) result = result.to(end_.device_);
+    return std::move(results_);
+  }
+
+  SendTimes times() const override { return times_; }
+
+ private:
+  struct Part {
+    const RankProgram::Parcel* parcel = nullptr;
+    WireFormat wire = WireFormat::fp32;
+    RankProgram::Memories memories;
+    at::Tensor staging;
+    SendTimes times;
+    std::unique_ptr<Transfer> header, body;
+  };
+
+  void start(const LaneEnd& lane, const RankProgram::Parcel& parcel) {
+    Part& part = parts_.emplace_back();
+    part.parcel = &parcel;
+    part.wire = lane.wire;
+    part.memories = {nullptr, static_cast<std::byte*>(results_.back().mutable_data_ptr()), nullptr};
+    part.header = end_.world_.start_receive({&part.times, sizeof(SendTimes), DataType::u8},
+                                            parcel.peer, end_.tag_ + 1);
+    std::byte* target = parcel.in_place ? RankProgram::incoming(parcel, part.memories) : nullptr;
+    std::size_t bytes = parcel.bytes;
+    if (part.wire != WireFormat::fp32) bytes = wire_bytes(part.wire, parcel.bytes / 4);
+    if (target == nullptr || part.wire != WireFormat::fp32) {
+      part.staging = bytes_tensor(bytes);
+      target = static_cast<std::byte*>(part.staging.mutable_data_ptr());
+    }
+    part.body = end_.world_.start_receive({target, bytes, DataType::u8}, parcel.peer, end_.tag_);
+  }
+
+  void finish(Part& part) {
+    if (!part.staging.defined()) return;
+    at::Tensor message = std::move(part.staging);
+    if (part.wire != WireFormat::fp32) {
+      const at::Tensor plain = bytes_tensor(part.parcel->bytes);
+      decode(part.wire, static_cast<const std::byte*>(message.const_data_ptr()),
+             std::span(static_cast<float*>(plain.mutable_data_ptr()), part.parcel->bytes / 4));
+      message = plain;
+    }
+    RankProgram::unpack(*part.parcel, static_cast<const std::byte*>(message.const_data_ptr()),
+                        part.memories);
+  }
+
+  BoundaryEnd& end_;
+  Tensors results_;
+  std::deque<Part> parts_;  // transfers point into them
+  SendTimes times_;
+};
+
+BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,
+                         const std::vector<const StageReplica*>& to, const Shape& shape,
+                         WireFormat wire, int tag, at::Device device)
+    : world_(world), tag_(tag), device_(device) {
+  for (const Lane& lane : shape.lanes) {
+    ReshardConfig config;
+    config.type = data_type(lane.type);
+    // Whole from a holder to each that lacks it: the runner's receives have no moment to pass
+    // slices on.
+    config.smallest_slice = Bytes(std::numeric_limits<std::int64_t>::max());
+    const Layout source = batch_layout(from, lane.sample, shape.batch, lane.from_widths);
+    const Layout target = batch_layout(to, lane.sample, shape.batch, lane.to_widths);
+    lanes_.push_back(std::make_unique<LaneEnd>(plan_reshard(source, target, config), world.rank(),
+                                               local_shape(target, world.rank()), lane.type, wire));
+  }
+}
+
+BoundaryEnd::~BoundaryEnd() = default;
+
+void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
+  HETEROPERF_EXPECT(tensors.size() == lanes_.size());
+  for (std::size_t i = 0; i < lanes_.size(); ++i) {
+    const at::Tensor source = on_host(tensors[i].contiguous());
+    const RankProgram::Memories memories{static_cast<const std::byte*>(source.const_data_ptr()),
+                                         nullptr, nullptr};
+    for (const RankProgram::Parcel* parcel : lanes_[i]->sends) {
+      auto out = std::make_unique<Outgoing>();
+      out->times = times;
+      out->memory = source;
+      const std::byte* data = nullptr;
+      std::size_t bytes = parcel->bytes;
+      if (parcel->in_place) {
+        data = RankProgram::outgoing(*parcel, memories);
+      } else {
+        out->memory = bytes_tensor(bytes);
+        RankProgram::pack(*parcel, memories,
+                          static_cast<std::byte*>(out->memory.mutable_data_ptr()));
+        data = static_cast<const std::byte*>(out->memory.const_data_ptr());
+      }
+      const WireFormat wire = lanes_[i]->wire;
+      if (wire != WireFormat::fp32) {
+        const at::Tensor packed = bytes_tensor(wire_bytes(wire, bytes / 4));
+        encode(wire, std::span(reinterpret_cast<const float*>(data), bytes / 4),
+               static_cast<std::byte*>(packed.mutable_data_ptr()));
+        out->memory = packed;
+        data = static_cast<const std::byte*>(packed.const_data_ptr());
+        bytes = static_cast<std::size_t>(packed.numel());
+      }
+      out->header =
+          world_.start_send({&out->times, sizeof(SendTimes), DataType::u8}, parcel->peer, tag_ + 1);
+      out->body = world_.start_send({data, bytes, DataType::u8}, parcel->peer, tag_);
+      outgoing_.push_back(std::move(out));
+    }
+  }
+}
+
+std::unique_ptr<BoundaryEnd::Arrival> BoundaryEnd::receive() {
+  return std::make_unique<Receiving>(*this);
+}
+
+void BoundaryEnd::retire() {
+  while (!outgoing_.empty() && outgoing_.front()->gone()) outgoing_.pop_front();
+}
+
+void BoundaryEnd::drain() {
+  for (const std::unique_ptr<Outgoing>& out : outgoing_) out->wait();
+  outgoing_.clear();
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runners/engine/pipeline/boundary_shapes.hpp"
+#include "runners/engine/pipeline/deployment.hpp"
+#include "runners/engine/training.hpp"
+
+namespace heteroperf {
+
+/// What goes over an edge: outputs forward, or their gradients back.
+enum class Crossing { activation, gradient };
+
+/// The edges of a schedule that start or end on one rank, and the tensors on their way over them:
+/// one box per micro-batch, and the messages between ranks.
+class PipelineEdges {
+ public:
+  /// All references outlive the edges. `type`: of what operators make; arrivals are put on
+  /// `device`.
+  PipelineEdges(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+                at::ScalarType type, at::Device device);
+  ~PipelineEdges();
+
+  /// Edges of the schedule that start (`out`) or end (`in`) at a segment of this rank.
+  struct OfSegment {
+    std::vector<int> in, out;
+  };
+  OfSegment of(int segment) const;
+  /// Nodes whose outputs, or whose gradients, cross.
+  const std::vector<NodeId>& nodes(int edge, Crossing what) const;
+
+  /// Instructions SEND and RECV: starts to send what was handed on, or posts the receive.
+  void send(const Instruction& i);
+  void receive(const Instruction& i);
+
+  /// What arrived, in the order of nodes().
+  struct Arrived {
+    Tensors tensors;
+    SendTimes times;
+    bool from_other_rank = false;
+  };
+  /// Blocks until it is here. Once per micro-batch.
+  Arrived take(int edge, Crossing what, int micro_batch);
+  /// Made at `made_s` of the modelled timeline: kept until it is sent, or taken on this rank.
+  void hand_on(int edge, Crossing what, int micro_batch, Tensors tensors, double made_s);
+
+  /// Gives back the memory of what has gone.
+  void retire();
+  /// Waits until all sends have gone.
+  void drain();
+
+  /// The same without a schedule, for one pass of `batch` samples in evaluation.
+  Tensors take_evaluated(int edge, std::int64_t batch);
+  void hand_on_evaluated(int edge, std::int64_t batch, Tensors tensors);
+  void drain_evaluation();
+
+ private:
+  struct Channel;
+  struct State;
+  struct Evaluation;
+  Channel& channel(int edge, Crossing what);
+  std::unique_ptr<Channel> make_channel(int schedule_edge, Crossing what);
+  Evaluation& evaluation(std::int64_t batch);
+  template <class Body>
+  void for_ends(const Body& body);
+
+  const TrainingSpec& spec_;
+  const Deployment& deployment_;
+  Communicator& world_;
+  at::Device device_;
+  BoundaryShapes shapes_;
+  std::vector<std::unique_ptr<State>> edges_;  ///< by edge of the schedule; null: not here
+  std::vector<std::unique_ptr<Evaluation>> evaluations_;
+};
+
+}  // namespace heteroperf

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "runners/engine/engine.hpp"
+#include "workloads/recipe.hpp"
+
+namespace heteroperf {
+
+/// One way to multiply at one shape.
+struct ProductTrial {
+  std::string way;        ///< the operator's name
+  std::string shape;      ///< "1024x1024x1024": rows, inner extent, columns
+  double operations = 0;  ///< of one call, 2 per multiply-add
+  /// Makes the operands; what it returns multiplies them once. It or the first call throws
+  /// c10::Error where this LibTorch or this processor lacks the way.
+  std::function<std::function<void()>()> prepare;
+};
+
+/// The products that LibTorch offers on the host, at three shapes each, the smallest first: mm and
+/// addmm (of its BLAS), oneDNN's product, and a convolution of 3x3 without padding. Shapes grow
+/// with the threads so that a call stays about as long.
+std::vector<ProductTrial> host_products(at::ScalarType type, int threads);
+
+using SecondsClock = std::function<double()>;
+
+/// The trial with the fastest call. Every trial gets its part of the `seconds` that are left and
+/// one call at least; once they are over, the rest is not tried. Errors of aten::mm are the
+/// caller's, other ways that throw c10::Error are left out.
+FastestProduct fastest_of(const std::vector<ProductTrial>& trials, double seconds,
+                          const SecondsClock& clock);
+
+/// See Engine.
+FastestProduct find_fastest_product(Precision precision, int threads, double seconds);
+/// The same on CUDA device `gpu`, of mm and addmm.
+FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds);
+
+}  // namespace heteroperf
