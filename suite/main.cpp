@@ -19,12 +19,12 @@
 #include "results/comparison/journal_memory.hpp"
 #include "results/text_escapes.hpp"
 #include "runners/comm/world.hpp"
-#include "suite/environment.hpp"
-#include "suite/error_report_json.hpp"
-#include "suite/parse_problems.hpp"
-#include "suite/verb.hpp"
-#include "suite/verbs/verbs.hpp"
-#include "suite/version.hpp"
+#include "suite/program/environment.hpp"
+#include "suite/program/error_report_json.hpp"
+#include "suite/program/help_page.hpp"
+#include "suite/program/parse_problems.hpp"
+#include "suite/program/verb.hpp"
+#include "suite/program/version.hpp"
 
 namespace heteroperf {
 namespace {
@@ -53,6 +53,7 @@ struct GlobalFlags {
 
 void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
                     GlobalFlags& flags) {
+  command.option_defaults()->group(common_options);
   command.add_flag("--json", options.json, "one JSON document on stdout, nothing else");
   CLI::Option* const set =
       command.add_option("--set", options.sets, "change one configuration key: path.to.key=value")
@@ -66,6 +67,7 @@ void declare_global(CLI::App& command, const Verb& verb, GlobalOptions& options,
   command.add_flag(
       "-v,--verbose", flags.verbose,
       "on stderr: options taken from the environment, the time it took, its exit code");
+  command.get_help_ptr()->group(common_options);
 }
 
 void apply(const GlobalFlags& flags, GlobalOptions& options) {
@@ -208,11 +210,12 @@ int parse_and_run(int argc, char** argv, Voice& voice) {
   std::vector<std::string> names;
   for (const auto& verb : verbs) {
     CLI::App* command = app.add_subcommand(verb->name(), verb->summary());
-    command->footer(examples_text(*verb));
-    declare_global(*command, *verb, options, flags);
+    command->footer(examples_text(*verb) + environment_text(*command));
     verb->declare(*command);
+    declare_global(*command, *verb, options, flags);
     names.emplace_back(verb->name());
   }
+  use_help_pages(app);
 
   voice.json = wants_json(argc, argv);
   // Of a tree with changes of its own nobody knows how it judges.

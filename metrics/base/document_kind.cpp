@@ -47,6 +47,12 @@ constexpr DocumentKind kinds[] = {
     {"heteroperf-pack", 1, "a report of `pack`", ""},
     {"heteroperf-verification", 1, "a verification", ""},
     {"heteroperf-version", 1, "a report of `version`", ""},
+    {"heteroperf-list", 1, "a list", ""},
+    {"heteroperf-schedules", 1, "a comparison of schedules", ""},
+    {"heteroperf-simulation", 1, "a simulation", ""},
+    {"heteroperf-alignment", 1, "an alignment of two runs", ""},
+    {"heteroperf-export", 1, "an export", ""},
+    {"heteroperf-error", 1, "an error", ""},
 };
 
 const DocumentKind* find_kind(const std::string& format) {

@@ -357,4 +357,12 @@ std::string plain_json_words(const std::string& words) {
   return plain.size() < longest ? plain : plain + "...";
 }
 
+Json new_document(const std::string& format) {
+  const auto kinds = document_kinds();
+  const auto kind = std::find_if(kinds.begin(), kinds.end(),
+                                 [&](const DocumentKind& row) { return format == row.format; });
+  HETEROPERF_EXPECT(kind != kinds.end());
+  return {{"_format", kind->format}, {"_version", kind->version}};
+}
+
 }  // namespace heteroperf

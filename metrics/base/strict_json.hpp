@@ -135,6 +135,16 @@ bool read_value(const Json& json, const std::string& path, std::vector<Element>&
 /// prefix and stand on one line, printable and at most 200 characters long.
 std::string plain_json_words(const std::string& words);
 
+/// A document with the keys `_format` and `_version` of a kind that document_kinds() has.
+Json new_document(const std::string& format);
+
+/// The number itself, or its decimal digits as text where a reader's double would round it.
+inline Json whole_number_json(std::uint64_t value) {
+  constexpr std::uint64_t largest_exact = std::uint64_t{1} << 53;
+  if (value > largest_exact) return std::to_string(value);
+  return value;
+}
+
 /// Reads one JSON object key by key and notes every problem with the path of its key. The object,
 /// the problems and the keys' texts must outlive the reader.
 class ObjectReader {

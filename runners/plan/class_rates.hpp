@@ -21,7 +21,7 @@ class WorkShape {
   explicit WorkShape(const std::vector<double>& extents);
   /// "4x128x256"; empty where nothing is known.
   std::string text() const;
-  /// How far two shapes are apart: Σ |ln(a_i / b_i)|, of the products where they have different
+  /// The distance of two shapes: Σ |ln(a_i / b_i)|, of the products where they have different
   /// numbers of extents. Largest where one of them is empty.
   double distance(const WorkShape& other) const;
   double size() const;  ///< the product; 0 where nothing is known
@@ -40,24 +40,24 @@ inline constexpr std::array training_passes{TrainingPass::forward, TrainingPass:
 constexpr std::array<const char*, 3> value_names(TrainingPass) {
   return {"forward", "input_gradient", "weight_gradient"};
 }
-/// What an efficiency entry of one pass of an operation is called: "gemm+gelu/forward".
+/// The name of an efficiency entry of one pass of an operation: "gemm+gelu/forward".
 std::string measured_operation(const std::string& operation, TrainingPass pass);
 /// The same of an optimizer: "optimizer/adamw", bytes of README.md's convention per second.
 std::string optimizer_operation(OptimizerKind optimizer);
 
-/// What one pass of an operator asks of a device.
+/// The work that one pass of an operator gives a device.
 struct PassWork {
   double operations = 0, bytes = 0;
-  /// Of a matrix product: rows, columns, summed; 0: it is none.
+  /// A matrix product has rows, columns and a summed extent; 0 where the pass is none.
   std::array<double, 3> extents{};
   WorkShape shape = {};
   bool any() const { return operations > 0 || bytes > 0; }
-  /// What a rate of one pass counts: strict operations, bytes where it has none.
+  /// The units that a rate of one pass counts: strict operations, or bytes where it has none.
   double units() const { return operations > 0 ? operations : bytes; }
 };
 
-/// What a cluster's device classes achieve, as its efficiency entries say. Beside rates of
-/// operations: `memory` (bytes per second), `launch` (operators started per second), `gemm_tile`
+/// The rates that a cluster's device classes achieve, as its efficiency entries say. Beside rates
+/// of operations: `memory` (bytes per second), `launch` (operators started per second), `gemm_tile`
 /// (shape rows x columns x summed: products are done in whole tiles, at that rate), those of one
 /// pass, named by measured_operation() (PassWork::units() per second), and of optimizers.
 class ClassRates {
@@ -79,7 +79,7 @@ class ClassRates {
   /// max(operations / rate, bytes / memory bandwidth) + 1 / launches per second. 0 for no work.
   double pass_s(const std::string& name, const char* operation, const PassWork& work) const;
 
-  /// What an entry of this very pass says, all included: units / the rate of the nearest shape.
+  /// The time by an entry of this very pass, all included: units / the rate of the nearest shape.
   struct Measured {
     double seconds = 0;
     bool same_shape = false;

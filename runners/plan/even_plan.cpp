@@ -18,7 +18,7 @@ namespace {
 /// A place between two nodes of the graph's order: the nodes before `end` lie before it.
 struct Cut {
   std::size_t end = 0;
-  int tensors = 0;        ///< that cross it
+  int tensors = 0;        ///< tensors that cross it
   bool gradient = false;  ///< one of them has a gradient
 };
 

@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// What a model asks for as one stage, each operation once: what a probe measures.
+/// The operations of a model as one stage, each once: a probe measures these.
 struct ModelOperations {
   std::vector<FusedWork> operations;  ///< in the order in which they run
   /// By node: of the last node of an operation, that of the alike one in `operations`.

@@ -117,7 +117,7 @@ class Grouping {
     return element_count(node(n).output) / node(n).output.back();
   }
 
-  /// What the engine's operators save (runners/engine/operators/README.md, Saved).
+  /// The tensors that the engine's operators save (runners/engine/operators/README.md, Saved).
   void describe(MemoryGroup& group) const {
     const std::size_t first = group.nodes.front(), last = group.nodes.back();
     group.differentiable = node(last).differentiable;

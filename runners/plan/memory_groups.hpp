@@ -15,7 +15,7 @@ struct MemoryGroup {
   std::vector<std::size_t> inputs;  ///< nodes outside
   std::vector<std::size_t> saved;   ///< tensors, by the node that made them
   std::uint64_t saved_alone = 0;    ///< bytes of statistics, indices, masks
-  std::uint64_t recomputed = 0;     ///< of these, made again in the backward pass (selective)
+  std::uint64_t recomputed = 0;     ///< the part that the backward pass makes again (selective)
   bool parameters = false;
   bool differentiable = false;
   enum class Gives {

@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// What a stage's backward computes a second time instead of keeping it: nothing, attention, or the
+/// A stage's backward computes this a second time instead of keeping it: nothing, attention, or the
 /// whole stage from its inputs.
 enum class Recomputation { none, selective, full };
 
@@ -23,7 +23,7 @@ Recomputation parse_recomputation(const std::string& name);
 struct StageReplica {
   std::vector<RankId> ranks;     ///< in tensor-parallel order
   std::int64_t micro_batch = 1;  ///< samples it takes of every micro-batch
-  std::string device_class;      ///< of all its ranks; empty: whatever they are
+  std::string device_class;      ///< that all its ranks have; empty: any
   /// 1: a copy of the upward direction of a two-way schedule (chimera, dualpipe), else 0.
   int direction = 0;
   friend bool operator==(const StageReplica&, const StageReplica&) = default;
@@ -35,13 +35,13 @@ struct StageReplica {
 /// `micro_batch` samples, and so on. All stages see the same micro-batches, whatever their number
 /// of replicas.
 struct PlanStage {
-  std::vector<std::string> nodes;  ///< of the model graph, by name, in its order
+  std::vector<std::string> nodes;  ///< names in the model graph, in its order
   std::vector<StageReplica> replicas;
   Recomputation recomputation = Recomputation::none;
   friend bool operator==(const PlanStage&, const PlanStage&) = default;
 };
 
-/// How activations and gradients travel between two stages.
+/// The format in which activations and gradients travel between two stages.
 struct StageWire {
   int from = 0, to = 0;  ///< stages; both directions
   WireFormat format = WireFormat::fp32;
@@ -63,7 +63,7 @@ struct PlanWorkload {
 /// Stage s of p·v is segment s of the schedule. The ranks of all replicas of the stages on one
 /// place of the pipeline are one position: they run one program.
 struct Plan {
-  std::string graph_hash;  ///< of the model it was made for; empty: any
+  std::string graph_hash;  ///< the model it was made for; empty: any
   std::optional<PlanWorkload> workload;
   std::string
       cluster;  ///< the machine it was made for: a shipped description or a file; may be empty
@@ -81,11 +81,11 @@ struct Plan {
   /// By rank: the rank of the cluster that it is; the others of the cluster are left idle. Empty:
   /// rank r is the cluster's rank r.
   std::vector<RankId> devices;
-  /// What its maker knew better than the cluster's description (profiles, runs); its predictions
-  /// are made with it. Empty: nothing.
+  /// Rates that its maker knew better than the cluster's description (profiles, runs); its
+  /// predictions are made with it. Empty: nothing.
   EfficiencyMatrix efficiency;
 
-  /// Of all ranks, one more than the largest.
+  /// The number of ranks: one more than the largest.
   int ranks() const;
   /// Samples of one micro-batch over all replicas of a stage's first direction.
   std::int64_t micro_batch_samples() const;

@@ -15,16 +15,16 @@ inline constexpr double optimizer_words = 7;
 
 /// Bytes per element of what the optimizer updates and replicas sum: float32 under bf16.
 std::uint64_t bytes_per_master(Precision precision);
-/// Of statistics (means, softmax sums): those of master copies.
+/// Statistics (means, softmax sums) take as many bytes as master copies.
 inline std::uint64_t statistic_bytes(Precision precision) { return bytes_per_master(precision); }
-/// Of an element of a node's output: 8 for tokens.
+/// An element of a node's output takes so many bytes: 8 for tokens.
 std::uint64_t bytes_per_output(const Node& node, Precision precision);
 
 /// Trainable elements that a node owns.
 double parameter_elements(const Node& node);
 
-/// What the outputs of `nodes` for some samples take on a link; formats other than fp32 change
-/// float32 tensors alone.
+/// The bytes that the outputs of `nodes` for some samples take on a link; formats other than fp32
+/// change float32 tensors alone.
 std::uint64_t message_bytes(const ModelGraph& graph, const std::vector<NodeId>& nodes,
                             std::int64_t samples, Precision precision, WireFormat format);
 

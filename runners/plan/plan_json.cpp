@@ -14,7 +14,7 @@ constexpr const char* format_name = "heteroperf-plan";
 constexpr int format_version = 1;
 constexpr std::int64_t most_samples = std::int64_t{1} << 40;
 
-/// What a planner says beside the plan: worked out again where it is needed.
+/// Keys that a planner writes beside the plan: they are worked out again where they are needed.
 constexpr const char* derived_keys[] = {"replicas", "predicted",  "memory",   "certificate",
                                         "search",   "comparison", "profiled", "imported",
                                         "learned",  "rates"};

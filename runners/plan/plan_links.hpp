@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// What a plan's messages and sums take on a cluster, whose rank r is the plan's.
+/// The times of a plan's messages and sums on a cluster, whose rank r is the plan's.
 class PlanLinks {
  public:
   /// All outlive it.

@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// What one rank holds at its fullest moment of a step.
+/// One rank's memory at its fullest moment of a step.
 struct MemoryLedger {
   Bytes weights, gradients, optimizer;
   Bytes activations;  ///< kept for backward, at their peak over the schedule's order

@@ -170,7 +170,7 @@ double bytes_per_element(WireFormat format) {
   return format == WireFormat::fp32 ? 4 : format == WireFormat::bf16 ? 2 : 1;
 }
 
-/// What the edges of a staged graph carry, per micro-batch.
+/// The bytes that an edge of a staged graph carries per micro-batch.
 double edge_bytes(const ModelGraph& graph, const Plan& plan, const StageEdge& edge) {
   double elements = 0;
   for (const NodeId node : edge.nodes) {

@@ -13,7 +13,7 @@ struct RankRole {
   /// A segment of the schedule that lies on its position.
   struct Part {
     int segment = 0, stage = 0;
-    int replica = 0;       ///< of PlanStage::replicas
+    int replica = 0;       ///< index into PlanStage::replicas
     int tensor_index = 0;  ///< within the replica
   };
   std::vector<Part> parts;  ///< by segment
@@ -27,7 +27,7 @@ struct RankRole {
 Schedule plan_schedule(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                        const StageTimes* times = nullptr);
 
-/// Of every rank of the plan. `schedule` is the plan's own.
+/// The role of every rank of the plan. `schedule` is the plan's own.
 std::vector<RankRole> rank_roles(const Plan& plan, const Schedule& schedule);
 
 }  // namespace heteroperf

@@ -72,7 +72,7 @@ class ReductionClock {
   std::vector<double> ready_;              ///< [stage]
 };
 
-/// Of all stages on a position: they update one after the other.
+/// The stages on a position update one after the other.
 double optimizer_time(const Plan& plan, const StageTimes& times, const Schedule& schedule, int q) {
   double sum = 0;
   for (std::size_t s = 0; s < schedule.graph.segments.size(); ++s) {

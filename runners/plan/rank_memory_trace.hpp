@@ -62,7 +62,7 @@ struct PartState {
   Unfetched outputs = {}, gradients = {};  ///< on their way
 };
 
-/// What one rank holds while it runs its program: sizes alone.
+/// Follows the memory of one rank while it runs its program, by sizes alone.
 class RankMemoryTrace {
  public:
   /// Both outlive it.

@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// What the time of an operation rests on.
+/// The ground that the time of an operation rests on.
 enum class RateBasis {
   measured,     ///< an entry of this pass at this shape
   other_shape,  ///< an entry of this pass at the nearest shape
@@ -21,14 +21,14 @@ constexpr std::array<const char*, 3> value_names(RateBasis) {
   return {"measured", "other_shape", "analytic"};
 }
 
-/// What the predicted computing time of a plan rests on.
+/// The grounds that the predicted computing time of a plan rests on.
 struct RateUse {
   struct Operation {
     std::string device_class, operation;  ///< "gemm+gelu/forward"
     RateBasis basis = RateBasis::analytic;
-    double seconds = 0;  ///< of a step, all ranks together
-    std::string source;  ///< of an entry
-    std::string shape;   ///< that is asked for
+    double seconds = 0;  ///< in a step, all ranks together
+    std::string source;  ///< the entry's
+    std::string shape;   ///< the shape asked for
   };
   std::vector<Operation> operations;  ///< each class, operation, shape and basis once
 

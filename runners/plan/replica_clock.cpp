@@ -31,7 +31,7 @@ std::size_t ReplicaClock::value(const Instruction& i) const {
   return 2 * slot + (makes_gradient(i.op) ? 1 : 0);
 }
 
-/// Of what other positions make: the order of the program holds for the rest.
+/// Inputs that other positions make; for the rest the order of the program holds.
 ReplicaClock::Arrival ReplicaClock::latest_input(const Instruction& i) const {
   Arrival latest;
   const PipelineGraph& graph = schedule_.graph;

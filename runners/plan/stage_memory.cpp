@@ -172,7 +172,7 @@ class StagePasses {
     if (is_loss(out)) drop(values_[out]);
   }
 
-  /// Whether another stage has still to take it.
+  /// True while another stage has still to take it.
   bool leaves(std::size_t n) const {
     if (!inside(n)) return false;
     return std::any_of(

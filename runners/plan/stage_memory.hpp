@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// What one micro-batch takes on one rank of a stage, in bytes: between its passes, and at the
+/// The bytes that one micro-batch takes on one rank of a stage: between its passes, and at the
 /// fullest moment of each. README.md has the rules.
 struct StageMemory {
   std::uint64_t after_forward = 0;         ///< kept from F on

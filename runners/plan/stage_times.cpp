@@ -87,7 +87,7 @@ class TimesMaker {
   }
 
  public:
-  /// Of the slowest rank of the replica, with the sums that its ranks share.
+  /// The passes of the slowest rank of the replica, with the sums that its ranks share.
   StageTimes::Compute compute(int stage, const StageReplica& replica) {
     StageTimes::Compute most;
     const auto degree = static_cast<int>(replica.ranks.size());

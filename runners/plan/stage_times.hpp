@@ -10,23 +10,23 @@
 
 namespace heteroperf {
 
-/// What a plan's pieces take, in seconds: what the simulator predicts with and a paced device keeps
+/// The seconds that a plan's pieces take: the simulator predicts with them and a paced device keeps
 /// to.
 struct StageTimes {
-  /// Of one micro-batch on one replica; tensor-parallel communication included.
+  /// The passes of one micro-batch on one replica, tensor-parallel communication included.
   struct Compute {
     double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
     double recompute_s = 0;  ///< before the backward; 0 where nothing is recomputed
   };
   std::vector<std::vector<Compute>> compute;  ///< [stage][replica]
-  /// Of one edge's message for one micro-batch, one way, between the slowest pair of replicas.
+  /// An edge's message for one micro-batch, one way, between the slowest pair of replicas.
   std::vector<double> activation_s, gradient_s;  ///< [StagedGraph::edges]
   /// Summing a stage's gradients over its replicas, and its share of the optimizer.
   std::vector<double> reduction_s, optimizer_s;  ///< [stage]
   /// The last exchange of a step: loss and gradient norm over all ranks.
   double agreement_s = 0;
 
-  /// Of the slowest replica.
+  /// The passes of the slowest replica.
   Compute slowest(int stage) const;
 };
 

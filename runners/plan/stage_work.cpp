@@ -63,7 +63,7 @@ class NodeWork {
     return static_cast<double>(element_count(node.output)) *
            static_cast<double>(bytes_per_output(node, precision_));
   }
-  /// Of a tied head too.
+  /// A tied head has them too.
   double parameter_bytes() const {
     double elements = parameter_elements(node_);
     const auto* linear = std::get_if<Linear>(&node_.attributes);
@@ -119,7 +119,7 @@ class NodeWork {
     if (!is_table()) work_.forward.fixed_bytes = parameters_;
   }
 
-  /// What only hands the gradient on moves nothing.
+  /// A node that only hands the gradient on moves nothing.
   void set_input_gradient() {
     if (is_view() || is<Add>() || is_table()) return;
     OperatorWork::Pass& pass = work_.input_gradient;

@@ -16,7 +16,7 @@
 
 namespace heteroperf {
 
-/// What one node of a stage asks for, on one rank. README.md (Times) has the bytes.
+/// The work of one node of a stage on one rank. README.md (Times) has the bytes.
 struct OperatorWork {
   /// A pass: what grows with the samples, and what does not (parameters).
   struct Pass {
@@ -26,7 +26,8 @@ struct OperatorWork {
   };
   const char* operation = "";  ///< as efficiency entries call it
   bool attention = false;
-  double rows = 0, columns = 0, summed = 0;  ///< of a product's forward; rows per sample; 0: none
+  double rows = 0, columns = 0,
+         summed = 0;  ///< extents of a product's forward, rows per sample; 0: none
   /// README.md, Measured operations: extents behind the samples; a product's come from the three
   /// above.
   std::vector<double> extents;

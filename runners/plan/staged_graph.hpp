@@ -11,7 +11,7 @@ namespace heteroperf {
 struct StageEdge {
   int from = 0, to = 0;
   std::vector<NodeId> nodes;          ///< in the order of the graph
-  std::vector<NodeId> with_gradient;  ///< those of them whose gradient comes back; may be empty
+  std::vector<NodeId> with_gradient;  ///< the part whose gradient comes back; may be empty
 };
 
 /// A model graph cut into the stages of a plan.

@@ -126,7 +126,7 @@ class ShardMaker {
     attributes.kv_heads = part(attributes.kv_heads).count;
   }
 
-  /// Of the local node; its parameters come in the order of the full node's.
+  /// The local node's parameters come in the order of the full node's.
   std::vector<ParameterShard> parameters(NodeId id) const {
     std::vector<ParameterShard> shards(shard_.graph.node(id).parameters.size());
     if (shards.empty()) return shards;

@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// What the ranks of a tensor-parallel group do with a node.
+/// The role of the ranks of a tensor-parallel group in a node.
 enum class TensorRole {
   whole,       ///< the same on every rank
   column,      ///< linear: some columns of its output, of a whole input
@@ -27,7 +27,7 @@ struct TensorRoles {
   std::vector<TensorRole> role;      ///< by node
   std::vector<HeadPacking> packing;  ///< by node, of an output that is cut
 
-  /// Whether a rank holds some columns of the node's output.
+  /// True when a rank holds some columns of the node's output only.
   bool cuts_output(NodeId node) const {
     const TensorRole r = role[static_cast<std::size_t>(node.value())];
     return r == TensorRole::column || r == TensorRole::local;

@@ -9,7 +9,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/score.hpp"
-#include "suite/run/chosen_plan.hpp"
+#include "suite/planning/chosen_plan.hpp"
 #include "workloads/graph_counts.hpp"
 
 namespace heteroperf {

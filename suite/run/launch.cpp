@@ -1,28 +1,36 @@
 #include "suite/run/launch.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <mutex>
 #include <span>
+#include <string>
 
 #include "results/run_folder.hpp"
 #include "results/show.hpp"
 #include "results/suite_record.hpp"
 #include "runners/comm/mpi_launch.hpp"
-#include "suite/error_report_json.hpp"
+#include "suite/config/reproduce.hpp"
+#include "suite/program/error_report_json.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/run/baselines.hpp"
-#include "suite/run/host_share.hpp"
 #include "suite/run/prepare.hpp"
 #include "suite/run/rank_session.hpp"
-#include "suite/run/record_glance_json.hpp"
-#include "suite/run/reproduce.hpp"
-#include "suite/run/signals.hpp"
+#include "suite/watch/host_share.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// `validity.class` of a record or suite document; empty when there is none.
+std::string validity_class_of(const std::string& document) {
+  const auto json = nlohmann::json::parse(document);
+  const auto validity = json.find("validity");
+  return validity == json.end() ? std::string() : validity->value("class", "");
+}
 
 constexpr double counted_duration_s = 300;  // the shortest that rules call closed
 

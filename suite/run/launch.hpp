@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "suite/exit_code.hpp"
-#include "suite/run/run_config.hpp"
+#include "suite/program/exit_code.hpp"
+#include "suite/config/run_config.hpp"
 #include "suite/run/run_recorder.hpp"
-#include "suite/verb.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 

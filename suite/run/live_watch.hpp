@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
-#include "suite/run/gpu_watch.hpp"
-#include "suite/run/hosts_watch.hpp"
+#include "suite/watch/gpu_watch.hpp"
+#include "suite/watch/hosts_watch.hpp"
 #include "suite/run/rank_context.hpp"
 
 namespace heteroperf {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "suite/run/placement.hpp"
+#include "suite/config/placement.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

@@ -10,7 +10,6 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/text_exchange.hpp"
-#include "suite/run/common_interval.hpp"
 #include "suite/run/memory_rate.hpp"
 #include "suite/run/training_program.hpp"
 

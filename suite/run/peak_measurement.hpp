@@ -1,6 +1,6 @@
 #pragma once
 
-#include "suite/run/hosts_watch.hpp"
+#include "suite/watch/hosts_watch.hpp"
 #include "suite/run/prepared_run.hpp"
 #include "suite/run/rank_context.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "suite/run/rank_messages.hpp"
-#include "suite/run/signals.hpp"
+#include "suite/program/signals.hpp"
 
 namespace heteroperf {
 

@@ -8,10 +8,10 @@
 #include "results/journal.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/engine.hpp"
-#include "suite/run/placement.hpp"
-#include "suite/run/progress.hpp"
-#include "suite/run/rank_log.hpp"
-#include "suite/run/run_config.hpp"
+#include "suite/config/placement.hpp"
+#include "suite/watch/progress.hpp"
+#include "suite/watch/rank_log.hpp"
+#include "suite/config/run_config.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

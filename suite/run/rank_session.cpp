@@ -15,7 +15,7 @@
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
 #include "runners/comm/text_exchange.hpp"
-#include "suite/run/signals.hpp"
+#include "suite/program/signals.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "runners/comm/discovery/rank_descriptor.hpp"
 #include "runners/comm/world.hpp"
-#include "suite/exit_code.hpp"
+#include "suite/program/exit_code.hpp"
 
 namespace heteroperf {
 

@@ -10,9 +10,9 @@
 #include "runners/comm/world.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
-#include "suite/run/reproduce.hpp"
-#include "suite/run/run_config_json.hpp"
-#include "suite/run/training_identity_json.hpp"
+#include "suite/config/reproduce.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/config/training_identity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "suite/run/run_config.hpp"
+#include "suite/config/run_config.hpp"
 
 namespace heteroperf {
 

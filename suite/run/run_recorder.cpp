@@ -9,9 +9,9 @@
 #include "results/sha256.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "suite/run/run_config_json.hpp"
-#include "suite/run/run_documents_json.hpp"
-#include "suite/version.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/config/run_documents_json.hpp"
+#include "suite/program/version.hpp"
 #include "workloads/data_source.hpp"
 #include "workloads/model_graph_json.hpp"
 

@@ -8,7 +8,7 @@
 #include "automl/search.hpp"
 #include "metrics/base/error.hpp"
 #include "results/run_folder.hpp"
-#include "suite/run/run_config_json.hpp"
+#include "suite/config/run_config_json.hpp"
 #include "suite/run/search_messages_json.hpp"
 
 namespace heteroperf {

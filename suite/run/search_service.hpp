@@ -11,7 +11,7 @@
 #include "automl/trial_master.hpp"
 #include "results/journal.hpp"
 #include "runners/comm/control_channel.hpp"
-#include "suite/run/run_config.hpp"
+#include "suite/config/run_config.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {

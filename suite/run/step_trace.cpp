@@ -10,8 +10,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/comm/text_exchange.hpp"
-#include "suite/run/placement.hpp"
-#include "suite/version.hpp"
+#include "suite/config/placement.hpp"
+#include "suite/program/version.hpp"
 
 namespace heteroperf {
 namespace {

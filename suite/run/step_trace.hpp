@@ -5,7 +5,7 @@
 
 #include "runners/engine/training.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
-#include "suite/run/chosen_plan.hpp"
+#include "suite/planning/chosen_plan.hpp"
 #include "suite/run/rank_context.hpp"
 
 namespace heteroperf {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "suite/run/chosen_plan.hpp"
+#include "suite/planning/chosen_plan.hpp"
 #include "suite/run/rank_context.hpp"
 
 namespace heteroperf {

@@ -16,7 +16,7 @@
 #include "metrics/base/quantity.hpp"
 #include "results/journal.hpp"
 #include "runners/cluster/system_files.hpp"
-#include "suite/run/host_load.hpp"
+#include "suite/watch/host_load.hpp"
 #include "suite/run/rank_context.hpp"
 #include "suite/run/rank_messages.hpp"
 

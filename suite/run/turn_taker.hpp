@@ -10,7 +10,7 @@
 
 #include "runners/comm/control_channel.hpp"
 #include "suite/run/prepared_run.hpp"
-#include "suite/run/turn_protocol.hpp"
+#include "suite/program/turn_protocol.hpp"
 
 namespace heteroperf {
 

@@ -8,8 +8,8 @@
 #include "results/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "suite/run/reproduce.hpp"
-#include "suite/run/signals.hpp"
+#include "suite/config/reproduce.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/sweep/run_words.hpp"
 #include "suite/sweep/sweep_session.hpp"
 

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "suite/sweep/sweep_request.hpp"
-#include "suite/verb.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 

@@ -8,7 +8,7 @@
 #include "results/journal.hpp"
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
-#include "suite/exit_code.hpp"
+#include "suite/program/exit_code.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "results/run_folder.hpp"
-#include "suite/run/reproduce.hpp"
-#include "suite/run/run_config_json.hpp"
-#include "suite/run/run_flags.hpp"
+#include "suite/config/reproduce.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/config/run_flags.hpp"
 
 namespace heteroperf {
 namespace {

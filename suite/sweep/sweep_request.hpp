@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "results/sweep/sweep_index.hpp"
-#include "suite/run/run_config.hpp"
+#include "suite/config/run_config.hpp"
 
 namespace heteroperf {
 

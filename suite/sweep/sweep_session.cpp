@@ -6,9 +6,9 @@
 
 #include "metrics/base/error.hpp"
 #include "results/run_folder.hpp"
-#include "suite/exit_code.hpp"
-#include "suite/run/shell_command.hpp"
-#include "suite/run/signals.hpp"
+#include "suite/program/exit_code.hpp"
+#include "suite/program/shell_command.hpp"
+#include "suite/program/signals.hpp"
 #include "suite/sweep/folder_lock.hpp"
 #include "suite/sweep/run_outcome.hpp"
 #include "suite/sweep/swept_runs.hpp"

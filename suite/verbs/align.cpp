@@ -2,8 +2,8 @@
 
 #include "metrics/base/error.hpp"
 #include "results/text_escapes.hpp"
-#include "suite/verbs/align_report.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/verification/align_runs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -5,11 +5,11 @@
 #include <optional>
 
 #include "metrics/base/clock.hpp"
-#include "suite/run/progress.hpp"
-#include "suite/run/run_config_json.hpp"
-#include "suite/verbs/comm_session.hpp"
+#include "suite/watch/progress.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/probe/comm_session.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

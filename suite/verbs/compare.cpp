@@ -6,7 +6,7 @@
 #include "results/comparison/run_comparison.hpp"
 #include "results/scaling/sweep_comparison.hpp"
 #include "results/sweep/sweep_index.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,15 +1,110 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <charconv>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
-#include "suite/verbs/count_report.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "workloads/graph_counts.hpp"
+#include "workloads/graph_memory.hpp"
 #include "workloads/model_graph_json.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// What `count` answers: the counts of one model for a batch.
+struct CountReport {
+  std::string model, graph_hash;
+  Input input;
+  std::int64_t classes = 0;
+  GraphCounts counts;
+  MemoryEstimate memory;
+  OptimizerKind optimizer = OptimizerKind::adamw;
+  std::vector<Convention> conventions;  ///< the extra ones asked for
+  bool per_layer = false;
+};
+
+using Json = nlohmann::ordered_json;
+
+void put(Json& object, const char* key, const std::optional<Ops>& count) {
+  if (count) object[key] = count->to_string();
+}
+
+Json pass_json(const PassOps& counts) {
+  Json json = Json::object();
+  put(json, "forward", counts.forward);
+  put(json, "backward", counts.backward);
+  put(json, "train", counts.train());
+  return json;
+}
+
+Json input_json(const CountReport& report) {
+  Json json{{"samples", whole_number_json(report.counts.samples)}};
+  if (report.input.kind == InputKind::tokens) {
+    json.update({{"kind", "tokens"}, {"length", report.input.length}});
+  } else {
+    json.update({{"kind", "images"},
+                 {"channels", report.input.channels},
+                 {"height", report.input.height},
+                 {"width", report.input.width}});
+  }
+  json["classes"] = report.classes;
+  return json;
+}
+
+Json layer_json(const LayerCounts& layer) {
+  Json json{{"name", layer.name},
+            {"kind", layer.kind},
+            {"parameters", whole_number_json(layer.parameters)}};
+  json["strict"] = {{"forward", layer.strict.forward.to_string()},
+                    {"input_gradient", layer.strict.input_gradient.to_string()},
+                    {"weight_gradient", layer.strict.weight_gradient.to_string()}};
+  const Json aiperf = pass_json(layer.conventions[Convention::aiperf]);
+  if (!aiperf.empty()) json["aiperf"] = aiperf;
+  return json;
+}
+
+/// The document of `count --json`.
+std::string count_json_text(const CountReport& report) {
+  const ConventionCounts& counts = report.counts.conventions;
+  const PassOps& strict = counts[Convention::strict];
+  const PassOps& aiperf = counts[Convention::aiperf];
+  Json json{
+      {"_format", "heteroperf-count"}, {"_version", 1},
+      {"model", report.model},         {"graph_hash", report.graph_hash},
+      {"input", input_json(report)},   {"parameters", whole_number_json(report.counts.parameters)}};
+  Json forward = Json::object(), backward = Json::object(), train = Json::object();
+  put(forward, "strict", strict.forward);
+  put(forward, "aiperf", aiperf.forward);
+  put(forward, "mac", counts[Convention::mac].forward);
+  put(backward, "strict", strict.backward);
+  put(backward, "aiperf", aiperf.backward);
+  put(train, "strict", strict.train());
+  put(train, "aiperf", aiperf.train());
+  json["forward"] = forward;
+  json["backward"] = backward;
+  json["train"] = train;
+  json["memory"] = {{"weights_bytes", whole_number_json(report.memory.weights.value())},
+                    {"gradients_bytes", whole_number_json(report.memory.gradients.value())},
+                    {"optimizer_bytes", whole_number_json(report.memory.optimizer.value())},
+                    {"activations_bytes", whole_number_json(report.memory.activations.value())}};
+  if (!report.conventions.empty()) json["conventions"] = Json::object();
+  for (Convention convention : report.conventions) {
+    const Json pass = pass_json(counts[convention]);
+    if (!pass.empty()) json["conventions"][to_string(convention)] = pass;
+  }
+  if (report.per_layer) {
+    json["layers"] = Json::array();
+    for (const LayerCounts& layer : report.counts.layers)
+      json["layers"].push_back(layer_json(layer));
+  }
+  return json.dump(2) + "\n";
+}
 
 std::string text_of(const std::optional<Ops>& count) { return count ? count->to_string() : "-"; }
 
@@ -43,6 +138,37 @@ std::pair<std::int64_t, std::int64_t> parse_image(const std::string& text) {
 std::int64_t classes_of(const ModelGraph& graph) {
   const Node& loss = graph.node(graph.loss());
   return graph.node(loss.inputs.front()).output.back();
+}
+
+/// The document as a table.
+std::string count_table(const CountReport& report) {
+  std::string text = fmt::format("{}  {}\nparameters  {}\n", report.model, input_text(report),
+                                 report.counts.parameters);
+  std::vector<Convention> shown = report.conventions;
+  if (shown.empty()) shown = {Convention::strict, Convention::aiperf, Convention::mac};
+  text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
+  for (Convention convention : shown) {
+    const PassOps& counts = report.counts.conventions[convention];
+    // One that was asked for by itself is shown to be without an answer.
+    if (shown.size() == all_conventions.size() && !counts.forward && !counts.backward) continue;
+    text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention),
+                        text_of(counts.forward), text_of(counts.backward), text_of(counts.train()));
+  }
+  text +=
+      fmt::format("memory fp32     weights {}, gradients {}, optimizer {} ({}), activations {}\n",
+                  mebibytes(report.memory.weights), mebibytes(report.memory.gradients),
+                  mebibytes(report.memory.optimizer), to_string(report.optimizer),
+                  mebibytes(report.memory.activations));
+  if (!report.per_layer) return text;
+  text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", "layer", "kind", "parameters",
+                      "strict forward", "input gradient", "weight gradient");
+  for (const LayerCounts& layer : report.counts.layers) {
+    text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", layer.name, layer.kind,
+                        layer.parameters, layer.strict.forward.to_string(),
+                        layer.strict.input_gradient.to_string(),
+                        layer.strict.weight_gradient.to_string());
+  }
+  return text;
 }
 
 class CountVerb : public Verb {
@@ -137,36 +263,6 @@ class CountVerb : public Verb {
 };
 
 }  // namespace
-
-std::string count_table(const CountReport& report) {
-  std::string text = fmt::format("{}  {}\nparameters  {}\n", report.model, input_text(report),
-                                 report.counts.parameters);
-  std::vector<Convention> shown = report.conventions;
-  if (shown.empty()) shown = {Convention::strict, Convention::aiperf, Convention::mac};
-  text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", "operations", "forward", "backward", "train");
-  for (Convention convention : shown) {
-    const PassOps& counts = report.counts.conventions[convention];
-    // One that was asked for by itself is shown to be without an answer.
-    if (shown.size() == all_conventions.size() && !counts.forward && !counts.backward) continue;
-    text += fmt::format("{:<16}{:>26}{:>26}{:>26}\n", to_string(convention),
-                        text_of(counts.forward), text_of(counts.backward), text_of(counts.train()));
-  }
-  text +=
-      fmt::format("memory fp32     weights {}, gradients {}, optimizer {} ({}), activations {}\n",
-                  mebibytes(report.memory.weights), mebibytes(report.memory.gradients),
-                  mebibytes(report.memory.optimizer), to_string(report.optimizer),
-                  mebibytes(report.memory.activations));
-  if (!report.per_layer) return text;
-  text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", "layer", "kind", "parameters",
-                      "strict forward", "input gradient", "weight gradient");
-  for (const LayerCounts& layer : report.counts.layers) {
-    text += fmt::format("{:<36}{:<18}{:>12}{:>20}{:>20}{:>20}\n", layer.name, layer.kind,
-                        layer.parameters, layer.strict.forward.to_string(),
-                        layer.strict.input_gradient.to_string(),
-                        layer.strict.weight_gradient.to_string());
-  }
-  return text;
-}
 
 std::unique_ptr<Verb> make_count_verb() { return std::make_unique<CountVerb>(); }
 

@@ -1,19 +1,28 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <string>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "results/exports/run_export.hpp"
 #include "runners/plan/exporters/flagscale_setup.hpp"
 #include "runners/plan/exporters/megatron_arguments.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "suite/verbs/export_json.hpp"
+#include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/verbs.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// {"format":…, "text":…}: what `export --json` prints.
+std::string export_json_text(const std::string& format, const std::string& text) {
+  Json document = new_document("heteroperf-export");
+  document.update({{"format", format}, {"text", text}});
+  return document.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
 
 struct PlanFormat {
   const char* name;

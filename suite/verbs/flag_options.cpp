@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "suite/run/run_flags.hpp"
+#include "suite/config/run_flags.hpp"
 
 namespace heteroperf {
 namespace {

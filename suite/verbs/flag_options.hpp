@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "suite/run/run_config.hpp"
+#include "suite/config/run_config.hpp"
 
 namespace heteroperf {
 

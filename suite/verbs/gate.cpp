@@ -10,12 +10,12 @@
 #include "results/gate/gate_report.hpp"
 #include "results/run_folder.hpp"
 #include "runners/cluster/cpu_set.hpp"
-#include "suite/run/reproduce.hpp"
-#include "suite/run/signals.hpp"
-#include "suite/verbs/gate_session.hpp"
-#include "suite/verbs/machine_load.hpp"
+#include "suite/config/reproduce.hpp"
+#include "suite/program/signals.hpp"
+#include "suite/gate/gate_session.hpp"
+#include "suite/gate/machine_load.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,9 +4,9 @@
 
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/name_table.hpp"
-#include "suite/environment.hpp"
+#include "suite/program/environment.hpp"
 #include "suite/verbs/listing.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

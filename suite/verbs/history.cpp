@@ -2,7 +2,7 @@
 
 #include "metrics/base/error.hpp"
 #include "results/history/run_history.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -8,10 +8,10 @@
 #include "runners/cluster/machine.hpp"
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/schedule/generators/generator.hpp"
-#include "suite/catalog.hpp"
+#include "suite/program/catalog.hpp"
 #include "suite/run/prepare.hpp"
 #include "suite/verbs/listing.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 #include "workloads/models.hpp"
 
 namespace heteroperf {

@@ -2,7 +2,6 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "suite/verbs/listing.hpp"
-#include "suite/verbs/whole_number_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -24,7 +23,9 @@ std::string listing_json_text(const std::vector<ListItem>& items) {
     for (const auto& [key, value] : item.details) one[key] = std::visit(ToJson{}, value);
     list.push_back(std::move(one));
   }
-  return Json{{"items", list}}.dump(2) + "\n";
+  Json document = new_document("heteroperf-list");
+  document["items"] = std::move(list);
+  return document.dump(2) + "\n";
 }
 
 }  // namespace heteroperf

@@ -1,4 +1,7 @@
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <string>
 
 #include "metrics/base/error.hpp"
 #include "results/packing/run_archive.hpp"
@@ -6,11 +9,22 @@
 #include "results/sweep/sweep_index.hpp"
 #include "results/verify.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/pack_report_json.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
+#include "metrics/base/strict_json.hpp"
 
 namespace heteroperf {
 namespace {
+
+/// What `pack --json` prints.
+std::string pack_json_text(const PackedArchive& packed) {
+  const nlohmann::ordered_json json{{"_format", "heteroperf-pack"},
+                                    {"_version", 1},
+                                    {"archive", packed.file.string()},
+                                    {"files", packed.files},
+                                    {"bytes", whole_number_json(packed.bytes)},
+                                    {"sha256", packed.sha256}};
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
 
 namespace fs = std::filesystem;
 

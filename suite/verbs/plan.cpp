@@ -10,13 +10,13 @@
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"
-#include "suite/catalog.hpp"
-#include "suite/run/chosen_plan.hpp"
-#include "suite/run/plan_sources.hpp"
+#include "suite/program/catalog.hpp"
+#include "suite/planning/chosen_plan.hpp"
+#include "suite/planning/plan_sources.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/plan_report.hpp"
+#include "suite/planning/plan_report.hpp"
 #include "suite/verbs/sailor_planning.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

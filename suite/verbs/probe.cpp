@@ -17,15 +17,16 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "runners/engine/engine.hpp"
-#include "suite/error_report_json.hpp"
-#include "suite/run/progress.hpp"
+#include "suite/program/error_report_json.hpp"
+#include "suite/watch/progress.hpp"
 #include "suite/run/rank_session.hpp"
-#include "suite/run/run_config_json.hpp"
-#include "suite/run/signals.hpp"
-#include "suite/verbs/cluster_report.hpp"
-#include "suite/verbs/operation_measurement.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/program/signals.hpp"
+#include "suite/probe/cluster_report.hpp"
+#include "suite/probe/operation_measurement.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/environment.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

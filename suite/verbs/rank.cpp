@@ -3,8 +3,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
 #include "results/ranking/ranking.hpp"
-#include "suite/catalog.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/catalog.hpp"
+#include "suite/program/verb.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

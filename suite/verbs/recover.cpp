@@ -7,7 +7,7 @@
 #include "results/text_escapes.hpp"
 #include "suite/sweep/recover_sweep.hpp"
 #include "suite/sweep/swept_runs.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

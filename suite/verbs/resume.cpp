@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include "suite/run/launch.hpp"
-#include "suite/run/run_config_json.hpp"
+#include "suite/config/run_config_json.hpp"
 #include "suite/verbs/flag_options.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/environment.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

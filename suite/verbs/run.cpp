@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "runners/comm/world.hpp"
-#include "suite/catalog.hpp"
+#include "suite/program/catalog.hpp"
 #include "suite/run/launch.hpp"
-#include "suite/run/plan_sources.hpp"
-#include "suite/run/run_config_json.hpp"
+#include "suite/planning/plan_sources.hpp"
+#include "suite/config/run_config_json.hpp"
 #include "suite/sweep/launch_sweep.hpp"
 #include "suite/verbs/flag_options.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/environment.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "suite/verbs/claim_checks_json.hpp"
+#include "suite/planning/claim_checks_json.hpp"
 #include "suite/verbs/sailor_planning.hpp"
 
 namespace heteroperf {

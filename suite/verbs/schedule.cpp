@@ -22,7 +22,7 @@
 #include "suite/run/step_trace.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include "results/comparison/run_set.hpp"
 #include "results/run_folder.hpp"
 #include "results/scaling/sweep_report.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

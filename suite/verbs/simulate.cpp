@@ -7,10 +7,10 @@
 #include "runners/schedule/ir/placement.hpp"
 #include "suite/run/step_trace.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/plan_simulation.hpp"
+#include "suite/planning/plan_simulation.hpp"
 #include "suite/verbs/schedule_flags.hpp"
 #include "suite/verbs/schedule_report.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,17 +1,14 @@
-#include "suite/verbs/verbs.hpp"
+// The table of verbs. Each maker is defined in the file of its verb.
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
-namespace {
 
-std::vector<std::string>& argv_storage() {
-  static std::vector<std::string> words;
-  return words;
-}
-
-}  // namespace
-
-const std::vector<std::string>& original_argv() { return argv_storage(); }
-void keep_argv(int argc, char** argv) { argv_storage().assign(argv, argv + argc); }
+std::unique_ptr<Verb> make_align_verb(), make_baseline_verb(), make_comm_verb(),
+    make_compare_verb(), make_count_verb(), make_doctor_verb(), make_export_verb(),
+    make_gate_verb(), make_help_verb(), make_history_verb(), make_list_verb(), make_pack_verb(),
+    make_plan_verb(), make_probe_verb(), make_rank_verb(), make_recover_verb(), make_report_verb(),
+    make_resume_verb(), make_run_verb(), make_schedule_verb(), make_show_verb(),
+    make_simulate_verb(), make_verify_verb(), make_version_verb();
 
 std::vector<std::unique_ptr<Verb>> all_verbs() {
   std::vector<std::unique_ptr<Verb>> verbs;

@@ -6,12 +6,12 @@
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "results/text_escapes.hpp"
-#include "suite/run/replay.hpp"
-#include "suite/verbs/checkpoint_checks.hpp"
-#include "suite/verbs/plan_report.hpp"
-#include "suite/verbs/plan_simulation.hpp"
+#include "suite/verification/replay.hpp"
+#include "suite/verification/checkpoint_checks.hpp"
+#include "suite/planning/plan_report.hpp"
+#include "suite/planning/plan_simulation.hpp"
 #include "suite/verbs/sailor_planning.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

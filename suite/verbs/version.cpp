@@ -1,11 +1,11 @@
-#include "suite/version.hpp"
+#include "suite/program/version.hpp"
 
 #include <fmt/format.h>
 
 #include "metrics/base/document_kind.hpp"
 #include "results/ruleset.hpp"
 #include "suite/verbs/doctor_report.hpp"
-#include "suite/verbs/verbs.hpp"
+#include "suite/program/verb.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <thread>
 
-#include "suite/run/turn_protocol.hpp"
+#include "suite/program/turn_protocol.hpp"
 #include "tests/golden/command.hpp"
 
 namespace heteroperf::testing {

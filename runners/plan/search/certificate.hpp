@@ -16,13 +16,13 @@ struct CriticalPart {
   double start_s = 0, end_s = 0;
 };
 
-/// What is claimed of a plan, all of it worked out from plan, model and machine alone.
+/// The claims about a plan, all of them worked out from plan, model and machine alone.
 struct PlanCertificate {
   Prediction prediction;
   double operations_per_s = 0;  ///< strict
   PlanBound bound;
   double gap = 0;  ///< step time / bound − 1
-  /// What decides the step time: "stage 3: compute", "stage 0: sum over replicas", "messages".
+  /// The bottleneck of the step: "stage 3: compute", "stage 0: sum over replicas", "messages".
   std::string limited_by;
   std::vector<CriticalPart> critical_path;  ///< changes of position, first to last
   struct RankMemory {

@@ -48,7 +48,7 @@ ChunkEnds chunk_ends(const std::vector<ClockStage>& stages, const PassOrder& ord
     if (pass.op != Op::weight_gradient) {
       const bool last = s + 1 == stages.size();
       const double arrived = last ? 0 : backward_end[slot + micro_batches] + stage.from_next_s;
-      // What is recomputed needs no gradient: it fills the wait.
+      // Recomputation needs no gradient: it fills the wait.
       free = std::max(free + stage.times.recompute_s, arrived) + stage.times.input_gradient_s;
     }
     if (pass.op != Op::input_gradient) free += stage.times.weight_gradient_s;

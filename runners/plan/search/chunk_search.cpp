@@ -10,9 +10,9 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t most_seeds = 24;
-/// Of all positions together: beyond, filling is a small part of the step.
+/// All positions together make at most so many passes: beyond, filling is a small part of the step.
 constexpr std::int64_t most_passes_of_one = 1 << 17;
-/// Of all scores.
+/// The search makes at most so many scores.
 constexpr std::uint64_t most_passes = 40'000'000;
 constexpr int chunk_counts[] = {2, 3, 4, 6, 8};
 /// A table's, a norm's: shifts between all pairs of few stages, of others between near ones.
@@ -75,7 +75,7 @@ std::vector<ScoredDraft> ChunkSearch::run(double best_s, std::size_t keep,
   return found;
 }
 
-/// Of every seed the best schedule.
+/// Keeps the best schedule of every seed.
 std::vector<ScoredDraft> ChunkSearch::cut_seeds(double best_s, const std::function<bool()>& stop) {
   std::vector<const Seed*> seeds;
   for (const auto& [structure, seed] : seeds_) {
@@ -210,7 +210,7 @@ void ChunkSearch::shifts(const PipelineDraft& draft, const Visit& visit) const {
   }
 }
 
-/// Of a stage, or of all of a position.
+/// Recomputation is changed for one stage, or for all stages of a position.
 void ChunkSearch::recomputation(const PipelineDraft& draft, const Visit& visit) const {
   const auto stages = static_cast<int>(draft.stages.size());
   for (const Recomputation r :

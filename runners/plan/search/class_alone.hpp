@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// Whether a search that its time limit ended still counts. The ranks of a run search each for
+/// A search that its time limit ended counts, or it does not. The ranks of a run search each for
 /// itself and must agree, so for them it does not.
 enum class CutSearch { counts, is_dropped };
 

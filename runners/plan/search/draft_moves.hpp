@@ -8,19 +8,19 @@
 
 namespace heteroperf {
 
-/// What local search may change beside cuts, shares, degrees and recomputation.
+/// Things that local search may change beside cuts, shares, degrees and recomputation.
 struct MoveRules {
   WireFormat coarsest_wire = WireFormat::fp32;
   /// A coarser wire must shorten the step by this fraction.
   double least_wire_gain = 0.01;
   bool deeper_warm_ups = true;
-  /// Of draft_schedules().
+  /// Names from draft_schedules().
   std::vector<std::string> schedules = {"1f1b", "zb-h1",  "zb-h2", "interleaved-1f1b",
                                         "zb-v", "v-half", "v-min"};
   /// Several chunks send more messages, and must shorten the step by this fraction.
   double least_chunk_gain = 0.01;
 
-  /// Of `schedules` those of one chunk; `1f1b` where there is none.
+  /// The `schedules` of one chunk; `1f1b` where there is none.
   std::vector<std::string> plain_schedules() const;
 };
 

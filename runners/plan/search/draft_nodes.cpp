@@ -22,7 +22,7 @@ class FreeNodes {
       count_[size] -= taken;
       count_[size - at_index(degree)] += taken;
       groups -= taken;
-      // What is left of these nodes may have room again.
+      // The rest of these nodes may have room again.
       if (taken > 0 && size >= 2 * at_index(degree)) size = at_index(degree) - 1;
     }
     return groups == 0;

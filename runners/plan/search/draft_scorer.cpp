@@ -53,7 +53,7 @@ double DraftScorer::message(const DraftStage& from, const DraftStage& to,
   std::size_t a = 0, b = 0;
   std::int64_t a_first = 0, b_first = 0;  // samples before the replicas at hand
   int a_done = 0, b_done = 0;             // replicas of the groups at hand
-  // What two groups have shown before need not be timed again.
+  // A pair of groups that was timed before need not be timed again.
   std::int64_t seen = 0;
   std::size_t seen_a = from.groups.size(), seen_b = 0;
   while (a < from.groups.size() && b < to.groups.size()) {
@@ -109,7 +109,7 @@ bool DraftScorer::shares_table(const PipelineDraft& draft, std::size_t stage) co
          (stage == 0 || stage + 1 == draft.stages.size());
 }
 
-/// Of the fullest rank; a table that two stages hold is summed apart.
+/// The fullest rank's memory; a table that two stages hold is summed apart.
 double DraftScorer::reduced_parameters(const PipelineDraft& draft, std::size_t stage) const {
   const DraftStage& s = draft.stages[stage];
   const bool without_table = stage == 0 && shares_table(draft, stage);

@@ -12,11 +12,12 @@
 
 namespace heteroperf {
 
-/// What one stage of a draft takes, as stage_times() has it for its plan.
+/// The times and memory of one stage of a draft, as stage_times() has them for its plan.
 struct StageScore {
   ClockStage clock;
   double reduction_s = 0, optimizer_s = 0;
-  /// Of its fullest rank, against that rank's limit; of several chunks the first has them all.
+  /// The memory of its fullest rank, against that rank's limit; of several chunks the first has it
+  /// all.
   double memory_bytes = 0;
   double limit_bytes = 0;   ///< 0: not limited
   double excess_bytes = 0;  ///< beyond the limit; 0 where it fits
@@ -25,10 +26,10 @@ struct StageScore {
 /// A draft's time and memory.
 struct DraftScore {
   double step_time_s = 0;
-  double makespan_s = 0;   ///< of the computation
+  double makespan_s = 0;   ///< the computation alone
   double agreement_s = 0;  ///< the last exchange of a step
   std::vector<StageScore> stages;
-  bool finds_nodes = true;  ///< that hold its tensor-parallel groups
+  bool finds_nodes = true;  ///< nodes hold its tensor-parallel groups
   bool fits() const;
 };
 
@@ -44,13 +45,13 @@ class DraftScorer {
   DraftScore score(const PipelineDraft& draft) const;
   /// Null where the schedule does not allow the draft's numbers.
   const PassOrder* order_of(const PipelineDraft& draft) const;
-  /// Of one chunk. Of many micro-batches through many stages the exact time of a part of them, and
-  /// for each other one the steady period; else score().
+  /// Scores a draft of one chunk: for many micro-batches through many stages the exact time of a
+  /// part, and for each other one the steady period; else score().
   DraftScore extrapolate(const PipelineDraft& draft) const;
-  /// Of one chunk. With the time of `1f1b` by formula instead of the exact clock.
+  /// Scores a draft of one chunk with the time of `1f1b` by formula instead of the exact clock.
   DraftScore estimate(const PipelineDraft& draft) const;
 
-  /// Of the slowest group in each pass.
+  /// The time of the slowest group in each pass.
   ClockStage compute(const DraftStage& stage) const;
   /// Bytes that the stage's ranks of one group take at the most.
   double memory(const PipelineDraft& draft, std::size_t stage, const ReplicaGroup& group) const;

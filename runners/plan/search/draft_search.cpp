@@ -292,7 +292,7 @@ class DraftSearch {
     }
   }
 
-  /// What several chunks make faster goes before the drafts of one.
+  /// Drafts that several chunks make faster go before those of one chunk.
   void cut_into_chunks() {
     for (const ScoredDraft& one : best_.drafts()) {
       if (one.draft.schedule == "1f1b") chunks_.offer(one.draft, one.score);
@@ -362,7 +362,7 @@ class DraftSearch {
   ChunkSearch chunks_;
   std::vector<std::string> plain_schedules_;
   BestDrafts best_;
-  std::vector<std::int64_t> sizes_;  ///< of a micro-batch, the likeliest first
+  std::vector<std::int64_t> sizes_;  ///< in a micro-batch, the likeliest first
   double least_s_ = 0;               ///< no step is shorter
   std::set<std::string> seen_;
   SearchOutcome result_;

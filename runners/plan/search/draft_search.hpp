@@ -9,13 +9,13 @@ namespace heteroperf {
 
 struct PlanSearchOptions {
   double time_limit_s = 10;  ///< then the best so far is the result
-  std::uint64_t seed = 1;    ///< of the steps that local search is restarted with
+  std::uint64_t seed = 1;    ///< draws the steps that local search is restarted with
   std::size_t keep = 8;      ///< drafts for the exact simulator
   int restarts = 8;
   MoveRules moves;
 };
 
-/// What a search found.
+/// The result of a search.
 struct SearchOutcome {
   std::vector<ScoredDraft> best;  ///< distinct, the fastest first; all fit
   std::uint64_t candidates = 0;   ///< drafts scored by formula or by the exact clock

@@ -8,13 +8,13 @@
 
 namespace heteroperf {
 
-/// What is planned for, beside model and machine.
+/// The wishes for a plan beside model and machine.
 struct PlanningRequest {
   Precision precision = Precision::fp32;
   OptimizerKind optimizer = OptimizerKind::adamw;
   std::int64_t batch = 1;          ///< samples of a step
-  std::int64_t most_samples = 64;  ///< of a replica's micro-batch
-  int most_degree = 16;            ///< of tensor parallelism
+  std::int64_t most_samples = 64;  ///< in a replica's micro-batch, at most
+  int most_degree = 16;            ///< largest tensor-parallel degree
 };
 
 /// A model and a machine as a PlanningProblem, and the way back.

@@ -8,7 +8,7 @@
 namespace heteroperf {
 namespace {
 
-/// Of the tensor that crosses alone; 0 where none or several do.
+/// The elements of the tensor that crosses alone; 0 where none or several do.
 std::vector<std::int64_t> widths(const ModelGraph& graph) {
   const auto& nodes = graph.nodes();
   std::vector<std::size_t> last_use(nodes.size(), 0);

@@ -56,7 +56,7 @@ bool LayerSums::known(int pool, int degree, std::int64_t samples) const {
          !times_[at_index(pool)][at_index(degree)][at_index(samples - 1)].empty();
 }
 
-/// Of the ends of the range, and of the fullest layer within the model.
+/// The buffers are those of the ends of the range, and of the fullest layer within the model.
 double LayerSums::extra(int degree, std::int64_t samples, Range range,
                         std::size_t recomputation) const {
   const auto& sums = bytes(degree, samples);

@@ -26,22 +26,22 @@ class LayerSums {
   /// Requires known().
   Work work(const ReplicaGroup& group, Range range, Recomputation recomputation) const;
 
-  /// What decides a rank's memory beside the range.
+  /// The choices that decide a rank's memory beside the range.
   struct Holding {
     Recomputation recomputation = Recomputation::none;
     int in_flight = 1;            ///< micro-batches kept at once
-    int state_replicas = 1;       ///< that share optimizer states
+    int state_replicas = 1;       ///< replicas that share optimizer states
     bool split_backward = false;  ///< W apart from B
   };
   /// Bytes of one rank at its fullest moment.
   double memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
-  /// Of that what is certain: states and kept tensors, without what passes and messages need.
+  /// The certain part of that: states and kept tensors, without what passes and messages need.
   double least_memory(int degree, std::int64_t samples, Range range, const Holding& holding) const;
   /// The part of it that does not depend on micro-batches.
   double state_memory(int degree, Range range, int state_replicas) const;
 
-  /// What one micro-batch of a range takes: from F to B, from B to W, in passes beyond what is
-  /// kept, and in messages.
+  /// The bytes that one micro-batch of a range takes: from F to B, from B to W, in passes beyond
+  /// what is kept, and in messages.
   struct Activations {
     double kept = 0, split = 0, passing = 0, messages = 0;
   };
@@ -57,8 +57,8 @@ class LayerSums {
 
  private:
   struct Bytes3 {
-    std::array<double, 3> kept_before{}, split_before{};  ///< of all layers before this one
-    std::array<double, 3> extra{};                        ///< of this layer
+    std::array<double, 3> kept_before{}, split_before{};  ///< sums over all layers before this one
+    std::array<double, 3> extra{};                        ///< this layer's
   };
   const std::vector<Bytes3>& bytes(int degree, std::int64_t samples) const {
     return bytes_[static_cast<std::size_t>(degree)][static_cast<std::size_t>(samples - 1)];

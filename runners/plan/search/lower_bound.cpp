@@ -39,7 +39,8 @@ LeastTimes least_times(const PlanningProblem& problem) {
   return least;
 }
 
-/// What some weights of the layers say: `work` is to be done, by devices of at most these rates.
+/// The bound that some weights of the layers give: `work` is to be done, by devices of at most
+/// these rates.
 struct WeightedWork {
   double work = 0;
   std::vector<double> rates;  ///< [pool], of one device
@@ -93,7 +94,7 @@ WeightedWork best_weights(const PlanningProblem& problem, const LeastTimes& leas
   return best;
 }
 
-/// What a relaxation of stages says with all its terms, and with the first of them.
+/// The bounds that a relaxation of stages gives with all its terms, and with the first of them.
 void add_stages(const PlanningProblem& problem, PlanBound& bound) {
   constexpr double fine = 1e-3, coarse = 4e-3;
   const double all =

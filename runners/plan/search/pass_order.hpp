@@ -17,8 +17,8 @@ class PassOrder {
     std::int32_t stage, micro_batch;
   };
 
-  /// Of `interleaved-1f1b`, `zb-v`, `v-half` or `v-min`. Throws UserError where its definition does
-  /// not allow the numbers.
+  /// Makes the order of `interleaved-1f1b`, `zb-v`, `v-half` or `v-min`. Throws UserError where its
+  /// definition does not allow the numbers.
   PassOrder(const std::string& schedule, int positions, int chunks, int micro_batches);
 
   int positions() const { return static_cast<int>(fullest_.size()); }
@@ -28,7 +28,7 @@ class PassOrder {
   const std::vector<int>& stages_of(int position) const {
     return stages_of_[static_cast<std::size_t>(position)];
   }
-  /// Of all positions, each after what it needs.
+  /// The passes of all positions, each after those that it needs.
   const std::vector<Pass>& passes() const { return passes_; }
   /// Micro-batches that a position keeps at once, of v chunks: [0, v) from F to B, [v, 2v) from B
   /// to W. Moments that another exceeds in everything are left out.

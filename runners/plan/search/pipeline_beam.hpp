@@ -37,10 +37,10 @@ class PipelineBeam {
     int first = 0;     ///< layers before it are open
     int at = 0;        ///< pools of the order before it are used up
     int left = 0;      ///< devices of the pool at hand
-    double worth = 0;  ///< what the free devices could do, over what is open
+    double worth = 0;  ///< rate of the free devices over the open work
     DraftStage stage;
   };
-  /// What is the same for one fill.
+  /// Values that one fill shares.
   struct Task {
     const std::vector<int>& order;
     double period_s;

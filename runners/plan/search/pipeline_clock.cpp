@@ -103,7 +103,7 @@ class PipelineClock {
           backward_end_[at_index(s + 1)][at_index(at.backwards)] + stages_[at_index(s)].gradient_s;
     }
     const ClockStage& stage = stages_[at_index(s)];
-    // What is recomputed needs no gradient: it fills the wait.
+    // Recomputation needs no gradient: it fills the wait.
     at.free = std::max(at.free + stage.recompute_s, arrived) + stage.input_gradient_s;
     if (zero_bubble_ == 0) at.free += stage.weight_gradient_s, ++at.weights;
     backward_end_[at_index(s)][at_index(at.backwards++)] = at.free;

@@ -12,7 +12,7 @@ struct ClockStage {
   double work_s() const { return forward_s + recompute_s + input_gradient_s + weight_gradient_s; }
 };
 
-/// How positions order their passes.
+/// The rule by which positions order their passes.
 enum class ClockOrder {
   one_f_one_b,  ///< `1f1b` with each position's own warm-up; B and W as one
   zb_h1,        ///< `zb-h1`

@@ -11,10 +11,10 @@ namespace heteroperf {
 
 /// Replicas of a stage that are alike.
 struct ReplicaGroup {
-  int pool = 0;    ///< of PlanningProblem::pools
+  int pool = 0;    ///< index into PlanningProblem::pools
   int degree = 0;  ///< index of PlanningProblem::degrees
   int replicas = 1;
-  std::int64_t samples = 1;  ///< of every micro-batch, of one replica
+  std::int64_t samples = 1;  ///< that one replica takes of every micro-batch
   friend auto operator<=>(const ReplicaGroup&, const ReplicaGroup&) = default;
 };
 
@@ -27,7 +27,7 @@ struct DraftStage {
   /// `1f1b`: forwards before the first backward; others: micro-batches kept at most, less one.
   int warm_up = 0;
   WireFormat wire = WireFormat::fp32;  ///< to the next stage and back
-  std::int64_t samples() const;        ///< of a micro-batch
+  std::int64_t samples() const;        ///< in a micro-batch
   int replicas() const;
   friend bool operator==(const DraftStage&, const DraftStage&) = default;
 };
@@ -56,7 +56,7 @@ struct DraftSchedule {
 /// `1f1b`, `zb-h1`, `zb-h2`, and those of several chunks: `interleaved-1f1b`, `zb-v`, `v-half`,
 /// `v-min`.
 std::span<const DraftSchedule> draft_schedules();
-/// Those of these names that have several chunks.
+/// The names of schedules of several chunks.
 std::vector<DraftSchedule> chunked_schedules(const std::vector<std::string>& names);
 
 /// Gives a draft of one chunk a schedule, `1f1b`, `zb-h1` or `zb-h2`, with that schedule's least

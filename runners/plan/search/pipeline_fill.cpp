@@ -32,7 +32,7 @@ PipelineFill::PipelineFill(const StageFiller& filler)
   }
 }
 
-/// Whether the free pools could do the open layers if nothing were lost.
+/// True when the free pools could do the open layers if nothing were lost.
 bool PipelineFill::can_finish(PoolSet free, int first, double period_s,
                               const FillRules& rules) const {
   double samples = 0;

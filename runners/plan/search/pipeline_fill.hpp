@@ -44,7 +44,7 @@ class PipelineFill {
   struct State {
     int first = -1;        ///< layers before it are open; −1: not reached
     int from = -1;         ///< index of the state before
-    DeviceCounts devices;  ///< of each stage added to it
+    DeviceCounts devices;  ///< that each added stage takes
     int stages = 0;
   };
   bool can_finish(PoolSet free, int first, double period_s, const FillRules& rules) const;

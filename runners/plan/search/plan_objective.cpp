@@ -19,7 +19,7 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double seconds_per_hour = 3600;
 /// Shares of a class's devices that are tried, of eight.
 constexpr int eighths[] = {0, 1, 2, 3, 4, 5, 6, 7, 8};
-/// Of the time limit, for one choice of devices.
+/// One choice of devices gets this part of the time limit.
 constexpr double share_of_time = 0.125;
 
 /// Ranks of every class, in the cluster's order.

@@ -7,13 +7,13 @@
 
 namespace heteroperf {
 
-/// What a plan is to have least of, per step.
+/// The quantity per step that a plan is to have least of.
 enum class PlanObjective { time, cost, energy };
 /// Throws UserError for another text.
 PlanObjective parse_plan_objective(const std::string& text);
 
-/// What a step takes beside time. Devices that the plan leaves idle are given back: they cost
-/// nothing, but draw their idle watts as long as the step takes.
+/// The expense of a step beside its time. Devices that the plan leaves idle are given back: they
+/// cost nothing, but draw their idle watts as long as the step takes.
 struct StepExpense {
   std::optional<double> cost;    ///< in the currency of the cluster's prices
   std::optional<double> joules;  ///< idle watts all the time, busy watts instead while computing

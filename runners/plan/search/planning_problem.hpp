@@ -14,14 +14,14 @@ namespace heteroperf {
 /// Factor that leaves room for the last digits of sums.
 inline constexpr double sum_slack = 1 + 1e-9;
 
-/// What one layer takes for one micro-batch, in seconds, sums within a tensor-parallel group
+/// The seconds of one layer for one micro-batch, sums within a tensor-parallel group
 /// included.
 struct LayerTimes {
   double forward_s = 0, input_gradient_s = 0, weight_gradient_s = 0;
   double attention_s = 0;  ///< the part of F that selective recomputation does again
 };
 
-/// What one layer holds of one micro-batch, in bytes, by Recomputation. Under `full` a stage keeps
+/// The bytes that one layer holds of one micro-batch, by Recomputation. Under `full` a stage keeps
 /// the input of its first layer alone, until its backward pass holds what `none` holds.
 struct LayerBytes {
   std::array<double, 3> kept{};   ///< from F to B
@@ -35,7 +35,7 @@ struct DevicePool {
   std::string device_class;
   int devices = 0;
   int devices_per_node = 0;   ///< tensor-parallel groups stay within a node
-  double memory_bytes = 0;    ///< of one device; 0: not limited
+  double memory_bytes = 0;    ///< one device's limit; 0: not limited
   double optimizer_rate = 0;  ///< bytes per second of the optimizer's passes; 0: takes no time
   /// [degree index][micro-batch − 1][layer]; an empty list: that combination is not known and not
   /// used.
@@ -65,7 +65,7 @@ struct PlanningProblem {
   double optimizer_bytes = 8;     ///< per element: what ZeRO-1 spreads
   double master_bytes = 4;        ///< per element: what is summed over replicas
   std::int64_t batch = 1;         ///< samples of a step
-  std::int64_t most_samples = 0;  ///< of a replica's micro-batch: the tables' extent
+  std::int64_t most_samples = 0;  ///< in a replica's micro-batch: the tables' extent
 
   int devices() const;
   /// Tensor-parallel groups that so many devices of a pool make, in whole nodes and one part.

@@ -52,7 +52,7 @@ StageFiller::Capacity StageFiller::capacity(ReplicaGroup group, LayerSums::Range
   return result;
 }
 
-/// Of every pool the degree with which it takes the most samples.
+/// Finds for every pool the degree with which it takes the most samples.
 StageFiller::Room StageFiller::room(const DeviceCounts& devices, LayerSums::Range range,
                                     const LayerSums::Holding& holding, double period_s,
                                     const FillRules& rules, std::vector<Capacity>& chosen) const {
@@ -189,7 +189,7 @@ std::optional<DraftStage> StageFiller::balance(const DraftStage& stage,
     group.samples = capacity(group, range, holding, *shortest, rules).samples;
     over += group.replicas * group.samples;
   }
-  // What is too much is taken from the slowest first, one sample of each of its replicas.
+  // Samples too many are taken from the slowest first, one sample of each of its replicas.
   std::vector<ReplicaGroup> result;
   while (over > 0) {
     std::size_t slowest = groups.size();

@@ -10,9 +10,9 @@ namespace heteroperf {
 /// Devices that a stage may use, by pool.
 using DeviceCounts = std::vector<int>;
 
-/// What is the same for all stages of a pipeline.
+/// Values that all stages of a pipeline share.
 struct FillRules {
-  std::int64_t samples = 1;  ///< of a micro-batch
+  std::int64_t samples = 1;  ///< in a micro-batch
   int micro_batches = 1;
   int zero_stage = 1;
   bool split_backward = false;  ///< W apart from B
@@ -48,7 +48,7 @@ class StageFiller {
 
  private:
   struct Capacity {
-    std::int64_t samples = 0;  ///< of one replica
+    std::int64_t samples = 0;  ///< that one replica takes
     std::int64_t in_time = 0;  ///< as many if memory had no end
     int degree = 0;
     int replicas = 0;

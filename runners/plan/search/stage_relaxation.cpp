@@ -15,7 +15,7 @@ constexpr double slow_decay = 0.3;
 constexpr double hopeless = 0.85;
 /// Layers times choices from which on rounds are few.
 constexpr std::size_t many_steps = 50000;
-constexpr double first_rate = 0.1;  ///< how far prices go in the first
+constexpr double first_rate = 0.1;  ///< step of the prices in the first
 constexpr double most_growth = 1e6;
 /// The exact ledger of a stage may be less than the sum over its layers.
 constexpr double memory_margin = 0.98;
@@ -58,7 +58,7 @@ void StageRelaxation::add_samples(int pool, int degree) {
   }
 }
 
-/// Of the choices from `first` on, which are of one pool and degree.
+/// Looks at the choices from `first` on, which are of one pool and degree.
 void StageRelaxation::set_least(std::size_t first) {
   std::vector<double> least(at_index(problem_.layers), infinite);
   for (std::size_t c = choices_.size(); c-- > first;) {
@@ -95,7 +95,7 @@ std::vector<double> StageRelaxation::seconds_of(const Choice& choice,
   return sums;
 }
 
-/// Of all replicas, if they are of this choice alone.
+/// The time of all replicas, if they are of this choice alone.
 double StageRelaxation::devices(const Choice& choice, const Step& step) const {
   return static_cast<double>(step.samples) / static_cast<double>(choice.samples) *
          problem_.degrees[at_index(choice.degree)];
@@ -198,9 +198,9 @@ bool StageRelaxation::takes(const Choice& choice, LayerSums::Range range, const 
   return false;
 }
 
-/// What passes hold beside kept tensors is left out, and states are spread over all replicas. Full
-/// recomputation needs the least. A micro-batch is kept while it goes through the stages that
-/// follow and comes back: so many of them at once as that takes periods (Little 1961).
+/// Tensors that passes hold beside the kept ones are left out, and states are spread over all
+/// replicas. Full recomputation needs the least. A micro-batch is kept while it goes through the
+/// stages that follow and comes back: so many of them at once as that takes periods (Little 1961).
 bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, double period_s,
                                  const Step& step, Recomputation recomputation) const {
   const double limit = problem_.pools[at_index(choice.pool)].memory_bytes;
@@ -216,8 +216,8 @@ bool StageRelaxation::has_memory(const Choice& choice, LayerSums::Range range, d
   return memory_margin * sums_.least_memory(choice.degree, choice.samples, range, holding) <= limit;
 }
 
-/// Of the cheapest cuts, at the prices as they are; infinite where there are none. `used`: devices
-/// of each pool that these take.
+/// The value of the cheapest cuts at the prices as they are; infinite where there are none. `used`:
+/// devices of each pool that these take.
 double StageRelaxation::least_cost(const Step& step, std::vector<double>& used) {
   const int layers = problem_.layers;
   std::vector<double> cost(at_index(layers) + 1, infinite);
@@ -267,7 +267,7 @@ bool StageRelaxation::is_possible(const Step& step) {
     return is_afforded(step, &StageRelaxation::least_cost,
                        {many ? few_price_rounds : price_rounds, 1});
   }
-  // What is cheap to know first.
+  // The cheap tests come first.
   return is_afforded(step, &StageRelaxation::least_cost, {1, 1}) &&
          is_afforded(step, &StageRelaxation::least_counted_cost,
                      {many ? some_price_rounds : price_rounds, slow_decay});
@@ -319,7 +319,7 @@ std::vector<std::int64_t> StageRelaxation::micro_batch_sizes() const {
   return sizes;
 }
 
-/// Whether micro-batches of any size may do it; of a size that cannot, `impossible_s` says so.
+/// True when micro-batches of any size may do it; of a size that cannot, `impossible_s` says so.
 bool StageRelaxation::is_any_possible(double seconds, std::vector<SizeBound>& sizes) {
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     if (seconds <= sizes[i].impossible_s) continue;

@@ -20,12 +20,13 @@ struct RelaxationTerms {
 /// Least step time of plans of one stage per position, with devices divisible: what every plan must
 /// afford.
 ///
-/// Of a step of T seconds and micro-batches of m samples: a stage of layers [i, j) begins after one
-/// micro-batch has come through layers 0 … i−1, and sums and updates its parameters after its last
-/// pass; what is left of T over the number of micro-batches is its period. A replica of degree d of
-/// pool p takes at most k samples of these layers in a period, and within its memory, so that m
-/// samples cost at least m · min d π_p / k, for any prices π of devices. Where the cheapest cuts
-/// cost more than all devices, no plan takes T or less (Lagrange duality).
+/// The relaxation asks for a step of T seconds and micro-batches of m samples. A stage of layers
+/// [i, j) begins after one micro-batch has come through layers 0 … i−1, and sums and updates its
+/// parameters after its last pass; what is left of T over the number of micro-batches is its
+/// period. A replica of degree d of pool p takes at most k samples of these layers in a period, and
+/// within its memory, so that m samples cost at least m · min d π_p / k, for any prices π of
+/// devices. Where the cheapest cuts cost more than all devices, no plan takes T or less (Lagrange
+/// duality).
 class StageRelaxation {
  public:
   /// The problem outlives it and has passed check_problem().
@@ -45,7 +46,7 @@ class StageRelaxation {
     std::vector<double> least_s;
     std::size_t next = 0;  ///< the first choice of another pool or degree
   };
-  /// What a step of T leaves.
+  /// The time that a step of T leaves.
   struct Step {
     double seconds = 0;
     std::int64_t samples = 1, micro_batches = 1;
@@ -55,7 +56,7 @@ class StageRelaxation {
   struct SizeBound {
     std::int64_t samples = 1;
     double impossible_s = 0;
-    std::vector<double> prices;  ///< that said the most
+    std::vector<double> prices;  ///< those that gave the highest bound
   };
   /// Where the cheapest stages to cover the layers from one on end, and of which choice they are.
   struct Cover {
@@ -70,7 +71,7 @@ class StageRelaxation {
   void set_links();
   bool is_possible(const Step& step);
   using Cost = double (StageRelaxation::*)(const Step& step, std::vector<double>& used);
-  /// How often prices are changed, and how fast by less.
+  /// Prices are changed so often, each time by less.
   struct PriceRounds {
     int count = 1;
     double decay = 1;
@@ -101,7 +102,7 @@ class StageRelaxation {
   std::vector<double> replica_s_;  ///< [layer]: of layers before it, per sample on any replica
   std::vector<std::array<double, 2>> links_;  ///< [pool]: latency, seconds per byte, at best
   std::vector<double> prices_;
-  int devices_ = 0;  ///< of all pools
+  int devices_ = 0;  ///< in all pools
 };
 
 }  // namespace heteroperf

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "metrics/base/error.hpp"
-#include "suite/verbs/align_report.hpp"
+#include "suite/verification/align_runs.hpp"
 #include "tests/unit/suite/recorded_training.hpp"
 
 namespace heteroperf {

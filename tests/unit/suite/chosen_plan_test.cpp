@@ -1,4 +1,4 @@
-#include "suite/run/chosen_plan.hpp"
+#include "suite/planning/chosen_plan.hpp"
 
 #include <gtest/gtest.h>
 

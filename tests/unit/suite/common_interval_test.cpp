@@ -1,4 +1,4 @@
-#include "suite/run/common_interval.hpp"
+#include "suite/run/memory_rate.hpp"
 
 #include <gtest/gtest.h>
 

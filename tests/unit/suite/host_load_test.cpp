@@ -1,4 +1,4 @@
-#include "suite/run/host_load.hpp"
+#include "suite/watch/host_load.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runners/comm/world.hpp"
-#include "suite/run/hosts_watch.hpp"
+#include "suite/watch/hosts_watch.hpp"
 
 namespace heteroperf::test {
 

@@ -1,4 +1,4 @@
-#include "suite/run/hosts_watch.hpp"
+#include "suite/watch/hosts_watch.hpp"
 
 #include <gtest/gtest.h>
 

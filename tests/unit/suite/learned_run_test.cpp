@@ -1,4 +1,4 @@
-#include "suite/verbs/learned_run.hpp"
+#include "suite/planning/learned_run.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "suite/catalog.hpp"
-#include "suite/run/chosen_plan.hpp"
-#include "suite/verbs/plan_simulation.hpp"
+#include "suite/program/catalog.hpp"
+#include "suite/planning/chosen_plan.hpp"
+#include "suite/planning/plan_simulation.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -1,4 +1,4 @@
-#include "suite/verbs/measured_plan.hpp"
+#include "suite/planning/measured_plan.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "suite/run/plan_sources.hpp"
+#include "suite/planning/plan_sources.hpp"
 
 #include <gtest/gtest.h>
 

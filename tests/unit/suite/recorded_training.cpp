@@ -2,7 +2,7 @@
 
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
-#include "suite/run/run_config_json.hpp"
+#include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {
 namespace {

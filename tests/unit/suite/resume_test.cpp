@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "metrics/base/error.hpp"
-#include "suite/run/run_config_json.hpp"
+#include "suite/config/run_config_json.hpp"
 #include "tests/unit/suite/recorded_training.hpp"
 
 namespace heteroperf {

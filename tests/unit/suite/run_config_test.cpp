@@ -3,9 +3,9 @@
 #include "metrics/base/error.hpp"
 #include "metrics/precision_goal.hpp"
 #include "results/suite_journals.hpp"
-#include "suite/catalog.hpp"
-#include "suite/run/reproduce.hpp"
-#include "suite/run/run_config_json.hpp"
+#include "suite/program/catalog.hpp"
+#include "suite/config/reproduce.hpp"
+#include "suite/config/run_config_json.hpp"
 
 namespace heteroperf {
 namespace {

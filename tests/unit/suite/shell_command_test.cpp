@@ -1,4 +1,4 @@
-#include "suite/run/shell_command.hpp"
+#include "suite/program/shell_command.hpp"
 
 #include <gtest/gtest.h>
 

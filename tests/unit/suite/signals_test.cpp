@@ -1,4 +1,4 @@
-#include "suite/run/signals.hpp"
+#include "suite/program/signals.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>

@@ -1,4 +1,4 @@
-#include "suite/run/turn_protocol.hpp"
+#include "suite/program/turn_protocol.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,0 +1,110 @@
+#include "suite/config/placement.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+int choose_ranks(const ScaleConfig& config, int cores, int world_ranks) {
+  if (world_ranks > 0 && config.ranks > 0 && config.ranks != world_ranks) {
+    throw UserError(fmt::format("--ranks {} does not fit the launcher's world", config.ranks),
+                    fmt::format("it started {} ranks", world_ranks),
+                    "Leave --ranks out, or give the launcher the same number");
+  }
+  if (world_ranks > 0) return world_ranks;
+  if (config.ranks > 0) return config.ranks;
+  const auto listed = static_cast<int>(config.devices().size());
+  if (listed > 1 || config.devices().front() == "cuda") return listed;
+  const int threads = std::max(1, config.threads_per_rank);
+  return std::max(1, cores / threads);
+}
+
+/// Why nothing is bound; empty: `cpus` are there.
+std::string reason_unbound(const ScaleConfig& config, const UsableCores& cores,
+                           const Placement& placement) {
+  if (config.bind == "none") return "scale.bind=none";
+  if (!placement.cpus.empty()) return "";
+  return fmt::format("{} ranks x {} threads on {} cores", placement.ranks,
+                     placement.threads_per_rank, cores.count());
+}
+
+}  // namespace
+
+Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks) {
+  Placement placement;
+  placement.ranks = choose_ranks(config, cores.count(), world_ranks);
+  placement.threads_per_rank = config.threads_per_rank > 0
+                                   ? config.threads_per_rank
+                                   : std::max(1, cores.count() / placement.ranks);
+  if (config.bind != "none") {
+    placement.cpus = place_ranks(cores, placement.ranks, placement.threads_per_rank);
+  }
+  const std::string unbound = reason_unbound(config, cores, placement);
+  for (int rank = 0; rank < placement.ranks; ++rank) {
+    placement.bindings.push_back(
+        {host_name(), unbound.empty() ? placement.cpus[static_cast<std::size_t>(rank)] : cores.cpus,
+         unbound});
+  }
+  return placement;
+}
+
+bool measures_cpus(const Placement& placement, int rank) {
+  const auto all = std::span(placement.bindings);
+  const RankBinding& own = all[static_cast<std::size_t>(rank)];
+  std::set<int> cpus;
+  for (const RankBinding& other : all) {
+    if (other.host == own.host) cpus.insert(other.cpus.begin(), other.cpus.end());
+  }
+  const auto before = std::count_if(all.begin(), all.begin() + rank, [&](const RankBinding& other) {
+    return other.host == own.host;
+  });
+  return before == 0 ||
+         (before + 1) * placement.threads_per_rank <= static_cast<std::int64_t>(cpus.size());
+}
+
+int core_count(const Placement& placement) {
+  std::set<std::pair<std::string, int>> cores;
+  for (const RankBinding& binding : placement.bindings) {
+    for (const int cpu : binding.cpus) cores.emplace(binding.host, cpu);
+  }
+  return std::max(1, static_cast<int>(cores.size()));
+}
+
+void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings) {
+  const std::vector<std::string> devices = config.devices();
+  if (devices.size() > 1 && devices.size() != bindings.size()) {
+    throw UserError(fmt::format("--device {} names {} devices", config.device, devices.size()),
+                    fmt::format("the run has {} ranks", bindings.size()),
+                    "Name one for all, or one per rank");
+  }
+  std::map<std::string, int> taken;
+  for (std::size_t rank = 0; rank < bindings.size(); ++rank) {
+    bindings[rank].device = devices[devices.size() == 1 ? 0 : rank];
+    if (bindings[rank].device == "cuda") bindings[rank].gpu = taken[bindings[rank].host]++;
+  }
+}
+
+void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding) {
+  if (!binding.gpu) return;
+  *binding.gpu %= static_cast<int>(devices.size());
+  const CudaDevice& device = devices[static_cast<std::size_t>(*binding.gpu)];
+  binding.device = device.name;
+  binding.gpu_memory_bytes = device.memory_bytes;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runners/cluster/cpu_set.hpp"
+#include "runners/engine/engine.hpp"
+#include "suite/config/run_config.hpp"
+
+namespace heteroperf {
+
+/// Where one rank computes.
+struct RankBinding {
+  std::string host;
+  CpuSet cpus;                         ///< that it is bound to, or may use
+  std::string unbound;                 ///< why it is not bound; empty: it is
+  std::string device = "cpu";          ///< or the GPU's name as its driver reports it
+  std::optional<int> gpu = {};         ///< that computes, among those its host shows
+  std::uint64_t gpu_memory_bytes = 0;  ///< all of that GPU's; 0: no GPU, or not known yet
+};
+
+/// Who computes where.
+struct Placement {
+  int ranks = 1;  ///< of the whole run
+  int threads_per_rank = 1;
+  std::vector<CpuSet> cpus;           ///< to bind to, per rank of this process; empty: not bound
+  std::vector<RankBinding> bindings;  ///< by rank of the run
+};
+
+/// One rank per usable core and one thread per rank unless the configuration says otherwise: ranks
+/// scale better than threads at the sizes a core can train. `world_ranks` is the launcher's count,
+/// 0 without a launcher; throws UserError when `scale.ranks` asks for another. All ranks are taken
+/// to be on this host.
+Placement choose_placement(const ScaleConfig& config, const UsableCores& cores, int world_ranks);
+
+/// Whether a rank measures what its host's CPUs can do at most: as many do as have CPUs of their
+/// own, for those that share one would each be measured as if they had it alone.
+bool measures_cpus(const Placement& placement, int rank);
+
+/// Logical CPUs that the ranks of the run may use together, over all hosts; at least 1.
+int core_count(const Placement& placement);
+
+/// Ranks whose `scale.device` is cuda get their host's GPUs in turn, however many it has. Takes
+/// `bindings` of all ranks. Throws UserError for a list of another length.
+void give_gpus(const ScaleConfig& config, std::vector<RankBinding>& bindings);
+/// What its own host knows of a rank's GPU, if it has one: which of `devices` it is, shared where
+/// there are fewer than ranks, its name and memory.
+void name_gpu(const std::vector<CudaDevice>& devices, RankBinding& binding);
+
+std::string host_name();
+
+}  // namespace heteroperf

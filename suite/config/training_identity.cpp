@@ -1,0 +1,88 @@
+#include "suite/config/training_identity.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+
+#include "metrics/base/error.hpp"
+#include "suite/config/run_documents_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+const IdentityField* find(const TrainingIdentity& fields, const std::string& name) {
+  const auto found = std::find_if(fields.begin(), fields.end(),
+                                  [&](const IdentityField& one) { return one.name == name; });
+  return found == fields.end() ? nullptr : &*found;
+}
+
+using Json = nlohmann::ordered_json;
+
+/// The optimizer recipe, a field per key; a constant rate has no last step.
+TrainingIdentity with_recipe(TrainingIdentity fields, const std::string& workload_config) {
+  const Json config = Json::parse(workload_config, nullptr, false);
+  if (!config.is_object() || !config.contains("optimizer")) return fields;
+  const Json& recipe = config["optimizer"];
+  if (!recipe.is_object()) return fields;
+  const bool constant = recipe.value("schedule", Json()) == "constant";
+  for (const auto& [key, value] : recipe.items()) {
+    if (constant && key == "total_steps") continue;
+    fields.push_back({"optimizer." + key, value.dump()});
+  }
+  return fields;
+}
+
+std::string seed_text(const WorkloadEvent& workload) {
+  for (const auto& [name, seed] : workload.seeds) {
+    if (name == "run") return std::to_string(seed);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::vector<IdentityDifference> differences(const TrainingIdentity& a, const TrainingIdentity& b,
+                                            const std::vector<std::string>& except) {
+  std::vector<IdentityDifference> found;
+  const auto compare = [&](const std::string& name, const std::string& in_a,
+                           const std::string& in_b) {
+    const bool looked_at = std::find(except.begin(), except.end(), name) == except.end();
+    if (looked_at && in_a != in_b) found.push_back({name, in_a, in_b});
+  };
+  for (const IdentityField& field : a) {
+    const IdentityField* other = find(b, field.name);
+    compare(field.name, field.value, other == nullptr ? "" : other->value);
+  }
+  for (const IdentityField& field : b) {
+    if (find(a, field.name) == nullptr) compare(field.name, "", field.value);
+  }
+  return found;
+}
+
+TrainingIdentity training_identity(const WorkloadEvent& workload) {
+  if (workload.graph.text.empty() || !workload.samples_per_step) {
+    throw UserError(workload.name + " has no one model that its runs train",
+                    "a search trains a model per trial",
+                    "Runs of `image` and `llm` can be used here.");
+  }
+  return with_recipe({{"workload", workload.name},
+                      {"graph_hash", workload.graph_hash},
+                      {"data_fingerprint", workload.data_fingerprint},
+                      {"precision", workload.precision},
+                      {"samples_per_step", std::to_string(*workload.samples_per_step)},
+                      {"seed", seed_text(workload)}},
+                     workload.config.text);
+}
+
+TrainingIdentity training_identity(const Workload& workload, std::uint64_t samples_per_step,
+                                   std::uint64_t seed) {
+  return with_recipe({{"workload", workload.name},
+                      {"graph_hash", workload.graph.hash()},
+                      {"data_fingerprint", workload.data->fingerprint()},
+                      {"precision", to_string(workload.precision)},
+                      {"samples_per_step", std::to_string(samples_per_step)},
+                      {"seed", std::to_string(seed)}},
+                     workload_config_text(workload));
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,162 @@
+#include "suite/gate/gate_session.hpp"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "metrics/base/error.hpp"
+#include "results/gate/gate_rows.hpp"
+#include "suite/gate/lockstep_pairs.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The runs of one gate so far, and what they say.
+class GateSession {
+ public:
+  GateSession(const GateCommands& commands, const GateRules& rules, const GateProgress& progress)
+      : commands_(commands),
+        rules_(rules),
+        progress_(progress),
+        starter_(commands.out, commands.deadline_s, progress) {
+    rules_.looks = GateLooks::after_each_block;
+    if (commands_.mode == GateMode::lockstep) lockstep_.emplace(lockstep_settings(), starter_);
+    runs_.order = lockstep_ ? RunOrder::lockstep : RunOrder::blocks;
+    if (lockstep_) {
+      rules_.statistics.fewest_blocks = fewest_lockstep_pairs;
+      rules_.statistics.noise = 0;  // nothing is cleared that this noise could hide
+    }
+  }
+
+  GateReport settled() {
+    warm_up();
+    while (true) {
+      add_block();
+      GateReport report = judged(runs_);
+      if (blocks_ < rules_.statistics.fewest_blocks && !is_certain(report)) continue;
+      progress_(gate_headline(report));
+      const bool open = report.verdict == GateVerdict::inconclusive;
+      if (!open || blocks_ >= rules_.statistics.most_blocks) return report;
+    }
+  }
+
+  /// What the whole blocks before it say.
+  GateReport ended_by(const Error& error) const {
+    GateReport report;
+    if (blocks_ > 0) {
+      RunPairs whole = runs_;
+      const std::size_t runs = lockstep_ ? blocks_ : 2 * blocks_;
+      whole.base.runs.resize(runs);
+      whole.head.runs.resize(runs);
+      if (lockstep_) whole.turns.resize(blocks_);
+      try {
+        report = judged(whole);
+      } catch (const Error&) {
+        report = {};  // nothing in these runs can be judged
+      }
+    }
+    report.order = runs_.order;
+    report.blocks = blocks_;
+    report.more_blocks.reset();
+    report.why_inconclusive.clear();
+    report.error = error;
+    return report;
+  }
+
+ private:
+  LockstepSettings lockstep_settings() const {
+    return {commands_.base,   commands_.head,           commands_.out,
+            commands_.pair_s, commands_.turn_timeout_s, commands_.seed};
+  }
+
+  GateReport judged(const RunPairs& runs) const {
+    GateReport report = judge_gate(runs, rules_);
+    if (report.lockstep) {
+      report.lockstep->steps_per_turn = lockstep_->steps_per_turn();
+      report.lockstep->idle_cpu_share = lockstep_->idle_cpu_share();
+    }
+    return report;
+  }
+
+  RunDigest run(const std::string& side, const std::string& line, const std::string& folder) {
+    starter_.make_home(folder);
+    BegunRun begun = starter_.begin(side, line, folder);
+    return starter_.finish(begun);
+  }
+  RunDigest base(const std::string& folder) { return run("--base-cmd", commands_.base, folder); }
+  RunDigest head(const std::string& folder) { return run("--head-cmd", commands_.head, folder); }
+
+  void warm_up() {
+    if (lockstep_) {
+      const LockstepPair tried = lockstep_->try_out("tried-");
+      warm_up_.base.runs = {tried.base};
+      warm_up_.head.runs = {tried.head};
+    } else {
+      warm_up_.base.runs = {base("warmup-base")};
+      warm_up_.head.runs = {head("warmup-head")};
+    }
+    require_comparable(warm_up_.base, warm_up_.head, "--base-cmd", "--head-cmd");
+  }
+
+  /// Whether the verdict needs no further blocks; then the report says why.
+  bool is_certain(GateReport& report) const {
+    const auto worse = certain_regressions(report, runs_, warm_up_);
+    if (worse.empty()) return false;
+    report.notes.push_back(fmt::format(
+        "stopped after {} {}{}: {} worse in every run of the head and exact; metrics with noise "
+        "were not waited for",
+        blocks_, lockstep_ ? "pair" : "block", blocks_ == 1 ? "" : "s",
+        fmt::format("{} {}", fmt::join(worse, ", "), worse.size() == 1 ? "is" : "are")));
+    return true;
+  }
+
+  void add_pair() {
+    const LockstepPair pair = lockstep_->run(fmt::format("pair-{:02}/", blocks_ + 1));
+    runs_.base.runs.push_back(pair.base);
+    runs_.head.runs.push_back(pair.head);
+    runs_.turns.push_back(pair.turns);
+    require_comparable(runs_.base, runs_.head, "--base-cmd", "--head-cmd");
+    ++blocks_;
+  }
+
+  void add_block() {
+    if (lockstep_) return add_pair();
+    const std::string folder = fmt::format("block-{:02}/", blocks_ + 1);
+    runs_.base.runs.push_back(base(folder + "1-base"));
+    runs_.head.runs.push_back(head(folder + "2-head"));
+    runs_.head.runs.push_back(head(folder + "3-head"));
+    runs_.base.runs.push_back(base(folder + "4-base"));
+    require_comparable(runs_.base, runs_.head, "--base-cmd", "--head-cmd");
+    ++blocks_;
+  }
+
+  const GateCommands& commands_;
+  GateRules rules_;
+  const GateProgress& progress_;
+  GateRuns starter_;
+  std::optional<LockstepPairs> lockstep_;
+  RunPairs runs_, warm_up_;
+  std::size_t blocks_ = 0;  ///< whole ones
+};
+
+}  // namespace
+
+GateReport run_gate(const GateCommands& commands, const GateRules& rules,
+                    const GateProgress& progress) {
+  GateSession session(commands, rules, progress);
+  try {
+    return session.settled();
+  } catch (const LockstepRefused& refused) {
+    const std::string note = fmt::format("blocks instead of lockstep: {}", refused.what());
+    progress(note);
+    GateCommands in_blocks = commands;
+    in_blocks.mode = GateMode::blocks;
+    GateReport report = run_gate(in_blocks, rules, progress);
+    report.notes.push_back(note);
+    return report;
+  } catch (const Error& error) {
+    return session.ended_by(error);
+  }
+}
+
+}  // namespace heteroperf

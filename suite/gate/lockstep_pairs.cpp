@@ -1,0 +1,278 @@
+#include "suite/gate/lockstep_pairs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "results/text_escapes.hpp"
+#include "runners/cluster/cgroup.hpp"
+#include "suite/watch/host_load.hpp"
+#include "suite/program/turn_protocol.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+/// A program that speaks the protocol says so before it loads anything.
+constexpr double hello_s = 30;
+/// Short turns see the same machine: under another process that comes and goes every two seconds
+/// turns of one step of 80 ms leave a third of the error of turns of two.
+constexpr double turn_s = 0.1;
+constexpr int most_steps = 4;
+constexpr double try_out_s = 2;
+constexpr double memory_reserve = 1.1;
+/// The kernel counts busy CPUs in ticks.
+constexpr double tick_s = 0.01;
+
+Clock::time_point after(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+/// As many steps as fill a turn, one at least and four at most.
+int steps_for(double step_s) {
+  return std::clamp(static_cast<int>(turn_s / step_s), 1, most_steps);
+}
+
+/// Mean of a turn's steps; the first one counts only where it is not slower than the next.
+double mean_step_s(const std::vector<std::int64_t>& step_ns) {
+  const std::size_t first = step_ns.size() > 1 && step_ns[0] > step_ns[1] ? 1 : 0;
+  double sum = 0;
+  for (std::size_t i = first; i < step_ns.size(); ++i) sum += static_cast<double>(step_ns[i]);
+  return sum * nanosecond / static_cast<double>(step_ns.size() - first);
+}
+
+}  // namespace
+
+/// One program of a pair: its process and its pipes.
+class LockstepPairs::Side {
+ public:
+  Side(const std::string& option, const std::string& line, const std::string& folder,
+       const LockstepSettings& settings, GateRuns& runs)
+      : settings_(settings),
+        runs_(runs),
+        address_{turn_protocol_version, patience_s, fs::absolute(runs.make_home(folder)) / "turns"},
+        pipe_(TurnPipe::Side::gate, address_),
+        run_(runs.begin(option, line, folder,
+                        {fmt::format("{}={}", TurnAddress::variable, address_.text())})) {}
+
+  /// Until it is warm. Throws LockstepRefused where it does not take part.
+  TurnReady await_ready() {
+    std::string line = hello();
+    if (line.starts_with("refused ")) throw LockstepRefused(word() + ": " + line.substr(8));
+    if (line != fmt::format("turns {}", turn_protocol_version)) {
+      if (!line.starts_with("turns ")) throw_garbage(line, "'turns N'");
+      throw LockstepRefused(fmt::format("{} speaks version {} of lockstep, this gate {}", word(),
+                                        utf8_text(line.substr(6)), turn_protocol_version));
+    }
+    line = next_line(Clock::time_point::max());
+    if (line.starts_with("refused ")) throw LockstepRefused(word() + ": " + line.substr(8));
+    const auto ready = parse_ready(line);
+    if (!ready) throw_garbage(line, "'ready …'");
+    require_own_folder(ready->folder);
+    return *ready;
+  }
+
+  TurnDone take_turn(int steps) {
+    pipe_.send(fmt::format("steps {}", steps));
+    const std::string line = next_line(after(settings_.turn_timeout_s));
+    const auto done = parse_done(line);
+    if (!done) throw_garbage(line, "'done …'");
+    if (done->step_ns.size() != static_cast<std::size_t>(steps)) {
+      throw Error(ErrorKind::run_failed, {{fmt::format("{} did {} steps in a turn of {}",
+                                                       run_.name(), done->step_ns.size(), steps),
+                                           "in lockstep both programs do the same steps", ""}});
+    }
+    idle_cpu_s += static_cast<double>(done->idle_cpu_ns) * nanosecond;
+    return *done;
+  }
+
+  void end() { pipe_.send("end"); }
+  RunDigest finish() { return runs_.finish(run_); }
+  const BegunRun& run() const { return run_; }
+
+  double idle_cpu_s = 0, idle_s = 0;  ///< while the other program moved
+
+ private:
+  static constexpr double patience_s = 86400;  // the gate's own deadlines come first
+
+  /// "the head".
+  std::string word() const { return run_.side == "--base-cmd" ? "the base" : "the head"; }
+
+  std::string hello() {
+    const auto received =
+        pipe_.receive(after(hello_s), [this] { return run_.process->poll() != nullptr; });
+    if (received.event == TurnPipe::Event::line) return received.line;
+    if (received.event == TurnPipe::Event::gave_up) throw_ended_early();
+    throw LockstepRefused(
+        fmt::format("{} did not say within {:g} s that it knows lockstep", word(), hello_s));
+  }
+
+  [[noreturn]] void throw_ended_early() {
+    const CommandOutcome& outcome = run_.process->wait();
+    if (outcome.end != CommandEnd::exited) runs_.check(run_, outcome);
+    throw LockstepRefused(fmt::format("{} ended before its first turn (exit code {}, {})", word(),
+                                      outcome.exit_code, last_words(run_.command.err, outcome)));
+  }
+
+  std::string next_line(Clock::time_point deadline) {
+    const auto received =
+        pipe_.receive(deadline, [this] { return run_.process->poll() != nullptr; });
+    if (received.event == TurnPipe::Event::line) return received.line;
+    if (received.event == TurnPipe::Event::timed_out) {
+      throw Error(ErrorKind::timeout,
+                  {{fmt::format("a turn of {} did not end within {:g} s", run_.name(),
+                                settings_.turn_timeout_s),
+                    last_words(run_.command.err, {}), "Give --turn-timeout more seconds."}});
+    }
+    if (!is_warm_) throw_ended_early();
+    const CommandOutcome& outcome = run_.process->wait();
+    runs_.check(run_, outcome);
+    throw Error(ErrorKind::run_failed,
+                {{fmt::format("{} ended between two turns, with exit code {}", run_.name(),
+                              outcome.exit_code),
+                  last_words(run_.command.err, outcome), "See " + run_.command.err.string()}});
+  }
+
+  void require_own_folder(const std::string& folder) {
+    is_warm_ = true;
+    std::error_code none;
+    if (fs::weakly_canonical(folder, none) == fs::weakly_canonical(run_.run_folder())) return;
+    throw UserError(fmt::format("{} writes into {}", run_.name(), utf8_text(folder)),
+                    "in lockstep both programs are alive at once, each in a folder of its own",
+                    "Leave --out out of the command: the gate sets HETEROPERF_OUT.");
+  }
+
+  [[noreturn]] void throw_garbage(const std::string& line, const std::string& wanted) {
+    constexpr std::size_t longest = 80;
+    throw Error(
+        ErrorKind::run_failed,
+        {{fmt::format("{} said '{}' to the gate", run_.name(), utf8_text(line.substr(0, longest))),
+          fmt::format("{} is wanted by version {} of lockstep", wanted, turn_protocol_version),
+          ""}});
+  }
+
+  const LockstepSettings& settings_;
+  GateRuns& runs_;
+  TurnAddress address_;
+  TurnPipe pipe_;
+  BegunRun run_;
+  bool is_warm_ = false;
+};
+
+LockstepPairs::LockstepPairs(const LockstepSettings& settings, GateRuns& runs)
+    : settings_(settings), runs_(runs), random_(settings.seed), cpus_(usable_cores().cpus) {
+  log_.open(settings_.out / "turns.csv");
+  log_ << "pair,quad,turn,side,load,wait_s,cpu_s,other_s,idle_cpu_s,turn_s,step_s\n";
+}
+
+LockstepPair LockstepPairs::try_out(const std::string& folder) {
+  Side base("--base-cmd", settings_.base, folder + "base", settings_, runs_);
+  const TurnReady base_ready = base.await_ready();
+  const auto left = available_memory(SystemFiles());
+  const auto peak_bytes = static_cast<double>(base_ready.peak_bytes);
+  if (left && static_cast<double>((*left).value()) < memory_reserve * peak_bytes) {
+    throw LockstepRefused(fmt::format(
+        "memory for one program only: the base takes {:.1f} GiB, {:.1f} GiB are left beside it",
+        peak_bytes / (1 << 30), static_cast<double>((*left).value()) / (1 << 30)));
+  }
+  Side head("--head-cmd", settings_.head, folder + "head", settings_, runs_);
+  const TurnReady head_ready = head.await_ready();
+  steps_per_turn_ = 1;
+  std::vector<TurnQuad> quads;
+  // The steps of a warm-up tell little: a program alone at that moment, on a cold cache.
+  const TurnDone base_turn = base.take_turn(2), head_turn = head.take_turn(2);
+  steps_per_turn_ =
+      steps_for(std::max(mean_step_s(base_turn.step_ns), mean_step_s(head_turn.step_ns)));
+  move_by_turns(base, head, std::min(try_out_s, settings_.pair_s), quads);
+  return finish(base, head, quads);
+}
+
+LockstepPair LockstepPairs::run(const std::string& folder) {
+  ++pair_;
+  const bool base_first = toss();
+  std::optional<Side> base, head;
+  const auto start_base = [&] {
+    base.emplace("--base-cmd", settings_.base, folder + "base", settings_, runs_);
+  };
+  const auto start_head = [&] {
+    head.emplace("--head-cmd", settings_.head, folder + "head", settings_, runs_);
+  };
+  if (base_first) start_base();
+  start_head();
+  if (!base_first) start_base();
+  try {
+    base->await_ready();
+    head->await_ready();
+  } catch (const LockstepRefused& refused) {
+    throw Error(ErrorKind::run_failed, {{refused.what(), "it took part in lockstep before", ""}});
+  }
+  std::vector<TurnQuad> quads;
+  move_by_turns(*base, *head, settings_.pair_s, quads);
+  return finish(*base, *head, quads);
+}
+
+void LockstepPairs::move_by_turns(Side& base, Side& head, double seconds,
+                                  std::vector<TurnQuad>& quads) {
+  quad_ = 0;
+  run_quad(base, head);  // does not count: caches, clocks and predictors settle
+  const auto end = after(seconds);
+  while (quads.size() < fewest_quads || Clock::now() < end) {
+    ++quad_;
+    quads.push_back(run_quad(base, head));
+  }
+}
+
+TurnQuad LockstepPairs::run_quad(Side& base, Side& head) {
+  TurnQuad quad;
+  quad.base_first = toss();
+  for (std::size_t i = 0; i < quad.turns.size(); ++i) {
+    const bool is_base = (i == 0 || i == 3) == quad.base_first;
+    const auto busy_before = read_host_counters(cpus_).busy_s;
+    const Stopwatch stopwatch;
+    const TurnDone done = (is_base ? base : head).take_turn(steps_per_turn_);
+    const double seconds = stopwatch.elapsed_s();
+    const auto busy_after = read_host_counters(cpus_).busy_s;
+    (is_base ? head : base).idle_s += seconds;
+    const double cpu_s = static_cast<double>(done.cpu_ns) * nanosecond;
+    const double wait_s = static_cast<double>(done.wait_ns) * nanosecond;
+    const double cores = static_cast<double>(cpus_.size());
+    double other_s = 0;
+    if (busy_before && busy_after) {
+      other_s = std::max(0.0, *busy_after - *busy_before - cpu_s - cores * tick_s);
+    }
+    Turn& turn = quad.turns[i];
+    turn.step_s = mean_step_s(done.step_ns);
+    const double waiting = wait_s > 0 ? wait_s / (wait_s + cpu_s) : 0;
+    turn.load = std::max(waiting, other_s / (cores * seconds));
+    log_ << fmt::format("{},{},{},{},{:.4f},{:.6f},{:.6f},{:.6f},{:.6f},{:.6f},{:.9f}\n", pair_,
+                        quad_, i, is_base ? "base" : "head", turn.load, wait_s, cpu_s, other_s,
+                        static_cast<double>(done.idle_cpu_ns) * nanosecond, seconds, turn.step_s);
+  }
+  return quad;
+}
+
+LockstepPair LockstepPairs::finish(Side& base, Side& head, const std::vector<TurnQuad>& quads) {
+  base.end();
+  head.end();
+  log_.flush();
+  for (const Side* side : {&base, &head}) {
+    if (pair_ > 0 && side->idle_s > 0) {
+      idle_cpu_share_ = std::max(idle_cpu_share_, side->idle_cpu_s / side->idle_s);
+    }
+  }
+  LockstepPair pair;
+  pair.base = base.finish();
+  pair.head = head.finish();
+  pair.turns = summarize_pair(quads);
+  return pair;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+#include "metrics/base/random.hpp"
+#include "metrics/turn_pairs.hpp"
+#include "runners/cluster/cpu_set.hpp"
+#include "suite/gate/gate_runs.hpp"
+
+namespace heteroperf {
+
+/// Two programs cannot be run in lockstep; in blocks they can. The text says why.
+class LockstepRefused : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct LockstepSettings {
+  std::string base, head;     ///< command lines for /bin/sh
+  std::filesystem::path out;  ///< of the gate
+  double pair_s = 0;          ///< for how long a pair moves by turns
+  double turn_timeout_s = 0;  ///< of one turn
+  std::uint64_t seed = 1;     ///< of the orders drawn
+};
+
+/// One pair of fresh processes that moved by turns.
+struct LockstepPair {
+  RunDigest base, head;
+  TurnPair turns;
+};
+
+/// Runs pairs of processes by turns (suite/program/turn_protocol.hpp, metrics/turn_pairs.hpp). Every
+/// turn is a line of `turns.csv` in the gate's folder.
+class LockstepPairs {
+ public:
+  LockstepPairs(const LockstepSettings& settings, GateRuns& runs);
+
+  /// A short pair that does not count: how long a step is, and whether both programs speak the
+  /// protocol and fit the memory together. Throws LockstepRefused where not.
+  LockstepPair try_out(const std::string& folder);
+  /// Throws as run_gate() says; Error{run_failed} where a program leaves the protocol, {timeout}
+  /// where a turn takes longer than it may. Both programs have ended then.
+  LockstepPair run(const std::string& folder);
+
+  int steps_per_turn() const { return steps_per_turn_; }
+  /// Share of a core that a program used at most while it stood still, over one pair.
+  double idle_cpu_share() const { return idle_cpu_share_; }
+
+ private:
+  class Side;
+  void move_by_turns(Side& base, Side& head, double seconds, std::vector<TurnQuad>& quads);
+  TurnQuad run_quad(Side& base, Side& head);
+  LockstepPair finish(Side& base, Side& head, const std::vector<TurnQuad>& quads);
+  bool toss() { return (random_.bits() & 1) != 0; }
+
+  LockstepSettings settings_;
+  GateRuns& runs_;
+  RandomStream random_;
+  CpuSet cpus_;  ///< that the runs may use
+  std::ofstream log_;
+  int steps_per_turn_ = 1;
+  double idle_cpu_share_ = 0;
+  std::size_t pair_ = 0, quad_ = 0;  ///< of the line in the log
+};
+
+}  // namespace heteroperf

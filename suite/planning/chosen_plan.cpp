@@ -1,0 +1,188 @@
+#include "suite/planning/chosen_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "metrics/base/error.hpp"
+#include "results/journal_checks/plan_outline.hpp"
+#include "runners/plan/plan_cluster.hpp"
+#include "runners/schedule/generators/generator.hpp"
+#include "runners/schedule/ir/placement.hpp"
+
+namespace heteroperf {
+namespace {
+
+const PlanStage& stage_of(const Plan& plan, const RankRole::Part& part) {
+  return plan.stages[static_cast<std::size_t>(part.stage)];
+}
+int tensor_degree(const Plan& plan, const RankRole::Part& part) {
+  const auto replica = static_cast<std::size_t>(part.replica);
+  return static_cast<int>(stage_of(plan, part).replicas[replica].ranks.size());
+}
+
+/// Chunks that the schedule has when it is not told, asked with micro-batches that all allow; 1
+/// where it refuses, so that making the plan says why.
+int own_chunks(const EvenPlanRequest& request) {
+  try {
+    ScheduleRequest bare;
+    bare.ranks = request.pipeline;
+    bare.micro_batches = 4 * request.pipeline;
+    bare.costs = uniform_costs(request.pipeline, 1, 1, 1, 0);
+    bare.most_evaluations = 1;
+    return find_generator(request.schedule).make(bare).chunks;
+  } catch (const UserError&) {
+    return 1;
+  }
+}
+
+/// Without --micro-batches a step has as many samples as the ranks would train data-parallel.
+int micro_batches_of(const RunConfig& config, const Workload& workload) {
+  const std::int64_t own = workload.micro_batches * config.plan.pipeline * config.plan.tensor;
+  return static_cast<int>(config.batch.micro_batches > 0 ? config.batch.micro_batches : own);
+}
+
+Plan even_plan_of(const RunConfig& config, const Workload& workload, int ranks) {
+  ProblemList problems;
+  check_degrees(config.plan, ranks, problems);
+  problems.throw_if_any();
+  EvenPlanRequest request;
+  request.pipeline = config.plan.pipeline;
+  request.tensor = config.plan.tensor;
+  request.data = ranks / (request.pipeline * request.tensor);
+  request.micro_batch = workload.micro_batch;
+  request.micro_batches = micro_batches_of(config, workload);
+  request.schedule = config.plan.schedule;
+  request.recomputation = parse_recomputation(config.plan.recompute);
+  request.zero_stage = config.plan.zero_stage;
+  request.sequence_parallel = config.plan.sequence_parallel;
+  request.chunks = config.plan.chunks > 0 ? config.plan.chunks : own_chunks(request);
+  return even_plan(workload.graph, request);
+}
+
+void name_classes(Plan& plan, const Cluster& cluster) {
+  for (PlanStage& stage : plan.stages) {
+    for (StageReplica& replica : stage.replicas) {
+      const auto rank = static_cast<std::size_t>(replica.ranks.front().value());
+      if (!replica.device_class.empty() || rank >= cluster.ranks.size()) continue;
+      const std::string& name = cluster.ranks[rank].device_class;
+      const bool alike = std::all_of(replica.ranks.begin(), replica.ranks.end(), [&](RankId r) {
+        const auto other = static_cast<std::size_t>(r.value());
+        return other < cluster.ranks.size() && cluster.ranks[other].device_class == name;
+      });
+      if (alike) replica.device_class = name;
+    }
+  }
+}
+
+RankPlanEvent rank_event(const ChosenPlan& chosen, int rank, const std::vector<double>& busy_s) {
+  const auto r = static_cast<std::size_t>(rank);
+  const RankRole& role = chosen.roles[r];
+  RankPlanEvent event;
+  event.rank = rank;
+  event.position = role.position;
+  for (const RankRole::Part& part : role.parts) event.stages.push_back(part.stage);
+  event.tensor_index = role.parts.front().tensor_index;
+  event.tensor_degree = tensor_degree(chosen.plan, role.parts.front());
+  event.device_class = chosen.device_class(rank);
+  const MemoryLedger& ledger = chosen.memory[r];
+  event.weights_bytes = ledger.weights.value();
+  event.gradients_bytes = ledger.gradients.value();
+  event.optimizer_bytes = ledger.optimizer.value();
+  event.activations_bytes = ledger.activations.value();
+  event.buffers_bytes = ledger.buffers.value();
+  if (chosen.cluster) event.limit_bytes = class_of(*chosen.cluster, RankId(rank)).memory.value();
+  if (chosen.times) event.busy_s = busy_s[r];
+  return event;
+}
+
+}  // namespace
+
+PlanWorkload plan_workload(const Workload& workload) {
+  const SampleSpec& spec = workload.data->spec();
+  const bool tokens = spec.kind == InputKind::tokens;
+  PlanWorkload own;
+  own.name = workload.name;
+  (tokens ? own.size : own.model) = workload.size;
+  own.precision = to_string(workload.precision);
+  own.optimizer = to_string(workload.recipe.kind);
+  if (tokens) own.sequence_length = spec.length;
+  return own;
+}
+
+std::string ChosenPlan::device_class(int rank) const {
+  const auto r = static_cast<std::size_t>(rank);
+  if (cluster) return cluster->ranks[r].device_class;
+  return r < devices.size() ? devices[r] : "cpu";
+}
+
+ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster) {
+  const bool emulated = cluster && is_emulated(*cluster);
+  if (cluster) name_classes(plan, *cluster);
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  ChosenPlan chosen{ReadyPlan(task, std::move(plan), std::move(cluster)), {}, emulated, {}};
+  if (!emulated) return chosen;
+  chosen.predicted();  // an emulated device without a rate cannot run
+  chosen.paced = stage_times(task.graph, chosen.staged, chosen.plan, *chosen.cluster,
+                             task.precision, task.optimizer);
+  return chosen;
+}
+
+ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
+                       const Workload& workload, const Placement& placement) {
+  Plan plan = sources.plan ? *sources.plan : even_plan_of(config, workload, placement.ranks);
+  plan.workload = plan_workload(workload);
+  if (sources.cluster) plan.cluster = config.cluster.file;
+  ChosenPlan chosen = complete_plan(std::move(plan), workload, sources.cluster);
+  for (const RankBinding& binding : placement.bindings) chosen.devices.push_back(binding.device);
+  return chosen;
+}
+
+std::string summary_text(const Plan& plan) {
+  PlanShape shape;
+  shape.positions = plan.stages.size() / static_cast<std::size_t>(plan.chunks);
+  shape.schedule = plan.schedule;
+  shape.chunks = plan.chunks;
+  shape.micro_batches = plan.micro_batches;
+  for (const PlanStage& stage : plan.stages) {
+    std::size_t copies = 0;
+    for (const StageReplica& replica : stage.replicas) {
+      copies += replica.direction == 0 ? 1 : 0;
+      shape.tensor.insert(replica.ranks.size());
+      shape.batches.insert(replica.micro_batch);
+    }
+    shape.data.insert(copies);
+  }
+  return shape.line();
+}
+
+std::string held_share(const Plan& plan, const RankRole& role) {
+  std::vector<HeldStage> held;
+  for (const RankRole::Part& part : role.parts) {
+    held.push_back({part.stage, part.tensor_index, tensor_degree(plan, part)});
+  }
+  return share_text(held, plan.stages.size());
+}
+
+std::vector<Event> plan_events(const ChosenPlan& chosen) {
+  std::vector<Event> events;
+  const std::vector<double> busy_s = chosen.times ? chosen.busy_s() : std::vector<double>();
+  for (int rank = 0; rank < static_cast<int>(chosen.roles.size()); ++rank) {
+    events.emplace_back(rank_event(chosen, rank, busy_s));
+  }
+  if (!chosen.unpredicted.empty()) {
+    const std::string why = UserError(chosen.unpredicted).what();
+    events.emplace_back(WarningEvent{"no prediction: " + why, ""});
+  }
+  if (!chosen.prediction) return events;
+  const Prediction& prediction = *chosen.prediction;
+  const double all_s = prediction.step_time_s * static_cast<double>(chosen.roles.size());
+  const double busy = std::accumulate(busy_s.begin(), busy_s.end(), 0.0);
+  events.emplace_back(PredictionEvent{prediction.step_time_s, prediction.throughput,
+                                      all_s > 0 ? 1 - busy / all_s : 0,
+                                      prediction.pipeline.bubble_rate_makespan});
+  return events;
+}
+
+}  // namespace heteroperf

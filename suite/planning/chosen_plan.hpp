@@ -1,0 +1,44 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/events.hpp"
+#include "runners/plan/even_plan.hpp"
+#include "runners/plan/ready_plan.hpp"
+#include "suite/config/placement.hpp"
+#include "suite/planning/plan_sources.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// The plan of a fixed model, ready, and the devices that it runs on; the same on every rank.
+struct ChosenPlan : ReadyPlan {
+  /// Times that emulated devices keep to: those of the description, whatever the plan knows better.
+  std::optional<StageTimes> paced;
+  bool emulated = false;
+  std::vector<std::string> devices;  ///< [rank] the device that computes (RankBinding::device)
+
+  /// The rank's class in the cluster; on a machine that nobody described, the device that computes.
+  std::string device_class(int rank) const;
+};
+
+/// The plan of the file, or an even one of the configuration's degrees, checked against the model
+/// and the cluster. Throws UserError with everything wrong.
+ChosenPlan choose_plan(const RunConfig& config, const PlanSources& sources,
+                       const Workload& workload, const Placement& placement);
+/// As above, of a plan already made.
+ChosenPlan complete_plan(Plan plan, const Workload& workload, std::optional<Cluster> cluster);
+/// What a plan says of its workload, so that it can be simulated by itself.
+PlanWorkload plan_workload(const Workload& workload);
+
+/// "pp 2 x tp 1 x dp 1, zb-h1, 8 micro-batches of 4"; uneven parts as they are ("dp 1..3").
+std::string summary_text(const Plan& plan);
+/// What a rank holds of the model: "stages 0,2; tensor 1 of 2"; empty: all of it.
+std::string held_share(const Plan& plan, const RankRole& role);
+
+/// What the journal says of every rank, and what the simulator says of all.
+std::vector<Event> plan_events(const ChosenPlan& chosen);
+
+}  // namespace heteroperf

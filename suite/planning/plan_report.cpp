@@ -1,0 +1,232 @@
+#include "suite/planning/plan_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "metrics/base/byte_size.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// "12 x a100 tp4 x3, 5 x v100 x2": replicas, class, degree, samples each.
+std::string replicas_text(const PlanStage& stage) {
+  std::string text;
+  for (std::size_t i = 0; i < stage.replicas.size();) {
+    const StageReplica& first = stage.replicas[i];
+    std::size_t end = i;
+    while (end < stage.replicas.size() && stage.replicas[end].micro_batch == first.micro_batch &&
+           stage.replicas[end].device_class == first.device_class &&
+           stage.replicas[end].ranks.size() == first.ranks.size()) {
+      ++end;
+    }
+    text += fmt::format("{}{} x {}{}: {} each", i == 0 ? "" : ", ", end - i, first.device_class,
+                        first.ranks.size() > 1 ? fmt::format(" tp{}", first.ranks.size()) : "",
+                        first.micro_batch);
+    i = end;
+  }
+  return text;
+}
+
+/// The rank of a stage with the least room.
+const PlanCertificate::RankMemory& fullest(const PlanReport& report, const PlanStage& stage) {
+  const PlanCertificate::RankMemory* result = nullptr;
+  const auto share = [](const PlanCertificate::RankMemory& memory) {
+    const double limit = static_cast<double>(memory.limit.value());
+    const double bytes = static_cast<double>(memory.ledger.total().value());
+    return limit > 0 ? bytes / limit : bytes * 1e-18;
+  };
+  for (const StageReplica& replica : stage.replicas) {
+    for (const RankId rank : replica.ranks) {
+      const auto& one = report.certificate.memory[static_cast<std::size_t>(rank.value())];
+      if (result == nullptr || share(one) > share(*result)) result = &one;
+    }
+  }
+  return *result;
+}
+
+std::string stage_row(const PlanReport& report, std::size_t s) {
+  const PlanStage& stage = report.plan.stages[s];
+  const PlanCertificate::RankMemory& memory = fullest(report, stage);
+  std::string room = rounded_byte_size(memory.ledger.total());
+  if (memory.limit > Bytes(0)) room += " of " + rounded_byte_size(memory.limit);
+  return fmt::format("{:>5}  {:>5}  {:<10} {:<20} {}\n", s, stage.nodes.size(),
+                     to_string(stage.recomputation), room, replicas_text(stage));
+}
+
+std::string summary_of(const Plan& plan) {
+  return fmt::format("{} stage{}, {} micro-batches of {}, {} ranks, {}", plan.stages.size(),
+                     plan.stages.size() == 1 ? "" : "s", plan.micro_batches,
+                     plan.micro_batch_samples(), plan.ranks(), plan.schedule);
+}
+
+std::string comparison_text(const PlanReport& report) {
+  std::string text;
+  for (const ClassAlone& one : report.alone) {
+    text += one.plan ? fmt::format("alone           {} x {}: {:.6g} s ({})\n", one.devices,
+                                   one.device_class, one.step_time_s, summary_of(*one.plan))
+                     : fmt::format("alone           {} x {}: no plan ({})\n", one.devices,
+                                   one.device_class, one.why_not);
+  }
+  if (const auto hsr = report.hsr()) {
+    text += fmt::format("HSR             {:.4f} of the sum of the classes alone\n", *hsr);
+  }
+  return text;
+}
+
+std::string learned_text(const PlanReport& report) {
+  if (!report.learned) return "";
+  const LearnedRun& run = *report.learned;
+  const auto error = [&](double predicted) { return 100 * (predicted / run.measured_step_s - 1); };
+  std::string text = fmt::format(
+      "learned         {}: step measured {:.6g} s, predicted {:.6g} s ({:+.2f} %), with the "
+      "learned "
+      "rates {:.6g} s ({:+.2f} %)\n",
+      run.run_id, run.measured_step_s, run.predicted_step_s, error(run.predicted_step_s),
+      run.relearned_step_s, error(run.relearned_step_s));
+  for (const LearnedRun::DeviceTime& one : run.classes) {
+    text +=
+        fmt::format("                {} x {}: computes {:.6g} s of a step, predicted {:.6g} s\n",
+                    one.ranks, one.device_class, one.measured_s, one.predicted_s);
+  }
+  const double gain = *report.replan_gain();
+  return text +
+         fmt::format(
+             "re-plan         {}: {:+.1f} % throughput over the plan of the run (from {:.1f} %)\n",
+             gain > report.replan_threshold ? "suggested" : "not needed", 100 * gain,
+             100 * report.replan_threshold);
+}
+
+std::string profiled_text(const PlanReport& report) {
+  std::string text;
+  for (const MetisRates::ClassFit& one : report.profiled) {
+    text += fmt::format(
+        "profile         {}: {} entries, {:.6g} s, predicted {:.6g} s; with the new rates {:.1f} % "
+        "off\n",
+        one.device_class, one.entries, one.profiled_s, one.predicted_s, 100 * one.error);
+  }
+  return text;
+}
+
+/// "conv2d/forward, max_pool/forward": the kinds of that basis, those that take longest first.
+std::string operations_text(const RateUse& use, RateBasis basis) {
+  constexpr std::size_t most_named = 4;
+  std::vector<std::string> names;
+  for (const RateUse::Operation& one : use.operations) {
+    if (one.basis != basis) continue;
+    if (std::find(names.begin(), names.end(), one.operation) == names.end()) {
+      names.push_back(one.operation);
+    }
+  }
+  const std::size_t more = names.size() > most_named ? names.size() - most_named : 0;
+  names.resize(names.size() - more);
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::string rates_text(const PlanReport& report) {
+  const RateUse& use = report.rates;
+  const std::string& precision = report.plan.workload->precision;
+  const auto& known = report.measured_precisions;
+  if (std::find(known.begin(), known.end(), precision) == known.end()) {
+    return fmt::format(
+        "rates           analytic: no operation is measured{}\n",
+        known.empty() ? ""
+                      : fmt::format(" in {} (in {} they are)", precision, fmt::join(known, ", ")));
+  }
+  std::string text = fmt::format("rates           {:.1f} % of the computing time measured",
+                                 100 * use.fraction(RateBasis::measured));
+  const std::pair<RateBasis, const char*> others[] = {
+      {RateBasis::other_shape, "measured at another shape"}, {RateBasis::analytic, "analytic"}};
+  for (const auto& [basis, what] : others) {
+    const double share = use.fraction(basis);
+    if (share <= 0) continue;
+    text += fmt::format(", {:.1f} % {} ({})", 100 * share, what, operations_text(use, basis));
+  }
+  return text + "\n";
+}
+
+std::string imported_text(const PlanReport& report) {
+  std::string text;
+  for (const ImportedPlan& one : report.imported) {
+    if (!one.why_not.empty()) {
+      text += fmt::format("imported        {}: cannot run here ({})\n", one.source, one.why_not);
+      continue;
+    }
+    text +=
+        fmt::format("imported        {}: {:.6g} s, {:.3f} of our throughput ({})\n", one.source,
+                    one.step_time_s, one.throughput() / report.throughput(), summary_of(one.plan));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<double> PlanReport::replan_gain() const {
+  if (!learned) return std::nullopt;
+  const double before =
+      static_cast<double>(learned->plan.samples_per_step()) / learned->relearned_step_s;
+  return throughput() / before - 1;
+}
+
+std::optional<double> PlanReport::hsr() const {
+  double sum = 0;
+  for (const ClassAlone& one : alone) {
+    if (one.plan) sum += static_cast<double>(one.plan->samples_per_step()) / one.step_time_s;
+  }
+  if (sum == 0) return std::nullopt;
+  return throughput() / sum;
+}
+
+std::string plan_report_table(const PlanReport& report) {
+  const PlanCertificate& c = report.certificate;
+  const Plan& plan = report.plan;
+  std::string text =
+      fmt::format("{} on {}\nstage  nodes  recompute  fullest rank         replicas\n",
+                  summary_of(plan), report.machine);
+  for (std::size_t s = 0; s < plan.stages.size(); ++s) text += stage_row(report, s);
+  if (!plan.warm_up.empty()) {
+    text += fmt::format("warm-up         {} forwards before the first backward\n",
+                        fmt::join(plan.warm_up, " "));
+  }
+  for (const StageWire& wire : plan.wires) {
+    text += fmt::format("wire            {} between stages {} and {}\n", to_string(wire.format),
+                        wire.from, wire.to);
+  }
+  if (report.devices > plan.ranks()) {
+    text += fmt::format("idle            {} of {} devices\n", report.devices - plan.ranks(),
+                        report.devices);
+  }
+  text += fmt::format(
+      "step time       {:.6g} s  throughput {:.6g} samples/s, {:.6g} {}s/s\n"
+      "operations      {:.6g} per second (strict)\n"
+      "limited by      {}\n"
+      "lower bound     {:.6g} s ({}), {:.1f} % below\n",
+      c.prediction.step_time_s, report.throughput(),
+      report.throughput() * static_cast<double>(report.units_per_sample), report.unit,
+      c.operations_per_s, c.limited_by, c.bound.seconds, c.bound.binding, 100 * c.gap);
+  text += rates_text(report);
+  if (report.expense.cost)
+    text += fmt::format("cost            {:.6g} per step\n", *report.expense.cost);
+  if (report.expense.joules)
+    text += fmt::format("energy          {:.6g} J per step\n", *report.expense.joules);
+  if (report.search.plans.size() > 1) {
+    const ReadyPlan& second = report.search.plans[1];
+    text += fmt::format("runner-up       {:.6g} s ({})\n", second.predicted().step_time_s,
+                        summary_of(second.plan));
+  }
+  text += comparison_text(report) + profiled_text(report) + imported_text(report) +
+          learned_text(report);
+  for (const std::string& one : report.assumptions) {
+    text += fmt::format("assumed         {}\n", one);
+  }
+  text += fmt::format("search          {:.2f} s, {} candidates, {} simulated{}\n",
+                      report.search.seconds, report.search.candidates, report.search.simulated,
+                      report.search.exhaustive ? ", every draft looked at"
+                      : report.search.complete ? ""
+                                               : ", ended by the time limit");
+  return text;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "results/verify.hpp"
+#include "runners/plan/importers/metis_rates.hpp"
+#include "runners/plan/rate_use.hpp"
+#include "runners/plan/search/certificate.hpp"
+#include "runners/plan/search/plan_objective.hpp"
+#include "suite/planning/learned_run.hpp"
+#include "suite/planning/plan_imports.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// One class of a mixed machine alone, with its own best plan of the same batch.
+struct ClassAlone {
+  std::string device_class;
+  int devices = 0;
+  std::optional<Plan> plan;  ///< on the mixed machine's ranks
+  double step_time_s = 0;
+  std::string why_not;  ///< where there is no plan
+};
+
+/// What `plan` found out.
+struct PlanReport {
+  Plan plan;
+  std::string machine;
+  std::vector<std::string> assumptions;  ///< of the machine's description
+  int devices = 0;                       ///< of the machine
+  std::string unit;                      ///< "token", "image"
+  std::int64_t units_per_sample = 1;
+  PlanCertificate certificate;
+  PlanSearchResult search;
+  std::string objective = "time";
+  StepExpense expense;
+  RateUse rates;  ///< what the predicted computing time rests on
+  /// Precisions in which operations of the machine's classes are measured.
+  std::vector<std::string> measured_precisions;
+  std::uint64_t seed = 1;
+  std::uint64_t peak_rss_bytes = 0;
+  std::vector<ClassAlone> alone;  ///< empty: not compared
+  std::vector<ImportedPlan> imported;
+  std::optional<LearnedRun> learned;
+  double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
+  std::vector<MetisRates::ClassFit> profiled;  ///< of --import metis
+
+  double throughput() const { return certificate.prediction.throughput; }
+  /// Throughput / the sum of every class's alone; absent where not compared.
+  std::optional<double> hsr() const;
+  /// Throughput / that of the learned run's plan − 1, both with the learned rates.
+  std::optional<double> replan_gain() const;
+};
+
+/// The plan file: the plan, and what is claimed of it.
+std::string plan_report_json_text(const PlanReport& report);
+/// For people: what was chosen and why.
+std::string plan_report_table(const PlanReport& report);
+
+/// Recomputes everything that a plan file claims, from the plan in it alone. Plans without claims
+/// are checked to be sound. Throws UserError where the file is no plan, or does not say its
+/// workload and cluster.
+Verification verify_plan_file(const std::string& path);
+
+}  // namespace heteroperf

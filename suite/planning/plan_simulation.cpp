@@ -1,0 +1,204 @@
+#include "suite/planning/plan_simulation.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "metrics/base/document_kind.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "metrics/base/text_file.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/plan_json.hpp"
+#include "runners/plan/replica_clock.hpp"
+#include "suite/planning/memory_ledger_json.hpp"
+#include "suite/planning/plan_report.hpp"
+#include "suite/program/catalog.hpp"
+
+namespace heteroperf {
+namespace {
+
+const std::string& first_of(const std::string& a, const std::string& b) {
+  return a.empty() ? b : a;
+}
+
+Workload workload_of(const Plan& plan, const PlanSimulationRequest& request) {
+  const PlanWorkload own = plan.workload.value_or(PlanWorkload());
+  WorkloadRequest wanted;
+  wanted.size = first_of(request.size, own.size);
+  wanted.model = first_of(request.model, own.model);
+  wanted.precision = parse_precision(first_of(request.precision, own.precision));
+  if (own.sequence_length > 0) wanted.sequence_length = own.sequence_length;
+  if (!own.optimizer.empty()) wanted.optimizer = own.optimizer;
+  return find_workload(first_of(request.workload, own.name)).make(wanted, ScalingInput());
+}
+
+void require_sources(const Plan& plan, const PlanSimulationRequest& request) {
+  ProblemList problems;
+  if (request.workload.empty() && !plan.workload) {
+    problems.add(fmt::format("{} does not say its workload", request.path),
+                 "the model gives the operations", "Give --workload, and --size or --model.");
+  }
+  if (plan.workload && !request.workload.empty() && request.workload != plan.workload->name) {
+    problems.add(fmt::format("--workload {} does not fit {}", request.workload, request.path),
+                 "it is a plan of " + plan.workload->name, "Leave --workload out.");
+  }
+  if (request.cluster.empty() && plan.cluster.empty() && !request.machine) {
+    problems.add(fmt::format("{} does not say its cluster", request.path),
+                 "the cluster gives rates and links, and no run beside it measured them",
+                 fmt::format("Give --cluster with a file (`heteroperf probe -o cluster.json` "
+                             "describes this machine), or one of {}.",
+                             fmt::join(shipped_cluster_names(), ", ")));
+  }
+  problems.throw_if_any();
+}
+
+Json rank_json(const PlanSimulation& simulation, const PlanRankTimes& times, std::size_t rank) {
+  const MemoryLedger& memory = simulation.memory[rank];
+  return {{"rank", rank},
+          {"position", simulation.roles[rank].position},
+          {"compute_s", times.compute_s},
+          {"communication_exposed_s", times.communication_exposed_s},
+          {"idle_s", times.idle_s},
+          {"peak_bytes", memory.total().value()},
+          {"ledger", memory_ledger_json(memory)}};
+}
+
+Json path_json(const PlanSimulation& simulation) {
+  Json path = Json::array();
+  for (const PathStep& step : simulation.prediction->pipeline.critical_path) {
+    const auto position = static_cast<std::size_t>(step.rank);
+    const auto index = static_cast<std::size_t>(step.index);
+    path.push_back({{"position", step.rank},
+                    {"instruction", to_text(simulation.schedule.programs[position][index])},
+                    {"start", step.span.start},
+                    {"end", step.span.end}});
+  }
+  return path;
+}
+
+}  // namespace
+
+bool is_plan_file(const std::string& path) {
+  return std::filesystem::is_regular_file(path) &&
+         stated_format(read_text_file(path)) == "heteroperf-plan";
+}
+
+Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request) {
+  require_sources(plan, request);
+  return workload_of(plan, request);
+}
+
+PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
+  Plan plan = read_plan_file(request.path);
+  const Workload workload = simulated_workload(plan, request);
+  const std::string& named = first_of(request.cluster, plan.cluster);
+  const Cluster cluster =
+      plan_cluster(plan, named.empty() ? *request.machine : find_cluster(named));
+  std::optional<MeasuredPlan> measured;
+  if (request.measured == PlanSimulationRequest::Measured::beside) {
+    measured = measured_beside(request.path, cluster);
+  }
+  const TrainingTask task{workload.graph, workload.precision, workload.recipe.kind};
+  PlanSimulation result{ReadyPlan(task, std::move(plan), cluster), std::move(measured)};
+  result.predicted();  // a class without a rate is an error here
+  return result;
+}
+
+std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation) {
+  const ReplicaClock clock(*simulation.times, simulation.schedule, simulation.timeline);
+  std::vector<PlanRankTimes> result;
+  for (const RankRole& role : simulation.roles) {
+    const ReplicaPass pass = clock.run(role);
+    PlanRankTimes& times = result.emplace_back();
+    times.compute_s = pass.compute_s;
+    for (const RankRole::Part& part : role.parts) {
+      times.compute_s += simulation.times->optimizer_s[static_cast<std::size_t>(part.stage)];
+    }
+    times.communication_exposed_s =
+        pass.communication_s +
+        simulation.prediction->reduction_exposed_s[static_cast<std::size_t>(role.position)];
+    times.idle_s = simulation.prediction->step_time_s - times.compute_s;
+  }
+  return result;
+}
+
+double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times) {
+  double busy = 0;
+  for (const PlanRankTimes& one : times) busy += one.compute_s;
+  const double all_s = simulation.prediction->step_time_s * static_cast<double>(times.size());
+  return all_s > 0 ? 1 - busy / all_s : 0;
+}
+
+std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin) {
+  constexpr double second_us = 1e6;
+  const ReplicaClock clock(*simulation.times, simulation.schedule, simulation.timeline);
+  std::vector<TraceTrack> tracks;
+  for (std::size_t rank = 0; rank < simulation.roles.size(); ++rank) {
+    const RankRole& role = simulation.roles[rank];
+    tracks.push_back({fmt::format("rank {}", rank), role.position, clock.run(role).spans});
+    for (TimeSpan& span : tracks.back().spans)
+      span = {second_us * span.start, second_us * span.end};
+  }
+  return trace_text(simulation.schedule, tracks, origin);
+}
+
+std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s) {
+  const Prediction& p = *simulation.prediction;
+  const std::vector<PlanRankTimes> ranks = plan_rank_times(simulation);
+  std::string text = fmt::format(
+      "{} on {}: {} stages, {} ranks, {} instructions in {:.3f} s\n"
+      "step time       {:.6g} s  throughput {:.6g} samples/s\n"
+      "not computing   {:.4f} of all ranks' time\n"
+      "bubble rate     {:.4f} of the makespan, {:.4f} of the longest span, slowest replicas\n"
+      "rank  position   compute s  exposed s     idle s    peak MiB\n",
+      simulation.plan.schedule, simulation.cluster->name, simulation.plan.stages.size(),
+      simulation.roles.size(), instruction_count(simulation.schedule), wall_s, p.step_time_s,
+      p.throughput, not_computing(simulation, ranks), p.pipeline.bubble_rate_makespan,
+      p.pipeline.bubble_rate_span);
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    const PlanRankTimes& times = ranks[rank];
+    text += fmt::format("{:>4}  {:>8}  {:>10.6g} {:>10.6g} {:>10.6g}  {:>10.1f}\n", rank,
+                        simulation.roles[rank].position, times.compute_s,
+                        times.communication_exposed_s, times.idle_s,
+                        static_cast<double>(simulation.memory[rank].total().value()) / (1 << 20));
+  }
+  if (simulation.measured) text += measured_text(*simulation.measured, p.step_time_s);
+  return text;
+}
+
+std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s) {
+  const Prediction& p = *simulation.prediction;
+  const std::vector<PlanRankTimes> times = plan_rank_times(simulation);
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < times.size(); ++rank) {
+    ranks.push_back(rank_json(simulation, times[rank], rank));
+  }
+  Json json = new_document("heteroperf-simulation");
+  json.update({{"name", simulation.plan.schedule},
+               {"model", "latency"},
+               {"cluster", simulation.cluster->name},
+               {"step_time_s", p.step_time_s},
+               {"throughput", p.throughput},
+               {"bubble_rate", not_computing(simulation, times)},
+               {"bubble_rate_makespan", p.pipeline.bubble_rate_makespan},
+               {"bubble_rate_span", p.pipeline.bubble_rate_span},
+               {"per_rank", ranks},
+               {"critical_path", path_json(simulation)},
+               {"instructions", instruction_count(simulation.schedule)},
+               {"wall_s", wall_s}});
+  if (simulation.measured) {
+    const MeasuredPlan& measured = *simulation.measured;
+    json["measured"] = {{"run_id", measured.run_id},
+                        {"step_time_s", measured.step_time_s},
+                        {"error_fraction", measured.step_time_s / p.step_time_s - 1}};
+    if (measured.samples_per_s) json["measured"]["throughput"] = *measured.samples_per_s;
+    if (measured.bubble_rate) json["measured"]["bubble_rate"] = *measured.bubble_rate;
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace heteroperf

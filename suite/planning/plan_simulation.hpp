@@ -1,0 +1,58 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runners/plan/ready_plan.hpp"
+#include "runners/schedule/formats/trace_json.hpp"
+#include "suite/planning/measured_plan.hpp"
+#include "workloads/workload.hpp"
+
+namespace heteroperf {
+
+/// What a plan is simulated for; what is empty comes from the plan itself.
+struct PlanSimulationRequest {
+  std::string path;
+  std::string workload, size, model, precision, cluster;
+  /// Where neither the request nor the plan names a cluster, machine_beside().
+  std::optional<Cluster> machine = {};
+  /// A run's plan.json can be shown with what the run measured beside it, measured_beside().
+  enum class Measured { leave_out, beside } measured = Measured::leave_out;
+};
+
+/// A plan on the virtual clock, and the run that it is compared with.
+struct PlanSimulation : ReadyPlan {
+  std::optional<MeasuredPlan> measured;  ///< where the request asks for it
+};
+
+/// Whether a file says that it is a plan; false for what cannot be read.
+bool is_plan_file(const std::string& path);
+
+/// The workload that a plan was made for, or that the request names instead. Throws UserError with
+/// everything that neither says.
+Workload simulated_workload(const Plan& plan, const PlanSimulationRequest& request);
+
+/// Throws UserError with everything wrong: a plan that does not say its workload or cluster and a
+/// request that does not either, a run that was made elsewhere, and all that is wrong with the
+/// plan.
+PlanSimulation simulate_plan(const PlanSimulationRequest& request);
+
+/// The keys of `simulate --json`. `wall_s`: of the simulation.
+std::string plan_simulation_json_text(const PlanSimulation& simulation, double wall_s);
+std::string plan_simulation_table(const PlanSimulation& simulation, double wall_s);
+
+/// Of rank `rank`, in seconds of a step.
+struct PlanRankTimes {
+  double compute_s = 0;                ///< at its own replica's speed; the optimizer included
+  double communication_exposed_s = 0;  ///< messages under way, and sums that nothing hides
+  double idle_s = 0;                   ///< the rest of the step
+};
+std::vector<PlanRankTimes> plan_rank_times(const PlanSimulation& simulation);
+/// 1 − Σ compute / (ranks · step): what a run measures as its bubble rate.
+double not_computing(const PlanSimulation& simulation, const std::vector<PlanRankTimes>& times);
+
+/// A trace of every rank at the speed of its own replica.
+std::string plan_trace_text(const PlanSimulation& simulation, const TraceOrigin& origin);
+
+}  // namespace heteroperf

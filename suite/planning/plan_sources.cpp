@@ -1,0 +1,155 @@
+#include "suite/planning/plan_sources.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+
+#include "metrics/base/error.hpp"
+#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/plan/plan_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// A count of ranks that something asks for.
+struct RankWish {
+  std::string who;
+  int ranks;
+};
+
+std::vector<RankWish> wishes(const RunConfig& config, const PlanSources& sources, int world_ranks) {
+  std::vector<RankWish> list;
+  if (world_ranks > 0) list.push_back({"the launcher's world", world_ranks});
+  if (sources.cluster) {
+    list.push_back(
+        {"--cluster " + sources.cluster_file, static_cast<int>(sources.cluster->ranks.size())});
+  }
+  if (sources.plan) list.push_back({"--plan " + config.plan.file, sources.plan->ranks()});
+  if (config.scale.ranks > 0) {
+    list.push_back({fmt::format("--ranks {}", config.scale.ranks), config.scale.ranks});
+  }
+  return list;
+}
+
+/// The cluster a plan was made for: a shipped name, or a file, as the plan says it from the working
+/// directory or from beside the plan.
+std::string cluster_of_plan(const Plan& plan, const std::filesystem::path& plan_file) {
+  if (plan.cluster.empty() || std::filesystem::exists(plan.cluster)) return plan.cluster;
+  const std::filesystem::path beside = plan_file.parent_path() / plan.cluster;
+  return std::filesystem::exists(beside) ? beside.string() : plan.cluster;
+}
+
+void check_without_cluster(const RunConfig& config) {
+  ProblemList problems;
+  const std::string why = "neither --cluster nor the plan names a cluster";
+  if (config.pace.dilation > 0) {
+    problems.add(fmt::format("pace.dilation={:g} changes nothing", config.pace.dilation), why,
+                 "Name a --cluster of paced classes, or leave it out");
+  }
+  if (config.with_baselines) {
+    problems.add("--with-baselines has nothing to run", why,
+                 "Name a --cluster of several classes, or leave it out");
+  }
+  problems.throw_if_any();
+}
+
+/// As many whole replicas as there are cores for, unless their number is given.
+int ranks_of_degrees(const PlanConfig& plan, int cores) {
+  const int copy = plan.pipeline * plan.tensor;
+  if (plan.data > 0) return copy * plan.data;
+  return copy == 1 ? 0 : copy * std::max(1, cores / copy);
+}
+
+}  // namespace
+
+PlanSources read_plan_sources(const RunConfig& config) {
+  PlanSources sources;
+  sources.cluster_file = config.cluster.file;
+  ProblemList problems;
+  if (!config.plan.file.empty()) {
+    collect_problems(problems, [&] { sources.plan = read_plan_file(config.plan.file); });
+  }
+  if (sources.cluster_file.empty() && sources.plan) {
+    sources.cluster_file = cluster_of_plan(*sources.plan, config.plan.file);
+  }
+  if (!sources.cluster_file.empty()) {
+    collect_problems(problems, [&] { sources.cluster = find_cluster(sources.cluster_file); });
+  }
+  problems.throw_if_any();
+  if (sources.plan && sources.cluster) {
+    sources.cluster = plan_cluster(*sources.plan, *sources.cluster);
+  }
+  return sources;
+}
+
+std::vector<Setting> with_workload_of_plan(std::vector<Setting> given) {
+  const auto value_of = [&](const std::string& path) {
+    const auto last = std::find_if(given.rbegin(), given.rend(),
+                                   [&](const Setting& one) { return one.path == path; });
+    return last == given.rend() ? std::string() : last->value;
+  };
+  std::optional<PlanWorkload> own;
+  try {
+    if (!value_of("plan.file").empty()) own = read_plan_file(value_of("plan.file")).workload;
+  } catch (const UserError&) {
+    return given;
+  }
+  if (!own || value_of("workload") != own->name) return given;
+  const std::string length =
+      own->sequence_length > 0 ? std::to_string(own->sequence_length) : std::string();
+  const Setting settings[] = {{"model.size", own->size},
+                              {"model.name", own->model},
+                              {"model.precision", own->precision},
+                              {"model.sequence_length", length},
+                              {"optimizer.name", own->optimizer}};
+  for (const Setting& one : settings) {
+    if (!one.value.empty() && value_of(one.path).empty()) given.push_back(one);
+  }
+  return given;
+}
+
+RunConfig with_ranks(const RunConfig& config, const PlanSources& sources, int cores,
+                     int world_ranks) {
+  RunConfig result = config;
+  result.cluster.file = sources.cluster_file;
+  if (!sources.cluster) check_without_cluster(config);
+  const std::vector<RankWish> asked = wishes(config, sources, world_ranks);
+  if (asked.empty()) {
+    result.scale.ranks = ranks_of_degrees(config.plan, cores);
+    return result;
+  }
+  ProblemList problems;
+  const RankWish& first = asked.front();
+  for (const RankWish& other : asked) {
+    if (other.ranks == first.ranks) continue;
+    problems.add(fmt::format("{} does not fit {}", other.who, first.who),
+                 fmt::format("{} and {} ranks", other.ranks, first.ranks),
+                 "Leave --ranks out, or give the same number everywhere");
+  }
+  if (!sources.plan && config.scale.ranks != first.ranks) {
+    check_degrees(config.plan, first.ranks, problems);
+  }
+  problems.throw_if_any();
+  result.scale.ranks = first.ranks;
+  return result;
+}
+
+ScalingInput scaling_input(const Cluster& cluster, Precision precision) {
+  ScalingInput input;
+  input.ranks = static_cast<int>(cluster.ranks.size());
+  for (const DeviceClass& one : cluster.classes) {
+    if (one.memory > Bytes(0) &&
+        (input.memory_bytes == 0 || one.memory.value() < input.memory_bytes)) {
+      input.memory_bytes = one.memory.value();
+    }
+    const auto rate = one.rates.find(to_string(precision));
+    if (rate == one.rates.end()) continue;
+    const double own = rate->second.value();
+    input.ops_per_second = input.ops_per_second == 0 ? own : std::min(input.ops_per_second, own);
+  }
+  return input;
+}
+
+}  // namespace heteroperf

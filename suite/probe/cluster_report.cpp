@@ -1,0 +1,143 @@
+#include "suite/probe/cluster_report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <map>
+
+#include "metrics/base/byte_size.hpp"
+#include "metrics/statistics.hpp"
+#include "runners/cluster/cluster_json.hpp"
+#include "runners/cluster/machine_json.hpp"
+
+namespace heteroperf {
+namespace {
+
+std::string rates_text(const DeviceClass& device) {
+  std::vector<std::string> texts;
+  for (const auto& [precision, rate] : device.rates) {
+    texts.push_back(fmt::format("{} {:.1f} GOPS", precision, rate.value() * 1e-9));
+  }
+  return texts.empty() ? "rate not measured" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// "memory 12.3 GB/s, 84 rates of single operations".
+std::string efficiency_text(const Cluster& cluster, const std::string& device_class) {
+  std::string memory = "not measured";
+  std::size_t operations = 0;
+  for (const Efficiency& entry : cluster.efficiency) {
+    if (entry.device_class != device_class) continue;
+    if (entry.operation == "memory") {
+      memory = fmt::format("{:.1f} GB/s", entry.rate.value() * 1e-9);
+    }
+    operations += entry.operation.find('/') != std::string::npos ? 1 : 0;
+  }
+  return fmt::format("memory {}, {} rates of single operations", memory, operations);
+}
+
+std::string ends_text(const Link& link) {
+  if (link.ranks)
+    return fmt::format("rank {} - rank {}", link.ranks->first.value(), link.ranks->second.value());
+  return link.from == link.to ? "inside " + link.from : link.from + " - " + link.to;
+}
+
+/// What makers write into every name they give.
+constexpr std::array<const char*, 10> fillers{
+    "AuthenticAMD", "GenuineIntel", "(R)", "(r)", "(TM)", "(tm)", "CPU", "Processor", "with", "@"};
+
+/// "GenuineIntel Intel(R) Xeon(R) CPU @ 2.80GHz 1 thread" as a name, letters, digits and single
+/// dashes: "intel-xeon-2-80ghz-1-thread".
+std::string class_name(std::string kind) {
+  for (const std::string filler : fillers) {
+    for (std::size_t at; (at = kind.find(filler)) != std::string::npos;) {
+      kind.replace(at, filler.size(), " ");
+    }
+  }
+  std::string name;
+  for (const char c : kind) {
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
+      name += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    } else if (!name.empty() && name.back() != '-') {
+      name += '-';
+    }
+  }
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  return name.empty() ? "device" : name;
+}
+
+/// The devices of one class.
+struct Kind {
+  DeviceClass device;
+  std::vector<std::size_t> ranks;
+  std::map<std::string, std::vector<double>> rates;
+};
+
+std::map<std::string, Kind> kinds_of(const std::vector<std::string>& readings) {
+  std::map<std::string, Kind> kinds;
+  for (std::size_t r = 0; r < readings.size(); ++r) {
+    const auto json = nlohmann::json::parse(readings[r]);
+    const DeviceClass device =
+        device_class_from_json(json.at("device"), "device of rank " + std::to_string(r));
+    Kind& kind = kinds[class_name(json.at("kind"))];
+    kind.ranks.push_back(r);
+    if (kind.ranks.size() == 1) kind.device = device;
+    kind.device.memory = std::min(kind.device.memory, device.memory);
+    for (const auto& [precision, rate] : device.rates) {
+      kind.rates[precision].push_back(rate.value());
+    }
+  }
+  return kinds;
+}
+
+}  // namespace
+
+std::string cluster_table(const Cluster& cluster, const std::string& reason) {
+  std::string text = fmt::format("cluster {}: {} ranks\n", cluster.name, cluster.ranks.size());
+  for (const DeviceClass& device : cluster.classes) {
+    text += fmt::format("  class {} x {}: {} each, {}\n    {}\n", device.name, device.count,
+                        rounded_byte_size(device.memory), rates_text(device),
+                        efficiency_text(cluster, device.name));
+  }
+  const RankClusters clusters = cluster.rank_clusters();
+  text += fmt::format("clusters ({}):\n", reason);
+  for (const RankCluster& one : clusters.clusters) {
+    std::vector<int> ranks;
+    for (const RankId rank : one.ranks) ranks.push_back(rank.value());
+    text += fmt::format("  {}: ranks {}\n", one.label, fmt::join(ranks, " "));
+  }
+  text += fmt::format("{:<24} {:>14} {:>16}\n", "link", "latency", "bandwidth");
+  for (const Link& link : cluster.links) {
+    text += fmt::format("{:<24} {:>11.2f} us {:>11.3f} GB/s\n", ends_text(link),
+                        link.curve.latency().value() * 1e6, link.curve.bandwidth().value() * 1e-9);
+  }
+  return text;
+}
+
+std::string cluster_json_text(const Cluster& cluster) { return to_json(cluster).dump(2) + "\n"; }
+
+std::string device_reading_text(const std::string& kind, const DeviceClass& device) {
+  return nlohmann::json{{"kind", kind}, {"device", to_json(device)}}.dump();
+}
+
+void fill_classes(const std::vector<std::string>& readings, const std::string& when,
+                  Cluster& cluster) {
+  cluster.classes.clear();
+  for (auto& [name, kind] : kinds_of(readings)) {
+    DeviceClass device = kind.device;
+    device.name = name;
+    device.count = static_cast<int>(kind.ranks.size());
+    device.rates.clear();
+    for (const auto& [precision, rates] : kind.rates) {
+      device.rates[precision] = OpsPerSecond(median(rates));
+      cluster.efficiency.push_back(
+          {name, "gemm", "square", precision, device.rates[precision], "measured " + when});
+    }
+    for (const std::size_t rank : kind.ranks) cluster.ranks[rank].device_class = name;
+    cluster.classes.push_back(std::move(device));
+  }
+}
+
+}  // namespace heteroperf

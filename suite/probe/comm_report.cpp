@@ -1,0 +1,272 @@
+#include "suite/probe/comm_report.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <array>
+
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "results/error_object_json.hpp"
+#include "runners/comm/element_types.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double micro = 1e6;
+
+std::string cluster_text(const RankCluster& cluster) {
+  std::vector<int> ranks;
+  for (const RankId rank : cluster.ranks) ranks.push_back(rank.value());
+  return fmt::format("{} [{}]", cluster.label, fmt::join(ranks, " "));
+}
+
+std::string clusters_text(const RankClusters& clusters) {
+  std::vector<std::string> texts;
+  for (const RankCluster& cluster : clusters.clusters) texts.push_back(cluster_text(cluster));
+  return fmt::format("{} ({})", fmt::join(texts, ", "), clusters.reason);
+}
+
+std::string count_or_dash(const std::optional<std::uint64_t>& count) {
+  return count ? std::to_string(*count) : "-";
+}
+
+/// One column of the table and of the CSV.
+struct Column {
+  const char* title;
+  int width;
+  std::string (*text)(const CommResult&);
+};
+
+const std::array<Column, 14> columns{{
+    {"bytes", 11, [](const CommResult& r) { return std::to_string(r.bytes.value()); }},
+    {"elements", 10, [](const CommResult& r) { return std::to_string(r.elements); }},
+    {"algorithm", 18,
+     [](const CommResult& r) { return std::string(to_string(r.choice.algorithm)); }},
+    {"median_us", 11,
+     [](const CommResult& r) {
+       return fmt::format("{:.2f}", r.timing.time.median.value() * micro);
+     }},
+    {"min_us", 11,
+     [](const CommResult& r) {
+       return fmt::format("{:.2f}", r.timing.time.fastest.value() * micro);
+     }},
+    {"p95_us", 11,
+     [](const CommResult& r) { return fmt::format("{:.2f}", r.timing.time.p95.value() * micro); }},
+    {"algbw", 8, [](const CommResult& r) { return fmt::format("{:.3f}", r.timing.algbw); }},
+    {"busbw", 8, [](const CommResult& r) { return fmt::format("{:.3f}", r.timing.busbw); }},
+    {"wrong", 6, [](const CommResult& r) { return count_or_dash(r.timing.wrong); }},
+    {"in_place_us", 12,
+     [](const CommResult& r) {
+       return r.in_place ? fmt::format("{:.2f}", r.in_place->time.median.value() * micro) : "-";
+     }},
+    {"busbw", 8,
+     [](const CommResult& r) {
+       return r.in_place ? fmt::format("{:.3f}", r.in_place->busbw) : "-";
+     }},
+    {"wrong", 6,
+     [](const CommResult& r) { return r.in_place ? count_or_dash(r.in_place->wrong) : "-"; }},
+    {"predicted_us", 12,
+     [](const CommResult& r) {
+       return r.choice.predicted ? fmt::format("{:.2f}", r.choice.predicted->value() * micro) : "-";
+     }},
+    {"link", 6,
+     [](const CommResult& r) {
+       return r.link_utilization ? fmt::format("{:.0f}%", *r.link_utilization * 100) : "-";
+     }},
+}};
+
+using Json = nlohmann::ordered_json;
+
+Json time_json(const CallTime& time) {
+  return {{"median", time.median.value()},
+          {"min", time.fastest.value()},
+          {"p95", time.p95.value()},
+          {"ci95", {time.ci95.low, time.ci95.high}},
+          {"iterations", time.iterations}};
+}
+
+void put_timing(Json& json, const CommTiming& timing) {
+  json["time_s"] = time_json(timing.time);
+  json["algbw"] = timing.algbw;
+  json["busbw"] = timing.busbw;
+  if (timing.wrong) json["wrong"] = whole_number_json(*timing.wrong);
+}
+
+Json result_json(const CommResult& result) {
+  Json json{{"bytes", whole_number_json(result.bytes.value())},
+            {"elements", whole_number_json(result.elements)},
+            {"algorithm", to_string(result.choice.algorithm)},
+            {"reason", result.choice.reason},
+            {"wire", to_string(result.wire)}};
+  put_timing(json, result.timing);
+  if (result.in_place) {
+    json["in_place"] = Json::object();
+    put_timing(json["in_place"], *result.in_place);
+  }
+  if (result.traffic) {
+    json["logical_bytes"] = whole_number_json(result.traffic->logical.value());
+    json["wire_bytes"] = whole_number_json(result.traffic->wire.value());
+    json["segment_bytes"] = whole_number_json(result.choice.segment.value());
+  }
+  if (result.choice.predicted) json["predicted_s"] = result.choice.predicted->value();
+  if (result.link_utilization) json["link_utilization"] = *result.link_utilization;
+  if (result.largest_error) {
+    json["error"] = {{"largest", *result.largest_error}, {"rms", *result.rms_error}};
+  }
+  return json;
+}
+
+Json ranks_json(const std::vector<RankId>& ranks) {
+  Json json = Json::array();
+  for (const RankId rank : ranks) json.push_back(rank.value());
+  return json;
+}
+
+Json topology_json(const CommReport& report) {
+  Json clusters = Json::array();
+  for (const RankCluster& cluster : report.clusters.clusters) {
+    Json bridges = Json::array();
+    for (const Bridge& bridge : cluster.bridges) {
+      Json one{{"rank", bridge.rank.value()}, {"share", bridge.share}};
+      if (!bridge.card.empty()) one["card"] = bridge.card;
+      bridges.push_back(std::move(one));
+    }
+    clusters.push_back({{"label", cluster.label},
+                        {"ranks", ranks_json(cluster.ranks)},
+                        {"bridges", std::move(bridges)}});
+  }
+  Json topology{{"reason", report.clusters.reason}, {"path", report.path}, {"hosts", report.hosts}};
+  if (!report.devices.empty()) topology["devices"] = report.devices;
+  topology["clusters"] = std::move(clusters);
+  return topology;
+}
+
+}  // namespace
+
+const char* CommReport::status() const {
+  if (failure && failure->kind() != ErrorKind::interrupted) return "failed";
+  return ended && !failure ? "complete" : "partial";
+}
+
+std::uint64_t CommReport::wrong_elements() const {
+  std::uint64_t wrong = 0;
+  for (const CommResult& result : results) {
+    wrong += result.timing.wrong.value_or(0);
+    if (result.in_place) wrong += result.in_place->wrong.value_or(0);
+  }
+  return wrong;
+}
+
+CommReport::Verdict CommReport::verdict() const {
+  if (const std::uint64_t wrong = wrong_elements(); wrong > 0) {
+    return {"wrong", fmt::format("{} wrong elements", wrong)};
+  }
+  if (request.least_busbw && best_busbw() < *request.least_busbw) {
+    return {"regression", fmt::format("the best busbw is {:.3f} GB/s (--min-bw {:g})", best_busbw(),
+                                      *request.least_busbw)};
+  }
+  return {"pass", ""};
+}
+
+double CommReport::best_busbw() const {
+  double best = 0;
+  for (const CommResult& result : results) {
+    best = std::max({best, result.timing.busbw, result.in_place ? result.in_place->busbw : 0});
+  }
+  return best;
+}
+
+std::string comm_heading(const CommReport& report) {
+  const CaseShape& shape = report.request.shape;
+  std::string text = fmt::format(
+      "{} of {}{}, {} ranks over {}{}, wire {}\npath: {}\nclusters: {}\n"
+      "times in microseconds, bandwidths in GB/s (1e9 bytes); a call takes what its slowest rank "
+      "takes\n",
+      to_string(shape.collective), to_string(shape.type),
+      reduces(shape.collective) ? fmt::format(" ({})", reduction_name(shape.reduction)) : "",
+      report.ranks, report.transport, report.emulated() ? " (paced: emulated links)" : "",
+      to_string(report.request.wire), report.path, clusters_text(report.clusters));
+  for (const Column& column : columns) text += fmt::format("{:>{}} ", column.title, column.width);
+  text.back() = '\n';
+  return text;
+}
+
+std::string comm_row(const CommReport&, const CommResult& result) {
+  std::string text;
+  for (const Column& column : columns) {
+    text += fmt::format("{:>{}} ", column.text(result), column.width);
+  }
+  text.back() = '\n';
+  return text;
+}
+
+std::string comm_csv_heading() {
+  return "bytes,elements,algorithm,wire,median_s,min_s,p95_s,ci95_low_s,ci95_high_s,algbw_gbps,"
+         "busbw_gbps,wrong,in_place_median_s,in_place_busbw_gbps,in_place_wrong,wire_bytes,"
+         "predicted_s,link_utilization\n";
+}
+
+std::string comm_csv_row(const CommReport&, const CommResult& result) {
+  const CallTime& time = result.timing.time;
+  std::string text = fmt::format(
+      "{},{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.6g},{:.6g},{}", result.bytes.value(),
+      result.elements, to_string(result.choice.algorithm), to_string(result.wire),
+      time.median.value(), time.fastest.value(), time.p95.value(), time.ci95.low, time.ci95.high,
+      result.timing.algbw, result.timing.busbw,
+      result.timing.wrong ? std::to_string(*result.timing.wrong) : "");
+  text += result.in_place
+              ? fmt::format(",{:.9g},{:.6g},{}", result.in_place->time.median.value(),
+                            result.in_place->busbw,
+                            result.in_place->wrong ? std::to_string(*result.in_place->wrong) : "")
+              : ",,,";
+  text += result.traffic ? fmt::format(",{}", result.traffic->wire.value()) : ",";
+  text += result.choice.predicted ? fmt::format(",{:.9g}", result.choice.predicted->value()) : ",";
+  text += result.link_utilization ? fmt::format(",{:.6g}", *result.link_utilization) : ",";
+  return text + "\n";
+}
+
+std::string comm_json_text(const CommReport& report) {
+  const CaseShape& shape = report.request.shape;
+  Json json{{"_format", "heteroperf-comm"},
+            {"_version", 1},
+            {"status", report.status()},
+            {"collective", to_string(shape.collective)},
+            {"type", to_string(shape.type)}};
+  if (report.ended) {
+    const CommReport::Verdict verdict = report.verdict();
+    json["verdict"] = verdict.name;
+    json["reasons"] = Json::array();
+    if (!verdict.reason.empty()) json["reasons"].push_back(verdict.reason);
+  }
+  if (reduces(shape.collective)) json["reduction"] = reduction_name(shape.reduction);
+  if (report.ranks > 0) json.update({{"ranks", report.ranks}, {"transport", report.transport}});
+  json.update({{"emulated", report.emulated()},
+               {"checksums", report.request.checksum},
+               {"units", {{"algbw", "GB/s"}, {"busbw", "GB/s"}}}});
+  json["results"] = Json::array();
+  for (const CommResult& result : report.results) {
+    json["results"].push_back(result_json(result));
+  }
+  if (!report.clusters.clusters.empty()) {
+    json["clusters"] = Json::array();
+    for (const RankCluster& cluster : report.clusters.clusters) {
+      json["clusters"].push_back(ranks_json(cluster.ranks));
+    }
+    json["topology"] = topology_json(report);
+  }
+  if (report.pace) {
+    json["pace"] = {{"waits", whole_number_json(report.pace->waits)},
+                    {"late_waits", whole_number_json(report.pace->late_waits)},
+                    {"greatest_lag_s", report.pace->greatest_lag.value()},
+                    {"cards_divided", report.pace->cards_divided}};
+  }
+  if (report.failure) {
+    json["failed_ranks"] = report.failed_ranks;
+    json["error"] = error_object(*report.failure);
+  }
+  return json.dump(2) + "\n";
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "runners/comm/benchmark/timing.hpp"
+#include "runners/comm/hybrid/hybrid_communicator.hpp"
+#include "suite/probe/comm_request.hpp"
+
+namespace heteroperf {
+
+/// One way of calling: out of place or in place.
+struct CommTiming {
+  CallTime time;
+  double algbw = 0, busbw = 0;         ///< GB/s, as nccl-tests
+  std::optional<std::uint64_t> wrong;  ///< elements, over all ranks
+};
+
+/// What was measured at one size.
+struct CommResult {
+  Bytes bytes{0};  ///< S after rounding
+  std::size_t elements = 0;
+  Choice choice;
+  WireFormat wire = WireFormat::fp32;  ///< what really travels between clusters
+  CommTiming timing;
+  std::optional<CommTiming> in_place;
+  /// Between clusters, of one call, all ranks together; absent with one cluster.
+  std::optional<BridgeTraffic> traffic;
+  std::optional<double> link_utilization;  ///< busiest cluster's bytes / time / its bridges' rate
+  std::optional<double> largest_error, rms_error;  ///< of a compressed wire
+};
+
+/// How well the ranks kept to modelled links, all of them together.
+struct PaceSummary {
+  std::uint64_t waits = 0, late_waits = 0;
+  Seconds greatest_lag{0};
+  bool cards_divided = false;
+
+  double late_fraction() const {
+    return waits == 0 ? 0 : static_cast<double>(late_waits) / static_cast<double>(waits);
+  }
+};
+
+/// What one `comm` command found out.
+struct CommReport {
+  CommRequest request;
+  int ranks = 0;
+  std::string transport;
+  std::string path;  ///< Communicator::path()
+  RankClusters clusters;
+  std::vector<std::string> hosts;    ///< by rank
+  std::vector<std::string> devices;  ///< by rank, with their library; empty where they are CPUs
+  std::vector<CommResult> results;
+  std::optional<PaceSummary> pace;
+  bool ended = false;  ///< every size was measured
+  std::optional<Error> failure;
+  std::vector<int> failed_ranks;
+
+  /// "complete", "partial" (under way, or stopped by the user), "failed".
+  const char* status() const;
+  /// Elements that were not what they should be, over all sizes.
+  std::uint64_t wrong_elements() const;
+  /// Against what was asked of the ranks, once all sizes are measured.
+  struct Verdict {
+    const char* name;    ///< "pass", "regression" (below --min-bw) or "wrong"
+    std::string reason;  ///< empty: pass
+  };
+  Verdict verdict() const;
+  bool emulated() const { return request.pace.has_value(); }
+  double best_busbw() const;
+};
+
+std::string comm_json_text(const CommReport& report);
+/// Lines before the first row, and one row.
+std::string comm_heading(const CommReport& report);
+std::string comm_row(const CommReport& report, const CommResult& result);
+std::string comm_csv_heading();
+std::string comm_csv_row(const CommReport& report, const CommResult& result);
+
+}  // namespace heteroperf

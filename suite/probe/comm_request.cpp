@@ -1,0 +1,210 @@
+#include "suite/probe/comm_request.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "metrics/base/byte_size.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
+#include "runners/cluster/cluster_json.hpp"
+#include "runners/comm/element_types.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/program/environment.hpp"
+#include "suite/program/verb.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// As nccl-tests has them.
+constexpr Named<Reduction> reductions[] = {{Reduction::sum, "sum"},
+                                           {Reduction::min, "min"},
+                                           {Reduction::max, "max"},
+                                           {Reduction::average, "avg"}};
+
+/// Finer sweeps take longer than anybody waits.
+constexpr double least_size_factor = 1.01;
+constexpr Bytes most_bytes{std::uint64_t{1} << 50};
+
+Bytes size_of_text(const std::string& text, const char* flag, ProblemList& problems) {
+  const auto size = parse_byte_size(text);
+  if (!size) {
+    problems.add(fmt::format("{} {} is no size", flag, text), "",
+                 "Give bytes, with K, M or G for 1024, 1024^2 or 1024^3.");
+  }
+  return size.value_or(Bytes(0));
+}
+
+std::vector<std::string> split_labels(const std::string& text) {
+  std::vector<std::string> labels;
+  std::istringstream stream(text + ",");
+  for (std::string label; std::getline(stream, label, ',');) labels.push_back(label);
+  return labels;
+}
+
+}  // namespace
+
+const char* reduction_name(Reduction reduction) { return name_of(reductions, reduction); }
+
+void CommFlags::declare(CLI::App& command) {
+  command
+      .add_option("collective", collective_,
+                  "allreduce, reducescatter, allgather, broadcast, reduce, alltoall or sendrecv")
+      ->required();
+  command.add_option("-b,--min-bytes", first_, "smallest size S as nccl-tests has it: 8, 64K, 1M")
+      ->type_name("SIZE");
+  command.add_option("-e,--max-bytes", last_, "largest size")->type_name("SIZE");
+  command.add_option("-f,--factor", factor_, "from one size to the next");
+  command.add_option("--ranks", ranks_, "ranks to start (default: one per core)");
+  command.add_option("--transport", transport_,
+                     "threads, mpi or nccl (default: the launcher's, else threads)");
+  command
+      .add_option(
+          "--host-path", host_path_,
+          "inside a host over mpi, at most: messages, shared_memory or single_copy (default)")
+      ->type_name("NAME");
+  command.add_option("--type", type_, "f32, f64, bf16, f16, i32, i64 or u8")->capture_default_str();
+  command.add_option("--op", reduction_, "sum, min, max or avg")->capture_default_str();
+  command.add_option("--root", root_, "rank of broadcast and reduce")->capture_default_str();
+  command
+      .add_option("--algorithm", algorithm_,
+                  "of allreduce: a name, auto (fastest by the measured model), or ranges: "
+                  "recursive_doubling:0-8K;ring:8193-max")
+      ->capture_default_str();
+  command.add_option("--wire", wire_, "between clusters: fp32, bf16 or int8 (f32 sums only)")
+      ->capture_default_str();
+  command.add_option("--clusters", clusters_, "a label per rank (a,b,b,a), or auto: found out")
+      ->capture_default_str();
+  command.add_option("--pace", pace_, "behave like the links of this cluster file")
+      ->type_name("FILE");
+  command.add_option("--iters", iterations_,
+                     "timed calls per size (default: as fit half a second)");
+  command.add_option("--warmup", warmup_, "calls before them")->capture_default_str();
+  command.add_flag("--check", check_, "verify every element of a call with fresh inputs");
+  command.add_flag("--checksum", checksum_,
+                   "a checksum beside every message, and agreement checks");
+  command.add_option("--min-bw", least_busbw_, "exit 3 unless the best busbw reaches this (GB/s)");
+  command
+      .add_option("--timeout", timeout_s_,
+                  "a peer without a sign of life for so long is lost  [comm.timeout_s]")
+      ->type_name("SECONDS");
+  command
+      .add_option("--join-timeout", join_timeout_s_,
+                  "until all ranks of the launcher have come  [comm.join_timeout_s]")
+      ->type_name("SECONDS");
+  command.add_flag("--csv", csv_, "one line per size, comma-separated");
+  command.add_option("-o,--out", out_, "also write the JSON document here, after every size")
+      ->type_name("FILE");
+}
+
+CommRequest CommFlags::request(const std::vector<std::string>& sets) const {
+  ProblemList problems;
+  CommRequest request;
+  collect_problems(problems, [&] { request.shape.collective = parse_collective(collective_); });
+  request.sizes = sizes(problems);
+  set_sum(request, problems);
+  set_way(request, problems);
+  request.session.transport = transport_;
+  request.session.argv = original_argv();
+  std::vector<Setting> settings;
+  for (const auto& [path, value, flag] :
+       {Setting{"comm.timeout_s", timeout_s_, "--timeout"},
+        {"comm.join_timeout_s", join_timeout_s_, "--join-timeout"},
+        {"comm.host_path", host_path_, "--host-path"}}) {
+    if (!value.empty()) settings.push_back({path, value, flag});
+  }
+  request.session.comm = comm_config_of(std::move(settings), sets, problems);
+  if (ranks_ && *ranks_ < 1) {
+    problems.add(fmt::format("--ranks {} is not usable", *ranks_), "must be positive",
+                 "Leave it out for one per core.");
+  }
+  request.session.ranks = ranks_.value_or(0);
+  collect_problems(problems, [&] { check_session(request.session); });
+  if (iterations_ < 0 || warmup_ < 0) {
+    problems.add("--iters and --warmup cannot be negative", "", "Leave them out.");
+  }
+  request.iterations = iterations_;
+  request.warmup = warmup_;
+  request.check = check_;
+  request.checksum = checksum_;
+  request.least_busbw = least_busbw_;
+  problems.throw_if_any();
+  return request;
+}
+
+std::vector<Bytes> CommFlags::sizes(ProblemList& problems) const {
+  const Bytes first = size_of_text(first_, "-b", problems);
+  const Bytes last = size_of_text(last_, "-e", problems);
+  if (last < first) {
+    problems.add(fmt::format("-e {} is below -b {}", last_, first_), "", "Swap them.");
+  }
+  const bool grows = factor_ >= least_size_factor && factor_ <= 1e6;
+  if (!grows && first != last) {
+    problems.add(fmt::format("-f {:g} makes no sweep", factor_),
+                 fmt::format("must be {} or more", least_size_factor), "Give -f 2.");
+  }
+  if (last > most_bytes) {
+    problems.add(fmt::format("-e {} is too large", last_), "no machine has that much memory",
+                 "Give a smaller -e.");
+  }
+  std::vector<Bytes> sizes{first};
+  double next = static_cast<double>(first.value());
+  while (problems.empty() && grows && first.value() > 0) {
+    next *= factor_;
+    if (next > static_cast<double>(last.value())) break;
+    const Bytes size(static_cast<std::uint64_t>(next));
+    if (size > sizes.back()) sizes.push_back(size);
+  }
+  if (problems.empty() && first.value() == 0 && last.value() > 0) {
+    problems.add("-b 0 makes no sweep", "0 times a factor stays 0", "Give -e 0 too, or -b 8.");
+  }
+  return sizes;
+}
+
+void CommFlags::set_sum(CommRequest& request, ProblemList& problems) const {
+  collect_problems(problems, [&] { request.shape.type = parse_data_type(type_); });
+  collect_problems(problems,
+                   [&] { request.shape.reduction = parse_name(reductions, "--op", reduction_); });
+  request.shape.root = RankId(root_);
+  if (root_ < 0) {
+    problems.add(fmt::format("--root {} is no rank", root_), "ranks count from 0",
+                 "Give 0 or more.");
+  }
+}
+
+void CommFlags::set_way(CommRequest& request, ProblemList& problems) const {
+  const CaseShape& shape = request.shape;
+  collect_problems(problems, [&] { request.wire = parse_wire_format(wire_); });
+  request.algorithm = algorithm_;
+  if (algorithm_ != "auto") {
+    collect_problems(problems, [&] { request.rules = parse_selection(algorithm_); });
+    if (shape.collective != Collective::all_reduce) {
+      problems.add(fmt::format("--algorithm {} does not go with {}", algorithm_, collective_),
+                   "allreduce alone has a choice", "Leave it out.");
+    }
+  }
+  const bool sums = reduces(shape.collective) && shape.type == DataType::f32 &&
+                    (shape.reduction == Reduction::sum || shape.reduction == Reduction::average);
+  if (request.wire != WireFormat::fp32 && !sums) {
+    problems.add(fmt::format("--wire {} does not go with {} {} of {}", wire_, reduction_,
+                             collective_, type_),
+                 "only float32 sums and averages travel compressed", "Leave --wire out.");
+  }
+  if (transport_ == "nccl" && (!pace_.empty() || checksum_)) {
+    problems.add("--pace and --checksum do not go with nccl",
+                 "inside a cluster its library moves everything itself", "Use --transport mpi.");
+  }
+  if (clusters_ != "auto") {
+    request.labels = split_labels(clusters_);
+    if (std::count(request.labels.begin(), request.labels.end(), "") > 0) {
+      problems.add(fmt::format("--clusters {} has an empty label", clusters_), "",
+                   "Give one label per rank, as in a,b,b,a.");
+    }
+  }
+  if (!pace_.empty()) collect_problems(problems, [&] { request.pace = read_cluster(pace_); });
+  if (least_busbw_ && !(*least_busbw_ >= 0))
+    problems.add("--min-bw cannot be negative", "", "Give GB/s.");
+}
+
+}  // namespace heteroperf

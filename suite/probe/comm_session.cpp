@@ -1,0 +1,304 @@
+#include "suite/probe/comm_session.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "metrics/base/byte_size.hpp"
+#include "runners/cluster/machine.hpp"
+#include "runners/comm/checked/checked_communicator.hpp"
+#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/element_types.hpp"
+#include "runners/comm/nccl/device_world.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
+#include "runners/comm/paced/paced_communicator.hpp"
+#include "suite/program/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr double giga = 1e9;
+/// The result of an average is rounded once more.
+constexpr int average_ulps = 2;
+
+/// Sums over all ranks; exact up to 2^63.
+std::uint64_t total(Communicator& group, std::uint64_t mine) {
+  auto value = static_cast<std::int64_t>(mine);
+  group.all_reduce(std::span(&value, 1));
+  return static_cast<std::uint64_t>(value);
+}
+
+/// Time of an unknown operation that is still worth waiting for, over 20: 100 Mbit/s.
+Seconds slowest(Bytes bytes) { return Seconds(static_cast<double>(bytes.value()) / 12.5e6 / 20); }
+
+bool is_on_devices(const CommRequest& request) { return request.session.transport == "nccl"; }
+
+bool has_in_place_form(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter ||
+         collective == Collective::all_gather || collective == Collective::reduce;
+}
+
+}  // namespace
+
+CommSession::CommSession(const CommRequest& request, World& world)
+    : request_(request),
+      world_(world),
+      deadline_(*world.control, world.communicator->rank(), world.communicator->size(),
+                [] { return stop_signal() != nullptr; }) {
+  check_fit();
+  descriptors_ = gather_descriptors(harness(), describe_rank(harness()));
+  // The driver tells where a device's ends.
+  if (!is_on_devices(request)) check_memory();
+  build();
+}
+
+void CommSession::check_fit() const {
+  const int ranks = harness().size();
+  ProblemList problems;
+  if (request_.shape.root.value() >= ranks) {
+    problems.add(fmt::format("--root {} is no rank", request_.shape.root.value()),
+                 fmt::format("there are {}", ranks));
+  }
+  if (request_.shape.collective == Collective::send_receive && ranks < 2) {
+    problems.add("sendrecv needs two ranks", "", "Give --ranks 2 or more.");
+  }
+  if (request_.least_busbw && bus_factor(request_.shape.collective, ranks) == 0) {
+    problems.add("--min-bw needs two ranks", "the busbw of one rank is 0",
+                 "Give --ranks 2 or more.");
+  }
+  if (!request_.labels.empty() && request_.labels.size() != static_cast<std::size_t>(ranks)) {
+    problems.add(fmt::format("--clusters gives {} labels", request_.labels.size()),
+                 fmt::format("there are {} ranks", ranks), "Give one label per rank.");
+  }
+  if (request_.pace && request_.pace->ranks.size() != static_cast<std::size_t>(ranks)) {
+    problems.add(fmt::format("the --pace file has {} ranks", request_.pace->ranks.size()),
+                 fmt::format("there are {} here", ranks), "Give --ranks as many as the file has.");
+  }
+  problems.throw_if_any();
+}
+
+void CommSession::build() {
+  if (is_on_devices(request_)) {
+    build_on_devices();
+  } else {
+    build_hybrid();
+  }
+}
+
+HybridConfig CommSession::hybrid_config() const {
+  HybridConfig config;
+  config.clusters = clusters_;
+  config.wire = request_.wire;
+  config.rules = request_.rules;
+  config.staging.timeout_s = request_.session.comm.timeout_s;
+  return config;
+}
+
+void CommSession::build_on_devices() {
+  const auto library = open_nccl_device(world_);
+  const RankDescriptor host = descriptors_[static_cast<std::size_t>(harness().rank().value())];
+  DeviceWorld devices = make_device_world(world_, library, host, request_.labels);
+  descriptors_ = devices.descriptors;
+  clusters_ = devices.clusters;
+  group_ = make_device_group(world_, devices, hybrid_config());
+  hybrid_ = dynamic_cast<HybridCommunicator*>(group_.get());
+}
+
+void CommSession::build_hybrid() {
+  auto base = harness().split(0, harness().rank().value());
+  if (request_.pace) {
+    base = make_paced_communicator(std::move(base), *request_.pace, world_.control);
+    paced_ = base.get();
+  }
+  if (request_.checksum) base = make_checked_communicator(std::move(base), {true, true});
+  if (!request_.labels.empty()) {
+    clusters_ = clusters_by_label(request_.labels, harness().size());
+  } else if (request_.pace) {
+    clusters_ = request_.pace->rank_clusters();
+  } else {
+    clusters_ = discover_clusters(*base, descriptors_);
+  }
+  auto inside =
+      base->split(static_cast<int>(clusters_.cluster_of(base->rank())), base->rank().value());
+  HybridConfig config = hybrid_config();
+  if (request_.shape.collective == Collective::all_reduce && harness().size() > 1) {
+    model_ = measure_cost_model(*base, *inside, clusters_, request_.sizes.back());
+    config.model = model_;
+  }
+  auto hybrid = make_hybrid_communicator(std::move(base), std::move(inside), std::move(config));
+  hybrid_ = hybrid.get();
+  group_ = std::move(hybrid);
+}
+
+/// All ranks find the same: the tightest host decides.
+void CommSession::check_memory() const {
+  CaseShape shape = request_.shape;
+  shape.bytes = request_.sizes.back();
+  const std::string& host = descriptors_[static_cast<std::size_t>(harness().rank().value())].host;
+  const auto here = static_cast<std::uint64_t>(
+      std::count_if(descriptors_.begin(), descriptors_.end(),
+                    [&](const RankDescriptor& one) { return one.host == host; }));
+  const std::uint64_t need = memory_of(shape, harness().size()).value() * here;
+  const Machine machine = probe_machine();
+  const Bytes available = machine.memory_available.value.value_or(Bytes(~std::uint64_t{0}));
+  std::int64_t missing = need > available.value() ? 1 : 0;
+  harness().all_reduce(std::span(&missing, 1), Reduction::max);
+  if (missing == 0) return;
+  throw UserError(
+      fmt::format("-e {} needs {} of buffers on a host", byte_size_text(request_.sizes.back()),
+                  rounded_byte_size(Bytes(need))),
+      rounded_byte_size(available) + " are available here",
+      "Give a smaller -e or fewer ranks per host.");
+}
+
+CommReport CommSession::heading() const {
+  CommReport report;
+  report.request = request_;
+  report.ranks = harness().size();
+  const bool on_devices = is_on_devices(request_);
+  report.transport = on_devices ? request_.session.transport : harness().transport();
+  report.path = on_devices ? group_->path() : harness().path();
+  report.clusters = clusters_;
+  for (const RankDescriptor& one : descriptors_) {
+    report.hosts.push_back(one.host);
+    if (!on_devices) continue;
+    report.devices.push_back(
+        fmt::format("{} {}, {} ({})", one.vendor, one.model, one.library, one.library_version));
+  }
+  return report;
+}
+
+CommResult CommSession::measure(Bytes size) {
+  CaseShape shape = request_.shape;
+  shape.bytes = size;
+  CommResult result;
+  result.elements = elements_of(shape, harness().size());
+  result.bytes = Bytes(result.elements * size_of(shape.type));
+  result.choice.reason = "the transport's own";
+  if (hybrid_ != nullptr && shape.collective == Collective::all_reduce) {
+    result.choice = hybrid_->choice(result.bytes, shape.type, shape.reduction);
+  }
+  result.wire = wire_of(shape, result.choice);
+  result.timing = time(shape, result);
+  if (request_.check && result.wire != WireFormat::fp32) {
+    result.largest_error = deviation_.largest;
+    const auto elements = static_cast<double>(result.elements) * harness().size();
+    result.rms_error = std::sqrt(deviation_.sum_of_squares / std::max(elements, 1.0));
+  }
+  if (has_in_place_form(shape.collective)) {
+    shape.in_place = true;
+    result.in_place = time(shape, result);
+  }
+  if (clusters_.clusters.size() > 1) {
+    CollectiveCase one(*group_, shape);
+    one.fill(++seed_);
+    measure_traffic(one, result);
+  }
+  return result;
+}
+
+WireFormat CommSession::wire_of(const CaseShape& shape, const Choice& choice) const {
+  if (clusters_.clusters.size() < 2) return WireFormat::fp32;
+  return shape.collective == Collective::all_reduce ? choice.wire : request_.wire;
+}
+
+CommTiming CommSession::time(const CaseShape& shape, const CommResult& result) {
+  CollectiveCase one(*group_, shape);
+  CommTiming timing;
+  const auto& predicted = result.choice.predicted;
+  const std::string operation =
+      fmt::format("{} of {} bytes", to_string(shape.collective), one.bytes().value());
+  const auto call = [&] {
+    deadline_.begin();
+    one.run();
+  };
+  one.fill(++seed_);
+  deadline_.expect(operation, strict_limit(predicted.value_or(slowest(one.bytes()))));
+  // Without a prediction a first call tells what to expect of the others.
+  const CallTime first = time_calls(harness(), call, {1, 1, Seconds(0)});
+  deadline_.expect(operation, strict_limit(predicted.value_or(first.median)));
+  timing.time = time_calls(harness(), call, {request_.warmup, request_.iterations, Seconds(0.5)});
+  deadline_.end();
+  timing.algbw = static_cast<double>(one.bytes().value()) / timing.time.median.value() / giga;
+  timing.busbw = timing.algbw * bus_factor(shape.collective, harness().size());
+  if (request_.check) timing.wrong = wrong_elements(one, tolerance(result.wire));
+  return timing;
+}
+
+std::uint64_t CommSession::wrong_elements(CollectiveCase& one, const Tolerance& tolerance) {
+  one.fill(++seed_);
+  harness().barrier();
+  deadline_.begin();
+  one.run();
+  deadline_.end();
+  deviation_ = one.check(tolerance);
+  double largest = deviation_.largest, squares = deviation_.sum_of_squares;
+  harness().all_reduce(std::span(&largest, 1), Reduction::max);
+  harness().all_reduce(std::span(&squares, 1));
+  deviation_ = {total(harness(), deviation_.wrong), largest, squares};
+  return deviation_.wrong;
+}
+
+/// Sums are exact; averages round once; a compressed wire rounds every cluster's contribution and
+/// the sum that is handed on.
+Tolerance CommSession::tolerance(WireFormat wire) const {
+  Tolerance tolerance;
+  const bool average = request_.shape.reduction == Reduction::average;
+  if (average) tolerance.ulps = average_ulps;
+  if (wire == WireFormat::fp32) return tolerance;
+  const ExactValues values{request_.shape.type, harness().size(), 1};
+  const double sum = values.largest() * (average ? 1 : harness().size());
+  const double step = wire == WireFormat::bf16 ? 0x1.0p-8 : 1.0 / 254;
+  tolerance.absolute = sum * step;
+  return tolerance;
+}
+
+void CommSession::measure_traffic(CollectiveCase& one, CommResult& result) {
+  const BridgeTraffic before = hybrid_->traffic();
+  deadline_.begin();
+  one.run();
+  deadline_.end();
+  const BridgeTraffic after = hybrid_->traffic();
+  std::vector<std::int64_t> sent(static_cast<std::size_t>(harness().size()));
+  const auto mine = static_cast<std::int64_t>(after.wire.value() - before.wire.value());
+  harness().all_gather(std::span(&mine, 1), std::span(sent));
+  BridgeTraffic traffic;
+  traffic.logical = Bytes(total(harness(), after.logical.value() - before.logical.value()));
+  double busiest = 0;
+  for (const RankCluster& cluster : clusters_.clusters) {
+    std::uint64_t bytes = 0;
+    for (const RankId rank : cluster.ranks) {
+      bytes += static_cast<std::uint64_t>(sent[static_cast<std::size_t>(rank.value())]);
+    }
+    traffic.wire += Bytes(bytes);
+    if (!model_ || model_->bridge_rate <= BytesPerSecond(0)) continue;
+    const double rate = model_->bridge_rate.value() * static_cast<double>(cluster.bridges.size());
+    busiest = std::max(busiest, static_cast<double>(bytes) / rate);
+  }
+  // The transport's own collectives do not tell what they send.
+  if (traffic.logical == Bytes(0)) return;
+  result.traffic = traffic;
+  if (busiest > 0) result.link_utilization = busiest / result.timing.time.median.value();
+}
+
+std::optional<PaceSummary> CommSession::pace() const {
+  if (paced_ == nullptr) return std::nullopt;
+  const PaceReport mine = pace_report(*paced_).value();
+  PaceSummary all;
+  all.waits = total(harness(), mine.waits);
+  all.late_waits = total(harness(), mine.late_waits);
+  double lag_s = mine.greatest_lag.value();
+  harness().all_reduce(std::span(&lag_s, 1), Reduction::max);
+  all.greatest_lag = Seconds(lag_s);
+  all.cards_divided = total(harness(), mine.cards_divided ? 1 : 0) > 0;
+  return all;
+}
+
+void CommSession::stop_if_asked() {
+  std::int32_t stop = stop_signal() != nullptr ? 1 : 0;
+  harness().all_reduce(std::span(&stop, 1), Reduction::max);
+  if (stop != 0) throw Error(ErrorKind::interrupted, {{"stopped by a signal", "", ""}});
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,324 @@
+#include "suite/probe/operation_measurement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "metrics/statistics.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
+#include "runners/comm/text_exchange.hpp"
+#include "runners/plan/measured_operations.hpp"
+#include "suite/program/catalog.hpp"
+#include "suite/run/memory_rate.hpp"
+#include "suite/planning/plan_sources.hpp"
+#include "suite/config/run_config_json.hpp"
+#include "suite/program/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t micro_batch_step = 4;
+constexpr std::int64_t most_samples = 1 << 16;
+constexpr std::size_t numbers_each = 5;  // of OperationSeconds
+
+/// One model in one precision at one micro-batch.
+struct MeasurementJob {
+  const Workload* workload;
+  std::int64_t samples;
+  std::string name() const {
+    return fmt::format("{} {} {}, micro-batch {}", workload->name, workload->size,
+                       to_string(workload->precision), samples);
+  }
+};
+
+std::vector<std::string> trainings() {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : catalog()) {
+    if (entry.program == ProgramKind::training) names.emplace_back(entry.name);
+  }
+  return names;
+}
+
+/// Weights, gradients and optimizer states of the operations, and what goes between them.
+double bytes_of(const ModelOperations& model, std::int64_t samples) {
+  constexpr double copies_of_weights = 4, copies_of_activations = 2;
+  double sum = 0;
+  for (const FusedWork& work : model.operations) {
+    for (const OperatorWork& node : work.nodes) {
+      sum += copies_of_weights * node.weight_gradient.fixed_bytes / 2 +
+             copies_of_activations * node.forward.bytes * static_cast<double>(samples);
+    }
+  }
+  return sum;
+}
+
+/// A number of every rank, on every rank: [rank][i].
+std::vector<std::vector<double>> gather(Communicator& world, const std::vector<double>& mine) {
+  std::vector<double> all(mine.size() * static_cast<std::size_t>(world.size()));
+  world.all_gather(std::span<const double>(mine), std::span<double>(all));
+  std::vector<std::vector<double>> result;
+  for (std::size_t begin = 0; begin < all.size(); begin += mine.size()) {
+    const auto first = all.begin() + static_cast<std::ptrdiff_t>(begin);
+    result.emplace_back(first, first + static_cast<std::ptrdiff_t>(mine.size()));
+  }
+  return result;
+}
+
+/// Of the ranks of a class, number by number.
+std::vector<double> medians_of(const std::string& device_class, const Cluster& cluster,
+                               const std::vector<std::vector<double>>& by_rank) {
+  std::vector<double> result;
+  for (std::size_t i = 0; i < by_rank.front().size(); ++i) {
+    std::vector<double> values;
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      if (cluster.ranks[rank].device_class == device_class) values.push_back(by_rank[rank][i]);
+    }
+    result.push_back(median(values));
+  }
+  return result;
+}
+
+std::vector<double> numbers_of(const OperationProbeResult& result) {
+  std::vector<double> numbers;
+  for (const OperationSeconds& one : result.operations) {
+    numbers.insert(numbers.end(), {one.forward_s, one.input_gradient_s, one.weight_gradient_s,
+                                   one.backward_s, static_cast<double>(one.repetitions)});
+  }
+  numbers.push_back(result.optimizer_s);
+  return numbers;
+}
+
+std::vector<OperationSeconds> seconds_of(const std::vector<double>& numbers) {
+  std::vector<OperationSeconds> result;
+  for (std::size_t i = 0; i + numbers_each <= numbers.size(); i += numbers_each) {
+    result.push_back({numbers[i], numbers[i + 1], numbers[i + 2], numbers[i + 3],
+                      static_cast<int>(numbers[i + 4])});
+  }
+  return result;
+}
+
+Workload workload_of(const OperationsRequest& request, const CatalogEntry& entry,
+                     Precision precision, const ScalingInput& machine) {
+  WorkloadRequest wanted;
+  wanted.precision = precision;
+  const std::string chosen = entry.choose(machine).size;
+  wanted.size = request.size.empty() ? chosen : request.size;
+  wanted.model = request.model.empty() ? chosen : request.model;
+  return entry.make(wanted, machine);
+}
+
+/// Measures all that a request asks for.
+class OperationMeasurement {
+ public:
+  OperationMeasurement(const OperationsRequest& request, Communicator& world, Engine& engine,
+                       ProbeSource source, const BeforeModel& before_model, Cluster& cluster)
+      : request_(request),
+        world_(world),
+        engine_(engine),
+        source_(std::move(source)),
+        before_model_(before_model),
+        cluster_(cluster) {}
+
+  std::vector<std::string> run() {
+    make_jobs();
+    for (std::size_t i = 0; i < jobs_.size(); ++i) {
+      const double left_s = request_.time_limit_s - stopwatch_.elapsed_s();
+      const auto jobs = static_cast<double>(jobs_.size());
+      before_model_(jobs_[i].name(), static_cast<double>(i) / jobs);
+      measure(jobs_[i], left_s / (jobs - static_cast<double>(i)));
+    }
+    apply(matrix_, cluster_);
+    return std::move(left_out_);
+  }
+
+ private:
+  bool has_native_bf16() const {
+    std::int32_t has = engine_.has_native_bf16() ? 1 : 0;
+    world_.all_reduce(std::span(&has, 1), Reduction::min);
+    return has != 0;
+  }
+
+  std::vector<Precision> precisions() {
+    std::vector<Precision> result;
+    for (const std::string& name : request_.precisions) result.push_back(parse_precision(name));
+    if (!result.empty()) return result;
+    if (has_native_bf16()) return {Precision::fp32, Precision::bf16};
+    left_out_.emplace_back(
+        "bf16: no native support on these devices (--precision bf16 asks for it)");
+    return {Precision::fp32};
+  }
+
+  void make_jobs() {
+    const std::vector<Precision> wanted = precisions();
+    const std::vector<std::string> names =
+        request_.workloads.empty() ? trainings() : request_.workloads;
+    for (const Precision precision : wanted) {
+      for (const std::string& name : names) add_workload(find_workload(name), precision);
+    }
+    for (const auto& workload : workloads_) {
+      for (const std::int64_t samples : micro_batches(*workload)) {
+        jobs_.push_back({workload.get(), samples});
+      }
+    }
+    check_memory();
+  }
+
+  void add_workload(const CatalogEntry& entry, Precision precision) {
+    const ScalingInput machine = scaling_input(cluster_, precision);
+    workloads_.push_back(
+        std::make_unique<Workload>(workload_of(request_, entry, precision, machine)));
+  }
+
+  std::vector<std::int64_t> micro_batches(const Workload& workload) const {
+    if (!request_.micro_batches.empty()) return request_.micro_batches;
+    std::vector<std::int64_t> result;
+    for (std::int64_t n = 1; n < workload.micro_batch; n *= micro_batch_step) result.push_back(n);
+    result.push_back(workload.micro_batch);
+    return result;
+  }
+
+  void check_memory() const {
+    ProblemList problems;
+    for (const MeasurementJob& job : jobs_) {
+      const double needed =
+          bytes_of(model_operations(job.workload->graph, job.workload->precision), job.samples);
+      for (const DeviceClass& device : cluster_.classes) {
+        const auto available = static_cast<double>(device.memory.value());
+        if (available == 0 || needed <= available) continue;
+        constexpr double gib = 1 << 30;
+        problems.add(fmt::format("the operations of {} need {:.1f} GiB", job.name(), needed / gib),
+                     fmt::format("{} has {:.1f} GiB", device.name, available / gib),
+                     "Use a smaller --size or --micro-batch, or fewer --ranks.");
+      }
+    }
+    problems.throw_if_any();
+  }
+
+  void measure(const MeasurementJob& job, double seconds) {
+    const Workload& workload = *job.workload;
+    const ModelOperations model = model_operations(workload.graph, workload.precision);
+    OperationProbe probe{workload.graph, model, workload.data};
+    probe.recipe = workload.recipe;
+    probe.precision = workload.precision;
+    probe.samples = job.samples;
+    probe.micro_batches = workload.micro_batches;
+    probe.threads = request_.threads;
+    probe.seconds_each = request_.seconds_each;
+    probe.deadline_s = seconds;
+    probe.stop = [] { return stop_signal() != nullptr; };
+    world_.barrier();
+    const OperationProbeResult mine = engine_.measure_operations(probe);
+    const auto by_rank = gather(world_, numbers_of(mine));
+    source_.workload = workload.name + " " + workload.size;
+    for (const DeviceClass& one : cluster_.classes) {
+      source_.device_class = one.name;
+      if (!measured_by_all(one.name, by_rank)) {
+        left_out_.push_back(fmt::format("{} on {}: no time for five rounds (--time-limit {:g})",
+                                        job.name(), one.name, request_.time_limit_s));
+        continue;
+      }
+      const std::vector<double> numbers = medians_of(one.name, cluster_, by_rank);
+      add_measured(model, job.samples, workload.precision, seconds_of(numbers), source_, matrix_);
+      add_measured_optimizer(workload.recipe.kind, mine.optimizer_elements, workload.precision,
+                             numbers.back(), source_, matrix_);
+    }
+  }
+
+  bool measured_by_all(const std::string& device_class,
+                       const std::vector<std::vector<double>>& by_rank) const {
+    for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
+      if (cluster_.ranks[rank].device_class != device_class) continue;
+      if (seconds_of(by_rank[rank]).front().repetitions == 0) return false;
+    }
+    return true;
+  }
+
+  const OperationsRequest& request_;
+  Communicator& world_;
+  Engine& engine_;
+  ProbeSource source_;
+  const BeforeModel& before_model_;
+  Cluster& cluster_;
+  Stopwatch stopwatch_;
+  std::vector<std::unique_ptr<Workload>> workloads_;
+  std::vector<MeasurementJob> jobs_;
+  std::vector<std::string> left_out_;
+  EfficiencyMatrix matrix_;
+};
+
+}  // namespace
+
+void OperationsRequest::check(ProblemList& problems) const {
+  for (const std::string& name : workloads) {
+    collect_problems(problems,
+                     [&] { workload_of(*this, find_workload(name), Precision::fp32, {}); });
+  }
+  for (const std::string& name : precisions)
+    collect_problems(problems, [&] { parse_precision(name); });
+  const std::vector<std::string> names = workloads.empty() ? trainings() : workloads;
+  const auto means_nothing = [&](const char* flag, const std::string& value, const char* key) {
+    const std::vector<std::string> with = workloads_with(key);
+    if (value.empty() || std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+          return std::find(with.begin(), with.end(), name) != with.end();
+        })) {
+      return;
+    }
+    problems.add(fmt::format("{} {} means nothing for {}", flag, value, fmt::join(names, ", ")),
+                 fmt::format("it is for {}", fmt::join(with, ", ")), "Leave it out.");
+  };
+  means_nothing("--size", size, "model.size");
+  means_nothing("--model", model, "model.name");
+  for (const std::int64_t samples : micro_batches) {
+    if (samples >= 1 && samples <= most_samples) continue;
+    problems.add(fmt::format("--micro-batch {}", samples), "samples",
+                 fmt::format("Give 1 to {}.", most_samples));
+  }
+  const std::pair<const char*, double> seconds[] = {{"--seconds-each", seconds_each},
+                                                    {"--time-limit", time_limit_s}};
+  for (const auto& [flag, value] : seconds) {
+    if (value > 0 && value <= 86400) continue;
+    problems.add(fmt::format("{} {:g}", flag, value), "seconds",
+                 "Give more than 0, at most a day.");
+  }
+}
+
+std::vector<std::string> measure_operations_of(const OperationsRequest& request,
+                                               Communicator& world, Engine& engine,
+                                               const std::string& date, const std::string& machine,
+                                               const BeforeModel& before_model, Cluster& cluster) {
+  return OperationMeasurement(request, world, engine, {"", machine, date, ""}, before_model,
+                              cluster)
+      .run();
+}
+
+std::string measure_memory_of(Communicator& world, const std::vector<std::string>& hosts,
+                              int threads, double seconds, const std::string& date,
+                              const std::string& machine, Cluster& cluster) {
+  const auto rank = static_cast<std::size_t>(world.rank().value());
+  const auto first = std::find(hosts.begin(), hosts.end(), hosts[rank]) - hosts.begin();
+  const auto host = world.split(static_cast<int>(first), world.rank().value());
+  const MemoryRate mine = measure_memory_rate(*host, usable_cores().cpus, threads, seconds);
+  const std::vector<std::string> reasons = gather_texts(world, mine.reason);
+  const auto by_rank = gather(world, {mine.bytes_per_second.value_or(0)});
+  EfficiencyMatrix matrix;
+  for (const DeviceClass& one : cluster.classes) {
+    std::vector<double> rates;
+    for (std::size_t r = 0; r < by_rank.size(); ++r) {
+      const bool is_told = by_rank[r].front() > 0;
+      if (is_told && cluster.ranks[r].device_class == one.name) rates.push_back(by_rank[r].front());
+    }
+    if (rates.empty()) continue;
+    matrix.add({one.name, DeviceQuantity::memory_bytes_per_s},
+               {median(rates),
+                {Provenance::probe, fmt::format("measured {} on {}, triad", date, machine)}});
+  }
+  apply(matrix, cluster);
+  const auto untold = std::find_if(reasons.begin(), reasons.end(),
+                                   [](const std::string& reason) { return !reason.empty(); });
+  return untold == reasons.end() ? "" : *untold;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,37 @@
+#include "suite/program/catalog.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+
+const std::vector<CatalogEntry>& catalog() {
+  static const std::vector<CatalogEntry> entries{
+      {"image", "training of one fixed image classifier (--model), on any plan",
+       ProgramKind::training, make_image, choose_image_size},
+      {"automl-image", "architecture and hyper-parameter search over image classifiers",
+       ProgramKind::search, make_automl_image, choose_search_size},
+      {"llm", "training of a GPT whose size grows with the machine (--size), on any plan",
+       ProgramKind::training, make_llm, choose_llm_size},
+  };
+  return entries;
+}
+
+std::vector<std::string> workload_names() {
+  std::vector<std::string> names;
+  for (const CatalogEntry& entry : catalog()) names.emplace_back(entry.name);
+  return names;
+}
+
+const CatalogEntry& find_workload(const std::string& name) {
+  for (const CatalogEntry& entry : catalog()) {
+    if (name == entry.name) return entry;
+  }
+  const std::string nearest = nearest_name(name, workload_names());
+  throw UserError(fmt::format("unknown workload '{}'", name),
+                  fmt::format("one of {}", fmt::join(workload_names(), " ")),
+                  nearest.empty() ? "" : "Did you mean '" + nearest + "'?");
+}
+
+}  // namespace heteroperf

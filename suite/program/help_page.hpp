@@ -1,0 +1,16 @@
+#pragma once
+
+#include <CLI/App.hpp>
+
+#include <string>
+
+namespace heteroperf {
+
+/// The group of the options that all verbs share; --help prints it last.
+inline constexpr const char* common_options = "Common options";
+
+/// Gives `app` and its verbs help pages of at most 100 columns: one option an entry, its range and
+/// its default beside it, long descriptions wrapped under their own column.
+void use_help_pages(CLI::App& app);
+
+}  // namespace heteroperf

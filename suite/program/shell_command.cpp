@@ -1,0 +1,253 @@
+#include "suite/program/shell_command.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <thread>
+
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+#include "results/text_escapes.hpp"
+#include "suite/program/signals.hpp"
+
+namespace heteroperf {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr auto poll_period = std::chrono::milliseconds(10);
+constexpr auto grace = std::chrono::seconds(5);
+constexpr int signal_offset = 128;
+
+void require(int error, const std::string& what) {
+  if (error == 0) return;
+  throw SystemError("cannot " + what, std::strerror(error), "", ErrorKind::environment);
+}
+
+/// Runs "$1" as `sh -c` does. Beside it waits, in the group, what ends the group: descriptor 9 is a
+/// pipe that only this process can write to, so reading ends with this process. Both shells outlive
+/// a SIGTERM until the program that they wait for has ended, which may want to do so in order.
+constexpr const char* guarded =
+    "{ trap '' TERM INT; read -r gone; kill -TERM 0; sleep 5; kill -KILL 0; } <&9 >/dev/null 2>&1 "
+    "9<&- & exec 9<&-; trap 'exit 143' TERM; "
+    "/bin/sh -c 'trap \"exit 143\" TERM; eval \"$1\"' sh \"$1\"; exit $?";
+constexpr int guard_descriptor = 9;
+
+/// A pipe whose other end closes with this process.
+class LifeLine {
+ public:
+  LifeLine() {
+    int ends[2] = {-1, -1};
+    if (pipe2(ends, O_CLOEXEC) != 0) require(errno, "make a pipe");
+    // Away from the descriptor that the guard reads.
+    read_end_ = fcntl(ends[0], F_DUPFD_CLOEXEC, guard_descriptor + 1);
+    const int error = errno;
+    close(ends[0]);
+    write_end_ = ends[1];
+    if (read_end_ < 0) require(error, "make a pipe");
+  }
+  ~LifeLine() {
+    close(read_end_);
+    close(write_end_);
+  }
+  LifeLine(const LifeLine&) = delete;
+  LifeLine& operator=(const LifeLine&) = delete;
+
+  int read_end() const { return read_end_; }
+
+ private:
+  int read_end_ = -1, write_end_ = -1;
+};
+
+/// The library's objects, freed on every way out.
+struct SpawnSettings {
+  posix_spawn_file_actions_t files{};
+  posix_spawnattr_t attributes{};
+
+  SpawnSettings() {
+    require(posix_spawn_file_actions_init(&files), "start a command");
+    require(posix_spawnattr_init(&attributes), "start a command");
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  void redirect(int descriptor, const char* path, int flags) {
+    constexpr mode_t mode = 0644;
+    require(posix_spawn_file_actions_addopen(&files, descriptor, path, flags, mode),
+            std::string("open ") + path);
+  }
+  void pass(int from, int to) {
+    require(posix_spawn_file_actions_adddup2(&files, from, to), "start a command");
+  }
+  /// A group of its own; signals as a fresh program expects them.
+  void isolate() {
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setpgroup(&attributes, 0);
+    posix_spawnattr_setflags(
+        &attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+  }
+};
+
+std::vector<std::string> environment_with(const std::vector<std::string>& settings) {
+  std::vector<std::string> all = settings;
+  const auto is_set = [&](std::string_view entry) {
+    const std::string_view name = entry.substr(0, entry.find('=') + 1);
+    return std::any_of(settings.begin(), settings.end(),
+                       [&](const std::string& one) { return one.starts_with(name); });
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!is_set(*entry)) all.emplace_back(*entry);
+  }
+  return all;
+}
+
+std::vector<char*> pointers_to(std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (std::string& text : texts) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+pid_t start(const ShellCommand& command, const std::optional<LifeLine>& life) {
+  SpawnSettings settings;
+  settings.redirect(STDIN_FILENO, "/dev/null", O_RDONLY);
+  settings.redirect(STDOUT_FILENO, command.out.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+  settings.redirect(STDERR_FILENO, command.err.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+  settings.isolate();
+  std::vector<std::string> words{"/bin/sh", "-c", command.line};
+  if (life) {
+    settings.pass(life->read_end(), guard_descriptor);
+    words = {"/bin/sh", "-c", guarded, "sh", command.line};
+  }
+  std::vector<std::string> environment = environment_with(command.environment);
+  pid_t pid = -1;
+  require(posix_spawn(&pid, "/bin/sh", &settings.files, &settings.attributes,
+                      pointers_to(words).data(), pointers_to(environment).data()),
+          "start `" + command.line + "`");
+  return pid;
+}
+
+/// The exit status once it has ended; that of a killed one where the system does not know it.
+std::optional<int> ended(pid_t pid) {
+  int status = 0;
+  const pid_t got = waitpid(pid, &status, WNOHANG);
+  if (got == 0 || (got < 0 && errno == EINTR)) return std::nullopt;
+  return got == pid ? status : SIGKILL;
+}
+
+std::optional<int> wait_until(pid_t pid, Clock::time_point moment) {
+  while (true) {
+    if (const auto status = ended(pid)) return status;
+    if (Clock::now() >= moment) return std::nullopt;
+    std::this_thread::sleep_for(poll_period);
+  }
+}
+
+int stop_group(pid_t pid) {
+  kill(-pid, SIGTERM);
+  if (const auto status = wait_until(pid, Clock::now() + grace)) return *status;
+  kill(-pid, SIGKILL);
+  const auto status = wait_until(pid, Clock::now() + grace);
+  return status.value_or(SIGKILL);
+}
+
+int exit_code_of_status(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : signal_offset + WTERMSIG(status);
+}
+
+}  // namespace
+
+struct StartedCommand::State {
+  explicit State(const ShellCommand& given) : command(given) {
+    if (command.orphan == OrphanFate::ends) life.emplace();
+    pid = start(command, life);
+  }
+
+  /// What is left running in the group is killed, so that nothing disturbs the next run.
+  const CommandOutcome& conclude(int status) {
+    kill(-pid, SIGKILL);
+    outcome.exit_code = exit_code_of_status(status);
+    outcome.seconds = stopwatch.elapsed_s();
+    is_over = true;
+    return outcome;
+  }
+
+  ShellCommand command;
+  Stopwatch stopwatch;
+  std::optional<LifeLine> life;
+  pid_t pid = -1;
+  CommandOutcome outcome;
+  bool is_over = false;
+};
+
+StartedCommand::StartedCommand(const ShellCommand& command)
+    : state_(std::make_unique<State>(command)) {}
+
+StartedCommand::~StartedCommand() {
+  if (!state_->is_over) end(CommandEnd::interrupted);
+}
+
+const CommandOutcome* StartedCommand::poll() {
+  if (state_->is_over) return &state_->outcome;
+  if (const auto status = ended(state_->pid)) return &state_->conclude(*status);
+  if (stop_signal() != nullptr) return &end(CommandEnd::interrupted);
+  if (state_->stopwatch.elapsed_s() >= state_->command.deadline_s)
+    return &end(CommandEnd::timed_out);
+  return nullptr;
+}
+
+const CommandOutcome& StartedCommand::end(CommandEnd why) {
+  if (state_->is_over) return state_->outcome;
+  state_->outcome.end = why;
+  std::error_code gone;  // a file that somebody took away has no words anyway
+  state_->outcome.said_bytes = std::filesystem::file_size(state_->command.err, gone);
+  return state_->conclude(stop_group(state_->pid));
+}
+
+const CommandOutcome& StartedCommand::wait() {
+  while (true) {
+    if (const CommandOutcome* outcome = poll()) return *outcome;
+    std::this_thread::sleep_for(poll_period);
+  }
+}
+
+CommandOutcome run_shell_command(const ShellCommand& command) {
+  return StartedCommand(command).wait();
+}
+
+std::string last_words(const std::filesystem::path& err, const CommandOutcome& outcome) {
+  constexpr std::size_t lines_shown = 5, longest_line = 200;
+  std::ifstream stream(err, std::ios::binary);
+  std::deque<std::string> lines;
+  std::uintmax_t left = outcome.said_bytes.value_or(std::numeric_limits<std::uintmax_t>::max());
+  for (std::string line; left > 0 && std::getline(stream, line);) {
+    if (line.size() > left) line.resize(left);
+    left -= std::min<std::uintmax_t>(left, line.size() + 1);
+    if (line.empty()) continue;
+    lines.push_back(utf8_text(line.substr(0, longest_line)));
+    if (lines.size() > lines_shown) lines.pop_front();
+  }
+  return lines.empty() ? "it said nothing on stderr"
+                       : fmt::format("its last words: {}", fmt::join(lines, " | "));
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,325 @@
+#include "suite/verification/align_runs.hpp"
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
+#include "metrics/base/strict_json.hpp"
+#include "results/run_folder.hpp"
+#include "results/text_escapes.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
+#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+#include "suite/config/training_identity.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One of the two.
+struct Side {
+  fs::path folder;
+  Journal journal;
+  TrainingIdentity training;
+  std::string run_id;
+};
+
+Side open_side(const fs::path& path) {
+  const RunFiles files = open_run_folder(path);
+  if (fs::exists(files.suite())) {
+    throw UserError(path.string() + " is a suite", "runs are compared one by one",
+                    "Give the folder of one workload inside.");
+  }
+  Journal journal = read_journal(files.journal().string());
+  const auto* workload = journal.first<WorkloadEvent>();
+  if (workload == nullptr) {
+    throw UserError(path.string() + " cannot be compared",
+                    "it ended before its journal said what is trained");
+  }
+  TrainingIdentity training = training_identity(*workload);
+  std::string run_id = journal.first<StartEvent>()->run_id;
+  return {files.folder, std::move(journal), std::move(training), std::move(run_id)};
+}
+
+void check_same_training(const Side& a, const Side& b) {
+  std::vector<Problem> problems;
+  for (const IdentityDifference& one : differences(a.training, b.training, {"precision"})) {
+    problems.push_back(
+        {fmt::format("{} differs", one.name), fmt::format("{} in A, {} in B", one.a, one.b), ""});
+  }
+  if (!problems.empty()) throw Error(ErrorKind::not_comparable, std::move(problems));
+}
+
+std::map<std::uint64_t, const StepEvent*> steps_by_number(const Journal& journal) {
+  std::map<std::uint64_t, const StepEvent*> steps;
+  for (const StepEvent* step : journal.all<StepEvent>()) steps.emplace(step->n, step);
+  return steps;
+}
+
+void align_steps(const Side& a, const Side& b, Alignment& result) {
+  const auto steps_b = steps_by_number(b.journal);
+  double sum = 0;
+  for (const auto& [n, step] : steps_by_number(a.journal)) {
+    const auto other = steps_b.find(n);
+    if (other == steps_b.end()) continue;
+    const double loss_b = other->second->loss;
+    const AlignedStep one{n, step->loss, loss_b, relative_difference(step->loss, loss_b),
+                          relative_difference(step->gradient_norm, other->second->gradient_norm)};
+    sum += one.relative;
+    result.max_relative = std::max(result.max_relative, one.relative);
+    result.gradient_norm_max_relative =
+        std::max(result.gradient_norm_max_relative, one.gradient_norm_relative);
+    result.steps.push_back(one);
+  }
+  if (result.steps.empty()) {
+    throw Error(ErrorKind::not_comparable, {{"the runs have no step in common", "", ""}});
+  }
+  result.mean_relative = sum / static_cast<double>(result.steps.size());
+}
+
+/// The newest step of which both have a checkpoint that is whole.
+std::optional<std::pair<CheckpointPlace, CheckpointPlace>> common_checkpoints(
+    const Side& a, const Side& b, std::vector<std::string>& warnings) {
+  const auto places_b = list_checkpoints(b.folder);
+  for (const CheckpointPlace& place : list_checkpoints(a.folder)) {
+    const auto other =
+        std::find_if(places_b.begin(), places_b.end(),
+                     [&](const CheckpointPlace& one) { return one.step == place.step; });
+    if (other == places_b.end()) continue;
+    try {
+      CheckpointReader(place.folder).verify();
+      CheckpointReader(other->folder).verify();
+      return std::pair(place, *other);
+    } catch (const UserError& error) {
+      warnings.emplace_back(error.what());
+    }
+  }
+  return std::nullopt;
+}
+
+double bf16_value(const std::byte* at) {
+  std::uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  const std::uint32_t wide = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &wide, sizeof value);
+  return value;
+}
+
+template <class T>
+double value_of(const std::byte* at) {
+  T value{};
+  std::memcpy(&value, at, sizeof value);
+  return static_cast<double>(value);
+}
+
+double element(StoredType type, const std::byte* at) {
+  switch (type) {
+    case StoredType::f32:
+      return value_of<float>(at);
+    case StoredType::f64:
+      return value_of<double>(at);
+    case StoredType::bf16:
+      return bf16_value(at);
+    case StoredType::i64:
+      return value_of<std::int64_t>(at);
+  }
+  return 0;
+}
+
+std::vector<double> read_values(const CheckpointReader& reader, const StoredTensor& tensor) {
+  const Box box = whole_box(tensor.shape);
+  const std::size_t width = element_bytes(tensor.type);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(box.count()) * width);
+  reader.read({{tensor.name, tensor.type, tensor.shape, box, dense_strides(box), bytes.data()}});
+  std::vector<double> values(static_cast<std::size_t>(box.count()));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = element(tensor.type, bytes.data() + i * width);
+  }
+  return values;
+}
+
+/// max|a − b| / max|b|
+double max_relative(const std::vector<double>& a, const std::vector<double>& b) {
+  double difference = 0, largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(a[i]) || std::isnan(b[i])) return infinite;
+    if (a[i] != b[i]) difference = std::max(difference, std::abs(a[i] - b[i]));
+    largest = std::max(largest, std::abs(b[i]));
+  }
+  if (difference == 0) return 0;
+  return largest > 0 && std::isfinite(difference) ? difference / largest : infinite;
+}
+
+bool is_state_of_optimizer(const std::string& name) { return name.starts_with("optimizer."); }
+
+void align_tensors(const CheckpointReader& a, const CheckpointReader& b, Alignment& result) {
+  std::map<std::string, StoredTensor> tensors_b;
+  for (const StoredTensor& tensor : b.tensors()) tensors_b[tensor.name] = tensor;
+  for (const StoredTensor& tensor : a.tensors()) {
+    if (is_state_of_optimizer(tensor.name)) continue;
+    const auto other = tensors_b.find(tensor.name);
+    if (other == tensors_b.end() || other->second.shape != tensor.shape) {
+      result.warnings.push_back(tensor.name + " is not in both checkpoints in one shape");
+      continue;
+    }
+    result.parameters.push_back(
+        {tensor.name, max_relative(read_values(a, tensor), read_values(b, other->second))});
+  }
+}
+
+void align_parameters(const Side& a, const Side& b, Alignment& result) {
+  const bool some_a = !list_checkpoints(a.folder).empty();
+  const bool some_b = !list_checkpoints(b.folder).empty();
+  if (!some_a || !some_b) {
+    result.parameters_missing =
+        fmt::format("{} no checkpoints (checkpoint.at_end makes one)", some_a   ? "B has"
+                                                                       : some_b ? "A has"
+                                                                                : "the runs have");
+    return;
+  }
+  const auto places = common_checkpoints(a, b, result.warnings);
+  if (!places) {
+    result.parameters_missing = "the runs have no whole checkpoints of one step";
+    return;
+  }
+  result.parameter_step = places->first.step;
+  align_tensors(CheckpointReader(places->first.folder), CheckpointReader(places->second.folder),
+                result);
+}
+
+constexpr std::size_t rows_shown = 10;
+
+/// The first `rows_shown` of `rows` by falling `value`.
+template <class Row, class Value>
+std::vector<Row> largest(std::vector<Row> rows, Value value) {
+  std::stable_sort(rows.begin(), rows.end(),
+                   [&](const Row& a, const Row& b) { return value(a) > value(b); });
+  rows.resize(std::min(rows.size(), rows_shown));
+  return rows;
+}
+
+std::string steps_text(const Alignment& alignment) {
+  std::string text = fmt::format("{:>8} {:>16} {:>16} {:>12} {:>14}\n", "step", "loss A", "loss B",
+                                 "relative", "gradient norm");
+  const auto rows = largest(alignment.steps, [](const AlignedStep& step) { return step.relative; });
+  for (const AlignedStep& step : rows) {
+    text += fmt::format("{:>8} {:>16.9g} {:>16.9g} {:>12.3g} {:>14.3g}\n", step.n, step.loss_a,
+                        step.loss_b, step.relative, step.gradient_norm_relative);
+  }
+  if (alignment.steps.size() > rows.size()) {
+    text +=
+        fmt::format("  the {} steps furthest apart of {}\n", rows.size(), alignment.steps.size());
+  }
+  return text;
+}
+
+std::string parameters_text(const Alignment& alignment) {
+  if (!alignment.parameter_step) {
+    return fmt::format("parameters were not compared: {}\n", alignment.parameters_missing);
+  }
+  std::string text = fmt::format("parameters after {} steps, max|a-b|/max|b| of {} tensors\n",
+                                 *alignment.parameter_step, alignment.parameters.size());
+  const auto rows =
+      largest(alignment.parameters, [](const AlignedParameter& one) { return one.max_relative; });
+  for (const AlignedParameter& one : rows) {
+    text += fmt::format("  {:<12.3g} {}\n", one.max_relative, line_text(one.name));
+  }
+  return text;
+}
+
+void put(Json& json, const char* key, double value) {
+  if (std::isfinite(value)) json[key] = value;
+}
+
+Json acceptance(const Alignment& alignment) {
+  Json json{{"rule", AcceptanceRule::text}, {"limit", alignment.rule.limit}};
+  put(json, "value", alignment.mean_relative);
+  put(json, "max_relative", alignment.max_relative);
+  return json;
+}
+
+Json steps(const Alignment& alignment) {
+  Json list = Json::array();
+  for (const AlignedStep& step : alignment.steps) {
+    Json& entry = list.emplace_back(Json{{"n", step.n}});
+    put(entry, "loss_a", step.loss_a);
+    put(entry, "loss_b", step.loss_b);
+    put(entry, "relative", step.relative);
+    put(entry, "gradient_norm_relative", step.gradient_norm_relative);
+  }
+  return list;
+}
+
+Json parameters(const Alignment& alignment) {
+  Json list = Json::array();
+  for (const AlignedParameter& one : alignment.parameters) {
+    put(list.emplace_back(Json{{"name", one.name}}), "max_relative", one.max_relative);
+  }
+  return list;
+}
+
+}  // namespace
+
+bool Alignment::ok() const { return std::isfinite(max_relative) && mean_relative <= rule.limit; }
+
+double relative_difference(double a, double b) {
+  if (a == b) return 0;
+  if (!std::isfinite(a) || !std::isfinite(b) || b == 0) return infinite;
+  return std::abs(a - b) / std::abs(b);
+}
+
+Alignment align_runs(const fs::path& a, const fs::path& b, const AcceptanceRule& rule) {
+  const Side side_a = open_side(a), side_b = open_side(b);
+  if (side_a.run_id == side_b.run_id) {
+    throw UserError(fmt::format("the run {} is A and B", side_a.run_id),
+                    fmt::format("{} and {}", side_a.folder.string(), side_b.folder.string()),
+                    "A run is no evidence against itself: give another one.");
+  }
+  check_same_training(side_a, side_b);
+  Alignment result;
+  result.run_a = side_a.run_id;
+  result.run_b = side_b.run_id;
+  result.rule = rule;
+  align_steps(side_a, side_b, result);
+  align_parameters(side_a, side_b, result);
+  return result;
+}
+
+std::string alignment_table(const Alignment& alignment) {
+  return fmt::format("A {}\nB {}\n", line_text(alignment.run_a), line_text(alignment.run_b)) +
+         steps_text(alignment) +
+         fmt::format("gradient norm: at most {:.3g} apart\n",
+                     alignment.gradient_norm_max_relative) +
+         parameters_text(alignment) +
+         fmt::format("{}: {} is {:.3g}, at most {:.3g} wanted (largest {:.3g})\n",
+                     alignment.ok() ? "aligned" : "NOT ALIGNED", AcceptanceRule::text,
+                     alignment.mean_relative, alignment.rule.limit, alignment.max_relative);
+}
+
+std::string alignment_json_text(const Alignment& alignment) {
+  Json json = new_document("heteroperf-alignment");
+  json.update({{"ok", alignment.ok()},
+               {"a", alignment.run_a},
+               {"b", alignment.run_b},
+               {"acceptance", acceptance(alignment)},
+               {"steps", steps(alignment)},
+               {"gradient_norm", Json::object()}});
+  put(json["gradient_norm"], "max_relative", alignment.gradient_norm_max_relative);
+  if (alignment.parameter_step) {
+    json["parameter_step"] = *alignment.parameter_step;
+    json["parameters"] = parameters(alignment);
+  } else {
+    json["parameters_missing"] = alignment.parameters_missing;
+  }
+  if (!alignment.warnings.empty()) json["warnings"] = alignment.warnings;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace heteroperf {
+
+/// When two trainings count as aligned: the mean over the common steps of |loss_a − loss_b| /
+/// |loss_b| is at most `limit` (1.5 % is the acceptance reported for H2, arXiv:2505.17548, across
+/// unlike chips). A loss that is not finite in either run is beyond every limit.
+struct AcceptanceRule {
+  static constexpr const char* text =
+      "mean over steps of |loss_a - loss_b| / |loss_b|, every loss finite";
+  double limit = 0.015;
+};
+
+/// One step that both runs have.
+struct AlignedStep {
+  std::uint64_t n = 0;
+  double loss_a = 0, loss_b = 0;
+  double relative = 0;  ///< |a − b| / |b|; 0 for equal ones; infinite where one is not finite
+  double gradient_norm_relative = 0;
+};
+
+/// One tensor of the two checkpoints.
+struct AlignedParameter {
+  std::string name;
+  double max_relative = 0;  ///< max|a − b| / max|b|
+};
+
+/// How far two runs of one training are apart; B is the reference.
+struct Alignment {
+  std::string run_a, run_b;  ///< run_id
+  AcceptanceRule rule;
+  std::vector<AlignedStep> steps;
+  double mean_relative = 0, max_relative = 0;
+  double gradient_norm_max_relative = 0;
+  std::optional<std::uint64_t> parameter_step;  ///< of the two checkpoints compared
+  std::vector<AlignedParameter> parameters;     ///< and buffers, by name
+  std::string parameters_missing;               ///< why none were compared
+  std::vector<std::string> warnings;
+
+  bool ok() const;
+};
+
+/// |a − b| / |b|, 0 for equal numbers, infinite for others where `b` is 0 or one is not finite.
+double relative_difference(double a, double b);
+
+/// Compares two run folders. Throws Error{not_comparable} with every field of the training that
+/// differs (the precision may), and where they have no step in common; UserError for what is no run
+/// of one model.
+Alignment align_runs(const std::filesystem::path& a, const std::filesystem::path& b,
+                     const AcceptanceRule& rule);
+
+/// The alignment as a table for people: the acceptance, the steps and the parameters furthest
+/// apart.
+std::string alignment_table(const Alignment& alignment);
+
+/// The document of `align --json`. Numbers that are not finite are absent.
+std::string alignment_json_text(const Alignment& alignment);
+
+}  // namespace heteroperf

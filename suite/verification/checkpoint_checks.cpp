@@ -1,0 +1,91 @@
+#include "suite/verification/checkpoint_checks.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "metrics/base/error.hpp"
+#include "results/run_folder.hpp"
+#include "runners/engine/checkpoint/checkpoint.hpp"
+#include "runners/engine/checkpoint/checkpoint_folder.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr const char* wanted = "a whole checkpoint that the journal names";
+
+/// Adds up all its files.
+std::uint64_t bytes_in(const fs::path& folder) {
+  std::uint64_t bytes = 0;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  return bytes;
+}
+
+/// Empty where all is well.
+std::string problem_with(const CheckpointPlace& place, const Journal& journal) {
+  const auto saved = journal.all<CheckpointEvent>();
+  const auto named = std::find_if(saved.begin(), saved.end(), [&](const CheckpointEvent* event) {
+    return event->n == place.step;
+  });
+  // A kill may lose the journal's last lines, and a rank may be lost between a checkpoint and its
+  // line.
+  const StopEvent* stop = journal.last<StopEvent>();
+  if (named == saved.end() && stop != nullptr && stop->status != RunStatus::failed) {
+    return "the journal does not name it";
+  }
+  try {
+    const CheckpointReader reader(place.folder);
+    reader.verify();
+    if (reader.state().step != place.step) {
+      return fmt::format("it is of step {}", reader.state().step);
+    }
+    const std::uint64_t bytes = bytes_in(place.folder);
+    if (named != saved.end() && (*named)->bytes != bytes) {
+      return fmt::format("it has {} bytes, not {}", bytes, (*named)->bytes);
+    }
+    if (const auto* workload = journal.first<WorkloadEvent>()) {
+      reader.expect_graph(workload->graph_hash);
+    }
+  } catch (const UserError& error) {
+    return error.what();
+  } catch (const fs::filesystem_error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+void check_run(const fs::path& folder, const std::string& prefix,
+               std::vector<VerifyCheck>& checks) {
+  const auto places = list_checkpoints(folder);
+  if (places.empty()) return;
+  Journal journal;
+  try {
+    journal = read_journal(RunFiles{folder}.journal().string());
+  } catch (const Error&) {
+    return;  // the check of the journal tells
+  }
+  for (const CheckpointPlace& place : places) {
+    const std::string problem = problem_with(place, journal);
+    checks.push_back({prefix + place.folder.filename().string(), problem.empty(), wanted,
+                      problem.empty() ? wanted : problem, CheckText::words});
+  }
+}
+
+}  // namespace
+
+std::vector<VerifyCheck> check_checkpoints(const fs::path& path) {
+  std::vector<VerifyCheck> checks;
+  const RunFiles files = open_run_folder(path);
+  check_run(files.folder, "", checks);
+  if (!fs::exists(files.suite())) return checks;
+  for (const fs::directory_entry& entry : fs::directory_iterator(files.folder)) {
+    if (!entry.is_directory()) continue;
+    check_run(entry.path(), entry.path().filename().string() + "/", checks);
+  }
+  return checks;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,172 @@
+#include "suite/watch/host_load.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "metrics/base/clock.hpp"
+#include "metrics/base/quantity.hpp"
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr double microseconds_per_second = 1e6, milliseconds_per_second = 1e3;
+
+/// Ticks of one line "cpu3 user nice system idle iowait irq softirq steal …".
+std::optional<double> busy_ticks(std::istringstream& line) {
+  double user = 0, nice = 0, system = 0, idle = 0, iowait = 0, irq = 0, softirq = 0, steal = 0;
+  if (!(line >> user >> nice >> system >> idle >> iowait >> irq >> softirq >> steal)) return {};
+  return user + nice + system + irq + softirq + steal;
+}
+
+std::optional<double> busy_seconds(const CpuSet& cpus, const fs::path& root) {
+  const long ticks_per_second = sysconf(_SC_CLK_TCK);
+  if (ticks_per_second <= 0) return std::nullopt;
+  std::set<std::string> wanted;
+  for (const int cpu : cpus) wanted.insert(fmt::format("cpu{}", cpu));
+  std::ifstream stat(root / "proc/stat");
+  double ticks = 0;
+  for (std::string text; !wanted.empty() && std::getline(stat, text);) {
+    std::istringstream line(text);
+    std::string name;
+    line >> name;
+    if (wanted.erase(name) == 0) continue;
+    const auto busy = busy_ticks(line);
+    if (!busy) return std::nullopt;
+    ticks += *busy;
+  }
+  if (cpus.empty() || !wanted.empty()) return std::nullopt;
+  return ticks / static_cast<double>(ticks_per_second);
+}
+
+std::optional<std::uint64_t> number_in(const fs::path& file) {
+  std::ifstream stream(file);
+  std::uint64_t value = 0;
+  if (!(stream >> value)) return std::nullopt;
+  return value;
+}
+
+/// The sum over the CPUs of a file of each; nothing where any lacks it.
+std::optional<std::uint64_t> sum_of(const CpuSet& cpus, const fs::path& root, const char* name) {
+  std::uint64_t sum = 0;
+  for (const int cpu : cpus) {
+    const auto value = number_in(
+        root / fmt::format("sys/devices/system/cpu/cpu{}/thermal_throttle/{}", cpu, name));
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
+  return cpus.empty() ? std::nullopt : std::optional(sum);
+}
+
+/// The path of the process's group in the unified hierarchy: the line "0::/path".
+std::string control_group(const fs::path& root) {
+  std::ifstream groups(root / "proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    if (line.starts_with("0::/")) return line.substr(4);
+  }
+  return "";
+}
+
+std::optional<double> quota_throttled_seconds(const fs::path& root) {
+  std::ifstream stat(root / "sys/fs/cgroup" / control_group(root) / "cpu.stat");
+  for (std::string line; std::getline(stat, line);) {
+    std::istringstream words(line);
+    std::string name;
+    double value = 0;
+    if (words >> name >> value && name == "throttled_usec") return value / microseconds_per_second;
+  }
+  return std::nullopt;
+}
+
+/// The first of "0.20 0.18 0.12 1/80 11206": runnable and waiting for disks.
+std::optional<double> load_average(const fs::path& root) {
+  std::ifstream stream(root / "proc/loadavg");
+  double value = 0;
+  if (!(stream >> value)) return std::nullopt;
+  return value;
+}
+
+/// After minus before; a counter that was reset counts as nothing.
+template <class T>
+std::optional<T> difference(const std::optional<T>& before, const std::optional<T>& after) {
+  if (!before || !after) return std::nullopt;
+  return *after > *before ? *after - *before : T{};
+}
+
+}  // namespace
+
+HostCounters read_host_counters(const CpuSet& cpus, const fs::path& root) {
+  HostCounters counters;
+  counters.busy_s = busy_seconds(cpus, root);
+  counters.thermal_events = sum_of(cpus, root, "core_throttle_count");
+  if (const auto ms = sum_of(cpus, root, "core_throttle_total_time_ms")) {
+    counters.thermal_throttled_s = static_cast<double>(*ms) / milliseconds_per_second;
+  }
+  counters.quota_throttled_s = quota_throttled_seconds(root);
+  counters.load = load_average(root);
+  return counters;
+}
+
+double process_cpu_s() {
+  rusage usage{};
+  if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) +
+           static_cast<double>(time.tv_usec) / microseconds_per_second;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+std::optional<double> process_cpu_s(std::int64_t pid, const fs::path& root) {
+  const long ticks_per_second = sysconf(_SC_CLK_TCK);
+  std::ifstream file(root / fmt::format("proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  // The second field, the program's name in parentheses, may hold anything; eleven fields follow
+  // before utime and stime.
+  const auto name_end = text.rfind(')');
+  if (name_end == std::string::npos || ticks_per_second <= 0) return std::nullopt;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 0; field < 11; ++field) fields >> skipped;
+  double user = 0, system = 0;
+  if (!(fields >> user >> system)) return std::nullopt;
+  return (user + system) / static_cast<double>(ticks_per_second);
+}
+
+HostLoadWatch::HostLoadWatch(CpuSet cpus, Reader read)
+    : cpus_(std::move(cpus)),
+      read_(read ? std::move(read) : [](const CpuSet& of) { return read_host_counters(of); }),
+      start_ns_(now_ns()),
+      start_(read_(cpus_)) {}
+
+std::optional<HostLoadEvent> HostLoadWatch::until_now(double own_cpu_s) const {
+  const double seconds = static_cast<double>(now_ns() - start_ns_) * nanosecond;
+  return host_load_between(start_, read_(cpus_), seconds, cpus_.size(), own_cpu_s);
+}
+
+std::optional<HostLoadEvent> host_load_between(const HostCounters& before,
+                                               const HostCounters& after, double seconds,
+                                               std::size_t cpus, double own_cpu_s) {
+  const auto busy_s = difference(before.busy_s, after.busy_s);
+  if (!busy_s || !(seconds > 0)) return std::nullopt;
+  HostLoadEvent event;
+  event.seconds = seconds;
+  event.cpus = cpus;
+  event.other_cpus = std::max(0.0, *busy_s - own_cpu_s) / seconds;
+  event.thermal_events = difference(before.thermal_events, after.thermal_events);
+  event.thermal_throttled_s = difference(before.thermal_throttled_s, after.thermal_throttled_s);
+  event.quota_throttled_s = difference(before.quota_throttled_s, after.quota_throttled_s);
+  event.load_before = before.load;
+  event.load_after = after.load;
+  return event;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,110 @@
+#include "suite/watch/hosts_watch.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <span>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// Processes of one such space see each other by their numbers; 0: the kernel does not tell.
+std::int64_t process_number_space() {
+  struct stat space {};
+  return stat("/proc/self/ns/pid", &space) == 0 ? static_cast<std::int64_t>(space.st_ino) : 0;
+}
+
+}  // namespace
+
+std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
+  const auto here = [&](const RankBinding& other) { return other.host == bindings[rank].host; };
+  return static_cast<std::size_t>(std::find_if(bindings.begin(), bindings.end(), here) -
+                                  bindings.begin());
+}
+
+CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank) {
+  CpuSet cpus;
+  for (const RankBinding& binding : bindings) {
+    if (binding.host != bindings[rank].host) continue;
+    cpus.insert(cpus.end(), binding.cpus.begin(), binding.cpus.end());
+  }
+  std::sort(cpus.begin(), cpus.end());
+  cpus.erase(std::unique(cpus.begin(), cpus.end()), cpus.end());
+  return cpus;
+}
+
+HostsWatch::HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings,
+                       RankProcesses processes, HostLoadWatch::Reader read)
+    : all_(all),
+      bindings_(bindings),
+      processes_(processes),
+      rank_(static_cast<std::size_t>(all.rank().value())),
+      first_(first_beside(bindings, rank_)),
+      beside_pids_(pids_beside()),
+      cpu_before_s_(own_cpu_s_here()),
+      seen_before_s_(seen_cpu_s()) {
+  if (rank_ == first_) watch_.emplace(cpus_beside(bindings, rank_), std::move(read));
+}
+
+std::optional<HostLoadEvent> HostsWatch::until_now() {
+  return with_own(own_cpu_s_here() - cpu_before_s_);
+}
+
+std::optional<HostLoadEvent> HostsWatch::so_far() const {
+  const std::optional<double> seen_s = seen_cpu_s();
+  if (!seen_s || !seen_before_s_) return std::nullopt;
+  return with_own(*seen_s - *seen_before_s_);
+}
+
+std::optional<HostLoadEvent> HostsWatch::with_own(double own_cpu_s) const {
+  if (!watch_) return std::nullopt;
+  std::optional<HostLoadEvent> load = watch_->until_now(own_cpu_s);
+  if (!load) return std::nullopt;
+  load->host = bindings_[rank_].host;
+  load->first_rank = static_cast<std::int32_t>(rank_);
+  return load;
+}
+
+/// Of the ranks on this host, those in other containers as nobody's; the first rank there uses
+/// them.
+std::vector<std::int64_t> HostsWatch::pids_beside() {
+  HETEROPERF_EXPECT(bindings_.size() == static_cast<std::size_t>(all_.size()));
+  std::vector<std::int64_t> pids(bindings_.size(), 0), spaces(bindings_.size(), 0);
+  pids[rank_] = getpid();
+  spaces[rank_] = process_number_space();
+  all_.all_reduce(std::span(pids));
+  all_.all_reduce(std::span(spaces));
+  constexpr std::int64_t nobody = -1;
+  std::vector<std::int64_t> beside;
+  for (std::size_t rank = 0; rank < pids.size(); ++rank) {
+    if (bindings_[rank].host != bindings_[rank_].host) continue;
+    beside.push_back(spaces[rank] == spaces[rank_] ? pids[rank] : nobody);
+  }
+  return beside;
+}
+
+/// CPU time of all processes of the run on this rank's host.
+double HostsWatch::own_cpu_s_here() {
+  all_.barrier();  // one process counts what all its ranks have done
+  std::vector<double> cpu_s(bindings_.size(), 0);  // by the first rank of a host
+  if (rank_ == 0 || processes_ == RankProcesses::one_each) cpu_s[first_] = process_cpu_s();
+  all_.all_reduce(std::span(cpu_s));
+  return cpu_s[first_];
+}
+
+std::optional<double> HostsWatch::seen_cpu_s() const {
+  if (rank_ != first_) return std::nullopt;
+  if (processes_ == RankProcesses::one) return rank_ == 0 ? process_cpu_s() : 0;
+  double sum_s = 0;
+  for (const std::int64_t pid : beside_pids_) {
+    const std::optional<double> cpu_s = process_cpu_s(pid);
+    if (!cpu_s) return std::nullopt;
+    sum_s += *cpu_s;
+  }
+  return sum_s;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "runners/comm/communicator.hpp"
+#include "suite/watch/host_load.hpp"
+#include "suite/config/placement.hpp"
+
+namespace heteroperf {
+
+/// Whether all ranks are threads of one process, or each is a process.
+enum class RankProcesses { one, one_each };
+
+/// Every host of a run watches itself, through the first rank on it, from construction on.
+class HostsWatch {
+ public:
+  /// Collective. `bindings` of all ranks, by rank, which must outlive it. `read` reads the counters
+  /// of this rank's host.
+  HostsWatch(Communicator& all, const std::vector<RankBinding>& bindings, RankProcesses processes,
+             HostLoadWatch::Reader read = {});
+  /// Of this rank's host, on the first rank there; nothing on others, and where the kernel does not
+  /// tell. Collective: counts what all ranks have done until now.
+  std::optional<HostLoadEvent> until_now();
+  /// The same by this rank alone, while the others go on: what their processes took is read from
+  /// the kernel. Nothing also where one of them cannot be seen, as from within a container.
+  std::optional<HostLoadEvent> so_far() const;
+
+ private:
+  std::vector<std::int64_t> pids_beside();
+  double own_cpu_s_here();
+  std::optional<double> seen_cpu_s() const;
+  std::optional<HostLoadEvent> with_own(double own_cpu_s) const;
+
+  Communicator& all_;
+  const std::vector<RankBinding>& bindings_;
+  RankProcesses processes_;
+  std::size_t rank_, first_;               ///< first: rank on this host
+  std::vector<std::int64_t> beside_pids_;  ///< processes of the run on this host
+  double cpu_before_s_;
+  std::optional<double> seen_before_s_;
+  std::optional<HostLoadWatch> watch_;  ///< on the first rank
+};
+
+/// The first rank on the host of that rank.
+std::size_t first_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
+
+/// The logical CPUs that the ranks on the host of that rank may use, ascending.
+CpuSet cpus_beside(const std::vector<RankBinding>& bindings, std::size_t rank);
+
+}  // namespace heteroperf

@@ -1,0 +1,73 @@
+#include "suite/watch/progress.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "metrics/base/clock.hpp"
+#include "suite/program/verb.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t terminal_period_ns = 300'000'000;
+constexpr std::int64_t log_period_ns = 10'000'000'000;
+constexpr double least_fraction = 0.01;
+
+std::string eta_text(const ProgressState& state) {
+  const double rest_s = state.elapsed_s * (1 - state.fraction) / state.fraction;
+  return fmt::format("  ETA {:.0f} s", std::max(0.0, rest_s));
+}
+
+std::string line_of(const ProgressState& state) {
+  std::string text;
+  if (state.fraction >= least_fraction) {
+    text += fmt::format(" {:3.0f} %{}", 100 * state.fraction, eta_text(state));
+  }
+  if (state.units_per_second > 0) {
+    text += fmt::format("  {:.0f} {}/s", state.units_per_second, state.unit);
+  }
+  if (state.loss != 0) text += fmt::format("  loss {:.4f}", state.loss);
+  if (!state.note.empty()) text += "  " + state.note;
+  return text.empty() ? state.phase : fmt::format("{:<8}{}", state.phase, text);
+}
+
+}  // namespace
+
+ProgressLine::ProgressLine(const GlobalOptions& options)
+    : silent_(options.verbosity == Verbosity::quiet), terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressLine::~ProgressLine() { finish(); }
+
+void ProgressLine::say(const std::string& text) {
+  if (silent_) return;
+  finish();
+  fmt::print(stderr, "heteroperf: {}\n", text);
+}
+
+bool ProgressLine::due(const std::string& phase) {
+  const std::int64_t now = now_ns();
+  if (silent_ || (now < next_ns_ && phase == phase_)) return false;
+  phase_ = phase;
+  next_ns_ = now + (terminal_ ? terminal_period_ns : log_period_ns);
+  return true;
+}
+
+void ProgressLine::update(const ProgressState& state) {
+  if (!due(state.phase)) return;
+  if (terminal_) {
+    fmt::print(stderr, "\r\x1b[K{}", line_of(state));
+    std::fflush(stderr);
+    open_ = true;
+  } else {
+    fmt::print(stderr, "{}\n", line_of(state));
+  }
+}
+
+void ProgressLine::finish() {
+  if (open_) fmt::print(stderr, "\n");
+  open_ = false;
+}
+
+}  // namespace heteroperf
