@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/benchmark/timing.hpp"
+#include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "suite/probe/comm_request.hpp"
 

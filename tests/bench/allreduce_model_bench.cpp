@@ -15,10 +15,10 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/discovery/cost_probe.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
-#include "runners/comm/selection/interleaved_timing.hpp"
+#include "runners/comm/selection/size_sweep.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {

@@ -94,13 +94,11 @@ void bench(const Setting& setting) {
   const RelayCosts costs{Seconds(100e-6), setting.rate, setting.rate, setting.rate};
   const PaceReport pace = measure(setting, ways, costs);
 
-  const Bytes size(setting.bytes), chunk = best_chunk(size, costs);
+  const Bytes chunk = best_chunk(Bytes(setting.bytes), costs);
   fmt::print("{} bytes, three stages of {:g} MB/s, chunk {} bytes, median of {} rounds\n",
              setting.bytes, setting.rate.value() / 1e6, chunk.value(), setting.rounds);
   for (const Way& way : ways) {
-    const Bytes piece = way.mode == RelayMode::serial ? size : chunk;
-    fmt::print("  {:18} {:8.2f} ms  (formula {:.2f} ms)  {:.2f}x of serial\n", way.name,
-               way.median_s() * 1e3, relay_time(size, piece, costs).value() * 1e3,
+    fmt::print("  {:18} {:8.2f} ms  {:.2f}x of serial\n", way.name, way.median_s() * 1e3,
                ways[0].median_s() / way.median_s());
   }
   fmt::print("  the model's waits: {}, {} late, by {:.3f} ms at most\n", pace.waits,

@@ -15,7 +15,7 @@
 #include "metrics/bootstrap.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/cpu_set.hpp"
-#include "runners/comm/benchmark/timing.hpp"
+#include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {

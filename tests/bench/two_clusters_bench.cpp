@@ -13,7 +13,7 @@
 #include "metrics/bootstrap.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/benchmark/exact_values.hpp"
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/discovery/agglomeration.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/world.hpp"
 
@@ -64,8 +64,8 @@ class Bench {
         values_(options.bytes / sizeof(float)),
         result_(values_.size()) {
     ExactValues{DataType::f32, world_.size(), 1}.fill(world_.rank(), 0, std::span<float>(values_));
-    const RankDescriptor mine = describe_this_rank("mpi", "");
-    clusters_ = discover_clusters(world_, mine);
+    clusters_ =
+        discover_clusters(world_, gather_descriptors(world_, describe_this_rank("mpi", "")));
     add("mpi", [this] {
       // Not in place: HAN of Open MPI 4.1 reads MPI_IN_PLACE as an address.
       MPI_Allreduce(values_.data(), result_.data(), static_cast<int>(values_.size()), MPI_FLOAT,

@@ -2,10 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "metrics/base/quantity.hpp"
+#include "metrics/bootstrap.hpp"
 #include "runners/comm/benchmark/exact_values.hpp"
 #include "runners/comm/communicator.hpp"
 
@@ -21,15 +24,15 @@ enum class Collective {
   send_receive,  ///< every rank sends to the next one and receives from the one before
 };
 
-/// As `heteroperf comm` spells them: "allreduce", "sendrecv", …
+/// Returns the name as `heteroperf comm` spells it: "allreduce", "sendrecv", …
 const char* to_string(Collective collective);
-/// Throws UserError naming the nearest one.
+/// Throws UserError naming the nearest name.
 Collective parse_collective(const std::string& text);
 std::span<const Collective> all_collectives();
 bool reduces(Collective collective);
 
-/// busbw = algbw × this. NVIDIA nccl-tests, doc/PERFORMANCE.md: all-reduce 2(n−1)/n;
-/// reduce-scatter, all-gather, all-to-all (n−1)/n; the others 1.
+/// The factor in busbw = algbw × factor (NVIDIA nccl-tests, doc/PERFORMANCE.md): 2(n−1)/n for
+/// all-reduce, (n−1)/n for reduce-scatter, all-gather and all-to-all, 1 for the others.
 double bus_factor(Collective collective, int ranks);
 
 /// One collective on buffers of one size.
@@ -38,35 +41,37 @@ struct CaseShape {
   DataType type = DataType::f32;
   Reduction reduction = Reduction::sum;
   RankId root{0};
-  /// Size S as nccl-tests has it: of the vector; for reduce-scatter, all-gather and all-to-all of
-  /// all ranks' blocks together. Rounded down to what these divide into.
+  /// The size S as nccl-tests has it: of the vector, or of all ranks' blocks together for
+  /// reduce-scatter, all-gather and all-to-all, which round it down to equal blocks.
   Bytes bytes{0};
   bool in_place = false;  ///< all_to_all and send_receive never are
 };
 
-/// Elements of S, rounded down: to a multiple of `ranks` where S is made of blocks.
+/// The elements of S, rounded down to a multiple of `ranks` where S is made of blocks.
 std::size_t elements_of(const CaseShape& shape, int ranks);
-/// Memory one rank needs for the buffers of a case.
+/// The memory that one rank needs for the buffers of a case.
 Bytes memory_of(const CaseShape& shape, int ranks);
 
-/// The buffers of one rank, in the group's memory, and the call.
+/// One rank's part in a case: its buffers, in the group's memory, and the call.
 class CollectiveCase {
  public:
-  /// `group` outlives it.
+  /// `group` outlives this object.
   CollectiveCase(Communicator& group, const CaseShape& shape);
 
   Bytes bytes() const;  ///< S after rounding
   void run();
-  /// Fresh inputs; the result is overwritten with what no call gives.
+  /// Writes fresh inputs, and overwrites the result with bytes that no call gives.
   void fill(std::uint64_t seed);
-  /// What run() left, against what it had to leave. `tolerance` is for sums and averages.
+  /// Compares the result of run() with the expected one. `tolerance` is for sums and averages.
   Deviation check(const Tolerance& tolerance) const;
 
  private:
-  std::size_t own_block() const { return elements_ / static_cast<std::size_t>(ranks_); }
+  /// The elements of a rank's block.
+  std::size_t block() const { return elements_ / static_cast<std::size_t>(ranks_); }
   MutableBuffer input() const;
   MutableBuffer output() const;
-  /// Elements [first, first + expected.count) of what this rank's output must be.
+  void* place_in(const MemoryBlock& memory, std::size_t count) const;
+  /// Fills in the elements [first, first + expected.count) that this rank's output must have.
   void expect(std::size_t first, MutableBuffer expected) const;
 
   Communicator& group_;
@@ -77,5 +82,28 @@ class CollectiveCase {
   ExactValues values_;
   MemoryBlock input_, output_;
 };
+
+struct TimingConfig {
+  int warmup = 5;
+  int iterations = 0;   ///< 0: as many as fit into the budget, 7 to 5000
+  Seconds budget{0.5};  ///< per case
+};
+
+/// The time of one call; an iteration counts with its slowest rank's time.
+struct CallTime {
+  Seconds median{0}, fastest{0}, p95{0};
+  /// The 95 % interval of the median, in seconds, from order statistics: it assumes no
+  /// distribution.
+  Interval ci95;
+  std::size_t iterations = 0;
+};
+
+/// Times `call` on all ranks of `group`, which starts it together and shares the times; `call`
+/// itself may use another communicator of the same ranks. Collective; equal on all ranks.
+CallTime time_calls(Communicator& group, const std::function<void()>& call,
+                    const TimingConfig& config);
+
+/// Summarises at least one sample, in seconds.
+CallTime summarise(std::vector<double> seconds);
 
 }  // namespace heteroperf

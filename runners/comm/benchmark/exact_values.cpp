@@ -12,7 +12,7 @@
 namespace heteroperf {
 namespace {
 
-/// Bits of the largest integer that the type holds with all integers below it.
+/// The bits of the largest integer up to which the type holds all integers.
 int exact_bits(DataType type) {
   switch (type) {
     case DataType::f32:
@@ -36,7 +36,7 @@ int exact_bits(DataType type) {
 /// One random word makes four elements of 16 bits.
 constexpr int field_bits = 16;
 constexpr std::size_t fields = 4;
-/// Floating values have a fraction too; a power of two changes no rounding.
+/// Floating values have a fraction too; multiplying by a power of two changes no rounding.
 constexpr double fraction = 0x1.0p-6;
 
 /// The integers behind one rank's elements.
@@ -46,7 +46,7 @@ class Stream {
     // ranks · 2^(bits - 1) must not pass 2^exact_bits.
     const int room = exact_bits(values.type) - std::bit_width(std::uint32_t(values.ranks - 1));
     bits_ = std::clamp(room, 0, field_bits);
-    // More ranks than the type can count: only so many of them speak.
+    // With more ranks than the type can count, only some of them contribute.
     if (room < 1) {
       const int stride = 1 << (1 - room);
       bits_ = rank % stride == 0 ? 1 : 0;
@@ -55,7 +55,7 @@ class Stream {
     is_signed_ = values.type != DataType::u8;
   }
 
-  /// work(i, integer) for the `count` elements from `first` on, i from 0.
+  /// Calls work(i, integer) for the `count` elements from `first` on, with i from 0.
   template <class Work>
   void each(std::size_t first, std::size_t count, Work work) const {
     std::size_t i = 0;
@@ -92,15 +92,15 @@ T from_integer(std::int64_t value) {
   }
 }
 
+/// Divides as the communicators do: integers towards zero, 16-bit floats in float32.
 template <class T>
 T average_of(std::int64_t sum, int ranks) {
   if constexpr (std::is_integral_v<T>) {
     return static_cast<T>(sum / ranks);
   } else if constexpr (std::is_same_v<T, double>) {
-    return static_cast<double>(sum) * fraction / ranks;
+    return from_integer<double>(sum) / ranks;
   } else {
-    return static_cast<T>(static_cast<float>(static_cast<double>(sum) * fraction) /
-                          static_cast<float>(ranks));
+    return static_cast<T>(from_integer<float>(sum) / static_cast<float>(ranks));
   }
 }
 
@@ -116,7 +116,7 @@ void combine(Reduction reduction, std::int64_t& into, std::int64_t value) {
   }
 }
 
-/// A number whose steps are the type's: neighbours differ by one, order is kept.
+/// Maps a value to an integer so that neighbours of the type differ by one and order is kept.
 template <class T>
 std::int64_t position(T value) {
   using Bits = std::conditional_t<sizeof(T) == 8, std::int64_t,
@@ -187,22 +187,29 @@ void ExactValues::fill_reduced(Reduction reduction, std::size_t first, MutableBu
   }
 }
 
+Deviation& Deviation::operator+=(const Deviation& part) {
+  wrong += part.wrong;
+  largest = std::max(largest, part.largest);
+  sum_of_squares += part.sum_of_squares;
+  return *this;
+}
+
 Deviation deviation(ConstBuffer got, ConstBuffer expected, const Tolerance& tolerance) {
   HETEROPERF_EXPECT(got.count == expected.count && got.type == expected.type);
-  Deviation found;
+  Deviation sum;
   with_type(got.type, [&](auto zero) {
     using T = decltype(zero);
     const T* a = static_cast<const T*>(got.data);
     const T* b = static_cast<const T*>(expected.data);
     for (std::size_t i = 0; i < got.count; ++i) {
-      if (!right(a[i], b[i], tolerance)) ++found.wrong;
+      if (!right(a[i], b[i], tolerance)) ++sum.wrong;
       const double difference = std::abs(as_double(a[i]) - as_double(b[i]));
       if (std::isnan(difference)) continue;
-      found.largest = std::max(found.largest, difference);
-      found.sum_of_squares += difference * difference;
+      sum.largest = std::max(sum.largest, difference);
+      sum.sum_of_squares += difference * difference;
     }
   });
-  return found;
+  return sum;
 }
 
 }  // namespace heteroperf

@@ -13,8 +13,9 @@ namespace {
 constexpr double least_limit_s = 5;
 constexpr double times_predicted = 20;
 constexpr auto glance = std::chrono::milliseconds(100);
-/// How long the news of other ranks may take after the first.
+/// The news of other late ranks may take this long after the first.
 constexpr std::int64_t news_ns = 1'000'000'000;
+/// The work has this long to end by itself after a stop.
 constexpr std::int64_t patience_ns = 2'000'000'000;
 
 }  // namespace
@@ -96,7 +97,7 @@ void OperationDeadline::watch() {
     const auto broken = interrupted ? interrupted : verdict();
     if (late) end();
     if (broken) first_late_ns_ = never;
-    // The channel's own thread may want the lock.
+    // The thread of the control channel may want the lock.
     lock.unlock();
     if (late) control_.post(message);
     if (broken) control_.abort(*broken);

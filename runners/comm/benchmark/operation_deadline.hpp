@@ -20,7 +20,7 @@ namespace heteroperf {
 /// rank is late. A second after the first such news rank 0 breaks the run, and names a rank that is
 /// not late with the others: it has not taken part. Every wait then throws PeerError{timeout}.
 ///
-/// Every rank has one; rank 0's serves the control channel as long as it lives.
+/// Every rank has a deadline; rank 0's serves the control channel as long as it lives.
 class OperationDeadline {
  public:
   /// `stop` tells that the user wants this rank to end; where the work does not do so by itself
@@ -31,18 +31,18 @@ class OperationDeadline {
   OperationDeadline(const OperationDeadline&) = delete;
   OperationDeadline& operator=(const OperationDeadline&) = delete;
 
-  /// What the next operations are, and how long each may take.
+  /// Names the next operations and the time that each may take.
   void expect(std::string operation, Seconds limit);
-  /// An operation begins now. Costs a clock reading.
+  /// Says that an operation begins now. Costs a clock reading.
   void begin();
-  /// Nothing is under way.
+  /// Says that no operation is under way.
   void end() { due_ns_.store(never, std::memory_order_relaxed); }
 
  private:
   static constexpr std::int64_t never = INT64_MAX;
   void watch();
   void note_late(RankId rank, std::string message);
-  /// What broke the run, once it is time to say so. Rank 0.
+  /// Returns the failure that breaks the run, once it is time to say so. For rank 0.
   std::optional<RankFailure> verdict() const;
   std::optional<RankFailure> interruption();
 
@@ -53,7 +53,7 @@ class OperationDeadline {
   mutable std::mutex mutex_;
   std::condition_variable ended_changed_;
   std::string operation_;
-  std::vector<bool> late_;  ///< by rank; rank 0
+  std::vector<bool> late_;  ///< by rank; used by rank 0
   std::string first_message_;
   std::int64_t first_late_ns_ = never;
   std::function<bool()> stop_;
@@ -63,7 +63,7 @@ class OperationDeadline {
   std::thread thread_;
 };
 
-/// max(5 s, 20 × predicted).
+/// Returns max(5 s, 20 × predicted).
 Seconds strict_limit(Seconds predicted);
 
 }  // namespace heteroperf

@@ -1,23 +1,60 @@
 #pragma once
 
+#include <cstddef>
+
 #include "runners/comm/algorithm.hpp"
+#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/collectives/scratch.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 
-/// One all-reduce over the point-to-point calls of `group`.
+// The flat algorithms: they treat all ranks of a group alike, whatever links lie between them, and
+// use nothing but the group's point-to-point messages. all_reduce.cpp holds recursive doubling and
+// Rabenseifner's algorithm, ring.cpp the rings, tree.cpp the trees. runners/comm/README.md has the
+// formulas of their times.
+
 struct AllReduceCall {
   Communicator& group;
-  ConstBuffer mine;
-  MutableBuffer result;  ///< may be `mine`
+  ConstBuffer input;
+  MutableBuffer result;  ///< may be the memory of `input`
   Reduction reduction = Reduction::sum;
   Scratch& scratch;
-  std::size_t segment_bytes = 49152;  ///< of segmented_ring and tree
+  std::size_t segment_bytes = 49152;  ///< for segmented_ring and tree
 };
 
-/// Runs a flat algorithm (not leader or split_rail). Any number of ranks, any count. Averages
-/// divide once, at the end. Formulas of time: runners/comm/README.md.
+/// Runs one flat algorithm (neither native nor leader nor split_rail) over any number of ranks and
+/// elements. An average is divided once, at the end.
 void all_reduce(const AllReduceCall& call, Algorithm algorithm);
+
+/// The ring in messages of at most `segment` elements; 0 sends a block as one message.
+void all_reduce_ring(const AllReduceCall& call, const PartialSums& sums, std::size_t segment);
+/// The binary tree in segments of `segment` elements.
+void all_reduce_tree(const AllReduceCall& call, const PartialSums& sums, std::size_t segment);
+
+/// Reduces to `root`; `call.result` is written on `root` alone.
+void reduce_tree(const AllReduceCall& call, RankId root);
+void broadcast_tree(Communicator& group, MutableBuffer values, RankId root,
+                    std::size_t segment_bytes, Scratch& scratch);
+
+/// A collective over a vector that is made of one block per rank.
+struct RingCall {
+  Communicator& group;
+  Counts counts;  ///< the elements of each rank's block
+  std::size_t segment_bytes;
+  Scratch& scratch;
+};
+/// Fills `all`, which already holds this rank's own block.
+void all_gather_ring(const RingCall& call, MutableBuffer all);
+/// `sums.input` is the whole vector, `sums.result` this rank's block of the sum; `sums.partial`
+/// only says the partial type.
+void reduce_scatter_ring(const RingCall& call, const PartialSums& sums);
+
+/// Block `index` of `blocks` blocks that are equal up to a cache line of 4-byte elements. A block
+/// of a short vector may be empty.
+inline Slice even_block(std::size_t count, std::size_t index, std::size_t blocks) {
+  return even_slice(count, index, blocks, 16);
+}
 
 }  // namespace heteroperf

@@ -5,29 +5,31 @@
 
 namespace heteroperf {
 
-/// All collectives made of a communicator's own messages (start_send, start_receive), for one that
-/// has no better way: it holds one of these as a member and hands its collectives on. They use the
-/// tags of collectives/message_tags.hpp. Arguments and errors as Communicator's.
+/// Every collective, made of a communicator's own messages (start_send, start_receive). A
+/// communicator that has no better way holds one of these as a member and hands its collectives
+/// on. Arguments and errors are those of Communicator; the tags are in
+/// collectives/message_tags.hpp.
 ///
 /// Partial sums of bf16 and f16 travel as float32 and are rounded once; those of an i32 or u8
 /// average travel as i64.
 class MessageCollectives {
  public:
-  /// `group` outlives this. Only its rank, size and messages are used.
+  /// Uses only the rank, size and messages of `group`, which outlives this object.
   explicit MessageCollectives(Communicator& group, std::size_t segment_bytes = 49152)
       : group_(group), segment_bytes_(segment_bytes) {}
 
-  /// Recursive doubling, Rabenseifner's algorithm or the segmented ring, by size.
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction);
+  /// Takes recursive doubling, Rabenseifner's algorithm or the segmented ring, by size.
+  void all_reduce(ConstBuffer input, MutableBuffer result, Reduction reduction);
   /// Pipelined up a binary tree, or along a chain where there are many segments.
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction);
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction);
+  /// Pipelined down the same tree or chain.
   void broadcast(MutableBuffer values, RankId root);
   /// Segmented rings.
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts);
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts, Reduction reduction);
-  /// Every pair directly, all at once.
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs, Counts from_each);
-  /// By dissemination: ⌈lg p⌉ rounds.
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts);
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts, Reduction reduction);
+  /// Sends to every peer directly, all at once.
+  void all_to_all(ConstBuffer input, Counts to_each, MutableBuffer result, Counts from_each);
+  /// By dissemination: in ⌈lg p⌉ rounds each rank tells the one at twice the distance.
   void barrier();
 
  private:

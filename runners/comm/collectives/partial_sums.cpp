@@ -18,12 +18,13 @@ void convert_each(const From* from, To* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
 }
 
-template <class T>
-void divide_each(T* values, std::size_t count, int ranks) {
-  const T divisor = static_cast<T>(ranks);
-  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(values[i] / divisor);
+/// Divides before it rounds. `partial` and `result` may be the same memory.
+template <class Partial, class T>
+void divide_each(const Partial* partial, T* result, std::size_t count, Partial divisor) {
+  for (std::size_t i = 0; i < count; ++i) result[i] = static_cast<T>(partial[i] / divisor);
 }
 
+/// Divides values that already have the type of the result; bf16 and f16 divide in float32.
 void divide(MutableBuffer values, int ranks) {
   with_type(values.type, [&](auto zero) {
     using T = decltype(zero);
@@ -32,53 +33,45 @@ void divide(MutableBuffer values, int ranks) {
       for (std::size_t i = 0; i < values.count; ++i) {
         data[i] = static_cast<T>(static_cast<float>(data[i]) / static_cast<float>(ranks));
       }
-    } else if constexpr (!std::is_same_v<T, std::uint8_t>) {
-      divide_each(data, values.count, ranks);
-    } else {
+    } else if constexpr (std::is_same_v<T, std::uint8_t>) {
       for (std::size_t i = 0; i < values.count; ++i) data[i] = static_cast<T>(data[i] / ranks);
+    } else {
+      divide_each(data, data, values.count, static_cast<T>(ranks));
     }
   });
 }
 
-/// Divides before it rounds, a piece at a time, so that `partial` stays as it is.
-template <class Partial, class T>
-void divide_and_round(const Partial* partial, T* result, std::size_t count, int ranks) {
-  const Partial divisor = static_cast<Partial>(ranks);
-  for (std::size_t i = 0; i < count; ++i) result[i] = static_cast<T>(partial[i] / divisor);
-}
-
+/// Divides sums of a wider type and rounds them to the type of the result.
 void divide_and_round(ConstBuffer partial, MutableBuffer result, int ranks) {
   with_type(result.type, [&](auto zero) {
     using T = decltype(zero);
+    T* data = static_cast<T*>(result.data);
     if constexpr (is_half<T>) {
       HETEROPERF_EXPECT(partial.type == DataType::f32);
-      divide_and_round(static_cast<const float*>(partial.data), static_cast<T*>(result.data),
-                       result.count, ranks);
+      divide_each(static_cast<const float*>(partial.data), data, result.count,
+                  static_cast<float>(ranks));
     } else if constexpr (std::is_integral_v<T>) {
       HETEROPERF_EXPECT(partial.type == DataType::i64);
-      divide_and_round(static_cast<const std::int64_t*>(partial.data), static_cast<T*>(result.data),
-                       result.count, ranks);
+      divide_each(static_cast<const std::int64_t*>(partial.data), data, result.count,
+                  static_cast<std::int64_t>(ranks));
     }
   });
 }
-
-bool is_half_type(DataType type) { return type == DataType::bf16 || type == DataType::f16; }
-bool is_narrow_integer(DataType type) { return type == DataType::i32 || type == DataType::u8; }
 
 }  // namespace
 
 DataType partial_type(DataType type, Reduction reduction) {
-  const bool adds = reduction == Reduction::sum || reduction == Reduction::average;
-  if (is_half_type(type) && adds) return DataType::f32;
-  if (is_narrow_integer(type) && reduction == Reduction::average) return DataType::i64;
+  const bool is_half_type = type == DataType::bf16 || type == DataType::f16;
+  const bool is_narrow_integer = type == DataType::i32 || type == DataType::u8;
+  if (is_half_type && undivided(reduction) == Reduction::sum) return DataType::f32;
+  if (is_narrow_integer && reduction == Reduction::average) return DataType::i64;
   return type;
 }
 
 void combine(ConstBuffer first, ConstBuffer second, void* into, Reduction reduction) {
   HETEROPERF_EXPECT(first.type == second.type && first.count == second.count);
-  const Reduction undivided = reduction == Reduction::average ? Reduction::sum : reduction;
   const std::array<const void*, 2> sources{first.data, second.data};
-  reduce_in_order(sources, {&into, 1}, first.count, first.type, undivided);
+  reduce_in_order(sources, {&into, 1}, first.count, first.type, undivided(reduction));
 }
 
 void convert(ConstBuffer from, MutableBuffer to) {
@@ -109,8 +102,17 @@ void finish(ConstBuffer partial, MutableBuffer result, Reduction reduction, int 
   if (reduction == Reduction::average) divide(result, ranks);
 }
 
-void PartialSums::add_before(const void* theirs, std::size_t begin, std::size_t count) const {
-  combine({theirs, count, partial.type}, mine.part(begin, count), partial.part(begin, count).data,
+ConstBuffer widened(ConstBuffer input, Reduction reduction, Scratch& scratch) {
+  const DataType type = partial_type(input.type, reduction);
+  if (type == input.type) return input;
+  const MutableBuffer wide(scratch.slot(scratch_slots::partial, input.count * size_of(type)),
+                           input.count, type);
+  convert(input, wide);
+  return wide;
+}
+
+void PartialSums::add_before(const void* arrived, std::size_t begin, std::size_t count) const {
+  combine({arrived, count, partial.type}, input.part(begin, count), partial.part(begin, count).data,
           reduction);
 }
 
@@ -118,14 +120,14 @@ void PartialSums::finish_part(std::size_t begin, std::size_t count) const {
   finish(partial.part(begin, count), result.part(begin, count), reduction, ranks);
 }
 
-PartialSums make_partial_sums(ConstBuffer mine, MutableBuffer result, Reduction reduction,
-                              int ranks, Scratch& scratch, std::size_t slot) {
-  HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-  const DataType type = partial_type(mine.type, reduction);
-  if (type == mine.type) return {mine, result, result, reduction, ranks};
-  const MutableBuffer wide(scratch.slot(slot, mine.count * size_of(type)), mine.count, type);
-  convert(mine, wide);
-  return {wide, wide, result, reduction, ranks};
+PartialSums make_partial_sums(ConstBuffer input, MutableBuffer result, Reduction reduction,
+                              int ranks, Scratch& scratch) {
+  HETEROPERF_EXPECT(input.count == result.count && input.type == result.type);
+  const ConstBuffer wide = widened(input, reduction, scratch);
+  if (wide.type == input.type) return {input, result, result, reduction, ranks};
+  const MutableBuffer partial(scratch.slot(scratch_slots::partial, wide.bytes()), wide.count,
+                              wide.type);
+  return {partial, partial, result, reduction, ranks};
 }
 
 }  // namespace heteroperf

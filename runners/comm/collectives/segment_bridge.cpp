@@ -1,29 +1,41 @@
 #include "runners/comm/collectives/segment_bridge.hpp"
 
-#include <algorithm>
-#include <cstring>
-
-#include "metrics/base/error.hpp"
-#include "runners/comm/collectives/flat_algorithms.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
-#include "runners/comm/collectives/scratch.hpp"
+#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 namespace {
 
-Reduction without_division(Reduction reduction) {
-  return reduction == Reduction::average ? Reduction::sum : reduction;
-}
-
-std::span<float> floats(void* data, std::size_t count) {
-  return {static_cast<float*>(data), count};
+/// Part `top` of a segment that is scattered among the tops, equal up to a cache line.
+Slice scattered_part(std::size_t count, std::size_t top, std::size_t tops) {
+  return even_slice(count, top, tops, 16);
 }
 
 }  // namespace
 
 BridgeScheme bridge_scheme(std::size_t clusters, WireFormat wire) {
   return clusters > 2 && wire == WireFormat::fp32 ? BridgeScheme::scatter : BridgeScheme::everybody;
+}
+
+ConstBuffer BridgeConfig::on_wire(const std::byte* data, std::size_t count) const {
+  if (!encoded()) return {data, count, type};
+  return {data, wire_bytes(wire, count), DataType::u8};
+}
+
+void BridgeConfig::add(std::span<const void* const> contributions, MutableBuffer result,
+                       int ranks) const {
+  if (encoded()) {
+    const std::span values(static_cast<float*>(result.data), result.count);
+    decode(wire, static_cast<const std::byte*>(contributions[0]), values);
+    for (const void* contribution : contributions.subspan(1)) {
+      decode_add(wire, static_cast<const std::byte*>(contribution), values);
+    }
+  } else {
+    reduce_in_order(contributions, {&result.data, 1}, result.count, type, undivided(reduction));
+  }
+  heteroperf::finish(result, result, reduction, ranks);
 }
 
 SegmentBridge::SegmentBridge(Communicator& group, const BridgeConfig& config, Scratch& scratch,
@@ -34,135 +46,94 @@ SegmentBridge::SegmentBridge(Communicator& group, const BridgeConfig& config, Sc
       slots_(2 * config.in_flight + 2),
       slot_bytes_((config.segment * size_of(config.type) / cache_line_bytes + 1) *
                   cache_line_bytes),
-      own_(scratch.slot(scratch_slots::bridge_own, slots_ * slot_bytes_)),
+      local_(scratch.slot(scratch_slots::bridge_local, slots_ * slot_bytes_)),
       arriving_(scratch.slot(scratch_slots::bridge_arriving, slots_ * config.tops * slot_bytes_)),
-      raw_(encoded() ? scratch.slot(scratch_slots::bridge_raw, slot_bytes_) : nullptr),
+      raw_(config.encoded() ? scratch.slot(scratch_slots::bridge_raw, slot_bytes_) : nullptr),
       receives_(slots_ * config.tops),
       sends_(slots_ * config.tops),
       result_receives_(slots_ * config.tops),
       result_sends_(slots_ * config.tops) {}
 
-std::byte* SegmentBridge::own_slot(std::size_t ordinal) const {
-  return own_ + ordinal % slots_ * slot_bytes_;
-}
-
-std::byte* SegmentBridge::slot_from(std::size_t ordinal, std::size_t top) const {
-  return arriving_ + (ordinal % slots_ * config_.tops + top) * slot_bytes_;
-}
-
-ConstBuffer SegmentBridge::on_wire(const std::byte* data, std::size_t count) const {
-  if (!encoded()) return {data, count, config_.type};
-  return {data, wire_bytes(config_.wire, count), DataType::u8};
+template <class Start>
+void SegmentBridge::push_for_tops(const BridgeRole& role, TransferRing& ring, Start start) {
+  for (std::size_t top = 0; top < config_.tops; ++top) {
+    const bool is_peer = top < role.tops.size() && top != role.self;
+    ring.push(is_peer ? start(top) : nullptr);
+  }
 }
 
 void SegmentBridge::expect(const BridgeRole& role, std::size_t count) {
   const std::size_t ordinal = expected_++;
-  const std::size_t n = scatters(role) ? block_of(count, role.self, role.tops.size()).count : count;
-  for (std::size_t top = 0; top < config_.tops; ++top) {
-    const bool sends = receives(role) && top < role.tops.size() && top != role.self;
-    const ConstBuffer wire = on_wire(nullptr, n);
-    receives_.push(
-        sends ? receive_some(group_, MutableBuffer(slot_from(ordinal, top), wire.count, wire.type),
-                             role.tops[top], message_tags::bridge)
-              : nullptr);
-  }
+  const std::size_t part =
+      scatters(role) ? scattered_part(count, role.self, role.tops.size()).count : count;
+  push_for_tops(role, receives_, [&](std::size_t top) -> std::unique_ptr<Transfer> {
+    if (!role.gets_sum()) return nullptr;
+    const ConstBuffer wire = config_.on_wire(nullptr, part);
+    return receive_some(group_, {slot_from(ordinal, top), wire.count, wire.type}, role.tops[top],
+                        message_tags::bridge);
+  });
 }
 
 void* SegmentBridge::place() {
-  const std::size_t ordinal = contributed_;
-  if (ordinal >= slots_) {
-    for (std::size_t top = 0; top < config_.tops; ++top) {
-      sends_.wait((ordinal - slots_) * config_.tops + top);
-    }
-  }
-  return encoded() ? raw_ : own_slot(ordinal);
+  if (contributed_ >= slots_) wait(sends_, contributed_ - slots_);
+  return config_.encoded() ? raw_ : local_slot(contributed_);
 }
 
-void SegmentBridge::send(ConstBuffer values, std::size_t logical_bytes, RankId to, int tag,
-                         TransferRing& ring) {
-  ring.push(send_some(group_, values, to, tag));
-  traffic_.logical += Bytes(logical_bytes);
-  traffic_.wire += Bytes(values.bytes());
+std::unique_ptr<Transfer> SegmentBridge::send(ConstBuffer values, std::size_t logical_bytes,
+                                              RankId to, int tag) {
+  traffic_.add(logical_bytes, values.bytes());
+  return send_some(group_, values, to, tag);
 }
 
 void SegmentBridge::contribute(const BridgeRole& role, std::size_t count) {
-  std::byte* const own = own_slot(contributed_);
-  if (encoded()) encode(config_.wire, floats(raw_, count), own);
-  ++contributed_;
-  for (std::size_t top = 0; top < config_.tops; ++top) {
-    const bool gets =
-        top < role.tops.size() && top != role.self && (!role.collector || *role.collector == top);
-    if (!gets) {
-      sends_.push(nullptr);
-      continue;
-    }
-    const Slice part = scatters(role) ? block_of(count, top, role.tops.size()) : Slice{0, count};
-    const ConstBuffer values =
-        encoded() ? on_wire(own, count) : on_wire(own, count).part(part.begin, part.count);
-    send(values, part.count * size_of(config_.type), role.tops[top], message_tags::bridge, sends_);
-  }
+  std::byte* const local = local_slot(contributed_++);
+  if (config_.encoded()) encode(config_.wire, {reinterpret_cast<float*>(raw_), count}, local);
+  push_for_tops(role, sends_, [&](std::size_t top) -> std::unique_ptr<Transfer> {
+    if (role.collector && *role.collector != top) return nullptr;
+    Slice part{0, count};
+    if (scatters(role)) part = scattered_part(count, top, role.tops.size());
+    ConstBuffer values = config_.on_wire(local, count);
+    if (!config_.encoded()) values = part_of(values, part);
+    return send(values, part.count * size_of(config_.type), role.tops[top], message_tags::bridge);
+  });
 }
 
-/// `skip`: elements of this rank's own contribution before those that are summed.
-void SegmentBridge::sum(const BridgeRole& role, std::size_t ordinal, std::size_t skip,
+/// Leaves out the first `skipped` elements of this cluster's own contribution; the others' begin
+/// where the sum does.
+void SegmentBridge::sum(const BridgeRole& role, std::size_t ordinal, std::size_t skipped,
                         MutableBuffer result) {
-  const auto slot = [&](std::size_t top) -> const std::byte* {
-    if (top != role.self) return slot_from(ordinal, top);
-    return own_slot(ordinal) + skip * (encoded() ? 0 : size_of(config_.type));
-  };
-  if (encoded()) {
-    const auto values = floats(result.data, result.count);
-    decode(config_.wire, slot(0), values);
-    for (std::size_t top = 1; top < role.tops.size(); ++top) {
-      decode_add(config_.wire, slot(top), values);
-    }
-    return;
-  }
   sources_.clear();
-  for (std::size_t top = 0; top < role.tops.size(); ++top) sources_.push_back(slot(top));
-  reduce_in_order(sources_, {&result.data, 1}, result.count, config_.type,
-                  without_division(config_.reduction));
+  for (std::size_t top = 0; top < role.tops.size(); ++top) {
+    sources_.push_back(top == role.self ? local_slot(ordinal) + skipped * size_of(config_.type)
+                                        : slot_from(ordinal, top));
+  }
+  config_.add(sources_, result, group_.size());
 }
 
 bool SegmentBridge::combine(const BridgeRole& role, MutableBuffer result) {
   const std::size_t ordinal = combined_++;
-  if (!receives(role)) return false;
-  for (std::size_t top = 0; top < config_.tops; ++top) {
-    receives_.wait(ordinal * config_.tops + top);
-  }
+  if (!role.gets_sum()) return false;
+  wait(receives_, ordinal);
   if (!scatters(role)) {
     sum(role, ordinal, 0, result);
-    heteroperf::finish(result, result, config_.reduction, group_.size());
     return true;
   }
-  const std::size_t tops = role.tops.size();
-  const Slice own = block_of(result.count, role.self, tops);
-  const MutableBuffer part = result.part(own.begin, own.count);
-  sum(role, ordinal, own.begin, part);
-  heteroperf::finish(part, part, config_.reduction, group_.size());
-  for (std::size_t top = 0; top < config_.tops; ++top) {
-    const bool other = top < tops && top != role.self;
-    const Slice theirs = other ? block_of(result.count, top, tops) : Slice{};
-    result_receives_.push(other ? receive_some(group_, result.part(theirs.begin, theirs.count),
-                                               role.tops[top], message_tags::bridge_result)
-                                : nullptr);
-  }
-  for (std::size_t top = 0; top < config_.tops; ++top) {
-    if (top < tops && top != role.self) {
-      send(part, part.bytes(), role.tops[top], message_tags::bridge_result, result_sends_);
-    } else {
-      result_sends_.push(nullptr);
-    }
-  }
+  const auto part_for = [&](std::size_t top) {
+    return part_of(result, scattered_part(result.count, top, role.tops.size()));
+  };
+  const MutableBuffer part = part_for(role.self);
+  sum(role, ordinal, scattered_part(result.count, role.self, role.tops.size()).begin, part);
+  push_for_tops(role, result_receives_, [&](std::size_t top) {
+    return receive_some(group_, part_for(top), role.tops[top], message_tags::bridge_result);
+  });
+  push_for_tops(role, result_sends_, [&](std::size_t top) {
+    return send(part, part.bytes(), role.tops[top], message_tags::bridge_result);
+  });
   return true;
 }
 
 void SegmentBridge::collect(const BridgeRole& role) {
-  if (!scatters(role)) return;
-  const std::size_t ordinal = collected_++;
-  for (std::size_t top = 0; top < config_.tops; ++top) {
-    result_receives_.wait(ordinal * config_.tops + top);
-  }
+  if (scatters(role)) wait(result_receives_, collected_++);
 }
 
 void SegmentBridge::finish() {

@@ -9,25 +9,27 @@
 
 namespace heteroperf {
 
-/// The last transfers of a stream, numbered from 0 in the order in which they were started. One
-/// that falls out of the window is waited for, so its memory may be used again.
+/// Keeps the last `window` transfers of a stream, numbered from 0 in the order in which they were
+/// started. A transfer that falls out of the window is waited for, so that its memory may be used
+/// again.
 class TransferRing {
  public:
   explicit TransferRing(std::size_t window) : window_(window) {}
 
-  /// Waits for the one `window` before it. Nothing may stand for a message without elements.
+  /// Adds a transfer and waits for the one `window` before it. A null transfer stands for a
+  /// message that has no elements or is not sent.
   void push(std::unique_ptr<Transfer> transfer) {
     make_room();
-    std::unique_ptr<Transfer>& place = transfers_[pushed_ % window_];
-    place = std::move(transfer);
+    transfers_[pushed_ % window_] = std::move(transfer);
     ++pushed_;
   }
-  /// Lets the next push() start its transfer into the memory of the one it replaces.
+  /// Waits for the transfer that the next push() replaces, so that the next one can be started into
+  /// the same memory.
   void make_room() {
     if (transfers_.empty()) transfers_.resize(window_);
     finish(transfers_[pushed_ % window_]);
   }
-  /// Returns at once when it has left the window. Requires that it was pushed.
+  /// Waits for a transfer that has been pushed; returns at once when it has left the window.
   void wait(std::size_t index) {
     if (index + window_ >= pushed_) finish(transfers_[index % window_]);
   }
@@ -48,7 +50,7 @@ class TransferRing {
   std::vector<std::unique_ptr<Transfer>> transfers_;
 };
 
-/// Messages without elements are left out on both sides.
+/// Starts a message unless it has no elements. Both sides leave empty messages out.
 inline std::unique_ptr<Transfer> send_some(Communicator& group, ConstBuffer values, RankId to,
                                            int tag) {
   return values.count == 0 ? nullptr : group.start_send(values, to, tag);

@@ -5,16 +5,17 @@
 
 #include "runners/cluster/bridges.hpp"
 #include "runners/cluster/rank_clusters.hpp"
+#include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
 
 namespace heteroperf {
 
-/// One-way bandwidth between two ranks, as measured; the first is the lower one.
+/// Returns the measured one-way bandwidth between two ranks, of which the first is the lower one.
 using MeasureBandwidth = std::function<BytesPerSecond(RankId, RankId)>;
 
 struct AgglomerationConfig {
-  /// Two groups stay apart when their link is more than this many times slower than what they have
-  /// inside. At least 1.
+  /// Two groups stay apart when their link is more than this many times slower than the links
+  /// inside them. At least 1.
   double gap = 2.0;
   /// Up to this many ranks of one host all links among them are measured, and the host is cut where
   /// they differ by more than twice the gap; more ranks of one host count as close together.
@@ -22,12 +23,18 @@ struct AgglomerationConfig {
   int most_bridges = heteroperf::most_bridges;  ///< per cluster
 };
 
-/// Ranks by host, vendor, model and library; then groups of one vendor and library merge while the
-/// measured bandwidth between their first ranks is within the gap of that inside them. Explicit
-/// labels win over everything. Any number and size of clusters; the order of ranks does not matter
-/// (rules: runners/comm/README.md). `reason` tells what decided, with the numbers.
-/// `measure` is called once per pair, for the same pairs in the same order on every rank.
+/// Groups ranks into clusters; agglomeration.cpp explains how. Works for any number and size of
+/// clusters; the order of ranks does not matter. `reason` of the result tells what decided, with
+/// the numbers. `measure` is called once per pair, for the same pairs in the same order on every
+/// rank.
 RankClusters agglomerate(const std::vector<RankDescriptor>& ranks, const MeasureBandwidth& measure,
                          const AgglomerationConfig& config);
+
+/// Finds the clusters of a group: agglomerates with short measurements between representatives.
+/// Where ranks talk to those of their own vendor and library over a group of these alone, `links`
+/// is each rank's own group. Collective; the same result on all ranks.
+RankClusters discover_clusters(const LinkGroup& links,
+                               const std::vector<RankDescriptor>& descriptors,
+                               const AgglomerationConfig& config = {});
 
 }  // namespace heteroperf

@@ -1,3 +1,7 @@
+// Finding what the ranks of a host share on their way to other hosts: a network card, or a shaper
+// in front of it. A shaper lets a *burst* of bytes pass after a pause before it holds a sender to
+// its rate, so transfers are made large, after pauses in which the burst fills up again, and the
+// burst is subtracted.
 #include "runners/comm/discovery/card_probe.hpp"
 
 #include <algorithm>
@@ -14,26 +18,26 @@
 namespace heteroperf {
 namespace {
 
-/// Many times what shapers let pass at any rate, 128 KiB or so.
+/// The bounds of a transfer, many times what shapers let pass at any rate (128 KiB or so).
 constexpr Bytes least_size{std::uint64_t{2} << 20}, most_size{std::uint64_t{16} << 20};
-/// Per rank, where all send.
+/// Each rank sends this much at least where all send.
 constexpr Bytes least_each{std::uint64_t{1} << 20};
 constexpr Seconds transfer_time{0.08};
-/// Times of smaller messages are latency.
+/// The times of smaller messages are latency.
 constexpr Bytes least_burst{16384};
-/// Of a message that passes a shaper at once, over what it lets pass in the long run.
+/// A message that passes a shaper at once is at least so many times faster than its rate.
 constexpr double much_faster = 1.5;
 constexpr double shared_below = 0.75;
 constexpr int most_card_rounds = 7;
 /// A transfer that takes longer is made once.
 constexpr Seconds long_time{0.3};
-/// Time for a shaper to fill up again: so many bytes at the link's rate.
+/// A shaper needs the time of so many bytes at the link's rate to fill up again.
 constexpr double refill_bytes = 1 << 19;
 constexpr Seconds least_pause{0.01}, most_pause{0.2};
 
 using Pair = std::pair<RankId, RankId>;  ///< from, to
 
-/// `time` includes a latency there, and one for the answer.
+/// Returns the rate past a burst; `time` includes a latency there, and one for the answer.
 BytesPerSecond past_burst(Bytes size, Bytes burst, Seconds time, const LinkCurve& link) {
   const double bytes = static_cast<double>(size.value()) - static_cast<double>(burst.value());
   const Seconds transfer = std::max(time - link.latency() * 2, time / 10);
@@ -50,7 +54,7 @@ std::vector<std::string> hosts_of(const Cluster& cluster) {
   return hosts;
 }
 
-/// Every rank of the host with one of another host, these by turns.
+/// Pairs every rank of the host with a rank of another host; the latter take turns.
 std::vector<Pair> pairs_of(const Cluster& cluster, const std::string& host) {
   std::vector<RankId> here, elsewhere;
   for (std::size_t r = 0; r < cluster.ranks.size(); ++r) {
@@ -69,7 +73,15 @@ class HostProbe {
   HostProbe(Communicator& world, const LinkCurve& link)
       : world_(world), link_(link), values_(most_size.value()) {}
 
-  HostRate measure(std::span<const Pair> pairs);
+  HostRate measure(std::span<const Pair> pairs) {
+    const Bytes size = this->size();
+    HostRate rate = host_rate(link_, size, time(pairs.first(1), size));
+    if (pairs.size() == 1) return rate;
+    const auto senders = static_cast<std::uint64_t>(pairs.size());
+    const Bytes each = std::max(least_each, Bytes(2 * size.value() / senders));
+    rate.together = past_burst(each * senders, rate.burst, time(pairs, each), link_);
+    return rate;
+  }
 
  private:
   Bytes size() const {
@@ -77,7 +89,13 @@ class HostProbe {
     return std::clamp(Bytes(static_cast<std::uint64_t>(bytes)), least_size, most_size);
   }
   /// The least time in which all pairs have carried `size` each; the same on every rank.
-  Seconds time(std::span<const Pair> pairs, Bytes size);
+  Seconds time(std::span<const Pair> pairs, Bytes size) {
+    Seconds least = time_once(pairs, size);
+    for (int i = 1; i < most_card_rounds && least < long_time; ++i) {
+      least = std::min(least, time_once(pairs, size));
+    }
+    return least;
+  }
   Seconds time_once(std::span<const Pair> pairs, Bytes size);
   void send(RankId to, Bytes size);
   void receive(std::span<const RankId> from, Bytes size);
@@ -91,31 +109,14 @@ class HostProbe {
   std::vector<std::vector<std::uint8_t>> received_;
 };
 
-HostRate HostProbe::measure(std::span<const Pair> pairs) {
-  const Bytes size = this->size();
-  HostRate rate = host_rate(link_, size, time(pairs.first(1), size));
-  if (pairs.size() == 1) return rate;
-  const auto senders = static_cast<std::uint64_t>(pairs.size());
-  const Bytes each = std::max(least_each, Bytes(2 * size.value() / senders));
-  rate.together = past_burst(each * senders, rate.burst, time(pairs, each), link_);
-  return rate;
-}
-
-Seconds HostProbe::time(std::span<const Pair> pairs, Bytes size) {
-  Seconds least = time_once(pairs, size);
-  for (int i = 1; i < most_card_rounds && least < long_time; ++i) {
-    least = std::min(least, time_once(pairs, size));
-  }
-  return least;
-}
-
 Seconds HostProbe::time_once(std::span<const Pair> pairs, Bytes size) {
   std::vector<RankId> senders;
   for (const auto& [from, to] : pairs) {
     if (to == world_.rank()) senders.push_back(from);
   }
   world_.barrier();
-  // Whoever starts at once delays the others' last messages of the barrier on a card they share.
+  // A rank that starts at once would delay the others' last messages of the barrier on a shared
+  // card.
   const Seconds pause(refill_bytes / link_.bandwidth().value());
   std::this_thread::sleep_for(
       std::chrono::duration<double>(std::clamp(pause, least_pause, most_pause).value()));
@@ -150,7 +151,7 @@ void HostProbe::receive(std::span<const RankId> from, Bytes size) {
   }
 }
 
-/// The cards of these ranks; a new one where they have none.
+/// Returns the names of the cards of a host's ranks; adds a card where they have none.
 std::vector<std::string> cards_of_host(Cluster& cluster, const std::string& host) {
   std::vector<std::string> names;
   for (const RankPlace& place : cluster.ranks) {

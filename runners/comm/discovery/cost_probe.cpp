@@ -1,3 +1,13 @@
+// Measuring what predictions of an all-reduce need.
+//
+// The probe times small *tasks* that all ranks of a group do together: messages around the ring of
+// each cluster and around the ring of the clusters' first bridges, one at a time and several in
+// flight; the sum of two vectors; encoding and decoding of the wire formats. The times by size
+// become the curves of the model. Then it runs every all-reduce algorithm and keeps the ratio of
+// the measured time to the formula's, the *correction*. Each group of tasks has a time budget;
+// sizes grow as long as it lasts (selection/size_sweep.hpp).
+#include "runners/comm/discovery/cost_probe.hpp"
+
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -7,7 +17,6 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/all_reduce.hpp"
-#include "runners/comm/discovery/discover.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/selection/size_sweep.hpp"
@@ -17,14 +26,15 @@ namespace heteroperf {
 namespace {
 
 constexpr int in_flight = 4;
-/// Ten times what shapers let pass at first.
+/// So many bridge segments are ten times what shapers let pass at first.
 constexpr int many_in_flight = 32;
-/// Less would not tell latency and bandwidth apart.
+/// Sizes go up to this at least; less would not tell latency and bandwidth apart.
 constexpr Bytes least_span{65536};
-/// Shapers and switches let the first 100 KiB or so pass at any rate.
+/// The same between clusters, where shapers and switches let the first 100 KiB or so pass at any
+/// rate.
 constexpr Bytes least_span_between{std::uint64_t{1} << 20};
 
-/// What the parts of the probe may take, each.
+/// The time budgets of the probe's parts.
 constexpr Seconds inside_budget{0.15}, between_budget{0.15}, bridge_budget{0.1},
     algorithms_budget{1.0};
 
@@ -54,7 +64,7 @@ Neighbours ring_of(Communicator& group) {
   return {group, RankId((rank + 1) % p), RankId((rank + p - 1) % p)};
 }
 
-/// The first bridges of all clusters, in a ring.
+/// Puts the first bridges of all clusters in a ring; other ranks have no neighbours.
 Neighbours bridge_ring(Communicator& world, const RankClusters& clusters) {
   const auto& list = clusters.clusters;
   const auto count = list.size();
@@ -66,12 +76,13 @@ Neighbours bridge_ring(Communicator& world, const RankClusters& clusters) {
   return {world, std::nullopt, std::nullopt};
 }
 
+/// The curve of one task's times per message.
 LinkCurve curve_of(const std::vector<SizeTimes>& measured, std::size_t task, double messages = 1) {
   return measured_curve(measured, [&](const SizeTimes& m) { return m.time_of(task) / messages; });
 }
 
-/// Many small messages carry no more than a large one does: what a shaper lets pass at first is
-/// not a rate to count on.
+/// Lets no size have a higher rate than the largest one: many small messages carry no more than a
+/// large one does, and the bytes that a shaper lets pass at first are not a rate to count on.
 LinkCurve sustained(const LinkCurve& curve) {
   std::vector<LinkCurve::Point> points = curve.points();
   for (LinkCurve::Point& point : points) {
@@ -81,6 +92,7 @@ LinkCurve sustained(const LinkCurve& curve) {
   return LinkCurve(std::move(points));
 }
 
+/// One rank's part in the probe.
 class CostProbe {
  public:
   CostProbe(Communicator& world, Communicator& inside, const RankClusters& clusters, Bytes largest)
@@ -151,7 +163,7 @@ class CostProbe {
   std::vector<float> first_, second_;
   Scratch scratch_;
   std::vector<Algorithm> algorithms_;
-  std::vector<std::unique_ptr<HybridCommunicator>> hybrids_;  ///< one per entry; may be null
+  std::vector<std::unique_ptr<HybridCommunicator>> hybrids_;  ///< one per algorithm; may be null
 };
 
 void CostProbe::measure_inside() {
@@ -199,6 +211,7 @@ void CostProbe::measure_bridge_rate() {
   model_.bridge_rate = BytesPerSecond(bytes / std::max(measured.front().time_of(0), 1e-9));
 }
 
+/// Makes a communicator that always takes `algorithm`.
 std::unique_ptr<HybridCommunicator> CostProbe::forced(Algorithm algorithm) {
   HybridConfig config;
   config.clusters = model_.clusters;

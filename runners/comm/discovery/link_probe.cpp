@@ -1,24 +1,33 @@
+// Measuring links between ranks with ping-pong: one rank sends a message, its peer sends it back,
+// and half of the round trip is the time of the message. The leading rank tells its peer by
+// *orders* over the harness how large the next messages are and how many.
+//
+// measure_links() sweeps over all pairs of ranks, or over one pair for each two clusters, in rounds
+// of pairs that share no host.
 #include "runners/comm/discovery/link_probe.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <map>
 #include <span>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr double most_repetitions = 100;
-/// On a busy machine any small message can seem slow: none larger is left out because of one up to
-/// here; of one up to `decisive`, only where it takes `hopeless` budgets.
+/// On a busy machine any small message can seem slow. So a message of up to `indecisive` bytes
+/// never ends the sweep, and one of fewer than `decisive` bytes only where it takes `hopeless`
+/// budgets.
 constexpr Bytes indecisive{1 << 14}, decisive{1 << 20};
 constexpr double hopeless = 20;
 
-/// What `first` tells `second` to echo; no repetitions: nothing more.
+/// Tells `second` what to echo. Orders without repetitions end the sweep.
 struct Orders {
   std::int64_t bytes = 0;
   std::int64_t repetitions = 0;
@@ -56,7 +65,7 @@ class End {
     links_.harness.receive(std::span(words), peer_, message_tags::link_probe);
     return {words[0], words[1]};
   }
-  /// The round trips of one size.
+  /// Adds the round trips of one size.
   void measure(Bytes size, std::int64_t repetitions, std::vector<Seconds>& times) {
     send(Orders{static_cast<std::int64_t>(size.value()), repetitions});
     for (std::int64_t i = 0; i < repetitions; ++i) times.push_back(round_trip(size));
@@ -70,7 +79,7 @@ class End {
 
   const LinkGroup& links_;
   RankId peer_, peer_in_group_;
-  int tag_;  ///< of the group's messages, which may be a user's
+  int tag_;  ///< the tag of timed messages
   Bytes largest_;
   MemoryBlock values_;
 };
@@ -86,7 +95,7 @@ std::int64_t repetitions_for(Bytes size, Seconds first, const PingPong& plan) {
   return static_cast<std::int64_t>(std::clamp(fitting, least, most_repetitions));
 }
 
-/// Half of the round trip that counts; `round_trips` are sorted.
+/// Returns half of the round trip that counts; `round_trips` are sorted.
 Seconds one_way(const std::vector<Seconds>& round_trips, Repetition repetition) {
   const bool is_least = repetition == Repetition::least || round_trips.size() < 3;
   const Seconds chosen = is_least ? round_trips.front() : round_trips[round_trips.size() / 2];
@@ -119,13 +128,151 @@ void follow(End& end) {
   }
 }
 
+/// One link to be measured, and the ranks or clusters for which it stands.
+struct Task {
+  RankId a, b;
+  Link link;
+};
+
+Task task_of_ranks(RankId a, RankId b) { return {a, b, {"", "", std::pair(a, b), {}, "measured"}}; }
+
+Task task_of_labels(RankId a, RankId b, const std::string& from, const std::string& to) {
+  return {std::min(a, b), std::max(a, b), {from, to, {}, {}, "measured"}};
+}
+
+std::vector<Task> tasks_for_all_pairs(int ranks) {
+  std::vector<Task> tasks;
+  for (int a = 0; a < ranks; ++a) {
+    for (int b = a + 1; b < ranks; ++b) tasks.push_back(task_of_ranks(RankId(a), RankId(b)));
+  }
+  return tasks;
+}
+
+/// Chooses the first rank of another host, since the network limits a cluster of hosts; else the
+/// second rank.
+RankId partner_inside(const RankCluster& cluster, const std::vector<RankDescriptor>& descriptors) {
+  const std::string& host = descriptors[position(cluster.ranks.front())].host;
+  for (const RankId rank : cluster.ranks) {
+    if (descriptors[position(rank)].host != host) return rank;
+  }
+  return cluster.ranks[1];
+}
+
+std::vector<Task> tasks_for_clusters(const RankClusters& clusters,
+                                     const std::vector<RankDescriptor>& descriptors) {
+  std::vector<Task> tasks;
+  const auto& list = clusters.clusters;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list[i].ranks.size() > 1) {
+      tasks.push_back(task_of_labels(list[i].ranks.front(), partner_inside(list[i], descriptors),
+                                     list[i].label, list[i].label));
+    }
+    for (std::size_t j = i + 1; j < list.size(); ++j) {
+      tasks.push_back(task_of_labels(list[i].bridges.front().rank, list[j].bridges.front().rank,
+                                     list[i].label, list[j].label));
+    }
+  }
+  return tasks;
+}
+
+std::vector<std::set<std::string>> hosts_of(const std::vector<Task>& tasks,
+                                            const std::vector<RankDescriptor>& descriptors) {
+  std::vector<std::set<std::string>> hosts;
+  for (const Task& task : tasks) {
+    hosts.push_back({descriptors[position(task.a)].host, descriptors[position(task.b)].host});
+  }
+  return hosts;
+}
+
+std::vector<Bytes> sizes_of(const LinkSweep& sweep) {
+  if (!sweep.sizes.empty()) return sweep.sizes;
+  std::vector<Bytes> sizes;
+  for (std::uint64_t bytes = 64; bytes <= 16 << 20; bytes *= 4) sizes.emplace_back(bytes);
+  return sizes;
+}
+
+/// Runs measurements round by round and shares their results, 0 where a size was left out.
+class Sweep {
+ public:
+  Sweep(const LinkGroup& links, const std::vector<Task>& tasks, const LinkSweep& sweep)
+      : links_(links),
+        world_(links.harness),
+        tasks_(tasks),
+        sizes_(sizes_of(sweep)),
+        budget_(sweep.budget) {}
+
+  void run(const std::vector<std::size_t>& round) {
+    world_.barrier();
+    for (const std::size_t t : round) {
+      const Task& task = tasks_[t];
+      if (world_.rank() != task.a && world_.rank() != task.b) continue;
+      const auto points = ping_pong(links_, {task.a, task.b, sizes_, budget_});
+      if (world_.rank() == task.a) measured_[t] = points;
+    }
+  }
+
+  /// Returns the curves of all tasks, the same bits on every rank: those of the rank that measured.
+  std::vector<LinkCurve> share() {
+    std::vector<double> local, all(tasks_.size() * sizes_.size());
+    for (const auto& [ignored, points] : measured_) {
+      std::vector<double> times_s(sizes_.size(), 0);
+      for (std::size_t i = 0; i < points.size(); ++i) times_s[i] = points[i].time.value();
+      local.insert(local.end(), times_s.begin(), times_s.end());
+    }
+    std::vector<std::size_t> counts(static_cast<std::size_t>(world_.size()), 0);
+    for (const Task& task : tasks_) counts[position(task.a)] += sizes_.size();
+    world_.all_gather(std::span<const double>(local), std::span(all), counts);
+
+    std::vector<std::size_t> begin;
+    for_each_block(counts, [&](std::size_t, Slice block) { begin.push_back(block.begin); });
+    std::vector<LinkCurve> curves;
+    for (const Task& task : tasks_) {
+      std::size_t& at = begin[position(task.a)];
+      std::vector<LinkCurve::Point> points;
+      for (const Bytes size : sizes_) points.push_back({size, Seconds(all[at++])});
+      curves.push_back(curve_of(std::move(points)));
+    }
+    return curves;
+  }
+
+ private:
+  const LinkGroup& links_;
+  Communicator& world_;
+  const std::vector<Task>& tasks_;
+  std::vector<Bytes> sizes_;
+  Seconds budget_;
+  std::map<std::size_t, std::vector<LinkCurve::Point>> measured_;  ///< by task, if this rank leads
+};
+
+/// Lists every card once, in order of the first rank that has it.
+std::vector<NetworkCard> all_cards(const std::vector<RankDescriptor>& descriptors) {
+  std::vector<NetworkCard> cards;
+  for (const RankDescriptor& descriptor : descriptors) {
+    for (const NetworkCard& card : descriptor.cards) {
+      const auto known = std::ranges::find(cards, card.name, &NetworkCard::name);
+      if (known == cards.end()) {
+        cards.push_back(card);
+      } else {
+        known->bandwidth = std::max(known->bandwidth, card.bandwidth);
+      }
+    }
+  }
+  return cards;
+}
+
+RankPlace place_of(const RankDescriptor& descriptor, const std::string& label) {
+  RankPlace place{"", descriptor.host, label, {}};
+  for (const NetworkCard& card : descriptor.cards) place.cards.push_back(card.name);
+  return place;
+}
+
 }  // namespace
 
 RankId LinkGroup::rank_in_group(RankId rank) const {
   if (members.empty()) return rank;
-  const auto found = std::find(members.begin(), members.end(), rank);
-  HETEROPERF_EXPECT(found != members.end());
-  return RankId(static_cast<std::int32_t>(found - members.begin()));
+  const auto place = std::find(members.begin(), members.end(), rank);
+  HETEROPERF_EXPECT(place != members.end());
+  return RankId(static_cast<std::int32_t>(place - members.begin()));
 }
 
 std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& plan) {
@@ -168,6 +315,53 @@ std::vector<std::vector<std::size_t>> disjoint_rounds(
     busy[round].insert(hosts.begin(), hosts.end());
   }
   return rounds;
+}
+
+BytesPerSecond shared_bandwidth(const LinkGroup& links, RankId a, RankId b) {
+  const std::vector<Bytes> sizes = {Bytes(64), Bytes(65536), Bytes(1048576)};
+  double bytes_per_s = 0;
+  if (links.harness.rank() == a || links.harness.rank() == b) {
+    const auto points = ping_pong(links, {a, b, sizes, Seconds(0.004), Repetition::least});
+    // The largest message alone counts: a slope would turn noise in another one into a rate that no
+    // link has.
+    if (!points.empty() && points.back().time > Seconds(0)) {
+      bytes_per_s = static_cast<double>(points.back().size.value()) / points.back().time.value();
+    }
+  }
+  links.harness.broadcast(std::span(&bytes_per_s, 1), a);
+  return BytesPerSecond(bytes_per_s);
+}
+
+Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
+                      const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep) {
+  Communicator& world = links.harness;
+  const auto ranks = static_cast<std::size_t>(world.size());
+  HETEROPERF_EXPECT(descriptors.size() == ranks && clusters.ranks() == world.size());
+  HETEROPERF_EXPECT(std::is_sorted(sweep.sizes.begin(), sweep.sizes.end(), std::less_equal<>()));
+  HETEROPERF_EXPECT(sweep.sizes.empty() || sweep.sizes.back() > Bytes(0));
+  std::vector<Task> tasks = world.size() <= sweep.all_pairs_up_to
+                                ? tasks_for_all_pairs(world.size())
+                                : tasks_for_clusters(clusters, descriptors);
+  Sweep running(links, tasks, sweep);
+  const auto rounds = disjoint_rounds(hosts_of(tasks, descriptors));
+  for (std::size_t done = 0; done < rounds.size(); ++done) {
+    if (sweep.before_round) sweep.before_round(done, rounds.size());
+    running.run(rounds[done]);
+  }
+  const std::vector<LinkCurve> curves = running.share();
+
+  Cluster cluster;
+  cluster.cards = all_cards(descriptors);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const RankId rank(static_cast<std::int32_t>(r));
+    cluster.ranks.push_back(
+        place_of(descriptors[r], clusters.clusters[clusters.cluster_of(rank)].label));
+  }
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    tasks[t].link.curve = curves[t];
+    cluster.links.push_back(std::move(tasks[t].link));
+  }
+  return cluster;
 }
 
 }  // namespace heteroperf

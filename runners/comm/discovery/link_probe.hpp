@@ -1,18 +1,21 @@
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "runners/cluster/cluster.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/comm/communicator.hpp"
+#include "runners/comm/discovery/rank_descriptor.hpp"
 
 namespace heteroperf {
 
-/// Which of the repetitions of one size counts.
+/// Says which of the repetitions of one size counts.
 enum class Repetition {
-  median,  ///< what a user of the link gets
-  least,   ///< what the link can do: noise only adds
+  median,  ///< the time that a user of the link gets
+  least,   ///< the best that the link can do: noise only adds
 };
 
 struct PingPong {
@@ -22,33 +25,57 @@ struct PingPong {
   Repetition repetition = Repetition::median;
 };
 
-/// A group whose messages are timed, and the one that tells its ranks what to do.
+/// A group whose messages are timed, and the one that tells its ranks what to do. A communicator
+/// on the host may be both.
 struct LinkGroup {
-  Communicator& group;            ///< messages are in its memory, which may be a device's
-  Communicator& harness;          ///< on the host; may be the group itself
-  std::vector<RankId> members{};  ///< the group's ranks as ranks of the harness; empty: the same
+  LinkGroup(Communicator& both) : group(both), harness(both) {}
+  LinkGroup(Communicator& timed, Communicator& telling, std::vector<RankId> ranks = {})
+      : group(timed), harness(telling), members(std::move(ranks)) {}
 
-  /// Of a rank of the harness.
+  Communicator& group;          ///< messages are in its memory, which may be a device's
+  Communicator& harness;        ///< on the host
+  std::vector<RankId> members;  ///< the group's ranks as ranks of the harness; empty: the same
+
+  /// The rank in the group of a rank of the harness.
   RankId rank_in_group(RankId rank) const;
 };
 
-/// Halves of round trips between two ranks of the harness, which both call this; others do not.
-/// `first` gets a point per size, `second` nothing. After a message of 1 MiB or more that takes
-/// longer than the budget, or of more than 16 KiB that takes 20 times as long, larger ones are left
-/// out. Throws PeerError when the peer is gone.
+/// Measures halves of round trips between two ranks of the harness, which both call this; others do
+/// not. `first` gets a point per size, `second` nothing. After a message of 1 MiB or more that
+/// takes longer than the budget, or of more than 16 KiB that takes 20 times as long, larger ones
+/// are left out. Throws PeerError when the peer is gone.
 std::vector<LinkCurve::Point> ping_pong(const LinkGroup& links, const PingPong& plan);
-inline std::vector<LinkCurve::Point> ping_pong(Communicator& world, const PingPong& plan) {
-  return ping_pong(LinkGroup{world, world}, plan);
-}
 
-/// A curve of measured points: a message takes no longer than a larger one, so noise that makes it
-/// seem so is taken out. Points of no time are left out; there must be one of more than 0 bytes.
+/// Makes a curve of measured points, of which noise is taken out: a message takes no longer than a
+/// larger one. Points of no time are left out; there must be one of more than 0 bytes.
 LinkCurve curve_of(std::vector<LinkCurve::Point> points);
 
-/// Which measurements may run at once, by index, round by round, each in the first round that has
-/// room: no two of a round touch the same host, as they would share its cores, memory and cards and
-/// measure each other. A host that is not known ("") may be any.
+/// Distributes measurements, given by the hosts that each touches, over rounds; returns the indices
+/// of each round. No two of a round touch the same host, as they would share its cores, memory and
+/// cards and measure each other. Each measurement is in the first round that has room. A host that
+/// is not known ("") may be any.
 std::vector<std::vector<std::size_t>> disjoint_rounds(
     const std::vector<std::set<std::string>>& hosts_of_each);
+
+struct LinkSweep {
+  std::vector<Bytes> sizes;  ///< growing strictly; empty: 64 B … 16 MiB by factors of 4
+  /// Per pair and size. Sizes beyond one that takes longer are left out.
+  Seconds budget{0.02};
+  /// Above this number of ranks only representatives of each pair of clusters are measured.
+  int all_pairs_up_to = 16;
+  /// Called on every rank before each round of measurements, of which `done` of `all` are over; may
+  /// throw, on all ranks alike.
+  std::function<void(std::size_t done, std::size_t all)> before_round = nullptr;
+};
+
+/// Measures links with ping-pong (median) and fills ranks, cards and links of a cluster. Device
+/// classes are the caller's to fill, and measure_cards() finds what cards carry. The harness has
+/// all ranks. Collective; the same result on all ranks.
+Cluster measure_links(const LinkGroup& links, const RankClusters& clusters,
+                      const std::vector<RankDescriptor>& descriptors, const LinkSweep& sweep = {});
+
+/// Measures the bandwidth between two ranks in a few milliseconds. Collective in the harness: the
+/// pair measures and tells everybody, and the others wait for that.
+BytesPerSecond shared_bandwidth(const LinkGroup& links, RankId a, RankId b);
 
 }  // namespace heteroperf

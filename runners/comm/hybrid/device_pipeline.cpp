@@ -1,3 +1,12 @@
+// Collectives over several clusters of devices. Their segments are large, as each is one call of
+// the native library inside a cluster; between clusters a segment travels in chunks, through the
+// memory of the hosts.
+//
+// All ranks take the same steps in the same order. In each step a rank first ends everything that
+// is due between clusters, then calls the library. While the library works on a segment, those
+// before it are under way between clusters. When a rank enters the library, no other rank waits for
+// anything else that it owes; so no circle of ranks can wait for each other, although nothing
+// travels from a rank that waits inside the library.
 #include "runners/comm/hybrid/device_pipeline.hpp"
 
 #include <algorithm>
@@ -8,29 +17,27 @@
 namespace heteroperf {
 namespace {
 
-/// Steps that a segment needs from one cluster to the next: while it travels, the one after it
+/// A segment needs this many steps from one cluster to the next: while it travels, the one after it
 /// goes through the library.
 constexpr std::size_t hop = 2;
-/// Steps that a receive is posted before its message is due.
+/// A receive is posted this many steps before its message is due.
 constexpr std::size_t ahead = 2;
-/// Segments of sums that are on their way at once.
+/// Sums of this many segments are under way at once.
 constexpr std::size_t sums_under_way = 2;
 
-std::size_t longest(std::span<const VectorSegment> segments) {
-  std::size_t longest = 0;
-  for (const VectorSegment& one : segments) longest = std::max(longest, one.count);
-  return longest;
-}
-
-DeviceBytes on_device(MutableBuffer values) {
-  return {static_cast<std::byte*>(values.data), values.bytes()};
-}
-
 /// A relay under way and the step in which it is ended.
-struct Due {
-  std::size_t step, segment;
+struct DueRelay {
+  std::size_t step;
   std::unique_ptr<Transfer> transfer;
 };
+
+void end_due(std::vector<DueRelay>& relays, std::size_t step) {
+  std::erase_if(relays, [&](const DueRelay& relay) {
+    if (relay.step > step) return false;
+    relay.transfer->wait();
+    return true;
+  });
+}
 
 }  // namespace
 
@@ -43,37 +50,46 @@ std::byte* DeviceScratch::reserve(std::size_t bytes) {
   return static_cast<std::byte*>(block_.data());
 }
 
-void DevicePipeline::sum(Reduction reduction, StagedBridge& bridge, std::size_t chunk,
-                         DeviceScratch& scratch) {
-  const Reduction inside_reduction = reduction == Reduction::average ? Reduction::sum : reduction;
-  const std::size_t slot_bytes = longest(segments) * size_of(mine.type);
-  std::vector<std::size_t> ends(segments.size());  ///< chunks of the bridge up to each segment
+void sum_over_devices(const DeviceClusters& clusters, const BridgedSum& call, StagedBridge& bridge,
+                      std::size_t chunk, DeviceScratch& scratch) {
+  Communicator& inside = clusters.inside;
+  const auto& segments = call.cut.segments;
+  const DataType type = call.input.type;
+  std::size_t longest = 0;
+  for (const VectorSegment& segment : segments) longest = std::max(longest, segment.count);
+  const std::size_t slot_bytes = longest * size_of(type);
+  std::vector<std::size_t> ends(segments.size());  // chunks of the bridge up to each segment
+  const auto role = [&](std::size_t g) -> const SegmentRole& {
+    return call.cut.plan.roles[segments[g].role];
+  };
+  const auto result_of = [&](std::size_t g) {
+    return call.result.part(segments[g].result_begin, segments[g].count);
+  };
   const auto place_of = [&](std::size_t g) {
-    if (role(g).keeps == SegmentRole::Keeps::result) return result_of(g);
+    if (role(g).keeps_result) return result_of(g);
     std::byte* const memory = scratch.reserve(sums_under_way * slot_bytes);
-    return MutableBuffer(memory + g % sums_under_way * slot_bytes, segments[g].count, mine.type);
+    return MutableBuffer(memory + g % sums_under_way * slot_bytes, segments[g].count, type);
   };
   const auto up = [&](std::size_t g) {
     const BridgeRole& at_bridge = role(g).bridge;
-    ConstBuffer part = mine_of(g);
+    ConstBuffer contribution = call.input.part(segments[g].begin, segments[g].count);
     if (role(g).inside_up) {
-      const MutableBuffer into =
-          at_bridge.active() ? place_of(g) : MutableBuffer(nullptr, 0, mine.type);
-      inside.reduce(part, into, *role(g).inside_up, inside_reduction);
-      part = into;
+      const MutableBuffer into = at_bridge.active() ? place_of(g) : MutableBuffer(nullptr, 0, type);
+      inside.reduce(contribution, into, *role(g).inside_up, undivided(call.reduction));
+      contribution = into;
     }
     if (at_bridge.active()) {
-      const bool gets = !at_bridge.collector || *at_bridge.collector == at_bridge.self;
-      bridge.add(at_bridge, part, gets ? place_of(g) : MutableBuffer(), segments[g].begin / chunk);
+      bridge.add(at_bridge, contribution, at_bridge.gets_sum() ? place_of(g) : MutableBuffer(),
+                 segments[g].begin / chunk);
     }
     ends[g] = bridge.added();
   };
   const auto down = [&](std::size_t g) {
     const SegmentRole& part = role(g);
+    const auto peer = [&](RankId rank) { return clusters.plans.inside_rank(rank); };
     if (part.inside_down) return inside.broadcast(result_of(g), *part.inside_down);
-    if (part.source) return inside.receive(result_of(g), routes.inside_rank(*part.source));
-    if (part.targets.empty()) return;
-    inside.send(ConstBuffer(place_of(g)), routes.inside_rank(part.targets.front()));
+    if (part.source) return inside.receive(result_of(g), peer(*part.source));
+    if (!part.targets.empty()) inside.send(place_of(g), peer(part.targets.front()));
   };
   for (std::size_t step = 0; step <= segments.size(); ++step) {
     if (step < segments.size()) up(step);
@@ -83,48 +99,51 @@ void DevicePipeline::sum(Reduction reduction, StagedBridge& bridge, std::size_t 
   }
 }
 
-void DevicePipeline::copy(RelayMessages& messages, std::size_t clusters, BridgeTraffic& traffic) {
-  const auto due = [&](std::size_t g) { return g + hop * routes.place_in_chain(root_of(g)); };
-  std::vector<Due> sends, receives;
-  const auto post_receives = [&](std::size_t step) {
-    for (std::size_t place = clusters; place-- > 0;) {
+void copy_over_devices(const DeviceClusters& clusters, const CutVector& cut, MutableBuffer result,
+                       RelayMessages& messages, std::size_t count, BridgeTraffic& traffic) {
+  Communicator& inside = clusters.inside;
+  const auto role = [&](std::size_t g) -> const SegmentRole& {
+    return cut.plan.roles[cut.segments[g].role];
+  };
+  const auto result_of = [&](std::size_t g) {
+    return result.part(cut.segments[g].result_begin, cut.segments[g].count);
+  };
+  // Calls visit(g) for the segments that are due in this rank's cluster in a step.
+  const auto each_due = [&](std::size_t step, auto visit) {
+    for (std::size_t place = count; place-- > 0;) {
+      if (step < hop * place || step - hop * place >= cut.segments.size()) continue;
       const std::size_t g = step - hop * place;
-      if (step < hop * place || g >= segments.size() || due(g) != step || !role(g).source) continue;
-      receives.push_back(
-          {step, g,
-           messages.start_receive(on_device(result_of(g)), *role(g).source, message_tags::down)});
+      const RankId root = cut.plan.root(cut.segments[g].role);
+      if (clusters.plans.place_in_chain(root) == place) visit(g);
     }
   };
-  const auto end_what_is_due = [&](std::vector<Due>& relays, std::size_t step) {
-    std::erase_if(relays, [&](const Due& one) {
-      if (one.step > step) return false;
-      one.transfer->wait();
-      return true;
+  std::vector<DueRelay> sends, receives;
+  const auto post_receives = [&](std::size_t step) {
+    each_due(step, [&](std::size_t g) {
+      if (!role(g).source) return;
+      receives.push_back({step, messages.start_receive(device_bytes(result_of(g)), *role(g).source,
+                                                       message_tags::down)});
     });
   };
   const auto pass_on = [&](std::size_t g, std::size_t step) {
     const SegmentRole& part = role(g);
+    const MutableBuffer values = result_of(g);
     const bool from_here = part.inside_down && *part.inside_down == inside.rank();
-    if (part.inside_down && !from_here) inside.broadcast(result_of(g), *part.inside_down);
+    if (part.inside_down && !from_here) inside.broadcast(values, *part.inside_down);
     for (std::size_t k = 0; k < part.crossing; ++k) {
-      sends.push_back(
-          {step + hop, g,
-           messages.start_send(on_device(result_of(g)), part.targets[k], message_tags::down)});
-      traffic.logical += Bytes(result_of(g).bytes());
-      traffic.wire += Bytes(result_of(g).bytes());
+      sends.push_back({step + hop, messages.start_send(device_bytes(values), part.targets[k],
+                                                       message_tags::down)});
+      traffic.add(values.bytes(), values.bytes());
     }
-    if (from_here) inside.broadcast(result_of(g), *part.inside_down);
+    if (from_here) inside.broadcast(values, *part.inside_down);
   };
   for (std::size_t step = 0; step < ahead; ++step) post_receives(step);
-  const std::size_t steps = segments.size() + hop * clusters;
+  const std::size_t steps = cut.segments.size() + hop * count;
   for (std::size_t step = 0; step < steps; ++step) {
     post_receives(step + ahead);
-    end_what_is_due(sends, step);
-    end_what_is_due(receives, step);
-    for (std::size_t place = clusters; place-- > 0;) {
-      const std::size_t g = step - hop * place;
-      if (step >= hop * place && g < segments.size() && due(g) == step) pass_on(g, step);
-    }
+    end_due(sends, step);
+    end_due(receives, step);
+    each_due(step, [&](std::size_t g) { pass_on(g, step); });
   }
   HETEROPERF_EXPECT(sends.empty() && receives.empty());
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include "runners/comm/hybrid/lane_plans.hpp"
+#include "runners/comm/hybrid/hybrid_group.hpp"
 #include "runners/comm/hybrid/staged_bridge.hpp"
 #include "runners/comm/relay/relay_messages.hpp"
 
 namespace heteroperf {
 
-/// Device memory that a rank needs beside its callers' buffers. Grows, never shrinks.
+/// Device memory that a rank needs beside its callers' buffers. It grows and never shrinks.
 class DeviceScratch {
  public:
   explicit DeviceScratch(BufferMemory& memory) : memory_(memory) {}
@@ -18,39 +18,20 @@ class DeviceScratch {
   std::size_t bytes_ = 0;
 };
 
-/// A collective over several clusters of devices. Its segments are large, as each is a call of the
-/// native library inside the cluster; between clusters they travel in chunks.
-///
-/// All ranks take the same steps in the same order; in each a rank first ends what is due between
-/// clusters, then calls the library. While the library works on a segment, those before it are on
-/// their way between clusters. When a rank enters the library nobody waits for anything else that
-/// it owes, so waits cannot form a ring although nothing travels from a rank that waits inside it.
-struct DevicePipeline {
+/// The clusters of devices as one rank uses them. `inside` is the native library of its cluster.
+struct DeviceClusters {
   Communicator& inside;
-  const Routes& routes;
-  const LanePlan& plan;
-  std::span<const VectorSegment> segments;
-  ConstBuffer mine = {};  ///< of sums
-  MutableBuffer result = {};
-
-  /// Sums: the native reduce in each cluster, the bridge among tops, the native broadcast or one
-  /// message inside.
-  void sum(Reduction reduction, StagedBridge& bridge, std::size_t chunk, DeviceScratch& scratch);
-  /// Copies from each segment's root to everybody: the native broadcast in its cluster, a relay to
-  /// the next one, and so on.
-  void copy(RelayMessages& messages, std::size_t clusters, BridgeTraffic& traffic);
-
- private:
-  const SegmentRole& role(std::size_t g) const { return plan.roles[segments[g].role]; }
-  ConstBuffer mine_of(std::size_t g) const {
-    return mine.part(segments[g].begin, segments[g].count);
-  }
-  MutableBuffer result_of(std::size_t g) const {
-    return result.part(segments[g].result_begin, segments[g].count);
-  }
-  RankId root_of(std::size_t g) const {
-    return RankId(static_cast<std::int32_t>(segments[g].role / plan.lanes.size()));
-  }
+  const LanePlans& plans;
 };
+
+/// Sums over several clusters of devices: the native reduce in each cluster, the bridge among tops
+/// in chunks of `chunk` elements, and the native broadcast or one message inside.
+void sum_over_devices(const DeviceClusters& clusters, const BridgedSum& call, StagedBridge& bridge,
+                      std::size_t chunk, DeviceScratch& scratch);
+
+/// Copies each segment of `result` from its root to everybody: the native broadcast in the root's
+/// cluster, a relay to the next of `count` clusters, the broadcast there, and so on.
+void copy_over_devices(const DeviceClusters& clusters, const CutVector& cut, MutableBuffer result,
+                       RelayMessages& messages, std::size_t count, BridgeTraffic& traffic);
 
 }  // namespace heteroperf

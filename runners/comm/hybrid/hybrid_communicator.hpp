@@ -8,31 +8,39 @@
 #include "runners/cluster/wire_format.hpp"
 #include "runners/comm/collectives/segment_bridge.hpp"
 #include "runners/comm/communicator.hpp"
-#include "runners/comm/hybrid/routes.hpp"
 #include "runners/comm/relay/relay.hpp"
 #include "runners/comm/selection/selection.hpp"
 
 namespace heteroperf {
 
+/// The ways to do the part of a collective that stays inside a cluster.
+enum class InsideStage {
+  automatic,    ///< messages on hosts, collectives on devices
+  messages,     ///< as part of the pipeline, over the world's messages: never waits as a whole
+  collectives,  ///< by the inside communicator's reduce and broadcast, one call per segment
+};
+
 struct HybridConfig {
   RankClusters clusters;
   WireFormat wire = WireFormat::fp32;
-  /// Sizes without a rule go by the model. Without one, too, a group of several clusters uses its
-  /// bridges above 8 KiB, and always where a wire format asks for them; others are native.
+  /// The algorithm of a size is the rule's that covers it, else the model's. Without either, a
+  /// group of several clusters uses its bridges above 8 KiB, and always where a wire format asks
+  /// for them; a group of one cluster uses the transport's own all-reduce.
   std::vector<SelectionRule> rules;
   std::optional<CostModel> model;  ///< equal on all ranks
-  /// On bridges, before encoding; 0: by the model, but at most 48 KiB (96 KiB when encoded).
+  /// The bytes of a segment on bridges, before encoding. 0: by the model, but at most 48 KiB
+  /// (96 KiB when encoded).
   Bytes segment{0};
   int window = 4;  ///< segments in flight per bridge; more where the model's link holds more
   InsideStage inside = InsideStage::automatic;
-  /// Of groups on devices: slots, chunk (as `segment` where that is given) and deadline of copies
-  /// between device and host. The rest is not used.
+  /// For groups on devices: slots, chunk (`segment` where that is given) and the deadline of copies
+  /// between device and host. The other members are not used.
   RelayConfig staging;
 };
 
-/// A group of several clusters: `inside` (the native library of this rank's cluster) does the
-/// cluster's part, `world` carries what crosses between bridges, in segments of which several are
-/// on their way at once. Rank numbers are the world's; ranks of a cluster need not be contiguous.
+/// A group of several clusters. `inside` is the native library of this rank's cluster and does the
+/// cluster's part; `world` carries what crosses between clusters, in segments of which several are
+/// under way at once. Rank numbers are the world's; the ranks of a cluster need not be contiguous.
 /// With one cluster it is `world` with a choice of algorithms.
 ///
 /// Where `inside` has its buffers on a device (nccl), so has the group: `world`, over the hosts,
@@ -44,13 +52,15 @@ struct HybridConfig {
 class HybridCommunicator : public Communicator {
  public:
   virtual const RankClusters& clusters() const = 0;
-  /// How an all-reduce of this size is or was carried out; its wire is what really travels.
+  /// The choice for an all-reduce of this size; its wire is the format that really travels.
   virtual Choice choice(Bytes size, DataType type, Reduction reduction = Reduction::sum) const = 0;
   virtual BridgeTraffic traffic() const = 0;
 };
 
-/// `inside` has the ranks of this rank's cluster in ascending order. Throws UserError when the
-/// clusters do not partition the ranks of `world`. Collective.
+/// `inside` has the ranks of this rank's cluster in ascending order. Throws UserError with
+/// everything wrong: clusters that do not partition the ranks of `world`, bridges that are not of
+/// their cluster or have no share, a window out of range, a world in device memory, staging that is
+/// impossible. Collective.
 std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
                                                              std::unique_ptr<Communicator> inside,
                                                              HybridConfig config);

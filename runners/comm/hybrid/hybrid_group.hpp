@@ -1,74 +1,100 @@
 #pragma once
 
+#include <memory>
+#include <optional>
+#include <string>
+
 #include "runners/comm/collectives/message_tags.hpp"
+#include "runners/comm/collectives/partial_sums.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
-#include "runners/comm/hybrid/lane_plans.hpp"
+#include "runners/comm/hybrid/lanes.hpp"
 
 namespace heteroperf {
 
-/// The hybrid communicator over host memory: collectives over bridges are pipelines of the world's
-/// messages.
-class HybridGroup final : public HybridCommunicator {
- public:
-  HybridGroup(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
-              HybridConfig config);
+/// A window has at most this many segments.
+constexpr std::size_t most_in_flight = 64;
 
+/// A sum over the bridges between clusters.
+struct BridgedSum {
+  CutVector cut;
+  ConstBuffer input;
+  MutableBuffer result;
+  Reduction reduction;
+  WireFormat wire = WireFormat::fp32;
+  BridgeScheme scheme = BridgeScheme::everybody;
+};
+
+/// The knowledge that hybrid groups over host memory and over device memory share: checks of
+/// arguments, wire formats, and which lanes a collective takes. A group of one cluster hands its
+/// calls to native(). The two kinds of groups differ in the virtual functions below.
+class HybridGroup : public HybridCommunicator {
+ public:
   RankId rank() const override { return world_->rank(); }
   int size() const override { return world_->size(); }
   std::string transport() const override { return "hybrid"; }
+  void barrier() override { world_->barrier(); }
+  const RankClusters& clusters() const override { return config_.clusters; }
 
   using Communicator::all_gather;
-  using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
+  void reduce(ConstBuffer input, MutableBuffer result, RankId root, Reduction reduction) override;
   void broadcast(MutableBuffer values, RankId root) override;
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
-  void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
+  void all_gather(ConstBuffer input, MutableBuffer all, Counts counts) override;
+  void reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
                       Reduction reduction) override;
-  void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override;
-  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override;
-  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override;
-  void send(ConstBuffer values, RankId to, int tag) override;
-  void receive(MutableBuffer values, RankId from, int tag) override;
-  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override;
-  void barrier() override { world_->barrier(); }
-  std::unique_ptr<Communicator> split(int colour, int key) override;
 
-  const RankClusters& clusters() const override { return config_.clusters; }
-  Choice choice(Bytes size, DataType type, Reduction reduction) const override;
-  BridgeTraffic traffic() const override { return traffic_; }
+ protected:
+  /// `automatic` is the inside stage where the configuration leaves it open.
+  HybridGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
+              HybridConfig config, InsideStage automatic);
 
- private:
   std::size_t cluster_count() const { return config_.clusters.clusters.size(); }
-  std::size_t ranks() const { return cluster_of_.size(); }
+  bool is_one_cluster() const { return cluster_count() == 1; }
+  std::size_t ranks() const { return static_cast<std::size_t>(world_->size()); }
   std::size_t self() const { return static_cast<std::size_t>(rank().value()); }
-  bool crosses(RankId peer) const {
-    return cluster_of_[static_cast<std::size_t>(peer.value())] != cluster_of_[self()];
-  }
-  void count_sent(RankId to, std::size_t bytes);
-  void check_tag(int tag) const {
-    if (!in_collective_) check_users_tag(tag, message_tags::first_reserved);
-  }
-  /// Valid until the next call.
-  const Choice& choose(Bytes size, WireFormat wire) const;
-  /// Whether neither rule nor model says anything about this size.
-  bool undecided(Bytes size) const;
-  PipelineCall call_over(const LanePlan& plan, std::span<const VectorSegment> segments);
-  void reduce_by_clusters(ConstBuffer mine, MutableBuffer result, Reduction reduction,
-                          const Choice& chosen);
+  /// The format of contributions on bridges. Throws UserError for types that cannot be encoded.
+  WireFormat bridge_wire(DataType type, Reduction reduction) const;
+  /// The configuration of `part`, a part of this group: without the model, which was measured with
+  /// all ranks at work, and in one cluster without rules for several. Collective in `part`.
+  HybridConfig config_of(Communicator& part) const;
 
-  std::unique_ptr<Communicator> world_, inside_;
+  /// The communicator that does the collectives of a group of one cluster.
+  virtual Communicator& native() = 0;
+  /// The elements of a segment where nothing but type and wire format is known.
+  virtual std::size_t segment_length(DataType type, WireFormat wire) const = 0;
+  virtual void sum(const BridgedSum& call) = 0;
+  /// Copies each segment from its root to everybody. The segments of `sources` clusters alternate.
+  virtual void copy(const CutVector& cut, MutableBuffer result, std::size_t sources) = 0;
+  /// Copies this rank's block to its place in a gathered vector.
+  virtual void copy_block(ConstBuffer from, MutableBuffer to) = 0;
+  /// These take averages of narrow integers, which are sums of 64 bits on the way.
+  virtual void reduce_wide(ConstBuffer input, MutableBuffer result, RankId root,
+                           Reduction reduction) = 0;
+  virtual void reduce_scatter_wide(ConstBuffer all, MutableBuffer result, Counts counts,
+                                   Reduction reduction) = 0;
+
+  const std::shared_ptr<Communicator> world_;
+  const std::unique_ptr<Communicator> inside_;
   HybridConfig config_;
-  mutable Selector selector_;
-  mutable Choice bridged_;
-  std::vector<std::size_t> cluster_of_;  ///< by rank
-  std::size_t in_flight_;                ///< segments per bridge
-  std::optional<LanePlans> plans_;       ///< of several clusters
-  Scratch scratch_;
+  std::optional<LanePlans> plans_;  ///< with several clusters
   BridgeTraffic traffic_;
-  bool in_collective_ = false;  ///< a flat algorithm runs over this group's messages
 };
+
+/// Returns true when contributions are added, not compared.
+inline bool adds(Reduction reduction) { return undivided(reduction) == Reduction::sum; }
+
+/// Returns true for averages whose partial sums have 64 bits, unlike their values.
+inline bool needs_wide_sums(DataType type, Reduction reduction) {
+  return partial_type(type, reduction) == DataType::i64 && type != DataType::i64;
+}
+
+/// A group over host memory (host_group.cpp). The configuration has been checked.
+std::unique_ptr<HybridCommunicator> make_host_memory_group(std::shared_ptr<Communicator> world,
+                                                           std::unique_ptr<Communicator> inside,
+                                                           HybridConfig config);
+/// A group over the device memory of `inside` (device_group.cpp).
+std::unique_ptr<HybridCommunicator> make_device_memory_group(std::shared_ptr<Communicator> world,
+                                                             std::unique_ptr<Communicator> inside,
+                                                             HybridConfig config);
 
 }  // namespace heteroperf

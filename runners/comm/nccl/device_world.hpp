@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/discovery/agglomeration.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
 #include "runners/comm/world.hpp"

@@ -2,27 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <cmath>
+#include <memory>
 
-#include "metrics/base/error.hpp"
-#include "runners/comm/relay/relay_receiver.hpp"
-#include "runners/comm/relay/relay_sender.hpp"
+#include "runners/comm/relay/relay_task.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr int least_slots = 3, most_slots = 1024;
 constexpr int most_tag = message_tags::first_reserved - 3;  // two more follow
-
-void check(const RelayConfig& config) {
-  ProblemList problems;
-  check_staging(config, problems);
-  if (config.tag < 0 || config.tag > most_tag) {
-    problems.add(fmt::format("a relay with tag {}", config.tag), "it uses two more after it",
-                 fmt::format("Use 0 to {}", most_tag));
-  }
-  problems.throw_if_any();
-}
+constexpr double least_chunk = 4096, usual_chunk = 256 << 10;
 
 }  // namespace
 
@@ -38,57 +29,82 @@ void check_staging(const RelayConfig& config, ProblemList& problems) {
   }
 }
 
-/// Kept from call to call.
-struct Relay::Staging {
-  SlotMemory out, in, own;
+Bytes best_chunk(Bytes size, const RelayCosts& costs) {
+  const double read = costs.read.value(), network = costs.network.value();
+  const double write = costs.write.value();
+  const auto n = static_cast<double>(size.value());
+  double chunk = usual_chunk;
+  if (read > 0 && network > 0 && write > 0) {
+    const double all = 1 / read + 1 / network + 1 / write;
+    const double slowest = std::max({1 / read, 1 / network, 1 / write});
+    chunk = std::sqrt(n * costs.per_chunk.value() / (all - slowest));
+  }
+  chunk = std::min(std::max(chunk, least_chunk), std::max(n, 1.0));
+  return Bytes(static_cast<std::uint64_t>(std::ceil(chunk / chunk_unit)) * chunk_unit);
+}
 
-  template <class... Tasks>
-  void run(Tasks&... tasks) {
-    const std::array<RelayTask*, sizeof...(tasks)> all{&tasks...};
+/// The ends that one call of a relay runs.
+class RelayRun {
+ public:
+  explicit RelayRun(Relay& relay)
+      : relay_(relay),
+        place_{relay.group_, relay.copier_, relay.config_, RelayTags::from(relay.config_.tag)} {}
+
+  RelayRun& send(DeviceBytes values, RankId to) {
+    sender_ = make_relay_sender(place_, values, to, relay_.out_);
+    return *this;
+  }
+  RelayRun& receive(DeviceBytes values, RankId from, std::optional<RelayAddition> addition = {}) {
+    receiver_ = make_relay_receiver(place_, values, from, relay_.in_, relay_.local_, addition);
+    return *this;
+  }
+  void finish() {
     try {
-      run_relay(all);
+      for (Idle idle; is_busy(sender_) || is_busy(receiver_);) {
+        const bool sent = sender_ && sender_->progress();
+        const bool received = receiver_ && receiver_->progress();
+        idle.after(sent || received);
+      }
     } catch (...) {
-      for (SlotMemory* memory : {&out, &in, &own}) memory->abandon();
+      for (SlotMemory* memory : {&relay_.out_, &relay_.in_, &relay_.local_}) memory->abandon();
       throw;
     }
+    if (sender_) relay_.sent_ = sender_->statistics();
+    if (receiver_) relay_.received_ = receiver_->statistics();
   }
+
+ private:
+  static bool is_busy(const std::unique_ptr<RelayEnd>& end) { return end && !end->finished(); }
+
+  Relay& relay_;
+  RelayPlace place_;
+  std::unique_ptr<RelayEnd> sender_, receiver_;
 };
 
 Relay::Relay(Communicator& group, DeviceCopier& copier, const RelayConfig& config)
-    : group_(group), copier_(copier), config_(config), staging_(std::make_unique<Staging>()) {
-  check(config);
+    : group_(group), copier_(copier), config_(config) {
+  ProblemList problems;
+  check_staging(config, problems);
+  if (config.tag < 0 || config.tag > most_tag) {
+    problems.add(fmt::format("a relay with tag {}", config.tag), "it uses two more after it",
+                 fmt::format("Use 0 to {}", most_tag));
+  }
+  problems.throw_if_any();
 }
 
-Relay::~Relay() = default;
-
-RelayPlace Relay::place() const { return {group_, copier_, config_, RelayTags::from(config_.tag)}; }
-
-void Relay::send(DeviceBytes values, RankId to) {
-  RelaySender sender(place(), values, to, staging_->out);
-  staging_->run(sender);
-  sent_ = sender.statistics();
-}
+void Relay::send(DeviceBytes values, RankId to) { RelayRun(*this).send(values, to).finish(); }
 
 void Relay::receive(DeviceBytes values, RankId from) {
-  RelayReceiver receiver(place(), values, from, staging_->in, staging_->own, {});
-  staging_->run(receiver);
-  received_ = receiver.statistics();
+  RelayRun(*this).receive(values, from).finish();
 }
 
 void Relay::receive_add(DeviceBytes values, DataType type, RankId from, Reduction reduction) {
   HETEROPERF_EXPECT(reduction != Reduction::average && values.bytes % size_of(type) == 0);
-  RelayReceiver receiver(place(), values, from, staging_->in, staging_->own,
-                         RelayAddition{type, reduction});
-  staging_->run(receiver);
-  received_ = receiver.statistics();
+  RelayRun(*this).receive(values, from, RelayAddition{type, reduction}).finish();
 }
 
 void Relay::exchange(DeviceBytes out, RankId to, DeviceBytes in, RankId from) {
-  RelaySender sender(place(), out, to, staging_->out);
-  RelayReceiver receiver(place(), in, from, staging_->in, staging_->own, {});
-  staging_->run(sender, receiver);
-  sent_ = sender.statistics();
-  received_ = receiver.statistics();
+  RelayRun(*this).send(out, to).receive(in, from).finish();
 }
 
 }  // namespace heteroperf

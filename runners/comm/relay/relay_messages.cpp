@@ -1,3 +1,10 @@
+// Many relays between the same ranks at once, told apart by tags.
+//
+// The sender of a long message takes a *channel*, two of 128 tags that are its own while the relay
+// lasts, and announces it with the relay's terms under the message's own tag. The receiver finds
+// chunk and credit tags there. Since messages of one tag arrive in order, announcements match the
+// receives in the order in which both were started, which is all the order that is needed. A later
+// message of the same tag is not started before the earlier one is announced.
 #include "runners/comm/relay/relay_messages.hpp"
 
 #include <algorithm>
@@ -7,16 +14,15 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/relay/relay_receiver.hpp"
-#include "runners/comm/relay/relay_sender.hpp"
+#include "runners/comm/relay/relay_task.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// A handshake costs as much as moving so many bytes.
+/// A handshake costs as much as moving this many bytes.
 constexpr std::size_t small_bytes = 65536;
 
-/// Device to host, then one message.
+/// A message of one chunk: device to host, then one message of the group.
 class SmallSend final : public RelayTask {
  public:
   SmallSend(const RelayPlace& place, DeviceBytes values, RankId to, SlotMemory& slots)
@@ -77,7 +83,7 @@ class SmallReceive final : public RelayTask {
   bool finished_ = false;
 };
 
-/// Of the relays that this rank sends to one other.
+/// The channels to one peer that are taken.
 using Channels = std::bitset<message_tags::most_relay_channels>;
 
 RelayTags tags_of(int tag, std::size_t channel) {
@@ -90,11 +96,11 @@ struct Message {
   RankId peer;
   int tag = 0;
   bool sends = false, finished = false;
-  std::exception_ptr failure{};  ///< thrown to whoever waits for it; others go on
+  std::exception_ptr failure{};  ///< thrown to whoever waits for this message; the rest go on
   std::optional<std::size_t> channel{};
-  SlotMemory slots{}, own_slots{};
-  std::unique_ptr<RelayTask>
-      task{};  ///< null until an earlier message of the same tag is announced
+  SlotMemory slots{}, local_slots{};
+  /// Null until earlier messages of the same tag are announced.
+  std::unique_ptr<RelayTask> task{};
 };
 
 }  // namespace
@@ -109,121 +115,112 @@ class RelayMessages::Traffic {
   Traffic(const Traffic&) = delete;
   Traffic& operator=(const Traffic&) = delete;
 
-  std::shared_ptr<Message> start(Message message);
-  bool progress();
+  std::shared_ptr<Message> start(Message message) {
+    auto started = std::make_shared<Message>(std::move(message));
+    if (!free_slots_.empty()) {
+      started->slots = std::move(free_slots_.back());
+      free_slots_.pop_back();
+    }
+    under_way_.push_back(started);
+    // Receives are posted at once, in the order of their start.
+    if (!started->sends) open(*started);
+    progress();
+    return started;
+  }
+
+  bool progress() {
+    bool moved = false;
+    unannounced_.clear();
+    for (const auto& message : under_way_) {
+      try {
+        moved = run(*message) || moved;
+      } catch (...) {
+        message->failure = std::current_exception();
+        moved = true;
+      }
+    }
+    std::erase_if(under_way_, [&](const std::shared_ptr<Message>& message) {
+      if (message->failure) {
+        abandon(*message);
+      } else if (message->task && message->task->finished()) {
+        retire(*message);
+      }
+      return message->finished;
+    });
+    return moved;
+  }
 
  private:
   bool is_small(std::size_t bytes) const {
-    return bytes <= small_bytes &&
-           static_cast<std::int64_t>(bytes) <= terms_of(config_, bytes).chunk;
+    return bytes <= small_bytes && bytes <= proposed_chunk(config_, bytes);
   }
-  bool waits_for_another(const Message& message) const {
+  bool is_blocked(const Message& message) const {
     return std::ranges::find(unannounced_, std::pair(message.peer, message.tag)) !=
            unannounced_.end();
   }
-  bool open(Message& message);
-  bool run(Message& message);
-  void retire(Message& message);
-  /// Something may still write to its slots.
-  static void abandon(Message& message);
+
+  /// Makes the task of a message; returns false when all channels to its peer are taken.
+  bool open(Message& message) {
+    RelayPlace place{group_, copier_, config_, {message.tag, -1, -1}};
+    if (is_small(message.values.bytes)) {
+      if (message.sends) {
+        message.task =
+            std::make_unique<SmallSend>(place, message.values, message.peer, message.slots);
+      } else {
+        message.task =
+            std::make_unique<SmallReceive>(place, message.values, message.peer, message.slots);
+      }
+      return true;
+    }
+    if (!message.sends) {
+      message.task = make_relay_receiver(place, message.values, message.peer, message.slots,
+                                         message.local_slots, std::nullopt);
+      return true;
+    }
+    Channels& taken = taken_[message.peer];
+    if (taken.all()) return false;
+    std::size_t channel = 0;
+    while (taken.test(channel)) ++channel;
+    taken.set(channel);
+    message.channel = channel;
+    place.tags = tags_of(message.tag, channel);
+    message.task = make_relay_sender(place, message.values, message.peer, message.slots);
+    return true;
+  }
+
+  bool run(Message& message) {
+    bool moved = false;
+    if (!message.task && !is_blocked(message)) moved = open(message);
+    if (message.task) moved = message.task->progress() || moved;
+    if (message.sends && !(message.task && message.task->announced())) {
+      unannounced_.emplace_back(message.peer, message.tag);
+    }
+    return moved;
+  }
+
+  void retire(Message& message) {
+    message.finished = true;
+    message.task.reset();
+    if (message.channel) taken_[message.peer].reset(*message.channel);
+    free_slots_.push_back(std::move(message.slots));
+  }
+
+  /// Ends a message whose slots may still be written to.
+  static void abandon(Message& message) {
+    message.finished = true;
+    message.task.reset();
+    message.slots.abandon();
+    message.local_slots.abandon();
+  }
 
   Communicator& group_;
   DeviceCopier& copier_;
   const RelayConfig config_;
   std::vector<std::shared_ptr<Message>> under_way_;  ///< in the order of their start
-  std::vector<std::pair<RankId, int>> unannounced_;  ///< of one round of progress()
+  std::vector<std::pair<RankId, int>> unannounced_;  ///< seen in this round of progress()
   std::map<RankId, Channels> taken_;
   std::vector<SlotMemory> free_slots_;
 };
-
-std::shared_ptr<Message> RelayMessages::Traffic::start(Message message) {
-  auto started = std::make_shared<Message>(std::move(message));
-  if (!free_slots_.empty()) {
-    started->slots = std::move(free_slots_.back());
-    free_slots_.pop_back();
-  }
-  under_way_.push_back(started);
-  // Receives are posted in order, from here.
-  if (!started->sends) open(*started);
-  progress();
-  return started;
-}
-
-/// Whether it could begin.
-bool RelayMessages::Traffic::open(Message& message) {
-  RelayPlace place{group_, copier_, config_, {message.tag, -1, -1}};
-  const bool small = is_small(message.values.bytes);
-  if (!message.sends) {
-    if (small) {
-      message.task =
-          std::make_unique<SmallReceive>(place, message.values, message.peer, message.slots);
-    } else {
-      message.task =
-          std::make_unique<RelayReceiver>(place, message.values, message.peer, message.slots,
-                                          message.own_slots, std::optional<RelayAddition>());
-    }
-    return true;
-  }
-  if (small) {
-    message.task = std::make_unique<SmallSend>(place, message.values, message.peer, message.slots);
-    return true;
-  }
-  Channels& taken = taken_[message.peer];
-  if (taken.all()) return false;
-  std::size_t channel = 0;
-  while (taken.test(channel)) ++channel;
-  taken.set(channel);
-  message.channel = channel;
-  place.tags = tags_of(message.tag, channel);
-  message.task = std::make_unique<RelaySender>(place, message.values, message.peer, message.slots);
-  return true;
-}
-
-bool RelayMessages::Traffic::run(Message& message) {
-  bool moved = false;
-  if (!message.task && !waits_for_another(message)) moved = open(message);
-  if (message.task) moved = message.task->progress() || moved;
-  if (message.sends && !(message.task && message.task->announced())) {
-    unannounced_.emplace_back(message.peer, message.tag);
-  }
-  return moved;
-}
-
-void RelayMessages::Traffic::retire(Message& message) {
-  message.finished = true;
-  message.task.reset();
-  if (message.channel) taken_[message.peer].reset(*message.channel);
-  free_slots_.push_back(std::move(message.slots));
-}
-
-bool RelayMessages::Traffic::progress() {
-  bool moved = false;
-  unannounced_.clear();
-  for (const auto& message : under_way_) {
-    try {
-      moved = run(*message) || moved;
-    } catch (...) {
-      message->failure = std::current_exception();
-      moved = true;
-    }
-  }
-  std::erase_if(under_way_, [&](const std::shared_ptr<Message>& message) {
-    if (message->failure) {
-      abandon(*message);
-    } else if (message->task && message->task->finished()) {
-      retire(*message);
-    }
-    return message->finished;
-  });
-  return moved;
-}
-
-void RelayMessages::Traffic::abandon(Message& message) {
-  message.finished = true;
-  message.task.reset();
-  message.slots.abandon();
-  message.own_slots.abandon();
-}
 
 class RelayMessages::Arrival final : public Transfer {
  public:

@@ -14,11 +14,11 @@ namespace heteroperf {
 /// (message_tags::relay_channels). Slots are kept and used again.
 ///
 /// Messages make progress whenever one of them is tested or waited for, or progress() is called.
-/// Errors are those of Relay; after one only destruction is left.
+/// Errors are those of Relay; after one of them these messages can only be destroyed.
 class RelayMessages {
  public:
-  /// Group and copier outlive this. `config.tag` is not used. Throws UserError with all that is
-  /// wrong with the configuration.
+  /// `group` and `copier` outlive this object. `config.tag` is not used. Throws UserError with
+  /// everything that is wrong with the configuration.
   RelayMessages(Communicator& group, DeviceCopier& copier, const RelayConfig& config);
   ~RelayMessages();
   RelayMessages(const RelayMessages&) = delete;
@@ -26,7 +26,7 @@ class RelayMessages {
 
   std::unique_ptr<Transfer> start_send(DeviceBytes values, RankId to, int tag);
   std::unique_ptr<Transfer> start_receive(DeviceBytes values, RankId from, int tag);
-  /// As far as it goes without waiting; whether anything moved.
+  /// Goes as far as it can without waiting; returns true when anything moved.
   bool progress();
 
  private:

@@ -1,9 +1,11 @@
+// Choosing who sends what: the loads of ranks and cards, where sums are made, and who delivers.
 #include "runners/comm/reshard/freight.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -14,10 +16,10 @@ namespace {
 
 /// The bridge whose card a rank uses: its own, else the last one before it, else the first.
 const Bridge* bridge_of(const RankCluster& cluster, RankId rank) {
-  const Bridge* found = cluster.bridges.empty() ? nullptr : &cluster.bridges.front();
+  const Bridge* best = cluster.bridges.empty() ? nullptr : &cluster.bridges.front();
   for (const Bridge& bridge : cluster.bridges)
-    if (bridge.rank <= rank && (found->rank > rank || bridge.rank >= found->rank)) found = &bridge;
-  return found;
+    if (bridge.rank <= rank && (best->rank > rank || bridge.rank >= best->rank)) best = &bridge;
+  return best;
 }
 
 double share_of(const RankCluster& cluster, const std::string& card) {
@@ -82,9 +84,9 @@ void RankPlaces::place(const RankCluster& cluster, std::size_t number,
 }
 
 std::size_t RankPlaces::card_number(const std::string& name) {
-  const auto found = std::find(names_.begin(), names_.end(), name);
-  const auto number = static_cast<std::size_t>(found - names_.begin());
-  if (found == names_.end()) names_.push_back(name);
+  const auto place = std::find(names_.begin(), names_.end(), name);
+  const auto number = static_cast<std::size_t>(place - names_.begin());
+  if (place == names_.end()) names_.push_back(name);
   return number;
 }
 
@@ -156,10 +158,97 @@ std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest) 
 
 namespace {
 
-/// What one cluster lacks of a parcel.
+/// Ranks by cluster, in the order of clusters.
+using Groups = std::map<std::size_t, std::vector<RankId>>;
+
+Groups group(const std::vector<RankId>& ranks, const RankPlaces& places) {
+  Groups groups;
+  for (const RankId rank : ranks) groups[places.cluster(rank)].push_back(rank);
+  return groups;
+}
+
+/// Returns the ranks at which a sum may be made so that it travels least: ranks that want it, in a
+/// cluster that has summands, and best with a summand themselves.
+std::vector<RankId> root_candidates(const Shipment& shipment, const Groups& summands,
+                                    const RankPlaces& places) {
+  std::vector<RankId> near, holding;
+  for (const RankId rank : shipment.targets) {
+    if (!summands.contains(places.cluster(rank))) continue;
+    near.push_back(rank);
+    if (std::binary_search(shipment.sources.begin(), shipment.sources.end(), rank))
+      holding.push_back(rank);
+  }
+  if (!holding.empty()) return holding;
+  if (!near.empty()) return near;
+  // No rank near wants the sum: a single cluster of summands adds at home and delivers the sum.
+  return summands.size() == 1 ? shipment.sources : shipment.targets;
+}
+
+/// Chooses where sums are made, and sends the summands there.
+class Adder {
+ public:
+  Adder(const RankPlaces& places, FreightList& list, std::vector<Sum>& sums)
+      : places_(places), list_(list), sums_(sums) {}
+
+  /// Adds up one slice of a shipment; returns it with the only source it has afterwards.
+  Shipment add(const Box& box, const Shipment& shipment, const Groups& groups,
+               const std::vector<RankId>& candidates) {
+    const RankId root = list_.lightest_receiver(candidates, groups.size() > 1);
+    const bool wants = std::binary_search(shipment.targets.begin(), shipment.targets.end(), root);
+    const ReshardPlace into = wants ? ReshardPlace::result : ReshardPlace::sum;
+    std::int32_t sum = no_sum;
+    if (groups.size() == 1) {
+      sum = sum_at(root, ReshardStage::sum_inside, box, into, of_source(shipment.sources));
+    } else {
+      std::vector<Sum::Summand> summands;
+      for (const auto& [cluster, ranks] : groups)
+        summands.push_back(sum_of_cluster(box, cluster, ranks, root));
+      sum = sum_at(root, ReshardStage::sum_across, box, into, std::move(summands));
+    }
+    return {box, into, wants ? no_sum : sum, {root}, without(shipment.targets, root)};
+  }
+
+ private:
+  static std::vector<Sum::Summand> of_source(const std::vector<RankId>& ranks) {
+    std::vector<Sum::Summand> summands;
+    for (const RankId rank : ranks) summands.push_back({rank});
+    return summands;
+  }
+
+  static std::vector<RankId> without(std::vector<RankId> ranks, RankId rank) {
+    ranks.erase(std::remove(ranks.begin(), ranks.end(), rank), ranks.end());
+    return ranks;
+  }
+
+  /// The cluster's contribution to the sum at `root`.
+  Sum::Summand sum_of_cluster(const Box& box, std::size_t cluster, const std::vector<RankId>& ranks,
+                              RankId root) {
+    if (ranks.size() == 1) return {ranks.front()};
+    const RankId at = cluster == places_.cluster(root) ? root : list_.lightest_sender(ranks, true);
+    const std::int32_t sum =
+        sum_at(at, ReshardStage::sum_inside, box, ReshardPlace::sum, of_source(ranks));
+    return {at, ReshardPlace::sum, sum};
+  }
+
+  std::int32_t sum_at(RankId at, ReshardStage stage, const Box& box, ReshardPlace into,
+                      std::vector<Sum::Summand> summands) {
+    const auto number = static_cast<std::int32_t>(sums_.size());
+    for (const Sum::Summand& summand : summands)
+      if (summand.rank != at)
+        list_.send(stage, summand.rank, at, {box, summand.from, summand.from_sum, number});
+    sums_.push_back({at, stage, box, into, std::move(summands)});
+    return number;
+  }
+
+  const RankPlaces& places_;
+  FreightList& list_;
+  std::vector<Sum>& sums_;
+};
+
+/// The part of a shipment that one cluster lacks.
 struct Need {
-  const Parcel* parcel = nullptr;
-  std::vector<RankId> sources;  ///< those inside; without any, all of the parcel's
+  const Shipment* shipment = nullptr;
+  std::vector<RankId> sources;  ///< the ones inside the cluster; without any, all sources
   std::vector<RankId> targets;
   bool across = false;
   std::int64_t weight = 0;  ///< elements that leave the sources
@@ -167,39 +256,41 @@ struct Need {
 
 std::vector<RankId> inside(const std::vector<RankId>& ranks, std::size_t cluster,
                            const RankPlaces& places) {
-  std::vector<RankId> found;
+  std::vector<RankId> result;
   for (const RankId rank : ranks)
-    if (places.cluster(rank) == cluster) found.push_back(rank);
-  return found;
+    if (places.cluster(rank) == cluster) result.push_back(rank);
+  return result;
 }
 
-void add_needs(const Parcel& parcel, const RankPlaces& places, std::vector<Need>& needs) {
+void add_needs(const Shipment& shipment, const RankPlaces& places, std::vector<Need>& needs) {
   std::vector<RankId> lacking;
-  std::set_difference(parcel.targets.begin(), parcel.targets.end(), parcel.sources.begin(),
-                      parcel.sources.end(), std::back_inserter(lacking));
-  const std::int64_t count = parcel.box.count();
+  std::set_difference(shipment.targets.begin(), shipment.targets.end(), shipment.sources.begin(),
+                      shipment.sources.end(), std::back_inserter(lacking));
+  const std::int64_t count = shipment.box.count();
   std::vector<std::size_t> clusters;
   for (const RankId rank : lacking) clusters.push_back(places.cluster(rank));
   std::sort(clusters.begin(), clusters.end());
   clusters.erase(std::unique(clusters.begin(), clusters.end()), clusters.end());
   for (const std::size_t cluster : clusters) {
-    Need need{&parcel, inside(parcel.sources, cluster, places), inside(lacking, cluster, places)};
+    Need need{&shipment, inside(shipment.sources, cluster, places),
+              inside(lacking, cluster, places)};
     need.across = need.sources.empty();
-    if (need.across) need.sources = parcel.sources;
+    if (need.across) need.sources = shipment.sources;
     need.weight = count * static_cast<std::int64_t>(need.across ? 1 : need.targets.size());
     needs.push_back(std::move(need));
   }
 }
 
-/// Every target gets the whole box from a source.
+/// Sends the whole box to every target.
 void send_whole(const Need& need, FreightList& list) {
-  const Parcel& parcel = *need.parcel;
+  const Shipment& shipment = *need.shipment;
   for (const RankId to : need.targets)
     list.send(ReshardStage::deliver, list.lightest_sender(need.sources, need.across), to,
-              {parcel.box, parcel.from, parcel.from_sum});
+              {shipment.box, shipment.from, shipment.from_sum});
 }
 
-/// Slices per target, so that all sources find work where there are more of them than targets.
+/// Returns the slices per target, so that all sources find work where there are more of them than
+/// targets.
 std::size_t slices_per_target(const std::vector<Need>& needs) {
   std::size_t targets = 0;
   std::set<RankId> sources;
@@ -211,40 +302,62 @@ std::size_t slices_per_target(const std::vector<Need>& needs) {
   return std::max<std::size_t>(1, targets ? (sources.size() + targets - 1) / targets : 1);
 }
 
-/// Every target gets some slices from a source and passes them on to the others.
+/// Sends some slices to every target, which passes them on to the others.
 void send_slices(const Need& need, std::size_t per_target, std::int64_t smallest_slice,
                  FreightList& list) {
-  const Parcel& parcel = *need.parcel;
+  const Shipment& shipment = *need.shipment;
   const std::size_t targets = need.targets.size();
   const std::size_t most = std::min(per_target, need.sources.size());
-  const std::vector<Box> slices = cut(parcel.box, targets * most, smallest_slice);
+  const std::vector<Box> slices = cut(shipment.box, targets * most, smallest_slice);
   if (!need.across && slices.size() == 1) return send_whole(need, list);
   for (std::size_t i = 0; i < slices.size(); ++i) {
     const RankId to = slices.size() < targets ? list.lightest_receiver(need.targets, need.across)
                                               : need.targets[i % targets];
     const RankId from = list.lightest_sender(need.sources, need.across);
-    list.send(ReshardStage::deliver, from, to, {slices[i], parcel.from, parcel.from_sum});
-    for (const RankId other : need.targets)
-      if (other != to)
-        list.send(ReshardStage::forward, to, other, {slices[i], ReshardPlace::result});
+    list.send(ReshardStage::deliver, from, to, {slices[i], shipment.from, shipment.from_sum});
+    for (const RankId target : need.targets)
+      if (target != to)
+        list.send(ReshardStage::forward, to, target, {slices[i], ReshardPlace::result});
   }
 }
 
 }  // namespace
 
-void deliver(const std::vector<Parcel>& parcels, std::int64_t smallest_slice,
+std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t smallest_slice,
+                             const RankPlaces& places, FreightList& list, std::vector<Sum>& sums) {
+  std::stable_sort(shipments.begin(), shipments.end(), [](const Shipment& a, const Shipment& b) {
+    return a.box.count() > b.box.count();
+  });
+  Adder adder(places, list, sums);
+  std::vector<Shipment> remaining;
+  for (Shipment& shipment : shipments) {
+    if (shipment.sources.size() == 1 || shipment.targets.empty()) {
+      remaining.push_back(std::move(shipment));
+      continue;
+    }
+    const Groups groups = group(shipment.sources, places);
+    const std::vector<RankId> candidates = root_candidates(shipment, groups, places);
+    std::size_t slices = candidates.size();
+    for (const auto& [cluster, ranks] : groups) slices = std::max(slices, ranks.size());
+    for (const Box& slice : cut(shipment.box, slices, smallest_slice))
+      remaining.push_back(adder.add(slice, shipment, groups, candidates));
+  }
+  return remaining;
+}
+
+void deliver(const std::vector<Shipment>& shipments, std::int64_t smallest_slice,
              const RankPlaces& places, FreightList& list) {
   std::vector<Need> needs;
-  needs.reserve(parcels.size());
-  for (const Parcel& parcel : parcels) add_needs(parcel, places, needs);
+  needs.reserve(shipments.size());
+  for (const Shipment& shipment : shipments) add_needs(shipment, places, needs);
   std::stable_sort(needs.begin(), needs.end(), [](const Need& a, const Need& b) {
     return std::tuple(!a.across, -a.weight) < std::tuple(!b.across, -b.weight);
   });
   const std::size_t per_target = slices_per_target(needs);
   for (const Need& need : needs) {
-    // Sums are cut already.
+    // Sums have been cut already.
     const bool spread =
-        need.sources.size() >= need.targets.size() || need.parcel->from != ReshardPlace::source;
+        need.sources.size() >= need.targets.size() || need.shipment->from != ReshardPlace::source;
     if (spread && !need.across)
       send_whole(need, list);
     else

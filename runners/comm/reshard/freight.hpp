@@ -9,17 +9,17 @@
 
 namespace heteroperf {
 
-/// Clusters and cards of a reshard, by rank.
+/// The cluster and the card of each rank in a reshard.
 class RankPlaces {
  public:
   static constexpr std::size_t nowhere = ~std::size_t{0};
 
-  /// Throws UserError as plan_reshard does; `layouts` are those to be planned.
+  /// `layouts` are the ones to be planned. Throws UserError as plan_reshard does.
   RankPlaces(const ReshardConfig& config, std::span<const Layout* const> layouts);
 
   std::size_t cluster(RankId rank) const { return cluster_[index(rank)]; }
   std::size_t card(RankId rank) const { return card_[index(rank)]; }
-  /// Of its cluster's bandwidth.
+  /// The rank's card's share of its cluster's bandwidth.
   double share(RankId rank) const { return share_[index(rank)]; }
   std::size_t ranks() const { return cluster_.size(); }
   const std::vector<std::string>& card_names() const { return names_; }
@@ -34,20 +34,22 @@ class RankPlaces {
   std::vector<std::string> names_;
 };
 
-/// A box on its way, before boxes are merged into messages.
+/// A box under way, before boxes are merged into messages.
 struct Freight {
   ReshardStage stage;
   RankId from, to;
   Piece piece;
 };
 
-/// The freight of a plan and what it loads on ranks and cards; chooses who is the least loaded.
+/// The freight of a plan, and its load on ranks and cards, from which the least loaded rank is
+/// chosen.
 class FreightList {
  public:
   FreightList(const RankPlaces& places, DataType type);
 
   void send(ReshardStage stage, RankId from, RankId to, const Piece& piece);
-  /// Who sends next: over a card to another cluster, or inside.
+  /// Returns the candidate with the least load: first on its card where the freight goes `across`
+  /// to another cluster, then on the rank; the lowest rank of equals.
   RankId lightest_sender(std::span<const RankId> candidates, bool across) const;
   RankId lightest_receiver(std::span<const RankId> candidates, bool across) const;
   const std::vector<Freight>& freight() const { return freight_; }
@@ -66,20 +68,27 @@ class FreightList {
   std::vector<Freight> freight_;
 };
 
-/// A box that `sources` have and `targets` are to have.
-struct Parcel {
+/// A box that `sources` have and `targets` shall have.
+struct Shipment {
   Box box;
   ReshardPlace from = ReshardPlace::source;
   std::int32_t from_sum = no_sum;
   std::vector<RankId> sources, targets;  ///< ascending
 };
 
-/// Cuts a box into at most `slices` along one dimension, none smaller than `smallest` elements
-/// (but for one slice).
+/// Cuts a box into at most `slices` slices along one dimension. No slice is smaller than `smallest`
+/// elements, unless the box itself is.
 std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest);
 
-/// Stages deliver and forward of all parcels, the heaviest first, those that cross first of all.
-void deliver(const std::vector<Parcel>& parcels, std::int64_t smallest_slice,
+/// Plans the stages sum_inside and sum_across: the sources of every shipment hold summands, which
+/// meet at one rank. Returns the shipments that remain to be delivered: boxes with one source that
+/// has the value.
+std::vector<Shipment> add_up(std::vector<Shipment> shipments, std::int64_t smallest_slice,
+                             const RankPlaces& places, FreightList& list, std::vector<Sum>& sums);
+
+/// Plans the stages deliver and forward of all shipments: first those that cross between clusters,
+/// then the heaviest first (longest processing time first).
+void deliver(const std::vector<Shipment>& shipments, std::int64_t smallest_slice,
              const RankPlaces& places, FreightList& list);
 
 }  // namespace heteroperf

@@ -1,3 +1,9 @@
+// Rounds of messages as an edge colouring. Senders and receivers are the two sides of a graph,
+// messages its edges, rounds the colours. Each message takes the round that it *wishes* where both
+// ends have it free, else the first round that both have free. Where there is none, the sender has
+// a round `a` free and the receiver a round `b`: along the path of messages that leaves the
+// receiver by `a` and alternates between `a` and `b`, the two rounds change places, which frees `a`
+// at the receiver too. The path never comes to the sender, since it reaches senders by `a` only.
 #include "runners/comm/reshard/message_rounds.hpp"
 
 #include <algorithm>
@@ -10,7 +16,7 @@ namespace {
 
 constexpr std::int32_t none = -1;
 
-/// Which message a rank has in which round, for the ranks of one side.
+/// The message of each rank in each round, for the ranks of one side.
 class Side {
  public:
   Side(std::size_t ranks, std::size_t rounds)
@@ -22,15 +28,14 @@ class Side {
   std::int32_t message(std::size_t rank, std::size_t round) const {
     return message_[rank * rounds_ + round];
   }
-  /// Some round is always free while a rank has fewer messages than rounds.
+  /// Returns the first free round, which a rank with fewer messages than rounds always has.
   std::size_t free_round(std::size_t rank) const {
     std::size_t word = 0;
     while (taken_[rank * words_ + word] == ~std::uint64_t{0}) ++word;
     return word * 64 + static_cast<std::size_t>(std::countr_one(taken_[rank * words_ + word]));
   }
-  /// Whether no message has that round.
   bool is_free(std::size_t rank, std::size_t round) const { return message(rank, round) == none; }
-  /// The first round that is free on both; `rounds` when there is none.
+  /// Returns the first round that is free at both ranks; `rounds` when there is none.
   static std::size_t common_round(const Side& a, std::size_t rank_a, const Side& b,
                                   std::size_t rank_b) {
     for (std::size_t word = 0; word < a.words_; ++word) {
@@ -55,9 +60,9 @@ class Side {
   std::vector<std::uint64_t> taken_;
 };
 
-/// Ranks of one side numbered 0, 1, …, and the largest number of messages among them.
+/// The ranks of one side, numbered 0, 1, …, and the most messages of any of them.
 struct Numbered {
-  std::vector<std::size_t> of_message;
+  std::vector<std::size_t> of_message;  ///< the number of a message's rank
   std::size_t ranks = 0, degree = 0;
 };
 
@@ -89,7 +94,7 @@ class Colouring {
         receivers_(to.ranks, rounds),
         round_(from.of_message.size(), none) {}
 
-  /// In round `wish` where it is free.
+  /// Adds a message, in round `wish` where that is free.
   void add(std::size_t message, std::size_t wish) {
     const std::size_t sender = from_.of_message[message], receiver = to_.of_message[message];
     if (senders_.is_free(sender, wish) && receivers_.is_free(receiver, wish))
@@ -111,8 +116,7 @@ class Colouring {
   }
 
   /// Exchanges the rounds `busy` and `spare` along the path that leaves the receiver by `busy`,
-  /// which frees it there. The path comes to senders by `busy` only, so never to the one that has
-  /// that round free.
+  /// which frees it there.
   void swap_path(std::size_t receiver, std::size_t busy, std::size_t spare) {
     std::vector<std::size_t> path;
     for (std::size_t at = receiver;;) {
@@ -140,13 +144,9 @@ class Colouring {
   std::vector<std::int32_t> round_;
 };
 
-}  // namespace
-
-namespace {
-
-/// A round for each message that makes a perfect table where everybody of a group sends to
-/// everybody of another: its place among the sender's receivers less its place among the
-/// receiver's senders.
+/// The wished round of each message: its place among the sender's receivers less its place among
+/// the receiver's senders. That makes a perfect table where all ranks of a group send to all ranks
+/// of another.
 std::vector<std::size_t> wishes(const Numbered& from, const Numbered& to, std::size_t rounds) {
   std::vector<std::size_t> order(from.of_message.size());
   std::iota(order.begin(), order.end(), std::size_t{0});

@@ -9,15 +9,16 @@
 
 namespace heteroperf {
 
-/// A round for each message such that no rank sends twice, nor receives twice, in one round.
+/// A round for each message such that no rank sends twice, nor receives twice, in a round.
 struct MessageRounds {
-  int count = 0;  ///< most messages that one rank sends, or receives: no schedule has fewer
-  std::vector<std::int32_t> round;  ///< of each message
+  /// The most messages that one rank sends, or receives; no schedule has fewer rounds.
+  int count = 0;
+  std::vector<std::int32_t> round;  ///< by message
 };
 
-/// Edge colouring of the bipartite multigraph of senders and receivers with as many colours as its
-/// largest degree (König 1916), by alternating paths in O(messages · ranks) at worst.
-/// Deterministic. Entries are (sender, receiver); repeated pairs are allowed.
+/// Colours the edges of the bipartite multigraph of senders and receivers with as many colours as
+/// its largest degree (König 1916), by alternating paths in O(messages · ranks) at worst. The
+/// entries are (sender, receiver); a pair may occur several times. Deterministic.
 MessageRounds message_rounds(std::span<const std::pair<RankId, RankId>> messages);
 
 }  // namespace heteroperf

@@ -1,3 +1,10 @@
+// Turning a plan into copies and messages of one rank.
+//
+// A tensor's part on a rank lies in memory tile by tile. A box is a sub-box of a tile, so copying
+// it means contiguous *runs* of bytes in nested loops; where both sides are contiguous the whole
+// box is one run. Sums are made in the *arena*, a memory beside source and result, in which every
+// summand has a dense block. A message is *packed* from its boxes and *unpacked* into them; a
+// message that is a single run is sent from, or received into, its memory directly (in place).
 #include "runners/comm/reshard/rank_program.hpp"
 
 #include <algorithm>
@@ -30,8 +37,8 @@ struct Block {
   }
 };
 
-/// The copy of `box`, which lies in both blocks. Dimensions that are contiguous in both join the
-/// run, then loops that continue one another join.
+/// Works out the copy of `box`, which lies in both blocks. Dimensions that are contiguous in both
+/// join the run, then loops that continue one another join.
 BoxCopy copy_between(const Block& source, const Block& target, const Box& box,
                      std::size_t element_bytes) {
   BoxCopy copy;
@@ -76,9 +83,9 @@ class TensorMap {
           return false;
       return true;
     };
-    const auto found = std::find_if(blocks_.begin(), blocks_.end(), holds);
-    HETEROPERF_EXPECT(found != blocks_.end());
-    return *found;
+    const auto block = std::find_if(blocks_.begin(), blocks_.end(), holds);
+    HETEROPERF_EXPECT(block != blocks_.end());
+    return *block;
   }
 
  private:
@@ -86,7 +93,7 @@ class TensorMap {
   std::size_t elements_ = 0;
 };
 
-/// Runs of one element, which a call of memcpy for each would slow down.
+/// Copies runs of one element, for which a call of memcpy each would be slow.
 template <std::size_t bytes>
 void copy_elements(const BoxCopy::Loop& loop, const std::byte* source, std::byte* target) {
   for (std::size_t i = 0; i < loop.count; ++i)
@@ -121,7 +128,7 @@ void copy_box(const BoxCopy& copy, const std::byte* source, std::byte* target) {
     copy_loops(copy, 0, source, target);
 }
 
-/// Works out offsets; lives while a program is made.
+/// Works out the offsets of a program while it is made.
 class RankProgram::Compiler {
  public:
   Compiler(const ReshardPlan& plan, RankId rank, RankProgram& program)
@@ -138,8 +145,8 @@ class RankProgram::Compiler {
     program_.result_elements_ = result_.elements();
     for (const LocalCopy& copy : plan_.copies)
       if (copy.rank == rank_)
-        program_.own_.push_back(copy_between(source_.around(copy.box), result_.around(copy.box),
-                                             copy.box, element_bytes_));
+        program_.kept_.push_back(copy_between(source_.around(copy.box), result_.around(copy.box),
+                                              copy.box, element_bytes_));
     for (std::size_t i = 0; i < plan_.sums.size(); ++i)
       if (plan_.sums[i].at == rank_) add_sum(static_cast<std::int32_t>(i));
     for (const ReshardMessage& message : plan_.messages) {
@@ -160,7 +167,8 @@ class RankProgram::Compiler {
     return offset;
   }
 
-  /// Summands and sum get their blocks; a summand that is a sum of this rank has one already.
+  /// Gives summands and sum their blocks. A summand that is itself a sum of this rank has one
+  /// already.
   void add_sum(std::int32_t number) {
     const Sum& sum = plan_.sums[static_cast<std::size_t>(number)];
     Addition addition;
@@ -169,7 +177,7 @@ class RankProgram::Compiler {
       const bool made_here = summand.rank == rank_ && summand.from == ReshardPlace::sum;
       const std::size_t block = made_here ? sum_block_.at(summand.from_sum) : reserve(sum.box);
       if (summand.rank == rank_ && !made_here)
-        addition.own.push_back(
+        addition.local.push_back(
             {ReshardPlace::source,
              copy_between(source_.around(sum.box), {sum.box, block}, sum.box, element_bytes_)});
       summand_block_[{number, summand.rank}] = block;
@@ -193,40 +201,35 @@ class RankProgram::Compiler {
                                               : result_.around(piece.box);
   }
 
-  /// Where a piece that `from` sends comes to lie.
+  /// Returns the memory and block into which a piece goes that `from` sends.
   std::pair<ReshardPlace, Block> goal(const Piece& piece, RankId from) const {
     if (piece.into_sum == no_sum) return {ReshardPlace::result, result_.around(piece.box)};
     return {ReshardPlace::sum, {piece.box, summand_block_.at({piece.into_sum, from})}};
   }
 
-  std::span<const Piece> pieces_of(const ReshardMessage& message) const {
-    return std::span(plan_.pieces).subspan(message.first_piece, message.pieces);
-  }
-
   Parcel send(const ReshardMessage& message) {
-    Parcel parcel{message.to, message.round, message.size.value(), {}};
-    std::size_t at = 0;
-    for (const Piece& piece : pieces_of(message)) {
-      parcel.parts.push_back(
-          {piece.from, copy_between(home(piece), {piece.box, at}, piece.box, element_bytes_)});
-      at += static_cast<std::size_t>(piece.box.count());
-    }
-    return finish(std::move(parcel));
+    return parcel_of(message, message.to, [&](const Piece& piece, const Block& in_message) {
+      return Part{piece.from, copy_between(home(piece), in_message, piece.box, element_bytes_)};
+    });
   }
 
   Parcel receive(const ReshardMessage& message) {
-    Parcel parcel{message.from, message.round, message.size.value(), {}};
-    std::size_t at = 0;
-    for (const Piece& piece : pieces_of(message)) {
+    return parcel_of(message, message.from, [&](const Piece& piece, const Block& in_message) {
       const auto [place, block] = goal(piece, message.from);
-      parcel.parts.push_back(
-          {place, copy_between({piece.box, at}, block, piece.box, element_bytes_)});
-      at += static_cast<std::size_t>(piece.box.count());
-    }
-    return finish(std::move(parcel));
+      return Part{place, copy_between(in_message, block, piece.box, element_bytes_)};
+    });
   }
 
-  Parcel finish(Parcel parcel) {
+  /// The pieces of a message lie in it one after another.
+  template <class PartOf>
+  Parcel parcel_of(const ReshardMessage& message, RankId peer, PartOf part_of_piece) {
+    Parcel parcel{peer, message.round, message.size.value(), {}};
+    std::size_t offset = 0;
+    for (const Piece& piece :
+         std::span(plan_.pieces).subspan(message.first_piece, message.pieces)) {
+      parcel.parts.push_back(part_of_piece(piece, Block{piece.box, offset}));
+      offset += static_cast<std::size_t>(piece.box.count());
+    }
     parcel.in_place = parcel.parts.size() == 1 && parcel.parts.front().copy.contiguous();
     if (!parcel.in_place)
       program_.largest_message_ = std::max(program_.largest_message_, parcel.bytes);
@@ -246,8 +249,8 @@ RankProgram::RankProgram(const ReshardPlan& plan, RankId rank) {
   Compiler(plan, rank, *this).compile();
 }
 
-void RankProgram::copy_own(const Memories& memories) const {
-  for (const BoxCopy& copy : own_) copy_box(copy, memories.source, memories.result);
+void RankProgram::copy_kept(const Memories& memories) const {
+  for (const BoxCopy& copy : kept_) copy_box(copy, memories.source, memories.result);
 }
 
 namespace {
@@ -286,7 +289,7 @@ std::byte* RankProgram::incoming(const Parcel& receive, const Memories& memories
 void RankProgram::add_up(std::size_t stage, const Memories& memories) const {
   std::vector<const void*> summands;
   for (const Addition& addition : additions_[stage]) {
-    for (const Part& own : addition.own) copy_box(own.copy, memories.source, memories.arena);
+    for (const Part& part : addition.local) copy_box(part.copy, memories.source, memories.arena);
     summands.clear();
     for (const std::size_t offset : addition.summands) summands.push_back(memories.arena + offset);
     void* const sum = memories.arena + addition.sum;

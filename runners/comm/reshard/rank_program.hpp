@@ -25,8 +25,8 @@ struct BoxCopy {
 /// Copies `copy` from `source` to `target`, which do not overlap.
 void copy_box(const BoxCopy& copy, const std::byte* source, std::byte* target);
 
-/// One rank's part of a plan, with all offsets worked out. Sends and receives nothing itself:
-/// reshard() does, or a test that plays all ranks.
+/// One rank's part of a plan, with all offsets worked out. It sends and receives nothing itself:
+/// Resharder does, or the engine's stage boundaries, or a test that plays all ranks.
 class RankProgram {
  public:
   /// The memories of a run; `arena` has arena_bytes().
@@ -35,7 +35,7 @@ class RankProgram {
     std::byte* result;
     std::byte* arena;
   };
-  /// From its memory to a place in the message, or back.
+  /// A copy between one of the memories and a place in a message.
   struct Part {
     ReshardPlace place = ReshardPlace::source;  ///< sum: the arena
     BoxCopy copy;
@@ -57,30 +57,30 @@ class RankProgram {
   std::size_t source_elements() const { return source_elements_; }
   std::size_t result_elements() const { return result_elements_; }
   std::size_t arena_bytes() const { return arena_bytes_; }
-  /// Of the largest message that is not in place.
+  /// The size of the largest message that is not in place.
   std::size_t largest_message_bytes() const { return largest_message_; }
 
-  /// What this rank keeps. First of all.
-  void copy_own(const Memories& memories) const;
+  /// Copies the boxes that this rank keeps; comes before all stages.
+  void copy_kept(const Memories& memories) const;
   static void pack(const Parcel& send, const Memories& memories, std::byte* message);
   static void unpack(const Parcel& receive, const std::byte* message, const Memories& memories);
-  /// Where an in-place message lies.
+  /// Returns the memory of a message that is in place.
   static const std::byte* outgoing(const Parcel& send, const Memories& memories);
   static std::byte* incoming(const Parcel& receive, const Memories& memories);
-  /// The sums at the end of a stage.
+  /// Makes the sums at the end of a stage.
   void add_up(std::size_t stage, const Memories& memories) const;
 
  private:
-  /// Dense blocks in the arena: summands in their order, then the sum.
+  /// A sum in the arena, whose summands are dense blocks there.
   struct Addition {
     std::vector<std::size_t> summands;  ///< offsets
-    std::vector<Part> own;              ///< fills own summands from the source tensor
+    std::vector<Part> local;            ///< copies this rank's summands from the source tensor
     std::size_t sum = 0, elements = 0;
-    std::vector<Part> results;  ///< to the result tensor
+    std::vector<Part> results;  ///< copies of the sum to the result tensor
   };
   class Compiler;
 
-  std::vector<BoxCopy> own_;
+  std::vector<BoxCopy> kept_;
   std::array<Stage, reshard_stages> stages_;
   std::array<std::vector<Addition>, reshard_stages> additions_;
   DataType type_ = DataType::f32;

@@ -12,11 +12,11 @@
 namespace heteroperf {
 namespace {
 
-/// Rounds under way at once.
+/// The number of rounds under way at once.
 constexpr std::size_t rounds_under_way = 4;
 
-/// One stage of one run: rounds start in order, at most `window` of them are under way. Since every
-/// rank finishes them in order, the earliest unfinished round of all can always end.
+/// One stage of one run. Rounds start in order, and a few of them are under way at once. Since
+/// every rank finishes them in order, the earliest unfinished round of all can always end.
 class StageRun {
  public:
   StageRun(Communicator& group, const RankProgram::Stage& stage, DataType type,
@@ -126,12 +126,12 @@ Resharder::Resharder(std::shared_ptr<const ReshardPlan> plan, RankId rank)
     for (const RankId used : layout->ranks()) highest_rank_ = std::max(highest_rank_, used);
 }
 
-void Resharder::check(const Communicator& group, ConstBuffer mine, MutableBuffer result) const {
+void Resharder::check(const Communicator& group, ConstBuffer source, MutableBuffer result) const {
   ProblemList problems;
   if (group.rank() != rank_)
     problems.add(fmt::format("reshard on rank {}", group.rank().value()),
                  fmt::format("it was prepared for rank {}", rank_.value()));
-  check_buffer("source", rank_, mine, program_.source_elements(), plan_->config.type, problems);
+  check_buffer("source", rank_, source, program_.source_elements(), plan_->config.type, problems);
   check_buffer("result", rank_, result, program_.result_elements(), plan_->config.type, problems);
   if (highest_rank_.value() >= group.size())
     problems.add(fmt::format("a layout names rank {}", highest_rank_.value()),
@@ -139,11 +139,11 @@ void Resharder::check(const Communicator& group, ConstBuffer mine, MutableBuffer
   problems.throw_if_any();
 }
 
-void Resharder::run(Communicator& group, ConstBuffer mine, MutableBuffer result, int tag) {
-  check(group, mine, result);
-  const RankProgram::Memories memories{static_cast<const std::byte*>(mine.data),
+void Resharder::run(Communicator& group, ConstBuffer source, MutableBuffer result, int tag) {
+  check(group, source, result);
+  const RankProgram::Memories memories{static_cast<const std::byte*>(source.data),
                                        static_cast<std::byte*>(result.data), arena_.get()};
-  program_.copy_own(memories);
+  program_.copy_kept(memories);
   for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
     StageRun(group, program_.stage(stage), plan_->config.type, memories, staging_.get(),
              slot_bytes(program_), tag)
@@ -152,10 +152,33 @@ void Resharder::run(Communicator& group, ConstBuffer mine, MutableBuffer result,
   }
 }
 
-void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer mine, MutableBuffer result,
+void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source, MutableBuffer result,
              int tag) {
   const std::shared_ptr<const ReshardPlan> borrowed(std::shared_ptr<void>(), &plan);
-  Resharder(borrowed, group.rank()).run(group, mine, result, tag);
+  Resharder(borrowed, group.rank()).run(group, source, result, tag);
+}
+
+ReshardCache::ReshardCache(RankId rank, std::size_t capacity)
+    : rank_(rank), capacity_(std::max<std::size_t>(capacity, 1)) {}
+
+std::shared_ptr<Resharder> ReshardCache::find(const Layout& from, const Layout& to,
+                                              const ReshardConfig& config, GradientKind sources) {
+  const auto wanted = [&](const std::shared_ptr<Resharder>& known) {
+    const ReshardPlan& plan = known->plan();
+    return plan.sources == sources && plan.from == from && plan.to == to && plan.config == config;
+  };
+  const auto place = std::find_if(recent_.begin(), recent_.end(), wanted);
+  if (place != recent_.end()) {
+    recent_.splice(recent_.begin(), recent_, place);
+    return recent_.front();
+  }
+  auto plan = std::make_shared<const ReshardPlan>(sources == GradientKind::partial
+                                                      ? plan_sum(from, to, config)
+                                                      : plan_reshard(from, to, config));
+  recent_.push_front(std::make_shared<Resharder>(std::move(plan), rank_));
+  ++planned_;
+  if (recent_.size() > capacity_) recent_.pop_back();
+  return recent_.front();
 }
 
 }  // namespace heteroperf

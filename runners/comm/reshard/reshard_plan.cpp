@@ -1,3 +1,11 @@
+// Planning a reshard in four steps.
+//
+// The tiles of both layouts are intersected; each non-empty *box* is a *shipment*: ranks that have
+// it and ranks that shall have it. Summands are added up first (add_up). Then every shipment is
+// delivered: cut into slices where that spreads the work, each slice sent by the least loaded
+// holder (deliver). Both steps write a list of *freight*, single boxes with sender and receiver.
+// Finally the freight of a stage between two ranks becomes one *message*, and messages are coloured
+// with *rounds* so that nobody sends or receives two at once.
 #include "runners/comm/reshard/reshard_plan.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +20,6 @@
 #include "metrics/base/name_table.hpp"
 #include "runners/comm/reshard/freight.hpp"
 #include "runners/comm/reshard/message_rounds.hpp"
-#include "runners/comm/reshard/summing.hpp"
 
 namespace heteroperf {
 namespace {
@@ -22,7 +29,7 @@ constexpr Named<ReshardStage> stage_names[] = {{ReshardStage::sum_inside, "sum_i
                                                {ReshardStage::deliver, "deliver"},
                                                {ReshardStage::forward, "forward"}};
 
-/// Overlap of two parts of one dimension.
+/// The overlap of two parts of one dimension.
 struct Overlap {
   std::size_t from_part, to_part;
   std::int64_t first, last;
@@ -30,20 +37,20 @@ struct Overlap {
 
 std::vector<Overlap> overlaps(const std::vector<std::int64_t>& from,
                               const std::vector<std::int64_t>& to) {
-  std::vector<Overlap> found;
+  std::vector<Overlap> result;
   for (std::size_t i = 0, j = 0; i + 1 < from.size() && j + 1 < to.size();) {
     const std::int64_t first = std::max(from[i], to[j]), last = std::min(from[i + 1], to[j + 1]);
-    if (first < last) found.push_back({i, j, first, last});
+    if (first < last) result.push_back({i, j, first, last});
     if (from[i + 1] <= to[j + 1])
       ++i;
     else
       ++j;
   }
-  return found;
+  return result;
 }
 
-/// Every non-empty intersection of a tile of `from` with a tile of `to`.
-std::vector<Parcel> intersect(const Layout& from, const Layout& to) {
+/// Returns every non-empty intersection of a tile of `from` with a tile of `to`.
+std::vector<Shipment> intersect(const Layout& from, const Layout& to) {
   struct Overlapping {
     Box box;
     std::size_t from_tile = 0, to_tile = 0;
@@ -65,12 +72,12 @@ std::vector<Parcel> intersect(const Layout& from, const Layout& to) {
       }
     boxes = std::move(longer);
   }
-  std::vector<Parcel> parcels;
-  parcels.reserve(boxes.size());
+  std::vector<Shipment> shipments;
+  shipments.reserve(boxes.size());
   for (const Overlapping& box : boxes)
-    parcels.push_back({box.box, ReshardPlace::source, no_sum, from.holders(box.from_tile),
-                       to.holders(box.to_tile)});
-  return parcels;
+    shipments.push_back({box.box, ReshardPlace::source, no_sum, from.holders(box.from_tile),
+                         to.holders(box.to_tile)});
+  return shipments;
 }
 
 void check_shapes(const Layout& from, const Layout& to) {
@@ -80,13 +87,13 @@ void check_shapes(const Layout& from, const Layout& to) {
                   "the shapes differ");
 }
 
-std::vector<LocalCopy> local_copies(const std::vector<Parcel>& parcels) {
+std::vector<LocalCopy> local_copies(const std::vector<Shipment>& shipments) {
   std::vector<LocalCopy> copies;
-  for (const Parcel& parcel : parcels)
-    for (const RankId rank : parcel.targets)
-      if (parcel.from == ReshardPlace::source &&
-          std::binary_search(parcel.sources.begin(), parcel.sources.end(), rank))
-        copies.push_back({rank, parcel.box});
+  for (const Shipment& shipment : shipments)
+    for (const RankId rank : shipment.targets)
+      if (shipment.from == ReshardPlace::source &&
+          std::binary_search(shipment.sources.begin(), shipment.sources.end(), rank))
+        copies.push_back({rank, shipment.box});
   std::stable_sort(copies.begin(), copies.end(),
                    [](const LocalCopy& a, const LocalCopy& b) { return a.rank < b.rank; });
   return copies;
@@ -99,7 +106,7 @@ std::uint64_t message_key(const Freight& freight) {
          static_cast<std::uint64_t>(freight.to.value());
 }
 
-/// One message for all freight of a stage between two ranks.
+/// Makes one message of all freight of a stage between two ranks.
 void merge(const std::vector<Freight>& freight, ReshardPlan& plan) {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> order;
   order.reserve(freight.size());
@@ -139,6 +146,7 @@ void assign_rounds(ReshardPlan& plan) {
                    });
 }
 
+/// Adds up the bytes between ranks, clusters and cards.
 void tally(const RankPlaces& places, ReshardPlan& plan) {
   for (const std::string& name : places.card_names())
     plan.cards.push_back({name, Bytes(0), Bytes(0)});
@@ -156,7 +164,7 @@ void tally(const RankPlaces& places, ReshardPlan& plan) {
     pair.size += message.size;
     ++pair.messages;
   }
-  for (const auto& [ends, pair] : traffic) plan.clusters.push_back(pair);
+  for (const auto& [ignored, pair] : traffic) plan.clusters.push_back(pair);
 }
 
 std::int64_t smallest_slice(const ReshardConfig& config) {
@@ -170,12 +178,12 @@ ReshardPlan make_plan(const Layout& from, const Layout& to, const ReshardConfig&
   const RankPlaces places(config, layouts);
   ReshardPlan plan{from, to, sources, config, {}, {}, {}, {}, {}, {}, {}, {}, {}};
 
-  std::vector<Parcel> parcels = intersect(from, to);
+  std::vector<Shipment> shipments = intersect(from, to);
   FreightList list(places, config.type);
   if (sources == GradientKind::partial)
-    parcels = add_up(std::move(parcels), smallest_slice(config), places, list, plan.sums);
-  plan.copies = local_copies(parcels);
-  deliver(parcels, smallest_slice(config), places, list);
+    shipments = add_up(std::move(shipments), smallest_slice(config), places, list, plan.sums);
+  plan.copies = local_copies(shipments);
+  deliver(shipments, smallest_slice(config), places, list);
 
   merge(list.freight(), plan);
   assign_rounds(plan);

@@ -12,29 +12,30 @@
 
 namespace heteroperf {
 
-/// What the holders of one tile have: equal values, or summands of the value.
+/// The relation between the holders of one tile: equal values, or summands of the value.
 enum class GradientKind { replicate, partial };
 
 struct ReshardConfig {
   RankClusters clusters;           ///< of all ranks; none: all in one
-  std::vector<std::string> cards;  ///< by rank, what it sends over; none: by the clusters' bridges
+  std::vector<std::string> cards;  ///< by rank, the card it sends over; none: by clusters' bridges
   DataType type = DataType::f32;
   Bytes smallest_slice{16384};  ///< a box is not cut into slices smaller than this
   friend bool operator==(const ReshardConfig&, const ReshardConfig&) = default;
 };
 
-/// A plan runs its stages in this order; a rank begins one when its own part of the one before is
-/// done.
+/// A plan runs its stages in this order; a rank begins a stage when its own part of the one before
+/// is done.
 enum class ReshardStage {
   sum_inside,  ///< partial values meet at one rank of each cluster
   sum_across,  ///< the clusters' sums meet at one rank
   deliver,     ///< values reach every cluster that lacks them, once
-  forward,     ///< and inside it those who still lack them
+  forward,     ///< inside a cluster, values reach the ranks that still lack them
 };
 constexpr std::size_t reshard_stages = 4;
 const char* to_string(ReshardStage stage);
 
-/// Where a rank finds or puts a box: its source tensor, its result, or the block of a Sum.
+/// The memory in which a rank finds or puts a box: its source tensor, its result, or the block of a
+/// Sum.
 enum class ReshardPlace { source, sum, result };
 
 constexpr std::int32_t no_sum = -1;
@@ -43,22 +44,22 @@ constexpr std::int32_t no_sum = -1;
 struct Piece {
   Box box;
   ReshardPlace from = ReshardPlace::source;
-  std::int32_t from_sum = no_sum;  ///< of ReshardPlan::sums, with ReshardPlace::sum
-  std::int32_t into_sum = no_sum;  ///< a summand of that one; none: goes to the result
+  std::int32_t from_sum = no_sum;  ///< index into ReshardPlan::sums, with ReshardPlace::sum
+  std::int32_t into_sum = no_sum;  ///< the sum of which it is a summand; none: goes to the result
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-/// All that one rank sends to another in one stage.
+/// All pieces that one rank sends to another in one stage.
 struct ReshardMessage {
   ReshardStage stage = ReshardStage::deliver;
-  std::int32_t round = 0;  ///< within its stage no rank sends, nor receives, twice a round
+  std::int32_t round = 0;  ///< in a round of its stage no rank sends, nor receives, twice
   RankId from, to;
-  std::uint32_t first_piece = 0, pieces = 0;  ///< of ReshardPlan::pieces
+  std::uint32_t first_piece = 0, pieces = 0;  ///< a range of ReshardPlan::pieces
   Bytes size{0};
   friend bool operator==(const ReshardMessage&, const ReshardMessage&) = default;
 };
 
-/// A box added up at one rank at the end of a stage.
+/// A box that is added up at one rank at the end of a stage.
 struct Sum {
   struct Summand {
     RankId rank;
@@ -81,7 +82,7 @@ struct LocalCopy {
   friend bool operator==(const LocalCopy&, const LocalCopy&) = default;
 };
 
-/// What crosses from one cluster to another, by index into the configured clusters.
+/// The bytes that cross from one cluster to another, by index into the configured clusters.
 struct ClusterTraffic {
   std::size_t from = 0, to = 0;
   Bytes size{0};
@@ -89,15 +90,15 @@ struct ClusterTraffic {
   friend bool operator==(const ClusterTraffic&, const ClusterTraffic&) = default;
 };
 
-/// What a network card sends to and receives from other clusters.
+/// The bytes that a network card sends to and receives from other clusters.
 struct CardTraffic {
   std::string card;  ///< its cluster's label where the card is not named
   Bytes sent{0}, received{0};
   friend bool operator==(const CardTraffic&, const CardTraffic&) = default;
 };
 
-/// Who sends what to whom so that a tensor spread as `from` becomes spread as `to`. A pure value,
-/// equal on all ranks.
+/// A plan says who sends which box to whom so that a tensor that is spread over ranks as `from`
+/// becomes spread as `to`. It is a pure value, equal on all ranks.
 struct ReshardPlan {
   Layout from, to;
   GradientKind sources = GradientKind::replicate;  ///< partial: holders of a source tile are added
@@ -106,32 +107,35 @@ struct ReshardPlan {
   std::vector<LocalCopy> copies;         ///< by rank
   std::vector<ReshardMessage> messages;  ///< by stage, round, sender
   std::vector<Piece> pieces;
-  std::vector<Sum> sums;  ///< after those that they add
+  std::vector<Sum> sums;  ///< each after the sums that it adds
   std::array<int, reshard_stages> rounds{};
 
   std::vector<ClusterTraffic> clusters;
   std::vector<CardTraffic> cards;
   Bytes moved{0};    ///< between ranks
-  Bytes crossed{0};  ///< of these, between clusters
+  Bytes crossed{0};  ///< the part of `moved` that crosses between clusters
   friend bool operator==(const ReshardPlan&, const ReshardPlan&) = default;
 };
 
-/// Every rank of `to` gets each element it lacks exactly once; a cluster without the element gets
-/// it exactly once from outside. Among replicas the owner of a box balances first the network
+/// Every rank of `to` gets each element that it lacks exactly once; a cluster without the element
+/// gets it exactly once from outside. Among replicas the owner of a box balances first the network
 /// cards, then the ranks. Throws UserError with everything wrong: different shapes, ranks that are
 /// in no cluster, fewer cards than ranks.
 ReshardPlan plan_reshard(const Layout& from, const Layout& to, const ReshardConfig& config);
 
 /// The same where the holders of a tile of `from` have summands: every rank of `to` gets their
-/// sum, the same bits on all of them. Of P clusters that hold summands and R that want the sum,
-/// an element crosses (P \ r) + (R \ r) times, r one of R, where possible of P too. Summands are
-/// added in rank order inside a cluster, then cluster by cluster.
+/// sum, the same bits on all of them. Let P be the clusters that hold summands and R those that
+/// want the sum; an element crosses |P \ r| + |R \ r| times, r one of R, where possible of P too.
+/// Summands are added in rank order inside a cluster, then cluster by cluster.
 ReshardPlan plan_sum(const Layout& from, const Layout& to, const ReshardConfig& config);
 
 /// The way back: the gradient of plan.to becomes that of plan.from, complete on every replica.
-/// `kind` is what the replicas of plan.to hold: with equal gradients one of them is picked, partial
-/// ones are added. So a gather becomes a slice, a slice of replicated data an all-gather, a
-/// broadcast a sum if and only if `kind` is partial.
+/// `kind` says what the replicas of plan.to hold: with equal gradients one of them is picked,
+/// partial ones are added. So a gather becomes a slice, a slice of replicated data an all-gather,
+/// and a broadcast a sum if and only if `kind` is partial.
+///
+/// Nothing in the suite calls this yet: it is here for models of several components with layouts of
+/// their own, whose activations are resharded forwards and whose gradients come back.
 ReshardPlan adjoint(const ReshardPlan& plan, GradientKind kind);
 
 }  // namespace heteroperf

@@ -1,3 +1,7 @@
+// Formulas of the time of an all-reduce. Each algorithm is a sum of *parts*: steps in which every
+// rank sends one message, sums of two blocks, and stages of a pipeline of segments. `Parts` knows
+// what a part costs in the group: inside a cluster the slowest cluster's curve holds, and messages
+// that leave or reach a cluster in the same step share its network cards.
 #include "runners/comm/selection/cost_model.hpp"
 
 #include <algorithm>
@@ -20,11 +24,11 @@ double time_of(const LinkCurve& curve, double bytes) {
   return curve.time(Bytes(static_cast<std::uint64_t>(std::ceil(bytes)))).value();
 }
 
-/// Whether the messages of a step also come back.
+/// The directions of the messages of a step: to the partner, or also back.
 enum class Ways { there, both };
 
-/// Times of the parts that algorithms are made of, in seconds; sizes in bytes, as real numbers:
-/// the mean of unequal blocks.
+/// The times of the parts that algorithms are made of, in seconds. Sizes are in bytes, as real
+/// numbers: the mean of unequal blocks.
 class Parts {
  public:
   Parts(const CostModel& model, const CallShape& call)
@@ -53,14 +57,14 @@ class Parts {
 
   double reduction(double bytes) const { return time_of(model_.reduction, bytes); }
 
-  /// One step of messages of one size, all under way together: rank r sends to partner(r), unless
-  /// that is r itself. Messages that leave or reach a cluster share its cards.
+  /// One step, in which messages of one size are under way together: rank r sends to partner(r),
+  /// unless that is r itself.
   template <class Partner>
   double step(double bytes, Partner partner) const {
     double slowest = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
-      const int other = partner(rank);
-      if (other == rank || cluster(other) != cluster(rank)) continue;
+      const int peer = partner(rank);
+      if (peer == rank || cluster(peer) != cluster(rank)) continue;
       slowest = std::max(slowest, time_of(model_.inside[cluster(rank)], bytes));
     }
     if (clusters_ == 1) return slowest;
@@ -74,11 +78,10 @@ class Parts {
   }
   /// One segment from bridge to bridge.
   double crossing(double bytes) const {
-    const double others = static_cast<double>(clusters_ - 1);
-    if (!scatters()) return time_of(model_.between, others * wire(bytes));
-    return 2 * time_of(model_.between, bytes * others / static_cast<double>(clusters_));
+    if (!scatters()) return time_of(model_.between, peers() * wire(bytes));
+    return 2 * time_of(model_.between, bytes * peers() / static_cast<double>(clusters_));
   }
-  /// What one message more adds while several are in flight.
+  /// The time that one more message adds while several are in flight.
   double stream_inside(double bytes) const {
     if (!model_.inside_stream.empty()) return time_of(model_.inside_stream, bytes);
     return inside(bytes);
@@ -93,27 +96,18 @@ class Parts {
 
   /// A segment from every bridge to all others, and their part of it back.
   double across(double bytes) const {
-    const double others = static_cast<double>(clusters_ - 1);
-    return stream_between(scatters() ? 2 * bytes * others / static_cast<double>(clusters_)
-                                     : others * wire(bytes));
+    return stream_between(scatters() ? 2 * bytes * peers() / static_cast<double>(clusters_)
+                                     : peers() * wire(bytes));
   }
-  /// Summing what came over the bridges.
+  /// The sum of the contributions that came over the bridges.
   double sum_across(double bytes) const {
-    const double others = static_cast<double>(clusters_ - 1);
-    return others * reduction(scatters() ? bytes / static_cast<double>(clusters_) : bytes);
+    return peers() * reduction(scatters() ? bytes / static_cast<double>(clusters_) : bytes);
   }
-  /// Whether bridges share the sums of a segment among them (segment_bridge.hpp).
+  /// Returns true when bridges share the sums of a segment among them (segment_bridge.hpp).
   bool scatters() const { return clusters_ > 2 && call_.wire == WireFormat::fp32; }
   double codec(double bytes) const {
-    switch (call_.wire) {
-      case WireFormat::fp32:
-        return 0;
-      case WireFormat::bf16:
-        return time_of(model_.bf16_codec, bytes);
-      case WireFormat::int8:
-        return time_of(model_.int8_codec, bytes);
-    }
-    return 0;
+    if (call_.wire == WireFormat::fp32) return 0;
+    return time_of(call_.wire == WireFormat::bf16 ? model_.bf16_codec : model_.int8_codec, bytes);
   }
   double wire(double bytes) const {
     const auto values = static_cast<std::size_t>(std::ceil(bytes / sizeof(float)));
@@ -121,9 +115,11 @@ class Parts {
   }
 
  private:
+  /// The other clusters of a cluster.
+  double peers() const { return static_cast<double>(clusters_ - 1); }
   std::size_t cluster(int rank) const { return cluster_of_[static_cast<std::size_t>(rank)]; }
 
-  /// Messages over the busiest card when every rank sends to its partner.
+  /// The messages over the busiest card when every rank sends to its partner.
   template <class Partner>
   double busiest_card(Partner partner, Ways ways) const {
     std::vector<double> leaving(clusters_, 0), arriving(clusters_, 0);
@@ -170,10 +166,10 @@ double fold(const Parts& parts) {
   return 2 * there + parts.reduction(n);
 }
 
-/// Rank number among the 2^k that go on.
+/// The rank of active rank `index`, one of the 2^k that go on (collectives/all_reduce.cpp).
 int unfolded(int index, int extra) { return index < extra ? 2 * index + 1 : index + extra; }
 
-/// Each of the 2^k ranks with the one at `distance`.
+/// Pairs each of the 2^k ranks with the one at `distance`.
 auto partner_at(int distance, int ranks) {
   const int extra = ranks - power_below(ranks);
   return [distance, extra](int rank) {
@@ -192,8 +188,7 @@ double recursive_doubling(const Parts& parts) {
   return time;
 }
 
-/// The first and largest step is with the nearest rank (collectives/halving.cpp); the way back has
-/// the same steps.
+/// The first and largest step is with the nearest rank; the way back has the same steps.
 double rabenseifner(const Parts& parts) {
   double time = fold(parts);
   double part = parts.bytes();
@@ -245,16 +240,16 @@ double tree(const Parts& parts) {
   return depth * (2 * parts.step(piece, above) + sums) + (parts.bytes() / piece - 1) * interval;
 }
 
-/// Levels below the top of a tree.
+/// The levels below the top of a tree inside a cluster.
 int inside_depth(std::size_t members) {
   int depth = 0;
   for (std::size_t reach = 1; reach < members; reach = reach * inside_arity + 1) ++depth;
   return depth;
 }
 
-/// Segments go up the clusters' trees, over the bridges and down again, all stages at once. A
-/// bridge carries `share` of them: for those it is the top of its cluster's tree, for others a
-/// child. What a rank does itself adds up; its card works meanwhile.
+/// Segments go up the clusters' trees, over the bridges and down again, all stages at once. A rank
+/// is the top of its cluster's tree for `share` of the segments, and a child for the others. The
+/// work of the rank itself adds up; its card works meanwhile.
 double hierarchical(const Parts& parts, double share) {
   HETEROPERF_EXPECT(parts.clusters() > 1);
   const double piece = std::min(parts.bytes(), parts.segment());
@@ -288,7 +283,7 @@ double split_rail(const Parts& parts) {
 struct Formula {
   Algorithm algorithm;
   double (*seconds)(const Parts&);
-  bool segments;  ///< whether the segment size matters
+  bool segments;  ///< true when the segment size matters
 };
 
 constexpr Formula formulas[] = {
@@ -303,12 +298,12 @@ constexpr Formula formulas[] = {
 };
 
 const Formula& formula_of(Algorithm algorithm) {
-  const auto* found = std::find_if(std::begin(formulas), std::end(formulas),
-                                   [&](const Formula& f) { return f.algorithm == algorithm; });
-  HETEROPERF_EXPECT(found != std::end(formulas));
-  return *found;
+  const auto* formula = std::ranges::find(formulas, algorithm, &Formula::algorithm);
+  HETEROPERF_EXPECT(formula != std::end(formulas));
+  return *formula;
 }
 
+/// The factor at a size, between those of the two sizes around it.
 double correction(const CostModel& model, Algorithm algorithm, Bytes size) {
   const Correction* below = nullptr;
   for (const Correction& point : model.corrections) {

@@ -1,3 +1,5 @@
+// The choice of an all-reduce algorithm: by rules that a user writes as a string, else by the
+// model.
 #include "runners/comm/selection/selection.hpp"
 
 #include <fmt/format.h>
@@ -9,18 +11,13 @@
 #include "metrics/base/byte_size.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::uint64_t no_limit = std::numeric_limits<std::uint64_t>::max();
 constexpr const char* grammar = "Write e.g. recursive_doubling:0-8K;ring:8193-max.";
-
-std::string_view trimmed(std::string_view text) {
-  const auto first = text.find_first_not_of(" \t");
-  if (first == std::string_view::npos) return {};
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -32,7 +29,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-/// "8193", "8K", "max"; nothing when it is no size.
+/// Parses "8193", "8K" or "max"; returns nothing when the text is no size.
 std::optional<Bytes> parse_end(std::string_view text) {
   return text == "max" ? Bytes(no_limit) : parse_byte_size(text);
 }
@@ -41,7 +38,7 @@ std::string size_text(Bytes size) {
   return size.value() == no_limit ? "max" : fmt::format("{}", size.value());
 }
 
-/// One part of a selection and what it says.
+/// One part of a selection string and its rule.
 struct Part {
   std::string_view text;
   SelectionRule rule;
@@ -56,7 +53,7 @@ std::optional<Algorithm> read_algorithm(std::string_view name, ProblemList& prob
   }
 }
 
-/// Fills the range; false when it is none.
+/// Fills the range of a rule; returns false when the text is no range.
 bool read_range(std::string_view text, std::string_view whole, SelectionRule& rule,
                 ProblemList& problems) {
   const auto ends = split(text, '-');
@@ -96,7 +93,7 @@ void read_part(std::string_view text, std::vector<Part>& parts, ProblemList& pro
 }
 
 void find_overlaps(const std::vector<Part>& ascending, ProblemList& problems) {
-  const Part* widest = nullptr;  // reaches furthest of those seen
+  const Part* widest = nullptr;  // the part seen so far that reaches furthest
   for (const Part& part : ascending) {
     if (widest != nullptr && part.rule.first <= widest->rule.last) {
       problems.add(fmt::format("\"{}\" and \"{}\" overlap", widest->text, part.text),
@@ -151,7 +148,7 @@ Choice fastest(const CostModel& model, const CallShape& call) {
   return best;
 }
 
-/// What is chosen, whatever its wire.
+/// Makes the choice except for its wire format.
 Choice choose(const std::vector<SelectionRule>& rules, const std::optional<CostModel>& model,
               const CallShape& call) {
   for (const SelectionRule& rule : rules) {

@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// Sizes [first, last] of a forced algorithm.
+/// Forces an algorithm for the sizes [first, last].
 struct SelectionRule {
   Algorithm algorithm = Algorithm::native;
   Bytes first{0}, last{~std::uint64_t{0}};
@@ -18,9 +18,9 @@ struct SelectionRule {
   friend bool operator==(const SelectionRule&, const SelectionRule&) = default;
 };
 
-/// "ring", or "recursive_doubling:0-8K;ring:8193-max": sizes in bytes, K/M/G binary, both ends
-/// included; "auto" forces nothing. In ascending order of sizes. Throws UserError with everything
-/// wrong: unknown names, empty, reversed or overlapping ranges.
+/// Parses "ring", or "recursive_doubling:0-8K;ring:8193-max": sizes in bytes, K/M/G binary, both
+/// ends included; "auto" forces nothing. The rules are in ascending order of sizes. Throws
+/// UserError with everything wrong: unknown names, empty, reversed or overlapping ranges.
 std::vector<SelectionRule> parse_selection(const std::string& text);
 
 struct Choice {
@@ -28,28 +28,28 @@ struct Choice {
   Bytes segment = default_segment;
   std::optional<Seconds> predicted;
   std::string reason;  ///< "forced by rule", "fastest of 7 by the model"
-  /// What float32 values are between clusters: flat algorithms do not encode.
+  /// The format of float32 values between clusters: flat algorithms do not encode.
   WireFormat wire = WireFormat::fp32;
 };
 
-/// leader and split_rail: the algorithms with bridges.
+/// Returns true for leader and split_rail, the algorithms over bridges between clusters.
 bool uses_bridges(Algorithm algorithm);
 
-/// The rule that covers the size, else the fastest by the model, else native. Equal on all ranks
-/// when rules and model are. leader and split_rail need more than one cluster: the model is not
-/// asked about them with one, and a rule that demands them throws UserError. A call with segment 0
-/// gets the model's best, default_segment without a model.
+/// Takes the rule that covers the size, else the fastest algorithm by the model, else native. The
+/// choice is equal on all ranks when rules and model are. leader and split_rail need more than one
+/// cluster: with one, the model is not asked about them, and a rule that demands them throws
+/// UserError. A call with segment 0 gets the model's best, or default_segment without a model.
 Choice select_all_reduce(const std::vector<SelectionRule>& rules,
                          const std::optional<CostModel>& model, const CallShape& call);
 
-/// select_all_reduce() for calls in a row: asking the model takes microseconds, so choices made
-/// are kept.
+/// select_all_reduce() for calls in a row. Asking the model takes microseconds, so choices are
+/// kept.
 class Selector {
  public:
   Selector(std::vector<SelectionRule> rules, std::optional<CostModel> model)
       : rules_(std::move(rules)), model_(std::move(model)) {}
 
-  /// Valid until the next call.
+  /// The choice is valid until the next call.
   const Choice& choose(const CallShape& call);
 
  private:

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
 namespace heteroperf {
@@ -11,13 +13,20 @@ namespace {
 constexpr std::uint64_t step_factor = 4;
 constexpr int least_rounds = 2, most_rounds = 11;
 constexpr std::size_t few_rounds = 7;
-/// A task is repeated until one timing is about this long.
+/// A task is called so often that one timing takes about this long.
 constexpr double least_timing_s = 500e-6;
 constexpr int most_calls = 100;
-/// Shorter calls get an untimed one before.
+/// A shorter call gets an untimed one before it.
 constexpr double short_call_s = 5e-3;
 
 using Points = std::vector<LinkCurve::Point>;
+
+double seconds_per_call(const TimedTask& task) {
+  for (int call = 0; call < task.untimed; ++call) task.run();
+  const Stopwatch stopwatch;
+  for (int call = 0; call < task.calls; ++call) task.run();
+  return stopwatch.elapsed_s() / task.calls;
+}
 
 template <class Pick>
 double middle_of(const std::vector<Timings>& rounds, Pick pick) {
@@ -45,6 +54,51 @@ void straighten_end(Points& points) {
 
 }  // namespace
 
+Timings::Timings(std::size_t tasks, std::size_t rounds, std::size_t ranks,
+                 std::vector<double> seconds)
+    : tasks_(tasks), rounds_(rounds), ranks_(ranks), seconds_(std::move(seconds)) {
+  HETEROPERF_EXPECT(seconds_.size() == tasks * rounds * ranks);
+}
+
+double Timings::at(std::size_t task, std::size_t round, std::size_t rank) const {
+  return seconds_[(rank * rounds_ + round) * tasks_ + task];
+}
+
+std::vector<double> Timings::slowest(std::size_t task) const {
+  std::vector<RankId> all;
+  for (std::size_t rank = 0; rank < ranks_; ++rank) {
+    all.emplace_back(static_cast<std::int32_t>(rank));
+  }
+  return slowest(task, all);
+}
+
+std::vector<double> Timings::slowest(std::size_t task, std::span<const RankId> ranks) const {
+  std::vector<double> result(rounds_, 0);
+  for (std::size_t round = 0; round < rounds_; ++round) {
+    for (const RankId rank : ranks) {
+      result[round] =
+          std::max(result[round], at(task, round, static_cast<std::size_t>(rank.value())));
+    }
+  }
+  return result;
+}
+
+Timings time_interleaved(Communicator& group, std::span<const TimedTask> tasks, int rounds) {
+  const auto count = static_cast<std::size_t>(rounds);
+  const auto ranks = static_cast<std::size_t>(group.size());
+  std::vector<double> local;
+  local.reserve(count * tasks.size());
+  for (std::size_t round = 0; round < count; ++round) {
+    for (const TimedTask& task : tasks) {
+      group.barrier();
+      local.push_back(seconds_per_call(task));
+    }
+  }
+  std::vector<double> all(local.size() * ranks);
+  group.all_gather(ConstBuffer(std::span<const double>(local)), MutableBuffer(std::span(all)));
+  return {tasks.size(), count, ranks, std::move(all)};
+}
+
 double SizeTimes::time_of(std::size_t task) const {
   return middle_of(rounds, [&](const Timings& t) { return t.slowest(task); });
 }
@@ -66,7 +120,7 @@ std::vector<SizeTimes> SizeSweep::run(Bytes first, Bytes span, Bytes largest,
   return sizes;
 }
 
-/// By rank 0's clock.
+/// Returns the time that is left by rank 0's clock, in seconds.
 double SizeSweep::left_s() {
   double elapsed_s = stopwatch_.elapsed_s();
   world_.broadcast(std::span<double>(&elapsed_s, 1), RankId(0));
@@ -86,7 +140,7 @@ void SizeSweep::warm_up(SizeTimes& size) {
   }
 }
 
-/// Half of what is left for the largest size, a quarter for the next, …
+/// Gives half of the time that is left to the largest size, a quarter to the next one, and so on.
 void SizeSweep::time_in_turns(std::vector<SizeTimes>& sizes) {
   std::vector<int> rounds(sizes.size());
   double share_s = left_s() / 2;

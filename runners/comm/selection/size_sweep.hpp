@@ -7,9 +7,40 @@
 #include "metrics/base/clock.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
-#include "runners/comm/selection/interleaved_timing.hpp"
+#include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
+
+/// Something that all ranks of a group do together. A rank without a part in it does nothing.
+struct TimedTask {
+  std::function<void()> run;
+  int calls = 1;  ///< back to back after a barrier; equal on all ranks
+  /// The calls before the clock starts. They bring caches, shapers and buffers into the state that
+  /// calls in a row find.
+  int untimed = 0;
+};
+
+/// The seconds per call of every task, round and rank; equal on all ranks.
+class Timings {
+ public:
+  Timings(std::size_t tasks, std::size_t rounds, std::size_t ranks, std::vector<double> seconds);
+
+  std::size_t rounds() const { return rounds_; }
+  /// Returns the slowest rank's time of each round.
+  std::vector<double> slowest(std::size_t task) const;
+  /// The same among `ranks`.
+  std::vector<double> slowest(std::size_t task, std::span<const RankId> ranks) const;
+
+ private:
+  double at(std::size_t task, std::size_t round, std::size_t rank) const;
+
+  std::size_t tasks_, rounds_, ranks_;
+  std::vector<double> seconds_;  ///< by rank, round, task
+};
+
+/// Times tasks in turns: every round runs every task once, so that a disturbance of the machine
+/// meets all of them alike. Collective.
+Timings time_interleaved(Communicator& group, std::span<const TimedTask> tasks, int rounds);
 
 /// The same tasks at one size, timed several times. The median counts; of few rounds the lower
 /// quartile, as disturbances make a time longer.
@@ -19,24 +50,25 @@ struct SizeTimes {
   double round_s = 0;  ///< of all tasks together
   std::vector<Timings> rounds;
 
-  /// Of the slowest rank, in seconds.
+  /// The time of the slowest rank, in seconds.
   double time_of(std::size_t task) const;
-  /// Of the slowest among `ranks`.
+  /// The time of the slowest among `ranks`.
   double time_of(std::size_t task, std::span<const RankId> ranks) const;
 };
 
-/// Times tasks over growing sizes within a budget. Sizes grow by factors of 4 as long as the budget
-/// allows, then all of them are timed in turns, so that a disturbance of the machine spoils one
-/// round of each. Every decision rests on times that all ranks share, so all decide alike.
+/// Times tasks over growing sizes within a budget of time. Sizes grow by factors of 4 as long as
+/// the budget allows, then all of them are timed in turns, so that a disturbance of the machine
+/// spoils one round of each. Every decision rests on times that all ranks share, so all decide
+/// alike.
 class SizeSweep {
  public:
   using TasksOf = std::function<std::vector<TimedTask>(Bytes)>;
 
-  /// `world` outlives it.
+  /// `world` outlives this object.
   SizeSweep(Communicator& world, Seconds budget) : world_(world), budget_(budget) {}
 
-  /// Sizes up to `span` are measured whatever it takes, those up to `largest` if time allows.
-  /// Collective.
+  /// Sizes up to `span` are measured however long that takes, and sizes up to `largest` if time
+  /// allows. Collective.
   std::vector<SizeTimes> run(Bytes first, Bytes span, Bytes largest, const TasksOf& tasks_of);
 
  private:
@@ -49,13 +81,13 @@ class SizeSweep {
   Stopwatch stopwatch_;
 };
 
-/// Times by size that never fall: disturbances only make a time longer, so one that exceeds that
-/// of a larger message is cut to it.
+/// Returns times by size that never fall: disturbances only make a time longer, so a time that
+/// exceeds the one of a larger message is cut to it.
 std::vector<LinkCurve::Point> rising_times(const std::vector<SizeTimes>& measured,
                                            const std::function<double(const SizeTimes&)>& time_of);
 
-/// The curve through rising_times(), at its end at least as steep as from any smaller size: a
-/// disturbed time before the last must not flatten what lies beyond. Empty without sizes.
+/// Makes the curve through rising_times(). Its end is at least as steep as from any smaller size: a
+/// disturbed time before the last one must not flatten the curve beyond. Empty without sizes.
 LinkCurve measured_curve(const std::vector<SizeTimes>& measured,
                          const std::function<double(const SizeTimes&)>& time_of);
 

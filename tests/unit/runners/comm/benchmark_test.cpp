@@ -11,7 +11,6 @@
 #include "metrics/base/random.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/benchmark/operation_deadline.hpp"
-#include "runners/comm/benchmark/timing.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/world.hpp"
 

@@ -318,7 +318,7 @@ TEST(Scratch, GrowsAndKeeps) {
   std::byte* const large = scratch.slot(2, 100000);
   std::memset(large, 1, 100000);
   EXPECT_EQ(scratch.slot(2, 100000), large);
-  EXPECT_THROW(scratch.slot(Scratch::slots, 1), Error);
+  EXPECT_THROW(scratch.slot(scratch_slots::count, 1), Error);
 }
 
 }  // namespace

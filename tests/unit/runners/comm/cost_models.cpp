@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/cluster/rank_clusters.hpp"
 
 namespace heteroperf {
 namespace {

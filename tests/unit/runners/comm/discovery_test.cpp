@@ -1,4 +1,4 @@
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/discovery/agglomeration.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -14,7 +14,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/control_channel.hpp"
-#include "runners/comm/discovery/descriptor_json.hpp"
 #include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/cluster/fake_root.hpp"
@@ -163,7 +162,8 @@ TEST(GatherDescriptors, NamesTheRankThatMakesNoSense) {
 TEST(DiscoverClusters, FindsTheSameOnAllRanks) {
   const auto found = on_ranks<RankClusters>(4, [](Communicator& world) {
     SlowLinks slow(world, by_parity);
-    return discover_clusters(slow, descriptor(world.rank().value() % 2 == 0 ? "even" : "odd"));
+    return discover_clusters(
+        slow, gather_descriptors(slow, descriptor(world.rank().value() % 2 == 0 ? "even" : "odd")));
   });
   for (const RankClusters& of_rank : found) EXPECT_EQ(of_rank, found.front());
   ASSERT_EQ(found[0].clusters.size(), 2u) << found[0].reason;
@@ -182,7 +182,7 @@ TEST(DiscoverClusters, FindsThinLinksInsideAHost) {
 
 TEST(DiscoverClusters, OneRankNeedsNoPartner) {
   const auto comm = make_null_communicator();
-  const RankClusters found = discover_clusters(*comm, descriptor("h"));
+  const RankClusters found = discover_clusters(*comm, {descriptor("h")});
   EXPECT_EQ(found.clusters.size(), 1u);
   const Cluster cluster = measure_links(*comm, found, {descriptor("h")});
   EXPECT_TRUE(cluster.links.empty());
@@ -273,7 +273,7 @@ TEST(MeasureLinks, ALatePeerIsWaitedFor) {
     if (world.rank() == RankId(1)) std::this_thread::sleep_for(std::chrono::milliseconds(300));
     const RankDescriptor mine = descriptor("one");
     const auto descriptors = gather_descriptors(world, mine);
-    return measure_links(world, discover_clusters(world, mine), descriptors,
+    return measure_links(world, discover_clusters(world, descriptors), descriptors,
                          {.sizes = {Bytes(64), Bytes(4096)}, .budget = Seconds(1e-3)});
   });
   EXPECT_EQ(found[0].links.size(), 3u);

@@ -369,10 +369,10 @@ TEST(Lanes, BridgesCarryTheirShares) {
 TEST(Lanes, SegmentsCoverEverythingOnceAndProgressTogether) {
   const auto lanes = split_rail_lanes(clusters_of("AAbCCC"));
   for (std::size_t count : {0, 1, 2, 5, 100, 4096, 100003}) {
-    std::vector<Stretch> stretches;
+    std::vector<VectorSegment> parts;
     std::vector<VectorSegment> segments;
-    add_lanes(lanes, {0, count, 0, 0}, stretches);
-    cut_segments(stretches, 256, segments);
+    add_lanes(lanes, {0, count, 0, 0}, parts);
+    cut_segments(parts, 256, segments);
     std::vector<int> covered(count, 0);
     for (const VectorSegment& one : segments) {
       EXPECT_GT(one.count, 0u);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/comm/discovery/discover.hpp"
+#include "runners/comm/discovery/cost_probe.hpp"
 #include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/selection/size_sweep.hpp"
 #include "runners/comm/world.hpp"

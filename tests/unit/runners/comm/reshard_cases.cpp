@@ -150,7 +150,7 @@ RankTensors play(const ReshardPlan& plan, const RankTensors& sources) {
     arenas[rank].resize(programs[rank].arena_bytes());
     memories[rank] = {reinterpret_cast<const std::byte*>(sources[rank].data()),
                       reinterpret_cast<std::byte*>(results[rank].data()), arenas[rank].data()};
-    programs[rank].copy_own(memories[rank]);
+    programs[rank].copy_kept(memories[rank]);
   }
   for (std::size_t stage = 0; stage < reshard_stages; ++stage) {
     Mail mail;

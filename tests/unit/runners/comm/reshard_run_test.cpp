@@ -2,7 +2,6 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/reshard/reshard.hpp"
-#include "runners/comm/reshard/reshard_cache.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/comm/reshard_cases.hpp"
 

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/reshard/reshard_cache.hpp"
+#include "runners/comm/reshard/reshard.hpp"
 #include "tests/unit/runners/comm/reshard_cases.hpp"
 #include "tests/unit/runners/comm/reshard_checks.hpp"
 

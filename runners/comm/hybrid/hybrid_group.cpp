@@ -1,0 +1,123 @@
+#include "runners/comm/hybrid/hybrid_group.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "metrics/base/error.hpp"
+#include "runners/comm/element_types.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// The part of `cluster` in a group whose member k was rank old_ranks[k]. A cluster that has lost
+/// its bridges gets its first rank as one.
+RankCluster restrict_to(const RankCluster& cluster, std::span<const std::int32_t> old_ranks) {
+  RankCluster part{cluster.label, {}, {}};
+  for (std::size_t k = 0; k < old_ranks.size(); ++k) {
+    const RankId old(old_ranks[k]), now(static_cast<std::int32_t>(k));
+    if (!std::ranges::binary_search(cluster.ranks, old)) continue;
+    part.ranks.push_back(now);
+    for (const Bridge& bridge : cluster.bridges) {
+      if (bridge.rank == old && bridge.share > 0) {
+        part.bridges.push_back({now, bridge.card, bridge.share});
+      }
+    }
+  }
+  double total = 0;
+  for (const Bridge& bridge : part.bridges) total += bridge.share;
+  for (Bridge& bridge : part.bridges) bridge.share /= total;
+  if (part.bridges.empty() && !part.ranks.empty()) {
+    part.bridges.push_back({part.ranks.front(), "", 1.0});
+  }
+  return part;
+}
+
+}  // namespace
+
+HybridGroup::HybridGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
+                         HybridConfig config, InsideStage automatic)
+    : world_(std::move(world)), inside_(std::move(inside)), config_(std::move(config)) {
+  if (config_.inside == InsideStage::automatic) config_.inside = automatic;
+  if (!is_one_cluster()) plans_.emplace(config_.clusters, world_->rank(), config_.inside);
+}
+
+WireFormat HybridGroup::bridge_wire(DataType type, Reduction reduction) const {
+  if (config_.wire == WireFormat::fp32 || is_one_cluster() || !adds(reduction)) {
+    return WireFormat::fp32;
+  }
+  if (type == DataType::f32) return config_.wire;
+  if (type == DataType::bf16 || type == DataType::f16) return WireFormat::fp32;
+  throw UserError(
+      fmt::format("a sum of {} cannot use the wire format {}", to_string(type),
+                  to_string(config_.wire)),
+      "f32 can be encoded; bf16 and f16 travel as they are, and so do minima and maxima",
+      "Use the wire format fp32 for other types");
+}
+
+HybridConfig HybridGroup::config_of(Communicator& part) const {
+  const std::int32_t local = rank().value();
+  std::vector<std::int32_t> old_ranks(static_cast<std::size_t>(part.size()));
+  part.all_gather(std::span<const std::int32_t>(&local, 1), std::span<std::int32_t>(old_ranks));
+  HybridConfig config = config_;
+  config.model.reset();
+  config.clusters.clusters.clear();
+  for (const RankCluster& cluster : config_.clusters.clusters) {
+    RankCluster rest = restrict_to(cluster, old_ranks);
+    if (!rest.ranks.empty()) config.clusters.clusters.push_back(std::move(rest));
+  }
+  std::ranges::sort(config.clusters.clusters, {},
+                    [](const RankCluster& cluster) { return cluster.ranks.front(); });
+  if (config.clusters.clusters.size() == 1) {
+    std::erase_if(config.rules,
+                  [](const SelectionRule& rule) { return uses_bridges(rule.algorithm); });
+  }
+  return config;
+}
+
+void HybridGroup::reduce(ConstBuffer input, MutableBuffer result, RankId root,
+                         Reduction reduction) {
+  HETEROPERF_EXPECT(root.value() >= 0 && root.value() < size());
+  HETEROPERF_EXPECT(rank() != root || (input.count == result.count && input.type == result.type));
+  const WireFormat wire = bridge_wire(input.type, reduction);
+  if (input.count == 0) return;
+  if (is_one_cluster()) return native().reduce(input, result, root, reduction);
+  if (rank() != root) result = MutableBuffer(nullptr, 0, input.type);
+  if (needs_wide_sums(input.type, reduction)) return reduce_wide(input, result, root, reduction);
+  sum({plans_->reduce(input.count, segment_length(input.type, wire), root), input, result,
+       reduction, wire});
+}
+
+void HybridGroup::broadcast(MutableBuffer values, RankId root) {
+  HETEROPERF_EXPECT(root.value() >= 0 && root.value() < size());
+  if (values.count == 0) return;
+  if (is_one_cluster()) return native().broadcast(values, root);
+  const std::size_t segment = segment_length(values.type, WireFormat::fp32);
+  copy(plans_->broadcast(values.count, segment, root), values, 1);
+}
+
+void HybridGroup::all_gather(ConstBuffer input, MutableBuffer all, Counts counts) {
+  HETEROPERF_EXPECT(counts.size() == ranks() && input.count == counts[self()]);
+  HETEROPERF_EXPECT(input.type == all.type && all.count == total_of(counts));
+  if (is_one_cluster()) return native().all_gather(input, all, counts);
+  if (all.count == 0) return;
+  copy_block(input, part_of(all, block_of(counts, self())));
+  const std::size_t segment = segment_length(all.type, WireFormat::fp32);
+  copy(plans_->all_gather(counts, segment), all, cluster_count());
+}
+
+void HybridGroup::reduce_scatter(ConstBuffer all, MutableBuffer result, Counts counts,
+                                 Reduction reduction) {
+  HETEROPERF_EXPECT(counts.size() == ranks() && result.count == counts[self()]);
+  HETEROPERF_EXPECT(result.type == all.type && all.count == total_of(counts));
+  const WireFormat wire = bridge_wire(all.type, reduction);
+  if (is_one_cluster()) return native().reduce_scatter(all, result, counts, reduction);
+  if (all.count == 0) return;
+  if (needs_wide_sums(all.type, reduction)) {
+    return reduce_scatter_wide(all, result, counts, reduction);
+  }
+  sum({plans_->reduce_scatter(counts, segment_length(all.type, wire)), all, result, reduction,
+       wire});
+}
+
+}  // namespace heteroperf
