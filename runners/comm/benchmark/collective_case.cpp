@@ -143,23 +143,21 @@ CollectiveCase::CollectiveCase(Communicator& group, const CaseShape& shape)
 
 Bytes CollectiveCase::bytes() const { return Bytes(elements_ * size_of(shape_.type)); }
 
-/// In a shared buffer the smaller side is this rank's block of the larger one.
 MutableBuffer CollectiveCase::input() const {
-  return {place_in(input_, input_elements(shape_, ranks_)), input_elements(shape_, ranks_),
-          shape_.type};
+  return buffer_in(input_, input_elements(shape_, ranks_));
 }
 
 MutableBuffer CollectiveCase::output() const {
-  const std::size_t count = output_elements(shape_, ranks_);
-  if (!shares_buffer(shape_)) return {output_.data(), count, shape_.type};
-  return {place_in(input_, count), count, shape_.type};
+  const MemoryBlock& memory = shares_buffer(shape_) ? input_ : output_;
+  return buffer_in(memory, output_elements(shape_, ranks_));
 }
 
-void* CollectiveCase::place_in(const MemoryBlock& memory, std::size_t count) const {
+/// In a shared buffer the smaller side is this rank's block of the larger one.
+MutableBuffer CollectiveCase::buffer_in(const MemoryBlock& memory, std::size_t count) const {
   const bool is_block = shares_buffer(shape_) && count < elements_;
   const std::size_t offset =
       is_block ? block() * static_cast<std::size_t>(group_.rank().value()) : 0;
-  return static_cast<std::byte*>(memory.data()) + offset * size_of(shape_.type);
+  return MutableBuffer(memory.data(), offset + count, shape_.type).part(offset, count);
 }
 
 void CollectiveCase::run() {

@@ -70,7 +70,7 @@ class CollectiveCase {
   std::size_t block() const { return elements_ / static_cast<std::size_t>(ranks_); }
   MutableBuffer input() const;
   MutableBuffer output() const;
-  void* place_in(const MemoryBlock& memory, std::size_t count) const;
+  MutableBuffer buffer_in(const MemoryBlock& memory, std::size_t count) const;
   /// Fills in the elements [first, first + expected.count) that this rank's output must have.
   void expect(std::size_t first, MutableBuffer expected) const;
 

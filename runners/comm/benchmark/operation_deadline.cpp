@@ -1,3 +1,8 @@
+// The strict deadline of a benchmark's operations.
+//
+// A thread of its own looks at the clock ten times a second. A rank that is late tells rank 0 by a
+// message over the control channel. Rank 0 waits a second for the news of others and then knows who
+// is late and who is not: the one that is not has not taken part, and it breaks the run.
 #include "runners/comm/benchmark/operation_deadline.hpp"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Element-wise work on partial sums: combining, converting, dividing and rounding.
 #include "runners/comm/collectives/partial_sums.hpp"
 
 #include <array>

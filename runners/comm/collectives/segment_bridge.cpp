@@ -1,3 +1,11 @@
+// The bridge between clusters in host memory.
+//
+// The segments of a role are numbered by *ordinals*; segment n uses slot n modulo the number of
+// slots, for this cluster's contribution and for each of the others'. A slot may be used again when
+// the sends from it have ended, which place() waits for, and when its contributions have been
+// combined, which the caller's order of calls guarantees. Every ring of transfers has a place for
+// every top, also where nothing is sent, so that transfer number ordinal · tops + top needs no
+// bookkeeping.
 #include "runners/comm/collectives/segment_bridge.hpp"
 
 #include "runners/comm/collectives/message_tags.hpp"

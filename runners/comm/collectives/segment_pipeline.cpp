@@ -107,7 +107,6 @@ class Pipeline {
   void sum_up(std::size_t step) {
     expect_children(std::min(count(), step + window_));
     if (bridge_) expect_bridge(std::min(count(), step + combine_lag_ + 1));
-    if (role(step).inside_up) return sum_by_collective(step);
     if (role(step).parent) return pass_up(step);
     sum_at_top(step);
   }
@@ -173,21 +172,6 @@ class Pipeline {
     send_result(g, done);
   }
 
-  /// The inside communicator's reduce takes the place of the tree.
-  void sum_by_collective(std::size_t g) {
-    const SegmentRole& part = role(g);
-    const bool is_top = *part.inside_up == call_.inside->rank();
-    MutableBuffer into(nullptr, 0, call_.input.type);
-    if (is_top) {
-      into = {part.bridge.active() ? bridge_->place() : result(g).data, segment(g).count,
-              call_.input.type};
-    }
-    call_.inside->reduce(input(g), into, *part.inside_up, reduction_);
-    if (!is_top) return;
-    if (part.bridge.active()) return bridge_->contribute(part.bridge, segment(g).count);
-    finish(into, result(g), *call_.reduction, call_.group.size());
-  }
-
   void combine(std::size_t g) {
     const SegmentRole& part = role(g);
     if (!part.bridge.active()) return;
@@ -232,11 +216,8 @@ class Pipeline {
   void pass_down(std::size_t g) {
     const SegmentRole& part = role(g);
     if (part.source) result_receives_.wait(results_passed_++);
-    const bool is_top = part.inside_down && *part.inside_down == call_.inside->rank();
-    if (part.inside_down && !is_top) call_.inside->broadcast(result(g), *part.inside_down);
     // The top of a sum has sent its results as soon as it had them.
     if (part.source || !call_.reduction) send_result(g, result(g));
-    if (is_top) call_.inside->broadcast(result(g), *part.inside_down);
   }
 
   void send_result(std::size_t g, MutableBuffer values) {

@@ -20,8 +20,8 @@ struct SegmentRole {
   std::size_t crossing = 0;      ///< the number of targets in other clusters
   BridgeRole bridge;             ///< for the top of a tree
   bool keeps_result = true;      ///< false: this rank only passes the result on
-  /// These replace children and parent, or the cluster's own source and targets: the rank in
-  /// `PipelineCall::inside` to which its reduce goes, and from which its broadcast comes.
+  /// Clusters of devices have these in place of a tree: the rank in the cluster's native library to
+  /// which its reduce goes, and from which its broadcast comes. run_pipeline() does not use them.
   std::optional<RankId> inside_up, inside_down;
 };
 
@@ -34,8 +34,7 @@ struct VectorSegment {
 
 struct PipelineCall {
   Communicator& group;
-  Communicator* inside = nullptr;  ///< for roles with inside_up or inside_down
-  ConstBuffer input = {};          ///< in the partial type; unused without a reduction
+  ConstBuffer input = {};  ///< in the partial type; unused without a reduction
   MutableBuffer result = {};
   std::optional<Reduction> reduction = std::nullopt;  ///< none: results only go down
   WireFormat wire = WireFormat::fp32;

@@ -67,7 +67,8 @@ std::vector<Pair> pairs_of(const Cluster& cluster, const std::string& host) {
   return pairs;
 }
 
-/// One rank's part in the transfers of a host.
+/// One rank's part in the transfers of a host. Each sender waits for an answer of one byte, so that
+/// its time ends when the last byte has arrived.
 class HostProbe {
  public:
   HostProbe(Communicator& world, const LinkCurve& link)
@@ -96,9 +97,45 @@ class HostProbe {
     }
     return least;
   }
-  Seconds time_once(std::span<const Pair> pairs, Bytes size);
-  void send(RankId to, Bytes size);
-  void receive(std::span<const RankId> from, Bytes size);
+  Seconds time_once(std::span<const Pair> pairs, Bytes size) {
+    std::vector<RankId> senders;
+    for (const auto& [from, to] : pairs) {
+      if (to == world_.rank()) senders.push_back(from);
+    }
+    world_.barrier();
+    // A rank that starts at once would delay the others' last messages of the barrier on a shared
+    // card.
+    const Seconds pause(refill_bytes / link_.bandwidth().value());
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(std::clamp(pause, least_pause, most_pause).value()));
+    const Stopwatch stopwatch;
+    for (const auto& [from, to] : pairs) {
+      if (from == world_.rank()) send(to, size);
+    }
+    receive(senders, size);
+    double took_s = stopwatch.elapsed_s();
+    world_.all_reduce(std::span(&took_s, 1), Reduction::max);
+    return Seconds(took_s);
+  }
+  void send(RankId to, Bytes size) {
+    std::uint8_t answer = 0;
+    world_.send(values(size), to, message_tags::link_probe);
+    world_.receive(std::span(&answer, 1), to, message_tags::link_probe);
+  }
+  void receive(std::span<const RankId> from, Bytes size) {
+    std::vector<std::unique_ptr<Transfer>> transfers;
+    received_.resize(std::max(received_.size(), from.size()));
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      received_[i].resize(std::max<std::size_t>(received_[i].size(), size.value()));
+      const MutableBuffer buffer(received_[i].data(), size.value(), DataType::u8);
+      transfers.push_back(world_.start_receive(buffer, from[i], message_tags::link_probe));
+    }
+    const std::uint8_t answer = 1;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      transfers[i]->wait();
+      world_.send(std::span(&answer, 1), from[i], message_tags::link_probe);
+    }
+  }
   MutableBuffer values(Bytes size) {
     return {values_.data(), static_cast<std::size_t>(size.value()), DataType::u8};
   }
@@ -108,48 +145,6 @@ class HostProbe {
   std::vector<std::uint8_t> values_;
   std::vector<std::vector<std::uint8_t>> received_;
 };
-
-Seconds HostProbe::time_once(std::span<const Pair> pairs, Bytes size) {
-  std::vector<RankId> senders;
-  for (const auto& [from, to] : pairs) {
-    if (to == world_.rank()) senders.push_back(from);
-  }
-  world_.barrier();
-  // A rank that starts at once would delay the others' last messages of the barrier on a shared
-  // card.
-  const Seconds pause(refill_bytes / link_.bandwidth().value());
-  std::this_thread::sleep_for(
-      std::chrono::duration<double>(std::clamp(pause, least_pause, most_pause).value()));
-  const Stopwatch stopwatch;
-  for (const auto& [from, to] : pairs) {
-    if (from == world_.rank()) send(to, size);
-  }
-  receive(senders, size);
-  double took_s = stopwatch.elapsed_s();
-  world_.all_reduce(std::span(&took_s, 1), Reduction::max);
-  return Seconds(took_s);
-}
-
-void HostProbe::send(RankId to, Bytes size) {
-  std::uint8_t answer = 0;
-  world_.send(values(size), to, message_tags::link_probe);
-  world_.receive(std::span(&answer, 1), to, message_tags::link_probe);
-}
-
-void HostProbe::receive(std::span<const RankId> from, Bytes size) {
-  std::vector<std::unique_ptr<Transfer>> transfers;
-  received_.resize(std::max(received_.size(), from.size()));
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    received_[i].resize(std::max<std::size_t>(received_[i].size(), size.value()));
-    const MutableBuffer buffer(received_[i].data(), size.value(), DataType::u8);
-    transfers.push_back(world_.start_receive(buffer, from[i], message_tags::link_probe));
-  }
-  const std::uint8_t answer = 1;
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    transfers[i]->wait();
-    world_.send(std::span(&answer, 1), from[i], message_tags::link_probe);
-  }
-}
 
 /// Returns the names of the cards of a host's ranks; adds a card where they have none.
 std::vector<std::string> cards_of_host(Cluster& cluster, const std::string& host) {

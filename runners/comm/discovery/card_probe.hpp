@@ -2,7 +2,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"

@@ -97,7 +97,6 @@ class CostProbe {
  public:
   CostProbe(Communicator& world, Communicator& inside, const RankClusters& clusters, Bytes largest)
       : world_(world),
-        inside_(inside),
         largest_(std::max(largest, least_span_between)),
         in_ring_(ring_of(inside)),
         bridges_(bridge_ring(world, clusters)) {
@@ -147,16 +146,107 @@ class CostProbe {
     }};
   }
 
-  void measure_inside();
-  void measure_between();
-  void measure_bridge_rate();
-  void measure_algorithms();
-  void take_algorithms(const std::vector<SizeTimes>& measured);
-  std::unique_ptr<HybridCommunicator> forced(Algorithm algorithm);
-  TimedTask all_reduce_task(Algorithm algorithm, Bytes size);
+  void measure_inside() {
+    enum Task : std::size_t { alone, stream, add };
+    const auto measured =
+        SizeSweep(world_, inside_budget).run(Bytes(256), least_span, largest_, [&](Bytes size) {
+          reserve(size);
+          return std::vector<TimedTask>{exchange(in_ring_, size, 1),
+                                        exchange(in_ring_, size, in_flight), sum(size)};
+        });
+    for (const RankCluster& cluster : model_.clusters.clusters) {
+      model_.inside.push_back(cluster.ranks.size() == 1
+                                  ? LinkCurve()
+                                  : measured_curve(measured, [&](const SizeTimes& m) {
+                                      return m.time_of(alone, cluster.ranks);
+                                    }));
+    }
+    model_.inside_stream = curve_of(measured, stream, in_flight);
+    model_.reduction = curve_of(measured, add);
+  }
+  void measure_between() {
+    enum Task : std::size_t { alone, stream, bf16, int8 };
+    const auto measured = SizeSweep(world_, between_budget)
+                              .run(Bytes(256), least_span_between, largest_, [&](Bytes size) {
+                                reserve(size);
+                                return std::vector<TimedTask>{exchange(bridges_, size, 1),
+                                                              exchange(bridges_, size, in_flight),
+                                                              codec(WireFormat::bf16, size),
+                                                              codec(WireFormat::int8, size)};
+                              });
+    model_.between = curve_of(measured, alone);
+    model_.between_stream = sustained(curve_of(measured, stream, in_flight));
+    model_.bf16_codec = curve_of(measured, bf16);
+    model_.int8_codec = curve_of(measured, int8);
+    measure_bridge_rate();
+  }
+  void measure_bridge_rate() {
+    const Bytes segment = longest_bridge_segment(WireFormat::fp32);
+    reserve(segment);
+    const auto measured =
+        SizeSweep(world_, bridge_budget).run(segment, segment, segment, [&](Bytes size) {
+          return std::vector<TimedTask>{exchange(bridges_, size, many_in_flight)};
+        });
+    const double bytes = static_cast<double>(segment.value()) * many_in_flight;
+    model_.bridge_rate = BytesPerSecond(bytes / std::max(measured.front().time_of(0), 1e-9));
+  }
+  void measure_algorithms() {
+    for (const Algorithm algorithm : all_algorithms()) {
+      const bool across = uses_bridges(algorithm);
+      if (across && !several_clusters()) continue;
+      algorithms_.push_back(algorithm);
+      hybrids_.push_back(across ? forced(algorithm) : nullptr);
+    }
+    take_algorithms(SizeSweep(world_, algorithms_budget)
+                        .run(Bytes(1024), least_span, largest_, [&](Bytes size) {
+                          reserve(size);
+                          std::vector<TimedTask> tasks;
+                          for (std::size_t a = 0; a < algorithms_.size(); ++a) {
+                            tasks.push_back(all_reduce_task(a, size));
+                          }
+                          return tasks;
+                        }));
+  }
+  void take_algorithms(const std::vector<SizeTimes>& measured) {
+    for (std::size_t a = 0; a < algorithms_.size(); ++a) {
+      if (algorithms_[a] == Algorithm::native) {
+        model_.native = curve_of(measured, a);
+        continue;
+      }
+      for (const auto& [size, time] :
+           rising_times(measured, [a](const SizeTimes& m) { return m.time_of(a); })) {
+        CallShape call{size, WireFormat::fp32, Bytes(0)};
+        call.segment = best_segment(model_, algorithms_[a], call);
+        const Seconds formula = uncorrected_all_reduce(model_, algorithms_[a], call);
+        if (formula <= Seconds(0)) continue;
+        model_.corrections.push_back({algorithms_[a], size, time / formula});
+      }
+    }
+  }
+  /// Makes a communicator that always takes `algorithm`.
+  std::unique_ptr<HybridCommunicator> forced(Algorithm algorithm) {
+    HybridConfig config;
+    config.clusters = model_.clusters;
+    config.model = model_;
+    config.rules = {{algorithm, Bytes(0), Bytes(~std::uint64_t{0})}};
+    return make_hybrid_communicator(world_.split(0, world_.rank().value()), std::move(config));
+  }
+  TimedTask all_reduce_task(std::size_t index, Bytes size) {
+    const Algorithm algorithm = algorithms_[index];
+    if (HybridCommunicator* hybrid = hybrids_[index].get()) {
+      return {[this, hybrid, size] { hybrid->all_reduce(first(size), Reduction::sum); }};
+    }
+    if (algorithm == Algorithm::native) {
+      return {[this, size] { world_.all_reduce(first(size), Reduction::sum); }};
+    }
+    const Bytes segment = best_segment(model_, algorithm, {size, WireFormat::fp32, Bytes(0)});
+    return {[this, algorithm, size, segment] {
+      const MutableBuffer vector = first(size);
+      all_reduce({world_, vector, vector, Reduction::sum, scratch_, segment.value()}, algorithm);
+    }};
+  }
 
   Communicator& world_;
-  Communicator& inside_;
   Bytes largest_;
   Neighbours in_ring_, bridges_;
   CostModel model_;
@@ -165,112 +255,6 @@ class CostProbe {
   std::vector<Algorithm> algorithms_;
   std::vector<std::unique_ptr<HybridCommunicator>> hybrids_;  ///< one per algorithm; may be null
 };
-
-void CostProbe::measure_inside() {
-  enum Task : std::size_t { alone, stream, add };
-  const auto measured =
-      SizeSweep(world_, inside_budget).run(Bytes(256), least_span, largest_, [&](Bytes size) {
-        reserve(size);
-        return std::vector<TimedTask>{exchange(in_ring_, size, 1),
-                                      exchange(in_ring_, size, in_flight), sum(size)};
-      });
-  for (const RankCluster& cluster : model_.clusters.clusters) {
-    model_.inside.push_back(
-        cluster.ranks.size() == 1 ? LinkCurve() : measured_curve(measured, [&](const SizeTimes& m) {
-          return m.time_of(alone, cluster.ranks);
-        }));
-  }
-  model_.inside_stream = curve_of(measured, stream, in_flight);
-  model_.reduction = curve_of(measured, add);
-}
-
-void CostProbe::measure_between() {
-  enum Task : std::size_t { alone, stream, bf16, int8 };
-  const auto measured = SizeSweep(world_, between_budget)
-                            .run(Bytes(256), least_span_between, largest_, [&](Bytes size) {
-                              reserve(size);
-                              return std::vector<TimedTask>{
-                                  exchange(bridges_, size, 1), exchange(bridges_, size, in_flight),
-                                  codec(WireFormat::bf16, size), codec(WireFormat::int8, size)};
-                            });
-  model_.between = curve_of(measured, alone);
-  model_.between_stream = sustained(curve_of(measured, stream, in_flight));
-  model_.bf16_codec = curve_of(measured, bf16);
-  model_.int8_codec = curve_of(measured, int8);
-  measure_bridge_rate();
-}
-
-void CostProbe::measure_bridge_rate() {
-  const Bytes segment = longest_bridge_segment(WireFormat::fp32);
-  reserve(segment);
-  const auto measured =
-      SizeSweep(world_, bridge_budget).run(segment, segment, segment, [&](Bytes size) {
-        return std::vector<TimedTask>{exchange(bridges_, size, many_in_flight)};
-      });
-  const double bytes = static_cast<double>(segment.value()) * many_in_flight;
-  model_.bridge_rate = BytesPerSecond(bytes / std::max(measured.front().time_of(0), 1e-9));
-}
-
-/// Makes a communicator that always takes `algorithm`.
-std::unique_ptr<HybridCommunicator> CostProbe::forced(Algorithm algorithm) {
-  HybridConfig config;
-  config.clusters = model_.clusters;
-  config.model = model_;
-  config.rules = {{algorithm, Bytes(0), Bytes(~std::uint64_t{0})}};
-  return make_hybrid_communicator(world_.split(0, world_.rank().value()),
-                                  inside_.split(0, inside_.rank().value()), std::move(config));
-}
-
-TimedTask CostProbe::all_reduce_task(Algorithm algorithm, Bytes size) {
-  const auto index = static_cast<std::size_t>(
-      std::find(algorithms_.begin(), algorithms_.end(), algorithm) - algorithms_.begin());
-  if (HybridCommunicator* hybrid = hybrids_[index].get()) {
-    return {[this, hybrid, size] { hybrid->all_reduce(first(size), Reduction::sum); }};
-  }
-  if (algorithm == Algorithm::native) {
-    return {[this, size] { world_.all_reduce(first(size), Reduction::sum); }};
-  }
-  const Bytes segment = best_segment(model_, algorithm, {size, WireFormat::fp32, Bytes(0)});
-  return {[this, algorithm, size, segment] {
-    const MutableBuffer vector = first(size);
-    all_reduce({world_, vector, vector, Reduction::sum, scratch_, segment.value()}, algorithm);
-  }};
-}
-
-void CostProbe::measure_algorithms() {
-  for (const Algorithm algorithm : all_algorithms()) {
-    const bool across = uses_bridges(algorithm);
-    if (across && !several_clusters()) continue;
-    algorithms_.push_back(algorithm);
-    hybrids_.push_back(across ? forced(algorithm) : nullptr);
-  }
-  take_algorithms(
-      SizeSweep(world_, algorithms_budget).run(Bytes(1024), least_span, largest_, [&](Bytes size) {
-        reserve(size);
-        std::vector<TimedTask> tasks;
-        for (const Algorithm algorithm : algorithms_) {
-          tasks.push_back(all_reduce_task(algorithm, size));
-        }
-        return tasks;
-      }));
-}
-
-void CostProbe::take_algorithms(const std::vector<SizeTimes>& measured) {
-  for (std::size_t a = 0; a < algorithms_.size(); ++a) {
-    if (algorithms_[a] == Algorithm::native) {
-      model_.native = curve_of(measured, a);
-      continue;
-    }
-    for (const auto& [size, time] :
-         rising_times(measured, [a](const SizeTimes& m) { return m.time_of(a); })) {
-      CallShape call{size, WireFormat::fp32, Bytes(0)};
-      call.segment = best_segment(model_, algorithms_[a], call);
-      const Seconds formula = uncorrected_all_reduce(model_, algorithms_[a], call);
-      if (formula <= Seconds(0)) continue;
-      model_.corrections.push_back({algorithms_[a], size, time / formula});
-    }
-  }
-}
 
 }  // namespace
 

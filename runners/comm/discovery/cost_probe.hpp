@@ -7,7 +7,7 @@ namespace heteroperf {
 
 /// Measures the curves and corrections of a cost model, with all ranks at work, for vectors of up
 /// to `largest` bytes; takes about one and a half seconds. `inside` has the ranks of this rank's
-/// cluster, as in make_hybrid_communicator. Collective; the same result on all ranks.
+/// cluster in ascending order. Collective; the same result on all ranks.
 CostModel measure_cost_model(Communicator& world, Communicator& inside,
                              const RankClusters& clusters, Bytes largest);
 

@@ -27,11 +27,8 @@ constexpr double most_repetitions = 100;
 constexpr Bytes indecisive{1 << 14}, decisive{1 << 20};
 constexpr double hopeless = 20;
 
-/// Tells `second` what to echo. Orders without repetitions end the sweep.
-struct Orders {
-  std::int64_t bytes = 0;
-  std::int64_t repetitions = 0;
-};
+/// Tell `second` what to echo: bytes, then repetitions. Orders without repetitions end the sweep.
+using Orders = std::array<std::int64_t, 2>;
 
 /// One end of the link.
 class End {
@@ -52,18 +49,13 @@ class End {
     receive(size);
     return Seconds(stopwatch.elapsed_s());
   }
-  void echo(Bytes size) {
-    receive(size);
-    send(size);
-  }
   void send(const Orders& orders) {
-    const std::array<std::int64_t, 2> words = {orders.bytes, orders.repetitions};
-    links_.harness.send(std::span(words), peer_, message_tags::link_probe);
+    links_.harness.send(std::span(orders), peer_, message_tags::link_probe);
   }
   Orders receive_orders() {
-    std::array<std::int64_t, 2> words = {0, 0};
-    links_.harness.receive(std::span(words), peer_, message_tags::link_probe);
-    return {words[0], words[1]};
+    Orders orders{};
+    links_.harness.receive(std::span(orders), peer_, message_tags::link_probe);
+    return orders;
   }
   /// Adds the round trips of one size.
   void measure(Bytes size, std::int64_t repetitions, std::vector<Seconds>& times) {
@@ -120,10 +112,12 @@ std::vector<LinkCurve::Point> lead(End& end, const PingPong& plan) {
 }
 
 void follow(End& end) {
-  for (Orders orders = end.receive_orders(); orders.repetitions > 0;
-       orders = end.receive_orders()) {
-    for (std::int64_t i = 0; i < orders.repetitions; ++i) {
-      end.echo(Bytes(static_cast<std::uint64_t>(orders.bytes)));
+  while (true) {
+    const auto [bytes, repetitions] = end.receive_orders();
+    if (repetitions == 0) return;
+    for (std::int64_t i = 0; i < repetitions; ++i) {
+      end.receive(Bytes(static_cast<std::uint64_t>(bytes)));
+      end.send(Bytes(static_cast<std::uint64_t>(bytes)));
     }
   }
 }

@@ -1,4 +1,6 @@
-// A rank's description of itself: how it is found, written as JSON, read, and exchanged.
+// A rank's description of itself: how it is found, written as JSON, read, and exchanged. It is read
+// strictly, since a rank of another version of the program may have written it; one that makes no
+// sense ends the run on every rank alike.
 #include "runners/comm/discovery/rank_descriptor.hpp"
 
 #include <fmt/format.h>

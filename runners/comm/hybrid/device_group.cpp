@@ -8,8 +8,6 @@
 // result is copied back.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/transfer_ring.hpp"
 #include "runners/comm/hybrid/device_pipeline.hpp"
@@ -79,9 +77,9 @@ class DeviceGroup final : public HybridGroup {
  public:
   DeviceGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
               HybridConfig config)
-      : HybridGroup(std::move(world), std::move(inside), std::move(config),
-                    InsideStage::collectives),
-        host_(make_host_memory_group(world_, nullptr, host_config(config_))),
+      : HybridGroup(std::move(world), std::move(config), InsideWork::library),
+        host_(make_host_memory_group(world_, host_config(config_))),
+        inside_(std::move(inside)),
         copier_(*inside_->memory().copier()),
         stage_(copier_, config_.staging.timeout_s),
         scratch_(inside_->memory()) {
@@ -199,6 +197,8 @@ class DeviceGroup final : public HybridGroup {
     stage_.write(block, result);
   }
 
+  /// Messages across clusters go by way of the hosts; messages inside are the library's. Both are
+  /// driven by the waits of this group.
   std::unique_ptr<Transfer> start_across(MutableBuffer values, RankId from, int tag) {
     return progress_->messages.start_receive(device_bytes(values), from, tag);
   }
@@ -215,6 +215,7 @@ class DeviceGroup final : public HybridGroup {
   }
 
   const std::unique_ptr<HybridCommunicator> host_;  ///< the same group over the hosts
+  const std::unique_ptr<Communicator> inside_;
   DeviceCopier& copier_;
   std::shared_ptr<Progress> progress_;
   SlotMemory slots_;

@@ -1,5 +1,10 @@
 // The hybrid communicator over host memory: every collective that crosses between clusters is a
 // pipeline of the world's messages.
+//
+// An all-reduce is one of three things. `native` is the transport's own, over all ranks at once. A
+// flat algorithm runs over this group's messages, so that the bytes that cross between clusters are
+// counted. leader and split_rail go over the bridges. A rule or the model decides by the size;
+// where there is neither, small vectors are native and larger ones take the bridges.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -32,9 +37,8 @@ std::size_t segments_in_flight(const HybridConfig& config) {
 
 class HostGroup final : public HybridGroup {
  public:
-  HostGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
-            HybridConfig config)
-      : HybridGroup(std::move(world), std::move(inside), std::move(config), InsideStage::messages),
+  HostGroup(std::shared_ptr<Communicator> world, HybridConfig config)
+      : HybridGroup(std::move(world), std::move(config), InsideWork::tree),
         selector_(config_.rules, config_.model),
         cluster_of_(ranks()),
         in_flight_(segments_in_flight(config_)) {
@@ -127,8 +131,32 @@ class HostGroup final : public HybridGroup {
     if (!in_collective_) check_users_tag(tag, message_tags::first_reserved);
   }
   /// The choice for this size; valid until the next call.
-  const Choice& choose(Bytes size, WireFormat wire) const;
-  PipelineCall call_over(const CutVector& cut);
+  const Choice& choose(Bytes size, WireFormat wire) const {
+    const bool by_model = config_.segment == Bytes(0) && config_.model.has_value();
+    const Bytes without_model =
+        config_.segment > Bytes(0) ? config_.segment : longest_bridge_segment(wire);
+    const Choice& chosen = selector_.choose({size, wire, by_model ? Bytes(0) : without_model});
+    const auto covers = [&](const SelectionRule& rule) { return rule.covers(size); };
+    if (is_one_cluster() || config_.model || std::ranges::any_of(config_.rules, covers)) {
+      return chosen;
+    }
+    if (wire == WireFormat::fp32 && size <= few_bytes) return chosen;
+    bridged_.algorithm = plans_->fitting();
+    bridged_.segment = chosen.segment;
+    bridged_.wire = wire;
+    bridged_.reason = wire == WireFormat::fp32 ? "several clusters, no rule and no model: bridges"
+                                               : "wire formats need bridges";
+    return bridged_;
+  }
+  PipelineCall call_over(const CutVector& cut) {
+    PipelineCall call{*world_};
+    call.clusters = cluster_count();
+    call.window = in_flight_;
+    call.lanes = cut.plan.lanes.size();
+    call.segments = cut.segments;
+    call.roles = cut.plan.roles;
+    return call;
+  }
   void sum_by_clusters(ConstBuffer input, MutableBuffer result, Reduction reduction,
                        const Choice& chosen) {
     const std::size_t segment = segment_elements(chosen.segment.value(), input.type, chosen.wire);
@@ -186,41 +214,11 @@ class HostGroup final : public HybridGroup {
   bool in_collective_ = false;  ///< a flat algorithm runs over this group's messages
 };
 
-const Choice& HostGroup::choose(Bytes size, WireFormat wire) const {
-  const bool by_model = config_.segment == Bytes(0) && config_.model.has_value();
-  const Bytes without_model =
-      config_.segment > Bytes(0) ? config_.segment : longest_bridge_segment(wire);
-  const Choice& chosen = selector_.choose({size, wire, by_model ? Bytes(0) : without_model});
-  const auto covers = [&](const SelectionRule& rule) { return rule.covers(size); };
-  if (is_one_cluster() || config_.model || std::ranges::any_of(config_.rules, covers)) {
-    return chosen;
-  }
-  if (wire == WireFormat::fp32 && size <= few_bytes) return chosen;
-  bridged_.algorithm = plans_->fitting();
-  bridged_.segment = chosen.segment;
-  bridged_.wire = wire;
-  bridged_.reason = wire == WireFormat::fp32 ? "several clusters, no rule and no model: bridges"
-                                             : "wire formats need bridges";
-  return bridged_;
-}
-
-PipelineCall HostGroup::call_over(const CutVector& cut) {
-  PipelineCall call{*world_};
-  call.inside = inside_.get();
-  call.clusters = cluster_count();
-  call.window = in_flight_;
-  call.lanes = cut.plan.lanes.size();
-  call.segments = cut.segments;
-  call.roles = cut.plan.roles;
-  return call;
-}
-
 }  // namespace
 
 std::unique_ptr<HybridCommunicator> make_host_memory_group(std::shared_ptr<Communicator> world,
-                                                           std::unique_ptr<Communicator> inside,
                                                            HybridConfig config) {
-  return std::make_unique<HostGroup>(std::move(world), std::move(inside), std::move(config));
+  return std::make_unique<HostGroup>(std::move(world), std::move(config));
 }
 
 }  // namespace heteroperf

@@ -64,13 +64,9 @@ void check_device(const HybridConfig& config, Communicator& inside, ProblemList&
                  "it does not tell how to copy between its devices and the host",
                  "Use one cluster");
   }
-  if (config.inside == InsideStage::messages) {
-    problems.add("messages as the inside stage of devices",
-                 "inside a cluster their native library moves everything", "Use collectives");
-  }
 }
 
-/// `inside` may be null.
+/// Throws UserError with everything that is wrong. `inside` may be null.
 void check(const HybridConfig& config, Communicator& world, Communicator* inside) {
   ProblemList problems;
   const RankClusters& clusters = config.clusters;
@@ -99,20 +95,15 @@ std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Com
                                                              std::unique_ptr<Communicator> inside,
                                                              HybridConfig config) {
   check(config, *world, inside.get());
-  const bool on_device = inside != nullptr && !inside->memory().on_host();
-  return (on_device ? make_device_memory_group : make_host_memory_group)(
-      std::move(world), std::move(inside), std::move(config));
+  if (inside == nullptr || inside->memory().on_host()) {
+    return make_host_memory_group(std::move(world), std::move(config));
+  }
+  return make_device_memory_group(std::move(world), std::move(inside), std::move(config));
 }
 
 std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
                                                              HybridConfig config) {
-  check(config, *world, nullptr);
-  std::unique_ptr<Communicator> inside;
-  if (config.clusters.clusters.size() > 1) {
-    const std::size_t cluster = config.clusters.cluster_of(world->rank());
-    inside = world->split(static_cast<int>(cluster), world->rank().value());
-  }
-  return make_host_memory_group(std::move(world), std::move(inside), std::move(config));
+  return make_hybrid_communicator(std::move(world), nullptr, std::move(config));
 }
 
 }  // namespace heteroperf

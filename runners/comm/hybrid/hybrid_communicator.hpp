@@ -13,13 +13,6 @@
 
 namespace heteroperf {
 
-/// The ways to do the part of a collective that stays inside a cluster.
-enum class InsideStage {
-  automatic,    ///< messages on hosts, collectives on devices
-  messages,     ///< as part of the pipeline, over the world's messages: never waits as a whole
-  collectives,  ///< by the inside communicator's reduce and broadcast, one call per segment
-};
-
 struct HybridConfig {
   RankClusters clusters;
   WireFormat wire = WireFormat::fp32;
@@ -32,20 +25,20 @@ struct HybridConfig {
   /// (96 KiB when encoded).
   Bytes segment{0};
   int window = 4;  ///< segments in flight per bridge; more where the model's link holds more
-  InsideStage inside = InsideStage::automatic;
   /// For groups on devices: slots, chunk (`segment` where that is given) and the deadline of copies
   /// between device and host. The other members are not used.
   RelayConfig staging;
 };
 
-/// A group of several clusters. `inside` is the native library of this rank's cluster and does the
-/// cluster's part; `world` carries what crosses between clusters, in segments of which several are
-/// under way at once. Rank numbers are the world's; the ranks of a cluster need not be contiguous.
-/// With one cluster it is `world` with a choice of algorithms.
+/// A group of several clusters. What crosses between clusters travels over the bridges, in segments
+/// of which several are under way at once. Rank numbers are the world's; the ranks of a cluster
+/// need not be contiguous. With one cluster it is `world` with a choice of algorithms.
 ///
-/// Where `inside` has its buffers on a device (nccl), so has the group: `world`, over the hosts,
-/// carries what crosses, copied through slots of pinned memory a chunk at a time; algorithms that
-/// use no bridges take the whole vector to the hosts and back. Models are not used.
+/// On hosts the messages of `world` carry everything. Where `inside` has its buffers on a device
+/// (nccl), so has the group: `inside` is then the native library of this rank's cluster and does
+/// the cluster's part; `world`, over the hosts, carries what crosses, copied through slots of
+/// pinned memory a chunk at a time; algorithms that use no bridges take the whole vector to the
+/// hosts and back. Models are not used.
 ///
 /// Wire formats apply to float32 sums and averages that cross a bridge: one encoding per hop, all
 /// sums in float32. Every rank gets the same bits.
@@ -57,14 +50,14 @@ class HybridCommunicator : public Communicator {
   virtual BridgeTraffic traffic() const = 0;
 };
 
-/// `inside` has the ranks of this rank's cluster in ascending order. Throws UserError with
-/// everything wrong: clusters that do not partition the ranks of `world`, bridges that are not of
-/// their cluster or have no share, a window out of range, a world in device memory, staging that is
-/// impossible. Collective.
+/// `inside` has the ranks of this rank's cluster in ascending order; it is used where its buffers
+/// are on a device. Throws UserError with everything wrong: clusters that do not partition the
+/// ranks of `world`, bridges that are not of their cluster or have no share, a window out of range,
+/// a world in device memory, staging that is impossible. Collective.
 std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
                                                              std::unique_ptr<Communicator> inside,
                                                              HybridConfig config);
-/// The same with inside = world.split(cluster).
+/// The same over host memory.
 std::unique_ptr<HybridCommunicator> make_hybrid_communicator(std::unique_ptr<Communicator> world,
                                                              HybridConfig config);
 

@@ -1,3 +1,9 @@
+// The collectives of a hybrid group that are alike over host and device memory.
+//
+// Each of them checks its arguments, leaves a group of one cluster to the native communicator, and
+// otherwise cuts the vector by lanes and segments. The kind of group then carries the segments:
+// reduce and reduce_scatter are sums over bridges, broadcast and all_gather are copies. Averages of
+// narrow integers take a way of their own, since their sums need 64 bits.
 #include "runners/comm/hybrid/hybrid_group.hpp"
 
 #include <fmt/format.h>
@@ -35,11 +41,10 @@ RankCluster restrict_to(const RankCluster& cluster, std::span<const std::int32_t
 
 }  // namespace
 
-HybridGroup::HybridGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
-                         HybridConfig config, InsideStage automatic)
-    : world_(std::move(world)), inside_(std::move(inside)), config_(std::move(config)) {
-  if (config_.inside == InsideStage::automatic) config_.inside = automatic;
-  if (!is_one_cluster()) plans_.emplace(config_.clusters, world_->rank(), config_.inside);
+HybridGroup::HybridGroup(std::shared_ptr<Communicator> world, HybridConfig config,
+                         InsideWork inside)
+    : world_(std::move(world)), config_(std::move(config)) {
+  if (!is_one_cluster()) plans_.emplace(config_.clusters, world_->rank(), inside);
 }
 
 WireFormat HybridGroup::bridge_wire(DataType type, Reduction reduction) const {

@@ -44,9 +44,8 @@ class HybridGroup : public HybridCommunicator {
                       Reduction reduction) override;
 
  protected:
-  /// `automatic` is the inside stage where the configuration leaves it open.
-  HybridGroup(std::shared_ptr<Communicator> world, std::unique_ptr<Communicator> inside,
-              HybridConfig config, InsideStage automatic);
+  /// The configuration has been checked. `inside` says who works inside a cluster.
+  HybridGroup(std::shared_ptr<Communicator> world, HybridConfig config, InsideWork inside);
 
   std::size_t cluster_count() const { return config_.clusters.clusters.size(); }
   bool is_one_cluster() const { return cluster_count() == 1; }
@@ -74,7 +73,6 @@ class HybridGroup : public HybridCommunicator {
                                    Reduction reduction) = 0;
 
   const std::shared_ptr<Communicator> world_;
-  const std::unique_ptr<Communicator> inside_;
   HybridConfig config_;
   std::optional<LanePlans> plans_;  ///< with several clusters
   BridgeTraffic traffic_;
@@ -90,7 +88,6 @@ inline bool needs_wide_sums(DataType type, Reduction reduction) {
 
 /// A group over host memory (host_group.cpp). The configuration has been checked.
 std::unique_ptr<HybridCommunicator> make_host_memory_group(std::shared_ptr<Communicator> world,
-                                                           std::unique_ptr<Communicator> inside,
                                                            HybridConfig config);
 /// A group over the device memory of `inside` (device_group.cpp).
 std::unique_ptr<HybridCommunicator> make_device_memory_group(std::shared_ptr<Communicator> world,

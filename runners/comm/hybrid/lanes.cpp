@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/base/error.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
 
 namespace heteroperf {
@@ -38,6 +37,7 @@ RankId bridge_at(const RankCluster& cluster, double at) {
   return carrier == nullptr ? cluster.bridges.back().rank : carrier->rank;
 }
 
+/// Collects the places at which any cluster cuts the vector, with 0 and 1.
 std::vector<double> cuts_of_all(const RankClusters& clusters) {
   std::vector<double> cuts{0, 1};
   for (const RankCluster& cluster : clusters.clusters) {
@@ -49,6 +49,7 @@ std::vector<double> cuts_of_all(const RankClusters& clusters) {
   return cuts;
 }
 
+/// Returns the element at the place `part` of a vector; long vectors are cut at whole units.
 std::size_t cut_at(std::size_t count, double part) {
   const auto exact = static_cast<std::size_t>(std::llround(static_cast<double>(count) * part));
   if (part >= 1 || exact >= count) return count;
@@ -120,9 +121,8 @@ std::size_t segment_elements(std::size_t bytes, DataType type, WireFormat wire) 
   return elements;
 }
 
-LanePlans::LanePlans(const RankClusters& clusters, RankId self, InsideStage stage)
-    : clusters_(clusters), self_(self), stage_(stage), local_(clusters.cluster_of(self)) {
-  HETEROPERF_EXPECT(stage != InsideStage::automatic);
+LanePlans::LanePlans(const RankClusters& clusters, RankId self, InsideWork inside)
+    : clusters_(clusters), self_(self), inside_(inside), local_(clusters.cluster_of(self)) {
   leader_.lanes = leader_lanes(clusters);
   split_rail_.lanes = split_rail_lanes(clusters);
   for (LanePlan* plan : {&leader_, &split_rail_}) {
@@ -197,7 +197,7 @@ std::size_t LanePlans::place_in_chain(RankId root) const {
 
 void LanePlans::add_way_up(SegmentRole& role, RankId top) const {
   if (members().size() == 1) return;
-  if (stage_ == InsideStage::collectives) {
+  if (inside_ == InsideWork::library) {
     role.inside_up = inside_rank(top);
     return;
   }
@@ -208,7 +208,7 @@ void LanePlans::add_way_up(SegmentRole& role, RankId top) const {
 
 void LanePlans::add_way_down(SegmentRole& role, RankId top) const {
   if (members().size() == 1) return;
-  if (stage_ == InsideStage::collectives) {
+  if (inside_ == InsideWork::library) {
     role.inside_down = inside_rank(top);
     return;
   }

@@ -7,7 +7,6 @@
 #include "runners/cluster/rank_clusters.hpp"
 #include "runners/comm/algorithm.hpp"
 #include "runners/comm/collectives/segment_pipeline.hpp"
-#include "runners/comm/hybrid/hybrid_communicator.hpp"
 #include "runners/comm/slice.hpp"
 
 namespace heteroperf {
@@ -38,6 +37,12 @@ void cut_segments(const std::vector<VectorSegment>& parts, std::size_t segment,
 /// Returns the elements of a segment of `bytes`: at least one, and whole blocks of an encoded wire.
 std::size_t segment_elements(std::size_t bytes, DataType type, WireFormat wire);
 
+/// Says who sums and hands out the values of a cluster.
+enum class InsideWork {
+  tree,     ///< messages along a tree of its ranks, as part of the pipeline
+  library,  ///< the reduce and broadcast of its native library, one call per segment
+};
+
 /// The lanes of a collective and this rank's role in each.
 struct LanePlan {
   std::vector<Lane> lanes;
@@ -59,8 +64,8 @@ struct CutVector {
 /// segments have at most `segment` elements and are valid until the next cut.
 class LanePlans {
  public:
-  /// `clusters` outlives this object; `stage` is not automatic.
-  LanePlans(const RankClusters& clusters, RankId self, InsideStage stage);
+  /// `clusters` outlives this object.
+  LanePlans(const RankClusters& clusters, RankId self, InsideWork inside);
 
   /// The algorithm over bridges that fits where none is named.
   Algorithm fitting() const {
@@ -101,7 +106,7 @@ class LanePlans {
 
   const RankClusters& clusters_;
   RankId self_;
-  InsideStage stage_;
+  InsideWork inside_;
   std::size_t local_;  ///< this rank's cluster
   LanePlan leader_, split_rail_, broadcasts_, reductions_;
   std::vector<VectorSegment> parts_, segments_;

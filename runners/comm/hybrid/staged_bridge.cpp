@@ -1,3 +1,11 @@
+// The bridge between clusters of devices.
+//
+// Each chunk passes four points in order, and a counter says how many chunks have passed each of
+// them: *started* (its slot is taken, its copy to the host runs, its receives are posted), *sent*
+// (the copy has ended and the contribution is under way), *combined* (all contributions are here,
+// the sum is made and on its way to the device), *freed* (nothing uses the slot any more).
+// progress() moves the oldest chunk at each point one point further if that is possible without
+// waiting.
 #include "runners/comm/hybrid/staged_bridge.hpp"
 
 #include <algorithm>
@@ -18,6 +26,7 @@ bool all_ended(std::vector<std::unique_ptr<Transfer>>& transfers) {
   return std::ranges::all_of(transfers, [](const auto& transfer) { return transfer->test(); });
 }
 
+/// Calls visit(top) for every other top of a role.
 template <class Visit>
 void each_peer(const BridgeRole& role, Visit visit) {
   for (std::size_t top = 0; top < role.tops.size(); ++top) {
@@ -61,6 +70,7 @@ void StagedBridge::add(const BridgeRole& role, ConstBuffer from, MutableBuffer t
   }
 }
 
+/// Any progress of any chunk may let the awaited ones go on, so all of them are driven.
 void StagedBridge::finish(std::size_t chunks) {
   HETEROPERF_EXPECT(chunks <= added());
   for (Idle idle; freed_ < chunks;) idle.after(progress());

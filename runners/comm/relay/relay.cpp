@@ -1,10 +1,10 @@
+// One relay at a time: its configuration, the best chunk, and the loop that drives its two ends.
 #include "runners/comm/relay/relay.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "runners/comm/relay/relay_task.hpp"
 
@@ -43,44 +43,6 @@ Bytes best_chunk(Bytes size, const RelayCosts& costs) {
   return Bytes(static_cast<std::uint64_t>(std::ceil(chunk / chunk_unit)) * chunk_unit);
 }
 
-/// The ends that one call of a relay runs.
-class RelayRun {
- public:
-  explicit RelayRun(Relay& relay)
-      : relay_(relay),
-        place_{relay.group_, relay.copier_, relay.config_, RelayTags::from(relay.config_.tag)} {}
-
-  RelayRun& send(DeviceBytes values, RankId to) {
-    sender_ = make_relay_sender(place_, values, to, relay_.out_);
-    return *this;
-  }
-  RelayRun& receive(DeviceBytes values, RankId from, std::optional<RelayAddition> addition = {}) {
-    receiver_ = make_relay_receiver(place_, values, from, relay_.in_, relay_.local_, addition);
-    return *this;
-  }
-  void finish() {
-    try {
-      for (Idle idle; is_busy(sender_) || is_busy(receiver_);) {
-        const bool sent = sender_ && sender_->progress();
-        const bool received = receiver_ && receiver_->progress();
-        idle.after(sent || received);
-      }
-    } catch (...) {
-      for (SlotMemory* memory : {&relay_.out_, &relay_.in_, &relay_.local_}) memory->abandon();
-      throw;
-    }
-    if (sender_) relay_.sent_ = sender_->statistics();
-    if (receiver_) relay_.received_ = receiver_->statistics();
-  }
-
- private:
-  static bool is_busy(const std::unique_ptr<RelayEnd>& end) { return end && !end->finished(); }
-
-  Relay& relay_;
-  RelayPlace place_;
-  std::unique_ptr<RelayEnd> sender_, receiver_;
-};
-
 Relay::Relay(Communicator& group, DeviceCopier& copier, const RelayConfig& config)
     : group_(group), copier_(copier), config_(config) {
   ProblemList problems;
@@ -92,19 +54,41 @@ Relay::Relay(Communicator& group, DeviceCopier& copier, const RelayConfig& confi
   problems.throw_if_any();
 }
 
-void Relay::send(DeviceBytes values, RankId to) { RelayRun(*this).send(values, to).finish(); }
+RelayPlace Relay::place() const { return {group_, copier_, config_, RelayTags::from(config_.tag)}; }
+
+void Relay::run(RelayEnd* sender, RelayEnd* receiver) {
+  const auto is_busy = [](const RelayEnd* end) { return end != nullptr && !end->finished(); };
+  try {
+    for (Idle idle; is_busy(sender) || is_busy(receiver);) {
+      const bool sent = sender != nullptr && sender->progress();
+      const bool received = receiver != nullptr && receiver->progress();
+      idle.after(sent || received);
+    }
+  } catch (...) {
+    for (SlotMemory* memory : {&out_, &in_, &local_}) memory->abandon();
+    throw;
+  }
+  if (sender != nullptr) sent_ = sender->statistics();
+  if (receiver != nullptr) received_ = receiver->statistics();
+}
+
+void Relay::send(DeviceBytes values, RankId to) {
+  run(make_relay_sender(place(), values, to, out_).get(), nullptr);
+}
 
 void Relay::receive(DeviceBytes values, RankId from) {
-  RelayRun(*this).receive(values, from).finish();
+  run(nullptr, make_relay_receiver(place(), values, from, in_, local_, {}).get());
 }
 
 void Relay::receive_add(DeviceBytes values, DataType type, RankId from, Reduction reduction) {
   HETEROPERF_EXPECT(reduction != Reduction::average && values.bytes % size_of(type) == 0);
-  RelayRun(*this).receive(values, from, RelayAddition{type, reduction}).finish();
+  const RelayAddition addition{type, reduction};
+  run(nullptr, make_relay_receiver(place(), values, from, in_, local_, addition).get());
 }
 
 void Relay::exchange(DeviceBytes out, RankId to, DeviceBytes in, RankId from) {
-  RelayRun(*this).send(out, to).receive(in, from).finish();
+  run(make_relay_sender(place(), out, to, out_).get(),
+      make_relay_receiver(place(), in, from, in_, local_, {}).get());
 }
 
 }  // namespace heteroperf

@@ -55,6 +55,9 @@ inline DeviceBytes device_bytes(ConstBuffer values) {
   return {static_cast<std::byte*>(const_cast<void*>(values.data)), values.bytes()};
 }
 
+struct RelayPlace;
+class RelayEnd;
+
 /// The figures of the last call on one side.
 struct RelayStatistics {
   std::uint64_t chunks = 0;
@@ -92,13 +95,15 @@ class Relay {
   const RelayStatistics& received() const { return received_; }
 
  private:
+  RelayPlace place() const;
+  /// Runs the ends of one call, of which one may be null.
+  void run(RelayEnd* sender, RelayEnd* receiver);
+
   Communicator& group_;
   DeviceCopier& copier_;
   RelayConfig config_;
   SlotMemory out_, in_, local_;
   RelayStatistics sent_, received_;
-
-  friend class RelayRun;
 };
 
 }  // namespace heteroperf

@@ -22,65 +22,64 @@ namespace {
 /// A handshake costs as much as moving this many bytes.
 constexpr std::size_t small_bytes = 65536;
 
-/// A message of one chunk: device to host, then one message of the group.
-class SmallSend final : public RelayTask {
+/// A message of one chunk: one copy and one message of the group.
+class SmallMessage : public RelayTask {
  public:
-  SmallSend(const RelayPlace& place, DeviceBytes values, RankId to, SlotMemory& slots)
-      : place_(place), to_(to), copier_(place.copier, place.config.timeout_s) {
+  SmallMessage(const RelayPlace& place, DeviceBytes values, RankId peer, SlotMemory& slots)
+      : place_(place), values_(values), peer_(peer), copier_(place.copier, place.config.timeout_s) {
     slots.reserve(place.copier, 1, values.bytes);
     staged_ = slots.slot(0, values.bytes);
-    if (values.bytes > 0) read_ = copier_.start_read(values.address, staged_);
+  }
+  bool finished() const override { return finished_; }
+
+ protected:
+  const RelayPlace place_;
+  const DeviceBytes values_;
+  const RankId peer_;
+  WatchedCopier copier_;
+  std::span<std::byte> staged_;
+  WatchedCopier::Copy copy_;
+  std::unique_ptr<Transfer> transfer_;
+  bool finished_ = false;
+};
+
+/// Device to host, then the message.
+class SmallSend final : public SmallMessage {
+ public:
+  SmallSend(const RelayPlace& place, DeviceBytes values, RankId to, SlotMemory& slots)
+      : SmallMessage(place, values, to, slots) {
+    if (!staged_.empty()) copy_ = copier_.start_read(values.address, staged_);
   }
 
   bool progress() override {
-    if (sending_) return !sent_ && (sent_ = sending_->test());
-    if (!staged_.empty() && !copier_.done(read_, "the copy to the host", 0)) return false;
-    sending_ = place_.group.start_send({staged_.data(), staged_.size(), DataType::u8}, to_,
-                                       place_.tags.terms);
+    if (transfer_) return !finished_ && (finished_ = transfer_->test());
+    if (!staged_.empty() && !copier_.done(copy_, "the copy to the host", 0)) return false;
+    transfer_ = place_.group.start_send({staged_.data(), staged_.size(), DataType::u8}, peer_,
+                                        place_.tags.terms);
     return true;
   }
-  bool finished() const override { return sent_; }
-  bool announced() const override { return sending_ != nullptr; }
-
- private:
-  const RelayPlace place_;
-  const RankId to_;
-  WatchedCopier copier_;
-  std::span<std::byte> staged_;
-  WatchedCopier::Copy read_;
-  std::unique_ptr<Transfer> sending_;
-  bool sent_ = false;
+  bool announced() const override { return transfer_ != nullptr; }
 };
 
-class SmallReceive final : public RelayTask {
+/// The message, then host to device.
+class SmallReceive final : public SmallMessage {
  public:
   SmallReceive(const RelayPlace& place, DeviceBytes values, RankId from, SlotMemory& slots)
-      : values_(values), copier_(place.copier, place.config.timeout_s) {
-    slots.reserve(place.copier, 1, values.bytes);
-    staged_ = slots.slot(0, values.bytes);
-    receiving_ = place.group.start_receive({staged_.data(), staged_.size(), DataType::u8}, from,
-                                           place.tags.terms);
+      : SmallMessage(place, values, from, slots) {
+    transfer_ = place.group.start_receive({staged_.data(), staged_.size(), DataType::u8}, from,
+                                          place.tags.terms);
   }
 
   bool progress() override {
     if (finished_) return false;
-    if (receiving_) {
-      if (!receiving_->test()) return false;
-      receiving_.reset();
-      if (!staged_.empty()) write_ = copier_.start_write(staged_, values_.address);
+    if (transfer_) {
+      if (!transfer_->test()) return false;
+      transfer_.reset();
+      if (!staged_.empty()) copy_ = copier_.start_write(staged_, values_.address);
     }
-    finished_ = staged_.empty() || copier_.done(write_, "the copy to the device", 0);
+    finished_ = staged_.empty() || copier_.done(copy_, "the copy to the device", 0);
     return true;
   }
-  bool finished() const override { return finished_; }
-
- private:
-  const DeviceBytes values_;
-  WatchedCopier copier_;
-  std::span<std::byte> staged_;
-  std::unique_ptr<Transfer> receiving_;
-  WatchedCopier::Copy write_;
-  bool finished_ = false;
 };
 
 /// The channels to one peer that are taken.

@@ -1,3 +1,8 @@
+// Memory and copies between a device and its host, with deadlines.
+//
+// A device that hangs never ends its copies, so every copy is watched. Copies of one device may run
+// one after another: the deadline counts from the later one of the copy's start and the last end of
+// any copy. Memory to which an unfinished copy may still write is never given back.
 #include "runners/comm/relay/staging.hpp"
 
 #include <fmt/format.h>

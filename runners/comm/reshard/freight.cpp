@@ -1,4 +1,15 @@
-// Choosing who sends what: the loads of ranks and cards, where sums are made, and who delivers.
+// Choosing who sends what.
+//
+// Every choice goes by *load*: the bytes that a rank has been given to send or to receive so far,
+// and for bytes between clusters the load of its network card, divided by the card's share of the
+// cluster's bandwidth. The least loaded candidate gets the next box, the heaviest boxes are given
+// first. That is the greedy rule of scheduling by longest processing time.
+//
+// Sums: the summands of a box first meet inside each cluster, then the clusters' sums meet at one
+// rank, chosen so that as little as possible crosses between clusters. Deliveries: each cluster
+// that lacks a box gets it once. Where several ranks of a cluster want it, each of them gets some
+// slices from outside and passes them on inside (a scatter followed by an all-gather), so that all
+// cards of the cluster work.
 #include "runners/comm/reshard/freight.hpp"
 
 #include <fmt/format.h>
@@ -40,6 +51,11 @@ std::size_t places_needed(const ReshardConfig& config, const std::vector<RankId>
   for (const RankCluster& cluster : config.clusters.clusters)
     for (const RankId rank : cluster.ranks) last = std::max(last, rank.value());
   return static_cast<std::size_t>(last + 1);
+}
+
+/// Returns ⌊extent·i/parts⌋ without overflow.
+std::int64_t share(std::int64_t extent, std::int64_t i, std::int64_t parts) {
+  return extent / parts * i + extent % parts * i / parts;
 }
 
 }  // namespace
@@ -120,23 +136,6 @@ RankId FreightList::lightest(std::span<const RankId> candidates, const Load& loa
   return *std::min_element(candidates.begin(), candidates.end(),
                            [&](RankId a, RankId b) { return weight(a) < weight(b); });
 }
-
-RankId FreightList::lightest_sender(std::span<const RankId> candidates, bool across) const {
-  return lightest(candidates, sent_, across);
-}
-
-RankId FreightList::lightest_receiver(std::span<const RankId> candidates, bool across) const {
-  return lightest(candidates, received_, across);
-}
-
-namespace {
-
-/// ⌊extent·i/parts⌋ without overflow
-std::int64_t share(std::int64_t extent, std::int64_t i, std::int64_t parts) {
-  return extent / parts * i + extent % parts * i / parts;
-}
-
-}  // namespace
 
 std::vector<Box> cut(const Box& box, std::size_t slices, std::int64_t smallest) {
   const std::int64_t wanted = std::min(static_cast<std::int64_t>(slices),

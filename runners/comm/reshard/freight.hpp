@@ -50,8 +50,12 @@ class FreightList {
   void send(ReshardStage stage, RankId from, RankId to, const Piece& piece);
   /// Returns the candidate with the least load: first on its card where the freight goes `across`
   /// to another cluster, then on the rank; the lowest rank of equals.
-  RankId lightest_sender(std::span<const RankId> candidates, bool across) const;
-  RankId lightest_receiver(std::span<const RankId> candidates, bool across) const;
+  RankId lightest_sender(std::span<const RankId> candidates, bool across) const {
+    return lightest(candidates, sent_, across);
+  }
+  RankId lightest_receiver(std::span<const RankId> candidates, bool across) const {
+    return lightest(candidates, received_, across);
+  }
   const std::vector<Freight>& freight() const { return freight_; }
 
  private:

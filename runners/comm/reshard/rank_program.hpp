@@ -2,7 +2,6 @@
 
 #include <array>
 #include <cstddef>
-#include <span>
 #include <vector>
 
 #include "runners/comm/reshard/reshard_plan.hpp"

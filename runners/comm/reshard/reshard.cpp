@@ -1,3 +1,7 @@
+// Carrying out a plan: the copies, messages and sums of one rank, stage by stage.
+//
+// In each round of a stage a rank has at most one send and one receive. Staging memory has a slot
+// for each of them per round under way, unless a message lies in one piece in the tensor itself.
 #include "runners/comm/reshard/reshard.hpp"
 
 #include <fmt/format.h>

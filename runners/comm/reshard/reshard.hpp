@@ -32,7 +32,8 @@ class Resharder {
   std::unique_ptr<std::byte[]> staging_, arena_;
 };
 
-/// Works the plan out for this rank and runs it once.
+/// Works the plan out for this rank and runs it once; for tests and single moves. A caller that
+/// moves a tensor again and again keeps a Resharder.
 void reshard(Communicator& group, const ReshardPlan& plan, ConstBuffer source, MutableBuffer result,
              int tag = 0);
 

@@ -13,7 +13,6 @@
 
 #include <algorithm>
 #include <map>
-#include <span>
 #include <tuple>
 
 #include "metrics/base/error.hpp"

@@ -29,108 +29,105 @@ enum class Ways { there, both };
 
 /// The times of the parts that algorithms are made of, in seconds. Sizes are in bytes, as real
 /// numbers: the mean of unequal blocks.
-class Parts {
- public:
-  Parts(const CostModel& model, const CallShape& call)
-      : model_(model),
-        call_(call),
-        clusters_(model.clusters.clusters.size()),
-        bytes_(static_cast<double>(call.bytes.value())),
-        segment_(std::max(1.0, static_cast<double>(call.segment.value()))) {
-    for (const RankCluster& cluster : model.clusters.clusters) {
-      ranks_ += static_cast<int>(cluster.ranks.size());
-    }
-    cluster_of_.resize(static_cast<std::size_t>(ranks_));
-    for (std::size_t k = 0; k < clusters_; ++k) {
-      for (const RankId rank : model.clusters.clusters[k].ranks) {
-        HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < ranks_);
-        cluster_of_[static_cast<std::size_t>(rank.value())] = k;
+struct Parts {
+  Parts(const CostModel& costs, const CallShape& shape)
+      : model(costs),
+        call(shape),
+        clusters(costs.clusters.clusters.size()),
+        ranks(costs.clusters.ranks()),
+        bytes(static_cast<double>(shape.bytes.value())),
+        segment(std::max(1.0, static_cast<double>(shape.segment.value()))),
+        cluster_of(static_cast<std::size_t>(ranks)) {
+    for (std::size_t k = 0; k < clusters; ++k) {
+      for (const RankId rank : costs.clusters.clusters[k].ranks) {
+        HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < ranks);
+        cluster_of[static_cast<std::size_t>(rank.value())] = k;
       }
     }
   }
 
-  int ranks() const { return ranks_; }
-  std::size_t clusters() const { return clusters_; }
-  double bytes() const { return bytes_; }
-  double segment() const { return segment_; }
-  const CostModel& model() const { return model_; }
+  const CostModel& model;
+  const CallShape& call;
+  const std::size_t clusters;
+  const int ranks;
+  const double bytes, segment;
+  std::vector<std::size_t> cluster_of;  ///< by rank
 
-  double reduction(double bytes) const { return time_of(model_.reduction, bytes); }
+  double reduction(double n) const { return time_of(model.reduction, n); }
 
   /// One step, in which messages of one size are under way together: rank r sends to partner(r),
   /// unless that is r itself.
   template <class Partner>
-  double step(double bytes, Partner partner) const {
+  double step(double n, Partner partner) const {
     double slowest = 0;
-    for (int rank = 0; rank < ranks_; ++rank) {
+    for (int rank = 0; rank < ranks; ++rank) {
       const int peer = partner(rank);
       if (peer == rank || cluster(peer) != cluster(rank)) continue;
-      slowest = std::max(slowest, time_of(model_.inside[cluster(rank)], bytes));
+      slowest = std::max(slowest, time_of(model.inside[cluster(rank)], n));
     }
-    if (clusters_ == 1) return slowest;
-    return std::max(slowest, time_of(model_.between, bytes * busiest_card(partner, Ways::there)));
+    if (clusters == 1) return slowest;
+    return std::max(slowest, time_of(model.between, n * busiest_card(partner, Ways::there)));
   }
   /// One message inside the slowest cluster.
-  double inside(double bytes) const {
+  double inside(double n) const {
     double slowest = 0;
-    for (const LinkCurve& curve : model_.inside) slowest = std::max(slowest, time_of(curve, bytes));
+    for (const LinkCurve& curve : model.inside) slowest = std::max(slowest, time_of(curve, n));
     return slowest;
   }
   /// One segment from bridge to bridge.
-  double crossing(double bytes) const {
-    if (!scatters()) return time_of(model_.between, peers() * wire(bytes));
-    return 2 * time_of(model_.between, bytes * peers() / static_cast<double>(clusters_));
+  double crossing(double n) const {
+    if (!scatters()) return time_of(model.between, peers() * wire(n));
+    return 2 * time_of(model.between, n * peers() / static_cast<double>(clusters));
   }
   /// The time that one more message adds while several are in flight.
-  double stream_inside(double bytes) const {
-    if (!model_.inside_stream.empty()) return time_of(model_.inside_stream, bytes);
-    return inside(bytes);
+  double stream_inside(double n) const {
+    if (!model.inside_stream.empty()) return time_of(model.inside_stream, n);
+    return inside(n);
   }
-  double stream_between(double bytes) const {
-    return time_of(model_.between_stream.empty() ? model_.between : model_.between_stream, bytes);
+  double stream_between(double n) const {
+    return time_of(model.between_stream.empty() ? model.between : model.between_stream, n);
   }
   template <class Partner>
-  double stream_between(double bytes, Partner partner, Ways ways) const {
-    return clusters_ == 1 ? 0 : stream_between(bytes * busiest_card(partner, ways));
+  double stream_between(double n, Partner partner, Ways ways) const {
+    return clusters == 1 ? 0 : stream_between(n * busiest_card(partner, ways));
   }
 
   /// A segment from every bridge to all others, and their part of it back.
-  double across(double bytes) const {
-    return stream_between(scatters() ? 2 * bytes * peers() / static_cast<double>(clusters_)
-                                     : peers() * wire(bytes));
+  double across(double n) const {
+    return stream_between(scatters() ? 2 * n * peers() / static_cast<double>(clusters)
+                                     : peers() * wire(n));
   }
   /// The sum of the contributions that came over the bridges.
-  double sum_across(double bytes) const {
-    return peers() * reduction(scatters() ? bytes / static_cast<double>(clusters_) : bytes);
+  double sum_across(double n) const {
+    return peers() * reduction(scatters() ? n / static_cast<double>(clusters) : n);
   }
   /// Returns true when bridges share the sums of a segment among them (segment_bridge.hpp).
-  bool scatters() const { return clusters_ > 2 && call_.wire == WireFormat::fp32; }
-  double codec(double bytes) const {
-    if (call_.wire == WireFormat::fp32) return 0;
-    return time_of(call_.wire == WireFormat::bf16 ? model_.bf16_codec : model_.int8_codec, bytes);
+  bool scatters() const { return clusters > 2 && call.wire == WireFormat::fp32; }
+  double codec(double n) const {
+    if (call.wire == WireFormat::fp32) return 0;
+    return time_of(call.wire == WireFormat::bf16 ? model.bf16_codec : model.int8_codec, n);
   }
-  double wire(double bytes) const {
-    const auto values = static_cast<std::size_t>(std::ceil(bytes / sizeof(float)));
-    return static_cast<double>(wire_bytes(call_.wire, values));
+  double wire(double n) const {
+    const auto values = static_cast<std::size_t>(std::ceil(n / sizeof(float)));
+    return static_cast<double>(wire_bytes(call.wire, values));
   }
 
- private:
   /// The other clusters of a cluster.
-  double peers() const { return static_cast<double>(clusters_ - 1); }
-  std::size_t cluster(int rank) const { return cluster_of_[static_cast<std::size_t>(rank)]; }
+  double peers() const { return static_cast<double>(clusters - 1); }
+  std::size_t cluster(int rank) const { return cluster_of[static_cast<std::size_t>(rank)]; }
 
   /// The messages over the busiest card when every rank sends to its partner.
   template <class Partner>
   double busiest_card(Partner partner, Ways ways) const {
-    std::vector<double> leaving(clusters_, 0), arriving(clusters_, 0);
-    for (int rank = 0; rank < ranks_; ++rank) {
+    std::vector<double> leaving(clusters, 0), arriving(clusters, 0);
+    for (int rank = 0; rank < ranks; ++rank) {
       const std::size_t from = cluster(rank), to = cluster(partner(rank));
       if (from == to) continue;
       leaving[from] += 1;
       arriving[to] += 1;
     }
     double most = 0;
-    for (std::size_t k = 0; k < clusters_; ++k) {
+    for (std::size_t k = 0; k < clusters; ++k) {
       const double messages =
           ways == Ways::both ? leaving[k] + arriving[k] : std::max(leaving[k], arriving[k]);
       most = std::max(most, over_cards(k, messages));
@@ -138,19 +135,10 @@ class Parts {
     return most;
   }
   double over_cards(std::size_t k, double messages) const {
-    const auto cards = static_cast<double>(model_.clusters.clusters[k].bridges.size());
+    const auto cards = static_cast<double>(model.clusters.clusters[k].bridges.size());
     return messages > 0 ? std::max(1.0, messages / cards) : 0;
   }
-
-  const CostModel& model_;
-  const CallShape& call_;
-  std::size_t clusters_;
-  double bytes_, segment_;
-  int ranks_ = 0;
-  std::vector<std::size_t> cluster_of_;
 };
-
-double native(const Parts& parts) { return time_of(parts.model().native, parts.bytes()); }
 
 int power_below(int ranks) {
   return static_cast<int>(std::bit_floor(static_cast<unsigned>(ranks)));
@@ -158,9 +146,9 @@ int power_below(int ranks) {
 
 /// The p − 2^k ranks too many hand their vector to a neighbour and get the result from it.
 double fold(const Parts& parts) {
-  const int extra = parts.ranks() - power_below(parts.ranks());
+  const int extra = parts.ranks - power_below(parts.ranks);
   if (extra == 0) return 0;
-  const double n = parts.bytes();
+  const double n = parts.bytes;
   const double there =
       parts.step(n, [extra](int rank) { return rank < 2 * extra ? rank ^ 1 : rank; });
   return 2 * there + parts.reduction(n);
@@ -180,10 +168,10 @@ auto partner_at(int distance, int ranks) {
 }
 
 double recursive_doubling(const Parts& parts) {
-  const double n = parts.bytes();
+  const double n = parts.bytes;
   double time = fold(parts);
-  for (int distance = 1; distance < power_below(parts.ranks()); distance *= 2) {
-    time += parts.step(n, partner_at(distance, parts.ranks())) + parts.reduction(n);
+  for (int distance = 1; distance < power_below(parts.ranks); distance *= 2) {
+    time += parts.step(n, partner_at(distance, parts.ranks)) + parts.reduction(n);
   }
   return time;
 }
@@ -191,18 +179,18 @@ double recursive_doubling(const Parts& parts) {
 /// The first and largest step is with the nearest rank; the way back has the same steps.
 double rabenseifner(const Parts& parts) {
   double time = fold(parts);
-  double part = parts.bytes();
-  for (int distance = 1; distance < power_below(parts.ranks()); distance *= 2) {
+  double part = parts.bytes;
+  for (int distance = 1; distance < power_below(parts.ranks); distance *= 2) {
     part /= 2;
-    const double step = parts.step(part, partner_at(distance, parts.ranks()));
+    const double step = parts.step(part, partner_at(distance, parts.ranks));
     time += 2 * step + parts.reduction(part);
   }
   return time;
 }
 
 double ring(const Parts& parts) {
-  const int p = parts.ranks();
-  const double block = parts.bytes() / p;
+  const int p = parts.ranks;
+  const double block = parts.bytes / p;
   const double step = parts.step(block, [p](int rank) { return (rank + 1) % p; });
   return (p - 1) * (2 * step + parts.reduction(block));
 }
@@ -210,10 +198,10 @@ double ring(const Parts& parts) {
 /// A block goes on as soon as its first segment has come, so a step takes at least a segment's
 /// latency; and it takes what the segments of a block take one after the other.
 double segmented_ring(const Parts& parts) {
-  const int p = parts.ranks();
+  const int p = parts.ranks;
   const auto right = [p](int rank) { return (rank + 1) % p; };
-  const double block = parts.bytes() / p;
-  const double piece = std::min(block, parts.segment());
+  const double block = parts.bytes / p;
+  const double piece = std::min(block, parts.segment);
   if (piece <= 0) return 0;
   const double pieces = block / piece;
   const double step = parts.step(piece, right),
@@ -227,9 +215,9 @@ double segmented_ring(const Parts& parts) {
 /// Rank r of a binary tree has rank (r - 1)/2 above it. Sums go up and results down at once, so a
 /// segment costs a rank one message each way per neighbour, and a sum per child.
 double tree(const Parts& parts) {
-  const int p = parts.ranks();
+  const int p = parts.ranks;
   const int depth = std::bit_width(static_cast<unsigned>(p)) - 1;
-  const double piece = std::min(parts.bytes(), parts.segment());
+  const double piece = std::min(parts.bytes, parts.segment);
   if (depth == 0 || piece <= 0) return 0;
   const auto above = [](int rank) { return rank == 0 ? 0 : (rank - 1) / 2; };
   const double children = std::min(2, p - 1);
@@ -237,7 +225,7 @@ double tree(const Parts& parts) {
   const double sums = children * parts.reduction(piece);
   const double interval = std::max(neighbours * parts.stream_inside(piece) + sums,
                                    parts.stream_between(piece, above, Ways::both));
-  return depth * (2 * parts.step(piece, above) + sums) + (parts.bytes() / piece - 1) * interval;
+  return depth * (2 * parts.step(piece, above) + sums) + (parts.bytes / piece - 1) * interval;
 }
 
 /// The levels below the top of a tree inside a cluster.
@@ -251,11 +239,11 @@ int inside_depth(std::size_t members) {
 /// is the top of its cluster's tree for `share` of the segments, and a child for the others. The
 /// work of the rank itself adds up; its card works meanwhile.
 double hierarchical(const Parts& parts, double share) {
-  HETEROPERF_EXPECT(parts.clusters() > 1);
-  const double piece = std::min(parts.bytes(), parts.segment());
+  HETEROPERF_EXPECT(parts.clusters > 1);
+  const double piece = std::min(parts.bytes, parts.segment);
   if (piece <= 0) return 0;
   std::size_t most = 1;
-  for (const RankCluster& cluster : parts.model().clusters.clusters) {
+  for (const RankCluster& cluster : parts.model.clusters.clusters) {
     most = std::max(most, cluster.ranks.size());
   }
   const double children = static_cast<double>(std::min(inside_arity, most - 1));
@@ -267,14 +255,12 @@ double hierarchical(const Parts& parts, double share) {
   const double climb = most > 1 ? parts.inside(piece) : 0;
   const double first = 2 * inside_depth(most) * climb + children * parts.reduction(piece) +
                        parts.crossing(piece) + parts.codec(piece) + parts.sum_across(piece);
-  return first + (parts.bytes() / piece - 1) * interval;
+  return first + (parts.bytes / piece - 1) * interval;
 }
-
-double leader(const Parts& parts) { return hierarchical(parts, 1.0); }
 
 double split_rail(const Parts& parts) {
   double largest = 0;
-  for (const RankCluster& cluster : parts.model().clusters.clusters) {
+  for (const RankCluster& cluster : parts.model.clusters.clusters) {
     for (const Bridge& bridge : cluster.bridges) largest = std::max(largest, bridge.share);
   }
   return hierarchical(parts, largest);
@@ -287,13 +273,13 @@ struct Formula {
 };
 
 constexpr Formula formulas[] = {
-    {Algorithm::native, native, false},
+    {Algorithm::native, [](const Parts& p) { return time_of(p.model.native, p.bytes); }, false},
     {Algorithm::recursive_doubling, recursive_doubling, false},
     {Algorithm::ring, ring, false},
     {Algorithm::segmented_ring, segmented_ring, true},
     {Algorithm::rabenseifner, rabenseifner, false},
     {Algorithm::tree, tree, true},
-    {Algorithm::leader, leader, true},
+    {Algorithm::leader, [](const Parts& p) { return hierarchical(p, 1.0); }, true},
     {Algorithm::split_rail, split_rail, true},
 };
 

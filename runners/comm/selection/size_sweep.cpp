@@ -1,9 +1,15 @@
+// Timing tasks over sizes on a machine that is never quite still.
+//
+// The warm-up at each size tells how long a task takes; from that follows how often it is called
+// per timing, and whether the next size still fits into the budget. Then all sizes are timed in
+// turns. A disturbance makes times longer and never shorter. So the lower quartile of few rounds is
+// taken, the time of a small message is cut to that of a larger one, and the last slope of a curve
+// is never flatter than the slope from any smaller size.
 #include "runners/comm/selection/size_sweep.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 

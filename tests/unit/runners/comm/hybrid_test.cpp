@@ -26,20 +26,19 @@ struct HybridCase {
   CommunicatorCase tested;
   std::string pattern;
   Algorithm algorithm;
-  InsideStage inside;
 };
 
 std::vector<HybridCase> hybrid_cases() {
   std::vector<HybridCase> cases;
   for (const CommunicatorCase& one : communicator_cases()) {
     for (const char* pattern : {"aabb", "abab", "aaab", "AbABcB", "aabcddc"}) {
-      cases.push_back({one, pattern, Algorithm::split_rail, InsideStage::messages});
+      cases.push_back({one, pattern, Algorithm::split_rail});
     }
-    cases.push_back({one, "abab", Algorithm::leader, InsideStage::collectives});
-    cases.push_back({one, "AAbABcB", Algorithm::split_rail, InsideStage::collectives});
-    cases.push_back({one, "aabb", Algorithm::native, InsideStage::automatic});
-    cases.push_back({one, "aaaa", Algorithm::segmented_ring, InsideStage::automatic});
-    cases.push_back({one, "a", Algorithm::native, InsideStage::automatic});
+    cases.push_back({one, "abab", Algorithm::leader});
+    cases.push_back({one, "AAbABcB", Algorithm::split_rail});
+    cases.push_back({one, "aabb", Algorithm::native});
+    cases.push_back({one, "aaaa", Algorithm::segmented_ring});
+    cases.push_back({one, "a", Algorithm::native});
   }
   return cases;
 }
@@ -48,17 +47,15 @@ class Hybrid : public testing::TestWithParam<HybridCase> {};
 
 TEST_P(Hybrid, BehavesAsATransport) {
   const HybridCase& one = GetParam();
-  HybridConfig config = config_of(one.pattern, one.algorithm);
-  config.inside = one.inside;
-  run_hybrid(config, [&](HybridCommunicator& group) { run_case(one.tested, group); });
+  run_hybrid(config_of(one.pattern, one.algorithm),
+             [&](HybridCommunicator& group) { run_case(one.tested, group); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Threads, Hybrid, testing::ValuesIn(hybrid_cases()),
                          [](const auto& instance) {
                            const HybridCase& one = instance.param;
                            return std::string(one.tested.name) + "_" + one.pattern + "_" +
-                                  to_string(one.algorithm) +
-                                  (one.inside == InsideStage::collectives ? "_collectives" : "");
+                                  to_string(one.algorithm);
                          });
 
 // ---- all-reduce
