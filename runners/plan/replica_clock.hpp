@@ -4,7 +4,7 @@
 
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/stage_times.hpp"
-#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {

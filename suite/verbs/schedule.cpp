@@ -14,7 +14,6 @@
 #include "runners/schedule/formats/csv.hpp"
 #include "runners/schedule/formats/gantt.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
-#include "runners/schedule/formats/svg.hpp"
 #include "runners/schedule/formats/trace_json.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"

@@ -6,7 +6,6 @@
 
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/ir/schedule.hpp"
-#include "runners/schedule/simulate/network.hpp"
 #include "runners/schedule/simulate/report.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 

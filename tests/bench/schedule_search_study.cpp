@@ -13,7 +13,7 @@
 
 #include "metrics/base/random.hpp"
 #include "runners/schedule/generators/generator.hpp"
-#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 #include "runners/schedule/search/search.hpp"
 #include "runners/schedule/simulate/report.hpp"
 

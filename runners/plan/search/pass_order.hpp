@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "runners/schedule/ir/instruction.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
 

@@ -1,25 +1,27 @@
-#include "runners/schedule/check/buffer_checks.hpp"
+// V7: memory. The first half counts activations and needs only the order of computations. The
+// second half runs the program of each rank on a table of its buffers: every instruction fills the
+// buffer it names with a value and reads the values it needs, FREE empties one. A value that is
+// read must lie somewhere, and a message or second forward must name that very buffer.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "runners/schedule/ir/memory.hpp"
-#include "runners/schedule/ir/schedule.hpp"
-#include "runners/schedule/ir/value_index.hpp"
+#include "runners/schedule/check/program_index.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::int32_t nowhere = -1;
 
+/// Walks the ranks, each with buffers of its own.
 class BufferCheck {
  public:
   BufferCheck(const ProgramIndex& index, Findings& findings)
       : index_(index),
-        tasks_(index.tasks()),
+        tasks_(index.numbers().tasks),
+        values_(index.numbers().values),
         findings_(findings),
-        values_(index.tasks(), index.messages(), index.collectives()),
         where_(static_cast<std::size_t>(values_.size()), nowhere) {}
 
   void run() {
@@ -36,8 +38,9 @@ class BufferCheck {
     findings_.add(place_in_program(index_.schedule(), rank_, at_), why);
   }
 
+  /// Runs one rank's program and complains of buffers that are full at its end.
   void walk() {
-    CollectiveIndex::Reader reader(index_.collectives(), rank_);
+    CollectiveIndex::Reader reader(index_.numbers().collectives, rank_);
     holds_.clear();
     for (at_ = 0; at_ < static_cast<std::int32_t>(program().size()); ++at_) {
       const Instruction& i = program()[at_];
@@ -48,7 +51,7 @@ class BufferCheck {
       } else if (is_message(i.op)) {
         message(i);
       } else if (is_compute(i.op) || i.op == Op::load || i.op == Op::loss) {
-        const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+        const std::int32_t slot = tasks_.slot(i);
         if (slot >= 0 && tasks_.graph().segments[i.segment].rank == rank_) task(i, slot);
       } else {
         unused(i);
@@ -64,13 +67,15 @@ class BufferCheck {
     }
   }
 
+  /// An instruction that makes nothing names no buffer.
   void unused(const Instruction& i) {
     if (i.buffer != nowhere) fail("has a buffer it does not use");
   }
 
+  /// Puts a value into the buffer that the instruction names.
   void fill(const Instruction& i, std::int64_t value) {
     const auto buffer = static_cast<std::size_t>(i.buffer);
-    // A buffer's number cannot exceed how many a program could fill.
+    // A program cannot fill more buffers than it has instructions; this bounds the table.
     if (i.buffer < 0 || buffer >= program().size()) return fail("has no buffer for what it makes");
     if (buffer >= holds_.size()) holds_.resize(buffer + 1, nothing);
     if (holds_[buffer] != nothing) {
@@ -82,15 +87,18 @@ class BufferCheck {
     where_[value] = i.buffer;
   }
 
+  /// A value that is read has to lie in some buffer.
   void read(std::int64_t value) {
     if (where_[value] == nowhere) fail("reads a buffer that is not filled, or free again");
   }
 
+  /// The instruction names the buffer of what it reads.
   void read_from(const Instruction& i, std::int64_t value) {
     read(value);
     if (where_[value] != i.buffer) fail("names another buffer than what it reads lies in");
   }
 
+  /// Empties a buffer.
   void free(std::int32_t buffer) {
     if (buffer < 0 || buffer >= static_cast<std::int32_t>(holds_.size()) ||
         holds_[buffer] == nothing) {
@@ -100,32 +108,28 @@ class BufferCheck {
     holds_[buffer] = nothing;
   }
 
+  /// A send reads what it carries from the buffer it names, a receive fills one.
   void message(const Instruction& i) {
-    const std::int32_t message = index_.messages().find(i, rank_);
+    const std::int32_t message = index_.numbers().messages.find(i, rank_);
     if (message < 0) return;
     const bool gradient = carries_gradient(i.op);
     if (is_receive(i.op)) {
-      return fill(i, gradient ? values_.received_gradient(message) : values_.activation(message));
+      return fill(i, values_.received(message, gradient));
     }
-    const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+    const std::int32_t slot = tasks_.slot(i);
     read_from(i, gradient ? values_.gradient(slot) : values_.output(slot));
   }
 
+  /// An INTERACT reads the outputs of its members and fills a buffer with the result.
   void interact(const Instruction& i, std::int32_t collective) {
     if (collective < 0) return;
-    const Interaction& x = tasks_.graph().interactions[i.edge];
-    for (const int member : x.members) {
-      if (tasks_.graph().segments[member].rank != rank_) continue;
-      for (int k = i.micro_batch; k - i.micro_batch < x.every; ++k) {
-        for (int part = 0; part < tasks_.graph().parts; ++part) {
-          const std::int32_t slot = tasks_.slot(member, k, part);
-          if (slot >= 0) read(values_.output(slot));
-        }
-      }
-    }
+    tasks_.for_each_member_slot(rank_, i.edge, i.micro_batch,
+                                [&](std::int32_t slot) { read(values_.output(slot)); });
     fill(i, values_.interaction(collective));
   }
 
+  /// A computation, LOAD or LOSS reads its inputs and fills a buffer with its output, if it has
+  /// one.
   void task(const Instruction& i, std::int32_t slot) {
     const auto reads = [&](std::int64_t value) { read(value); };
     switch (i.op) {
@@ -157,16 +161,17 @@ class BufferCheck {
 
   const ProgramIndex& index_;
   const TaskTable& tasks_;
+  const ValueIndex& values_;
   Findings& findings_;
-  ValueIndex values_;
-  std::vector<std::int32_t> where_;  // [value]: buffer of its rank
-  std::vector<std::int64_t> holds_;  // [buffer]: value
+  std::vector<std::int32_t> where_;  // [value]: its buffer on this rank
+  std::vector<std::int64_t> holds_;  // [buffer]: its value
   int rank_ = 0;
   std::int32_t at_ = 0;
 };
 
 }  // namespace
 
+/// Sums of shares may miss the limit by rounding, so a little more is let pass.
 void check_memory(const Schedule& schedule, std::optional<double> limit, Findings& findings) {
   if (!limit) return;
   constexpr double rounding = 1e-9;

@@ -1,18 +1,33 @@
-#include "runners/schedule/check/deadlock.hpp"
+// V5: can the programs wait for each other for ever, and how much must a network help so that they
+// do not?
+//
+// The programs run without times on a TokenMachine, each rank as far as it gets; what is left
+// standing waits for ever. The n-th send of a channel meets its n-th receive. There is one machine
+// for each level, from the strictest on, and messages of one rank's group are one step in all:
+//  - rendezvous: each rank does one step after the other. A step ends when every step with which it
+//    shares a message has begun, and all of them end together; so do the members of a collective.
+//  - nccl: compute and the messages with each other rank run in streams of their own, each in
+//    program order. A send waits for what it carries, compute for what it receives.
+//  - buffered: sends never wait.
+// A compute-only schedule has no messages yet. Its machine waits for the computations that make the
+// values instead, as if all messages arrived at once.
 
 #include <algorithm>
+#include <array>
 
-#include "runners/schedule/check/program_steps.hpp"
+#include "runners/schedule/check/program_index.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// A message without its other end, or a collective that a member rank leaves out, never ends.
-/// `event_of`: −1 where a step ends all the same.
+using Numbers = std::vector<std::int32_t>;
+
+/// Forbids what never ends: a message without its other end, and a collective that a member rank
+/// leaves out. `event_of` gives the event of a step, or −1 where the step ends all the same.
 template <class EventOf>
 void forbid_incomplete(const ProgramSteps& steps, const CollectiveIndex& collectives,
                        TokenMachine& machine, EventOf event_of) {
-  std::vector<std::int32_t> named(static_cast<std::size_t>(collectives.size()), 0);
+  Numbers named(static_cast<std::size_t>(collectives.size()), 0);
   for (std::size_t i = 0; i < steps.all().size(); ++i) {
     const ProgramSteps::Step& step = steps.all()[i];
     if (is_message(step.op)) {
@@ -32,10 +47,12 @@ void forbid_incomplete(const ProgramSteps& steps, const CollectiveIndex& collect
   }
 }
 
-TokenMachine rendezvous_machine(const Schedule& schedule, const ProgramSteps& steps,
-                                const CollectiveIndex& collectives) {
+/// Both ends of a message are one event, and so are all messages of both groups that they stand in.
+TokenMachine rendezvous_machine(const ProgramIndex& index) {
+  const ProgramSteps& steps = index.steps();
+  const CollectiveIndex& collectives = index.numbers().collectives;
   UnionFind sets = steps.events(collectives);
-  TokenMachine machine(schedule.graph.ranks, steps.runs());
+  TokenMachine machine(index.graph().ranks, steps.runs());
   for (std::size_t i = 0; i < steps.all().size(); ++i) {
     const ProgramSteps::Step& step = steps.all()[i];
     if (steps.begins_run(i)) machine.append(step.place.rank, sets.find(step.run), step.place);
@@ -45,13 +62,14 @@ TokenMachine rendezvous_machine(const Schedule& schedule, const ProgramSteps& st
   return machine;
 }
 
-/// Sends of a group are issued before its receives wait.
-TokenMachine buffered_machine(const Schedule& schedule, const ProgramSteps& steps,
-                              const CollectiveIndex& collectives) {
+/// The sends of a group are issued before its receives wait.
+TokenMachine buffered_machine(const ProgramIndex& index) {
+  const ProgramSteps& steps = index.steps();
+  const CollectiveIndex& collectives = index.numbers().collectives;
   const auto count = static_cast<std::int32_t>(steps.all().size());
   UnionFind sets(count);
-  std::vector<std::int32_t> first(static_cast<std::size_t>(collectives.size()), -1);
-  TokenMachine machine(schedule.graph.ranks, count);
+  Numbers first(static_cast<std::size_t>(collectives.size()), -1);
+  TokenMachine machine(index.graph().ranks, count);
   for (std::int32_t i = 0; i < count; ++i) {
     const ProgramSteps::Step& step = steps.all()[i];
     if (is_message(step.op)) continue;
@@ -75,17 +93,33 @@ TokenMachine buffered_machine(const Schedule& schedule, const ProgramSteps& step
   return machine;
 }
 
-/// One stream per rank for compute and collectives, one per rank and other rank for messages.
+/// The events of the computations that make the forward value (0) and the gradient (1) of each
+/// slot; where several do, the last one counts.
+struct Makers {
+  explicit Makers(std::int32_t slots) : event{Numbers(slots, -1), Numbers(slots, -1)} {}
+
+  void note(Op op, std::int32_t slot, std::int32_t maker) {
+    if (slot < 0) return;
+    if (op == Op::forward) event[0][slot] = maker;
+    if (makes_input_gradient(op)) event[1][slot] = maker;
+  }
+
+  std::array<Numbers, 2> event;
+};
+
+/// Level nccl: one stream per rank for compute and collectives, one per rank and other rank for
+/// messages.
 class NcclMachine {
  public:
-  NcclMachine(const Schedule& schedule, const TaskTable& tasks, const MessageIndex& messages,
-              const ProgramSteps& steps, const CollectiveIndex& collectives)
-      : schedule_(schedule),
-        tasks_(tasks),
-        messages_(messages),
-        steps_(steps),
-        collectives_(collectives),
-        sets_(steps.events(collectives)) {}
+  explicit NcclMachine(const ProgramIndex& index)
+      : schedule_(index.schedule()),
+        tasks_(index.numbers().tasks),
+        messages_(index.numbers().messages),
+        collectives_(index.numbers().collectives),
+        steps_(index.steps()),
+        sets_(steps_.events(collectives_)),
+        makers_(tasks_.slots()),
+        receivers_(messages_.size()) {}
 
   TokenMachine build() {
     number_pairs();
@@ -100,76 +134,65 @@ class NcclMachine {
   }
 
  private:
-  static std::pair<int, int> ordered(int a, int b) { return {std::min(a, b), std::max(a, b)}; }
+  std::pair<int, int> pair_of(int edge) const {
+    return std::minmax({messages_.rank_from(edge), messages_.rank_to(edge)});
+  }
 
   void number_pairs() {
     for (int e = 0; e < static_cast<int>(schedule_.graph.edges.size()); ++e) {
-      if (messages_.crosses(e)) {
-        pairs_.push_back(ordered(messages_.rank_from(e), messages_.rank_to(e)));
-      }
+      if (messages_.crosses(e)) pairs_.push_back(pair_of(e));
     }
-    std::sort(pairs_.begin(), pairs_.end());
-    pairs_.erase(std::unique(pairs_.begin(), pairs_.end()), pairs_.end());
+    sort_unique(pairs_);
   }
 
+  /// The stream of a rank for its messages with the rank at the other end of an edge.
   std::int32_t stream(int rank, int edge) const {
-    const auto pair = ordered(messages_.rank_from(edge), messages_.rank_to(edge));
+    const auto pair = pair_of(edge);
     const auto place = std::lower_bound(pairs_.begin(), pairs_.end(), pair) - pairs_.begin();
     return schedule_.graph.ranks + 2 * static_cast<std::int32_t>(place) + (rank == pair.second);
   }
 
-  /// Which compute makes a value, and which run brings it: the last one where there are several.
+  /// Runs have the first numbers, computations the next ones in the order of the programs.
   void number_events() {
-    forward_.assign(static_cast<std::size_t>(tasks_.slots()), -1);
-    gradient_ = forward_;
-    activation_received_.assign(static_cast<std::size_t>(messages_.size()), -1);
-    gradient_received_ = activation_received_;
     events_ = steps_.runs();
-    for (int rank = 0; rank < schedule_.graph.ranks; ++rank) {
-      for (const Instruction& i : schedule_.programs[rank]) {
-        if (!is_compute(i.op)) continue;
-        const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part), event = events_++;
-        if (slot < 0) continue;
-        if (i.op == Op::forward) forward_[slot] = event;
-        if (i.op == Op::input_gradient || i.op == Op::backward) gradient_[slot] = event;
+    for (const std::vector<Instruction>& program : schedule_.programs) {
+      for (const Instruction& i : program) {
+        if (is_compute(i.op)) makers_.note(i.op, tasks_.slot(i), events_++);
       }
     }
     for (const ProgramSteps::Step& step : steps_.all()) {
       if (!is_receive(step.op) || step.message < 0) continue;
-      (carries_gradient(step.op) ? gradient_received_ : activation_received_)[step.message] =
-          step.run;
+      receivers_.event[carries_gradient(step.op)][step.message] = step.run;
     }
   }
 
+  /// Appends the computations and steps of one rank in the order of its program.
   void append_rank(int rank, std::size_t& step, TokenMachine& machine) {
     const std::vector<Instruction>& program = schedule_.programs[rank];
+    const std::vector<ProgramSteps::Step>& steps = steps_.all();
     for (std::int32_t index = 0; index < static_cast<std::int32_t>(program.size()); ++index) {
       const Instruction& i = program[index];
-      if (is_compute(i.op)) append_compute(rank, index, i, machine);
-      const std::vector<ProgramSteps::Step>& steps = steps_.all();
+      if (is_compute(i.op)) append_compute(i, {rank, index}, machine);
       if (step == steps.size() || steps[step].place.rank != rank) continue;
       if (steps[step].place.index == index) append_step(step++, i, machine);
     }
   }
 
-  void append_compute(int rank, std::int32_t index, const Instruction& i, TokenMachine& machine) {
+  /// A computation waits for the messages it receives, not for the place of the receives.
+  void append_compute(const Instruction& i, TokenMachine::Place place, TokenMachine& machine) {
     const std::int32_t event = steps_.runs() + computes_++;
-    machine.append(rank, event, {rank, index});
-    const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+    machine.append(place.rank, event, place);
+    const std::int32_t slot = tasks_.slot(i);
     if (slot < 0) return;
-    const auto needs = [&](const std::vector<std::int32_t>& received) {
-      return [&](std::int32_t, int edge) {
-        const std::int32_t message = edge < 0 ? -1 : messages_.of(edge, slot);
-        if (message < 0 || received[message] < 0) return;
-        machine.require(event, sets_.find(received[message]));
-      };
-    };
-    if (i.op == Op::forward) tasks_.for_each_forward_input(slot, needs(activation_received_));
-    if (i.op == Op::input_gradient || i.op == Op::backward) {
-      tasks_.for_each_gradient_input(slot, needs(gradient_received_));
-    }
+    const Numbers& received = receivers_.event[i.op != Op::forward];
+    tasks_.for_each_input(i.op, slot, [&](std::int32_t, int edge) {
+      const std::int32_t message = edge < 0 ? -1 : messages_.of(edge, slot);
+      if (message < 0 || received[message] < 0) return;
+      machine.require(event, sets_.find(received[message]));
+    });
   }
 
+  /// A send also waits for the computation that makes its value.
   void append_step(std::size_t index, const Instruction& i, TokenMachine& machine) {
     const ProgramSteps::Step& step = steps_.all()[index];
     const std::int32_t event = sets_.find(step.run);
@@ -178,46 +201,44 @@ class NcclMachine {
       return;
     }
     if (step.message < 0) return;
-    const std::int32_t own = stream(step.place.rank, i.edge);
+    const std::int32_t peer_stream = stream(step.place.rank, i.edge);
     if (steps_.begins_run(index)) run_streams_.clear();
-    if (std::find(run_streams_.begin(), run_streams_.end(), own) == run_streams_.end()) {
-      run_streams_.push_back(own);
-      machine.append(own, event, step.place);
+    if (std::find(run_streams_.begin(), run_streams_.end(), peer_stream) == run_streams_.end()) {
+      run_streams_.push_back(peer_stream);
+      machine.append(peer_stream, event, step.place);
     }
     if (!is_send(step.op)) return;
-    const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
-    const std::int32_t maker = (carries_gradient(step.op) ? gradient_ : forward_)[slot];
+    const std::int32_t maker = makers_.event[carries_gradient(step.op)][tasks_.slot(i)];
     if (maker >= 0) machine.require(event, maker);
   }
 
   const Schedule& schedule_;
   const TaskTable& tasks_;
   const MessageIndex& messages_;
-  const ProgramSteps& steps_;
   const CollectiveIndex& collectives_;
+  const ProgramSteps& steps_;
   UnionFind sets_;
-  std::vector<std::pair<int, int>> pairs_;  // of ranks that exchange messages
+  std::vector<std::pair<int, int>> pairs_;  // ranks that exchange messages, the smaller one first
   std::int32_t events_ = 0, computes_ = 0;
-  std::vector<std::int32_t> forward_, gradient_;                       // [slot]: event
-  std::vector<std::int32_t> activation_received_, gradient_received_;  // [message]: run
-  std::vector<std::int32_t> run_streams_;
+  Makers makers_, receivers_;  // by slot; by message, where the event is a run
+  Numbers run_streams_;        // streams of the run at hand
 };
 
-/// A compute-only schedule: a fused pair is one event, so is a set of an interaction on its ranks.
+/// The machine of a compute-only schedule: a fused pair is one event, and so is a set of an
+/// interaction on its ranks.
 class DependencyMachine {
  public:
-  DependencyMachine(const Schedule& schedule, const TaskTable& tasks, const MessageIndex& messages,
-                    const CollectiveIndex& collectives)
-      : schedule_(schedule), tasks_(tasks), messages_(messages), collectives_(collectives) {}
+  explicit DependencyMachine(const ProgramIndex& index)
+      : schedule_(index.schedule()),
+        tasks_(index.numbers().tasks),
+        messages_(index.numbers().messages),
+        collectives_(index.numbers().collectives),
+        makers_(tasks_.slots()) {}
 
   TokenMachine build() {
-    forward_.assign(static_cast<std::size_t>(tasks_.slots()), -1);
-    gradient_ = forward_;
-    std::int32_t events = collectives_.size();
-    for (const std::vector<Instruction>& program : schedule_.programs)
-      events = number(program, events);
-    TokenMachine machine(schedule_.graph.ranks, events + 1);
-    nobody_ = events;
+    nobody_ = collectives_.size();
+    for (const std::vector<Instruction>& program : schedule_.programs) number(program);
+    TokenMachine machine(schedule_.graph.ranks, nobody_ + 1);
     machine.forbid(nobody_);
     next_ = collectives_.size();
     for (int rank = 0; rank < schedule_.graph.ranks; ++rank) append_rank(rank, machine);
@@ -225,21 +246,18 @@ class DependencyMachine {
   }
 
  private:
+  /// The second of a fused pair is part of the event before it.
   static bool fused(const std::vector<Instruction>& program, std::size_t i) {
     return i > 0 && program[i - 1].fused_with_next && is_compute(program[i - 1].op);
   }
 
-  std::int32_t number(const std::vector<Instruction>& program, std::int32_t events) {
+  /// Numbers the computations of a program and notes what they make.
+  void number(const std::vector<Instruction>& program) {
     for (std::size_t k = 0; k < program.size(); ++k) {
-      const Instruction& i = program[k];
-      if (!is_compute(i.op)) continue;
-      const std::int32_t event = fused(program, k) ? events - 1 : events++;
-      const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
-      if (slot < 0) continue;
-      if (i.op == Op::forward) forward_[slot] = event;
-      if (i.op == Op::input_gradient || i.op == Op::backward) gradient_[slot] = event;
+      if (!is_compute(program[k].op)) continue;
+      if (!fused(program, k)) ++nobody_;
+      makers_.note(program[k].op, tasks_.slot(program[k]), nobody_ - 1);
     }
-    return events;
   }
 
   void append_rank(int rank, TokenMachine& machine) {
@@ -252,52 +270,48 @@ class DependencyMachine {
         const std::int32_t collective = reader.find(i);
         if (collective >= 0) machine.append(rank, collective, place);
       } else if (is_compute(i.op)) {
-        const bool joined = fused(program, k);
-        if (!joined) machine.append(rank, next_++, place);
+        if (!fused(program, k)) machine.append(rank, next_++, place);
         require_inputs(i, next_ - 1, machine);
       }
     }
   }
 
   void require_inputs(const Instruction& i, std::int32_t event, TokenMachine& machine) const {
-    const std::int32_t slot = tasks_.slot(i.segment, i.micro_batch, i.part);
+    const std::int32_t slot = tasks_.slot(i);
     if (slot < 0) return;
-    const auto needs = [&](const std::vector<std::int32_t>& maker) {
-      return [&](std::int32_t other, int edge) {
-        if (edge < 0 || !messages_.crosses(edge)) return;
-        machine.require(event, maker[other] < 0 ? nobody_ : maker[other]);
-      };
-    };
-    if (i.op == Op::forward) tasks_.for_each_forward_input(slot, needs(forward_));
-    if (i.op == Op::input_gradient || i.op == Op::backward) {
-      tasks_.for_each_gradient_input(slot, needs(gradient_));
-    }
+    const Numbers& maker = makers_.event[i.op != Op::forward];
+    tasks_.for_each_input(i.op, slot, [&](std::int32_t input, int edge) {
+      if (edge < 0 || !messages_.crosses(edge)) return;
+      machine.require(event, maker[input] < 0 ? nobody_ : maker[input]);
+    });
   }
 
   const Schedule& schedule_;
   const TaskTable& tasks_;
   const MessageIndex& messages_;
   const CollectiveIndex& collectives_;
-  std::vector<std::int32_t> forward_, gradient_;  // [slot]: event
-  std::int32_t next_ = 0, nobody_ = 0;
+  Makers makers_;
+  std::int32_t next_ = 0;
+  std::int32_t nobody_ = 0;  // the event of values that nobody makes, after all others
 };
 
-bool is_group_mate(const Instruction& i, const Instruction& other) {
-  return i.group >= 0 && is_message(i.op) && is_message(other.op) && i.group == other.group;
+bool is_group_mate(const Instruction& first, const Instruction& i) {
+  return first.group >= 0 && is_message(first.op) && is_message(i.op) && i.group == first.group;
 }
 
-/// Of the group that a rank stands at, the message with the rank it waits for.
+/// Among the messages of the group that a rank stands at, the place of the one with the rank that
+/// it waits for.
 std::int32_t telling_place(const Schedule& schedule, const TokenMachine::Standing& standing) {
   const std::vector<Instruction>& program = schedule.programs[standing.place.rank];
-  const Instruction& first = program[standing.place.index];
-  for (std::size_t k = standing.place.index; k < program.size(); ++k) {
-    if (static_cast<std::int32_t>(k) > standing.place.index && !is_group_mate(first, program[k]))
-      break;
-    if (program[k].peer == standing.waits_for_rank) return static_cast<std::int32_t>(k);
+  const std::int32_t first = standing.place.index;
+  for (auto k = first; k < static_cast<std::int32_t>(program.size()); ++k) {
+    if (k > first && !is_group_mate(program[first], program[k])) break;
+    if (program[k].peer == standing.waits_for_rank) return k;
   }
-  return standing.place.index;
+  return first;
 }
 
+/// Names the places at which the ranks of the shortest cycle stand.
 std::vector<std::string> cycle_text(const Schedule& schedule, const TokenMachine& machine) {
   std::vector<std::string> lines;
   for (const TokenMachine::Standing& s : machine.shortest_cycle()) {
@@ -309,19 +323,18 @@ std::vector<std::string> cycle_text(const Schedule& schedule, const TokenMachine
 
 }  // namespace
 
-DeadlockVerdict find_deadlock(const Schedule& schedule, const TaskTable& tasks,
-                              const MessageIndex& messages, const CollectiveIndex& collectives) {
-  if (schedule.level == ScheduleLevel::compute) {
-    TokenMachine machine = DependencyMachine(schedule, tasks, messages, collectives).build();
+DeadlockVerdict find_deadlock(const ProgramIndex& index) {
+  const Schedule& schedule = index.schedule();
+  if (!index.lowered()) {
+    TokenMachine machine = DependencyMachine(index).build();
     if (machine.run()) return {DeadlockFreedom::rendezvous, {}};
     return {DeadlockFreedom::none, cycle_text(schedule, machine)};
   }
-  const ProgramSteps steps(schedule, messages, collectives);
-  TokenMachine rendezvous = rendezvous_machine(schedule, steps, collectives);
+  TokenMachine rendezvous = rendezvous_machine(index);
   if (rendezvous.run()) return {DeadlockFreedom::rendezvous, {}};
-  TokenMachine nccl = NcclMachine(schedule, tasks, messages, steps, collectives).build();
+  TokenMachine nccl = NcclMachine(index).build();
   if (nccl.run()) return {DeadlockFreedom::nccl, cycle_text(schedule, rendezvous)};
-  TokenMachine buffered = buffered_machine(schedule, steps, collectives);
+  TokenMachine buffered = buffered_machine(index);
   if (buffered.run()) return {DeadlockFreedom::buffered, cycle_text(schedule, nccl)};
   return {DeadlockFreedom::none, cycle_text(schedule, buffered)};
 }

@@ -1,85 +1,73 @@
-#include "runners/schedule/check/exchange_checks.hpp"
+// V4, V6 and V8: what ranks exchange. Messages are matched channel by channel, because a channel
+// keeps its order: the n-th receive gets the n-th send, whatever either of them is meant to be.
+// Collectives need one order on all their members; the members are streams of a TokenMachine, and
+// orders that contradict each other leave it standing. Reductions and steps are looked at rank by
+// rank.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "runners/schedule/check/token_machine.hpp"
-#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/check/program_index.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::int32_t absent = ProgramIndex::absent;
 
+/// V4. First edge by edge, whether each message has both ends; then program by program, groups and
+/// the order within channels.
 class MessageCheck {
  public:
   MessageCheck(const ProgramIndex& index, Findings& findings)
-      : index_(index), graph_(index.tasks().graph()), findings_(findings) {}
+      : index_(index),
+        tasks_(index.numbers().tasks),
+        messages_(index.numbers().messages),
+        graph_(index.graph()),
+        findings_(findings) {}
 
   void run() {
     for (int edge = 0; edge < static_cast<int>(graph_.edges.size()); ++edge) {
-      if (index_.messages().crosses(edge)) check_edge(edge);
+      if (messages_.crosses(edge)) check_edge(edge);
     }
-    gather_sends();
     for (int rank = 0; rank < graph_.ranks; ++rank) check_program(rank);
   }
 
  private:
+  using Step = ProgramSteps::Step;
+
   void fail(int rank, std::int32_t at, const std::string& why) {
     if (!findings_.fail(Check::matched)) return;
     findings_.add(place_in_program(index_.schedule(), rank, at), why);
   }
 
+  /// Every slot of an edge needs an activation, and a gradient where one flows back.
   void check_edge(int e) {
     const Edge& edge = graph_.edges[e];
-    const TaskTable& tasks = index_.tasks();
-    for (std::int32_t slot = tasks.first_slot(edge.from); slot < tasks.first_slot(edge.from + 1);
+    for (std::int32_t slot = tasks_.first_slot(edge.from); slot < tasks_.first_slot(edge.from + 1);
          ++slot) {
-      const auto& places = index_.message(index_.messages().of(e, slot));
+      const ProgramIndex::MessagePlaces& places = index_.message(messages_.of(e, slot));
       check_ends(e, slot, Op::send_act, places.send_act, places.receive_act);
       if (!edge.gradient) continue;
       check_ends(e, slot, Op::send_grad, places.send_grad, places.receive_grad);
     }
   }
 
+  /// Names the end that is there, or the message where both are missing.
   void check_ends(int e, std::int32_t slot, Op op, std::int32_t send, std::int32_t receive) {
     if (send != absent && receive != absent) return;
     const Edge& edge = graph_.edges[e];
     const bool gradient = carries_gradient(op);
-    const int from = index_.messages().rank_from(e), to = index_.messages().rank_to(e);
+    const int from = messages_.rank_from(e), to = messages_.rank_to(e);
     const int source = gradient ? to : from, target = gradient ? from : to;
     if (send != absent) return fail(source, send, "nobody receives it");
     if (receive != absent) return fail(target, receive, "nobody sends it");
     if (!findings_.fail(Check::matched)) return;
-    Instruction message =
-        compute(op, gradient ? edge.to : edge.from, index_.tasks().micro_batch_of(slot),
-                index_.tasks().part_of(slot));
+    Instruction message = tasks_.instruction(op, slot);
+    message.segment = gradient ? edge.to : edge.from;
     message.peer = target;
     findings_.add(fmt::format("{} is missing", to_text(message)),
                   fmt::format("rank {} has to send it to rank {}", source, target));
-  }
-
-  /// The sends of every channel, in order.
-  void gather_sends() {
-    first_.assign(static_cast<std::size_t>(index_.messages().channels()) + 1, 0);
-    for (const bool count : {true, false}) {
-      for (int rank = 0; rank < graph_.ranks; ++rank) {
-        for (const Instruction& i : index_.schedule().programs[rank]) {
-          if (!is_send(i.op)) continue;
-          const std::int32_t message = index_.messages().find(i, rank);
-          if (message < 0) continue;
-          const int channel = index_.messages().channel(i.edge, carries_gradient(i.op));
-          count ? void(++first_[channel + 1]) : void(sends_[next_[channel]++] = message);
-        }
-      }
-      if (!count) continue;
-      for (std::size_t c = 1; c < first_.size(); ++c) first_[c] += first_[c - 1];
-      next_.assign(first_.begin(), first_.end() - 1);
-      sends_.resize(static_cast<std::size_t>(first_.back()));
-    }
-    next_.assign(first_.begin(), first_.end() - 1);
-    place_.assign(next_.size(), 0);
   }
 
   void check_program(int rank) {
@@ -91,11 +79,18 @@ class MessageCheck {
       const bool goes_on = at > 0 && i.group >= 0 && program[at - 1].group == i.group;
       in_group = goes_on ? in_group + 1 : 1;
       if (i.group >= 0) check_group(rank, at, i, goes_on, in_group);
-      if (is_message(i.op)) check_order(rank, at, i);
+      if (is_message(i.op)) check_order(i, next_message());
     }
     check_pieces(rank);
   }
 
+  /// The steps hold all messages in the order in which the programs are walked.
+  const Step& next_message() {
+    while (!is_message(index_.steps().all()[next_step_].op)) ++next_step_;
+    return index_.steps().all()[next_step_++];
+  }
+
+  /// Counts the messages of a group and remembers where it begins.
   void check_group(int rank, std::int32_t at, const Instruction& i, bool goes_on,
                    std::int32_t in_group) {
     if (!is_message(i.op)) return fail(rank, at, "in a group, but no message");
@@ -106,6 +101,7 @@ class MessageCheck {
     if (!goes_on) groups_.push_back({i.group, at});
   }
 
+  /// A group that begins twice in a program is torn apart.
   void check_pieces(int rank) {
     std::sort(groups_.begin(), groups_.end());
     for (std::size_t k = 1; k < groups_.size(); ++k) {
@@ -114,52 +110,51 @@ class MessageCheck {
     }
   }
 
-  void check_order(int rank, std::int32_t at, const Instruction& i) {
-    const std::int32_t message = index_.messages().find(i, rank);
-    if (message < 0) return;
-    const int channel = index_.messages().channel(i.edge, carries_gradient(i.op));
-    std::int32_t place = 0;
-    if (is_send(i.op)) {
-      place = place_[channel]++;
-    } else {
-      place = next_[channel]++ - first_[channel];
-      const std::int32_t k = first_[channel] + place;
-      if (k >= first_[channel + 1]) {
-        fail(rank, at, "its channel has fewer sends than receives");
-      } else if (sends_[k] != message) {
-        fail(rank, at, "the sends of its channel stand in another order");
-      }
+  /// Compares a message with the one that its channel brings at this point.
+  void check_order(const Instruction& i, const Step& step) {
+    if (step.message < 0) return;
+    const auto [rank, at] = step.place;
+    if (is_receive(i.op) && step.partner < 0) {
+      fail(rank, at, "its channel has fewer sends than receives");
+    } else if (is_receive(i.op) && index_.steps().all()[step.partner].message != step.message) {
+      fail(rank, at, "the sends of its channel stand in another order");
     }
     const bool numbered = i.sequence >= 0 || index_.executable();
-    if (numbered && i.sequence != place) {
+    if (numbered && i.sequence != step.ordinal) {
       fail(rank, at,
-           fmt::format("has sequence number {}, but place {} in its channel", i.sequence, place));
+           fmt::format("has sequence number {}, but place {} in its channel", i.sequence,
+                       step.ordinal));
     }
   }
 
   const ProgramIndex& index_;
+  const TaskTable& tasks_;
+  const MessageIndex& messages_;
   const PipelineGraph& graph_;
   Findings& findings_;
-  std::vector<std::int32_t> first_, next_, place_;             // [channel]
-  std::vector<std::int32_t> sends_;                            // messages, by channel, in order
-  std::vector<std::pair<std::int32_t, std::int32_t>> groups_;  // number, where it begins
+  std::size_t next_step_ = 0;
+  std::vector<std::pair<std::int32_t, std::int32_t>> groups_;  // number, place of its beginning
 };
 
+/// Both kinds of reductions of gradients over ranks.
 bool is_reduction(Op op) { return op == Op::reduce_grad || op == Op::reduce_tied; }
 
-/// One rank's reductions and steps.
+/// Checks the reductions and steps of one rank after the other.
 class StepCheck {
  public:
   StepCheck(const ProgramIndex& index, Findings& findings)
       : index_(index),
-        graph_(index.tasks().graph()),
+        graph_(index.graph()),
         findings_(findings),
         reduced_(graph_.segments.size(), absent),
         tied_(graph_.segments.size(), 0) {
-    for (std::size_t s = 0; s < graph_.segments.size(); ++s) {
-      representative_.push_back(static_cast<int>(s));
+    const CollectiveIndex& collectives = index.numbers().collectives;
+    for (int s = 0; s < static_cast<int>(graph_.segments.size()); ++s) {
+      const auto copies = collectives.first_copies(collectives.weights_of(s));
+      first_copy_.push_back(
+          *std::ranges::lower_bound(copies, graph_.segments[s].rank, {},
+                                    [&](int copy) { return graph_.segments[copy].rank; }));
     }
-    find_representatives();
   }
 
   void run(bool reductions, bool steps) {
@@ -179,21 +174,7 @@ class StepCheck {
     findings_.add(place_in_program(index_.schedule(), rank, at), why);
   }
 
-  /// The first segment of each rank with the same weights.
-  void find_representatives() {
-    std::vector<std::pair<std::pair<int, int>, int>> copies;
-    for (std::size_t s = 0; s < graph_.segments.size(); ++s) {
-      const int segment = static_cast<int>(s);
-      copies.push_back(
-          {{index_.collectives().weights_of(segment), graph_.segments[s].rank}, segment});
-    }
-    std::sort(copies.begin(), copies.end());
-    for (std::size_t k = 1; k < copies.size(); ++k) {
-      if (copies[k].first != copies[k - 1].first) continue;
-      representative_[copies[k].second] = representative_[copies[k - 1].second];
-    }
-  }
-
+  /// Goes over a program and hands its gradients and reductions to visit().
   void walk(int rank) {
     const std::vector<Instruction>& program = index_.schedule().programs[rank];
     for (std::int32_t at = 0; at < static_cast<std::int32_t>(program.size()); ++at) {
@@ -208,11 +189,12 @@ class StepCheck {
           if (is_reduction(i.op)) fail(rank, at, "the rank has no such weights");
           continue;
         }
-        visit(rank, at, i, reduced_[representative_[i.segment]]);
+        visit(rank, at, i, reduced_[first_copy_[i.segment]]);
       }
     }
   }
 
+  /// `reduced` is the place at which these weights were reduced, or absent.
   void visit(int rank, std::int32_t at, const Instruction& i, std::int32_t& reduced) {
     if (is_gradient(i.op)) {
       if (reduced != absent) fail(rank, at, "its weights are reduced before");
@@ -225,15 +207,14 @@ class StepCheck {
     }
   }
 
+  /// Looks for reductions that no program has, or too often.
   void check_reduced() {
     std::vector<int> sets(graph_.segments.size(), 0);
-    for (std::vector<int> set : graph_.tied) {
-      std::sort(set.begin(), set.end());
-      set.erase(std::unique(set.begin(), set.end()), set.end());
-      for (const int s : set) ++sets[s];
+    for (const std::vector<int>& set : graph_.tied) {
+      for (const int segment : set) ++sets[segment];
     }
     for (std::size_t s = 0; s < graph_.segments.size(); ++s) {
-      const bool missing = representative_[s] == static_cast<int>(s) && reduced_[s] == absent;
+      const bool missing = first_copy_[s] == static_cast<int>(s) && reduced_[s] == absent;
       if (missing && findings_.fail(Check::stepped)) {
         findings_.add(fmt::format("REDUCE_GRAD {} is missing", s),
                       fmt::format("rank {} has its weights", graph_.segments[s].rank));
@@ -248,9 +229,9 @@ class StepCheck {
   const ProgramIndex& index_;
   const PipelineGraph& graph_;
   Findings& findings_;
-  std::vector<std::int32_t> reduced_;  // [segment, the first of its rank with these weights]
-  std::vector<int> tied_;              // [segment]
-  std::vector<int> representative_;    // [segment]
+  std::vector<std::int32_t> reduced_;  // [segment that is a first copy]: place of its REDUCE_GRAD
+  std::vector<int> tied_;              // [segment]: its REDUCE_TIED so far
+  std::vector<int> first_copy_;        // [segment]: the first on its rank with these weights
   std::int32_t step_ = absent;
 };
 
@@ -263,7 +244,7 @@ void check_messages(const ProgramIndex& index, Findings& findings) {
 void check_collectives(const ProgramIndex& index, Findings& findings) {
   if (!index.lowered()) return;
   const Schedule& schedule = index.schedule();
-  const CollectiveIndex& collectives = index.collectives();
+  const CollectiveIndex& collectives = index.numbers().collectives;
   std::vector<std::int32_t> members(static_cast<std::size_t>(collectives.size()), 0);
   TokenMachine machine(schedule.graph.ranks, collectives.size());
   for (int rank = 0; rank < schedule.graph.ranks; ++rank) {
@@ -271,7 +252,7 @@ void check_collectives(const ProgramIndex& index, Findings& findings) {
     std::int32_t before = -1;
     const std::vector<Instruction>& program = schedule.programs[rank];
     for (std::int32_t at = 0; at < static_cast<std::int32_t>(program.size()); ++at) {
-      if (!CollectiveIndex::names_one(program[at].op)) continue;
+      if (!CollectiveIndex::is_collective(program[at].op)) continue;
       const std::int32_t collective = reader.find(program[at]);
       if (collective < 0) {
         if (findings.fail(Check::collectives)) {
@@ -287,7 +268,7 @@ void check_collectives(const ProgramIndex& index, Findings& findings) {
   }
   for (std::int32_t c = 0; c < collectives.size(); ++c) {
     const auto expected = static_cast<std::int32_t>(collectives.ranks(c).size());
-    // None at all is what V1 and V8 look at.
+    // V1 and V8 look for collectives that are missing altogether.
     if (members[c] == expected || members[c] == 0) continue;
     if (!findings.fail(Check::collectives)) continue;
     findings.add(fmt::format("collective {} stands there {} times", c, members[c]),

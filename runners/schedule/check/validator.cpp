@@ -1,11 +1,12 @@
+// Runs every check of a schedule and puts their verdicts together. A schedule may come from a file
+// of anybody, so nothing is trusted: the graph is normalised first, and a graph that asks for much
+// more than the programs hold is refused before tables of its size are made.
+
 #include "runners/schedule/check/validator.hpp"
 
 #include <fmt/format.h>
 
 #include "metrics/base/name_table.hpp"
-#include "runners/schedule/check/buffer_checks.hpp"
-#include "runners/schedule/check/deadlock.hpp"
-#include "runners/schedule/check/exchange_checks.hpp"
 #include "runners/schedule/check/program_index.hpp"
 
 namespace heteroperf {
@@ -16,6 +17,7 @@ constexpr Named<DeadlockFreedom> freedoms[] = {{DeadlockFreedom::none, "none"},
                                                {DeadlockFreedom::nccl, "nccl"},
                                                {DeadlockFreedom::rendezvous, "rendezvous"}};
 
+/// The problem to show for a schedule that hangs (`none`) or may hang where sends are not buffered.
 Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
                         const std::vector<std::string>& cycle) {
   std::string places;
@@ -29,11 +31,9 @@ Problem waiting_problem(ScheduleLevel level, DeadlockFreedom freedom,
           "Send and receive in one order on both ranks, or in one group."};
 }
 
-/// A schedule whose programs lack more than they have is refused before tables of its size are
-/// made.
-constexpr std::int64_t few_slots = 1 << 22;
-
+/// A hollow schedule is large and its programs lack more than they have.
 bool is_hollow(const Schedule& schedule) {
+  constexpr std::int64_t few_slots = 1 << 22;
   std::int64_t slots = 0;
   for (const Segment& segment : schedule.graph.segments) {
     slots += std::int64_t{segment.micro_batches} * schedule.graph.parts;
@@ -42,25 +42,25 @@ bool is_hollow(const Schedule& schedule) {
   return slots > few_slots && instructions < slots;
 }
 
+/// A schedule that is not looked at further; no check holds.
 ScheduleChecks refused(Problem problem) {
   ScheduleChecks checks;
   checks.problems.push_back(std::move(problem));
   return checks;
 }
 
+/// Checks a schedule whose graph is normalised.
 ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memory_limit) {
-  const TaskTable tasks(schedule.graph);
-  const MessageIndex messages(tasks);
-  const CollectiveIndex collectives(tasks);
+  const GraphIndex numbers(schedule.graph);
   Findings findings;
-  const ProgramIndex index(schedule, tasks, messages, collectives, findings);
+  const ProgramIndex index(schedule, numbers, findings);
   index.check_complete(findings);
   check_messages(index, findings);
   check_collectives(index, findings);
   check_memory(schedule, memory_limit, findings);
   check_buffers(index, findings);
   check_steps(index, findings);
-  DeadlockVerdict verdict = find_deadlock(schedule, tasks, messages, collectives);
+  DeadlockVerdict verdict = find_deadlock(index);
 
   ScheduleChecks checks;
   checks.complete = findings.holds(Check::complete);
@@ -73,7 +73,7 @@ ScheduleChecks check_normal(const Schedule& schedule, std::optional<double> memo
   checks.deadlock_free = verdict.freedom;
   checks.cycle = std::move(verdict.cycle);
   checks.problems = std::move(findings.problems());
-  // What is missing or stands wrong has been said; that somebody waits for it follows.
+  // A rank that waits for what is missing or stands wrong is no news: that has been said.
   if (verdict.freedom < DeadlockFreedom::nccl && checks.complete && checks.ordered) {
     checks.problems.push_back(waiting_problem(schedule.level, verdict.freedom, checks.cycle));
   }

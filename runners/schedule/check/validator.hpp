@@ -9,15 +9,17 @@
 
 namespace heteroperf {
 
-/// How much a network must help for the programs to end; each level needs less than the one before.
+/// The help that the programs need from a network to end. Each level needs less than the one
+/// before.
 enum class DeadlockFreedom {
   none,        ///< they may hang even with unlimited buffers
-  buffered,    ///< needs every send to be buffered
-  nccl,        ///< needs messages of one group to go together, groups in order (NCCL)
+  buffered,    ///< they need every send to be buffered
+  nccl,        ///< they need messages of one group to go together, groups in order (NCCL)
   rendezvous,  ///< every send may wait for its receive (MPI_Ssend), groups go together
 };
 const char* to_string(DeadlockFreedom freedom);
 
+/// The outcome of all checks. README.md describes V1 to V8 in full.
 struct ScheduleChecks {
   bool complete = false;  ///< V1: every (segment, micro-batch, part) has one F and one BW or B, W
   bool ordered = false;   ///< V2: dependencies hold inside every rank
@@ -27,12 +29,12 @@ struct ScheduleChecks {
   bool collectives = false;                               ///< V6: in one order on all members
   bool memory_ok = false;  ///< V7: peak memory within the limit; buffers used and freed once
   bool stepped = false;    ///< V8: reductions after the last W or BW of the weights, steps after
-  /// Shortest waiting cycle that bars the next level of `deadlock_free`: "rank 0, 12: SEND_ACT
-  /// 0.3>1".
+  /// The shortest cycle of waiting ranks that bars the next level of `deadlock_free`, as "rank 0,
+  /// 12: SEND_ACT 0.3>1".
   std::vector<std::string> cycle;
-  std::vector<Problem> problems;  ///< of everything that fails, at most `most_problems` each
+  std::vector<Problem> problems;  ///< at most `most_problems` for each check that fails
 
-  bool ok() const;  ///< all true, and at least `nccl`
+  bool ok() const;  ///< all are true, and deadlock_free is at least `nccl`
 };
 constexpr int most_problems = 8;
 

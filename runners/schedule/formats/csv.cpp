@@ -1,3 +1,9 @@
+// Reading goes in passes over the whole table, and each pass stops the reading if it has
+// complaints: rows, cells and tokens; the spelling of the gradients; instructions; the row of each
+// stage, from which the graph follows; and last the edge and peer of each message, which a table
+// leaves out. So a wrong table is named with all that is wrong of one kind, and never half
+// understood.
+
 #include "runners/schedule/formats/csv.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +20,7 @@ namespace {
 
 constexpr std::size_t most_complaints = 16;
 
-/// An action and where it stands; `pair` marks the first of an overlapped pair.
+/// An action and its place; `pair` marks the first of an overlapped pair.
 struct Action {
   CsvToken token;
   int row = 0, column = 0;
@@ -22,6 +28,7 @@ struct Action {
   bool idle = false, pair = false;
 };
 
+/// Reads one table. Complaints are collected, and thrown between the passes.
 class CsvReader {
  public:
   CsvReader(std::string_view text, std::optional<CsvSpelling> spelling,
@@ -45,7 +52,7 @@ class CsvReader {
 
  private:
   struct Stage {
-    const Action* first = nullptr;  // anywhere
+    const Action* first = nullptr;  // the first action of the stage in the table
     bool computed = false;
   };
 
@@ -60,6 +67,7 @@ class CsvReader {
     }
   }
 
+  /// Throws what has been collected, if anything.
   void raise() {
     if (complaints_ > most_complaints) {
       problems_.add(fmt::format("and {} more like these", complaints_ - most_complaints));
@@ -67,6 +75,7 @@ class CsvReader {
     problems_.throw_if_any();
   }
 
+  /// Splits the text into rows, and these into cells.
   void split_rows(std::string_view text) {
     if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
     while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.remove_suffix(1);
@@ -110,6 +119,7 @@ class CsvReader {
     }
   }
 
+  /// Reads the action of a cell, or one of a pair.
   void add_token(std::string_view text, Action& action) {
     const CsvComplaint complaint = split_token(text, action.token);
     if (!complaint.empty()) complain(at(action), complaint);
@@ -117,6 +127,7 @@ class CsvReader {
     rows_.back().push_back(action);
   }
 
+  /// Words that only one spelling has decide; a table without them says the same in both.
   CsvSpelling detect_spelling() const {
     bool split = false;  // into B and W
     for (const std::vector<Action>& row : rows_) {
@@ -128,6 +139,7 @@ class CsvReader {
     return split ? CsvSpelling::bwbw : CsvSpelling::iwb;
   }
 
+  /// Turns every action into an instruction.
   void convert() {
     schedule_.programs.resize(rows_.size());
     for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -146,7 +158,8 @@ class CsvReader {
     check_pair(action, instruction);
     instruction.fused_with_next = action.pair;
     if (!is_compute(instruction.op)) schedule_.level = ScheduleLevel::lowered;
-    // So every gap is found below without memory for absurd numbers.
+    // A stage beyond the number of actions leaves a gap for sure; absurd numbers must cost no
+    // memory.
     if (action.token.stage >= actions_ || action.token.micro_batch >= actions_) {
       complain(at(action), fmt::format("a table of {} actions cannot get that far", actions_));
     }
@@ -160,6 +173,7 @@ class CsvReader {
     }
   }
 
+  /// Finds the row that computes each stage.
   void place_stages() {
     stages_.resize(static_cast<std::size_t>(highest_stage() + 1));
     for (std::size_t row = 0; row < rows_.size(); ++row) {
@@ -190,6 +204,7 @@ class CsvReader {
     return highest;
   }
 
+  /// Notes that a stage acts in a row; it may not act in another one.
   void note_stage(const Action& action, bool compute) {
     Stage& stage = stages_[action.token.stage];
     if (stage.first == nullptr) stage.first = &action;
@@ -202,6 +217,7 @@ class CsvReader {
     }
   }
 
+  /// Makes the chain of stages, with the costs that were given.
   void build_graph() {
     const int ranks = static_cast<int>(rows_.size());
     const StageCosts costs = costs_ ? *costs_ : uniform_costs(ranks, 1, 1, 1, 0);
@@ -255,32 +271,34 @@ class CsvReader {
     return highest;
   }
 
+  /// Gives each message its edge, peer and place in its channel.
   void address_messages() {
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       std::map<std::pair<Op, int>, int> sent;  // (operation, peer) → messages so far
       for (std::size_t i = 0; i < rows_[row].size(); ++i) {
         Instruction& instruction = schedule_.programs[row][i];
-        if (!is_send(instruction.op) && !is_receive(instruction.op)) continue;
+        if (!is_message(instruction.op)) continue;
         if (!address(rows_[row][i], instruction)) continue;
         instruction.sequence = sent[{instruction.op, instruction.peer}]++;
       }
     }
   }
 
-  /// Edge e joins stages e and e + 1.
+  /// Sets edge and peer of a message; edge e joins stages e and e + 1.
   bool address(const Action& action, Instruction& message) {
     const bool onward = message.op == Op::send_act || message.op == Op::recv_grad;
     const int edge = onward ? message.segment : message.segment - 1;
-    const int other = onward ? message.segment + 1 : message.segment - 1;
-    if (other < 0 || other >= static_cast<int>(stages_.size())) {
+    const int neighbour = onward ? message.segment + 1 : message.segment - 1;
+    if (neighbour < 0 || neighbour >= static_cast<int>(stages_.size())) {
       complain(at(action), fmt::format("stage {} is the {} one: it has no neighbour there",
                                        message.segment, onward ? "last" : "first"));
       return false;
     }
     message.edge = edge;
-    message.peer = stages_[other].first->row;
+    message.peer = stages_[neighbour].first->row;
     if (message.peer == action.row) {
-      complain(at(action), fmt::format("stage {} is on the same row: no message is needed", other));
+      complain(at(action),
+               fmt::format("stage {} is on the same row: no message is needed", neighbour));
     }
     return message.peer != action.row;
   }
@@ -295,7 +313,7 @@ class CsvReader {
   std::size_t complaints_ = 0;
 };
 
-/// The number of each segment's stage along the one chain a table can say.
+/// The number of each segment's stage along the chain; a table says only one chain.
 std::vector<int> chain_stages(const PipelineGraph& graph) {
   const auto refuse = [](const std::string& why) {
     throw UserError("this schedule does not fit a CSV table", why, "Use the format json.");
@@ -314,6 +332,7 @@ std::vector<int> chain_stages(const PipelineGraph& graph) {
   return stage;
 }
 
+/// Writes one table.
 class CsvWriter {
  public:
   CsvWriter(const Schedule& schedule, CsvSpelling spelling)
@@ -342,6 +361,7 @@ class CsvWriter {
     return op == Op::load || op == Op::loss || op == Op::opt_step || op == Op::free;
   }
 
+  /// Writes a fused pair as one cell.
   void add_pair(const std::vector<Instruction>& program, std::size_t i) {
     if (i + 1 >= program.size() || program[i + 1].fused_with_next || !is_compute(program[i].op) ||
         !is_compute(program[i + 1].op)) {

@@ -1,3 +1,6 @@
+// The words of PyTorch's pipeline tables. Its two spellings give B a different meaning, so that a
+// word can only be understood together with the spelling of its table.
+
 #include "runners/schedule/formats/csv_cell.hpp"
 
 #include <charconv>
@@ -7,6 +10,7 @@
 namespace heteroperf {
 namespace {
 
+/// An operation's words in both spellings.
 struct Word {
   Op op;
   const char* iwb;
@@ -29,7 +33,7 @@ constexpr std::string_view overlap = ")OVERLAP_F_B";
 
 constexpr bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Takes a number off the front of `text`; −1 where none stands there.
+/// Takes a number off the front of `text`; it is −1 where no number stands there.
 CsvComplaint take_number(std::string_view& text, int& number) {
   number = -1;
   if (text.empty() || !is_digit(text.front())) return {};
@@ -41,6 +45,7 @@ CsvComplaint take_number(std::string_view& text, int& number) {
   return {};
 }
 
+/// Explains the words that PyTorch has and a schedule here does not.
 CsvComplaint unknown_word(const CsvToken& token, CsvSpelling spelling) {
   const std::string word(token.word);
   if (word == "UNSHARD" || word == "RESHARD") {
@@ -91,17 +96,17 @@ bool split_pair(std::string_view cell, std::string_view& first, std::string_view
 }
 
 CsvComplaint to_instruction(const CsvToken& token, CsvSpelling spelling, Instruction& instruction) {
-  const Word* found = nullptr;
+  const Word* word = nullptr;
   for (const Word& entry : words) {
-    if (token.word == (spelling == CsvSpelling::iwb ? entry.iwb : entry.bwbw)) found = &entry;
+    if (token.word == (spelling == CsvSpelling::iwb ? entry.iwb : entry.bwbw)) word = &entry;
   }
-  if (found == nullptr) return unknown_word(token, spelling);
-  const bool per_micro_batch = found->op != Op::reduce_grad;
+  if (word == nullptr) return unknown_word(token, spelling);
+  const bool per_micro_batch = word->op != Op::reduce_grad;
   if (per_micro_batch && token.micro_batch < 0) return "the number of the micro-batch is missing";
   if (!per_micro_batch && token.micro_batch >= 0) {
     return "REDUCE_GRAD is once per stage and takes no micro-batch";
   }
-  instruction = compute(found->op, token.stage, token.micro_batch);
+  instruction = compute(word->op, token.stage, token.micro_batch);
   return {};
 }
 

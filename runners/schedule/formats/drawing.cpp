@@ -1,3 +1,6 @@
+// Colours are taken from the 256 colours of xterm, so that the text chart and the SVG agree: a hue
+// for each lane, a shade of it for each kind of computation.
+
 #include "runners/schedule/formats/drawing.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +25,7 @@ constexpr DrawnKindText kind_texts[drawn_kind_count] = {
     {"~", '~', "waits for a message"},
 };
 
+/// The kind that an operation is drawn as.
 DrawnKind kind_of(Op op) {
   switch (op) {
     case Op::forward:
@@ -46,18 +50,19 @@ DrawnKind kind_of(Op op) {
   }
 }
 
-/// Where the first of a fused pair hands over to the second.
+/// The time at which the first of a fused pair hands over to the second in the drawing.
 double pair_middle(const PipelineGraph& graph, const Instruction* pair, TimeSpan span) {
   const double first = compute_time(graph, pair[0]), both = first + compute_time(graph, pair[1]);
   return span.start + (span.end - span.start) * (both > 0 ? first / both : 0.5);
 }
 
-// Light to dark: F, B, W, BW; the rest take the lane's F.
+// The colours of each lane go from light to dark: F, B, W, BW. The rest take the lane's F.
 constexpr int lane_palette[][4] = {{153, 75, 32, 69},    {223, 215, 172, 208}, {157, 77, 34, 71},
                                    {219, 176, 133, 170}, {229, 227, 184, 220}, {159, 80, 37, 73},
                                    {217, 210, 167, 203}, {252, 248, 244, 246}};
 constexpr int no_lane_palette = 250;
 
+/// Writes a time with as many decimals as the step between ticks needs.
 std::string tick_label(double time, double step) {
   if (time != 0 && (time >= 1e9 || step < 1e-6)) return fmt::format("{:.6g}", time);
   const int decimals = std::max(0, static_cast<int>(std::ceil(-std::log10(step) - 1e-9)));
@@ -72,17 +77,17 @@ Lanes lanes(const PipelineGraph& graph) {
   std::map<std::pair<std::string, int>, int> held;     // (branch, rank) → segments
   std::map<std::pair<std::string, int>, int> numbers;  // (branch, chunk) → lane
   std::map<std::string, int> chunks;
-  std::vector<std::pair<std::string, int>> found;
+  std::vector<std::pair<std::string, int>> keys;
   Lanes result;
   for (const Segment& segment : graph.segments) {
     const int chunk = held[{segment.branch, segment.rank}]++;
     chunks[segment.branch] = std::max(chunks[segment.branch], chunk + 1);
     const auto [entry, added] =
-        numbers.try_emplace({segment.branch, chunk}, static_cast<int>(found.size()));
-    if (added) found.emplace_back(segment.branch, chunk);
+        numbers.try_emplace({segment.branch, chunk}, static_cast<int>(keys.size()));
+    if (added) keys.emplace_back(segment.branch, chunk);
     result.of_segment.push_back(entry->second);
   }
-  for (const auto& [branch, chunk] : found) {
+  for (const auto& [branch, chunk] : keys) {
     std::string name = drawable(branch);
     if (chunks[branch] > 1) name += fmt::format("{}chunk {}", name.empty() ? "" : ", ", chunk);
     result.names.push_back(std::move(name));

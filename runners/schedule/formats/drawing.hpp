@@ -7,9 +7,12 @@
 #include "runners/schedule/ir/schedule.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 
+// The parts that the text chart (gantt.cpp) and the SVG (svg.cpp) draw: spans with a kind and a
+// colour, ticks of the axis.
+
 namespace heteroperf {
 
-/// What a drawing tells apart.
+/// The kinds of instructions that a drawing tells apart.
 enum class DrawnKind { forward, input_gradient, weight_gradient, backward, recompute, group, wait };
 constexpr int drawn_kind_count = 7;
 struct DrawnKindText {
@@ -19,35 +22,35 @@ struct DrawnKindText {
 };
 const DrawnKindText& kind_text(DrawnKind kind);
 
-/// An instruction that takes time. Of a fused pair each takes its share of the pair's time.
+/// An instruction that takes time. Each of a fused pair takes its share of the pair's time.
 struct DrawnSpan {
   TimeSpan span;
   DrawnKind kind = DrawnKind::forward;
-  int lane = 0;   ///< −1: belongs to no segment
-  int index = 0;  ///< of the instruction in its program
-  int half = -1;  ///< of a fused pair: 0 or 1
+  int lane = 0;   ///< −1 where it belongs to no segment
+  int index = 0;  ///< place of the instruction in its program
+  int half = -1;  ///< 0 or 1 in a fused pair
 };
 
-/// Segments by branch and by chunk (their place among the segments of the branch on their rank):
-/// what colours tell apart.
+/// The *lane* of a segment is its branch and its chunk (its place among the segments of the branch
+/// on its rank). Colours tell lanes apart.
 struct Lanes {
   std::vector<int> of_segment;
   std::vector<std::string> names;  ///< "", "chunk 1", "text", "text, chunk 1"
 };
 Lanes lanes(const PipelineGraph& graph);
 
-/// In program order. The timeline must be the schedule's.
+/// The spans of a rank in program order. The timeline must be the schedule's.
 std::vector<DrawnSpan> drawn_spans(const Schedule& schedule, const Timeline& timeline,
                                    const Lanes& lanes, int rank);
 
-/// The last end of anything.
+/// The last end of all instructions.
 double drawn_end(const Timeline& timeline);
 
-/// Of the xterm palette; and the same as red, green, blue.
+/// A colour of the xterm palette, and the same as red, green, blue.
 int palette_index(DrawnKind kind, int lane);
 std::array<int, 3> palette_rgb(int index);
 
-/// "3", "3/1" (micro-batch, part) or nothing.
+/// The label of an instruction: "3", "3/1" (micro-batch, part) or nothing.
 std::string number_text(const PipelineGraph& graph, const Instruction& instruction);
 
 struct TimeTick {

@@ -1,3 +1,7 @@
+// The text chart. Each row is painted twice: first every column gets the symbol of the operation
+// that takes most of its time, then labels are written over those columns of which their operation
+// takes half or more, so that a label never hides another operation.
+
 #include "runners/schedule/formats/gantt.hpp"
 
 #include <fmt/format.h>
@@ -13,7 +17,7 @@ namespace {
 
 constexpr int plain = -1;  // no colour
 
-/// Characters with background colours, cut at a width when printed.
+/// A line of characters with background colours, cut at a width when printed.
 class Line {
  public:
   void add(std::string_view text, int colour = plain) {
@@ -64,7 +68,7 @@ class Line {
   std::vector<Glyph> glyphs_;
 };
 
-/// The characters of a style.
+/// The characters that a style draws with.
 struct GanttGlyphs {
   const char *bar, *rule, *corner, *tick, *fill, *idle, *dots;
 };
@@ -100,7 +104,7 @@ class GanttChart {
   }
 
  private:
-  /// What one column shows, and for how long of it.
+  /// The part of a column that operations of one kind and lane take.
   struct Share {
     DrawnKind kind;
     int lane;
@@ -111,6 +115,7 @@ class GanttChart {
   double column_of(double time) const { return end_ > 0 ? time / end_ * columns_ : 0; }
   void finish(const Line& line) { line.print(text_, style_.width, style_.colour); }
 
+  /// Draws the row of a rank.
   void add_rank(int rank) {
     const std::vector<DrawnSpan> spans = drawn_spans(schedule_, timeline_, lanes_, rank);
     Line line;
@@ -124,6 +129,7 @@ class GanttChart {
     finish(line);
   }
 
+  /// Finds for each column the operations in it and how much of it each takes.
   void paint_shares(const std::vector<DrawnSpan>& spans, Line& line) const {
     std::vector<std::vector<Share>> shares(static_cast<std::size_t>(columns_));
     for (const DrawnSpan& span : spans) {
@@ -138,6 +144,7 @@ class GanttChart {
     for (std::vector<Share>& column : shares) paint_column(column, line);
   }
 
+  /// Draws a column as what takes most of it, or as idle.
   void paint_column(std::vector<Share>& shares, Line& line) const {
     std::stable_sort(shares.begin(), shares.end(), [](const Share& a, const Share& b) {
       return std::pair(a.kind, a.lane) < std::pair(b.kind, b.lane);
@@ -156,7 +163,7 @@ class GanttChart {
     line.add(std::string(1, kind_text(most.kind).symbol), palette_index(most.kind, most.lane));
   }
 
-  /// Only over columns of which the operation takes half or more.
+  /// Writes a label over the columns of which the operation takes half or more.
   void paint_label(int rank, const DrawnSpan& span, Line& line) const {
     const int first = static_cast<int>(std::lround(column_of(span.span.start)));
     const int width = static_cast<int>(std::lround(column_of(span.span.end))) - first;
@@ -170,12 +177,14 @@ class GanttChart {
     }
   }
 
+  /// Says how many ranks are left out.
   void add_gap(int count) {
     Line line;
     line.add(fmt::format("{:>{}} {} more ranks", glyphs_.dots, margin_ - 1, count));
     finish(line);
   }
 
+  /// Draws the axis with its ticks and their labels, as far as these do not collide.
   void add_axis() {
     constexpr int columns_per_tick = 12;
     Line rule, labels;
@@ -191,6 +200,7 @@ class GanttChart {
     finish(labels);
   }
 
+  /// Explains the symbols that were drawn.
   void add_legend() {
     Line line;
     line.add_times(margin_ + 1, " ");
@@ -224,7 +234,7 @@ class GanttChart {
   GanttGlyphs glyphs_;
   Lanes lanes_;
   double end_;
-  int margin_, columns_;  // before the frame, within it
+  int margin_, columns_;  // columns before the frame, and within it
   std::array<bool, drawn_kind_count> kinds_seen_{};
   std::string text_;
 };

@@ -1,4 +1,8 @@
-#include "runners/schedule/formats/pipeline_graph_json.hpp"
+// The files that describe a model and a machine to the scheduler: graph, costs and network. A graph
+// is read segments first, because weights and edges refer to segments by name or number; then
+// normalise() checks what single values do not show.
+
+#include "runners/schedule/formats/schedule_json.hpp"
 
 #include <fmt/format.h>
 
@@ -6,9 +10,9 @@
 #include <limits>
 #include <map>
 
+#include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
-#include "runners/schedule/formats/schedule_json.hpp"
 
 namespace heteroperf {
 namespace detail {
@@ -16,6 +20,7 @@ namespace {
 
 constexpr std::int64_t most_number = most_tasks;
 
+/// Reads a graph; problems are collected in the reader's list.
 class GraphReader {
  public:
   GraphReader(ObjectReader& reader, SegmentNames names)
@@ -77,7 +82,7 @@ class GraphReader {
     graph_.segments.push_back(std::move(segment));
   }
 
-  /// Names get the numbers after the largest one given.
+  /// Gives weights with a name the numbers after the largest number in the file.
   void name_weights() {
     int next = 0;
     for (const Segment& segment : graph_.segments) next = std::max(next, segment.weights + 1);
@@ -89,6 +94,7 @@ class GraphReader {
     }
   }
 
+  /// Maps names to segments; a name that several bear is ambiguous.
   void index_names() {
     for (std::size_t i = 0; i < graph_.segments.size(); ++i) {
       const auto [entry, added] =
@@ -139,7 +145,7 @@ class GraphReader {
     }
   }
 
-  /// A segment by its name or number.
+  /// Reads a segment by its name or number.
   void read_ref(const Json& value, const std::string& path, int& segment) {
     const auto last = static_cast<std::int64_t>(graph_.segments.size()) - 1;
     if (!value.is_string()) {
@@ -147,10 +153,10 @@ class GraphReader {
       return;
     }
     const auto& name = value.get_ref<const std::string&>();
-    const auto found = segment_of_name_.find(name);
-    if (found != segment_of_name_.end() && found->second != ambiguous) {
-      segment = found->second;
-    } else if (found != segment_of_name_.end()) {
+    const auto named = segment_of_name_.find(name);
+    if (named != segment_of_name_.end() && named->second != ambiguous) {
+      segment = named->second;
+    } else if (named != segment_of_name_.end()) {
       problems_.add(fmt::format("{} is {}", path, in_quotes(name)),
                     "several segments bear this name");
     } else {
@@ -158,6 +164,7 @@ class GraphReader {
     }
   }
 
+  /// Names the nearest name.
   void complain_of_name(const std::string& path, const std::string& name) {
     std::vector<std::string> names;
     for (const Segment& segment : graph_.segments) names.push_back(segment.name);
@@ -215,6 +222,7 @@ Json interaction_json(const Interaction& x) {
 }
 
 template <class T, class Convert>
+/// Appends a list with an element per line.
 void append_list(std::string& text, const char* key, const std::vector<T>& values,
                  Convert convert) {
   text += fmt::format(",\n  \"{}\":[", key);
@@ -252,17 +260,97 @@ std::string graph_to_text(const PipelineGraph& graph) {
 
 }  // namespace detail
 
-PipelineGraph read_pipeline_graph_file(const std::string& path) {
-  const std::string text = read_text_file(path, "pipeline graph");
+namespace {
+
+/// Costs may not be negative.
+void require_costs(const char* key, const std::vector<double>& costs, DocumentProblems& problems) {
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    if (costs[i] >= 0) continue;
+    problems.add(fmt::format("{} is {}", element_path(key, i), costs[i]), "must be 0 or more");
+  }
+}
+
+void require_at_least(double least, const char* key, double value, DocumentProblems& problems) {
+  if (value >= least) return;
+  problems.add(fmt::format("{} is {}", key, value), fmt::format("must be {} or more", least));
+}
+
+/// Reads a whole document with `read`, which fills a plain struct.
+template <class Value, class Read>
+Value read_document(const std::string& path, const char* what, const char* format, Read read) {
+  const std::string text = read_text_file(path, what);
   DocumentProblems problems(path);
-  constexpr const char* format_name = "heteroperf-pipeline-graph";
-  const Json document = parse_strict_json(text, path, format_name);
+  const Json document = parse_strict_json(text, path, format);
   ObjectReader reader(document, "", problems);
-  reader.expect_format(format_name, 1, FormatKey::optional);
-  PipelineGraph graph = detail::read_graph(reader, detail::SegmentNames::unique);
+  Value value;
+  reader.expect_format(format, 1, FormatKey::optional);
+  read(reader, value);
   reader.finish();
   problems.throw_if_any();
-  return graph;
+  return value;
+}
+
+void read_costs(ObjectReader& reader, StageCosts& costs) {
+  reader.require({"forward", "backward", "weight"});
+  reader.read("forward", costs.forward);
+  reader.read("backward", costs.input_gradient);
+  reader.read("weight", costs.weight_gradient);
+  reader.read("comm", costs.latency);
+  DocumentProblems& problems = reader.problems();
+  require_costs("forward", costs.forward, problems);
+  require_costs("backward", costs.input_gradient, problems);
+  require_costs("weight", costs.weight_gradient, problems);
+  require_at_least(0, "comm", costs.latency, problems);
+  const std::size_t ranks = costs.forward.size();
+  const bool equal = ranks == costs.input_gradient.size() && ranks == costs.weight_gradient.size();
+  if (problems.empty() && (!equal || ranks == 0)) {
+    problems.add(fmt::format("forward, backward and weight list {}, {} and {} ranks", ranks,
+                             costs.input_gradient.size(), costs.weight_gradient.size()),
+                 "", "Give one cost per rank in each.");
+  }
+}
+
+void read_network(ObjectReader& reader, Network& network) {
+  constexpr std::int64_t most_number = 1'000'000;
+  reader.read("bandwidth", network.bandwidth);
+  reader.read("capacity", network.capacity, 1, most_number);
+  reader.read("full_duplex", network.full_duplex);
+  reader.read("card", network.card, 0, most_number);
+  reader.read("card_bandwidth", network.card_bandwidth);
+  reader.read("node", network.node, 0, most_number);
+  reader.read("compute_slow_down", network.compute_slow_down);
+  reader.read("reduction_time", network.reduction_time);
+  reader.read("step_time", network.step_time);
+  DocumentProblems& problems = reader.problems();
+  require_at_least(0, "bandwidth", network.bandwidth, problems);
+  require_at_least(0, "card_bandwidth", network.card_bandwidth, problems);
+  require_at_least(1, "compute_slow_down", network.compute_slow_down, problems);
+  require_at_least(0, "reduction_time", network.reduction_time, problems);
+  require_at_least(0, "step_time", network.step_time, problems);
+  if (!network.card.empty() && !network.node.empty() &&
+      network.card.size() != network.node.size()) {
+    problems.add(
+        fmt::format("card lists {} ranks and node {}", network.card.size(), network.node.size()),
+        "", "Give one number per rank in each, or an empty list.");
+  }
+}
+
+}  // namespace
+
+PipelineGraph read_pipeline_graph_file(const std::string& path) {
+  return read_document<PipelineGraph>(path, "pipeline graph", "heteroperf-pipeline-graph",
+                                      [](ObjectReader& reader, PipelineGraph& graph) {
+                                        graph = detail::read_graph(reader,
+                                                                   detail::SegmentNames::unique);
+                                      });
+}
+
+StageCosts read_costs_file(const std::string& path) {
+  return read_document<StageCosts>(path, "costs file", "heteroperf-costs", &read_costs);
+}
+
+Network read_network_file(const std::string& path) {
+  return read_document<Network>(path, "network file", "heteroperf-network", &read_network);
 }
 
 }  // namespace heteroperf

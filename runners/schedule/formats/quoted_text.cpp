@@ -9,7 +9,8 @@ constexpr std::size_t most_quoted = 40;
 
 constexpr bool prints(unsigned char c) { return c >= 0x20 && c < 0x7f; }
 
-/// Bytes of the UTF-8 sequence `text` begins with; 0 where it is none (or overlong, a surrogate).
+/// The number of bytes of the UTF-8 sequence that `text` begins with; 0 where there is none, or it
+/// is overlong or a surrogate.
 std::size_t sequence_length(std::string_view text) {
   const auto byte = [&](std::size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;

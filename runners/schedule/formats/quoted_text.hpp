@@ -5,11 +5,11 @@
 
 namespace heteroperf {
 
-/// A foreign text for a message: in quotes, on one line, bytes that do not print as \xNN, cut after
-/// some forty characters.
+/// A foreign text for a message: in quotes, on one line, with \xNN for bytes that do not print, and
+/// cut after some forty characters.
 std::string in_quotes(std::string_view text);
 
-/// A foreign text for a drawing: valid UTF-8 without control characters ('?' instead of each).
+/// A foreign text for a drawing: valid UTF-8 with '?' instead of each control character.
 std::string drawable(std::string_view text);
 
 }  // namespace heteroperf

@@ -1,12 +1,18 @@
+// Schedules as JSON. A schedule may have a hundred million instructions, so each is a short text
+// instead of an object, and text is appended and scanned by hand. Reading trusts nothing: numbers
+// have to fit the graph, and a hash that is there has to fit graph and programs, so that an edited
+// file is noticed. check_schedule() says afterwards whether the programs make sense.
+
 #include "runners/schedule/formats/schedule_json.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
+#include <iterator>
 
+#include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/schedule/formats/instruction_text.hpp"
-#include "runners/schedule/formats/pipeline_graph_json.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
 
 namespace heteroperf {
@@ -16,8 +22,94 @@ constexpr const char* format_name = "heteroperf-schedule";
 
 const std::vector<std::string> level_names{"compute", "lowered"};
 
-/// What `heteroperf schedule` writes beside a schedule. It follows from the rest and is passed
-/// over.
+constexpr bool is_decimal(char c) { return c >= '0' && c <= '9'; }
+
+/// Appends a field that is set.
+void append_field(std::string& text, const char* mark, std::int32_t value) {
+  if (value < 0) return;
+  text += mark;
+  fmt::format_to(std::back_inserter(text), FMT_STRING("{}"), value);
+}
+
+/// Reads a text from its front.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : text_(text) {}
+
+  bool at_end() const { return text_.empty(); }
+  bool at_number() const { return !text_.empty() && is_decimal(text_.front()); }
+
+  bool take(char c) {
+    if (text_.empty() || text_.front() != c) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+
+  bool take_space_before_number() {
+    if (text_.size() < 2 || text_[0] != ' ' || !is_decimal(text_[1])) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+
+  bool take_number(std::int32_t& value) {
+    const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
+    if (error != std::errc{}) return false;
+    text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
+    return true;
+  }
+
+  /// Takes a number behind `mark`, or nothing at all where the mark is not there.
+  bool take_marked(char mark, std::int32_t& value) {
+    if (!take(mark)) return true;
+    return at_number() && take_number(value);
+  }
+
+  bool take_op(Op& op) {
+    std::size_t length = 0;
+    while (length < text_.size() &&
+           ((text_[length] >= 'A' && text_[length] <= 'Z') || text_[length] == '_')) {
+      ++length;
+    }
+    const std::string_view name = text_.substr(0, length);
+    for (int i = 1; i < op_count; ++i) {
+      if (name != to_string(static_cast<Op>(i))) continue;
+      op = static_cast<Op>(i);
+      text_.remove_prefix(length);
+      return true;
+    }
+    if (!text_.starts_with("idle")) return false;
+    text_.remove_prefix(4);
+    op = Op::idle;
+    return true;
+  }
+
+ private:
+  std::string_view text_;
+};
+
+/// Takes one of the fields that follow the instruction's own text.
+bool take_extra(Scanner& scanner, Instruction& i) {
+  if (scanner.take('+')) {
+    i.fused_with_next = true;
+    return scanner.at_end();
+  }
+  constexpr struct {
+    char mark;
+    std::int32_t Instruction::*field;
+  } fields[] = {{'e', &Instruction::edge},
+                {'p', &Instruction::peer},
+                {'g', &Instruction::group},
+                {'b', &Instruction::buffer},
+                {'s', &Instruction::sequence}};
+  for (const auto& [mark, field] : fields) {
+    if (!scanner.take(mark)) continue;
+    return scanner.at_number() && i.*field == -1 && scanner.take_number(i.*field);
+  }
+  return false;
+}
+
+/// The keys that `heteroperf schedule` writes beside a schedule. Their values follow from the rest
+/// and are passed over.
 constexpr const char* derived_keys[] = {"ranks",
                                         "micro_batches",
                                         "parts",
@@ -38,13 +130,13 @@ constexpr const char* derived_keys[] = {"ranks",
                                         "search",
                                         "checks"};
 
-/// Why an instruction cannot belong to the graph; empty: it can. Whether it stands in the right
-/// place is for check_schedule().
+/// The reason why an instruction cannot belong to the graph; empty where it can. check_schedule()
+/// has to say whether it stands in the right place.
 std::string misfit(const Instruction& i, const PipelineGraph& graph) {
   const auto above = [](std::int32_t value, auto count) {
     return value >= static_cast<std::int64_t>(count);
   };
-  const bool message = is_send(i.op) || is_receive(i.op);
+  const bool message = is_message(i.op);
   const std::size_t edges = message                ? graph.edges.size()
                             : i.op == Op::interact ? graph.interactions.size()
                                                    : most_tasks;
@@ -70,6 +162,7 @@ std::string misfit(const Instruction& i, const PipelineGraph& graph) {
   return {};
 }
 
+/// Reads a schedule; problems are collected and thrown together.
 class ScheduleReader {
  public:
   ScheduleReader(const Json& document, const std::string& origin)
@@ -108,13 +201,14 @@ class ScheduleReader {
     });
   }
 
+  /// Reads one program for each rank of the graph.
   void read_programs(const Json& programs) {
     if (programs.size() != static_cast<std::size_t>(schedule_.graph.ranks)) {
       problems_.add(fmt::format("programs is a list of {}", programs.size()),
                     fmt::format("the graph has {} ranks", schedule_.graph.ranks),
                     "Give one program per rank.");
     }
-    // Without a graph every instruction would be a misfit.
+    // Where the graph is wrong every instruction would be a misfit.
     if (!problems_.empty()) return;
     schedule_.programs.resize(programs.size());
     for (std::size_t rank = 0; rank < programs.size(); ++rank) {
@@ -165,6 +259,7 @@ Schedule parse_schedule(const std::string& text, const std::string& origin) {
   return ScheduleReader(document, origin).read();
 }
 
+/// Appends a program as a list of texts.
 void append_program(std::string& text, const std::vector<Instruction>& program) {
   text += '[';
   for (std::size_t i = 0; i < program.size(); ++i) {
@@ -176,6 +271,38 @@ void append_program(std::string& text, const std::vector<Instruction>& program) 
 }
 
 }  // namespace
+
+void append_instruction(std::string& text, const Instruction& i) {
+  text += i.op == Op::idle ? "idle" : to_string(i.op);
+  append_field(text, " ", i.segment);
+  append_field(text, ".", i.micro_batch);
+  if (i.part > 0) append_field(text, "/", i.part);
+  const bool message = is_message(i.op);
+  if (message) append_field(text, is_send(i.op) ? ">" : "<", i.peer);
+  append_field(text, " e", i.edge);
+  if (!message) append_field(text, " p", i.peer);
+  append_field(text, " g", i.group);
+  append_field(text, " b", i.buffer);
+  append_field(text, " s", i.sequence);
+  if (i.fused_with_next) text += " +";
+}
+
+bool parse_instruction(std::string_view text, Instruction& i) {
+  i = {};
+  Scanner scanner(text);
+  if (!scanner.take_op(i.op)) return false;
+  if (scanner.take_space_before_number() && !scanner.take_number(i.segment)) return false;
+  std::int32_t part = 0;
+  if (!scanner.take_marked('.', i.micro_batch) || !scanner.take_marked('/', part)) return false;
+  if (part < 0 || part > UINT16_MAX) return false;
+  i.part = static_cast<std::uint16_t>(part);
+  if (is_send(i.op) && !scanner.take_marked('>', i.peer)) return false;
+  if (is_receive(i.op) && !scanner.take_marked('<', i.peer)) return false;
+  while (!scanner.at_end()) {
+    if (!scanner.take(' ') || !take_extra(scanner, i)) return false;
+  }
+  return true;
+}
 
 std::string schedule_to_text(const Schedule& schedule) {
   std::string text = fmt::format(

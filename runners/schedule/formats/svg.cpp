@@ -1,4 +1,5 @@
-#include "runners/schedule/formats/svg.hpp"
+// The SVG is written front to back, except for its head: height, colours and legend depend on what
+// the rows hold, so the body is written first. Coordinates are pixels.
 
 #include <fmt/format.h>
 
@@ -8,8 +9,8 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/drawing.hpp"
+#include "runners/schedule/formats/gantt.hpp"
 #include "runners/schedule/formats/quoted_text.hpp"
-#include "runners/schedule/ir/memory.hpp"
 
 namespace heteroperf {
 namespace {
@@ -18,6 +19,7 @@ constexpr double margin = 12, row_height = 22, memory_height = 26, gap = 4, line
 constexpr double label_width = 64, pixels_per_operation = 20, narrowest = 900, widest = 24000;
 constexpr double narrowest_label = 13;
 
+/// A foreign text as XML allows it.
 std::string escaped(std::string_view text) {
   std::string result;
   for (const char c : drawable(text)) {
@@ -41,7 +43,7 @@ std::string escaped(std::string_view text) {
   return result;
 }
 
-/// Hundredths of a pixel, without trailing zeros.
+/// Writes a length in hundredths of a pixel, without trailing zeros.
 std::string pixels(double value) {
   std::string text = fmt::format("{:.2f}", value);
   while (text.back() == '0') text.pop_back();
@@ -110,6 +112,7 @@ class SvgChart {
                       schedule_.graph.micro_batches, end_);
   }
 
+  /// Draws the row of a rank.
   void add_rank(int rank, std::string& body) {
     const double y = top() + pitch() * rank;
     fmt::format_to(std::back_inserter(body),
@@ -125,6 +128,7 @@ class SvgChart {
     body += "</g>\n";
   }
 
+  /// Draws an instruction; each of a fused pair takes half of the height.
   void add_span(int rank, const DrawnSpan& span, double y, std::string& body) {
     const Instruction& instruction = schedule_.programs[rank][span.index];
     const double left = x(span.span.start), width = x(span.span.end) - left;
@@ -147,6 +151,7 @@ class SvgChart {
                    span.half < 0 ? 11 : 8, label);
   }
 
+  /// The text that appears over an instruction.
   std::string title(const Instruction& instruction) const {
     std::string text = escaped(to_text(instruction));
     if (instruction.segment < 0) return text;
@@ -158,8 +163,8 @@ class SvgChart {
     return text;
   }
 
-  /// The activations held, as memory_change() counts them: taken when an operation starts, given
-  /// back when it ends.
+  /// Draws the activations held, as memory_change() counts them: they are taken when an operation
+  /// starts and given back when it ends.
   void add_memory(int rank, double y, std::string& body) const {
     const std::vector<Instruction>& program = schedule_.programs[rank];
     const double full = std::max(1e-12, peaks_[rank]);
@@ -213,6 +218,7 @@ class SvgChart {
     }
   }
 
+  /// Draws one entry of the legend.
   void add_key(DrawnKind kind, int lane, double& left, double y, std::string& body) {
     const int colour = palette_index(kind, lane);
     colours_.insert(colour);

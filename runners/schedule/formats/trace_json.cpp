@@ -1,3 +1,8 @@
+// Chrome's trace events, one per line. A *track* is a thread of the trace; measured traces have a
+// process per rank with a thread per *lane* (what a rank does at once: compute, sends, …). *Flows*
+// are the arrows from the computation that makes a value to those on other ranks that need it; both
+// of their ends must lie inside a slice, so they stand at its start.
+
 #include "runners/schedule/formats/trace_json.hpp"
 
 #include <fmt/format.h>
@@ -9,12 +14,12 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
-#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// JSON text of a string; bytes that are no UTF-8 are replaced.
+/// The JSON text of a string; bytes that are no UTF-8 are replaced.
 std::string json_string(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -23,6 +28,7 @@ constexpr const char* trace_format = "heteroperf-trace";
 constexpr int trace_version = 1;
 constexpr const char* step_lane = "step";
 
+/// The beginning of a trace, up to its first event.
 std::string head_of(const TraceOrigin& origin) {
   std::string text = fmt::format(
       "{{\"_format\":\"{}\",\"_version\":{},\"displayTimeUnit\":\"ms\",\"otherData\":{{\"kind\":\"{"
@@ -43,6 +49,7 @@ struct TraceRow {
   std::size_t rank = 0;
 };
 
+/// Writes a trace of simulated or measured tracks.
 class TraceWriter {
  public:
   TraceWriter(const Schedule& schedule, const TraceOrigin& origin)
@@ -89,7 +96,7 @@ class TraceWriter {
 
  private:
   std::back_insert_iterator<std::string> out() { return std::back_inserter(text_); }
-  /// The first thread of a process has its steps.
+  /// The thread of a lane; the first thread of a process has its steps.
   static int thread_of(std::size_t lane) { return static_cast<int>(lane) + 2; }
 
   static TraceRow row_of(const std::vector<TraceTrack>& tracks, std::size_t t) {
@@ -97,6 +104,7 @@ class TraceWriter {
   }
 
   template <class Runner>
+  /// The first runner of each rank; only those have flows.
   std::vector<std::size_t> first_of_each_rank(const std::vector<Runner>& runners) const {
     std::vector<std::size_t> first(schedule_.programs.size(), runners.size());
     for (std::size_t i = runners.size(); i-- > 0;) {
@@ -105,7 +113,7 @@ class TraceWriter {
     return first;
   }
 
-  /// Before the next event.
+  /// Separates the next event from the one before.
   void part_events() {
     if (any_) text_ += ",\n";
     any_ = true;
@@ -129,16 +137,13 @@ class TraceWriter {
                    row.process, row.thread, row.thread - 1, name);
   }
 
-  std::int32_t slot(const Instruction& i) const {
-    return tasks_.slot(i.segment, i.micro_batch, i.part);
-  }
-  static bool makes_gradient(Op op) { return op == Op::input_gradient || op == Op::backward; }
+  std::int32_t slot(const Instruction& i) const { return tasks_.slot(i); }
 
-  /// The rank that makes each slot's forward value (2·slot) and gradient (2·slot + 1).
+  /// Notes the rank that makes each slot's forward value (2·slot) and gradient (2·slot + 1).
   void note_makers() {
     for (std::size_t rank = 0; rank < schedule_.programs.size(); ++rank) {
       for (const Instruction& i : schedule_.programs[rank]) {
-        const bool gradient = makes_gradient(i.op);
+        const bool gradient = makes_input_gradient(i.op);
         if (i.op != Op::forward && !gradient) continue;
         if (slot(i) < 0) continue;
         made_[2 * static_cast<std::size_t>(slot(i)) + gradient] = static_cast<std::int32_t>(rank);
@@ -146,6 +151,7 @@ class TraceWriter {
     }
   }
 
+  /// Adds the slices of a track, and its flows.
   void add_track(TraceRow row, const std::vector<TimeSpan>& spans, bool with_flows) {
     const std::vector<Instruction>& program = schedule_.programs[row.rank];
     HETEROPERF_EXPECT(spans.size() == program.size());
@@ -160,6 +166,7 @@ class TraceWriter {
     }
   }
 
+  /// Adds the slices of a measured step on all lanes.
   void add_step(TraceRow row, const TracedStep& step, std::span<const char* const> lanes,
                 bool with_flows) {
     const std::vector<Instruction>& program = schedule_.programs[row.rank];
@@ -181,7 +188,7 @@ class TraceWriter {
         add_instruction(*instruction);
       }
       text_ += "}}";
-      // A computation that sums interrupt has several slices.
+      // A computation that sums interrupt has several slices, but begins its flows once.
       if (with_flows && computes && slice.instruction != latest) {
         add_flows(row, *instruction, slice.span.start, static_cast<long long>(step.number));
         latest = slice.instruction;
@@ -189,7 +196,7 @@ class TraceWriter {
     }
   }
 
-  /// Leaves the event's args open.
+  /// Begins an event; its args stay open.
   void begin_slice(TraceRow row, const std::string& name, const char* category, TimeSpan span) {
     HETEROPERF_EXPECT(std::isfinite(span.start) && std::isfinite(span.end));
     part_events();
@@ -199,6 +206,7 @@ class TraceWriter {
                    name, category, row.process, row.thread, span.start, span.end - span.start);
   }
 
+  /// Adds the args that name an instruction.
   void add_instruction(const Instruction& i) {
     if (i.segment >= 0) {
       const auto segment = static_cast<std::size_t>(i.segment);
@@ -211,10 +219,9 @@ class TraceWriter {
     fmt::format_to(out(), "\"part\":{}", i.part);
   }
 
-  /// Flows that begin here and flows that end here. All are at the start of their slice, the one
-  /// moment that lies in it for sure.
+  /// Adds the flows that begin at this computation and those that end here.
   void add_flows(TraceRow row, const Instruction& i, double time, long long step) {
-    if (i.op != Op::forward && !makes_gradient(i.op)) return;
+    if (i.op != Op::forward && !makes_input_gradient(i.op)) return;
     if (slot(i) < 0) return;
     if (i.op == Op::forward) {
       for (const int e : tasks_.edges_in(i.segment)) end_flow(row, i, e, 0, time, step);
@@ -243,14 +250,15 @@ class TraceWriter {
     add_flow(row, flow_number(i, edge, kind, step), kind, time, "\"s\"");
   }
 
-  /// Whether the other end of a value is made, and on another rank.
-  bool crosses(TraceRow row, const Instruction& i, int other_segment, int kind) const {
-    const std::int32_t other = tasks_.slot(other_segment, i.micro_batch, i.part);
-    if (other < 0) return false;
-    const int maker = made_[2 * static_cast<std::size_t>(other) + static_cast<std::size_t>(kind)];
+  /// Says whether the value of the segment at the other end is made, and on another rank.
+  bool crosses(TraceRow row, const Instruction& i, int far_segment, int kind) const {
+    const std::int32_t far = tasks_.slot(far_segment, i.micro_batch, i.part);
+    if (far < 0) return false;
+    const int maker = made_[2 * static_cast<std::size_t>(far) + static_cast<std::size_t>(kind)];
     return maker >= 0 && maker != static_cast<int>(row.rank);
   }
 
+  /// A number that both ends of a flow share and no other flow has.
   long long flow_number(const Instruction& i, int edge, int kind, long long step) const {
     const auto edges = static_cast<long long>(graph_.edges.size());
     return (((step * edges + edge) * graph_.micro_batches + i.micro_batch) * graph_.parts +
@@ -274,7 +282,7 @@ class TraceWriter {
   std::vector<std::int32_t> made_;
   std::vector<std::string> branches_, names_;  // JSON texts; [segment]
   std::string text_;
-  bool any_ = false;  // events are there
+  bool any_ = false;  // there are events
 };
 
 }  // namespace
@@ -305,17 +313,17 @@ TraceOrigin read_trace_origin(const std::string& text, const std::string& file) 
   require_format(trace, file, trace_format, trace_version);
   TraceOrigin origin;
   DocumentProblems problems(file);
-  const auto found = trace.find("otherData");
-  if (found == trace.end() || !found->is_object()) {
+  const auto origin_json = trace.find("otherData");
+  if (origin_json == trace.end() || !origin_json->is_object()) {
     problems.add("otherData is missing", "it says who wrote the trace");
     problems.throw_if_any();
   }
   const auto take = [&](const char* key, auto& out) {
-    const auto value = found->find(key);
-    if (value != found->end()) {
+    const auto value = origin_json->find(key);
+    if (value != origin_json->end()) {
       read_value(*value, std::string("otherData.") + key, out, problems);
     }
-    return value != found->end();
+    return value != origin_json->end();
   };
   if (!take("kind", origin.kind)) problems.add("otherData.kind is missing");
   take("run_id", origin.run_id);

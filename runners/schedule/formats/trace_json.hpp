@@ -11,15 +11,15 @@
 
 namespace heteroperf {
 
-/// A measured trace shows what somebody ran.
+/// The source of a trace: a run that was measured, or a simulation.
 enum class TraceKind { measured, simulated };
 constexpr std::array<const char*, 2> value_names(TraceKind) { return {"measured", "simulated"}; }
 
-/// A trace's word on itself, in its `otherData`; it does not say what is empty here.
+/// A trace's word on itself, in its `otherData`. Fields that are empty are left out there.
 struct TraceOrigin {
   TraceKind kind = TraceKind::simulated;
-  std::string run_id;  ///< of the run that was traced, or whose plan was simulated
-  std::string host;    ///< where it was written
+  std::string run_id;  ///< the run that was traced, or whose plan was simulated
+  std::string host;    ///< the machine on which it was written
   std::string program_version;
 };
 
@@ -33,17 +33,17 @@ std::string trace_text(const Schedule& schedule, const Timeline& timeline,
 /// One thread of a trace: somebody who ran the program of a rank of the schedule.
 struct TraceTrack {
   std::string name;
-  int rank = 0;                 ///< of the schedule
-  std::vector<TimeSpan> spans;  ///< [instruction]; start = end: nothing to show
+  int rank = 0;                 ///< a rank of the schedule
+  std::vector<TimeSpan> spans;  ///< [instruction]; one with start = end is not shown
 };
-/// As above of several runners per program; flows go between the first track of each rank.
+/// Does the same for several runners per program; flows go between the first track of each rank.
 std::string trace_text(const Schedule& schedule, const std::vector<TraceTrack>& tracks,
                        const TraceOrigin& origin);
 
 /// A piece of a traced step on one lane.
 struct LaneSlice {
   std::size_t lane = 0;
-  std::int32_t instruction = -1;  ///< of the rank's program; −1: of none
+  std::int32_t instruction = -1;  ///< index in the rank's program; −1 where it is of none
   TimeSpan span;                  ///< microseconds
 };
 struct TracedStep {
@@ -54,10 +54,10 @@ struct TracedStep {
 /// Somebody who ran the program of a rank of the schedule, for some steps.
 struct TracedRank {
   std::string name;
-  int rank = 0;  ///< of the schedule
+  int rank = 0;  ///< a rank of the schedule
   std::vector<TracedStep> steps;
 };
-/// As trace_text(), of measured steps: a process per rank, in it a thread with the steps and one
+/// Writes a trace of measured steps: a process per rank, in it a thread with the steps and one
 /// for each of `lanes`, whose name is also the category (`cat`) of its events. Events of the first
 /// lane, which computes, are named by their instructions; all have the arg step.
 std::string lanes_trace_text(const Schedule& schedule, const std::vector<TracedRank>& ranks,

@@ -1,10 +1,15 @@
+// Schedules whose micro-batches enter the pipeline from both ends. Each rank then holds a stage
+// near the front of one direction and a stage near the end of the other, so while one direction
+// fills or drains, the other one has work: the bubble halves, at the price of two copies of the
+// weights (chimera, dualpipe) or of a model folded to a V (dualpipev).
+
 #include <fmt/format.h>
 
 #include <array>
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generators/generators.hpp"
+#include "runners/schedule/generators/makers.hpp"
 
 namespace heteroperf {
 namespace {
@@ -35,19 +40,19 @@ void require_micro_batches(const RequestRules& rules, const RequestSizes& sizes,
                               nearest_numbers(sizes.micro_batches, most_tasks, valid)));
 }
 
-/// What a rank computes for one of the two directions.
+/// A rank's part of one of the two directions.
 struct Direction {
   int segment;
   int first_micro_batch;
 };
 
-/// The segments of bidirectional_graph() on a rank: down, up.
-std::array<Direction, 2> directions(const PipelineGraph& graph, int rank) {
-  const int p = graph.ranks, up = 2 * p - 1 - rank;
-  return {Direction{rank, 0}, Direction{up, graph.segments[up].first_micro_batch}};
+/// The directions down and up on a rank, as bidirectional_graph() numbers their segments.
+std::array<Direction, 2> directions(const RequestSizes& sizes, int rank) {
+  return {Direction{rank, 0}, Direction{2 * sizes.ranks - 1 - rank, sizes.micro_batches / 2}};
 }
 
-/// One rank's program of DualPipe.
+/// Writes one rank's program of DualPipe. Directions are 0 and 1; each counts its own
+/// micro-batches.
 class DualProgram {
  public:
   DualProgram(const std::array<Direction, 2>& directions, std::vector<Instruction>& program)
@@ -60,7 +65,7 @@ class DualProgram {
     const Instruction& oldest = queue_[next_weight_++];
     program_.push_back(compute(Op::weight_gradient, oldest.segment, oldest.micro_batch));
   }
-  /// F of direction d with BW of the other one.
+  /// Writes F of direction d with BW of the opposite direction.
   void pair(int d, bool fused) {
     forward(d);
     program_.back().fused_with_next = fused;
@@ -76,13 +81,13 @@ class DualProgram {
 
   std::array<Direction, 2> directions_;
   std::vector<Instruction>& program_;
-  std::vector<Instruction> queue_;  // input gradients in order; each one's W is due
+  std::vector<Instruction> queue_;  // input gradients in order; the W of each is due
   std::size_t next_weight_ = 0;
   int forwards_[2] = {0, 0}, gradients_[2] = {0, 0};
 };
 
-/// The eight phases of a rank that stands `q` ranks from its direction 0's first, of `half` ranks
-/// until the two directions meet, for n micro-batches per direction.
+/// Writes the eight phases of a rank that stands `q` ranks from its direction 0's first, of `half`
+/// ranks until the two directions meet, for n micro-batches per direction.
 void fill_dualpipe(int half, int q, int n, DualProgram& program) {
   const int ahead = half - q - 1;  // ranks between this one and the meeting point
   for (int i = 0; i < 2 * ahead; ++i) program.forward(0);
@@ -122,9 +127,9 @@ void fill_dualpipe(int half, int q, int n, DualProgram& program) {
 
 }  // namespace
 
-/// Units of D micro-batches, half of them down and half up, merged by slots of one F or one BW:
-/// the k-th of unit u has its F on stage s in slot 2Du+2k+s, its BW in slot 2Du+2k+2D−1−s. No two
-/// fall into one slot of a rank. Source: arXiv 2107.06925 §3.1.
+/// Runs units of D = p micro-batches, half of them down and half up, merged by *slots* of one F or
+/// one BW: the k-th of unit u has its F on stage s in slot 2Du+2k+s, its BW in slot 2Du+2k+2D−1−s.
+/// No two fall into one slot of a rank. Source: arXiv 2107.06925 §3.1.
 Schedule make_chimera(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, chimera);
   const int p = sizes.ranks, m = sizes.micro_batches;
@@ -132,11 +137,10 @@ Schedule make_chimera(const ScheduleRequest& request) {
   require_micro_batches(chimera, sizes, "it runs in units of as many micro-batches as ranks",
                         [p](int number) { return number % p == 0; });
   PipelineGraph graph = bidirectional_for(request, chimera, sizes);
-  Programs programs(p);
   std::vector<Instruction> slots(2 * static_cast<std::size_t>(m) + p);
-  for (int r = 0; r < p; ++r) {
+  return compute_schedule(chimera, 1, std::move(graph), [&](int r, auto& program) {
     std::fill(slots.begin(), slots.end(), Instruction{});
-    const std::array<Direction, 2> both = directions(graph, r);
+    const std::array<Direction, 2> both = directions(sizes, r);
     for (int i = 0; i < m; ++i) {
       const bool up = i >= m / 2;
       const auto [segment, first] = both[up];
@@ -145,15 +149,14 @@ Schedule make_chimera(const ScheduleRequest& request) {
       slots[origin + stage] = compute(Op::forward, segment, i);
       slots[origin + 2 * p - 1 - stage] = compute(Op::backward, segment, i);
     }
-    programs[r].reserve(2 * static_cast<std::size_t>(m));
+    program.reserve(2 * static_cast<std::size_t>(m));
     for (const Instruction& instruction : slots) {
-      if (instruction.op != Op::idle) programs[r].push_back(instruction);
+      if (instruction.op != Op::idle) program.push_back(instruction);
     }
-  }
-  return compute_schedule(chimera, 1, std::move(graph), std::move(programs));
+  });
 }
 
-/// Each rank feeds in from its nearer end (direction 0); forwards of one direction run fused with
+/// Feeds each rank from its nearer end (direction 0); forwards of one direction run fused with
 /// gradients of the other. Source: deepseek-ai/DualPipe; arXiv 2412.19437 §3.2.1.
 Schedule make_dualpipe(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, dualpipe);
@@ -163,30 +166,26 @@ Schedule make_dualpipe(const ScheduleRequest& request) {
                         "it needs an even number of at least twice as many as ranks",
                         [p](int number) { return is_even(number) && number >= 2 * p; });
   PipelineGraph graph = bidirectional_for(request, dualpipe, sizes);
-  Programs programs(p);
-  for (int r = 0; r < p; ++r) {
-    std::array<Direction, 2> both = directions(graph, r);
+  return compute_schedule(dualpipe, 1, std::move(graph), [&](int r, auto& program) {
+    std::array<Direction, 2> both = directions(sizes, r);
     if (r >= p / 2) std::swap(both[0], both[1]);
-    DualProgram program(both, programs[r]);
-    fill_dualpipe(p / 2, std::min(r, p - 1 - r), sizes.micro_batches / 2, program);
-  }
-  return compute_schedule(dualpipe, 1, std::move(graph), std::move(programs));
+    DualProgram dual(both, program);
+    fill_dualpipe(p / 2, std::min(r, p - 1 - r), sizes.micro_batches / 2, dual);
+  });
 }
 
-/// DualPipe's half: one model in a V, its stages r and 2p−1−r as directions 0 and 1 of rank r.
-/// Source: deepseek-ai/DualPipe, dualpipev.py.
+/// Runs half of DualPipe: one model in a V, its stages r and 2p−1−r as directions 0 and 1 of rank
+/// r. Source: deepseek-ai/DualPipe, dualpipev.py.
 Schedule make_dualpipev(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, dualpipev);
   const int p = sizes.ranks;
   require_micro_batches(dualpipev, sizes, "it needs at least twice as many as ranks",
                         [p](int number) { return number >= 2 * p; });
   PipelineGraph graph = chain_for(request, dualpipev, sizes, ChainPlacement::zig_zag);
-  Programs programs(p);
-  for (int r = 0; r < p; ++r) {
-    DualProgram program({Direction{r, 0}, Direction{2 * p - 1 - r, 0}}, programs[r]);
-    fill_dualpipe(p, r, sizes.micro_batches, program);
-  }
-  return compute_schedule(dualpipev, 2, std::move(graph), std::move(programs));
+  return compute_schedule(dualpipev, 2, std::move(graph), [&](int r, auto& program) {
+    DualProgram dual({Direction{r, 0}, Direction{2 * p - 1 - r, 0}}, program);
+    fill_dualpipe(p, r, sizes.micro_batches, dual);
+  });
 }
 
 }  // namespace heteroperf

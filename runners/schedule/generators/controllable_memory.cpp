@@ -1,38 +1,51 @@
+// v-half and v-min: schedules on a V with half and a third of 1F1B's memory (arXiv 2405.15362).
+//
+// The idea is a *building block*: the slots at which one micro-batch has its F0, F1 (chunks 0 and
+// 1) and B1, B0 on every rank. Repeated every six slots for the next micro-batch it never collides
+// with itself, and the distance between F and B, the *lifespan*, is the memory that a rank needs.
+// Free slots take the W's that are due. The repetition leaves holes at both ends, where there are
+// no neighbours; *squeezing* moves operations into them as long as no rank holds more than the most
+// that some rank held before, and *compacting* runs the order with unit costs as early as it can.
+// After that the W's are placed anew, since the holes have moved.
+
 #include <fmt/format.h>
 
 #include <array>
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generators/generators.hpp"
+#include "runners/schedule/generators/makers.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr RequestRules v_half{"v-half", 2}, v_min{"v-min", 2};
-/// Largest p(m + p): the slots of all ranks, of which the tables hold 6 per micro-batch.
+/// The largest p(m + p), which is the slots of all ranks; the tables hold six per micro-batch.
 constexpr long long most_slot_rows = 1LL << 22;
 
-/// Operations of a rank in the order in which ties are broken. W stands for the n-th gradient,
-/// whatever its chunk, until the end.
+/// The operations of a rank, in the order in which ties are broken. A W stands for the n-th
+/// gradient, whatever its chunk, until the programs are written.
 enum Type { f0, f1, b1, b0, w, types };
 constexpr int period = 6;
 
-/// First slots of the building block on rank r.
+/// The slots of the building block on a rank: F0, F1, B1, B0.
 using Pattern = std::array<int, 4>;
 
+/// The building block of v-half on rank r of p.
 Pattern v_half_pattern(int p, int r) {
   const int d = p % 2 == 0 ? 3 : 0;
   return {2 * r, 3 * p - r - 2, 3 * p + d + 2 * r - 1, 6 * p + d - r - 2};
 }
 
+/// The building block of v-min on rank r of p.
 Pattern v_min_pattern(int p, int r) {
   const int d = p % 3 == 0 ? 2 : 0;
   return {r, 2 * p - r - 1, 2 * p + d + r, 4 * p + d - r - 1};
 }
 
+/// The index-th operation of a type; type −1 is a free slot.
 struct Operation {
-  std::int32_t type = -1, index = -1;  // −1: the slot is free
+  std::int32_t type = -1, index = -1;
   bool free() const { return type < 0; }
 };
 
@@ -41,7 +54,7 @@ struct RankSlots {
   std::array<std::vector<int>, types> slot;  // [type][index]
   std::vector<Operation> grid;               // [slot]
 
-  /// Slots up to the last operation that is not a W.
+  /// The number of slots up to the last operation that is not a W.
   int end_without_w() const {
     int end = 0;
     for (int type = f0; type < w; ++type) end = std::max(end, slot[type].back() + 1);
@@ -49,6 +62,7 @@ struct RankSlots {
   }
 };
 
+/// Makes the grid of a rank anew from the slots of its operations.
 void fill_grid(RankSlots& rank) {
   int end = 0;
   for (const auto& slots : rank.slot) {
@@ -62,7 +76,7 @@ void fill_grid(RankSlots& rank) {
   }
 }
 
-/// Gives every gradient its W: the oldest in each free slot, what remains at the end.
+/// Gives every gradient its W: the oldest one in each free slot, the remaining ones at the end.
 void put_weights(RankSlots& rank) {
   const int end = rank.end_without_w();
   const std::size_t all = rank.slot[b1].size() + rank.slot[b0].size();
@@ -80,7 +94,7 @@ void put_weights(RankSlots& rank) {
   fill_grid(rank);
 }
 
-/// Visits what stands on the grids by (slot, rank).
+/// Visits the operations on the grids, ordered by (slot, rank).
 template <class Visit>
 void for_each_by_slot(const std::vector<std::vector<Operation>>& grids, Visit visit) {
   std::size_t end = 0;
@@ -98,8 +112,8 @@ std::vector<std::vector<Operation>> grids_of(const std::vector<RankSlots>& ranks
   return grids;
 }
 
-/// The slot after an operation's predecessors: neighbour stage, previous type of this micro-batch,
-/// previous index.
+/// The slot after an operation's predecessors, which are its type on the neighbour stage, the
+/// previous type of this micro-batch and the previous index of its type.
 int first_slot_after_inputs(const std::vector<RankSlots>& ranks, std::size_t r, Operation o) {
   int after = -1;
   const bool down = o.type == f0 || o.type == b1;
@@ -121,8 +135,8 @@ void compact(std::vector<RankSlots>& ranks) {
   for (RankSlots& rank : ranks) fill_grid(rank);
 }
 
-/// Operations that stay where they are: those visited from rank 0's first B0 to rank 0's last F0
-/// (none where that comes earlier), and with `head_too` those visited before.
+/// The operations that stay where they are: those visited from rank 0's first B0 to rank 0's last
+/// F0 (none where that comes earlier), and with `head_too` those visited before.
 class FixedOperations {
  public:
   FixedOperations(const RankSlots& rank_0, bool head_too)
@@ -137,7 +151,7 @@ class FixedOperations {
   bool head_too_;
 };
 
-/// Activations held by a rank after each slot where every W has its slot.
+/// The activations that a rank holds after each slot, where every W has a slot of its own.
 class StatedWeights {
  public:
   explicit StatedWeights(const RankSlots& rank) : held_(rank.grid.size(), 0) {
@@ -145,7 +159,7 @@ class StatedWeights {
     for (std::size_t s = 0; s < rank.grid.size(); ++s) held_[s] = held += change(rank.grid[s]);
   }
   int peak() const { return *std::max_element(held_.begin(), held_.end()); }
-  /// Whether the move keeps the limit; if so, remembers it.
+  /// Tries a move to an earlier slot; true where it keeps the limit, and then it is made.
   bool move(const std::vector<Operation>&, Operation o, int from, int to, int limit) {
     const int more = change(o);
     if (more > 0) {
@@ -167,7 +181,9 @@ class StatedWeights {
   std::vector<int> held_;  // [slot]
 };
 
-/// The same where W has no slots of its own but takes every free one while a gradient is pending.
+/// Counts the same where W has no slots of its own but takes every free one while a gradient is
+/// pending. A move changes which slots are free, so that the states after it are walked again until
+/// they agree with the old ones.
 class ImpliedWeights {
  public:
   explicit ImpliedWeights(const RankSlots& rank) {
@@ -208,10 +224,10 @@ class ImpliedWeights {
     }
     friend bool operator==(const State&, const State&) = default;
   };
-  std::vector<State> states_, changed_;  // after each slot
+  std::vector<State> states_, changed_;  // the states after each slot
 };
 
-/// The slot after the gradient that the n-th W belongs to.
+/// Knows the slots of a rank's gradients; the n-th W comes after the n-th of them.
 class GradientSlots {
  public:
   void add(int slot) { slots_.insert(std::upper_bound(slots_.begin(), slots_.end(), slot), slot); }
@@ -222,7 +238,7 @@ class GradientSlots {
 };
 
 /// Moves each operation, by (slot, rank), to its rank's earliest free slot after its predecessors
-/// that keeps the rank's peak within the largest one there was.
+/// that keeps the rank's peak within the largest peak that a rank had before.
 template <class Memory>
 void squeeze(std::vector<RankSlots>& ranks, FixedOperations fixed) {
   std::vector<Memory> memory;
@@ -252,7 +268,7 @@ void drop_weights(RankSlots& rank) {
   fill_grid(rank);
 }
 
-/// The rank's order, W in the free slots: that of chunk 1 before that of chunk 0.
+/// The rank's program. Free slots take a W, one of chunk 1 before one of chunk 0.
 std::vector<Instruction> program_of(const RankSlots& rank, int first_stage, int second_stage) {
   const int stage[] = {first_stage, second_stage, second_stage, first_stage};
   const int micro_batches = static_cast<int>(rank.slot[f0].size());
@@ -279,6 +295,7 @@ std::vector<Instruction> program_of(const RankSlots& rank, int first_stage, int 
   return program;
 }
 
+/// Bounds the grids, which hold every slot of every rank.
 void require_size(const RequestRules& rules, const RequestSizes& sizes) {
   const long long rows = sizes.ranks * (static_cast<long long>(sizes.ranks) + sizes.micro_batches);
   if (rows <= most_slot_rows) return;
@@ -293,8 +310,8 @@ void require_size(const RequestRules& rules, const RequestSizes& sizes) {
                       : std::string("Use at most 2047 ranks."));
 }
 
-/// A building block of a V repeated every 6 slots, squeezed under its own peak of memory.
-/// Source: arXiv 2405.15362 §4 and appendix.
+/// Repeats a building block of a V every six slots and squeezes the result under its own peak of
+/// memory. Source: arXiv 2405.15362 §4 and appendix.
 Schedule make_controllable(const ScheduleRequest& request, const RequestRules& rules,
                            Pattern (*pattern)(int p, int r)) {
   const RequestSizes sizes = check_request(request, rules);
@@ -315,9 +332,9 @@ Schedule make_controllable(const ScheduleRequest& request, const RequestRules& r
   for (RankSlots& rank : ranks) drop_weights(rank);
   squeeze<ImpliedWeights>(ranks, FixedOperations(ranks[0], true));
 
-  Programs programs(p);
-  for (int r = 0; r < p; ++r) programs[r] = program_of(ranks[r], r, 2 * p - 1 - r);
-  return compute_schedule(rules, 2, std::move(graph), std::move(programs));
+  return compute_schedule(rules, 2, std::move(graph), [&](int r, auto& program) {
+    program = program_of(ranks[r], r, 2 * p - 1 - r);
+  });
 }
 
 }  // namespace

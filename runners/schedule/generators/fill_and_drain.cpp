@@ -1,10 +1,16 @@
+// gpipe and 1f1b. The pipeline fills with forwards, and gradients drain it; in between 1f1b does
+// one forward and one gradient in turn, so that a rank holds only as many micro-batches as it takes
+// one to come back. Both are defined here not only for chains but for every graph whose ranks feed
+// each other in one direction: a rank then does all its segments of a micro-batch in topological
+// order.
+
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/generators/makers.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 
 namespace heteroperf {
 namespace {
@@ -12,13 +18,15 @@ namespace {
 constexpr RequestRules gpipe{"gpipe"};
 constexpr RequestRules one_f_one_b{"1f1b"};
 
-/// Ranks with an edge between ranks contracted; `order` from sources to sinks.
+/// The graph of ranks that is left when the segments of each rank are joined. `order` goes from
+/// sources to sinks.
 struct RankGraph {
   std::vector<std::vector<int>> next;  // [rank]
   std::vector<int> order;
 };
 
-/// "rank 1 -> rank 2 -> rank 1", given that only ranks fed in a circle, or from one, are `unmet`.
+/// The text "rank 1 -> rank 2 -> rank 1" of a circle, given that only ranks in a circle, or fed
+/// from one, have unmet inputs.
 std::string circle(const PipelineGraph& graph, const std::vector<int>& unmet) {
   std::vector<int> before(graph.ranks, -1);
   for (const Edge& edge : graph.edges) {
@@ -27,7 +35,7 @@ std::string circle(const PipelineGraph& graph, const std::vector<int>& unmet) {
   }
   int rank = 0;
   while (unmet[rank] == 0) ++rank;
-  for (int i = 0; i < graph.ranks; ++i) rank = before[rank];  // now surely within the circle
+  for (int i = 0; i < graph.ranks; ++i) rank = before[rank];  // this surely ends within the circle
   std::string text = fmt::format("rank {}", rank);
   int at = rank;
   do {
@@ -37,7 +45,7 @@ std::string circle(const PipelineGraph& graph, const std::vector<int>& unmet) {
   return text;
 }
 
-/// Throws where the ranks feed each other in a circle.
+/// Joins the segments of each rank. Throws where the ranks feed each other in a circle.
 RankGraph contract(const PipelineGraph& graph, const RequestRules& rules) {
   RankGraph ranks{std::vector<std::vector<int>>(graph.ranks), {}};
   std::vector<int> unmet(graph.ranks, 0);
@@ -61,9 +69,9 @@ RankGraph contract(const PipelineGraph& graph, const RequestRules& rules) {
                   "Use auto, or interleaved-1f1b for a chain that goes round the ranks.");
 }
 
-/// Forwards a rank does before its first gradient: the longest path of ranks to a last one. A rank
-/// with members of an interaction over sets of micro-batches waits for a whole set, so it and the
-/// ranks before it start that much earlier.
+/// The forwards that each rank does before its first gradient: the longest path of ranks to a last
+/// one. A rank with members of an interaction over sets of micro-batches waits for a whole set, so
+/// it and the ranks before it start that much earlier.
 std::vector<int> warm_ups(const PipelineGraph& graph, const RankGraph& ranks) {
   std::vector<int> forwards(graph.ranks, 0);
   for (const Interaction& interaction : graph.interactions) {
@@ -81,7 +89,7 @@ std::vector<int> warm_ups(const PipelineGraph& graph, const RankGraph& ranks) {
   return forwards;
 }
 
-/// Segments of every rank in topological order.
+/// The segments of every rank in topological order.
 std::vector<std::vector<int>> segments_by_rank(const PipelineGraph& graph) {
   std::vector<std::vector<int>> segments(graph.ranks);
   for (const int segment : topological_order(graph)) {
@@ -103,6 +111,7 @@ class RankProgram {
     }
   }
 
+  /// Writes the forwards of a micro-batch, each INTERACT behind the last one of its set.
   void forward(int micro_batch) {
     for (const int segment : segments_) {
       if (!graph_.passes(segment, micro_batch)) continue;
@@ -115,6 +124,7 @@ class RankProgram {
     }
   }
 
+  /// Writes the gradients of a micro-batch in the reverse order.
   void backward(int micro_batch) {
     for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
       if (graph_.passes(*segment, micro_batch)) {
@@ -124,8 +134,9 @@ class RankProgram {
   }
 
  private:
+  /// An interaction, and the last of the rank's members in topological order.
   struct Member {
-    int interaction, segment;  // the last of the rank's members in topological order
+    int interaction, segment;
   };
 
   std::size_t interaction_index(int interaction) {
@@ -158,7 +169,7 @@ class RankProgram {
   std::vector<Member> last_member_;
 };
 
-/// A chain, or any graph whose ranks feed each other in one direction.
+/// The request's chain, or its graph, whose ranks have to feed each other in one direction.
 PipelineGraph directed_graph(const ScheduleRequest& request, const RequestRules& rules) {
   const RequestSizes sizes = check_request(request, rules);
   if (!request.graph) return chain_for(request, rules, sizes, ChainPlacement::looped);
@@ -168,40 +179,40 @@ PipelineGraph directed_graph(const ScheduleRequest& request, const RequestRules&
   return graph;
 }
 
-Programs programs_of(const PipelineGraph& graph, const std::vector<int>& warm_up) {
+/// Writes every rank's program in the 1F1B rhythm with these warm-ups.
+Schedule with_warm_up(const RequestRules& rules, PipelineGraph graph,
+                      const std::vector<int>& warm_up) {
   const TaskTable tasks(graph);
   const std::vector<std::vector<int>> segments = segments_by_rank(graph);
-  Programs programs(graph.ranks);
-  for (int r = 0; r < graph.ranks; ++r) {
-    programs[r].reserve(2 * segments[r].size() * graph.micro_batches);
-    RankProgram program(tasks, segments[r], programs[r]);
+  return compute_schedule(rules, 1, graph, [&](int r, auto& program) {
+    program.reserve(2 * segments[r].size() * graph.micro_batches);
+    RankProgram writer(tasks, segments[r], program);
     one_forward_one_backward(
-        graph.micro_batches, warm_up[r], [&](int i) { program.forward(i); },
-        [&](int i) { program.backward(i); });
-  }
-  return programs;
+        graph.micro_batches, warm_up[r], [&](int i) { writer.forward(i); },
+        [&](int i) { writer.backward(i); });
+  });
 }
 
 }  // namespace
 
-/// All forwards, then all gradients. Source: arXiv 1811.06965. On a graph, a rank does all its
+/// Does all forwards, then all gradients. Source: arXiv 1811.06965. On a graph, a rank does all its
 /// segments of a micro-batch in topological order, gradients in the reverse order.
 Schedule make_gpipe(const ScheduleRequest& request) {
   PipelineGraph graph = directed_graph(request, gpipe);
   contract(graph, gpipe);
-  Programs programs = programs_of(graph, std::vector<int>(graph.ranks, graph.micro_batches));
-  return compute_schedule(gpipe, 1, std::move(graph), std::move(programs));
+  const std::vector<int> warm_up(graph.ranks, graph.micro_batches);
+  return with_warm_up(gpipe, std::move(graph), warm_up);
 }
 
-/// Warm-up p−r−1 forwards, then forward and gradient in turn. Source: arXiv 2006.09503 §2.2. On a
-/// graph, p−r−1 is the longest path of ranks from r to a last rank, and a rank does all its
-/// segments of a micro-batch as in gpipe. An INTERACT stands directly behind the last forward of
-/// its set on each member's rank; warm-up is raised by (set size − 1) on members' ranks, and before
-/// them, as no gradient of the set may be asked for earlier.
+/// Does p−r−1 forwards as warm-up, then forward and gradient in turn. Source: arXiv 2006.09503
+/// §2.2. On a graph, p−r−1 is the longest path of ranks from r to a last rank, and a rank does all
+/// its segments of a micro-batch as in gpipe. An INTERACT stands directly behind the last forward
+/// of its set on each member's rank; warm-up is raised by (set size − 1) on members' ranks, and
+/// before them, as no gradient of the set may be asked for earlier.
 Schedule make_1f1b(const ScheduleRequest& request) {
   PipelineGraph graph = directed_graph(request, one_f_one_b);
-  Programs programs = programs_of(graph, warm_ups(graph, contract(graph, one_f_one_b)));
-  return compute_schedule(one_f_one_b, 1, std::move(graph), std::move(programs));
+  const std::vector<int> warm_up = warm_ups(graph, contract(graph, one_f_one_b));
+  return with_warm_up(one_f_one_b, std::move(graph), warm_up);
 }
 
 }  // namespace heteroperf

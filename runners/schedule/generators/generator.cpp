@@ -1,14 +1,17 @@
+// The table of generators, and the checks of a request before its maker runs. A request may ask for
+// anything, so that sizes are checked before anything large is allocated, and a graph given by the
+// user has to have the shape for which a schedule is defined.
+
 #include "runners/schedule/generators/generator.hpp"
 
 #include <fmt/format.h>
 
-#include <cmath>
-#include <optional>
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "metrics/base/name_table.hpp"
-#include "runners/schedule/generators/generators.hpp"
+#include "runners/schedule/generators/makers.hpp"
 
 namespace heteroperf {
 namespace {
@@ -51,6 +54,7 @@ constexpr Generator table[] = {
     {"auto", "list scheduling and local search over any placement", StageOrder::any, make_auto},
 };
 
+/// Complains of a number outside 1 … most.
 void check_within(const RequestRules& rules, const char* what, long long value, long long most,
                   ProblemList& problems) {
   if (value >= 1 && value <= most) return;
@@ -58,6 +62,7 @@ void check_within(const RequestRules& rules, const char* what, long long value, 
                fmt::format("Give 1 to {}.", most));
 }
 
+/// Bounds the product of all sizes, as only that is bound to fit into memory.
 void check_product(const RequestRules& rules, const RequestSizes& sizes, ProblemList& problems) {
   const long long stages = static_cast<long long>(sizes.ranks) * sizes.chunks;
   if (stages > most_stages) {
@@ -77,6 +82,7 @@ void check_product(const RequestRules& rules, const RequestSizes& sizes, Problem
                            std::max(1LL, most_tasks / stages / sizes.parts)));
 }
 
+/// Checks the chunks and parts that the schedule's own definition allows.
 void check_rules(const RequestRules& rules, const RequestSizes& sizes, ProblemList& problems) {
   if (rules.chunk_rule == ChunkRule::fixed && sizes.chunks != rules.chunks) {
     problems.add(
@@ -90,6 +96,7 @@ void check_rules(const RequestRules& rules, const RequestSizes& sizes, ProblemLi
   }
 }
 
+/// Complains of costs that are not one per rank, or no costs.
 void check_costs(const ScheduleRequest& request, ProblemList& problems) {
   const auto check = [&](const char* what, const std::vector<double>& costs) {
     if (costs.size() != static_cast<std::size_t>(request.ranks)) {
@@ -114,6 +121,8 @@ void check_costs(const ScheduleRequest& request, ProblemList& problems) {
   }
 }
 
+/// The sizes of a request. A graph has its own, and where the schedule takes any number of chunks,
+/// the graph's segments per rank are the default.
 RequestSizes sizes_of(const ScheduleRequest& request, const RequestRules& rules) {
   if (!request.graph) {
     return {request.ranks, request.micro_batches, request.chunks.value_or(rules.chunks),
@@ -129,7 +138,7 @@ RequestSizes sizes_of(const ScheduleRequest& request, const RequestRules& rules)
           graph.parts > 1 ? graph.parts : request.parts};
 }
 
-/// What keeps `graph` from having the shape of `wanted`; empty: nothing.
+/// The first difference of `graph` from the shape of `wanted`; empty where there is none.
 std::string difference(const PipelineGraph& graph, const PipelineGraph& wanted) {
   if (!graph.interactions.empty()) return "it has interactions between branches";
   if (graph.segments.size() != wanted.segments.size()) {
@@ -158,7 +167,7 @@ std::string difference(const PipelineGraph& graph, const PipelineGraph& wanted) 
   return "";
 }
 
-/// The request's graph where it has the shape of `wanted`.
+/// The request's graph, which must have the shape of `wanted`.
 PipelineGraph checked_graph(const ScheduleRequest& request, const RequestRules& rules, int parts,
                             const PipelineGraph& wanted, const char* wanted_text) {
   PipelineGraph graph = *request.graph;
@@ -229,11 +238,6 @@ PipelineGraph bidirectional_for(const ScheduleRequest& request, const RequestRul
       request, rules, sizes.parts,
       bidirectional_graph(sizes.ranks, sizes.micro_batches, uniform_costs(sizes.ranks, 0, 0, 0, 0)),
       "two copies of a chain in opposite directions, half the micro-batches each");
-}
-
-Schedule compute_schedule(const RequestRules& rules, int chunks, PipelineGraph graph,
-                          Programs programs) {
-  return {rules.name, chunks, ScheduleLevel::compute, std::move(graph), std::move(programs)};
 }
 
 }  // namespace heteroperf

@@ -1,11 +1,15 @@
+// Schedules whose order is searched: zb-1p and zb-2p (a chain, the longest span, 1F1B's memory or
+// twice that), wave (several V's per rank) and auto (any graph). A search starts from *templates*,
+// the published schedules that are defined for the very same graph, so it is never worse than
+// these.
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/search/search.hpp"
+#include "runners/schedule/generators/makers.hpp"
 
 namespace heteroperf {
 namespace {
@@ -19,7 +23,8 @@ constexpr Make templates[] = {
     make_looped_bfs, make_seq1f1b,  make_zb_v,     make_v_half, make_v_min,
     make_chimera,    make_dualpipe, make_dualpipev};
 
-/// Those of the schedules that have an order for this very graph.
+/// The published schedules that have an order for this very graph. A maker that is not defined for
+/// it throws.
 std::vector<Schedule> templates_for(const PipelineGraph& graph, const ScheduleRequest& request) {
   ScheduleRequest same = request;
   same.graph = graph;
@@ -30,7 +35,7 @@ std::vector<Schedule> templates_for(const PipelineGraph& graph, const ScheduleRe
       Schedule schedule = make(same);
       if (schedule.graph == graph) result.push_back(std::move(schedule));
     } catch (const UserError&) {
-      // Not defined for this graph.
+      // This schedule is not defined for the graph.
     }
   }
   return result;
@@ -42,8 +47,8 @@ SearchResult named(SearchResult result, const char* name, int chunks) {
   return result;
 }
 
-/// Zero bubble by search: the longest span, with at most `memory` · p micro-batches per rank,
-/// whatever the request's own limit. A quarter of the evaluations: `auto` includes both of them.
+/// Searches for the longest span with at most `memory` · p micro-batches per rank, whatever the
+/// request's own limit. It takes a quarter of the evaluations, since `auto` includes two such.
 SearchResult zero_bubble(const ScheduleRequest& request, const char* name, int memory) {
   const RequestRules rules{name, 1, ChunkRule::fixed, PartRule::one};
   const RequestSizes sizes = check_request(request, rules);
@@ -56,7 +61,7 @@ SearchResult zero_bubble(const ScheduleRequest& request, const char* name, int m
   return named(search_schedule(graph, limited, fixed, MemoryLadder::none), name, 1);
 }
 
-/// zb-1p and zb-2p where the graph is a chain that they are defined for.
+/// The results of zb-1p and zb-2p, where the graph is a chain that they are defined for.
 std::vector<SearchResult> zero_bubbles(const PipelineGraph& graph, const ScheduleRequest& request) {
   ScheduleRequest same = request;
   same.graph = graph;
@@ -70,7 +75,7 @@ std::vector<SearchResult> zero_bubbles(const PipelineGraph& graph, const Schedul
   }
 }
 
-/// The search on one placement, with half of its evaluations.
+/// Searches on one placement, with half of the evaluations; zb-1p and zb-2p take the other half.
 SearchResult search_placed(PipelineGraph graph, const ScheduleRequest& request) {
   normalise(graph);
   std::vector<Schedule> candidates = templates_for(graph, request);

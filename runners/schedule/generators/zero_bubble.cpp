@@ -1,9 +1,14 @@
+// zb-h1, zb-h2 and zb-v. The gradient of the input (B) is what the rank before waits for; the
+// gradient of the weights (W) nobody waits for until the step. So B runs early, and W fills what
+// would be a bubble: with 1F1B's memory a third of it remains (zb-h1), with twice that memory or on
+// a V none (zb-h2, zb-v). Source: arXiv 2401.10241.
+
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/generators/generators.hpp"
+#include "runners/schedule/generators/makers.hpp"
 
 namespace heteroperf {
 namespace {
@@ -11,15 +16,13 @@ namespace {
 constexpr RequestRules h1{"zb-h1"}, h2{"zb-h2"};
 constexpr RequestRules zb_v{"zb-v", 2};
 
-/// Warm-up w = k(p−r−1); then F, B and, from the (k(p−1)−w)-th on, the oldest W in turn.
-/// Source: arXiv 2401.10241 §2.
+/// Does w = k(p−r−1) forwards as warm-up; then F, B and, from the (k(p−1)−w)-th on, the oldest W in
+/// turn. Source: arXiv 2401.10241 §2.
 Schedule make_handcrafted(const ScheduleRequest& request, const RequestRules& rules, int k) {
   const RequestSizes sizes = check_request(request, rules);
   const int p = sizes.ranks, m = sizes.micro_batches;
   PipelineGraph graph = chain_for(request, rules, sizes, ChainPlacement::looped);
-  Programs programs(p);
-  for (int r = 0; r < p; ++r) {
-    std::vector<Instruction>& program = programs[r];
+  return compute_schedule(rules, 1, std::move(graph), [=](int r, auto& program) {
     program.reserve(3 * static_cast<std::size_t>(m));
     const int warm_up = k * (p - r - 1), held = k * (p - 1) - warm_up;
     int weights = 0;
@@ -30,11 +33,10 @@ Schedule make_handcrafted(const ScheduleRequest& request, const RequestRules& ru
           if (i >= held) program.push_back(compute(Op::weight_gradient, r, weights++));
         });
     while (weights < m) program.push_back(compute(Op::weight_gradient, r, weights++));
-  }
-  return compute_schedule(rules, 1, std::move(graph), std::move(programs));
+  });
 }
 
-/// One rank's program over its two stages of a V; micro-batches from m on are left out.
+/// Writes one rank's program over its two stages of a V; micro-batches from m on are left out.
 class VProgram {
  public:
   VProgram(int micro_batches, int first_stage, int second_stage, std::vector<Instruction>& program)
@@ -62,6 +64,8 @@ class VProgram {
   int forwards_[2] = {0, 0}, gradients_[2] = {0, 0}, weights_[2] = {0, 0};
 };
 
+/// Writes the phases of rank r for n micro-batches: fill the V, then one F, B, W of each chunk in
+/// turn, then drain, where the W's that were put off fill the gaps.
 void fill_zb_v(int p, int r, int n, VProgram& v) {
   for (int i = 0; i < 2 * (p - r) - 1; ++i) v.forward(0);
   for (int i = 0; i < r; ++i) {
@@ -92,8 +96,9 @@ void fill_zb_v(int p, int r, int n, VProgram& v) {
 Schedule make_zb_h1(const ScheduleRequest& request) { return make_handcrafted(request, h1, 1); }
 Schedule make_zb_h2(const ScheduleRequest& request) { return make_handcrafted(request, h2, 2); }
 
-/// Stages r and 2p−1−r on rank r. Defined for n = max(m, 2p−1) micro-batches, those beyond m then
-/// left out. Source: arXiv 2401.10241 §6; phases as in PyTorch's ScheduleZBVZeroBubble.
+/// Has stages r and 2p−1−r on rank r. It is defined for n = max(m, 2p−1) micro-batches; those
+/// beyond m are left out. Source: arXiv 2401.10241 §6; phases as in PyTorch's
+/// ScheduleZBVZeroBubble.
 Schedule make_zb_v(const ScheduleRequest& request) {
   const RequestSizes sizes = check_request(request, zb_v);
   const int p = sizes.ranks, n = std::max(sizes.micro_batches, 2 * p - 1);
@@ -105,12 +110,10 @@ Schedule make_zb_v(const ScheduleRequest& request) {
                     "Use at most 5792 ranks.");
   }
   PipelineGraph graph = chain_for(request, zb_v, sizes, ChainPlacement::zig_zag);
-  Programs programs(p);
-  for (int r = 0; r < p; ++r) {
-    VProgram program(sizes.micro_batches, r, 2 * p - 1 - r, programs[r]);
-    fill_zb_v(p, r, n, program);
-  }
-  return compute_schedule(zb_v, 2, std::move(graph), std::move(programs));
+  return compute_schedule(zb_v, 2, std::move(graph), [&](int r, auto& program) {
+    VProgram v_program(sizes.micro_batches, r, 2 * p - 1 - r, program);
+    fill_zb_v(p, r, n, v_program);
+  });
 }
 
 }  // namespace heteroperf

@@ -1,62 +1,78 @@
+// Checks and queries of a graph. Whatever comes later (generators, checks, clocks) trusts a
+// normalised graph and indexes plain vectors with its numbers, so everything wrong has to be found
+// here: first the sizes, which bound the work of the rest, then each object, then cycles.
+
 #include "runners/schedule/ir/pipeline_graph.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <numeric>
 #include <queue>
 #include <set>
 
 #include "metrics/base/error.hpp"
+#include "runners/schedule/ir/grouped_lists.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Collects problems of a graph; stops collecting after some.
+/// Collects the first problems of a graph. A broken file may have millions.
 class Complaints {
  public:
-  void require(bool holds, const std::function<Problem()>& problem) {
-    if (!holds && problems_.size() < 16) problems_.push_back(problem());
+  void add(std::string problem, std::string why, std::string suggestion) {
+    constexpr std::size_t most_named = 16;
+    if (problems_.problems().size() == most_named) return;
+    problems_.add(std::move(problem), std::move(why), std::move(suggestion));
   }
   bool empty() const { return problems_.empty(); }
-  void raise() const {
-    if (!problems_.empty()) throw UserError(problems_);
-  }
+  void raise() const { problems_.throw_if_any(); }
 
  private:
-  std::vector<Problem> problems_;
+  ProblemList problems_;
 };
 
 void check_sizes(const PipelineGraph& g) {
   Complaints complaints;
-  const auto within = [&](const char* what, int value, int most) {
-    complaints.require(value >= 1 && value <= most, [&] {
-      return Problem{fmt::format("a schedule of {} {}", value, what), "",
-                     fmt::format("Give 1 to {}.", most)};
-    });
+  const auto check = [&](const char* what, int value, int most) {
+    if (value >= 1 && value <= most) return;
+    complaints.add(fmt::format("a schedule of {} {}", value, what), "",
+                   fmt::format("Give 1 to {}.", most));
   };
-  within("ranks", g.ranks, most_ranks);
-  within("micro-batches", g.micro_batches, static_cast<int>(most_tasks));
-  within("sequence parts", g.parts, most_parts);
-  complaints.require(!g.segments.empty(), [] {
-    return Problem{"a graph without segments", "nothing would run", "Add at least one segment."};
-  });
+  check("ranks", g.ranks, most_ranks);
+  check("micro-batches", g.micro_batches, static_cast<int>(most_tasks));
+  check("sequence parts", g.parts, most_parts);
+  if (g.segments.empty()) {
+    complaints.add("a graph without segments", "nothing would run", "Add at least one segment.");
+  }
   complaints.raise();
   const long long tasks =
       static_cast<long long>(g.segments.size()) * g.micro_batches * static_cast<long long>(g.parts);
-  complaints.require(tasks <= most_tasks, [&] {
-    return Problem{fmt::format("a schedule of {} tasks per pass", tasks),
-                   fmt::format("{} segments x {} micro-batches x {} parts; at most {}",
-                               g.segments.size(), g.micro_batches, g.parts, most_tasks),
-                   "Use fewer ranks, chunks or micro-batches."};
-  });
-  complaints.raise();
+  if (tasks <= most_tasks) return;
+  throw UserError(fmt::format("a schedule of {} tasks per pass", tasks),
+                  fmt::format("{} segments x {} micro-batches x {} parts; at most {}",
+                              g.segments.size(), g.micro_batches, g.parts, most_tasks),
+                  "Use fewer ranks, chunks or micro-batches.");
 }
 
 bool is_cost(double value) { return value >= 0 && value <= most_cost; }
 
+bool has_repeats(const std::vector<int>& values) {
+  return std::set<int>(values.begin(), values.end()).size() != values.size();
+}
+
+bool has_segment(const PipelineGraph& graph, int segment) {
+  return segment >= 0 && segment < static_cast<int>(graph.segments.size());
+}
+
+bool same_micro_batches(const Segment& a, const Segment& b) {
+  return a.first_micro_batch == b.first_micro_batch && a.micro_batches == b.micro_batches;
+}
+
+/// Gives segments without `weights` numbers after the largest one, and sets micro_batches that are
+/// −1.
 void fill_defaults(PipelineGraph& graph) {
   int next = 0;
   for (const Segment& segment : graph.segments) next = std::max(next, segment.weights + 1);
@@ -68,156 +84,120 @@ void fill_defaults(PipelineGraph& graph) {
   }
 }
 
+/// Ranks, costs and the range of micro-batches of each segment.
 void check_segments(const PipelineGraph& graph, Complaints& complaints) {
   for (std::size_t i = 0; i < graph.segments.size(); ++i) {
     const Segment& s = graph.segments[i];
-    complaints.require(s.rank >= 0 && s.rank < graph.ranks, [&] {
-      return Problem{fmt::format("segment {} lies on rank {}", i, s.rank),
+    if (s.rank < 0 || s.rank >= graph.ranks) {
+      complaints.add(fmt::format("segment {} lies on rank {}", i, s.rank),
                      fmt::format("the graph has {} ranks", graph.ranks),
-                     fmt::format("Give 0 to {}.", graph.ranks - 1)};
-    });
-    complaints.require(is_cost(s.forward) && is_cost(s.input_gradient) &&
-                           is_cost(s.weight_gradient) && is_cost(s.activation),
-                       [&] {
-                         return Problem{
-                             fmt::format("segment {} costs {}, {}, {} and holds {}", i, s.forward,
-                                         s.input_gradient, s.weight_gradient, s.activation),
-                             "a cost is a number from 0 to 1e15", "Mend its costs."};
-                       });
-    complaints.require(s.first_micro_batch >= 0 && s.micro_batches >= 0 &&
-                           s.first_micro_batch <= graph.micro_batches - s.micro_batches,
-                       [&] {
-                         return Problem{fmt::format("segment {} takes {} micro-batches from {}", i,
-                                                    s.micro_batches, s.first_micro_batch),
-                                        fmt::format("there are {}", graph.micro_batches), ""};
-                       });
+                     fmt::format("Give 0 to {}.", graph.ranks - 1));
+    }
+    if (!is_cost(s.forward) || !is_cost(s.input_gradient) || !is_cost(s.weight_gradient) ||
+        !is_cost(s.activation)) {
+      complaints.add(fmt::format("segment {} costs {}, {}, {} and holds {}", i, s.forward,
+                                 s.input_gradient, s.weight_gradient, s.activation),
+                     "a cost is a number from 0 to 1e15", "Mend its costs.");
+    }
+    if (s.first_micro_batch < 0 || s.micro_batches < 0 ||
+        s.first_micro_batch > graph.micro_batches - s.micro_batches) {
+      complaints.add(fmt::format("segment {} takes {} micro-batches from {}", i, s.micro_batches,
+                                 s.first_micro_batch),
+                     fmt::format("there are {}", graph.micro_batches), "");
+    }
   }
 }
 
+/// Both ends have to exist and see the same micro-batches; no two edges join the same segments.
 void check_edges(const PipelineGraph& graph, Complaints& complaints) {
-  const int segments = static_cast<int>(graph.segments.size());
   std::set<std::pair<int, int>> seen;
   for (std::size_t i = 0; i < graph.edges.size(); ++i) {
     const Edge& e = graph.edges[i];
-    const bool inside = e.from >= 0 && e.from < segments && e.to >= 0 && e.to < segments;
-    complaints.require(inside && e.from != e.to, [&] {
-      return Problem{fmt::format("edge {} goes from segment {} to {}", i, e.from, e.to),
-                     fmt::format("segments are 0 to {}, and none feeds itself", segments - 1), ""};
-    });
-    complaints.require(is_cost(e.bytes), [&] {
-      return Problem{fmt::format("edge {} carries {} bytes", i, e.bytes), "", "Give 0 or more."};
-    });
-    complaints.require(is_cost(e.activation_time) && is_cost(e.gradient_time), [&] {
-      return Problem{fmt::format("messages of edge {} take {} and {} beyond the latency", i,
+    const bool inside = has_segment(graph, e.from) && has_segment(graph, e.to);
+    if (!inside || e.from == e.to) {
+      complaints.add(
+          fmt::format("edge {} goes from segment {} to {}", i, e.from, e.to),
+          fmt::format("segments are 0 to {}, and none feeds itself", graph.segments.size() - 1),
+          "");
+    }
+    if (!is_cost(e.bytes)) {
+      complaints.add(fmt::format("edge {} carries {} bytes", i, e.bytes), "", "Give 0 or more.");
+    }
+    if (!is_cost(e.activation_time) || !is_cost(e.gradient_time)) {
+      complaints.add(fmt::format("messages of edge {} take {} and {} beyond the latency", i,
                                  e.activation_time, e.gradient_time),
-                     "a cost is a number from 0 to 1e15", "Mend its times."};
-    });
+                     "a cost is a number from 0 to 1e15", "Mend its times.");
+    }
     if (!inside) continue;
-    const Segment &from = graph.segments[e.from], &to = graph.segments[e.to];
-    complaints.require(
-        from.first_micro_batch == to.first_micro_batch && from.micro_batches == to.micro_batches,
-        [&] {
-          return Problem{fmt::format("edge {} joins segments {} and {}", i, e.from, e.to),
-                         "different micro-batches pass them", ""};
-        });
-    complaints.require(seen.insert({e.from, e.to}).second, [&] {
-      return Problem{fmt::format("edge {} repeats the edge from segment {} to {}", i, e.from, e.to),
-                     "", "Give one edge with the bytes of both."};
-    });
+    if (!same_micro_batches(graph.segments[e.from], graph.segments[e.to])) {
+      complaints.add(fmt::format("edge {} joins segments {} and {}", i, e.from, e.to),
+                     "different micro-batches pass them", "");
+    }
+    if (!seen.insert({e.from, e.to}).second) {
+      complaints.add(fmt::format("edge {} repeats the edge from segment {} to {}", i, e.from, e.to),
+                     "", "Give one edge with the bytes of both.");
+    }
   }
 }
 
+/// The members have to exist, once each, and see the same micro-batches.
 void check_interaction(const PipelineGraph& graph, std::size_t i, Complaints& complaints) {
   const Interaction& x = graph.interactions[i];
-  complaints.require(x.every >= 1 && is_cost(x.cost) && !x.members.empty(), [&] {
-    return Problem{fmt::format("interaction {} of {} segments, every {} micro-batches, cost {}", i,
+  if (x.every < 1 || !is_cost(x.cost) || x.members.empty()) {
+    complaints.add(fmt::format("interaction {} of {} segments, every {} micro-batches, cost {}", i,
                                x.members.size(), x.every, x.cost),
-                   "", "Give members, at least one micro-batch and a cost of 0 or more."};
-  });
-  complaints.require(std::set<int>(x.members.begin(), x.members.end()).size() == x.members.size(),
-                     [&] {
-                       return Problem{fmt::format("interaction {} names a segment twice", i), "",
-                                      "Name each once."};
-                     });
+                   "", "Give members, at least one micro-batch and a cost of 0 or more.");
+  }
+  if (has_repeats(x.members)) {
+    complaints.add(fmt::format("interaction {} names a segment twice", i), "", "Name each once.");
+  }
   const Segment* first = nullptr;
   for (const int member : x.members) {
-    const bool inside = member >= 0 && member < static_cast<int>(graph.segments.size());
-    const Segment* segment = inside ? &graph.segments[member] : nullptr;
+    const Segment* segment = has_segment(graph, member) ? &graph.segments[member] : nullptr;
     if (first == nullptr) first = segment;
-    complaints.require(inside && segment->first_micro_batch == first->first_micro_batch &&
-                           segment->micro_batches == first->micro_batches,
-                       [&] {
-                         return Problem{fmt::format("interaction {} has the member {}", i, member),
-                                        "no such segment, or other micro-batches pass it", ""};
-                       });
+    if (segment == nullptr || !same_micro_batches(*segment, *first)) {
+      complaints.add(fmt::format("interaction {} has the member {}", i, member),
+                     "no such segment, or other micro-batches pass it", "");
+    }
   }
 }
 
 void check_ties(const PipelineGraph& graph, Complaints& complaints) {
   for (const std::vector<int>& set : graph.tied) {
-    complaints.require(set.size() > 1 && std::set<int>(set.begin(), set.end()).size() == set.size(),
-                       [&] {
-                         return Problem{fmt::format("a tied set of {} segments", set.size()),
-                                        "weights are tied between two or more different ones", ""};
-                       });
+    if (set.size() < 2 || has_repeats(set)) {
+      complaints.add(fmt::format("a tied set of {} segments", set.size()),
+                     "weights are tied between two or more different ones", "");
+    }
     for (const int segment : set) {
-      complaints.require(segment >= 0 && segment < static_cast<int>(graph.segments.size()), [&] {
-        return Problem{fmt::format("tied weights of segment {}", segment), "no such segment", ""};
-      });
+      if (has_segment(graph, segment)) continue;
+      complaints.add(fmt::format("tied weights of segment {}", segment), "no such segment", "");
     }
   }
 }
 
 void check_scales(const PipelineGraph& graph, Complaints& complaints) {
   const auto& scale = graph.micro_batch_scale;
-  complaints.require(scale.empty() || scale.size() == static_cast<std::size_t>(graph.micro_batches),
-                     [&] {
-                       return Problem{fmt::format("{} micro-batch scales for {} micro-batches",
-                                                  scale.size(), graph.micro_batches),
-                                      "", "Give one each, or none."};
-                     });
-  complaints.require(is_cost(graph.latency) && is_cost(graph.fused_cost_factor) &&
-                         std::all_of(scale.begin(), scale.end(), is_cost),
-                     [&] {
-                       return Problem{fmt::format("latency {}, fused factor {}, or a micro-batch "
-                                                  "scale",
-                                                  graph.latency, graph.fused_cost_factor),
-                                      "not a number from 0 to 1e15", ""};
-                     });
+  if (!scale.empty() && scale.size() != static_cast<std::size_t>(graph.micro_batches)) {
+    complaints.add(fmt::format("{} micro-batch scales for {} micro-batches", scale.size(),
+                               graph.micro_batches),
+                   "", "Give one each, or none.");
+  }
+  if (!is_cost(graph.latency) || !is_cost(graph.fused_cost_factor) ||
+      !std::all_of(scale.begin(), scale.end(), is_cost)) {
+    complaints.add(fmt::format("latency {}, fused factor {}, or a micro-batch scale", graph.latency,
+                               graph.fused_cost_factor),
+                   "not a number from 0 to 1e15", "");
+  }
 }
 
-/// Segments that remain when every one without an unmet input is taken away, again and again.
-std::vector<int> sorted_segments(const PipelineGraph& graph) {
-  const std::size_t count = graph.segments.size();
-  std::vector<int> unmet(count, 0), offset(count + 1, 0), next(graph.edges.size());
-  for (const Edge& edge : graph.edges) ++unmet[edge.to], ++offset[edge.from + 1];
-  for (std::size_t i = 0; i < count; ++i) offset[i + 1] += offset[i];
-  std::vector<int> fill(offset.begin(), offset.end() - 1);
-  for (const Edge& edge : graph.edges) next[fill[edge.from]++] = edge.to;
-
-  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
-  for (std::size_t i = 0; i < count; ++i) {
-    if (unmet[i] == 0) ready.push(static_cast<int>(i));
-  }
-  std::vector<int> order;
-  while (!ready.empty()) {
-    const int segment = ready.top();
-    ready.pop();
-    order.push_back(segment);
-    for (int k = offset[segment]; k < offset[segment + 1]; ++k) {
-      if (--unmet[next[k]] == 0) ready.push(next[k]);
-    }
-  }
-  return order;
-}
-
+/// Throws where the topological order lacks segments. Every segment that is left has an input that
+/// is left too, so walking back over these inputs comes round, and the message names that circle.
 void check_cycles(const PipelineGraph& graph) {
-  const std::vector<int> order = sorted_segments(graph);
+  const std::vector<int> order = topological_order(graph);
   if (order.size() == graph.segments.size()) return;
   std::set<int> left;
   for (std::size_t i = 0; i < graph.segments.size(); ++i) left.insert(static_cast<int>(i));
   for (const int segment : order) left.erase(segment);
-  // Every segment left has an input that is left too: walking back must come round.
   std::vector<int> walk{*left.begin()};
   while (std::count(walk.begin(), walk.end(), walk.back()) == 1) {
     const auto input = std::find_if(graph.edges.begin(), graph.edges.end(), [&](const Edge& edge) {
@@ -226,17 +206,17 @@ void check_cycles(const PipelineGraph& graph) {
     walk.push_back(input->from);
   }
   walk.erase(walk.begin(), std::find(walk.begin(), walk.end(), walk.back()));
-  std::string text;
-  for (auto it = walk.rbegin(); it != walk.rend(); ++it) {
-    text += fmt::format("{}{}", it == walk.rbegin() ? "" : " -> ", *it);
-  }
-  throw UserError("the graph's edges form a cycle", "segments " + text, "Remove one of the edges.");
+  std::reverse(walk.begin(), walk.end());
+  throw UserError("the graph's edges form a cycle",
+                  fmt::format("segments {}", fmt::join(walk, " -> ")), "Remove one of the edges.");
 }
 
+/// A message crosses between ranks; within a rank a value takes no time.
 bool crosses(const PipelineGraph& graph, const Edge& edge) {
   return graph.segments[edge.from].rank != graph.segments[edge.to].rank;
 }
 
+/// A micro-batch costs its scale, and a part of it the same share as each other part.
 double scaled(const PipelineGraph& graph, double cost, int micro_batch) {
   const double scale = graph.micro_batch_scale.empty() ? 1 : graph.micro_batch_scale[micro_batch];
   return cost * scale / graph.parts;
@@ -274,6 +254,14 @@ double PipelineGraph::segment_work(int segment) const {
   return passing * (s.forward + s.input_gradient + s.weight_gradient);
 }
 
+std::vector<double> PipelineGraph::rank_work() const {
+  std::vector<double> work(ranks, 0);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    work[segments[i].rank] += segment_work(static_cast<int>(i));
+  }
+  return work;
+}
+
 double PipelineGraph::weight_copies() const {
   std::set<int> distinct;
   for (const Segment& segment : segments) distinct.insert(segment.weights);
@@ -285,6 +273,7 @@ bool PipelineGraph::passes(int segment, int micro_batch) const {
   return index >= 0 && index < segments[segment].micro_batches;
 }
 
+/// Interactions are only looked at where segments and edges are right, as they refer to both.
 void normalise(PipelineGraph& graph) {
   check_sizes(graph);
   fill_defaults(graph);
@@ -302,6 +291,29 @@ void normalise(PipelineGraph& graph) {
   check_cycles(graph);
 }
 
-std::vector<int> topological_order(const PipelineGraph& graph) { return sorted_segments(graph); }
+/// Kahn's algorithm: takes away every segment without an unmet input, again and again. The segments
+/// of a cycle, and those behind it, are never taken.
+std::vector<int> topological_order(const PipelineGraph& graph) {
+  const std::size_t count = graph.segments.size();
+  std::vector<int> unmet(count, 0);
+  for (const Edge& edge : graph.edges) ++unmet[edge.to];
+  const GroupedLists<int> consumers(count, [&](auto insert) {
+    for (const Edge& edge : graph.edges) insert(edge.from, edge.to);
+  });
+  std::priority_queue<int, std::vector<int>, std::greater<>> ready;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (unmet[i] == 0) ready.push(static_cast<int>(i));
+  }
+  std::vector<int> order;
+  while (!ready.empty()) {
+    const int segment = ready.top();
+    ready.pop();
+    order.push_back(segment);
+    for (const int consumer : consumers.of(segment)) {
+      if (--unmet[consumer] == 0) ready.push(consumer);
+    }
+  }
+  return order;
+}
 
 }  // namespace heteroperf

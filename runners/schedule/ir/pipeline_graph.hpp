@@ -5,25 +5,17 @@
 
 namespace heteroperf {
 
-/// One rank's costs of one micro-batch of its whole share of the model; any one unit of time.
-struct StageCosts {
-  std::vector<double> forward, input_gradient, weight_gradient;  ///< F, B, W; [rank]
-  double latency = 0;                                            ///< of a message between ranks
-};
-StageCosts uniform_costs(int ranks, double forward, double input_gradient, double weight_gradient,
-                         double latency);
-
-/// A piece of a model on one rank. Copies of the same weights (replicas) are segments of their own
-/// with the same `weights`.
+/// A piece of a model on one rank; a stage of a pipeline is one. Copies of the same weights
+/// (replicas) are segments of their own with the same `weights`.
 struct Segment {
   std::string name;    ///< "3", or as the graph's file says
-  std::string branch;  ///< empty: the only one
+  std::string branch;  ///< empty where the model has only one
   int rank = 0;
   double forward = 1, input_gradient = 1, weight_gradient = 1;  ///< time per micro-batch
   double activation = 1;  ///< held from F to W or BW; in activations of a rank's whole share
-  int weights = -1;       ///< names the weights; set by normalise() where −1
+  int weights = -1;       ///< a number for the weights; normalise() sets it where it is −1
   int first_micro_batch = 0;
-  int micro_batches = -1;  ///< how many pass here; −1: all of the graph's
+  int micro_batches = -1;  ///< number that pass here; −1 stands for all of the graph's
 
   friend bool operator==(const Segment&, const Segment&) = default;
 };
@@ -33,33 +25,33 @@ struct Segment {
 struct Edge {
   int from = 0, to = 0;  ///< segments
   double bytes = 0;      ///< per micro-batch, each way
-  bool gradient = true;  ///< false: nothing flows back
-  /// What a message takes beyond the graph's latency, between ranks.
+  bool gradient = true;  ///< false where nothing flows back
+  /// A message between ranks takes this beyond the graph's latency.
   double activation_time = 0, gradient_time = 0;
 
   friend bool operator==(const Edge&, const Edge&) = default;
 };
 
-/// A collective between segments of different branches (an all-gather of embeddings, say): starts
-/// when the forward of every member is done for a set of `every` consecutive micro-batches; their
-/// gradients (B, BW) wait for it.
+/// A collective between segments of different branches, for example an all-gather of embeddings.
+/// It starts when every member has done its forwards for a set of `every` consecutive
+/// micro-batches; the gradients (B, BW) of the set wait for it.
 struct Interaction {
   std::string name;
   std::vector<int> members;  ///< segments
-  int every = 1;             ///< micro-batches per set; all of them: a batch-wide synchronisation
+  int every = 1;             ///< micro-batches per set; all of them synchronise the whole batch
   double cost = 0;           ///< time
 
   friend bool operator==(const Interaction&, const Interaction&) = default;
 };
 
-/// What is to be scheduled: segments with their ranks and costs, edges, micro-batches.
+/// The work that is to be scheduled: segments with their ranks and costs, edges, micro-batches. A
+/// graph says what depends on what; a Schedule adds the order on every rank.
 struct PipelineGraph {
   int ranks = 1;
   int micro_batches = 1;
-  int parts = 1;  ///< of a sequence (causal: part k needs part k−1, its gradient part k+1's)
+  int parts = 1;  ///< parts of a sequence (causal: part k needs part k−1, its gradient part k+1's)
   double latency = 0;
-  /// A fused F and BW cost their sum times this.
-  double fused_cost_factor = 1;
+  double fused_cost_factor = 1;  ///< a fused F and BW cost their sum times this
   std::vector<Segment> segments;
   std::vector<Edge> edges;
   std::vector<Interaction> interactions;
@@ -68,17 +60,21 @@ struct PipelineGraph {
 
   friend bool operator==(const PipelineGraph&, const PipelineGraph&) = default;
 
-  /// Time of a part of a micro-batch in a segment.
+  /// The time of one part of a micro-batch in a segment.
   double forward(int segment, int micro_batch) const;
   double input_gradient(int segment, int micro_batch) const;
   double weight_gradient(int segment, int micro_batch) const;
-  /// Time from the end of the work that makes an edge's value to its arrival: 0 within a rank.
+  /// The time from the end of the work that makes an edge's value to its arrival; it is 0 within a
+  /// rank.
   double activation_delay(int edge) const;
   double gradient_delay(int edge) const;
-  /// F, B and W of every micro-batch that passes a segment.
+  /// The time of F, B and W of every micro-batch that passes a segment.
   double segment_work(int segment) const;
+  /// The sum of segment_work() over each rank's segments; [rank].
+  std::vector<double> rank_work() const;
   /// Copies of the model's weights: segments over distinct `weights`.
   double weight_copies() const;
+  /// A micro-batch that passes a segment has its F, B and W there.
   bool passes(int segment, int micro_batch) const;
 };
 
@@ -89,10 +85,11 @@ void normalise(PipelineGraph& graph);
 constexpr int most_ranks = 1 << 16;
 constexpr long long most_tasks = 1LL << 27;
 constexpr int most_parts = 1 << 10;
-/// Of a cost, in units of time: sums over `most_tasks` of them keep their digits.
+/// The largest cost, in units of time. Sums over `most_tasks` of them keep their digits.
 constexpr double most_cost = 1e15;
 
-/// Segments in an order in which every edge goes forward. The smallest index first among equals.
+/// The segments in an order in which every edge goes forward; the smallest index comes first among
+/// equals.
 std::vector<int> topological_order(const PipelineGraph& graph);
 
 }  // namespace heteroperf

@@ -1,3 +1,7 @@
+// Graphs of plain pipelines. A *chain* is the stages of one model in a row; with v chunks per rank
+// each rank holds v of them. Every stage gets its share of its rank's costs, so that the sum over a
+// rank is the same for any number of chunks.
+
 #include "runners/schedule/ir/placement.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +13,7 @@
 namespace heteroperf {
 namespace {
 
+/// The segment of a stage that holds 1/share of its rank's layers.
 Segment stage_segment(int stage, int rank, int share) {
   Segment segment;
   segment.name = std::to_string(stage);
@@ -18,6 +23,7 @@ Segment stage_segment(int stage, int rank, int share) {
   return segment;
 }
 
+/// A graph with sizes but without segments.
 PipelineGraph empty_graph(int ranks, int micro_batches) {
   PipelineGraph graph;
   graph.ranks = ranks;
@@ -25,6 +31,7 @@ PipelineGraph empty_graph(int ranks, int micro_batches) {
   return graph;
 }
 
+/// Joins `stages` segments from `first` on to a chain.
 void link(PipelineGraph& graph, int first, int stages) {
   for (int stage = first; stage + 1 < first + stages; ++stage) {
     graph.edges.push_back({stage, stage + 1, 0, true});

@@ -1,13 +1,23 @@
 #pragma once
 
+#include <vector>
+
 #include "runners/schedule/ir/pipeline_graph.hpp"
 
 namespace heteroperf {
 
-/// Where the stages of a chain lie. Stage s of v·p:
+/// One rank's costs of one micro-batch of its whole share of the model, in any one unit of time.
+struct StageCosts {
+  std::vector<double> forward, input_gradient, weight_gradient;  ///< F, B, W; [rank]
+  double latency = 0;  ///< time of a message between ranks
+};
+StageCosts uniform_costs(int ranks, double forward, double input_gradient, double weight_gradient,
+                         double latency);
+
+/// The ranks on which the v·p stages of a chain lie.
 enum class ChainPlacement {
-  looped,   ///< on rank s mod p (v = 1: stage r on rank r)
-  zig_zag,  ///< down the ranks and up again, v times half a zig-zag (v = 2: a V)
+  looped,   ///< stage s lies on rank s mod p (v = 1: stage r on rank r)
+  zig_zag,  ///< stages go down the ranks and up again, v times half a zig-zag (v = 2: a V)
 };
 
 /// The rank of stage `stage`, one of ranks · chunks.

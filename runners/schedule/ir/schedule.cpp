@@ -1,9 +1,21 @@
+// The hash of a schedule is its identity: two programs that generate the same instructions for the
+// same graph agree in it on every machine. Costs and names do not change what is run, so they are
+// left out.
+
 #include "runners/schedule/ir/schedule.hpp"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 namespace heteroperf {
 namespace {
+
+constexpr std::array<const char*, op_count> op_names{
+    "",          "LOAD",        "F",           "B",        "W",         "BW",
+    "RECOMPUTE", "LOSS",        "SEND_ACT",    "RECV_ACT", "SEND_GRAD", "RECV_GRAD",
+    "INTERACT",  "REDUCE_GRAD", "REDUCE_TIED", "OPT_STEP", "FREE"};
 
 void absorb(Hash128& hash, const Instruction& i) {
   hash.update(i.op).update(i.fused_with_next).update(i.part).update(i.segment);
@@ -31,7 +43,48 @@ void absorb(Hash128& hash, const PipelineGraph& graph) {
   }
 }
 
+/// The change of held activations where a B frees nothing.
+constexpr double activation_change(Op op) {
+  if (op == Op::forward) return 1;
+  return op == Op::weight_gradient || op == Op::backward ? -1 : 0;
+}
+
+/// The most that one rank holds while its program runs in order.
+template <class Change>
+double peak(const PipelineGraph& graph, const std::vector<Instruction>& program, Change change) {
+  double held = 0, most = 0;
+  for (const Instruction& instruction : program) {
+    const double activations = change(instruction.op);
+    if (activations == 0) continue;
+    held += activations * graph.segments[instruction.segment].activation / graph.parts;
+    most = std::max(most, held);
+  }
+  return most;
+}
+
 }  // namespace
+
+const char* to_string(Op op) { return op_names[static_cast<std::size_t>(op)]; }
+
+Instruction compute(Op op, int segment, int micro_batch, int part) {
+  Instruction instruction;
+  instruction.op = op;
+  instruction.segment = segment;
+  instruction.micro_batch = micro_batch;
+  instruction.part = static_cast<std::uint16_t>(part);
+  return instruction;
+}
+
+std::string to_text(const Instruction& i) {
+  if (i.op == Op::idle) return "idle";
+  std::string text = to_string(i.op);
+  if (i.segment >= 0) text += fmt::format(" {}", i.segment);
+  if (i.micro_batch >= 0) text += fmt::format(".{}", i.micro_batch);
+  if (i.part > 0) text += fmt::format("/{}", i.part);
+  if (is_send(i.op)) text += fmt::format(">{}", i.peer);
+  if (is_receive(i.op)) text += fmt::format("<{}", i.peer);
+  return text;
+}
 
 Hash128 schedule_hash(const Schedule& schedule) {
   Hash128 hash("heteroperf-schedule");
@@ -55,6 +108,15 @@ std::string place_in_program(const Schedule& schedule, int rank, std::int32_t in
   const bool known = static_cast<int>(i.op) < op_count;
   return fmt::format("rank {}, {}: {}", rank, index,
                      known ? to_text(i) : fmt::format("operation {}", static_cast<int>(i.op)));
+}
+
+MemoryPeaks memory_peaks(const Schedule& schedule) {
+  MemoryPeaks peaks;
+  for (const std::vector<Instruction>& program : schedule.programs) {
+    peaks.activations.push_back(peak(schedule.graph, program, activation_change));
+    peaks.memory.push_back(peak(schedule.graph, program, memory_change));
+  }
+  return peaks;
 }
 
 }  // namespace heteroperf

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runners/schedule/check/exchange_checks.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
 
@@ -13,12 +13,15 @@ Exchange::Exchange(int ranks)
       component_of_(order_),
       messages_of_(static_cast<std::size_t>(ranks), 0) {}
 
+/// Opens a frame of the depth-first search.
 void Exchange::visit(int rank) {
   order_[rank] = low_[rank] = counter_++;
   stack_.push_back(rank);
   frames_.push_back({rank, 0});
 }
 
+/// Messages to a member of the component go into a group, the others alone: their targets have sent
+/// everything already.
 void Exchange::take_component(int rank) {
   component_.clear();
   const std::int64_t number = order_[rank];
@@ -41,7 +44,7 @@ void Exchange::take_component(int rank) {
   cut_groups();
 }
 
-/// One group; where that is too much for a rank, one or more for each two ranks.
+/// Makes one group of all; where that is too much for a rank, one or more for each two ranks.
 void Exchange::cut_groups() {
   group_ends_.clear();
   if (grouped_.empty()) return;

@@ -6,16 +6,21 @@
 
 namespace heteroperf {
 
-/// What ranks send to each other at one point of their programs, sorted into groups. A rank goes on
-/// once all it sends is taken; a rank that still has something to send takes nothing else before,
-/// unless both are in one group.
+/// Sorts the messages that ranks have to send to each other at one point of their programs. A rank
+/// goes on once all it sends is taken. A rank that still has something to send takes nothing
+/// before, so the last one of a chain of senders has to go first; senders in a circle have to send
+/// and receive together, in one group.
+///
+/// Tarjan's algorithm finds both: it visits the strongly connected components of the graph "sends
+/// to" with sinks first, and a component of several ranks is a circle. It runs on an explicit stack
+/// of frames, as a chain may hold every rank.
 class Exchange {
  public:
-  /// Something a rank has to send.
+  /// A message that a rank has to send.
   struct Parcel {
     int target = 0;
     int edge = 0;
-    std::int32_t slot = 0;  ///< of the sender's end
+    std::int32_t slot = 0;  ///< slot at the sender's end
     bool gradient = false;
   };
   struct Sent {
@@ -36,14 +41,13 @@ class Exchange {
   void flush(int rank, Joins joins, Send send, EndGroup end_group, Emptied emptied);
 
  private:
-  /// Ranks that send in a circle, found by Tarjan's algorithm: sinks first.
   struct Frame {
     int rank;
     std::size_t next;
   };
   void visit(int rank);
   bool component_done(int rank) const { return low_[rank] == order_[rank]; }
-  /// Takes the component of `rank`; fills alone_ and grouped_ with what it sends.
+  /// Takes the component of `rank` off the stack; fills alone_ and grouped_ with its messages.
   void take_component(int rank);
   void cut_groups();
 
@@ -55,7 +59,7 @@ class Exchange {
   std::vector<Frame> frames_;
   std::vector<Sent> alone_, grouped_;
   std::vector<std::size_t> group_ends_;
-  std::vector<std::int32_t> messages_of_;  // [rank]: in the group at hand
+  std::vector<std::int32_t> messages_of_;  // [rank]: messages in the group at hand
 };
 
 template <class Joins, class Send, class EndGroup, class Emptied>

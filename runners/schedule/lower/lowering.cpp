@@ -1,3 +1,14 @@
+// Lowering puts computations, messages and collectives one after the other into a single order, by
+// the times of the latency model. Every rank's program is a part of that order, and both ends of a
+// message are one place in it: no rank can wait for one that waits for it.
+//
+// The compute-only programs fix the order of computations on each rank. A *unit* is a computation
+// or a fused group of them. A rank runs a unit, then stops to send what it made (its *outbox*), and
+// goes on to the next unit, for which messages may still be missing. What happens next is always
+// the earliest *candidate*: an outbox to flush, a collective whose members are all there, or a unit
+// that has its messages. Times are whole ticks, so that what happens at once does so on every
+// machine and the result is the same everywhere.
+
 #include "runners/schedule/lower/lowering.hpp"
 
 #include <algorithm>
@@ -9,46 +20,69 @@
 #include "runners/schedule/check/validator.hpp"
 #include "runners/schedule/lower/exchange.hpp"
 #include "runners/schedule/lower/program_writer.hpp"
-#include "runners/schedule/lower/tick_scale.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Puts computes, messages and collectives one after the other into a single order, by the times of
-/// the latency model. Every rank's program is a part of that order, and both ends of a message are
-/// one place in it: no rank can wait for one that waits for it.
+using Ticks = std::int64_t;
+constexpr Ticks most_ticks = Ticks{1} << 61;
+
+/// Turns times into ticks so small that all of a graph's work and messages one after the other just
+/// fit below `most_ticks`. Where nothing costs anything, or more than can be added up, every time
+/// is 0 ticks and all happens at once.
+class TickScale {
+ public:
+  explicit TickScale(const PipelineGraph& graph) {
+    double total = graph.latency;
+    for (int s = 0; s < static_cast<int>(graph.segments.size()); ++s) {
+      const Segment& segment = graph.segments[s];
+      total += 2 * graph.segment_work(s) * std::max(1.0, graph.fused_cost_factor) +
+               2 * graph.latency * segment.micro_batches * graph.parts;
+    }
+    for (const Edge& edge : graph.edges) {
+      total += (edge.activation_time + edge.gradient_time) *
+               graph.segments[edge.from].micro_batches * graph.parts;
+    }
+    for (const Interaction& x : graph.interactions) {
+      total += (x.cost + graph.latency) * graph.micro_batches;
+    }
+    if (!std::isfinite(total) || total <= 0) return;
+    int exponent = 0;
+    std::frexp(total, &exponent);
+    scale_exponent_ = 60 - exponent;
+    timed_ = true;
+  }
+
+  Ticks ticks(double time) const {
+    return timed_ ? std::llround(std::ldexp(time, scale_exponent_)) : 0;
+  }
+
+ private:
+  int scale_exponent_ = 0;
+  bool timed_ = false;
+};
+
 class Lowering {
  public:
   explicit Lowering(const Schedule& source)
       : source_(source),
         graph_(source.graph),
-        tasks_(graph_),
-        messages_(tasks_),
-        collectives_(tasks_),
-        writer_(source, tasks_, messages_, collectives_),
+        numbers_(graph_),
+        tasks_(numbers_.tasks),
+        messages_(numbers_.messages),
+        collectives_(numbers_.collectives),
+        writer_(source, numbers_),
         exchange_(graph_.ranks),
         scale_(graph_),
-        latency_(scale_.ticks(graph_.latency)),
         ranks_(static_cast<std::size_t>(graph_.ranks)),
         forward_end_(static_cast<std::size_t>(tasks_.slots()), 0),
         gradient_end_(forward_end_),
         arrived_(static_cast<std::size_t>(collectives_.size()), 0),
         collective_end_(arrived_.size(), 0),
-        gradients_left_(static_cast<std::size_t>(collectives_.weights()), 0),
-        first_copies_(gradients_left_.size()) {
-    std::vector<std::tuple<int, int, int>> copies;
+        gradients_left_(static_cast<std::size_t>(collectives_.weights()), 0) {
     for (int s = 0; s < static_cast<int>(graph_.segments.size()); ++s) {
-      const int weights = collectives_.weights_of(s);
-      gradients_left_[weights] += graph_.segments[s].micro_batches * graph_.parts;
-      copies.emplace_back(weights, graph_.segments[s].rank, s);
-    }
-    std::sort(copies.begin(), copies.end());
-    int weights_before = -1, rank_before = -1;
-    for (const auto& [weights, rank, segment] : copies) {
-      if (weights != weights_before || rank != rank_before)
-        first_copies_[weights].push_back(segment);
-      weights_before = weights;
-      rank_before = rank;
+      gradients_left_[collectives_.weights_of(s)] +=
+          graph_.segments[s].micro_batches * graph_.parts;
     }
     for (int w = 0; w < collectives_.weights(); ++w) {
       if (gradients_left_[w] == 0) unused_weights_.push_back(w);
@@ -74,11 +108,12 @@ class Lowering {
   }
 
  private:
+  /// At one time, the kinds that other ranks may wait for come first.
   enum class CandidateKind : std::int32_t { outbox, collective, unit };
   struct Candidate {
     Ticks time;
-    CandidateKind kind;    // what ranks wait for comes first
-    std::int32_t subject;  // rank; of a collective: its number
+    CandidateKind kind;
+    std::int32_t subject;  // the rank, or the number of the collective
 
     bool operator<(const Candidate& other) const {
       return std::tie(other.time, other.kind, other.subject) < std::tie(time, kind, subject);
@@ -86,21 +121,18 @@ class Lowering {
   };
 
   struct Rank {
-    std::size_t next = 0, unit_end = 0;  // instructions that run as one
+    std::size_t next = 0, unit_end = 0;  // the unit at hand
     std::int32_t missing = 0;            // messages that the unit waits for
-    bool waiting = false;                // for them
+    bool waiting = false;                // some messages are missing
     Ticks clock = 0;                     // end of the last unit
-    Ticks transit = 0;                   // of the quickest message it sends then
-    std::vector<std::int32_t> losses;    // slots
-    std::vector<int> reductions;         // weights, negative: −1 − weights, put off before
+    Ticks transit = 0;                   // time of the quickest message in the outbox
+    std::vector<std::int32_t> losses;    // slots whose LOSS follows the last unit
+    std::vector<int> reductions;  // weights; −1 − weights where another rank put them off
   };
 
   const std::vector<Instruction>& program(int rank) const { return source_.programs[rank]; }
-  std::int32_t slot_of(const Instruction& i) const {
-    return tasks_.slot(i.segment, i.micro_batch, i.part);
-  }
 
-  /// A rank has sent what it had to: closes its last unit and opens the next.
+  /// Closes a rank's last unit, once everything is sent, and opens the next one.
   void advance(int rank) {
     Rank& state = ranks_[rank];
     settle(rank);
@@ -123,29 +155,23 @@ class Lowering {
   void for_each_received(int rank, Visit visit) const {
     for (std::size_t k = ranks_[rank].next; k < ranks_[rank].unit_end; ++k) {
       const Instruction& i = program(rank)[k];
-      const std::int32_t slot = slot_of(i);
-      if (i.op == Op::forward) {
-        tasks_.for_each_forward_input(slot, [&](std::int32_t other, int edge) {
-          if (edge < 0 || !messages_.crosses(edge)) return;
-          visit(writer_.values().activation(messages_.of(edge, slot)),
-                forward_end_[other] + scale_.ticks(graph_.activation_delay(edge)));
-        });
-      } else if (i.op == Op::input_gradient || i.op == Op::backward) {
-        tasks_.for_each_gradient_input(slot, [&](std::int32_t other, int edge) {
-          if (edge < 0 || !messages_.crosses(edge)) return;
-          visit(writer_.values().received_gradient(messages_.of(edge, slot)),
-                gradient_end_[other] + scale_.ticks(graph_.gradient_delay(edge)));
-        });
-      }
+      const bool gradient = i.op != Op::forward;
+      const std::int32_t slot = tasks_.slot(i);
+      tasks_.for_each_input(i.op, slot, [&](std::int32_t input, int edge) {
+        if (edge < 0 || !messages_.crosses(edge)) return;
+        visit(numbers_.values.received(messages_.of(edge, slot), gradient),
+              (gradient ? gradient_end_ : forward_end_)[input] + delay_of(edge, gradient));
+      });
     }
   }
 
+  /// Makes the unit at hand a candidate, now that the times of all its inputs are known.
   void offer_unit(int rank) {
     Ticks start = ranks_[rank].clock;
     for_each_received(rank, [&](std::int64_t, Ticks arrival) { start = std::max(start, arrival); });
     for (std::size_t k = ranks_[rank].next; k < ranks_[rank].unit_end; ++k) {
       const Instruction& i = program(rank)[k];
-      if (i.op != Op::input_gradient && i.op != Op::backward) continue;
+      if (!makes_input_gradient(i.op)) continue;
       for (const int x : tasks_.interactions_of(i.segment)) {
         start = std::max(start, collective_end_[collectives_.interaction(x, i.micro_batch)]);
       }
@@ -154,6 +180,7 @@ class Lowering {
     candidates_.push({start, CandidateKind::unit, rank});
   }
 
+  /// Runs the unit at hand: writes its computations and posts what they make.
   void run_unit(int rank) {
     Rank& state = ranks_[rank];
     const std::size_t begin = state.next, end = state.unit_end;
@@ -165,23 +192,24 @@ class Lowering {
     if (end - begin > 1) {
       duration = std::llround(static_cast<double>(duration) * graph_.fused_cost_factor);
     }
-    // Second forwards without end must not overflow.
+    // The scale does not count second forwards; many of them must not overflow.
     state.clock = std::min(state.clock + std::min(duration, most_ticks), most_ticks);
     for (std::size_t k = begin; k < end; ++k) run_compute(rank, program(rank)[k]);
     state.next = end;
     if (!exchange_.sending(rank)) return advance(rank);
     state.transit = most_ticks;
     for (const Exchange::Parcel& parcel : exchange_.outbox(rank)) {
-      state.transit = std::min(state.transit, delay_of(parcel));
+      state.transit = std::min(state.transit, delay_of(parcel.edge, parcel.gradient));
     }
     candidates_.push({state.clock + state.transit, CandidateKind::outbox, rank});
   }
 
-  Ticks delay_of(const Exchange::Parcel& parcel) const {
-    return scale_.ticks(parcel.gradient ? graph_.gradient_delay(parcel.edge)
-                                        : graph_.activation_delay(parcel.edge));
+  /// The time of a message of an edge, in ticks.
+  Ticks delay_of(int edge, bool gradient) const {
+    return scale_.ticks(gradient ? graph_.gradient_delay(edge) : graph_.activation_delay(edge));
   }
 
+  /// The time of a computation, in ticks. Each share is rounded by itself.
   Ticks time_of(const Instruction& i) const {
     switch (i.op) {
       case Op::input_gradient:
@@ -196,15 +224,16 @@ class Lowering {
     }
   }
 
+  /// Writes a computation, notes its end, and posts what it makes.
   void run_compute(int rank, const Instruction& i) {
     writer_.run(rank, i);
-    const std::int32_t slot = slot_of(i);
+    const std::int32_t slot = tasks_.slot(i);
     if (i.op == Op::forward) {
       forward_end_[slot] = ranks_[rank].clock;
       post(rank, tasks_.edges_out(i.segment), slot, false);
       if (tasks_.is_sink(i.segment)) ranks_[rank].losses.push_back(slot);
     }
-    if (i.op == Op::input_gradient || i.op == Op::backward) {
+    if (makes_input_gradient(i.op)) {
       gradient_end_[slot] = ranks_[rank].clock;
       post(rank, tasks_.edges_in(i.segment), slot, true);
     }
@@ -214,6 +243,7 @@ class Lowering {
     }
   }
 
+  /// Puts a value into the outbox for each of these edges that leaves the rank.
   void post(int rank, std::span<const int> edges, std::int32_t slot, bool gradient) {
     for (const int edge : edges) {
       if (!messages_.crosses(edge) || (gradient && !graph_.edges[edge].gradient)) continue;
@@ -222,9 +252,9 @@ class Lowering {
     }
   }
 
-  /// What has arrived when a rank stops is received there before the rank sends, which costs
-  /// nothing. A rank that stops while a message to it is under way sends first; where both do, or
-  /// more in a circle, they send to each other in one group.
+  /// Sends a rank's outbox. A message that has arrived when its target stops is received before the
+  /// target sends, which costs nothing. A rank that stops while a message to it is under way sends
+  /// first; where both do, or more in a circle, they send to each other in one group.
   void flush(int rank) {
     exchange_.flush(
         rank,
@@ -238,13 +268,13 @@ class Lowering {
         [&] { ++group_; }, [&](int emptied) { advance(emptied); });
   }
 
+  /// Notes an arrival for the unit that waits for it.
   void receive(int rank, const Instruction& message) {
     Rank& state = ranks_[rank];
     if (!state.waiting) return;
     for (std::size_t k = state.next; k < state.unit_end; ++k) {
       const Instruction& i = program(rank)[k];
-      const bool gradient = i.op == Op::input_gradient || i.op == Op::backward;
-      if (message.op == Op::recv_act ? i.op != Op::forward : !gradient) continue;
+      if (message.op == Op::recv_act ? i.op != Op::forward : !makes_input_gradient(i.op)) continue;
       if (i.segment != message.segment || i.micro_batch != message.micro_batch ||
           i.part != message.part) {
         continue;
@@ -255,20 +285,20 @@ class Lowering {
     }
   }
 
-  /// LOSS, FREE and reductions that follow the last unit.
+  /// Writes LOSS, FREE and reductions that follow the last unit.
   void settle(int rank) {
     Rank& state = ranks_[rank];
     for (const std::int32_t slot : state.losses) writer_.loss(rank, slot);
     state.losses.clear();
     writer_.free_used(rank);
-    // A reduction may be put off to another rank, never to this one.
+    // A reduction is put off to another rank only, so the list does not grow here.
     for (const int entry : state.reductions) {
       entry < 0 ? reduce(-1 - entry) : reduce_soon(rank, entry);
     }
     state.reductions.clear();
   }
 
-  /// Once: lets the member that sends longest finish that first.
+  /// Writes a reduction, or puts it off once: the member that sends longest finishes that first.
   void reduce_soon(int rank, int weights) {
     int last = -1;
     for (const int member : collectives_.ranks(weights)) {
@@ -280,10 +310,12 @@ class Lowering {
   }
 
   void reduce(int weights) {
-    for (const int segment : first_copies_[weights]) writer_.reduce(Op::reduce_grad, segment);
+    for (const int segment : collectives_.first_copies(weights)) {
+      writer_.reduce(Op::reduce_grad, segment);
+    }
   }
 
-  /// A rank stands at an INTERACT; it goes on when all members do.
+  /// Notes that a rank stands at an INTERACT; it goes on when all members stand there.
   void arrive(int rank) {
     const Instruction& i = program(rank)[ranks_[rank].next];
     const std::int32_t collective = collectives_.interaction(i.edge, i.micro_batch);
@@ -292,9 +324,11 @@ class Lowering {
     const auto members = static_cast<std::int32_t>(collectives_.ranks(collective).size());
     if (++arrived_[collective] < members) return;
     candidates_.push({end, CandidateKind::collective, collective});
-    end += scale_.ticks(graph_.interactions[i.edge].cost) + (members > 1 ? latency_ : 0);
+    end += scale_.ticks(graph_.interactions[i.edge].cost) +
+           (members > 1 ? scale_.ticks(graph_.latency) : 0);
   }
 
+  /// Writes an INTERACT on all of its ranks, which then go on.
   void meet(std::int32_t collective) {
     for (const int rank : collectives_.ranks(collective)) {
       writer_.meet(rank, program(rank)[ranks_[rank].next++], collective);
@@ -302,11 +336,11 @@ class Lowering {
     for (const int rank : collectives_.ranks(collective)) advance(rank);
   }
 
+  /// Writes what follows all computations: reductions that no gradient started, and the steps.
   void finish() {
     for (const int weights : unused_weights_) reduce(weights);
     for (std::vector<int> set : graph_.tied) {
       std::sort(set.begin(), set.end());
-      set.erase(std::unique(set.begin(), set.end()), set.end());
       for (const int segment : set) writer_.reduce(Op::reduce_tied, segment);
     }
     for (int rank = 0; rank < graph_.ranks; ++rank) {
@@ -317,24 +351,24 @@ class Lowering {
 
   const Schedule& source_;
   const PipelineGraph& graph_;
-  TaskTable tasks_;
-  MessageIndex messages_;
-  CollectiveIndex collectives_;
+  GraphIndex numbers_;
+  const TaskTable& tasks_;
+  const MessageIndex& messages_;
+  const CollectiveIndex& collectives_;
   ProgramWriter writer_;
   Exchange exchange_;
   TickScale scale_;
-  Ticks latency_;
   std::vector<Rank> ranks_;
   std::priority_queue<Candidate> candidates_;
   std::vector<Ticks> forward_end_, gradient_end_;  // [slot]
   std::vector<std::int32_t> arrived_;              // [collective]: members that stand there
   std::vector<Ticks> collective_end_;              // [collective]
-  std::vector<std::int32_t> gradients_left_;       // [weights]
-  std::vector<std::vector<int>> first_copies_;     // [weights]: on each rank the first segment
-  std::vector<int> unused_weights_;                // no micro-batch passes
-  std::int32_t group_ = 0;
+  std::vector<std::int32_t> gradients_left_;       // [weights]: slots without their last gradient
+  std::vector<int> unused_weights_;                // weights that no micro-batch passes
+  std::int32_t group_ = 0;                         // number of the next group
 };
 
+/// Throws the problems of a schedule that cannot run.
 void require_runnable(const Schedule& schedule) {
   const ScheduleChecks checks = check_schedule(schedule);
   if (checks.ok()) return;

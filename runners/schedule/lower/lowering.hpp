@@ -8,8 +8,8 @@ namespace heteroperf {
 /// right after what they carry is produced, receives as late as they may stand without blocking
 /// anybody (in the order of their channel), one group for messages that cross, buffers and FREE,
 /// LOSS, reductions after the last gradient of the weights, steps.
-/// Deterministic; linear in instructions. The result passes check_schedule() at level rendezvous.
-/// Throws UserError where the compute order itself cannot run.
+/// The result is deterministic and passes check_schedule() at level rendezvous; the cost is linear
+/// in instructions. Throws UserError where the compute order itself cannot run.
 Schedule lower(const Schedule& compute_only);
 
 /// Drops everything that lower() adds.

@@ -1,3 +1,12 @@
+// Every rank has the time of its next decision in a tournament tree; the earliest one decides. It
+// starts an F or B, fills the gap with a W, or waits for something that is known to arrive.
+// Starting a task makes its successors ready at its end, which may bring decisions of other ranks
+// forward.
+//
+// *Units* keep a memory limit from blocking a rank: a unit is a run of micro-batches whose forwards
+// must all be done before gradients may be needed, one micro-batch where there are no interactions.
+// Forwards of later units leave the room that the oldest unit still needs.
+
 #include "runners/schedule/search/list_scheduler.hpp"
 
 #include <fmt/format.h>
@@ -12,9 +21,10 @@ namespace heteroperf {
 namespace {
 
 constexpr double never = std::numeric_limits<double>::infinity();
-/// Sums of shares of activations may miss a limit by rounding.
+/// Sums of shares of activations may miss a limit by this, through rounding.
 constexpr double memory_rounding = 1e-9;
 
+/// A knob of a rank; knobs that are not given are 0.
 double of_rank(const std::vector<double>& values, int index) {
   return values.empty() ? 0 : values[index];
 }
@@ -41,11 +51,10 @@ ListScheduler::ListScheduler(const OrderProblem& problem)
   find_units();
 }
 
-/// A unit is a run of micro-batches whose forwards must all be done before gradients may be needed:
-/// the sets of interactions, where they overlap their union.
+/// Units are the sets of interactions; sets that overlap are one unit.
 void ListScheduler::find_units() {
   const PipelineGraph& graph = problem_->graph();
-  std::vector<bool> tied(graph.micro_batches, false);  // to the micro-batch before
+  std::vector<bool> tied(graph.micro_batches, false);  // with the micro-batch before
   for (const Interaction& x : graph.interactions) {
     const Segment& member = graph.segments[x.members.front()];
     for (int i = 0; i < member.micro_batches; ++i) {
@@ -71,6 +80,7 @@ void ListScheduler::find_units() {
   }
 }
 
+/// Puts everything back to the start and queues the forwards that wait for nothing.
 void ListScheduler::reset(const ListRules& rules) {
   rules_ = &rules;
   std::fill(ranks_.begin(), ranks_.end(), Rank{});
@@ -110,6 +120,7 @@ bool ListScheduler::run(const ListRules& rules) {
   return true;
 }
 
+/// Sets the time of a rank's next decision, and the nodes above its leaf.
 void ListScheduler::set_event(int rank, double time) {
   std::size_t node = leaves_ + rank;
   events_[node] = time;
@@ -125,6 +136,7 @@ ListScheduler::Queue& ListScheduler::queue_of(std::int32_t task) {
   return queues_[kind * problem_->graph().segments.size() + problem_->task(task).segment];
 }
 
+/// The key of ListRules. A task that costs nothing goes first.
 double ListScheduler::key(std::int32_t task) const {
   const OrderProblem::Task& t = problem_->task(task);
   if (t.cost == 0) return never;
@@ -132,6 +144,7 @@ double ListScheduler::key(std::int32_t task) const {
   return t.bottom_level + bias - rules_->age * problem_->period() * t.micro_batch;
 }
 
+/// Says whether an F leaves the limit, and the room that the oldest unit needs.
 bool ListScheduler::fits(int rank, std::int32_t task) const {
   const OrderProblem::Task& t = problem_->task(task);
   const Rank& r = ranks_[rank];
@@ -141,29 +154,24 @@ bool ListScheduler::fits(int rank, std::int32_t task) const {
          r.younger + t.memory_change <= limit - unit_memory_most_[rank];
 }
 
-/// The best F or B that may start now; also the earliest arrival of those known to come, and the
-/// highest of these.
-ListScheduler::Choice ListScheduler::best_of(const std::vector<std::int32_t>& segments, double now,
-                                             double& next_arrival, double& awaited_key,
-                                             double& awaited_ready) const {
+/// The best F or B that may start now. `next_arrival` becomes the earliest arrival of those that
+/// are known to come, and `awaited` the best of these.
+ListScheduler::Choice ListScheduler::best_of(int rank, double now, double& next_arrival,
+                                             Choice& awaited) const {
   Choice best;
   const std::size_t kinds = problem_->graph().segments.size();
-  const std::int32_t slots = problem_->slots();
-  for (const std::int32_t segment : segments) {
+  for (const std::int32_t segment : segments_of_[rank]) {
     for (std::size_t kind = 0; kind < 2; ++kind) {
       const Queue& queue = queues_[kind * kinds + segment];
       if (queue.head == queue.tail) continue;
-      const OrderProblem& p = *problem_;
-      const std::int32_t base = static_cast<std::int32_t>(kind) * slots + p.first_slot(segment);
+      const std::int32_t base =
+          static_cast<std::int32_t>(kind) * problem_->slots() + problem_->first_slot(segment);
       const std::int32_t task = queued_[base + queue.head];
-      if (kind == 0 && !fits(p.task(task).rank, task)) continue;
+      if (kind == 0 && !fits(rank, task)) continue;
       const double value = key(task);
       if (ready_[task] > now) {
         next_arrival = std::min(next_arrival, ready_[task]);
-        if (value > awaited_key) {
-          awaited_key = value;
-          awaited_ready = ready_[task];
-        }
+        if (value > awaited.key) awaited = {task, value, ready_[task]};
       } else if (best.task < 0 || value > best.key) {
         best = {task, value, ready_[task]};
       }
@@ -172,7 +180,7 @@ ListScheduler::Choice ListScheduler::best_of(const std::vector<std::int32_t>& se
   return best;
 }
 
-/// The oldest one.
+/// The W that has been ready longest.
 ListScheduler::Choice ListScheduler::best_weight_gradient(int rank) const {
   Choice best;
   const std::size_t kinds = problem_->graph().segments.size();
@@ -186,14 +194,15 @@ ListScheduler::Choice ListScheduler::best_weight_gradient(int rank) const {
   return best;
 }
 
-/// Starts a task or says when to decide again.
+/// Starts a task, or sets the time of the rank's next decision.
 void ListScheduler::decide(int rank, double now) {
-  double next_arrival = never, awaited_key = -never, awaited_ready = never;
-  const Choice primary = best_of(segments_of_[rank], now, next_arrival, awaited_key, awaited_ready);
+  double next_arrival = never;
+  Choice awaited{-1, -never, never};
+  const Choice primary = best_of(rank, now, next_arrival, awaited);
   if (primary.task >= 0) {
     const double most = of_rank(rules_->foresight, rank) * problem_->task(primary.task).cost;
-    if (awaited_key > primary.key && awaited_ready - now < most) {
-      return set_event(rank, awaited_ready);
+    if (awaited.key > primary.key && awaited.ready - now < most) {
+      return set_event(rank, awaited.ready);
     }
     return start(rank, primary.task, now);
   }
@@ -205,6 +214,7 @@ void ListScheduler::decide(int rank, double now) {
   set_event(rank, next_arrival);
 }
 
+/// Starts a task on its rank, whose next decision is at the end of it.
 void ListScheduler::start(int rank, std::int32_t task, double now) {
   Rank& r = ranks_[rank];
   Queue& queue = queue_of(task);
@@ -217,6 +227,7 @@ void ListScheduler::start(int rank, std::int32_t task, double now) {
   finish(task, r.free_at);
 }
 
+/// Counts the memory and the forwards of a task that starts.
 void ListScheduler::account(int rank, std::int32_t task) {
   const OrderProblem::Task& t = problem_->task(task);
   Rank& r = ranks_[rank];
@@ -232,6 +243,7 @@ void ListScheduler::account(int rank, std::int32_t task) {
   }
 }
 
+/// Tells the successors of a task its end; interactions end by themselves.
 void ListScheduler::finish(std::int32_t task, double end) {
   for (const OrderProblem::Successor& next : problem_->successors(task)) {
     ready_[next.task] = std::max(ready_[next.task], end + problem_->latency(next));
@@ -244,7 +256,8 @@ void ListScheduler::finish(std::int32_t task, double end) {
   }
 }
 
-/// Queues stay sorted by micro-batch: one that has no room yet never bars one that has.
+/// Puts a task into its queue. Queues stay sorted by micro-batch, so that a task that has no room
+/// yet never bars one that has.
 void ListScheduler::make_ready(std::int32_t task) {
   const OrderProblem::Task& t = problem_->task(task);
   Queue& queue = queue_of(task);
@@ -272,16 +285,6 @@ UserError ListScheduler::no_order(const std::vector<double>& memory_limit) const
   }
   if (problems.empty()) problems.add("no order of the tasks", "they wait for each other");
   return UserError(problems.problems());
-}
-
-Schedule list_schedule(const PipelineGraph& graph, const ListRules& rules) {
-  const OrderProblem problem(graph, rules.split_gradients ? OrderProblem::Gradients::split
-                                                          : OrderProblem::Gradients::fused);
-  ListScheduler scheduler(problem);
-  if (!scheduler.run(rules)) throw scheduler.no_order(rules.memory_limit);
-  OrderEvaluator evaluator(problem);
-  HETEROPERF_ENSURE(evaluator.evaluate(scheduler.order()));
-  return problem.to_schedule(evaluator.sequence());
 }
 
 }  // namespace heteroperf

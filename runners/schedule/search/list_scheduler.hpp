@@ -4,19 +4,18 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/ir/schedule.hpp"
-#include "runners/schedule/search/order_evaluator.hpp"
 #include "runners/schedule/search/order_problem.hpp"
 
 namespace heteroperf {
 
-/// How a list scheduler chooses among the tasks that may start. The one with the largest
+/// The knobs by which a list scheduler chooses among the tasks that may start. The one with the
+/// largest key goes first:
 ///   bottom level + forward_bias (of an F) − age · period · micro-batch
-/// goes first, where `period` is the busiest rank's work for one micro-batch. With age 1 a rank so
-/// runs ahead with forwards by as many micro-batches as pass while one comes back; 0 prefers
-/// forwards, a large one gradients.
+/// where `period` is the busiest rank's work for one micro-batch. With age 1 a rank so runs ahead
+/// with forwards by as many micro-batches as pass while one comes back; 0 prefers forwards, a large
+/// one gradients.
 struct ListRules {
   std::vector<double> memory_limit;  ///< [rank], in activations of a micro-batch; infinite: none
-  bool split_gradients = true;       ///< B and W apart, W filling gaps; else BW
   double age = 1;
   std::vector<double> forward_bias;  ///< [segment], time; empty: none
   /// [rank]: an idle rank starts a W unless an F or B is known to arrive within this share of it;
@@ -27,33 +26,38 @@ struct ListRules {
   std::vector<double> foresight;
 };
 
-/// List scheduling on a virtual clock; allocates once, then costs one pass over the tasks per call.
+/// List scheduling on a virtual clock: whenever a rank is idle, it starts the best task of those
+/// that may start there. The scheduler allocates once, then costs one pass over the tasks per call.
 /// A rank never gets stuck for memory: F of a later micro-batch (or of a later set of those that an
 /// interaction ties together) leaves room for all forwards of the rank's oldest unfinished one.
+///
+/// It is the one clock that decides an order instead of following one. Its events are decisions of
+/// ranks, not arrivals, so it has a loop of its own beside those of simulate/.
 class ListScheduler {
  public:
   explicit ListScheduler(const OrderProblem& problem);
 
-  /// `rules.split_gradients` is the problem's. False where a limit admitted no next task.
+  /// The result is false where a limit admitted no next task.
   bool run(const ListRules& rules);
 
-  /// Each rank's tasks in turn, as OrderProblem::first says. Of the last run() that was true.
+  /// Each rank's tasks in turn, as OrderProblem::first says, by the last run() that was true.
   const std::vector<std::int32_t>& order() const { return order_; }
   const OrderTimes& times() const { return times_; }
 
   /// The least limit of a rank with which run() cannot fail: all forwards of one micro-batch.
   double least_limit(int rank) const { return unit_memory_most_[rank]; }
-  /// What to throw where run() was false.
+  /// The error to throw where run() was false.
   UserError no_order(const std::vector<double>& memory_limit) const;
 
  private:
-  struct Queue {  // of ready tasks; the heads of a segment's are candidates
+  /// A queue of ready tasks of one kind and segment. Its head is the only candidate.
+  struct Queue {
     std::int32_t head = 0, tail = 0;
   };
   struct Rank {
     double free_at = 0, held = 0, younger = 0;  // younger: held by units after the oldest
-    std::int32_t oldest = 0;                    // unit whose forwards are not all done
-    std::int32_t done = 0;                      // tasks
+    std::int32_t oldest = 0;                    // the first unit whose forwards are not all done
+    std::int32_t done = 0;                      // tasks that have run
     double first_start = 0;
   };
   struct Choice {
@@ -64,8 +68,7 @@ class ListScheduler {
   void find_units();
   void reset(const ListRules& rules);
   void decide(int rank, double now);
-  Choice best_of(const std::vector<std::int32_t>& segments, double now, double& next_arrival,
-                 double& awaited_key, double& awaited_ready) const;
+  Choice best_of(int rank, double now, double& next_arrival, Choice& awaited) const;
   Choice best_weight_gradient(int rank) const;
   bool fits(int rank, std::int32_t task) const;
   double key(std::int32_t task) const;
@@ -77,26 +80,25 @@ class ListScheduler {
   void set_event(int rank, double time);
 
   const OrderProblem* problem_;
-  const ListRules* rules_ = nullptr;
+  const ListRules* rules_ = nullptr;                    // those of the present run
   std::vector<std::vector<std::int32_t>> segments_of_;  // [rank]
   std::vector<std::int32_t> unit_of_;                   // [micro-batch]
   std::int32_t units_ = 0;
   std::vector<double> unit_memory_most_;     // [rank]
-  std::vector<std::int32_t> unit_forwards_;  // [rank][unit]: how many
-  std::vector<std::int32_t> unit_left_;      // [rank][unit]: not yet done
+  std::vector<std::int32_t> unit_forwards_;  // [rank][unit]
+  std::vector<std::int32_t> unit_left_;      // [rank][unit]: forwards that are not done
   std::vector<double> unit_held_;            // [rank][unit]
   std::vector<Queue> queues_;                // [kind of task][segment]
   std::vector<std::int32_t> queued_;         // [task]: storage of the queues
   std::vector<double> ready_;                // [task]
   std::vector<std::int32_t> waits_;          // [task]
   std::vector<Rank> ranks_;
-  std::vector<double> events_;  // tournament tree over the ranks' next decisions
+  /// A tournament tree over the ranks' next decisions: leaf leaves_ + r has rank r's time, every
+  /// inner node the smaller one of its two children.
+  std::vector<double> events_;
   std::size_t leaves_ = 1;
   std::vector<std::int32_t> order_;
   OrderTimes times_;
 };
-
-/// The schedule that the rules give. Throws UserError where a limit admits no order.
-Schedule list_schedule(const PipelineGraph& graph, const ListRules& rules);
 
 }  // namespace heteroperf

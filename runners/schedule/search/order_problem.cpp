@@ -1,13 +1,19 @@
+// Tasks, their dependencies and the evaluation of an order.
+//
+// Dependencies are kept as successors of each task, in one vector. An evaluation adds to them that
+// each task waits for the one before it on its rank, and releases tasks in topological order: a
+// task starts at the latest of the ends of what it waits for (plus delays). Every task on a rank
+// has its predecessor there as an input; the first of a rank is released by hand.
+
 #include "runners/schedule/search/order_problem.hpp"
 
 #include <algorithm>
 
-#include "runners/schedule/ir/memory.hpp"
-
 namespace heteroperf {
 namespace {
 
-/// One latency lies between an interaction's members and its end where they are on several ranks.
+/// Says whether an interaction's members are on several ranks: then one latency lies between them
+/// and its end.
 bool spans_ranks(const PipelineGraph& graph, const Interaction& interaction) {
   return std::any_of(interaction.members.begin(), interaction.members.end(), [&](int member) {
     return graph.segments[member].rank != graph.segments[interaction.members.front()].rank;
@@ -16,15 +22,13 @@ bool spans_ranks(const PipelineGraph& graph, const Interaction& interaction) {
 
 }  // namespace
 
-OrderProblem::OrderProblem(const PipelineGraph& graph, Gradients gradients) : slots_(graph) {
+OrderProblem::OrderProblem(const PipelineGraph& graph) : slots_(graph) {
   delays_ = {0, graph.latency};
   for (int edge = 0; edge < static_cast<int>(graph.edges.size()); ++edge) {
     delays_.push_back(graph.activation_delay(edge));
     delays_.push_back(graph.gradient_delay(edge));
   }
-  for (const Segment& segment : graph.segments) {
-    split_.push_back(gradients == Gradients::split && segment.weight_gradient > 0);
-  }
+  for (const Segment& segment : graph.segments) split_.push_back(segment.weight_gradient > 0);
   interaction_first_.push_back(3 * slots());
   for (const Interaction& interaction : graph.interactions) {
     const int passing = graph.segments[interaction.members.front()].micro_batches;
@@ -36,9 +40,10 @@ OrderProblem::OrderProblem(const PipelineGraph& graph, Gradients gradients) : sl
   find_bottom_levels();
 }
 
+/// Fills in costs, memory and ranks of all tasks. Unused numbers stay without a rank.
 void OrderProblem::add_tasks() {
   const std::int32_t n = slots();
-  tasks_.resize(interaction_first_.back() + 1);
+  tasks_.resize(interaction_first_.back());
   first_.assign(ranks() + 1, 0);
   for (std::int32_t slot = 0; slot < n; ++slot) {
     const int segment = slots_.segment_of(slot), micro_batch = slots_.micro_batch_of(slot);
@@ -47,7 +52,7 @@ void OrderProblem::add_tasks() {
     const double gradient = graph().input_gradient(segment, micro_batch);
     const double weight = graph().weight_gradient(segment, micro_batch);
     const auto add = [&](std::int32_t id, double cost, Op op) {
-      tasks_[id] = {cost, 0, memory_change(op) * activation, s.rank, segment, micro_batch, 0, 0};
+      tasks_[id] = {cost, 0, memory_change(op) * activation, s.rank, segment, micro_batch, 0};
       ++first_[s.rank + 1];
     };
     add(slot, graph().forward(segment, micro_batch), Op::forward);
@@ -63,21 +68,19 @@ void OrderProblem::add_tasks() {
       tasks_[id].cost = graph().interactions[i].cost;
     }
   }
-  std::vector<double> work(ranks(), 0);
-  for (std::size_t i = 0; i < graph().segments.size(); ++i) {
-    work[graph().segments[i].rank] += graph().segment_work(static_cast<int>(i));
-  }
+  const std::vector<double> work = graph().rank_work();
   period_ = *std::max_element(work.begin(), work.end()) / graph().micro_batches;
   for (int rank = 0; rank < ranks(); ++rank) first_[rank + 1] += first_[rank];
 }
 
+/// The number of the set of an interaction that a micro-batch belongs to.
 std::int32_t OrderProblem::interaction_task(int interaction, int micro_batch) const {
   const Interaction& x = graph().interactions[interaction];
   const int first = graph().segments[x.members.front()].first_micro_batch;
   return interaction_first_[interaction] + (micro_batch - first) / x.every;
 }
 
-/// Calls visit(before, after, number of the delay between them).
+/// Calls visit(before, after, number of the delay between them) for every dependency of the graph.
 template <class Visit>
 void OrderProblem::for_each_dependency(Visit visit) const {
   const std::int32_t n = slots();
@@ -85,12 +88,12 @@ void OrderProblem::for_each_dependency(Visit visit) const {
   for (const Interaction& x : graph().interactions) spans.push_back(spans_ranks(graph(), x));
   for (std::int32_t slot = 0; slot < n; ++slot) {
     const int segment = slots_.segment_of(slot), micro_batch = slots_.micro_batch_of(slot);
-    slots_.for_each_forward_input(slot, [&](std::int32_t other, int edge) {
-      visit(other, slot, edge < 0 ? 0 : 2 + 2 * edge);
+    slots_.for_each_forward_input(slot, [&](std::int32_t producer, int edge) {
+      visit(producer, slot, edge < 0 ? 0 : 2 + 2 * edge);
     });
     visit(slot, n + slot, 0);
-    slots_.for_each_gradient_input(slot, [&](std::int32_t other, int edge) {
-      visit(n + other, n + slot, edge < 0 ? 0 : 3 + 2 * edge);
+    slots_.for_each_gradient_input(slot, [&](std::int32_t consumer, int edge) {
+      visit(n + consumer, n + slot, edge < 0 ? 0 : 3 + 2 * edge);
     });
     for (const int x : slots_.interactions_of(segment)) {
       const std::int32_t set = interaction_task(x, micro_batch);
@@ -102,21 +105,16 @@ void OrderProblem::for_each_dependency(Visit visit) const {
 }
 
 void OrderProblem::add_dependencies() {
-  std::vector<std::int32_t> place(tasks_.size() + 1, 0);
-  for_each_dependency([&](std::int32_t before, std::int32_t after, std::int32_t) {
-    ++place[before + 1];
-    ++tasks_[after].inputs;
-  });
-  for (std::size_t id = 0; id < tasks_.size(); ++id) {
-    place[id + 1] += place[id];
-    tasks_[id].first_successor = place[id];
-  }
-  successors_.resize(place.back());
-  for_each_dependency([&](std::int32_t before, std::int32_t after, std::int32_t delay) {
-    successors_[place[before]++] = {after, delay};
+  for_each_dependency(
+      [&](std::int32_t, std::int32_t after, std::int32_t) { ++tasks_[after].inputs; });
+  successors_ = GroupedLists<Successor>(tasks_.size(), [&](auto insert) {
+    for_each_dependency([&](std::int32_t before, std::int32_t after, std::int32_t delay) {
+      insert(before, Successor{after, delay});
+    });
   });
 }
 
+/// Goes over the tasks from the last to the first of a topological order.
 void OrderProblem::find_bottom_levels() {
   std::vector<std::int32_t> waits(size()), sorted;
   sorted.reserve(size());
@@ -151,11 +149,11 @@ std::vector<std::int32_t> OrderProblem::order_of(const Schedule& schedule) const
   for (const std::vector<Instruction>& program : schedule.programs) {
     for (const Instruction& i : program) {
       if (!is_compute(i.op)) continue;
-      const std::int32_t slot = slots_.slot(i.segment, i.micro_batch, i.part);
+      const std::int32_t slot = slots_.slot(i);
       if (slot < 0 || i.fused_with_next || i.op == Op::recompute) return {};
       const bool split = split_[i.segment];
       if (i.op == Op::forward) order.push_back(slot);
-      if (i.op == Op::input_gradient || i.op == Op::backward) order.push_back(slots() + slot);
+      if (makes_input_gradient(i.op)) order.push_back(slots() + slot);
       if (split && (i.op == Op::weight_gradient || i.op == Op::backward)) {
         order.push_back(2 * slots() + slot);
       }
@@ -165,11 +163,11 @@ std::vector<std::int32_t> OrderProblem::order_of(const Schedule& schedule) const
   return order;
 }
 
+/// Appends a task to the program of its rank, or an interaction to those of its members.
 void OrderProblem::append_instructions(std::int32_t id, Schedule& schedule) const {
   if (!is_interaction(id)) {
     const std::int32_t slot = id % slots();
-    schedule.programs[tasks_[id].rank].push_back(compute(
-        op(id), slots_.segment_of(slot), slots_.micro_batch_of(slot), slots_.part_of(slot)));
+    schedule.programs[tasks_[id].rank].push_back(slots_.instruction(op(id), slot));
     return;
   }
   const auto after = std::upper_bound(interaction_first_.begin(), interaction_first_.end(), id);
@@ -182,8 +180,7 @@ void OrderProblem::append_instructions(std::int32_t id, Schedule& schedule) cons
                             (id - interaction_first_[index]) * x.every;
   std::vector<int> ranks;
   for (const int member : x.members) ranks.push_back(graph().segments[member].rank);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  sort_unique(ranks);
   for (const int rank : ranks) schedule.programs[rank].push_back(instruction);
 }
 
@@ -196,6 +193,76 @@ Schedule OrderProblem::to_schedule(std::span<const std::int32_t> sequence) const
   }
   for (const std::int32_t id : sequence) append_instructions(id, schedule);
   return schedule;
+}
+
+OrderEvaluator::OrderEvaluator(const OrderProblem& problem)
+    : problem_(&problem),
+      start_(problem.size()),
+      cause_(problem.size()),
+      waits_(problem.size()),
+      next_on_rank_(problem.size()),
+      inputs_(problem.size()) {
+  for (std::int32_t id = 0; id < problem.size(); ++id) {
+    inputs_[id] = problem.task(id).inputs + (problem.task(id).rank >= 0 ? 1 : 0);
+  }
+  sequence_.reserve(problem.size());
+}
+
+/// Notes that one of the inputs of a task is there.
+void OrderEvaluator::release(std::int32_t task, double time, std::int32_t cause) {
+  if (time > start_[task]) {
+    start_[task] = time;
+    cause_[task] = cause;
+  }
+  if (--waits_[task] == 0) sequence_.push_back(task);
+}
+
+bool OrderEvaluator::evaluate(std::span<const std::int32_t> order) {
+  std::copy(inputs_.begin(), inputs_.end(), waits_.begin());
+  std::fill(start_.begin(), start_.end(), 0.0);
+  std::fill(cause_.begin(), cause_.end(), -1);
+  std::fill(next_on_rank_.begin(), next_on_rank_.end(), -1);
+  sequence_.clear();
+  for (int rank = 0; rank < problem_->ranks(); ++rank) {
+    for (std::int32_t i = problem_->first(rank); i + 1 < problem_->first(rank + 1); ++i) {
+      next_on_rank_[order[i]] = order[i + 1];
+    }
+  }
+  for (int rank = 0; rank < problem_->ranks(); ++rank) {
+    if (problem_->first(rank) < problem_->first(rank + 1)) {
+      release(order[problem_->first(rank)], 0, -1);
+    }
+  }
+  for (std::size_t i = 0; i < sequence_.size(); ++i) {
+    const std::int32_t id = sequence_[i];
+    const double finish = end(id);
+    if (next_on_rank_[id] >= 0) release(next_on_rank_[id], finish, id);
+    for (const OrderProblem::Successor& next : problem_->successors(id)) {
+      release(next.task, finish + problem_->latency(next), id);
+    }
+  }
+  const auto expected =
+      static_cast<std::size_t>(problem_->ordered() + problem_->size() - 3 * problem_->slots());
+  if (sequence_.size() != expected) return false;
+  times_ = {};
+  for (int rank = 0; rank < problem_->ranks(); ++rank) {
+    if (problem_->first(rank) == problem_->first(rank + 1)) continue;
+    const double last = end(order[problem_->first(rank + 1) - 1]);
+    times_.makespan = std::max(times_.makespan, last);
+    times_.longest_span =
+        std::max(times_.longest_span, last - start_[order[problem_->first(rank)]]);
+    times_.end_sum += last;
+  }
+  return true;
+}
+
+double peak_memory(const OrderProblem& problem, std::span<const std::int32_t> order, int rank) {
+  double held = 0, most = 0;
+  for (std::int32_t i = problem.first(rank); i < problem.first(rank + 1); ++i) {
+    held += problem.task(order[i]).memory_change;
+    most = std::max(most, held);
+  }
+  return most;
 }
 
 }  // namespace heteroperf

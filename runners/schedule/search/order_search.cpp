@@ -1,3 +1,12 @@
+// Three phases, each from the best result of the one before:
+//  1. list scheduling over a grid of rules (ListRules), the same on all ranks;
+//  2. random changes of single knobs of the best rules, on one rank, some neighbours or all;
+//  3. random moves of tasks along the critical path of the best order itself.
+// The first two explore orders that make sense as a whole, the last one mends details that no rule
+// expresses. Phases 2 and 3 are late-acceptance hill climbing (Burke and Bykov 2017): a candidate
+// is kept if it is no worse than the present one, or than the present one of some steps ago. That
+// leaves local minima without a temperature to tune.
+
 #include "runners/schedule/search/order_search.hpp"
 
 #include <algorithm>
@@ -11,7 +20,7 @@ namespace heteroperf {
 namespace {
 
 constexpr double memory_slack = 1e-9;
-constexpr std::size_t late_steps = 50;
+constexpr std::size_t late_steps = 50;  // a candidate is compared with the one so many steps ago
 
 }  // namespace
 
@@ -28,16 +37,19 @@ OrderSearch::OrderSearch(const OrderProblem& problem, Objective objective, doubl
 
 void OrderSearch::stop_after(double seconds) { stop_seconds_ = seconds; }
 
+/// Says whether evaluations and time are left, and the best order may still be beaten.
 bool OrderSearch::may_go_on() {
   if (evaluations_ >= budget_ || proven() || out_of_time_) return false;
   out_of_time_ = stop_seconds_ < infinite && stopwatch_.elapsed_s() > stop_seconds_;
   return !out_of_time_;
 }
 
+/// Compares by the objective first, and by the sum of the ranks' ends among equals.
 OrderSearch::Score OrderSearch::score(const OrderTimes& times) const {
   return {objective_ == Objective::makespan ? times.makespan : times.longest_span, times.end_sum};
 }
 
+/// Keeps an order that is better than the best so far.
 void OrderSearch::keep(const Score& score, const std::vector<std::int32_t>& order) {
   if (!(score < best_score_)) return;
   best_score_ = score;
@@ -50,6 +62,7 @@ void OrderSearch::offer(const std::vector<std::int32_t>& order) {
   if (evaluator_.evaluate(order)) keep(score(evaluator_.times()), order);
 }
 
+/// Schedules by rules; false where they admit no order.
 bool OrderSearch::try_rules(const ListRules& rules, Score& result) {
   ++evaluations_;
   if (!scheduler_.run(rules)) return false;
@@ -67,11 +80,12 @@ void OrderSearch::improve(double memory_limit, long long evaluations, std::uint6
   try_grid(memory_limit);
   const long long left = std::max(0LL, budget_ - evaluations_);
   if (rules_score_.value < infinite) change_rules(evaluations_ + left / 2);
-  if (found()) move_tasks(budget_);
+  if (has_order()) move_tasks(budget_);
 }
 
-/// One knob after the other, the same on all ranks: from forwards first to gradients first, with or
-/// without waiting for tasks on their way, W as soon as possible or only where it fits whole.
+/// Tries one knob after the other, the same on all ranks: from forwards first to gradients first,
+/// with or without waiting for tasks on their way, W as soon as possible or only where it fits
+/// whole.
 void OrderSearch::try_grid(double memory_limit) {
   ListRules start;
   start.memory_limit.assign(problem_->ranks(), memory_limit);
@@ -121,6 +135,7 @@ double OrderSearch::age_that_fills(double memory_limit) const {
   return ahead * problem_->period() > 0 ? longest / (ahead * problem_->period()) : 1;
 }
 
+/// Climbs over rules, by late acceptance, until so many evaluations are used.
 void OrderSearch::change_rules(long long until) {
   ListRules rules = rules_, next = rules_;
   Score current = rules_score_;
@@ -138,7 +153,7 @@ void OrderSearch::change_rules(long long until) {
   }
 }
 
-/// Changes a knob on one rank, on some neighbours, or on all.
+/// Changes one to three knobs, each on one rank, on some neighbours, or on all.
 void OrderSearch::mutate(ListRules& rules) {
   const auto some = [&](std::vector<double>& values, auto change) {
     const std::size_t a = random_.below(values.size()), b = random_.below(values.size());
@@ -177,7 +192,7 @@ void OrderSearch::mutate(ListRules& rules) {
   }
 }
 
-/// The tasks from the end that decides the objective back to the first start.
+/// Lists the tasks from the end that decides the objective back to the first start.
 void OrderSearch::walk_critical_path(const std::vector<std::int32_t>& order) {
   critical_.clear();
   const std::int32_t none = -1;
@@ -196,8 +211,9 @@ void OrderSearch::walk_critical_path(const std::vector<std::int32_t>& order) {
   for (; last != none; last = evaluator_.cause(last)) critical_.push_back(last);
 }
 
-/// Moves a task of the critical path that waited for its rank before some of those it waited for,
-/// or one of those after it; then mends the rank's memory. The rank, or −1 where nothing fits.
+/// Moves a task of the critical path that waited for its rank before some of the tasks it waited
+/// for, or one of these after it; then mends the rank's memory. The result is the rank, or −1 where
+/// nothing fits.
 int OrderSearch::propose(std::vector<std::int32_t>& order) {
   for (int attempt = 0; attempt < 8; ++attempt) {
     const auto at = random_.below(critical_.size() - 1);
@@ -220,6 +236,7 @@ int OrderSearch::propose(std::vector<std::int32_t>& order) {
   return -1;
 }
 
+/// Moves one element of an order from one place to another.
 void OrderSearch::move(std::vector<std::int32_t>& order, std::int32_t from, std::int32_t to) {
   const auto o = order.begin();
   if (from < to) {
@@ -229,11 +246,13 @@ void OrderSearch::move(std::vector<std::int32_t>& order, std::int32_t from, std:
   }
 }
 
+/// Takes the last move back.
 void OrderSearch::restore(std::vector<std::int32_t>& order, int rank) const {
   std::copy(saved_.begin(), saved_.end(), order.begin() + problem_->first(rank));
 }
 
-/// Where an F does not fit, what frees memory soonest after it goes before it, W first.
+/// Moves, where an F does not fit, the next tasks that free memory before it. The result is false
+/// where that takes too many.
 bool OrderSearch::mend_memory(std::vector<std::int32_t>& order, int rank) {
   const std::int32_t end = problem_->first(rank + 1);
   const double limit = memory_limit_ + memory_slack;
@@ -255,8 +274,7 @@ bool OrderSearch::mend_memory(std::vector<std::int32_t>& order, int rank) {
   return true;
 }
 
-/// Late-acceptance hill climbing (Burke and Bykov 2017): what is no worse than the present order,
-/// or than that of some steps ago, is kept.
+/// Climbs over orders, by late acceptance, until so many evaluations are used.
 void OrderSearch::move_tasks(long long until) {
   std::vector<std::int32_t> order = best_;
   evaluator_.evaluate(order);

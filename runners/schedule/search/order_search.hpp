@@ -5,35 +5,36 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/random.hpp"
-#include "runners/schedule/ir/schedule_request.hpp"
 #include "runners/schedule/search/list_scheduler.hpp"
-#include "runners/schedule/search/order_evaluator.hpp"
+#include "runners/schedule/search/search.hpp"
 
 namespace heteroperf {
 
-/// Looks for a good order of one problem under one memory limit: list scheduling over a grid of
-/// rules, then random changes to the best rules, then random moves along the critical path of the
-/// best order.
+/// Looks for a good order of one problem under one memory limit. The calls are stop_after() and
+/// offer() as wanted, then improve() for each limit, ascending; best() is the best order so far.
 class OrderSearch {
  public:
   OrderSearch(const OrderProblem& problem, Objective objective, double lower_bound);
 
-  /// Joins an order from elsewhere if it can run. One evaluation.
+  /// Takes an order from elsewhere into account if it can run. It costs one evaluation.
   void offer(const std::vector<std::int32_t>& order);
-  /// Improves under `memory_limit` with at most `evaluations`; `seed` decides all chance.
+  /// Improves the best order under `memory_limit` with at most `evaluations`; `seed` decides all
+  /// chance.
   void improve(double memory_limit, long long evaluations, std::uint64_t seed);
 
-  bool found() const { return !best_.empty(); }
-  bool proven() const { return found() && value_ <= bound_ * (1 + 1e-12); }
+  bool has_order() const { return !best_.empty(); }
+  /// True where the best order reaches the lower bound.
+  bool proven() const { return has_order() && value_ <= bound_ * (1 + 1e-12); }
   double value() const { return value_; }
   const std::vector<std::int32_t>& best() const { return best_; }
   long long evaluations() const { return evaluations_; }
-  /// After so many seconds from now on nothing more is evaluated.
+  /// Evaluates nothing more after so many seconds from the search's start.
   void stop_after(double seconds);
   bool out_of_time() const { return out_of_time_; }
 
  private:
-  struct Score {  // smaller is better
+  /// A smaller score is better.
+  struct Score {
     double value = 0, end_sum = 0;
     friend auto operator<=>(const Score&, const Score&) = default;
   };
@@ -59,16 +60,18 @@ class OrderSearch {
   ListScheduler scheduler_;
   OrderEvaluator evaluator_;
   RandomStream random_{0};
-  ListRules rules_;  // the best ones under the present limit
+  ListRules rules_;  // the best rules under the present limit
   Score rules_score_;
   double memory_limit_ = 0;
   std::vector<std::int32_t> best_;
   Score best_score_;
   double value_ = 0;
-  std::vector<std::int32_t> place_, critical_, saved_;
+  std::vector<std::int32_t> place_;     // [task]: index in the order that moves
+  std::vector<std::int32_t> critical_;  // the tasks of its critical path, from the end back
+  std::vector<std::int32_t> saved_;     // the changed rank's tasks before the move
   long long evaluations_ = 0, budget_ = 0;
   Stopwatch stopwatch_;
-  double stop_seconds_;  ///< on the stopwatch
+  double stop_seconds_;  // on the stopwatch
   bool out_of_time_ = false;
 };
 

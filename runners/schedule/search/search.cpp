@@ -1,16 +1,24 @@
+// The search behind `auto`, `zb-1p`, `zb-2p` and `wave`: climbs a ladder of memory limits, and on
+// each rung lets OrderSearch improve the best order so far. Published schedules of the same graph
+// (*templates*) join at the first rung that admits them. Limits and shares of the evaluations
+// depend on the graph alone, so that a search under a larger limit repeats the steps of one under a
+// smaller limit before it goes on.
+
 #include "runners/schedule/search/search.hpp"
 
 #include <algorithm>
-#include <chrono>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/quantity.hpp"
-#include "runners/schedule/ir/memory.hpp"
 #include "runners/schedule/search/order_search.hpp"
 #include "runners/schedule/simulate/report.hpp"
 
 namespace heteroperf {
 namespace {
+
+constexpr Named<Objective> objectives[] = {{Objective::makespan, "makespan"},
+                                           {Objective::span, "span"}};
 
 /// A memory limit the search climbs over, and its share of the evaluations.
 struct Rung {
@@ -18,9 +26,7 @@ struct Rung {
   double share = 0;
 };
 
-/// Every whole number of micro-batches up to 2p, then multiples of p, then `most`. Up to there,
-/// limits and shares depend on the graph alone: two searches do the same on the rungs they have in
-/// common.
+/// The rungs are every whole number of micro-batches up to 2p, then multiples of p, then `most`.
 std::vector<Rung> rungs(const PipelineGraph& graph, double least, double most) {
   std::vector<Rung> result;
   const int p = graph.ranks;
@@ -39,6 +45,7 @@ struct Offer {
   double memory = 0;
 };
 
+/// The templates that the problem can express.
 std::vector<Offer> offers(const OrderProblem& problem, const std::vector<Schedule>& templates) {
   std::vector<Offer> result;
   for (const Schedule& schedule : templates) {
@@ -52,17 +59,14 @@ std::vector<Offer> offers(const OrderProblem& problem, const std::vector<Schedul
   return result;
 }
 
-/// No order takes less: for the span, a rank's work.
+/// A bound of the objective below which no order comes; the span is at least a rank's work.
 double bound_of(const PipelineGraph& graph, Objective objective) {
   if (objective == Objective::makespan) return lower_bound(graph);
-  std::vector<double> work(graph.ranks, 0);
-  for (std::size_t i = 0; i < graph.segments.size(); ++i) {
-    work[graph.segments[i].rank] += graph.segment_work(static_cast<int>(i));
-  }
+  const std::vector<double> work = graph.rank_work();
   return *std::max_element(work.begin(), work.end());
 }
 
-/// Limits above what all micro-batches hold at once are none.
+/// The limit, or infinity where all micro-batches together stay below it.
 double effective_limit(const OrderProblem& problem, std::optional<double> asked) {
   if (!asked) return infinite;
   std::vector<double> all(problem.ranks(), 0);
@@ -73,6 +77,12 @@ double effective_limit(const OrderProblem& problem, std::optional<double> asked)
 }
 
 }  // namespace
+
+const char* to_string(Objective objective) { return name_of(objectives, objective); }
+
+Objective parse_objective(const std::string& name) {
+  return parse_name(objectives, "objective", name);
+}
 
 long long affordable_evaluations(const PipelineGraph& graph, const ScheduleRequest& request) {
   constexpr long long most_task_evaluations = 400'000'000, fewest = 400;
@@ -86,7 +96,7 @@ long long affordable_evaluations(const PipelineGraph& graph, const ScheduleReque
 
 SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& request,
                              const std::vector<Schedule>& templates, MemoryLadder ladder) {
-  const OrderProblem problem(graph, OrderProblem::Gradients::split);
+  const OrderProblem problem(graph);
   const ListScheduler scheduler(problem);
   const double limit = effective_limit(problem, request.memory_limit);
   double least = 0;
@@ -96,7 +106,7 @@ SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& 
   OrderSearch search(problem, request.objective, bound_of(graph, request.objective));
   search.stop_after(most_search_seconds);
   const std::vector<Offer> orders = offers(problem, templates);
-  double before = -1;
+  double before = -1;  // the rung before
   const std::vector<Rung> steps =
       ladder == MemoryLadder::climb ? rungs(graph, least, limit) : std::vector<Rung>{{limit, 1}};
   for (const Rung& rung : steps) {
@@ -111,7 +121,7 @@ SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& 
         rung.limit, std::min(std::max(share, 1LL), left),
         random_bits(request.seed, static_cast<std::uint64_t>(std::min(rung.limit, 1e9) * 1024)));
   }
-  if (!search.found()) throw scheduler.no_order(std::vector<double>(problem.ranks(), limit));
+  if (!search.has_order()) throw scheduler.no_order(std::vector<double>(problem.ranks(), limit));
   OrderEvaluator evaluator(problem);
   HETEROPERF_ENSURE(evaluator.evaluate(search.best()));
   SearchResult result;

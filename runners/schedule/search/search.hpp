@@ -1,34 +1,59 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "runners/schedule/ir/schedule_request.hpp"
+#include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/ir/schedule.hpp"
 
 namespace heteroperf {
+
+/// The time that a schedule is to make small: the end of the last computation, or the largest of
+/// the ranks' spans from first start to last end.
+enum class Objective { makespan, span };
+const char* to_string(Objective objective);
+/// Throws UserError naming the nearest one.
+Objective parse_objective(const std::string& name);
+
+/// The order for a schedule, as a generator or the search takes it.
+struct ScheduleRequest {
+  int ranks = 1, micro_batches = 1;
+  std::optional<int> chunks;           ///< absent: the generator's own number
+  int parts = 1;                       ///< sequence splits
+  StageCosts costs;                    ///< [rank]
+  std::optional<double> memory_limit;  ///< per rank, in activations of a micro-batch
+  Objective objective = Objective::makespan;
+  /// Where it is given, it is scheduled instead of a chain, and has its own `ranks`,
+  /// `micro_batches` and costs.
+  std::optional<PipelineGraph> graph;
+  std::uint64_t seed = 1;
+  std::int64_t most_evaluations = 16000;  ///< bounds a search
+};
 
 /// The result of a search with its cost.
 struct SearchResult {
   Schedule schedule;
   double objective = 0;       ///< makespan or longest span
-  double lower_bound = 0;     ///< of the objective
+  double lower_bound = 0;     ///< no order has a smaller objective
   long long evaluations = 0;  ///< orders timed
   bool proven = false;        ///< reached the lower bound
   bool out_of_time = false;   ///< `most_search_seconds` ended it: another run may differ
 };
 
-/// A guard only: what bounds a search is `ScheduleRequest::most_evaluations`.
+/// A guard only: `ScheduleRequest::most_evaluations` bounds a search, and keeps it repeatable.
 constexpr double most_search_seconds = 60;
 
-/// Whether a search climbs through smaller memory limits, each from the result of the one before,
-/// so that another micro-batch of memory never makes the result worse; or looks at its limit alone.
+/// The memory limits that a search works under. To climb is to pass through smaller limits, each
+/// from the result of the one before, so that another micro-batch of memory never makes the result
+/// worse; without it, the search looks at its limit alone.
 enum class MemoryLadder { climb, none };
 
 /// The best of `templates` (schedules of the same graph; those above the memory limit are left out)
-/// and of what list scheduling and local search find, by `request.objective`, until the lower bound
-/// or `request.most_evaluations`. Deterministic for a seed. The search climbs through smaller
-/// memory limits and starts each from the one before, so that another micro-batch of memory never
-/// makes the result worse. Throws UserError where the limit admits no order.
+/// and of the orders that list scheduling and local search find, by `request.objective`, until the
+/// lower bound or `request.most_evaluations`. The result is the same for one seed. Throws UserError
+/// where the limit admits no order.
 SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& request,
                              const std::vector<Schedule>& templates = {},
                              MemoryLadder ladder = MemoryLadder::climb);

@@ -1,8 +1,12 @@
+// A message takes all of its carriers or none. One that finds a carrier taken queues there alone,
+// as it cannot start before that one is free; when it is, the message tries again and may queue at
+// the next. first_waiting() merges the queues of the released carriers with the new tickets, so
+// that everything that may start does so in the order of issue.
+
 #include "runners/schedule/simulate/fabric.hpp"
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <utility>
 
 #include "metrics/base/error.hpp"
@@ -10,8 +14,9 @@
 namespace heteroperf {
 namespace {
 
+/// Complains of a number below `least`.
 void check_number(const char* key, double value, double least, ProblemList& problems) {
-  // Infinite bandwidths are fine; a NaN fails.
+  // An infinite bandwidth is fine; a NaN fails.
   if (value >= least) return;
   problems.add(fmt::format("{} {}", key, value),
                fmt::format("it is a number of {} or more", least));
@@ -24,6 +29,7 @@ void check_per_rank(const char* key, const std::vector<int>& values, int ranks,
                fmt::format("the schedule has {}", ranks), "Give a number per rank, or none.");
 }
 
+/// Complains of everything that is wrong with a network.
 void check_network(const Network& network, int ranks) {
   ProblemList problems;
   check_number("bandwidth", network.bandwidth, 0, problems);
@@ -37,7 +43,7 @@ void check_network(const Network& network, int ranks) {
   problems.throw_if_any();
 }
 
-/// The same numbers from 0 on, without gaps; one each where none are given.
+/// Renumbers values from 0 on without gaps; every rank has one of its own where none are given.
 std::vector<std::int32_t> dense(const std::vector<int>& values, int ranks) {
   std::vector<std::int32_t> result(ranks);
   std::vector<int> distinct = values;
@@ -53,6 +59,7 @@ std::vector<std::int32_t> dense(const std::vector<int>& values, int ranks) {
   return result;
 }
 
+/// A bandwidth of 0 stands for an infinite one.
 double transfer_time(double bytes, double bandwidth) {
   return bandwidth > 0 ? bytes / bandwidth : 0;
 }
@@ -71,6 +78,8 @@ std::int32_t Fabric::add_carrier(int capacity) {
   return static_cast<std::int32_t>(carriers_.size()) - 1;
 }
 
+/// A route within a rank, or between ranks of one node, passes no card. Two ranks that share a card
+/// take it once.
 void Fabric::add_routes(const PipelineGraph& graph, const Network& network) {
   const std::vector<std::int32_t> card = dense(network.card, graph.ranks);
   const std::vector<std::int32_t> node = dense(network.node, graph.ranks);

@@ -7,26 +7,27 @@
 #include <vector>
 
 #include "runners/schedule/ir/pipeline_graph.hpp"
-#include "runners/schedule/simulate/network.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 
-/// The links and network cards of simulate_network(): what carries a message, and who waits for it.
-/// A message holds a slot of its link and, between nodes, both cards while it is transferred. Among
-/// those that wait, the one issued first starts first, unless something else it needs is taken.
+/// The links and network cards of simulate_network(), and the messages that wait for them. Each is
+/// a *carrier*: a link has as many slots as its capacity, a card has one. A message holds a slot of
+/// its link and, between nodes, both cards while it is transferred. Among those that wait, the one
+/// issued first starts first, unless something else it needs is taken.
 class Fabric {
  public:
-  /// How the messages of an edge go in one direction.
+  /// The way of an edge's messages in one direction.
   struct Route {
     std::int32_t source = -1, target = -1;             ///< ranks
-    double seconds = 0;                                ///< of transfer, per message
+    double seconds = 0;                                ///< time of one transfer
     double latency = 0;                                ///< from its end to the arrival
     std::array<std::int32_t, 3> carriers{-1, -1, -1};  ///< link and cards; −1: none
   };
   /// A message that may start.
   struct Ticket {
     double issued = 0;
-    std::int32_t rank = -1, index = -1;  ///< of its send: the order of ties
+    std::int32_t rank = -1, index = -1;  ///< the place of its send, by which ties are ordered
     std::int32_t message = -1, route = -1;
 
     bool before(const Ticket& other) const {
@@ -38,9 +39,10 @@ class Fabric {
   Fabric(const PipelineGraph& graph, const Network& network);
 
   const Route& route(std::int32_t route) const { return routes_[route]; }
-  /// No message ever takes time, so none waits.
+  /// True where no message ever takes time, so that none waits.
   bool instant() const { return instant_; }
 
+  /// Ends a transfer.
   void release(std::int32_t route);
   /// Calls start(ticket) for every ticket, of those issued now and those that wait for what was
   /// released since the last call, that can start now; the others wait. Sorts `issued`.
@@ -56,14 +58,14 @@ class Fabric {
 
   void add_routes(const PipelineGraph& graph, const Network& network);
   std::int32_t add_carrier(int capacity);
-  /// Takes everything, or queues at what is not free.
+  /// Takes all carriers of a ticket, or queues it at the first one that is not free.
   bool take(const Ticket& ticket);
   /// The released carrier whose first waiter comes before all others' and before `ticket`.
   Carrier* first_waiting(const Ticket* ticket);
 
-  std::vector<Route> routes_;
-  std::vector<Carrier> carriers_;
-  std::vector<std::int32_t> released_;
+  std::vector<Route> routes_;           // [2 · edge, + 1 for gradients]
+  std::vector<Carrier> carriers_;       // links, and cards that are used
+  std::vector<std::int32_t> released_;  // carriers, since the last admit()
   bool instant_ = true;
 };
 

@@ -1,16 +1,52 @@
-#include "runners/schedule/simulate/network_simulator.hpp"
+// The models `links` and `rendezvous`, on a lowered schedule.
+//
+// Each rank runs its program in order on one stream. Only this order, arrivals and collectives
+// decide when an instruction runs. That what it needs stands before it is for check_schedule().
+//
+// **Messages.** A message is issued when its send is reached (`rendezvous`: and its receive too).
+// It starts when its link has a free slot and, between nodes, where cards have a limit, the cards
+// of both ranks are free. It holds them for bytes / bandwidth (between nodes: / card_bandwidth
+// where that is slower; a part of a sequence carries its share of the bytes) and arrives
+// graph.latency after that. Messages start in the order of issue, ties by rank, then index of the
+// send; one that still waits for another link or card lets later ones pass. A message that can
+// only be issued because another arrived in no time comes after those issued at that instant.
+//
+// **Sends and receives.** A receive blocks its rank until the arrival. A send takes no time; under
+// `rendezvous` it blocks until its transfer has ended. A group is issued when its first message is
+// reached, then its members are waited for in their order.
+//
+// **Compute.** With compute_slow_down s, work on a rank proceeds at 1/s while any transfer (not
+// latency) from or to it is under way. A fused pair takes the sum of its costs times the graph's
+// factor; RECOMPUTE takes a forward; OPT_STEP takes step_time; LOAD, LOSS and FREE take no time.
+//
+// **Collectives** start when the last member rank has come, take latency · ⌈log2(members)⌉ + the
+// interaction's cost (a reduction: reduction_time), and block all of them until they end.
+//
+// **Monotonicity.** Under `links`, in full duplex, without a card limit and slow-down, a lower
+// latency or a higher bandwidth or capacity never makes a given schedule later anywhere: each link
+// serves one sender in the order of its program. Otherwise an earlier message may take a shared
+// link or card from a more urgent one, or fall into compute.
+//
+// **Timeline.** A message's instructions span the time they block their rank (a send under
+// `links`: its issue). The cause of a wait is the other end of the message or the last member of a
+// collective; the cause of anything else is the instruction of its rank that ended at its start.
+//
+// **How it runs.** As in the model `latency`, each rank runs ahead on its own clock until it has to
+// wait for somebody (RankClocks). Here it also leaves *events* for its messages, which share links;
+// the events run in order of time. Where transfers slow compute down, ranks do not run ahead of the
+// events, and the end of a compute is an event too.
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <queue>
 
+#include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
-#include "runners/schedule/simulate/collective_table.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 #include "runners/schedule/simulate/fabric.hpp"
-#include "runners/schedule/simulate/message_table.hpp"
-#include "runners/schedule/simulate/rank_clock.hpp"
+#include "runners/schedule/simulate/meetings.hpp"
+#include "runners/schedule/simulate/rank_clocks.hpp"
 
 namespace heteroperf {
 namespace {
@@ -19,43 +55,38 @@ constexpr Named<NetworkModel> models[] = {{NetworkModel::latency, "latency"},
                                           {NetworkModel::links, "links"},
                                           {NetworkModel::rendezvous, "rendezvous"}};
 
-constexpr double unknown = MessageTable::unknown;
-
-/// Each rank runs ahead on its own clock until it has to wait for somebody, and leaves events for
-/// its messages; the events run in order of time. Where transfers slow compute down, ranks do not
-/// run ahead of the events, and the end of a compute is an event too.
+/// The clock of the models `links` and `rendezvous`.
 class NetworkClock {
  public:
-  NetworkClock(const Schedule& schedule, const TaskTable& tasks, const SimulationOptions& options)
+  NetworkClock(const Schedule& schedule, const GraphIndex& numbers,
+               const SimulationOptions& options)
       : schedule_(schedule),
         graph_(schedule.graph),
         network_(options.network),
         rendezvous_(options.model == NetworkModel::rendezvous),
         fabric_(schedule.graph, options.network),
-        messages_(schedule, MessageIndex(tasks)),
-        collectives_(schedule, CollectiveIndex(tasks), options.network.reduction_time),
-        slows_down_(options.network.compute_slow_down > 1 && !fabric_.instant()) {
-    for (std::size_t rank = 0; rank < schedule.programs.size(); ++rank) {
-      ranks_.push_back({RankClock(static_cast<int>(rank), schedule.programs[rank], timeline_)});
-    }
-  }
+        messages_(schedule, numbers.messages),
+        collectives_(schedule, numbers.collectives, options.network.reduction_time),
+        slows_down_(options.network.compute_slow_down > 1 && !fabric_.instant()),
+        clocks_(schedule, true),
+        ranks_(schedule.programs.size()) {}
 
   Timeline run() {
-    for (int rank = static_cast<int>(ranks_.size()) - 1; rank >= 0; --rank) ready_.push_back(rank);
     run_ready();
     while (!events_.empty()) {
-      clock_ = events_.top().time;
+      now_ = events_.top().time;
       do {
-        while (!events_.empty() && events_.top().time == clock_) take_event();
+        while (!events_.empty() && events_.top().time == now_) take_event();
         run_ready();
-      } while (!events_.empty() && events_.top().time == clock_);
-      fabric_.admit(issued_, [&](const Fabric::Ticket& ticket) { start(ticket.message, clock_); });
+      } while (!events_.empty() && events_.top().time == now_);
+      fabric_.admit(issued_, [&](const Fabric::Ticket& ticket) { start(ticket.message, now_); });
       issued_.clear();
       run_ready();
     }
-    require_finished();
+    const int stuck = clocks_.stuck_rank();
+    if (stuck >= 0) throw waiting_cycle(stuck);
     list_transfers();
-    return std::move(timeline_);
+    return std::move(clocks_.timeline());
   }
 
  private:
@@ -63,24 +94,24 @@ class NetworkClock {
   using Place = CollectiveTable::Place;
 
   struct Rank {
-    RankClock clock;
-    std::int32_t collectives = 0;  // passed
-    std::int32_t transfers = 0;    // under way from or to here
-    // Only where transfers slow compute down:
-    double wake = unknown;         // the event this rank waits for
-    bool computes = false;         // until then
-    double work = 0, updated = 0;  // left of it at that time
+    std::int32_t collectives = 0;  // those that its program has passed
+    std::int32_t transfers = 0;    // messages under way from or to here
+    // The rest is used only where transfers slow compute down:
+    double wake = unknown_time;    // the event this rank waits for
+    bool computes = false;         // it computes until then
+    double work = 0, updated = 0;  // the work that is left at that time
   };
 
   enum class EventKind : std::int32_t { issue, end, wake };
   struct Event {
     double time;
-    std::int32_t subject;  // message; of `wake`: rank
+    std::int32_t subject;  // the message, or the rank of a `wake`
     EventKind kind;
 
     bool operator<(const Event& other) const { return time > other.time; }  // earliest on top
   };
 
+  /// Handles the earliest event.
   void take_event() {
     const Event event = events_.top();
     events_.pop();
@@ -95,30 +126,25 @@ class NetworkClock {
   }
 
   void run_ready() {
-    while (!ready_.empty()) {
-      const int rank = ready_.back();
-      ready_.pop_back();
-      while (!finished(rank) && ranks_[rank].wake == unknown && step(rank)) {
-      }
-    }
+    clocks_.run_ready([&](int rank) { return step(rank); });
   }
 
-  /// False: has to wait.
+  /// Passes an instruction; false where the rank has to wait.
   bool step(int rank) {
-    RankClock& clock = ranks_[rank].clock;
-    const Op op = clock.instruction().op;
+    if (ranks_[rank].wake != unknown_time) return false;
+    const Op op = clocks_[rank].instruction().op;
     if (is_compute(op)) return compute(rank);
     if (is_message(op)) return message(rank);
-    if (CollectiveIndex::names_one(op)) return collective(rank);
-    clock.pass(op == Op::opt_step ? network_.step_time : 0);
+    if (CollectiveIndex::is_collective(op)) return collective(rank);
+    clocks_[rank].pass(op == Op::opt_step ? network_.step_time : 0);
     return true;
   }
 
   // --- Compute ---
 
-  /// Of the next instruction and those that run as one with it.
+  /// The time alone of the next instruction and those that run as one with it.
   double work_of(int rank) const {
-    const RankClock& clock = ranks_[rank].clock;
+    const RankClock& clock = clocks_[rank];
     const std::int32_t first = clock.next(), end = clock.unit_end();
     double sum = 0;
     for (std::int32_t i = first; i < end; ++i) {
@@ -138,14 +164,15 @@ class NetworkClock {
                     "Check the schedule's programs.");
   }
 
+  /// Runs a computation at once, or begins it where its pace may change on the way.
   bool compute(int rank) {
     Rank& state = ranks_[rank];
-    const double time = state.clock.time();
+    const double time = clocks_[rank].time();
     if (!slows_down_) {
-      state.clock.pass_unit(time + work_of(rank));
+      clocks_[rank].run_unit(time + work_of(rank));
       return true;
     }
-    if (time > clock_) {
+    if (time > now_) {
       wake_at(rank, time);
       return false;
     }
@@ -168,27 +195,30 @@ class NetworkClock {
 
   void wake(int rank, double time) {
     Rank& state = ranks_[rank];
-    if (state.wake != time) return;  // moved since
-    state.wake = unknown;
-    if (state.computes) state.clock.pass_unit(time);
+    if (state.wake != time) return;  // the end has moved since
+    state.wake = unknown_time;
+    if (state.computes) clocks_[rank].run_unit(time);
     state.computes = false;
-    ready_.push_back(rank);
+    clocks_.make_ready(rank);
   }
 
+  /// Counts the transfers under way at a rank; a compute there changes its pace with the first and
+  /// the last one.
   void count_transfer(int rank, int change) {
     Rank& state = ranks_[rank];
     const double before = pace(state);
     state.transfers += change;
     if (!state.computes || pace(state) == before) return;
-    state.work -= (clock_ - state.updated) / before;
-    state.updated = clock_;
-    wake_at(rank, clock_ + std::max(0.0, state.work) * pace(state));
+    state.work -= (now_ - state.updated) / before;
+    state.updated = now_;
+    wake_at(rank, now_ + std::max(0.0, state.work) * pace(state));
   }
 
   // --- Messages ---
 
+  /// Passes a send or receive if it does not block any more.
   bool message(int rank) {
-    RankClock& clock = ranks_[rank].clock;
+    RankClock& clock = clocks_[rank];
     if (!clock.posted(clock.next())) post(rank);
     const bool sends = is_send(clock.instruction().op);
     if (sends && !rendezvous_) {
@@ -196,7 +226,7 @@ class NetworkClock {
       return true;
     }
     const MessageTable::Message& m = messages_[messages_.id(rank, clock.next())];
-    if (m.end == unknown) return false;
+    if (m.end == unknown_time) return false;
     const Fabric::Route& route = fabric_.route(m.route);
     const bool other_came_last = !rendezvous_ || m.issued > clock.posted_at();
     clock.pass_wait(sends ? m.end : m.end + route.latency, m.issued,
@@ -204,7 +234,7 @@ class NetworkClock {
     return true;
   }
 
-  /// Seen from its send, or its receive.
+  /// The end of a message that is not its send, or not its receive.
   Cause other_end(const MessageTable::Message& m, bool from_send) const {
     const Fabric::Route& route = fabric_.route(m.route);
     return from_send ? Cause{route.target, m.receive} : Cause{route.source, m.send};
@@ -212,7 +242,7 @@ class NetworkClock {
 
   /// Issues the message at the rank's place and those of its group.
   void post(int rank) {
-    RankClock& clock = ranks_[rank].clock;
+    RankClock& clock = clocks_[rank];
     const std::int32_t end = clock.group_end();
     clock.post(end);
     for (std::int32_t i = clock.next(); i < end; ++i) {
@@ -222,9 +252,10 @@ class NetworkClock {
     }
   }
 
+  /// Issues a message, under `rendezvous` when the second of its ends is posted.
   void post_end(double time, std::int32_t id) {
     MessageTable::Message& m = messages_[id];
-    const bool first = m.issued == unknown;
+    const bool first = m.issued == unknown_time;
     m.issued = first ? time : std::max(m.issued, time);
     if (first && rendezvous_) return;
     if (fabric_.instant()) return start(id, m.issued);
@@ -236,6 +267,7 @@ class NetworkClock {
     return {m.issued, fabric_.route(m.route).source, m.send, id, m.route};
   }
 
+  /// Starts a transfer; its end is known at once.
   void start(std::int32_t id, double time) {
     MessageTable::Message& m = messages_[id];
     const Fabric::Route& route = fabric_.route(m.route);
@@ -252,6 +284,7 @@ class NetworkClock {
     if (rendezvous_) unblock(route.source, m.send);
   }
 
+  /// Ends a transfer, which frees its link and cards.
   void end(std::int32_t id) {
     const std::int32_t index = messages_[id].route;
     fabric_.release(index);
@@ -260,33 +293,36 @@ class NetworkClock {
     count_transfer(fabric_.route(index).target, -1);
   }
 
+  /// Makes a rank ready if it stands at this message.
   void unblock(int rank, std::int32_t index) {
-    const RankClock& clock = ranks_[rank].clock;
-    if (clock.next() == index && clock.posted(index)) ready_.push_back(rank);
+    const RankClock& clock = clocks_[rank];
+    if (clock.next() == index && clock.posted(index)) clocks_.make_ready(rank);
   }
 
   // --- Collectives ---
 
+  /// Passes a collective once all its members have come.
   bool collective(int rank) {
-    Rank& state = ranks_[rank];
-    const std::int32_t id = collectives_.of(rank)[state.collectives];
+    RankClock& clock = clocks_[rank];
+    const std::int32_t id = collectives_.of(rank)[ranks_[rank].collectives];
     if (id < 0) {
-      ++state.collectives;
-      state.clock.pass(0);
+      ++ranks_[rank].collectives;
+      clock.pass(0);
       return true;
     }
     CollectiveTable::Collective& c = collectives_[id];
-    if (!state.clock.posted(state.clock.next())) reach(rank, id);
+    if (!clock.posted(clock.next())) reach(rank, id);
     if (c.missing > 0) return false;
-    ++state.collectives;
-    state.clock.pass_wait(
+    ++ranks_[rank].collectives;
+    clock.pass_wait(
         c.end, c.start,
-        c.latest.rank == rank ? state.clock.before_post() : Cause{c.latest.rank, c.latest.index});
+        c.latest.rank == rank ? clock.before_post() : Cause{c.latest.rank, c.latest.index});
     return true;
   }
 
+  /// Notes that a member has come; the last one starts the collective.
   void reach(int rank, std::int32_t id) {
-    RankClock& clock = ranks_[rank].clock;
+    RankClock& clock = clocks_[rank];
     CollectiveTable::Collective& c = collectives_[id];
     clock.post(clock.next() + 1);
     if (c.latest.rank < 0 || clock.time() > c.start) {
@@ -296,23 +332,15 @@ class NetworkClock {
     if (--c.missing > 0) return;
     c.end = c.start + c.time;
     for (const Place& place : collectives_.places(id)) {
-      if (place.rank != rank) ready_.push_back(place.rank);
+      if (place.rank != rank) clocks_.make_ready(place.rank);
     }
   }
 
   // --- The end ---
 
-  bool finished(int rank) const { return ranks_[rank].clock.finished(); }
-
-  void require_finished() const {
-    for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
-      if (!finished(rank)) throw waiting_cycle(rank);
-    }
-  }
-
   /// The place that a blocked rank waits for.
   Place awaited(int rank) const {
-    const RankClock& clock = ranks_[rank].clock;
+    const RankClock& clock = clocks_[rank];
     const Op op = clock.instruction().op;
     if (is_message(op)) {
       const Cause other = other_end(messages_[messages_.id(rank, clock.next())], is_send(op));
@@ -320,11 +348,11 @@ class NetworkClock {
     }
     const auto places = collectives_.places(collectives_.of(rank)[ranks_[rank].collectives]);
     return *std::find_if(places.begin(), places.end(), [&](const Place& place) {
-      return !ranks_[place.rank].clock.posted(place.index);
+      return !clocks_[place.rank].posted(place.index);
     });
   }
 
-  /// Everybody waits for somebody who has not come: following that comes round.
+  /// Every blocked rank waits for a rank that has not come, so following them comes round.
   UserError waiting_cycle(int rank) const {
     std::vector<std::int32_t> seen(ranks_.size(), -1);
     std::vector<int> walk;
@@ -338,7 +366,7 @@ class NetworkClock {
     for (const int member : walk) {
       const Place place = awaited(member);
       cycle += fmt::format("{}{} waits for {}", cycle.empty() ? "" : "; ",
-                           place_in_program(schedule_, member, ranks_[member].clock.next()),
+                           place_in_program(schedule_, member, clocks_[member].next()),
                            place_in_program(schedule_, place.rank, place.index));
     }
     return UserError(
@@ -346,6 +374,7 @@ class NetworkClock {
         cycle, "Change the order of a rank, or put messages that cross into one group.");
   }
 
+  /// Lists the times of all messages in the timeline.
   void list_transfers() {
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) {
       const std::vector<Instruction>& program = schedule_.programs[rank];
@@ -353,7 +382,7 @@ class NetworkClock {
         if (!is_send(program[i].op)) continue;
         const MessageTable::Message& m =
             messages_[messages_.id(rank, static_cast<std::int32_t>(i))];
-        timeline_.transfers.push_back({rank, m.send, m.issued, m.start, m.end});
+        clocks_.timeline().transfers.push_back({rank, m.send, m.issued, m.start, m.end});
       }
     }
   }
@@ -366,12 +395,11 @@ class NetworkClock {
   MessageTable messages_;
   CollectiveTable collectives_;
   bool slows_down_;
+  RankClocks clocks_;
   std::vector<Rank> ranks_;
-  std::vector<int> ready_;
-  std::vector<Fabric::Ticket> issued_;
+  std::vector<Fabric::Ticket> issued_;  // those issued at the time now_
   std::priority_queue<Event> events_;
-  double clock_ = 0;
-  Timeline timeline_;
+  double now_ = 0;
 };
 
 }  // namespace
@@ -387,7 +415,7 @@ Timeline simulate_network(const Schedule& schedule, const SimulationOptions& opt
     throw UserError(fmt::format("model {} on a compute-only schedule", to_string(options.model)),
                     "it has no messages", "Lower the schedule first, or use the model latency.");
   }
-  return NetworkClock(schedule, TaskTable(schedule.graph), options).run();
+  return NetworkClock(schedule, GraphIndex(schedule.graph), options).run();
 }
 
 }  // namespace heteroperf

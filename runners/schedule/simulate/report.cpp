@@ -1,10 +1,13 @@
+// Reads a timeline. Idle time is split by what a rank waited for: *warm-up* before its first
+// computation, *imbalance* after its last one, and in between *dependency*, as long as the work
+// that it waits for had not ended elsewhere, then *communication*, while the message was under way.
+
 #include "runners/schedule/simulate/report.hpp"
 
 #include <algorithm>
 #include <limits>
 
-#include "runners/schedule/ir/memory.hpp"
-#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 
 namespace heteroperf {
 namespace {
@@ -21,7 +24,7 @@ void add_wait(const Timeline& timeline, int rank, Timeline::Cause cause, TimeSpa
   times.communication += wait.end - sent;
 }
 
-/// Adds what a rank waited between two computes where instructions themselves block.
+/// Adds the waits of a rank between two computes in a model where instructions themselves block.
 void add_blocked(const Timeline& timeline, int rank, std::size_t after, std::size_t before,
                  RankTimes& times) {
   for (std::size_t i = after + 1; i < before; ++i) {
@@ -31,10 +34,11 @@ void add_blocked(const Timeline& timeline, int rank, std::size_t after, std::siz
   }
 }
 
+/// Sums up one rank; everything between first and last compute that is not work is a wait.
 RankTimes rank_times(const Schedule& schedule, const Timeline& timeline, int rank,
                      double makespan) {
   RankTimes times;
-  double first = -1, last = 0;  // of compute
+  double first = -1, last = 0;  // first start and latest end of compute
   std::size_t last_compute = 0;
   const std::vector<Instruction>& program = schedule.programs[rank];
   for (std::size_t i = 0; i < program.size(); ++i) {
@@ -47,7 +51,7 @@ RankTimes rank_times(const Schedule& schedule, const Timeline& timeline, int ran
     } else {
       add_wait(timeline, rank, timeline.causes[rank][i], {last, span.start}, times);
     }
-    const bool counted = i > 0 && program[i - 1].fused_with_next;  // with the first of its pair
+    const bool counted = i > 0 && program[i - 1].fused_with_next;  // as the first of its pair is
     if (!counted) times.busy += span.end - span.start;
     last = span.end;
     last_compute = i;
@@ -59,6 +63,7 @@ RankTimes rank_times(const Schedule& schedule, const Timeline& timeline, int ran
   return times;
 }
 
+/// Walks from the last end of compute back over the causes.
 std::vector<PathStep> critical_path(const Schedule& schedule, const Timeline& timeline) {
   PathStep step{-1, -1, {}};
   for (int rank = 0; rank < static_cast<int>(schedule.programs.size()); ++rank) {
@@ -83,6 +88,7 @@ double bubble_rate(double busy, int ranks, double time) {
   return time > 0 ? 1 - busy / (ranks * time) : 0;
 }
 
+/// The scale of the dearest or the cheapest micro-batch.
 double extreme_scale(const PipelineGraph& graph, bool largest) {
   const auto& scale = graph.micro_batch_scale;
   if (scale.empty()) return 1;
@@ -90,7 +96,7 @@ double extreme_scale(const PipelineGraph& graph, bool largest) {
                  : *std::min_element(scale.begin(), scale.end());
 }
 
-/// Earliest start of a part's forward in every segment, where a micro-batch costs `scale`.
+/// The earliest start of a part's forward in every segment, where a micro-batch costs `scale`.
 std::vector<double> arrivals(const PipelineGraph& graph, const TaskTable& tasks, double scale) {
   std::vector<double> arrival(graph.segments.size(), 0);
   for (const int segment : topological_order(graph)) {
@@ -105,7 +111,8 @@ std::vector<double> arrivals(const PipelineGraph& graph, const TaskTable& tasks,
   return arrival;
 }
 
-/// Forward down to the end, gradients back up, and the weight's gradient where it ends.
+/// The longest path of the dearest micro-batch: forwards down to the end, gradients back up, and
+/// the weight's gradient where it ends.
 double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
   const double scale = extreme_scale(graph, true) / graph.parts;
   const std::vector<double> arrival = arrivals(graph, tasks, scale * graph.parts);
@@ -129,18 +136,17 @@ double longest_path(const PipelineGraph& graph, const TaskTable& tasks) {
 
 }  // namespace
 
+/// Fused pairs may cost less than their parts, which shortens both bounds.
 double lower_bound(const PipelineGraph& graph) {
   const TaskTable tasks(graph);
   const double factor = std::min(1.0, graph.fused_cost_factor);
   const std::vector<double> arrival = arrivals(graph, tasks, extreme_scale(graph, false));
   std::vector<double> first(graph.ranks, std::numeric_limits<double>::infinity());
-  std::vector<double> work(graph.ranks, 0);
   for (std::size_t i = 0; i < graph.segments.size(); ++i) {
     const Segment& segment = graph.segments[i];
-    if (segment.micro_batches == 0) continue;
-    first[segment.rank] = std::min(first[segment.rank], arrival[i]);
-    work[segment.rank] += graph.segment_work(static_cast<int>(i));
+    if (segment.micro_batches > 0) first[segment.rank] = std::min(first[segment.rank], arrival[i]);
   }
+  const std::vector<double> work = graph.rank_work();
   double bound = factor == 1 ? longest_path(graph, tasks) : 0;
   for (int rank = 0; rank < graph.ranks; ++rank) {
     if (work[rank] > 0) bound = std::max(bound, first[rank] + work[rank] * factor);

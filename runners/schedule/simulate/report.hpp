@@ -7,13 +7,13 @@
 
 namespace heteroperf {
 
-/// Where a rank's time between 0 and the makespan went.
+/// The shares of a rank's time between 0 and the makespan. The *bubble* is the idle part.
 struct RankTimes {
   double busy = 0;           ///< compute
   double idle = 0;           ///< makespan − busy = the sum of what follows
   double warm_up = 0;        ///< before its first compute
   double dependency = 0;     ///< waiting for another rank's compute
-  double communication = 0;  ///< waiting for messages under way
+  double communication = 0;  ///< waiting for messages that are under way
   double imbalance = 0;      ///< after its last compute
   double span = 0;           ///< last end − first start
 };
@@ -23,10 +23,11 @@ struct PathStep {
   TimeSpan span;
 };
 
-/// bubble rate = 1 − Σ busy / (ranks · T).
+/// The figures by which schedules are compared. A bubble rate is 1 − Σ busy / (ranks · T), where T
+/// is the makespan or the longest span.
 struct ScheduleReport {
   double makespan = 0;      ///< last end of compute
-  double longest_span = 0;  ///< over the ranks
+  double longest_span = 0;  ///< the longest of the ranks' spans
   double bubble_rate_makespan = 0, bubble_rate_span = 0;
   double lower_bound = 0;
   std::vector<RankTimes> ranks;
@@ -35,8 +36,9 @@ struct ScheduleReport {
 };
 ScheduleReport report(const Schedule& schedule, const Timeline& timeline);
 
-/// No order of these segments on their ranks ends earlier: the largest over the ranks of (earliest
-/// arrival of work there + all its work), and the longest path of one micro-batch.
+/// A time that no order of these segments on their ranks can end before. It is the largest of, over
+/// the ranks, (earliest arrival of work there + all its work), and of the longest path of one
+/// micro-batch.
 double lower_bound(const PipelineGraph& graph);
 
 }  // namespace heteroperf

@@ -16,7 +16,7 @@
 #include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"
-#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/schedule.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 

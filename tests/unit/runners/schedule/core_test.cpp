@@ -1,10 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/ir/schedule.hpp"
-#include "runners/schedule/ir/task_table.hpp"
 
 namespace heteroperf {
 namespace {

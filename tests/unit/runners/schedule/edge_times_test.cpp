@@ -10,7 +10,7 @@
 #include "runners/schedule/ir/placement.hpp"
 #include "runners/schedule/lower/lowering.hpp"
 #include "runners/schedule/search/list_scheduler.hpp"
-#include "runners/schedule/search/order_evaluator.hpp"
+#include "runners/schedule/search/order_problem.hpp"
 #include "runners/schedule/simulate/report.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 
@@ -72,7 +72,7 @@ TEST(EdgeTimes, AllThatTimesASchedulesAgrees) {
     const double simulated = makespan(schedule);
     EXPECT_GE(simulated * (1 + 1e-12), lower_bound(graph));
 
-    const OrderProblem problem(graph, OrderProblem::Gradients::split);
+    const OrderProblem problem(graph);
     OrderEvaluator evaluator(problem);
     if (trial % 6 >= 2) {  // BW ends together, B and W apart
       ASSERT_TRUE(evaluator.evaluate(problem.order_of(schedule)));
@@ -87,9 +87,10 @@ TEST(EdgeTimes, AllThatTimesASchedulesAgrees) {
     ListRules rules;
     rules.memory_limit.assign(static_cast<std::size_t>(graph.ranks),
                               std::numeric_limits<double>::infinity());
-    const Schedule listed = list_schedule(graph, rules);
     ListScheduler scheduler(problem);
     ASSERT_TRUE(scheduler.run(rules));
+    ASSERT_TRUE(evaluator.evaluate(scheduler.order()));
+    const Schedule listed = problem.to_schedule(evaluator.sequence());
     EXPECT_NEAR(scheduler.times().makespan, makespan(listed), 1e-9);
   }
 }

@@ -5,7 +5,7 @@
 #include <random>
 #include <set>
 
-#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 #include "tests/unit/runners/schedule/generated.hpp"
 
 namespace heteroperf {

@@ -1,7 +1,7 @@
 #include "tests/unit/runners/schedule/network_programs.hpp"
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/ir/message_index.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 
 namespace heteroperf {
 

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "runners/schedule/simulate/network_simulator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 namespace heteroperf {
 

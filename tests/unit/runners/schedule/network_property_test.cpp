@@ -1,4 +1,4 @@
-#include "runners/schedule/simulate/network_simulator.hpp"
+#include "runners/schedule/simulate/simulator.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,8 @@
 #include <random>
 
 #include "metrics/base/error.hpp"
-#include "runners/schedule/ir/message_index.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 #include "runners/schedule/ir/placement.hpp"
-#include "runners/schedule/ir/task_table.hpp"
 #include "runners/schedule/lower/lowering.hpp"
 #include "runners/schedule/simulate/report.hpp"
 #include "tests/unit/runners/schedule/network_programs.hpp"

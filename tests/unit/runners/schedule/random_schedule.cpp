@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runners/schedule/ir/task_table.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 
 namespace heteroperf {
 namespace {

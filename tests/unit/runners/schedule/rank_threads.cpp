@@ -6,8 +6,7 @@
 #include <thread>
 #include <tuple>
 
-#include "runners/schedule/ir/collective_index.hpp"
-#include "runners/schedule/ir/message_index.hpp"
+#include "runners/schedule/ir/graph_index.hpp"
 
 namespace heteroperf {
 namespace {
@@ -66,7 +65,7 @@ class Ranks {
           ++end;
         }
         if (!exchange(rank, at, end, lock)) return;
-      } else if (CollectiveIndex::names_one(program[at].op)) {
+      } else if (CollectiveIndex::is_collective(program[at].op)) {
         const std::int32_t collective = reader.find(program[at]);
         if (last != collective && !meet(collective, lock)) return;
         last = collective;

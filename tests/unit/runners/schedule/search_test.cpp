@@ -8,10 +8,10 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "runners/schedule/check/validator.hpp"
-#include "runners/schedule/generators/generators.hpp"
-#include "runners/schedule/ir/memory.hpp"
+#include "runners/schedule/generators/makers.hpp"
 #include "runners/schedule/ir/placement.hpp"
-#include "runners/schedule/search/order_evaluator.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+#include "runners/schedule/search/order_problem.hpp"
 #include "runners/schedule/simulate/report.hpp"
 #include "tests/unit/runners/schedule/generated.hpp"
 
@@ -75,7 +75,7 @@ class RankOrders {
 };
 
 double optimum(const PipelineGraph& graph, Objective objective, double limit) {
-  const OrderProblem problem(graph, OrderProblem::Gradients::split);
+  const OrderProblem problem(graph);
   OrderEvaluator evaluator(problem);
   const RankOrders first(problem, 0, graph.micro_batches, limit);
   const RankOrders second(problem, 1, graph.micro_batches, limit);

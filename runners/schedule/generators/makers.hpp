@@ -2,10 +2,15 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/ir/placement.hpp"
+
+// The makers behind the table of generators, and what they share: the checks of a request, the
+// graph that it describes, and the rhythms that several schedules have. In every maker p is the
+// number of ranks, r a rank, m the number of micro-batches and v the chunks per rank.
 
 namespace heteroperf {
 
@@ -35,11 +40,11 @@ Schedule make_auto(const ScheduleRequest& request);
 
 enum class ChunkRule {
   fixed,  ///< the schedule has this number
-  free,   ///< this number where the request names none
+  free,   ///< it has this number where the request names none
 };
 enum class PartRule { one, any };
 
-/// What every schedule says about itself, for the checks that all share.
+/// The rules that a schedule states about itself, for the checks that all share.
 struct RequestRules {
   const char* name;
   int chunks = 1;
@@ -62,15 +67,21 @@ RequestSizes check_request(const ScheduleRequest& request, const RequestRules& r
 /// with segment s at its place of `placement`.
 PipelineGraph chain_for(const ScheduleRequest& request, const RequestRules& rules,
                         const RequestSizes& sizes, ChainPlacement placement);
-/// The same for the two copies of bidirectional_graph().
+/// Does the same for the two copies of bidirectional_graph().
 PipelineGraph bidirectional_for(const ScheduleRequest& request, const RequestRules& rules,
                                 const RequestSizes& sizes);
 
-using Programs = std::vector<std::vector<Instruction>>;  // [rank]
-Schedule compute_schedule(const RequestRules& rules, int chunks, PipelineGraph graph,
-                          Programs programs);
+/// Makes a compute-only schedule on a graph. Calls fill(rank, program) for every rank, which writes
+/// its program.
+template <class Fill>
+Schedule compute_schedule(const RequestRules& rules, int chunks, PipelineGraph graph, Fill fill) {
+  Schedule schedule{rules.name, chunks, ScheduleLevel::compute, std::move(graph), {}};
+  schedule.programs.resize(static_cast<std::size_t>(schedule.graph.ranks));
+  for (int rank = 0; rank < schedule.graph.ranks; ++rank) fill(rank, schedule.programs[rank]);
+  return schedule;
+}
 
-/// "6 or 8": the numbers next to `value` that `valid` accepts, within 1 … most.
+/// The numbers next to `value` that `valid` accepts, within 1 … most, as "6 or 8".
 template <class Valid>
 std::string nearest_numbers(int value, int most, Valid valid) {
   std::string text;
@@ -82,8 +93,9 @@ std::string nearest_numbers(int value, int most, Valid valid) {
   return text;
 }
 
-/// The 1F1B rhythm: min(count, warm_up) forwards, then one forward and one gradient in turn, then
-/// the gradients that remain. Calls forward(k) and gradient(k) once for each k < count, ascending.
+/// The 1F1B rhythm: min(count, warm_up) forwards (the *warm-up*, which fills the pipeline), then
+/// one forward and one gradient in turn, then the gradients that remain. Calls forward(k) and
+/// gradient(k) once for each k < count, ascending.
 template <class Forward, class Gradient>
 void one_forward_one_backward(int count, int warm_up, Forward forward, Gradient gradient) {
   int next = 0;

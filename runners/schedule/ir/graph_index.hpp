@@ -1,0 +1,284 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runners/schedule/ir/grouped_lists.hpp"
+#include "runners/schedule/ir/schedule.hpp"
+
+// Dense numbers for everything that a graph asks for. Checks, lowering and clocks keep what they
+// know in plain vectors; these classes say which element belongs to which instruction. A *slot* is
+// a (segment, micro-batch, part), a *message* crosses an edge, a *collective* joins several ranks,
+// a *value* lies in a buffer. GraphIndex, at the end, holds all four kinds of one graph.
+
+namespace heteroperf {
+
+template <class T>
+void sort_unique(std::vector<T>& values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+}
+
+/// The numbers of the slots of a graph, and what the tasks of each slot wait for. Every slot has a
+/// forward task and gradient tasks. The slots of a segment are consecutive: micro-batch major, part
+/// minor.
+class TaskTable {
+ public:
+  /// The graph must be normalised and outlive the table.
+  explicit TaskTable(const PipelineGraph& graph);
+
+  const PipelineGraph& graph() const { return *graph_; }
+  std::int32_t slots() const { return first_slot_.back(); }
+  /// The result is −1 where the micro-batch does not pass the segment or anything is out of range.
+  std::int32_t slot(int segment, int micro_batch, int part) const;
+  std::int32_t slot(const Instruction& i) const { return slot(i.segment, i.micro_batch, i.part); }
+  std::int32_t first_slot(int segment) const { return first_slot_[segment]; }
+  int segment_of(std::int32_t slot) const { return segment_of_[slot]; }
+  int micro_batch_of(std::int32_t slot) const;
+  int part_of(std::int32_t slot) const;
+  /// The instruction that does `op` for a slot.
+  Instruction instruction(Op op, std::int32_t slot) const;
+
+  /// The edges into and out of a segment, as indices into graph().edges.
+  std::span<const int> edges_in(int segment) const { return in_.of(segment); }
+  std::span<const int> edges_out(int segment) const { return out_.of(segment); }
+  /// A source has no inputs, so its forward starts with loaded data.
+  bool is_source(int segment) const { return edges_in(segment).empty(); }
+  /// No gradient comes back to a sink, so gradients start from its loss.
+  bool is_sink(int segment) const;
+
+  /// Calls visit(slot, edge) for each slot whose forward must end before this one's forward; edge
+  /// is −1 for the part before, on the same rank.
+  template <class Visit>
+  void for_each_forward_input(std::int32_t slot, Visit visit) const;
+  /// Calls visit(slot, edge) for each slot whose B or BW must end before this one's B or BW (as
+  /// well as its own forward); edge is −1 for the part after, on the same rank.
+  template <class Visit>
+  void for_each_gradient_input(std::int32_t slot, Visit visit) const;
+
+  /// Visits as above the inputs of an F, B or BW; W and RECOMPUTE have none on other ranks.
+  template <class Visit>
+  void for_each_input(Op op, std::int32_t slot, Visit visit) const {
+    if (op == Op::forward) for_each_forward_input(slot, visit);
+    if (makes_input_gradient(op)) for_each_gradient_input(slot, visit);
+  }
+
+  /// The interactions that a segment is a member of, as indices into graph().interactions.
+  std::span<const int> interactions_of(int segment) const { return interactions_.of(segment); }
+  /// The first micro-batch of the set that `micro_batch` belongs to.
+  int interaction_set(int interaction, int micro_batch) const;
+  /// Calls visit(slot) for each slot of this rank that an INTERACT with the set of `micro_batch`
+  /// waits for: all its members there, the set's micro-batches and their parts.
+  template <class Visit>
+  void for_each_member_slot(int rank, int interaction, int micro_batch, Visit visit) const;
+
+ private:
+  const PipelineGraph* graph_;
+  std::vector<std::int32_t> first_slot_;       // [segment], and the total
+  std::vector<std::int32_t> segment_of_;       // [slot]
+  GroupedLists<int> in_, out_, interactions_;  // by segment
+};
+
+/// The numbers of the messages of a graph: one per (edge, micro-batch, part), shared by the
+/// activation and its gradient. Edges within a rank have numbers too, but send nothing. A *channel*
+/// is (source rank, target rank, kind); the messages of a channel arrive in the order of their
+/// sends.
+class MessageIndex {
+ public:
+  /// The table must outlive the index. Throws UserError beyond 2^29 messages.
+  explicit MessageIndex(const TaskTable& tasks);
+
+  std::int32_t size() const { return first_.back(); }
+  /// The message of an edge, by the slot at either end.
+  std::int32_t of(int edge, std::int32_t slot) const {
+    return first_[edge] + slot - tasks_->first_slot(tasks_->segment_of(slot));
+  }
+  /// The message of any instruction, however wrong. The result is −1 unless the graph has this
+  /// message and this end of it lies on `rank`.
+  std::int32_t find(const Instruction& instruction, int rank) const;
+
+  int rank_from(int edge) const { return rank_[tasks_->graph().edges[edge].from]; }
+  int rank_to(int edge) const { return rank_[tasks_->graph().edges[edge].to]; }
+  bool crosses(int edge) const { return pair_[edge] >= 0; }
+  /// The number of the channel of a crossing edge's activations or gradients.
+  int channel(int edge, bool gradient) const { return 2 * pair_[edge] + (gradient ? 1 : 0); }
+  int channels() const { return channels_; }
+
+ private:
+  const TaskTable* tasks_;
+  std::vector<std::int32_t> first_;  // [edge], and the total
+  std::vector<int> rank_;            // [segment]
+  std::vector<int> pair_;            // [edge]: number of its two ranks; −1: stays on its rank
+  int channels_ = 0;
+};
+
+/// The numbers of the collectives of a graph: REDUCE_GRAD of each weights, then REDUCE_TIED of each
+/// tied set (its programs name it once for each of its segments), then INTERACT of each set of
+/// micro-batches.
+class CollectiveIndex {
+ public:
+  /// The table must outlive the index.
+  explicit CollectiveIndex(const TaskTable& tasks);
+
+  static constexpr bool is_collective(Op op) {
+    return op == Op::interact || op == Op::reduce_grad || op == Op::reduce_tied;
+  }
+
+  std::int32_t size() const { return size_; }
+  /// Distinct weights are numbered from 0; the number is that of their REDUCE_GRAD too.
+  int weights() const { return weights_; }
+  int weights_of(int segment) const { return weights_of_[segment]; }
+  /// The first segment with these weights on each of their ranks, by rank. It stands for the others
+  /// there: a rank reduces weights once.
+  std::span<const int> first_copies(int weights) const { return first_copies_[weights]; }
+  std::int32_t first_interaction() const { return first_set_.front(); }
+  std::int32_t interaction(int interaction, int micro_batch) const;
+  /// The ranks that take part, ascending.
+  std::span<const int> ranks(std::int32_t collective) const;
+
+  /// Follows one rank's program, as REDUCE_TIED names the sets of its segment in their order.
+  class Reader {
+   public:
+    Reader(const CollectiveIndex& index, int rank);
+    /// The collective of the next instruction that is one, however wrong. The result is −1 unless
+    /// the graph has this collective and the rank takes part.
+    std::int32_t find(const Instruction& instruction);
+
+   private:
+    std::int32_t find_interaction(const Instruction& instruction) const;
+    const CollectiveIndex* index_;
+    int rank_;
+    std::vector<int> tied_seen_;  // [segment], where there are tied sets
+  };
+
+ private:
+  const TaskTable* tasks_;
+  int weights_ = 0;
+  std::int32_t size_ = 0;
+  std::vector<int> weights_of_;                 // [segment]
+  std::vector<std::vector<int>> first_copies_;  // [weights]
+  std::vector<std::int32_t> first_set_;         // [interaction], and the total
+  std::vector<std::vector<int>> ranks_;         // [weights, tied set, interaction]
+  std::vector<std::vector<int>> tied_sets_;     // [segment]
+};
+
+/// The numbers of the values that lie in a rank's buffers. Each lives until its last use:
+///  - the data of a source, from its LOAD to the last gradient (W or BW) of the slot;
+///  - a received activation or gradient, and a LOSS, to the last gradient of the slot;
+///  - the output of an F (with what its gradient keeps), to the last gradient of the slot and of
+///    every consumer on the rank;
+///  - the gradient that a B or BW makes of its inputs, to its sends, to the last gradient of every
+///    producer on the rank, and after a B to the W of the slot;
+///  - the result of an INTERACT, to the last gradient of every member's slots on the rank.
+class ValueIndex {
+ public:
+  ValueIndex(const TaskTable& tasks, const MessageIndex& messages,
+             const CollectiveIndex& collectives)
+      : tasks_(&tasks), messages_(&messages), collectives_(&collectives), slots_(tasks.slots()) {}
+
+  std::int64_t size() const { return interaction(collectives_->size()); }
+  std::int64_t output(std::int32_t slot) const { return slot; }
+  std::int64_t gradient(std::int32_t slot) const { return slots_ + slot; }
+  std::int64_t data(std::int32_t slot) const { return 2 * slots_ + slot; }
+  std::int64_t loss(std::int32_t slot) const { return 3 * slots_ + slot; }
+  /// The value that a message brings.
+  std::int64_t received(std::int32_t message, bool gradient) const {
+    return 4 * slots_ + (gradient ? messages_->size() : 0) + message;
+  }
+  /// The result of an INTERACT; every member rank has one of its own.
+  std::int64_t interaction(std::int32_t collective) const {
+    return first_interaction() + collective - collectives_->first_interaction();
+  }
+  std::int64_t first_interaction() const {
+    return 4 * slots_ + 2 * std::int64_t{messages_->size()};
+  }
+
+  /// Visits the values that an F reads.
+  template <class Visit>
+  void for_each_input(std::int32_t slot, Visit visit) const;
+  /// Visits the values that a B, W or BW reads beside for_each_input(), its output and the gradient
+  /// that its own B made.
+  template <class Visit>
+  void for_each_gradient_input(std::int32_t slot, Visit visit) const;
+  /// The number of edges by which the gradient of this segment's input leaves.
+  int gradient_edges_in(int segment) const;
+
+ private:
+  const TaskTable* tasks_;
+  const MessageIndex* messages_;
+  const CollectiveIndex* collectives_;
+  std::int64_t slots_;
+};
+
+/// All numbers of one graph, which must be normalised and outlive the index.
+struct GraphIndex {
+  explicit GraphIndex(const PipelineGraph& graph)
+      : tasks(graph), messages(tasks), collectives(tasks), values(tasks, messages, collectives) {}
+  GraphIndex(const GraphIndex&) = delete;  // its parts point to each other
+  GraphIndex& operator=(const GraphIndex&) = delete;
+
+  TaskTable tasks;
+  MessageIndex messages;
+  CollectiveIndex collectives;
+  ValueIndex values;
+};
+
+template <class Visit>
+void TaskTable::for_each_forward_input(std::int32_t slot, Visit visit) const {
+  const int part = part_of(slot), micro_batch = micro_batch_of(slot);
+  for (const int edge : edges_in(segment_of(slot))) {
+    visit(this->slot(graph_->edges[edge].from, micro_batch, part), edge);
+  }
+  if (part > 0) visit(slot - 1, -1);
+}
+
+template <class Visit>
+void TaskTable::for_each_gradient_input(std::int32_t slot, Visit visit) const {
+  const int part = part_of(slot), micro_batch = micro_batch_of(slot);
+  for (const int edge : edges_out(segment_of(slot))) {
+    if (!graph_->edges[edge].gradient) continue;
+    visit(this->slot(graph_->edges[edge].to, micro_batch, part), edge);
+  }
+  if (part + 1 < graph_->parts) visit(slot + 1, -1);
+}
+
+template <class Visit>
+void TaskTable::for_each_member_slot(int rank, int interaction, int micro_batch,
+                                     Visit visit) const {
+  const Interaction& x = graph_->interactions[interaction];
+  for (const int member : x.members) {
+    if (graph_->segments[member].rank != rank) continue;
+    for (int k = micro_batch; k - micro_batch < x.every && graph_->passes(member, k); ++k) {
+      for (int part = 0; part < graph_->parts; ++part) visit(slot(member, k, part));
+    }
+  }
+}
+
+template <class Visit>
+void ValueIndex::for_each_input(std::int32_t slot, Visit visit) const {
+  if (tasks_->is_source(tasks_->segment_of(slot))) visit(data(slot));
+  tasks_->for_each_forward_input(slot, [&](std::int32_t producer, int edge) {
+    if (edge < 0) return;
+    const bool crosses = messages_->crosses(edge);
+    visit(crosses ? received(messages_->of(edge, slot), false) : output(producer));
+  });
+}
+
+template <class Visit>
+void ValueIndex::for_each_gradient_input(std::int32_t slot, Visit visit) const {
+  bool sink = true;
+  tasks_->for_each_gradient_input(slot, [&](std::int32_t consumer, int edge) {
+    if (edge < 0) return;
+    sink = false;
+    const bool crosses = messages_->crosses(edge);
+    visit(crosses ? received(messages_->of(edge, slot), true) : gradient(consumer));
+  });
+  if (sink) visit(loss(slot));
+  for (const int x : tasks_->interactions_of(tasks_->segment_of(slot))) {
+    visit(interaction(collectives_->interaction(x, tasks_->micro_batch_of(slot))));
+  }
+}
+
+}  // namespace heteroperf
