@@ -19,6 +19,20 @@ struct Fields<SuitePlan> {
 };
 
 template <>
+struct Fields<SweepPlace> {
+  static void visit(auto& e, auto&& v) {
+    v("sweep_id", e.sweep_id);
+    v("created_utc", e.created_utc);
+    v("command", e.command);
+    v("axes", e.axes);
+    v("point", e.point);
+    v("number", e.number);
+    v("repeat", e.repeat);
+    v("seed", e.seed);
+  }
+};
+
+template <>
 struct Fields<StartEvent> {
   static void visit(auto& e, auto&& v) {
     v("run_id", e.run_id);
@@ -35,6 +49,7 @@ struct Fields<StartEvent> {
     v("lockstep", e.lockstep);
     v("suite", e.suite);
     v("suite_workload", e.suite_workload);
+    v("sweep", e.sweep);
   }
 };
 

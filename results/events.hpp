@@ -30,6 +30,21 @@ struct SuitePlan {
   friend bool operator==(const SuitePlan&, const SuitePlan&) = default;
 };
 
+/// Swept keys and their values at one point, {"scale.ranks", "2"}, in the order of the axes.
+using SweepPoint = std::vector<std::pair<std::string, std::string>>;
+
+/// The place of a run in its sweep. All runs of a sweep say the same of everything up to `axes`.
+struct SweepPlace {
+  std::string sweep_id, created_utc;           ///< those of the sweep
+  std::vector<std::string> command;            ///< words that all of its runs share
+  std::vector<std::vector<std::string>> axes;  ///< keys that change together, one list per axis
+  SweepPoint point;                            ///< empty where nothing is swept
+  std::uint64_t number = 0;                    ///< in the order of the runs, from 1
+  std::uint64_t repeat = 0;                    ///< repetition of the point, from 0
+  std::uint64_t seed = 0;
+  friend bool operator==(const SweepPlace&, const SweepPlace&) = default;
+};
+
 /// First line of every journal.
 struct StartEvent {
   std::string run_id, created_utc;  ///< "2026-01-01T10:15:00Z"
@@ -41,8 +56,9 @@ struct StartEvent {
   std::optional<std::uint64_t> parent_step;  ///< steps done in the checkpoint it goes on from
   /// The run moves by turns with another program. Its times leave out what it stood still.
   std::optional<bool> lockstep = {};
-  std::optional<SuitePlan> suite = {};  ///< that the run is part of
-  std::string suite_workload = {};      ///< which of the suite's workloads it is
+  std::optional<SuitePlan> suite = {};   ///< that the run is part of
+  std::string suite_workload = {};       ///< which of the suite's workloads it is
+  std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
 };
 
 struct ConfigEvent {

@@ -90,16 +90,23 @@ class FieldWriter {
   void operator()(const char* name, const std::vector<DeviceCount>& values) {
     list(name, values, [](const DeviceCount& value) { return object(value); });
   }
-  void operator()(const char* name,
-                  const std::vector<std::pair<std::string, std::uint64_t>>& values) {
+  void operator()(const char* name, const std::vector<std::vector<std::string>>& values) {
+    list(name, values, [](const std::vector<std::string>& words) {
+      return list_text(words, [](const std::string& word) { return json_quoted(word); });
+    });
+  }
+  /// An object with a key for each pair, in their order.
+  template <class T>
+  void operator()(const char* name, const std::vector<std::pair<std::string, T>>& values) {
     if (values.empty()) return;
     std::string inner;
     FieldWriter writer(inner);
-    for (const auto& [key, value] : values) writer.pair(json_quoted(key), json_integer(value), "");
+    for (const auto& [key, value] : values) writer.pair(json_quoted(key), value_text(value), "");
     pair(name, enclosed(std::move(inner), '{', '}'));
   }
   void operator()(const char* name, const StepSplit& value) { pair(name, object(value)); }
   void operator()(const char* name, const SuitePlan& value) { pair(name, object(value)); }
+  void operator()(const char* name, const SweepPlace& value) { pair(name, object(value)); }
 
  private:
   void pair(std::string_view name, std::string_view value, std::string_view quote = "\"") {
@@ -114,15 +121,22 @@ class FieldWriter {
     return enclosed(std::move(inner), '{', '}');
   }
 
+  static std::string value_text(std::uint64_t value) { return json_integer(value); }
+  static std::string value_text(const std::string& value) { return json_quoted(value); }
+
   template <class T>
-  void list(const char* name, const std::vector<T>& values, auto&& text_of) {
-    if (values.empty()) return;
+  static std::string list_text(const std::vector<T>& values, auto&& text_of) {
     std::string inner;
     for (const T& value : values) {
       if (!inner.empty()) inner += ',';
       inner += text_of(value);
     }
-    pair(name, enclosed(std::move(inner), '[', ']'));
+    return enclosed(std::move(inner), '[', ']');
+  }
+
+  template <class T>
+  void list(const char* name, const std::vector<T>& values, auto&& text_of) {
+    if (!values.empty()) pair(name, list_text(values, text_of));
   }
 
   std::string& text_;
@@ -190,16 +204,29 @@ class FieldReader {
   void operator()(const char* name, std::vector<DeviceCount>& values) {
     for (const Json& item : list(name)) read_object(item, values.emplace_back());
   }
-  void operator()(const char* name, std::vector<std::pair<std::string, std::uint64_t>>& values) {
+  void operator()(const char* name, std::vector<std::vector<std::string>>& values) {
+    for (const Json& item : list(name)) {
+      if (!item.is_array()) wrong_type(name, "a list of lists");
+      std::vector<std::string>& words = values.emplace_back();
+      for (const Json& word : item) words.push_back(text(name, word));
+    }
+  }
+  template <class T>
+  void operator()(const char* name, std::vector<std::pair<std::string, T>>& values) {
     const Json* json = find(name);
     if (json == nullptr) return;
     if (!json->is_object()) wrong_type(name, "an object");
     for (const auto& item : json->items()) {
-      values.emplace_back(item.key(), integer<std::uint64_t>(name, item.value()));
+      if constexpr (std::is_same_v<T, std::string>) {
+        values.emplace_back(item.key(), text(name, item.value()));
+      } else {
+        values.emplace_back(item.key(), integer<T>(name, item.value()));
+      }
     }
   }
   void operator()(const char* name, StepSplit& value) { read_object(required(name), value); }
   void operator()(const char* name, SuitePlan& value) { read_object(required(name), value); }
+  void operator()(const char* name, SweepPlace& value) { read_object(required(name), value); }
 
   const Json* find(const std::string& name) {
     const auto found = object_.find(name);

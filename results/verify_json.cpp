@@ -318,32 +318,44 @@ bool has_value(const Json& config, const std::string& key, const std::string& te
   return !is_number || wanted == 0 || value == wanted;
 }
 
-/// The configuration of a run, or those of a suite's workloads.
-std::vector<std::filesystem::path> configs_of(const std::filesystem::path& run) {
-  const RunFiles files{run};
-  if (!std::filesystem::exists(files.suite())) return {files.config()};
-  std::vector<std::filesystem::path> found;
-  for (const auto& entry : std::filesystem::directory_iterator(run)) {
-    const RunFiles part{entry.path()};
-    if (std::filesystem::exists(part.config())) found.push_back(part.config());
-  }
-  return found;
+/// Compares the place that a journal names with the one that sweep.json gives the run. A run that
+/// an older program began has no number there and names none. Returns the difference, or "".
+std::string other_place(const std::optional<SweepPlace>& named, const SweepPlace& place) {
+  if (!named) return place.number == 0 ? "" : "a run whose journal names no sweep";
+  if (named->sweep_id != place.sweep_id) return "a run of " + named->sweep_id;
+  if (*named == place) return "";
+  return fmt::format("run {} of the sweep, {} seed={}", named->number, point_text(named->point),
+                     named->seed);
 }
 
-/// A run stands at the point of the sweep whose settings it had.
+/// Holds one journal of a run, and the configuration beside it, to the run's place. Returns the
+/// first difference, or "".
+std::string other_point(const std::filesystem::path& journal, const SweepPlace& place,
+                        const SweepPoint& settings) {
+  const std::filesystem::path file = RunFiles{journal.parent_path()}.config();
+  const Json config = parse_strict_json(read_run_file(file), file.string());
+  for (const auto& [key, value] : settings) {
+    if (!has_value(config, key, value)) return fmt::format("a run with another {}", key);
+  }
+  return other_place(read_journal_start(journal.string()).sweep, place);
+}
+
+/// A run stands at the point of the sweep that its journal names and whose settings it had.
 VerifyCheck check_point(const std::filesystem::path& folder, const SweepIndex& index,
                         const SweepRun& run) {
-  SweepPoint settings = index.points.at(run.point);
+  const SweepPlace place = place_of(index, run);
+  SweepPoint settings = place.point;
   settings.emplace_back("seed", std::to_string(run.seed));
   const std::string expected = point_text(settings);
   VerifyCheck check{run.folder + "/point", true, expected, expected, CheckText::words};
-  for (const std::filesystem::path& file : configs_of(folder / run.folder)) {
-    const Json config = parse_strict_json(read_run_file(file), file.string());
-    for (const auto& [key, value] : settings) {
-      if (has_value(config, key, value)) continue;
-      check.ok = false;
-      check.actual = fmt::format("a run with another {}", key);
-    }
+  if (run.number == 0) {
+    check.actual = "its settings: an older program wrote the journal, which names no place";
+  }
+  for (const std::filesystem::path& journal : journals_in(folder / run.folder)) {
+    const std::string difference = other_point(journal, place, settings);
+    if (difference.empty()) continue;
+    check.ok = false;
+    check.actual = difference;
   }
   return check;
 }

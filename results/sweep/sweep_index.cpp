@@ -1,20 +1,39 @@
+// sweep.json and the names in a sweep's folder. The file is sealed with the SHA-256 of its own
+// content without that key, so that a reader notices an edit that leaves it valid JSON. A program
+// may meet the index of a newer one, which has keys that it does not know: it keeps those
+// (SweepIndex::gained) and writes them back where they stood.
 #include "results/sweep/sweep_index.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
 
+#include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
+#include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
+#include "results/canonical_text_json.hpp"
 #include "results/run_folder.hpp"
-#include "results/sweep/sweep_states.hpp"
+#include "results/sha256.hpp"
+#include "results/stored_document_json.hpp"
+#include "results/text_escapes.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr std::size_t longest_folder = 60;
+constexpr const char* order_name = "there_and_back";
+constexpr const char* order_note =
+    "each repetition goes through all points, every second one backwards";
+constexpr Named<SweepRunState> sweep_states[] = {
+    {SweepRunState::waiting, "waiting"},         {SweepRunState::running, "running"},
+    {SweepRunState::complete, "complete"},       {SweepRunState::failed, "failed"},
+    {SweepRunState::interrupted, "interrupted"},
+};
 
-/// What any file system and shell takes as it is.
+/// Replaces by dashes all that a file system or a shell may take otherwise, and cuts.
 std::string file_name_of(const std::string& text) {
   std::string name;
   for (const char c : text.substr(0, longest_folder)) {
@@ -26,6 +45,139 @@ std::string file_name_of(const std::string& text) {
 }
 
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
+
+Json point_json(const SweepPoint& point) {
+  Json json = Json::object();
+  for (const auto& [key, value] : point) json[utf8_text(key)] = utf8_text(value);
+  return json;
+}
+
+Json run_json(const SweepRun& run) {
+  Json json{{"folder", run.folder}};
+  if (run.number > 0) json["number"] = run.number;
+  json["point"] = run.point;
+  json["repeat"] = run.repeat;
+  json["seed"] = run.seed;
+  json["state"] = to_string(run.state);
+  if (run.exit_code) json["exit_code"] = *run.exit_code;
+  if (run.seconds > 0) json["wall_s"] = run.seconds;
+  if (!run.reason.empty()) json["reason"] = utf8_text(run.reason);
+  return json;
+}
+
+/// A decimal string beyond 2^53, else a number.
+std::uint64_t seed_of(const Json& json) {
+  if (!json.is_string()) return whole_number<std::uint64_t>(json);
+  return std::stoull(json.get<std::string>());
+}
+
+SweepRun read_run(const Json& json, const SweepIndex& index) {
+  SweepRun run;
+  run.folder = json.at("folder").get<std::string>();
+  run.number = whole_number_or_0<std::size_t>(json, "number");
+  run.point = whole_number<std::size_t>(json.at("point"));
+  run.repeat = whole_number<std::size_t>(json.at("repeat"));
+  run.seed = seed_of(json.at("seed"));
+  run.state = parse_name(sweep_states, "state", json.at("state").get<std::string>());
+  if (json.contains("exit_code")) run.exit_code = whole_number<int>(json.at("exit_code"));
+  run.seconds = json.value("wall_s", 0.0);
+  run.reason = json.value("reason", "");
+  const bool inside = !run.folder.empty() && run.folder.find('/') == std::string::npos &&
+                      run.folder != "." && run.folder != "..";
+  if (!inside) throw UserError("its run '" + run.folder + "' is no folder of the sweep");
+  if (run.point >= index.points.size()) {
+    throw UserError(
+        fmt::format("its run {} names point {} of {}", run.folder, run.point, index.points.size()));
+  }
+  return run;
+}
+
+SweepIndex read_index(const Json& json) {
+  SweepIndex index;
+  index.sweep_id = json.at("sweep_id").get<std::string>();
+  index.created_utc = json.at("created_utc").get<std::string>();
+  index.command = json.at("command").get<std::vector<std::string>>();
+  index.axes = json.at("axes").get<std::vector<std::vector<std::string>>>();
+  index.repeats = whole_number<std::size_t>(json.at("repeats"));
+  index.first_seed = seed_of(json.at("first_seed"));
+  for (const Json& settings : json.at("points")) {
+    SweepPoint& point = index.points.emplace_back();
+    for (const auto& [key, value] : settings.items())
+      point.emplace_back(key, value.get<std::string>());
+  }
+  std::set<std::string> folders;
+  for (const Json& run : json.at("runs")) {
+    index.runs.push_back(read_run(run, index));
+    const std::string& folder = index.runs.back().folder;
+    if (!folders.insert(folder).second) throw UserError("two of its runs lie in " + folder);
+  }
+  for (const Json& left : json.at("set_aside")) {
+    index.set_aside.push_back({left.at("folder"), left.at("was"), left.at("why")});
+  }
+  if (json.contains("rebuilt")) {
+    index.unknown = json.at("rebuilt").at("unknown").get<std::vector<std::string>>();
+  }
+  index.sealed = json.contains("sha256");
+  return index;
+}
+
+/// Hashes an index without its seal as a reader finds it, with integers beyond 2^53 as strings.
+std::string seal_of(const Json& json) { return sha256_hex(Json::parse(json_compact(json)).dump()); }
+
+/// Leaves out the seal and the keys that only a newer program knows.
+Json index_json(const SweepIndex& index) {
+  Json json{{"_format", sweep_format},
+            {"_version", document_version},
+            {"sweep_id", index.sweep_id},
+            {"created_utc", index.created_utc},
+            {"status", index.done() ? "complete" : "partial"},
+            {"command", Json::array()},
+            {"axes", index.axes},
+            {"points", Json::array()},
+            {"repeats", index.repeats},
+            {"first_seed", index.first_seed},
+            {"order", {{"name", order_name}, {"note", order_note}}},
+            {"runs", Json::array()},
+            {"set_aside", Json::array()}};
+  for (const std::string& word : index.command) json["command"].push_back(utf8_text(word));
+  for (const SweepPoint& point : index.points) json["points"].push_back(point_json(point));
+  for (const SweepRun& run : index.runs) json["runs"].push_back(run_json(run));
+  for (const SetAside& left : index.set_aside) {
+    json["set_aside"].push_back({{"folder", left.folder}, {"was", left.was}, {"why", left.why}});
+  }
+  for (const std::string& fact : index.unknown) {
+    json["rebuilt"]["unknown"].push_back(utf8_text(fact));
+  }
+  return json;
+}
+
+/// A file without a seal is an older program's, which has no keys that this one does not know.
+void keep_gained(const Json& stored, SweepIndex& index) {
+  if (!index.sealed) return;
+  const Json known = index_json(index);
+  for (const auto& [key, value] : stored.items()) {
+    if (key != "sha256" && !known.contains(key)) index.gained.emplace_back(key, value.dump());
+  }
+}
+
+/// Puts the values of `known` where they stand in `stored`, which may have more keys.
+Json with_known(const Json& stored, const Json& known) {
+  Json merged = known;
+  if (stored.is_object() && known.is_object()) {
+    merged = stored;
+    for (const auto& [key, value] : known.items()) {
+      merged[key] = stored.contains(key) ? with_known(stored.at(key), value) : value;
+    }
+  } else if (stored.is_array() && known.is_array() && stored.size() == known.size()) {
+    for (std::size_t i = 0; i < known.size(); ++i) merged[i] = with_known(stored[i], known[i]);
+  }
+  return merged;
+}
+
+Json without_seal(Json json) {
+  json.erase("sha256");
+  return json;
+}
 
 }  // namespace
 
@@ -56,11 +208,17 @@ std::vector<SweepRun> there_and_back(const SweepIndex& index) {
       run.point = repeat % 2 == 0 ? i : index.points.size() - 1 - i;
       run.repeat = repeat;
       run.seed = index.first_seed + repeat;
-      run.folder = sweep_run_folder(runs.size() + 1, index.points[run.point], run.seed);
+      run.number = runs.size() + 1;
+      run.folder = sweep_run_folder(run.number, index.points[run.point], run.seed);
       runs.push_back(std::move(run));
     }
   }
   return runs;
+}
+
+SweepPlace place_of(const SweepIndex& index, const SweepRun& run) {
+  return {index.sweep_id,          index.created_utc, index.command, index.axes,
+          index.points[run.point], run.number,        run.repeat,    run.seed};
 }
 
 std::filesystem::path sweep_file(const std::filesystem::path& folder) {
@@ -76,6 +234,50 @@ std::optional<std::filesystem::path> sweep_folder_of(const std::filesystem::path
   if (is_sweep_folder(path)) return path;
   if (path.filename() != "sweep.json" || !is_sweep_folder(path.parent_path())) return std::nullopt;
   return path.parent_path();
+}
+
+std::string sweep_json_text(const SweepIndex& index) {
+  Json json = index_json(index);
+  for (const auto& [key, value] : index.gained) json[key] = Json::parse(value);
+  if (index.sealed) json["sha256"] = seal_of(json);
+  return json_indented(json);
+}
+
+std::string sweep_text_as_written(const std::string& text, const SweepIndex& index) {
+  if (!index.sealed) return sweep_json_text(index);
+  Json json = with_known(Json::parse(text), Json::parse(json_compact(index_json(index))));
+  json["sha256"] = seal_of(without_seal(json));
+  return json_indented(json);
+}
+
+SweepIndex parse_sweep(const std::string& text, const std::string& origin) {
+  const Json json = parse_stored_document(text, origin, sweep_format);
+  try {
+    SweepIndex index = read_index(json);
+    keep_gained(json, index);
+    return index;
+  } catch (const UserError& error) {
+    throw UserError(origin + " is not usable", error.problems().front().text());
+  } catch (const std::exception& error) {
+    throw UserError(origin + " misses a key or has a wrong type", error.what(),
+                    way_out(sweep_format));
+  }
+}
+
+bool has_own_seal(const std::string& text) {
+  const Json json = Json::parse(text);
+  return value_at(json, "/sha256") == seal_of(without_seal(json));
+}
+
+bool is_of_another_version(const std::string& text) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (json.is_discarded() || value_at(json, "/_format") != sweep_format) return false;
+  const Json version = value_at(json, "/_version");
+  return version.is_number_integer() && version != document_version;
+}
+
+SweepIndex read_sweep(const std::filesystem::path& folder) {
+  return parse_sweep(read_regular_file(sweep_file(folder)), sweep_file(folder).string());
 }
 
 void write_sweep(const std::filesystem::path& folder, const SweepIndex& index) {

@@ -7,11 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "results/events.hpp"
+
 namespace heteroperf {
 
-/// Swept keys and their values at one point: {"scale.ranks", "2"}, in the order of the axes.
-using SweepPoint = std::vector<std::pair<std::string, std::string>>;
-/// "ranks=2 micro_batches=4": the last parts of the keys; "all" without any.
+/// Names a point by the last parts of its keys, "ranks=2 micro_batches=4"; "all" without any.
 std::string point_text(const SweepPoint& point);
 
 enum class SweepRunState {
@@ -32,14 +32,17 @@ struct SweepRun {
   std::optional<int> exit_code;
   double seconds = 0;  ///< wall time of the process
   std::string reason;  ///< why it has no complete record
+  /// Place in the order of the runs, from 1; 0 for a run of an older program, whose journal does
+  /// not tell its place.
+  std::size_t number = 0;
 };
 
-/// What a run left that was not complete when the sweep went on.
+/// The folder of a run that was not complete when the sweep went on, or an old sweep.json.
 struct SetAside {
   std::string folder, was, why;
 };
 
-/// sweep.json: what a sweep is to run and how far it is.
+/// The content of sweep.json, which says what a sweep is to run and how far it is.
 struct SweepIndex {
   std::string sweep_id, created_utc;
   std::vector<std::string> command;  ///< words after the program's name that all runs have
@@ -49,7 +52,7 @@ struct SweepIndex {
   std::uint64_t first_seed = 1;
   std::vector<SweepRun> runs;  ///< in the order in which they are run
   std::vector<SetAside> set_aside;
-  /// What its runs could not tell when it was made from them again; empty: it never was.
+  /// Facts that its runs could not tell when `recover` made it from them; empty: it never did.
   std::vector<std::string> unknown;
   /// Its file has the SHA-256 of its content; those of older programs have not.
   bool sealed = true;
@@ -65,9 +68,11 @@ struct SweepIndex {
 /// The runs in their order: each repetition goes through all points, every second one backwards, so
 /// that a drift of the machine falls on all points alike. Repetition r has the seed first_seed + r.
 std::vector<SweepRun> there_and_back(const SweepIndex& index);
-/// "002-ranks=2-seed=1": its folder; `number` from 1. What a file system may not take is a dash,
-/// and it ends after 60 bytes.
+/// Names the folder of a run, "002-ranks=2-seed=1", with a dash for each character that a file
+/// system may not take, and at most 60 bytes. `number`: from 1.
 std::string sweep_run_folder(std::size_t number, const SweepPoint& point, std::uint64_t seed);
+/// The place that the run's journal is to name.
+SweepPlace place_of(const SweepIndex& index, const SweepRun& run);
 
 std::filesystem::path sweep_file(const std::filesystem::path& folder);
 bool is_sweep_folder(const std::filesystem::path& folder);
@@ -77,14 +82,15 @@ std::optional<std::filesystem::path> sweep_folder_of(const std::filesystem::path
 /// its own.
 SweepIndex read_sweep(const std::filesystem::path& folder);
 SweepIndex parse_sweep(const std::string& text, const std::string& origin);
-/// Whether the text of an index has the hash of what it says, however it is indented.
+/// True where the text of an index has the hash of its content, however it is indented.
 bool has_own_seal(const std::string& text);
-/// Whether it is a sweep.json of a version that parse_sweep() refuses.
+/// True for a sweep.json of a version that parse_sweep() refuses.
 bool is_of_another_version(const std::string& text);
 /// The text that an index parsed from `text` has where nobody changed it: this program's own keys
 /// as it writes them, those that only a newer one knows as they are.
 std::string sweep_text_as_written(const std::string& text, const SweepIndex& index);
-/// By way of a temporary name. Of what only a newer program knows, keys of the runs are lost.
+/// Replaces sweep.json as a whole. Keys that only a newer program knows stay, but for those of
+/// runs.
 void write_sweep(const std::filesystem::path& folder, const SweepIndex& index);
 std::string sweep_json_text(const SweepIndex& index);
 

@@ -22,6 +22,7 @@ constexpr ReadVariable variables[] = {
     {"HETEROPERF_MODULE_PATH", "folder of the engine's and the transports' modules"},
     {"HETEROPERF_LAUNCHED", "set for ranks that this program started"},
     {"HETEROPERF_PARENT", "process that a run of a sweep ends with"},
+    {"HETEROPERF_SWEEP_RUN", "number of a run in the sweep that starts it"},
     {"HETEROPERF_TURNS", "pipes of a run that a gate moves in lockstep"},
     {"HETEROPERF_SHARED", "folder of the data that tests read"}};
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <mutex>
 #include <span>
@@ -13,6 +14,7 @@
 #include "results/run_folder.hpp"
 #include "results/show.hpp"
 #include "results/suite_record.hpp"
+#include "results/sweep/sweep_index.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "suite/config/reproduce.hpp"
 #include "suite/program/error_report_json.hpp"
@@ -82,7 +84,7 @@ class RunOutput {
   RunRecorder& begin(const PreparedRun& run, const std::string& libtorch_version) {
     const std::filesystem::path folder = suite_folder_.empty() ? std::filesystem::path(config_.out)
                                                                : suite_folder_ / run.workload.name;
-    RunIdentity identity{identity_.argv, run.reproduce};
+    RunIdentity identity{identity_.argv, run.reproduce, {}, identity_.sweep};
     if (!suite_folder_.empty()) identity.suite = suite_;
     recorder_ = std::make_unique<RunRecorder>(config_, identity, run.workload.name, folder, turns_);
     if (suite_folder_.empty()) point_latest(recorder_->files().folder);
@@ -318,9 +320,26 @@ ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources, P
   return static_cast<ExitCode>(launch_under_mpirun(placement.ranks, arguments, launch));
 }
 
+/// Finds the place of this run in the sweep that started it; nothing where none did. Throws
+/// UserError where sweep.json has no such run.
+std::optional<SweepPlace> place_in_sweep(const std::filesystem::path& folder) {
+  const char* number = std::getenv(sweep_run_variable);
+  if (number == nullptr) return std::nullopt;
+  const std::filesystem::path home = home_of(folder);
+  const SweepIndex index = read_sweep(home);
+  for (const SweepRun& run : index.runs) {
+    const bool same = fmt::format("{}", run.number) == number && folder.filename() == run.folder;
+    if (same) return place_of(index, run);
+  }
+  throw UserError(fmt::format("{}={} does not fit this run", sweep_run_variable, number),
+                  fmt::format("the sweep in {} has no such run in {}", home.string(),
+                              folder.filename().string()),
+                  "Unset it: only `run --sweep` and --repeat set it, for each of their runs.");
+}
+
 }  // namespace
 
-ExitCode launch_run(const RunConfig& given, const RunIdentity& identity,
+ExitCode launch_run(const RunConfig& given, const RunIdentity& command,
                     const GlobalOptions& options) {
   const UsableCores cores = usable_cores();
   const auto launched = detect_launcher();
@@ -330,11 +349,15 @@ ExitCode launch_run(const RunConfig& given, const RunIdentity& identity,
   const Placement placement = choose_placement(config.scale, cores, world_ranks);
   end_with_parent();
   if (!launched && config.scale.transport != "threads") {
-    return run_under_mpirun(config, sources, placement, cores, identity);
+    return run_under_mpirun(config, sources, placement, cores, command);
   }
   install_stop_signals(flush_open_journal);
   std::unique_ptr<TurnTaker> turns;
-  if (!launched || launched->rank == 0) turns = TurnTaker::from_environment();
+  RunIdentity identity = command;
+  if (!launched || launched->rank == 0) {
+    turns = TurnTaker::from_environment();
+    identity.sweep = place_in_sweep(given.out);
+  }
   if (launched) {
     return run_as_launched(config, sources, cores, *launched, identity, options, turns.get());
   }

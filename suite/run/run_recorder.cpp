@@ -125,6 +125,7 @@ RunRecorder::RunRecorder(const RunConfig& config, const RunIdentity& identity,
     start.suite = identity.suite;
     start.suite_workload = workload;
   }
+  start.sweep = identity.sweep;
   open(start);
   if (turns != nullptr) turns->set_folder(std::filesystem::absolute(files_.folder).string());
 }

@@ -17,9 +17,10 @@ namespace heteroperf {
 
 /// The command behind a run.
 struct RunIdentity {
-  std::vector<std::string> argv;        ///< as typed, with the program
-  std::string reproduce = {};           ///< one that is the same run anywhere
-  std::optional<SuitePlan> suite = {};  ///< that the run is part of
+  std::vector<std::string> argv;         ///< as typed, with the program
+  std::string reproduce = {};            ///< one that is the same run anywhere
+  std::optional<SuitePlan> suite = {};   ///< that the run is part of
+  std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
 };
 
 /// One run's folder and journal, kept by rank 0. Whatever happens, `finish` (or a later `recover`)

@@ -1,3 +1,6 @@
+// What `--sweep` and `--repeat` mean. Each `--sweep` is an axis of the sweep: keys, which change
+// together, and their values. A point is one combination of the axes' values. Every point is
+// checked as the configuration of a run before the first run starts, because a sweep may take days.
 #include "suite/sweep/sweep_request.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +18,7 @@ namespace heteroperf {
 namespace {
 
 constexpr std::size_t most_runs = 10000;
+constexpr std::int64_t most_repeats = 1000;  // of one point
 constexpr const char* trace_of_one = "it is the trace of one run";
 
 /// Keys that cannot be swept.
@@ -40,40 +44,44 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return parts;
 }
 
-/// The configuration key of a flag's name or of itself; empty where there is none.
-std::string path_of(const std::string& key) {
+/// The configuration key that a flag without its dashes, or the key itself, stands for; empty where
+/// there is none.
+std::string path_of(const std::string& name) {
   for (const RunFlag& flag : run_flags()) {
-    if ("--" + key == flag.flag) return flag.path;
+    if ("--" + name == flag.flag) return flag.path;
   }
-  for (const ConfigKey& one : config_keys()) {
-    if (one.path == key) return key;
+  for (const ConfigKey& key : config_keys()) {
+    if (key.path == name) return name;
   }
   return {};
 }
 
+/// Lists every name that --sweep may mean, for the hint at the nearest one.
 std::vector<std::string> sweepable_names() {
   std::vector<std::string> names;
   for (const RunFlag& flag : run_flags()) names.emplace_back(flag.flag + 2);
-  for (const ConfigKey& one : config_keys()) names.push_back(one.path);
+  for (const ConfigKey& key : config_keys()) names.push_back(key.path);
   return names;
 }
 
+/// One --sweep: configuration keys and the values that they take together.
 struct Axis {
   std::vector<std::string> paths;
   std::vector<std::vector<std::string>> values;  ///< one per path
 };
 
+/// Reads the texts of all --sweep options and notes everything that is wrong with them.
 class SweepReader {
  public:
   SweepReader(const SweepRequest& request, ProblemList& problems)
       : request_(request), problems_(problems) {}
 
   std::vector<Axis> axes() {
-    std::vector<Axis> found;
+    std::vector<Axis> axes;
     for (const std::string& text : request_.sweeps) {
-      if (auto axis = read(text)) found.push_back(std::move(*axis));
+      if (auto axis = read(text)) axes.push_back(std::move(*axis));
     }
-    return found;
+    return axes;
   }
 
  private:
@@ -103,8 +111,8 @@ class SweepReader {
                     near.empty() ? "" : fmt::format("Did you mean '{}'?", near));
       return false;
     }
-    for (const RefusedKey& one : refused) {
-      if (path == one.path) problems_.add("--sweep cannot change " + path, one.why);
+    for (const RefusedKey& refusal : refused) {
+      if (path == refusal.path) problems_.add("--sweep cannot change " + path, refusal.why);
     }
     if (!seen_.insert(path).second) problems_.add(path + " is swept twice");
     for (const Setting& setting : request_.settings) {
@@ -155,6 +163,7 @@ std::vector<SweepPoint> combinations(const std::vector<Axis>& axes) {
   return points;
 }
 
+/// Checks a point as the configuration of a run. Problems say at which point they are.
 void check_point(const SweepRequest& request, const SweepPoint& point, ProblemList& problems) {
   ProblemList here;
   std::vector<Setting> settings = request.settings;
@@ -178,11 +187,13 @@ void check_counts(const SweepRequest& request, std::size_t points, ProblemList& 
   }
 }
 
+/// Finds the seed of the first repetition.
 std::uint64_t seed_of(const SweepRequest& request) {
   ProblemList told_elsewhere;
   return apply_settings(RunConfig{}, request.settings, told_elsewhere).seed;
 }
 
+/// Names the workload for the sweep's id; "suite" for a sweep of all of them.
 std::string workload_of(const SweepRequest& request) {
   for (const Setting& setting : request.settings) {
     if (setting.path == "workload") return setting.value;
@@ -190,13 +201,18 @@ std::string workload_of(const SweepRequest& request) {
   return "suite";
 }
 
+void add_setting(const std::string& path, const std::string& value,
+                 std::vector<std::string>& words) {
+  words.emplace_back("--set");
+  words.push_back(path + '=' + value);
+}
+
+/// The words that all runs share; the seed is not among them.
 std::vector<std::string> common_words(const SweepRequest& request) {
   std::vector<std::string> words{"run"};
   if (request.quick) words.emplace_back("--quick");
   for (const Setting& setting : request.settings) {
-    if (setting.path == "seed") continue;  // each run has its own
-    words.emplace_back("--set");
-    words.push_back(setting.path + '=' + setting.value);
+    if (setting.path != "seed") add_setting(setting.path, setting.value, words);
   }
   return words;
 }
@@ -225,6 +241,16 @@ SweepIndex plan_sweep(const SweepRequest& request) {
   index.first_seed = seed_of(request);
   index.runs = there_and_back(index);
   return index;
+}
+
+std::vector<std::string> sweep_run_words(const SweepIndex& index, const SweepRun& run,
+                                         const std::string& folder) {
+  std::vector<std::string> words = index.command;
+  for (const auto& [path, value] : index.points[run.point]) add_setting(path, value, words);
+  add_setting("seed", fmt::format("{}", run.seed), words);
+  for (const char* word : {"--no-color", "--out"}) words.emplace_back(word);
+  words.push_back(folder);
+  return words;
 }
 
 }  // namespace heteroperf

@@ -1,24 +1,31 @@
+// The runs of a sweep, one process after another. sweep.json says what is to run and how far it is;
+// it is written before the first run and again before and after each, so that a sweep that is
+// killed goes on where it was. A run reads its own entry there when it begins and writes its place
+// into the first line of its journal (results/events.hpp, SweepPlace).
 #include "suite/sweep/sweep_session.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
 #include "results/run_folder.hpp"
+#include "results/scaling/sweep_report.hpp"
+#include "runners/cluster/shared_module.hpp"
+#include "suite/config/reproduce.hpp"
 #include "suite/program/exit_code.hpp"
 #include "suite/program/shell_command.hpp"
 #include "suite/program/signals.hpp"
-#include "suite/sweep/folder_lock.hpp"
-#include "suite/sweep/run_outcome.hpp"
-#include "suite/sweep/swept_runs.hpp"
+#include "suite/run/launch.hpp"
+#include "suite/sweep/sweep_folder.hpp"
 
 namespace heteroperf {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What makes the sweep in `folder` another one than the one that is wanted.
+/// Gathers what makes the sweep in `folder` another one than the one that is wanted.
 class Differences {
  public:
   explicit Differences(const fs::path& folder) : folder_(folder.string()) {}
@@ -41,6 +48,8 @@ std::string command_text(const SweepIndex& index) {
   return fmt::format("{}", fmt::join(index.command, " "));
 }
 
+/// A sweep goes on only with the options that began it: other ones would fill one table with
+/// numbers of two plans. Throws UserError with all differences.
 void require_same(const SweepIndex& stored, const SweepIndex& wanted, const fs::path& folder) {
   Differences differences(folder);
   const auto points = [](const SweepIndex& index) {
@@ -56,26 +65,29 @@ void require_same(const SweepIndex& stored, const SweepIndex& wanted, const fs::
   differences.throw_if_any();
 }
 
-/// The run of the sweep that is the same as this one of another index; null where none is.
-SweepRun* same_run(SweepIndex& sweep, const SweepIndex& other, const SweepRun& run) {
-  const auto found = std::find_if(sweep.runs.begin(), sweep.runs.end(), [&](const SweepRun& mine) {
-    return mine.folder == run.folder && mine.seed == run.seed &&
-           sweep.points[mine.point] == other.points[run.point];
+/// Finds the wanted run that is the same as a run of the rebuilt index; null where there is none.
+SweepRun* same_run(SweepIndex& wanted, const SweepIndex& rebuilt, const SweepRun& run) {
+  const auto same = std::find_if(wanted.runs.begin(), wanted.runs.end(), [&](const SweepRun& w) {
+    return w.folder == run.folder && w.seed == run.seed &&
+           wanted.points[w.point] == rebuilt.points[run.point];
   });
-  return found == sweep.runs.end() ? nullptr : &*found;
+  return same == wanted.runs.end() ? nullptr : &*same;
 }
 
-/// The wanted sweep with what a rebuilt index knows of it: that one has only the runs that were
-/// found, each of which has to be one of the wanted. Throws UserError where they are of another.
+/// Puts what a rebuilt index knows into the wanted sweep. The rebuilt one has only the runs that
+/// named their places, each of which has to be one of the wanted; the others lose their numbers.
+/// Throws UserError where a run is none of the wanted.
 SweepIndex plan_again(const SweepIndex& rebuilt, SweepIndex wanted, const fs::path& folder) {
   Differences differences(folder);
   differences.hold("the runs' options", command_text(rebuilt), command_text(wanted));
+  for (SweepRun& run : wanted.runs) run.number = 0;
   for (const SweepRun& run : rebuilt.runs) {
     SweepRun* const same = same_run(wanted, rebuilt, run);
     if (same == nullptr) {
       differences.add(fmt::format("the run {} is none of these options", run.folder));
       continue;
     }
+    same->number = run.number;
     same->state = run.state;
     same->exit_code = run.exit_code;
     same->reason = run.reason;
@@ -87,14 +99,17 @@ SweepIndex plan_again(const SweepIndex& rebuilt, SweepIndex wanted, const fs::pa
   return wanted;
 }
 
+/// Works through the runs of a sweep in its folder, whose lock the caller holds.
 class SweepSession {
  public:
   SweepSession(fs::path folder, SweepIndex index, const SweepProgram& program)
       : folder_(std::move(folder)), index_(std::move(index)), program_(program) {}
 
-  /// Sorts what an earlier process left.
+  /// Keeps the complete runs that an earlier process left and moves what others left out of the
+  /// way. A run of a sweep that an older program began has no number until it is run again.
   void settle() {
-    for (SweepRun& run : index_.runs) {
+    for (std::size_t i = 0; i < index_.runs.size(); ++i) {
+      SweepRun& run = index_.runs[i];
       const std::string why = why_incomplete(folder_ / run.folder);
       if (why.empty()) {
         run.state = SweepRunState::complete;
@@ -102,7 +117,7 @@ class SweepSession {
         continue;
       }
       if (fs::exists(folder_ / run.folder)) set_aside(run, why);
-      run = SweepRun{run.folder, run.point, run.repeat, run.seed, {}, {}, 0, {}};
+      run = SweepRun{run.folder, run.point, run.repeat, run.seed, {}, {}, 0, {}, i + 1};
     }
     write_sweep(folder_, index_);
   }
@@ -116,6 +131,8 @@ class SweepSession {
   const SweepIndex& index() const { return index_; }
 
  private:
+  /// Moves a run's folder to aside/, because the run that is begun anew needs an empty one. Nothing
+  /// that was measured is deleted.
   void set_aside(const SweepRun& run, const std::string& why) {
     fs::create_directories(folder_ / "aside");
     fs::path target;
@@ -128,6 +145,8 @@ class SweepSession {
                              why, target.string()));
   }
 
+  /// Runs one process to its end. The index says `running` meanwhile, so that whoever reads it
+  /// after a kill knows what was going on. Throws Error{interrupted} after a signal.
   void run_one(SweepRun& run) {
     run.state = SweepRunState::running;
     write_sweep(folder_, index_);
@@ -151,6 +170,7 @@ class SweepSession {
           "The same command with --out " + folder_.string() + " goes on."}});
   }
 
+  /// Sets the run's state: a process that says that it measured must have left complete records.
   void judge(const CommandOutcome& outcome, const ShellCommand& command, SweepRun& run) const {
     run.seconds = outcome.seconds;
     run.exit_code = outcome.exit_code;
@@ -173,6 +193,7 @@ class SweepSession {
     }
   }
 
+  /// Says how the run ended and how long the rest will take if its runs take as long as these did.
   void tell(const SweepRun& run) {
     seconds_ += run.seconds;
     ++ran_;
@@ -193,11 +214,12 @@ class SweepSession {
   std::size_t ran_ = 0;
 };
 
+/// Without its index a sweep would begin anew beside its own runs. Throws UserError where the
+/// folder has such runs.
 void refuse_lost_index(const fs::path& folder) {
   const std::vector<SweptRun> runs = swept_runs(folder);
-  const bool any = std::any_of(runs.begin(), runs.end(), [](const SweptRun& run) {
-    return run.words && run.foreign.empty();
-  });
+  const bool any = std::any_of(runs.begin(), runs.end(),
+                               [](const SweptRun& run) { return run.place.has_value(); });
   if (!any) return;
   throw UserError("the sweep in " + folder.string() + " has no sweep.json", "its runs are there",
                   fmt::format("`heteroperf recover {}` makes it again from them; then give the "
@@ -205,7 +227,7 @@ void refuse_lost_index(const fs::path& folder) {
                               folder.string()));
 }
 
-/// Leaves the sweep's index in the folder, new or as an earlier process left it.
+/// Makes sure that the sweep's index is in the folder, new or as an earlier process left it.
 void begin_or_go_on(const fs::path& folder, const SweepIndex& wanted) {
   if (is_sweep_folder(folder)) {
     const SweepIndex stored = read_sweep(folder);
@@ -217,9 +239,59 @@ void begin_or_go_on(const fs::path& folder, const SweepIndex& wanted) {
   write_sweep(folder, wanted);
 }
 
+/// Reads what is to be run, under the folder's lock.
 SweepIndex index_to_run(const fs::path& folder, const SweepIndex& wanted) {
   SweepIndex stored = read_sweep(folder);
   return stored.rebuilt() ? plan_again(stored, wanted, folder) : stored;
+}
+
+/// Takes the sweep's own options out of the environment, where its runs would read them.
+constexpr const char* without_sweep_options =
+    "unset HETEROPERF_REPEAT HETEROPERF_SWEEP HETEROPERF_RUN_LIMIT HETEROPERF_JSON "
+    "HETEROPERF_OUT; ";
+
+/// The command of one run for /bin/sh. Two variables go with it: the process that the run ends
+/// with, and its number, by which it finds its place in sweep.json.
+std::string shell_line(const SweepIndex& index, const SweepRun& run, const fs::path& folder) {
+  std::string line =
+      without_sweep_options +
+      fmt::format("{}={} {}={} exec ", parent_variable, getpid(), sweep_run_variable, run.number) +
+      shell_quoted(program_path().string());
+  for (const std::string& word : sweep_run_words(index, run, folder.string())) {
+    line += ' ' + shell_quoted(word);
+  }
+  return line;
+}
+
+/// True where points that differ in ranks differ in the threads of a rank as well, because nobody
+/// says these.
+bool threads_follow_ranks(const SweepIndex& index) {
+  const std::string threads = "scale.threads_per_rank";
+  bool ranks = false, said = false;
+  for (const auto& axis : index.axes) {
+    for (const std::string& path : axis) {
+      ranks = ranks || path == "scale.ranks";
+      said = said || path == threads;
+    }
+  }
+  for (const std::string& word : index.command) said = said || word.starts_with(threads + '=');
+  return ranks && !said;
+}
+
+/// A sweep with a complete run ends with 6 where another failed; without any, with the code that
+/// the first failure had.
+ExitCode exit_code_for(const SweepIndex& index) {
+  std::optional<int> failed;
+  bool invalid = false;
+  for (const SweepRun& run : index.runs) {
+    if (run.state == SweepRunState::failed && !failed) failed = run.exit_code;
+    invalid = invalid || run.exit_code == static_cast<int>(ExitCode::invalid_result);
+  }
+  const bool any = index.count(SweepRunState::complete) > 0;
+  // A run that ended well without a record, or by a signal, has no code of this program's own.
+  const bool known = failed && *failed > 0 && *failed <= static_cast<int>(ExitCode::not_comparable);
+  if (failed) return any || !known ? ExitCode::run_failed : static_cast<ExitCode>(*failed);
+  return invalid ? ExitCode::invalid_result : ExitCode::ok;
 }
 
 }  // namespace
@@ -232,6 +304,34 @@ SweepIndex run_sweep(const fs::path& folder, const SweepIndex& wanted,
   session.settle();
   session.run_all();
   return session.index();
+}
+
+ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
+                      const GlobalOptions& options) {
+  const SweepIndex wanted = plan_sweep(request);
+  const bool named = !limits.out.empty();
+  const fs::path folder = named ? fs::path(limits.out) : fs::path("results") / wanted.sweep_id;
+  install_stop_signals([] {});
+  SweepProgram program;
+  program.command = [&](const SweepRun& run, const fs::path& home) {
+    return shell_line(wanted, run, home);
+  };
+  program.deadline_s = limits.deadline_s;
+  program.say = [&](const std::string& line) {
+    if (options.verbosity != Verbosity::quiet) fmt::print(stderr, "{}\n", line);
+  };
+  if (!named) program.say("sweep " + folder.string());
+  if (threads_follow_ranks(wanted)) {
+    program.say(
+        "the threads of a rank follow from their number here (cores / ranks), so no scaling is "
+        "told: --threads-per-rank 1 keeps them the same");
+  }
+  const SweepIndex index = run_sweep(folder, wanted, program);
+  if (!named) point_latest_at(folder);
+  const SweepReport report = report_sweep(folder);
+  fmt::print("{}",
+             options.json ? sweep_report_json_text(report) : sweep_report_console_text(report));
+  return exit_code_for(index);
 }
 
 }  // namespace heteroperf

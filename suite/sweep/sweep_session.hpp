@@ -5,6 +5,8 @@
 #include <string>
 
 #include "results/sweep/sweep_index.hpp"
+#include "suite/program/verb.hpp"
+#include "suite/sweep/sweep_request.hpp"
 
 namespace heteroperf {
 
@@ -13,7 +15,7 @@ struct SweepProgram {
   /// The line for /bin/sh that runs one of them into `folder`.
   std::function<std::string(const SweepRun& run, const std::filesystem::path& folder)> command;
   double deadline_s = 86400;  ///< of one run
-  /// A line each of what is going on.
+  /// Tells a user, line by line, what is going on.
   std::function<void(const std::string& line)> say;
 };
 
@@ -23,5 +25,17 @@ struct SweepProgram {
 /// holds something else or another process works on it, Error{interrupted} on a signal.
 SweepIndex run_sweep(const std::filesystem::path& folder, const SweepIndex& wanted,
                      const SweepProgram& program);
+
+/// Where the runs of a sweep go and how long one may take.
+struct SweepLimits {
+  std::string out;  ///< empty: results/sweep-<UTC>-<workload>-<id>
+  double deadline_s = 86400;
+};
+
+/// Plans the sweep, runs it with this program, each run a process of its own, and prints its table.
+/// Returns 6 where runs failed (their own exit code where none is complete), 8 where one is
+/// invalid.
+ExitCode launch_sweep(const SweepRequest& request, const SweepLimits& limits,
+                      const GlobalOptions& options);
 
 }  // namespace heteroperf

@@ -5,9 +5,9 @@
 #include "results/scaling/sweep_report.hpp"
 #include "results/show.hpp"
 #include "results/text_escapes.hpp"
-#include "suite/sweep/recover_sweep.hpp"
-#include "suite/sweep/swept_runs.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/sweep/recover_sweep.hpp"
+#include "suite/sweep/sweep_folder.hpp"
 
 namespace heteroperf {
 namespace {

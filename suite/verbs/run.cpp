@@ -3,14 +3,13 @@
 #include <algorithm>
 
 #include "runners/comm/world.hpp"
-#include "suite/program/catalog.hpp"
-#include "suite/run/launch.hpp"
-#include "suite/planning/plan_sources.hpp"
 #include "suite/config/run_config_json.hpp"
-#include "suite/sweep/launch_sweep.hpp"
-#include "suite/verbs/flag_options.hpp"
-#include "suite/program/environment.hpp"
+#include "suite/planning/plan_sources.hpp"
+#include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/run/launch.hpp"
+#include "suite/sweep/sweep_session.hpp"
+#include "suite/verbs/flag_options.hpp"
 
 namespace heteroperf {
 namespace {

@@ -84,6 +84,7 @@ class Schemas : public ::testing::Test {
       index.runs[i].exit_code = 0;
       SampleRun run = sample_of({.number = first + static_cast<int>(i)});
       run.last<ScaleEvent>().devices = {{"cpu", static_cast<std::uint32_t>(i + 1), 1, false}};
+      run.last<StartEvent>().sweep = place_of(index, index.runs[i]);
       run.write_finished(RunFiles{folder_ / name + "/" + index.runs[i].folder});
     }
     return index;
@@ -182,6 +183,7 @@ TEST_F(Schemas, SuitesAndSweeps) {
   write_sweep(folder_ / "rebuilt", rebuilt);
   for (const char* name : {"sweep", "rebuilt"}) {
     add("sweep", folder_ / name + "/sweep.json");
+    add("journal", folder_ / name + "/" + index.runs[0].folder + "/journal.jsonl");
     add_printed("sweep", {"show", folder_ / name});
   }
   add_printed("sweep-comparison", {"compare", folder_ / "sweep", folder_ / "rebuilt"});

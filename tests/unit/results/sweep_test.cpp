@@ -57,6 +57,7 @@ class SweepTest : public ::testing::Test {
     sample.last<ScaleEvent>().devices = {{"cpu", load.devices, load.threads, load.emulated}};
     sample.last<WorkloadEvent>().samples_per_step = load.samples_per_step;
     if (!cpus_.empty()) bind(sample);
+    sample.last<StartEvent>().sweep = place_of(index, run);
     sample.write_finished(RunFiles{folder() / run.folder});
     run.state = SweepRunState::complete;
     run.exit_code = 0;

@@ -9,7 +9,6 @@
 #include "metrics/base/error.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "suite/sweep/recover_sweep.hpp"
-#include "suite/sweep/run_words.hpp"
 #include "suite/sweep/sweep_request.hpp"
 #include "tests/unit/results/stored_runs.hpp"
 
@@ -43,6 +42,7 @@ class RecoverSweepTest : public ::testing::Test {
     const SweepRun& run = index.runs.at(number);
     SampleRun one = sample_of({.number = static_cast<int>(number), .seed = run.seed});
     one.last<StartEvent>().argv = argv_of(index, run, run_home);
+    one.last<StartEvent>().sweep = place_of(index, run);
     for (const auto& [key, value] : index.points.at(run.point)) {
       if (key != "scale.ranks") continue;
       one.last<ScaleEvent>().devices = {{"cpu", static_cast<std::uint32_t>(std::stoul(value)), 1}};
@@ -51,6 +51,12 @@ class RecoverSweepTest : public ::testing::Test {
   }
   void store(const SweepIndex& index, std::size_t number) const {
     sample(index, number, home(index, number)).write_finished(RunFiles{home(index, number)});
+  }
+  /// A run as a program wrote it that named no place.
+  void store_older(const SweepIndex& index, std::size_t number) const {
+    SampleRun run = sample(index, number, home(index, number));
+    run.last<StartEvent>().sweep.reset();
+    run.write_finished(RunFiles{home(index, number)});
   }
   void store_all(const SweepIndex& index) const {
     for (std::size_t i = 0; i < index.runs.size(); ++i) store(index, i);

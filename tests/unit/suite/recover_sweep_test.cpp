@@ -10,17 +10,16 @@
 #include "results/comparison/run_set.hpp"
 #include "results/scaling/sweep_report.hpp"
 #include "results/verify.hpp"
-#include "suite/sweep/folder_lock.hpp"
-#include "suite/sweep/run_words.hpp"
+#include "suite/sweep/sweep_folder.hpp"
 #include "suite/sweep/sweep_session.hpp"
-#include "suite/sweep/swept_axes.hpp"
-#include "suite/sweep/swept_runs.hpp"
 #include "tests/unit/suite/lost_sweep.hpp"
 
 namespace heteroperf {
 namespace {
 
 void expect_same_plan(const SweepIndex& rebuilt, const SweepIndex& index) {
+  EXPECT_EQ(rebuilt.sweep_id, index.sweep_id);
+  EXPECT_EQ(rebuilt.created_utc, index.created_utc);
   EXPECT_EQ(rebuilt.command, index.command);
   EXPECT_EQ(rebuilt.axes, index.axes);
   EXPECT_EQ(rebuilt.points, index.points);
@@ -29,8 +28,8 @@ void expect_same_plan(const SweepIndex& rebuilt, const SweepIndex& index) {
   ASSERT_EQ(rebuilt.runs.size(), index.runs.size());
   for (std::size_t i = 0; i < index.runs.size(); ++i) {
     const SweepRun &mine = rebuilt.runs[i], &was = index.runs[i];
-    EXPECT_EQ(std::tie(mine.folder, mine.point, mine.repeat, mine.seed),
-              std::tie(was.folder, was.point, was.repeat, was.seed));
+    EXPECT_EQ(std::tie(mine.folder, mine.number, mine.point, mine.repeat, mine.seed),
+              std::tie(was.folder, was.number, was.point, was.repeat, was.seed));
   }
 }
 
@@ -84,21 +83,6 @@ TEST_F(RecoverSweepTest, RepetitionsOfOnePointHaveNoAxis) {
   const SweepIndex again = rebuilt();
   expect_same_plan(again, index);
   EXPECT_TRUE(again.axes.empty());
-}
-
-TEST_F(RecoverSweepTest, AFolderThatTheProgramNamedHasIdAndDate) {
-  const SweepIndex index = planned({"ranks=1,2"});
-  store_all(index);
-  EXPECT_EQ(rebuilt().sweep_id, "sweep-run-000");
-  EXPECT_NE(unknown(read_sweep(sweep())).find("id and date"), std::string::npos);
-  const fs::path named = folder_.path() / "sweep-20260102T030405Z-llm-1f0c9a77";
-  fs::rename(sweep(), named);
-  fs::remove(sweep_file(named));
-  recover_sweep(named);
-  const SweepIndex again = read_sweep(named);
-  EXPECT_EQ(again.sweep_id, named.filename());
-  EXPECT_EQ(again.created_utc, "2026-01-02T03:04:05Z");
-  EXPECT_EQ(unknown(again).find("id and date"), std::string::npos);
 }
 
 TEST_F(RecoverSweepTest, ADamagedIndexIsKeptAside) {
@@ -174,19 +158,22 @@ TEST_F(RecoverSweepTest, AFailedRunSaysHowItEnded) {
   EXPECT_EQ(run.reason, "rank 1 has gone");
 }
 
-TEST_F(RecoverSweepTest, ARunWithADamagedJournalIsKnownByItsName) {
+TEST_F(RecoverSweepTest, ARunWithADamagedFirstLineIsLeftOut) {
   const SweepIndex index = planned({"ranks=1,2,4"}, 2);
   store_all(index);
-  for (const std::size_t number : {2u, 3u, 4u}) {
+  for (const std::size_t number : {0u, 3u, 4u}) {
     std::ofstream(home(index, number) / "journal.jsonl") << "no journal\n";
     fs::remove(home(index, number) / "record.json");
   }
   const SweepIndex again = rebuilt();
-  expect_same_plan(again, index);
-  EXPECT_EQ(again.runs[3].state, SweepRunState::failed);
-  EXPECT_NE(again.runs[3].reason.find("not a journal"), std::string::npos);
+  EXPECT_EQ(again.points.size(), 3u);
+  EXPECT_EQ(again.first_seed, index.first_seed);
   EXPECT_EQ(again.count(SweepRunState::complete), 3u);
-  EXPECT_NE(warnings().find(index.runs[3].folder), std::string::npos);
+  for (const char* part : {"what 001 was to be", "what 004 to 005 was to be"}) {
+    EXPECT_NE(unknown(again).find(part), std::string::npos) << unknown(again);
+  }
+  EXPECT_NE(warnings().find(index.runs[3].folder + " is left out"), std::string::npos);
+  EXPECT_NE(warnings().find("not a journal"), std::string::npos) << warnings();
 }
 
 TEST_F(RecoverSweepTest, DamageFurtherOnDoesNotHideTheCommand) {
@@ -196,24 +183,6 @@ TEST_F(RecoverSweepTest, DamageFurtherOnDoesNotHideTheCommand) {
   const SweepIndex again = rebuilt();
   expect_same_plan(again, index);
   EXPECT_FALSE(verify(sweep()).ok());
-}
-
-TEST_F(RecoverSweepTest, ANameThatCanMeanSeveralPointsIsNoEvidence) {
-  const SweepIndex index = planned({"data=text:/a-b,text:/a/b,text:/c/d"});
-  store_all(index);
-  for (const std::size_t number : {1u, 2u}) fs::remove(home(index, number) / "journal.jsonl");
-  // 002 is named as a run of 001's point would be, 003 as several that nobody knows.
-  EXPECT_EQ(rebuilt().runs.size(), 1u);
-  for (const char* left_out : {"002-source=text--a-b-seed=1 is left out", "003-"}) {
-    EXPECT_NE(warnings().find(left_out), std::string::npos) << warnings();
-  }
-}
-
-TEST_F(RecoverSweepTest, ANameWithADashIsKnownFromAnotherRepetition) {
-  const SweepIndex index = planned({"schedule=gpipe,zb-h1"}, 2);
-  store_all(index);
-  fs::remove(home(index, 2) / "journal.jsonl");
-  expect_same_plan(rebuilt(), index);
 }
 
 TEST_F(RecoverSweepTest, WhatIsNoRunOfTheSweepIsLeftOut) {
@@ -227,7 +196,7 @@ TEST_F(RecoverSweepTest, WhatIsNoRunOfTheSweepIsLeftOut) {
            fs::copy_options::recursive);
   const SweepIndex again = rebuilt();
   expect_same_plan(again, index);
-  EXPECT_NE(warnings().find("003-ranks=4-seed=1 is left out: no sweep started it"),
+  EXPECT_NE(warnings().find("003-ranks=4-seed=1 is left out: its journal names no sweep"),
             std::string::npos)
       << warnings();
   EXPECT_NE(warnings().find("it was 002-ranks=2-seed=1 when it was run"), std::string::npos);
@@ -263,33 +232,6 @@ TEST_F(RecoverSweepTest, RunsOfSeveralSweepsAreRefused) {
   EXPECT_NE(complaint().find("--sweep scale.ranks --sweep plan.schedule'"), std::string::npos)
       << complaint();
   EXPECT_FALSE(fs::exists(sweep_file(sweep())));
-}
-
-TEST_F(RecoverSweepTest, RunsFromAnotherFolderAreTold) {
-  const SweepIndex index = planned({"ranks=1,2"});
-  store(index, 0);
-  const fs::path other = folder_.path() / "other" / index.runs[1].folder;
-  sample(index, 1, other).write_finished(RunFiles{other});
-  fs::rename(other, home(index, 1));
-  expect_same_plan(rebuilt(), index);
-  EXPECT_NE(warnings().find("001-ranks=1-seed=1 was run in a folder 'sweep', 002-ranks=2-seed=1 in "
-                            "'other'"),
-            std::string::npos)
-      << warnings();
-}
-
-TEST_F(RecoverSweepTest, TwoRunsOfOnePlaceAreRefused) {
-  store_all(planned({"ranks=1,2"}));
-  store(planned({"ranks=1,2"}, 1, "5"), 1);
-  EXPECT_NE(complaint().find("002-ranks=2-seed=1 and 002-ranks=2-seed=5 are one run"),
-            std::string::npos)
-      << complaint();
-}
-
-TEST_F(RecoverSweepTest, LaterRunsWithEarlierSeedsAreOfAnotherSweep) {
-  store(planned({"ranks=1,2"}, 1, "5"), 0);
-  store(planned({"ranks=1,2"}), 1);
-  EXPECT_NE(complaint().find("are of several sweeps"), std::string::npos) << complaint();
 }
 
 TEST_F(RecoverSweepTest, ASweepThatRunsIsLeftAlone) {
@@ -357,41 +299,6 @@ TEST_F(GoOnTest, ALostIndexIsToldBeforeAnythingRuns) {
     EXPECT_NE(std::string(error.what()).find("heteroperf recover"), std::string::npos);
   }
   EXPECT_EQ(started_, 0);
-}
-
-TEST(SweepRunWordsTest, ReadsWhatItWrites) {
-  const SweepIndex index = planned({"data=text:a=b c"}, 1, "18446744073709551615");
-  const auto words = read_sweep_run_words(argv_of(index, index.runs[0], "/x y/z"));
-  ASSERT_TRUE(words.has_value());
-  EXPECT_EQ(words->folder, "/x y/z");
-  EXPECT_EQ(words->seed, 18446744073709551615u);
-  EXPECT_EQ(words->settings.back(),
-            std::pair(std::string("data.source"), std::string("text:a=b c")));
-  EXPECT_EQ(command_of(*words, 1), index.command);
-}
-
-TEST(SweepRunWordsTest, OtherCommandsAreOfNoSweep) {
-  const std::vector<std::vector<std::string>> commands{
-      {},
-      {"heteroperf"},
-      {"heteroperf", "run", "llm", "--out", "x"},
-      {"heteroperf", "run", "--set", "a=1", "--no-color", "--out", "x"},
-      {"heteroperf", "run", "--set", "seed=x", "--no-color", "--out", "x"},
-      {"heteroperf", "run", "--set", "seed=1", "--out", "x"},
-      {"heteroperf", "resume", "--set", "seed=1", "--no-color", "--out", "x"}};
-  for (const auto& argv : commands) {
-    EXPECT_FALSE(read_sweep_run_words(argv).has_value()) << fmt::format("{}", fmt::join(argv, " "));
-  }
-}
-
-TEST(SweptAxesTest, GapsDoNotHideWhatChangesTogether) {
-  const auto point = [](const char* a, const char* b) { return SweepPoint{{"a", a}, {"b", b}}; };
-  using Axes = std::vector<std::vector<std::string>>;
-  const Axes apart{{"a"}, {"b"}}, together{{"a", "b"}};
-  EXPECT_EQ(swept_axes({{0, point("1", "x")}, {1, point("1", "y")}, {3, point("2", "y")}}), apart);
-  EXPECT_EQ(swept_axes({{0, point("1", "x")}, {1, point("2", "y")}}), together);
-  EXPECT_EQ(swept_axes({{0, point("1", "x")}, {1, point("2", "x")}, {2, point("2", "y")}}),
-            together);
 }
 
 }  // namespace
