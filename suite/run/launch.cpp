@@ -204,7 +204,7 @@ RunEnd verdict_on(const ProgramEnd& end) {
   return {RunStatus::complete, ExitCode::ok};
 }
 
-/// What the run's classes do alone comes after it, so that nothing of theirs is lost to it.
+/// The classes run alone after the run itself, so that the run loses nothing where they fail.
 ProgramEnd run_with_baselines(const PreparedRun& run, World& world, Engine& engine,
                               FirstRank first) {
   const ProgramEnd end = run_workload(run, world, engine, first);
@@ -311,7 +311,7 @@ ExitCode run_as_launched(const RunConfig& config, const PlanSources& sources,
 ExitCode run_under_mpirun(const RunConfig& config, const PlanSources& sources, Placement placement,
                           const UsableCores& cores, const RunIdentity& identity) {
   give_gpus(config.scale, placement.bindings);
-  // What is seen without reading data is refused here; the rest, rank 0 refuses.
+  // This process refuses all that can be seen without reading data; rank 0 refuses the rest.
   check_runs(config, sources, placement, placement.ranks);
   const std::vector<std::string> arguments(identity.argv.begin() + 1, identity.argv.end());
   LaunchConfig launch;

@@ -1,8 +1,8 @@
-// What a kill or an edit can take from a sweep is made again: records from the journals of the
-// runs, and sweep.json from the first lines of these journals, in which every run names its place
-// (number, point, repetition, seed) and what all runs share (id, date, command, axes). A sweep.json
-// that was made so lists the runs that are there and says what they cannot tell, runs that were
-// never started above all; nothing is made up. The old file stays in aside/.
+// Recovery makes again what a kill or an edit took from a sweep: records from the journals of the
+// runs, and sweep.json from the first lines of these journals. There every run names its place
+// (number, point, repetition, seed) and what all runs share (id, date, command, axes). An index
+// that was made so lists the runs that are there and says what they cannot tell, above all runs
+// that were never started; nothing is made up. The old file stays in aside/.
 #include "suite/sweep/recover_sweep.hpp"
 
 #include <fmt/format.h>
@@ -33,6 +33,7 @@ void keep_file(const fs::path& file, const fs::path& kept) {
   if (error) throw SystemError("cannot move " + file.string(), error.message());
 }
 
+/// True where the record is there and can be read; its numbers are not held to the journal.
 bool has_record(const fs::path& folder) {
   try {
     read_run_digest(RunFiles{folder}.record());

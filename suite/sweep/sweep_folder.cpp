@@ -1,6 +1,7 @@
-// What lies in a sweep's folder, whatever sweep.json says of it: run folders named 001-…, each with
-// a journal whose first line names the run's place in the sweep, and with records once it has
-// ended.
+// A sweep's folder tells more than its sweep.json, which can be lost: it holds folders named 001-…,
+// each with a journal whose first line names the run's place in the sweep, and with records once
+// the run has ended. Both the session that goes on and the recovery look at these alone to know
+// what is complete.
 #include "suite/sweep/sweep_folder.hpp"
 
 #include <fcntl.h>
@@ -32,6 +33,8 @@ bool is_named_as_run(const fs::path& folder) {
          digits <= most_digits;
 }
 
+/// Reads the place from the first journal whose first line can be read; the workloads of a suite
+/// name the same one.
 SweptRun swept_run_in(const fs::path& folder) {
   SweptRun run;
   run.folder = folder.filename().string();
@@ -66,6 +69,7 @@ bool looks_like_sweep(const fs::path& folder) {
   });
 }
 
+/// Gives the code that the run's process had ended with.
 ExitCode exit_code_of_complete(const fs::path& folder) {
   const RunSet set = find_runs({folder});
   const bool invalid = std::any_of(set.runs.begin(), set.runs.end(),
@@ -86,6 +90,8 @@ bool tell_end(const fs::path& file, SweepRun& run) {
   return true;
 }
 
+/// Takes the first end that a journal tells. A run whose journals tell none was interrupted; one
+/// with a journal that cannot be read failed.
 void tell_incomplete(const fs::path& folder, SweepRun& run) {
   run.state = SweepRunState::interrupted;
   for (const fs::path& journal : journals_in(folder)) {

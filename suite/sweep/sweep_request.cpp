@@ -1,6 +1,7 @@
-// What `--sweep` and `--repeat` mean. Each `--sweep` is an axis of the sweep: keys, which change
-// together, and their values. A point is one combination of the axes' values. Every point is
-// checked as the configuration of a run before the first run starts, because a sweep may take days.
+// `--sweep` and `--repeat` make one command a sweep of many runs. Each `--sweep` is an axis: keys
+// that change together, and their values. A point is one combination of the axes' values, and every
+// point is run `--repeat` times. All points are checked as configurations of runs before the first
+// run starts, because a sweep may take days.
 #include "suite/sweep/sweep_request.hpp"
 
 #include <fmt/format.h>
@@ -21,7 +22,7 @@ constexpr std::size_t most_runs = 10000;
 constexpr std::int64_t most_repeats = 1000;  // of one point
 constexpr const char* trace_of_one = "it is the trace of one run";
 
-/// Keys that cannot be swept.
+/// A key that cannot be swept, with the reason for the user.
 struct RefusedKey {
   const char* path;
   const char* why;
@@ -85,6 +86,8 @@ class SweepReader {
   }
 
  private:
+  /// Reads "KEY:KEY=VALUE:VALUE,VALUE:VALUE". Nothing where its form or a key is wrong; wrong
+  /// values are noted and left out.
   std::optional<Axis> read(const std::string& text) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0 || equals + 1 == text.size()) {
@@ -146,6 +149,8 @@ class SweepReader {
   std::set<std::string> seen_;
 };
 
+/// Makes every combination of the axes' values, the last axis changing first; without axes the one
+/// empty point.
 std::vector<SweepPoint> combinations(const std::vector<Axis>& axes) {
   std::vector<SweepPoint> points(1);
   for (const Axis& axis : axes) {
@@ -177,6 +182,7 @@ void check_point(const SweepRequest& request, const SweepPoint& point, ProblemLi
   }
 }
 
+/// Limits the repetitions, and all runs together, to what a folder and a reader of tables can take.
 void check_counts(const SweepRequest& request, std::size_t points, ProblemList& problems) {
   if (request.repeats < 1 || request.repeats > most_repeats) {
     problems.add(fmt::format("--repeat {} is out of range", request.repeats),

@@ -44,6 +44,7 @@ class Differences {
   ProblemList problems_;
 };
 
+/// Joins the words for a message; they are compared as text, too.
 std::string command_text(const SweepIndex& index) {
   return fmt::format("{}", fmt::join(index.command, " "));
 }
@@ -122,6 +123,7 @@ class SweepSession {
     write_sweep(folder_, index_);
   }
 
+  /// Runs what settle() left to do, in the order of the index. A failure stops nothing.
   void run_all() {
     for (SweepRun& run : index_.runs) {
       if (run.state == SweepRunState::waiting) run_one(run);

@@ -10,7 +10,7 @@
 
 namespace heteroperf {
 
-/// How a sweep starts its runs.
+/// The way in which a sweep starts its runs.
 struct SweepProgram {
   /// The line for /bin/sh that runs one of them into `folder`.
   std::function<std::string(const SweepRun& run, const std::filesystem::path& folder)> command;
