@@ -22,7 +22,8 @@ Items exit_codes() {
 }
 
 Items environment() {
-  Items items{{"HETEROPERF_<OPTION>", "a long option of the verb that runs", {}},
+  Items items{{"HETEROPERF_<OPTION>", "a long option of `run`, or one that all verbs share", {}},
+              {"HETEROPERF_<VERB>_<OPTION>", "a long option of another verb", {}},
               {"NO_COLOR", "plain text, as --no-color", {}},
               {"XDG_CACHE_HOME",
                "an absolute path, whose folder heteroperf is for temporary files, and for what "
