@@ -33,6 +33,7 @@ class BufferCheck {
 
   const std::vector<Instruction>& program() const { return index_.schedule().programs[rank_]; }
 
+  /// Names the instruction at hand.
   void fail(const char* why) {
     if (!findings_.fail(Check::memory)) return;
     findings_.add(place_in_program(index_.schedule(), rank_, at_), why);

@@ -102,6 +102,7 @@ class CsvReader {
     }
   }
 
+  /// A cell is idle, one action, or an overlapped pair of two.
   void add_cell(std::string_view cell, int row, int column) {
     while (!cell.empty() && cell.front() == ' ') cell.remove_prefix(1);
     while (!cell.empty() && cell.back() == ' ') cell.remove_suffix(1);
@@ -175,7 +176,7 @@ class CsvReader {
 
   /// Finds the row that computes each stage.
   void place_stages() {
-    stages_.resize(static_cast<std::size_t>(highest_stage() + 1));
+    stages_.resize(static_cast<std::size_t>(highest(&CsvToken::stage) + 1));
     for (std::size_t row = 0; row < rows_.size(); ++row) {
       bool computes = false;
       for (std::size_t i = 0; i < rows_[row].size(); ++i) {
@@ -196,12 +197,13 @@ class CsvReader {
     }
   }
 
-  int highest_stage() const {
-    int highest = -1;
+  /// The largest stage or micro-batch of all actions.
+  int highest(int CsvToken::*number) const {
+    int most = -1;
     for (const std::vector<Action>& row : rows_) {
-      for (const Action& action : row) highest = std::max(highest, action.token.stage);
+      for (const Action& action : row) most = std::max(most, action.token.*number);
     }
-    return highest;
+    return most;
   }
 
   /// Notes that a stage acts in a row; it may not act in another one.
@@ -227,7 +229,7 @@ class CsvReader {
     for (const Stage& stage : stages_) ++held[stage.first->row];
     PipelineGraph& graph = schedule_.graph;
     graph.ranks = ranks;
-    graph.micro_batches = highest_micro_batch() + 1;
+    graph.micro_batches = std::max(0, highest(&CsvToken::micro_batch)) + 1;
     graph.latency = costs.latency;
     for (std::size_t stage = 0; stage < stages_.size(); ++stage) {
       add_segment(static_cast<int>(stage), held, costs);
@@ -237,6 +239,7 @@ class CsvReader {
     normalise(graph);
   }
 
+  /// The costs that were given have to be one per row.
   void check_costs(const StageCosts& costs, int ranks) {
     const auto expect = [&](const char* what, const std::vector<double>& list) {
       if (list.size() == static_cast<std::size_t>(ranks)) return;
@@ -261,14 +264,6 @@ class CsvReader {
     segment.weights = stage;
     if (stage > 0) schedule_.graph.edges.push_back({stage - 1, stage, 0, true});
     schedule_.graph.segments.push_back(std::move(segment));
-  }
-
-  int highest_micro_batch() const {
-    int highest = 0;
-    for (const std::vector<Action>& row : rows_) {
-      for (const Action& action : row) highest = std::max(highest, action.token.micro_batch);
-    }
-    return highest;
   }
 
   /// Gives each message its edge, peer and place in its channel.

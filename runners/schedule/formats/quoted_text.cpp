@@ -1,3 +1,6 @@
+// Names of segments, branches and schedules come from files of anybody. A message must stay on one
+// line and a terminal must not be steered by it; a drawing must stay valid XML and UTF-8.
+
 #include "runners/schedule/formats/quoted_text.hpp"
 
 #include <fmt/format.h>

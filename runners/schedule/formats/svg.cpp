@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "metrics/base/error.hpp"
 #include "runners/schedule/formats/drawing.hpp"
@@ -21,24 +22,14 @@ constexpr double narrowest_label = 13;
 
 /// A foreign text as XML allows it.
 std::string escaped(std::string_view text) {
+  constexpr std::pair<char, const char*> entities[] = {
+      {'&', "&amp;"}, {'<', "&lt;"}, {'>', "&gt;"}, {'"', "&quot;"}};
   std::string result;
   for (const char c : drawable(text)) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '"':
-        result += "&quot;";
-        break;
-      default:
-        result += c;
-    }
+    const auto* const entity =
+        std::find_if(std::begin(entities), std::end(entities),
+                     [&](const auto& candidate) { return candidate.first == c; });
+    entity == std::end(entities) ? result += c : result += entity->second;
   }
   return result;
 }
@@ -90,6 +81,7 @@ class SvgChart {
     return std::clamp(pixels_per_operation * static_cast<double>(longest), narrowest, widest);
   }
 
+  /// The head needs the height and the colours, which are known once the body is there.
   std::string head() const {
     const std::string width = pixels(2 * margin + label_width + width_);
     const std::string height = pixels(top() + pitch() * ranks() + 3 * line_height + margin +
@@ -191,6 +183,7 @@ class SvgChart {
                    points, pixels(x(end_)), pixels(y + memory_height), rank, full);
   }
 
+  /// Draws the axis below the last rank.
   void add_axis(std::string& body) const {
     const double y = top() + pitch() * ranks();
     fmt::format_to(std::back_inserter(body),

@@ -221,58 +221,44 @@ class TraceWriter {
 
   /// Adds the flows that begin at this computation and those that end here.
   void add_flows(TraceRow row, const Instruction& i, double time, long long step) {
-    if (i.op != Op::forward && !makes_input_gradient(i.op)) return;
-    if (slot(i) < 0) return;
-    if (i.op == Op::forward) {
-      for (const int e : tasks_.edges_in(i.segment)) end_flow(row, i, e, 0, time, step);
-      for (const int e : tasks_.edges_out(i.segment)) begin_flow(row, i, e, 0, time, step);
-      return;
+    const bool gradient = makes_input_gradient(i.op);
+    if ((i.op != Op::forward && !gradient) || slot(i) < 0) return;
+    for (const bool begins : {false, true}) {
+      const bool leaves_forwards = begins != gradient;
+      for (const int e :
+           leaves_forwards ? tasks_.edges_out(i.segment) : tasks_.edges_in(i.segment)) {
+        const Edge& edge = graph_.edges[e];
+        if (gradient && !edge.gradient) continue;
+        if (!crosses(row, i, leaves_forwards ? edge.to : edge.from, gradient)) continue;
+        add_flow(row, flow_number(i, e, gradient, step), gradient, time,
+                 begins ? "\"s\"" : "\"f\",\"bp\":\"e\"");
+      }
     }
-    for (const int e : tasks_.edges_out(i.segment)) {
-      if (graph_.edges[e].gradient) end_flow(row, i, e, 1, time, step);
-    }
-    for (const int e : tasks_.edges_in(i.segment)) {
-      if (graph_.edges[e].gradient) begin_flow(row, i, e, 1, time, step);
-    }
-  }
-
-  void end_flow(TraceRow row, const Instruction& i, int edge, int kind, double time,
-                long long step) {
-    const int from = kind == 0 ? graph_.edges[edge].from : graph_.edges[edge].to;
-    if (!crosses(row, i, from, kind)) return;
-    add_flow(row, flow_number(i, edge, kind, step), kind, time, "\"f\",\"bp\":\"e\"");
-  }
-
-  void begin_flow(TraceRow row, const Instruction& i, int edge, int kind, double time,
-                  long long step) {
-    const int to = kind == 0 ? graph_.edges[edge].to : graph_.edges[edge].from;
-    if (!crosses(row, i, to, kind)) return;
-    add_flow(row, flow_number(i, edge, kind, step), kind, time, "\"s\"");
   }
 
   /// Says whether the value of the segment at the other end is made, and on another rank.
-  bool crosses(TraceRow row, const Instruction& i, int far_segment, int kind) const {
+  bool crosses(TraceRow row, const Instruction& i, int far_segment, bool gradient) const {
     const std::int32_t far = tasks_.slot(far_segment, i.micro_batch, i.part);
     if (far < 0) return false;
-    const int maker = made_[2 * static_cast<std::size_t>(far) + static_cast<std::size_t>(kind)];
+    const int maker = made_[2 * static_cast<std::size_t>(far) + static_cast<std::size_t>(gradient)];
     return maker >= 0 && maker != static_cast<int>(row.rank);
   }
 
   /// A number that both ends of a flow share and no other flow has.
-  long long flow_number(const Instruction& i, int edge, int kind, long long step) const {
+  long long flow_number(const Instruction& i, int edge, bool gradient, long long step) const {
     const auto edges = static_cast<long long>(graph_.edges.size());
     return (((step * edges + edge) * graph_.micro_batches + i.micro_batch) * graph_.parts +
             i.part) *
                2 +
-           kind;
+           (gradient ? 1 : 0);
   }
 
-  void add_flow(TraceRow row, long long number, int kind, double time, const char* phase) {
+  void add_flow(TraceRow row, long long number, bool gradient, double time, const char* phase) {
     part_events();
     fmt::format_to(out(),
                    "{{\"name\":\"{}\",\"cat\":\"message\",\"ph\":{},\"id\":{},\"pid\":{},\"tid\":"
                    "{},\"ts\":{}}}",
-                   kind == 0 ? "activation" : "gradient", phase, number, row.process, row.thread,
+                   gradient ? "gradient" : "activation", phase, number, row.process, row.thread,
                    time);
   }
 
@@ -307,6 +293,7 @@ std::string lanes_trace_text(const Schedule& schedule, const std::vector<TracedR
   return TraceWriter(schedule, origin).write(ranks, lanes);
 }
 
+/// Only the head is read; the events may be anything.
 TraceOrigin read_trace_origin(const std::string& text, const std::string& file) {
   require_stated_format(text, file, trace_format);
   const Json trace = parse_strict_json(text, file, trace_format);

@@ -186,6 +186,7 @@ PipelineGraph checked_graph(const ScheduleRequest& request, const RequestRules& 
 
 std::span<const Generator> generators() { return table; }
 
+/// Names are few, so a linear search will do.
 const Generator& find_generator(std::string_view name) {
   for (const Generator& generator : table) {
     if (name == generator.name) return generator;
@@ -213,6 +214,7 @@ RequestSizes check_request(const ScheduleRequest& request, const RequestRules& r
   return sizes;
 }
 
+/// A given graph is compared with the chain of the same sizes, whose costs do not matter.
 PipelineGraph chain_for(const ScheduleRequest& request, const RequestRules& rules,
                         const RequestSizes& sizes, ChainPlacement placement) {
   const auto chain = [&](const StageCosts& costs) {

@@ -1,3 +1,7 @@
+// An example: rank 0 has to send to rank 1, which has to send to rank 2, which has nothing to send.
+// flush(0) reaches 1 and then 2; rank 1 is a component of its own and sends first, then rank 0. Had
+// rank 1 to send to rank 0 instead, both would be one component and send to each other in a group.
+
 #include "runners/schedule/lower/exchange.hpp"
 
 #include <algorithm>

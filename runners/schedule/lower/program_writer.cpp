@@ -41,6 +41,7 @@ BufferPool::Entry& BufferPool::entry(int rank, std::int64_t value) {
                   (std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin())];
 }
 
+/// Takes the buffer that became free last, or a new one.
 std::int32_t BufferPool::fill(int rank, std::int64_t value, std::int32_t uses) {
   std::int32_t buffer = buffers_[rank];
   if (free_[rank].empty()) {
@@ -92,6 +93,7 @@ void ProgramWriter::load(int rank, const Instruction& forward) {
   copy(rank, i);
 }
 
+/// Writes a computation; a W or BW ends what its slot uses.
 void ProgramWriter::run(int rank, Instruction i) {
   i.buffer = output_buffer(rank, i);
   copy(rank, i);
@@ -142,6 +144,7 @@ Instruction ProgramWriter::transfer(const Exchange::Sent& sent, std::int32_t gro
   return i;
 }
 
+/// Writes the LOSS of a sink, from which its gradients start.
 void ProgramWriter::loss(int rank, std::int32_t slot) {
   Instruction i = numbers_.tasks.instruction(Op::loss, slot);
   i.buffer = buffers_.fill(rank, numbers_.values.loss(slot), 1);

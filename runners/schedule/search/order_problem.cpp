@@ -143,6 +143,7 @@ Op OrderProblem::op(std::int32_t id) const {
   return split_[tasks_[id].segment] ? Op::input_gradient : Op::backward;
 }
 
+/// Programs list computations rank by rank already, so only their numbers have to be found.
 std::vector<std::int32_t> OrderProblem::order_of(const Schedule& schedule) const {
   std::vector<std::int32_t> order;
   order.reserve(ordered());
@@ -184,6 +185,7 @@ void OrderProblem::append_instructions(std::int32_t id, Schedule& schedule) cons
   for (const int rank : ranks) schedule.programs[rank].push_back(instruction);
 }
 
+/// Interactions stand where the sequence has them, behind the forwards that they wait for.
 Schedule OrderProblem::to_schedule(std::span<const std::int32_t> sequence) const {
   Schedule schedule;
   schedule.graph = graph();

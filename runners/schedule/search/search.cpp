@@ -103,6 +103,7 @@ SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& 
   for (int rank = 0; rank < problem.ranks(); ++rank) {
     least = std::max(least, scheduler.least_limit(rank));
   }
+  // One search climbs all rungs, so that each begins with the best order of the one before.
   OrderSearch search(problem, request.objective, bound_of(graph, request.objective));
   search.stop_after(most_search_seconds);
   const std::vector<Offer> orders = offers(problem, templates);
@@ -110,10 +111,12 @@ SearchResult search_schedule(const PipelineGraph& graph, const ScheduleRequest& 
   const std::vector<Rung> steps =
       ladder == MemoryLadder::climb ? rungs(graph, least, limit) : std::vector<Rung>{{limit, 1}};
   for (const Rung& rung : steps) {
+    // Templates that fit into this rung, but did not fit into the one before, join now.
     for (const Offer& offer : orders) {
       if (offer.memory > before && offer.memory <= rung.limit + 1e-9) search.offer(offer.order);
     }
     before = rung.limit + 1e-9;
+    // A rung may take its share of all evaluations, if so many are left.
     const auto share =
         static_cast<long long>(rung.share * static_cast<double>(request.most_evaluations));
     const long long left = request.most_evaluations - search.evaluations();

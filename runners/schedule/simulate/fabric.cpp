@@ -125,6 +125,7 @@ void Fabric::release(std::int32_t route) {
   }
 }
 
+/// A transfer that takes no time needs free carriers, but does not hold them.
 bool Fabric::take(const Ticket& ticket) {
   const Route& route = routes_[ticket.route];
   for (const std::int32_t carrier : route.carriers) {
@@ -140,6 +141,7 @@ bool Fabric::take(const Ticket& ticket) {
   return true;
 }
 
+/// Only released carriers are looked at: nothing has changed at the others since the last time.
 Fabric::Carrier* Fabric::first_waiting(const Ticket* ticket) {
   Carrier* first = nullptr;
   for (const std::int32_t id : released_) {

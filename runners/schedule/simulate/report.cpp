@@ -84,6 +84,7 @@ std::vector<PathStep> critical_path(const Schedule& schedule, const Timeline& ti
   return path;
 }
 
+/// The share of all ranks' time that is not work.
 double bubble_rate(double busy, int ranks, double time) {
   return time > 0 ? 1 - busy / (ranks * time) : 0;
 }
@@ -154,6 +155,7 @@ double lower_bound(const PipelineGraph& graph) {
   return bound;
 }
 
+/// The makespan is the end of the critical path, which ends with the last computation.
 ScheduleReport report(const Schedule& schedule, const Timeline& timeline) {
   ScheduleReport result;
   result.critical_path = critical_path(schedule, timeline);
