@@ -11,7 +11,7 @@
 #include "automl/morph.hpp"
 #include "automl/tpe.hpp"
 #include "automl/trial.hpp"
-#include "metrics/trial_score.hpp"
+#include "metrics/score.hpp"
 #include "workloads/search_space.hpp"
 
 namespace heteroperf {

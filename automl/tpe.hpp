@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "metrics/trial_score.hpp"
+#include "metrics/score.hpp"
 
 namespace heteroperf {
 

@@ -6,12 +6,16 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/student_t.hpp"
+
+// A history is a series whose level sometimes jumps. Optimal partitioning finds the segmentation
+// with the least sum of squares plus a price per jump, by dynamic programming over the end of the
+// last segment. Prices alone let some weak jumps pass, so a t-test between neighbouring segments
+// removes them, the weakest first, because a removal changes the segments of its neighbours.
 
 namespace heteroperf {
 namespace {
 
-/// Sums of squares about the mean of any segment in O(1).
+/// Prefix sums that give the sum of squares about the mean of any segment in O(1).
 class SegmentCosts {
  public:
   explicit SegmentCosts(std::span<const double> values)
@@ -36,10 +40,11 @@ class SegmentCosts {
   std::vector<double> sums_, squares_;
 };
 
-/// Of the differences of neighbours a change of level spoils one, and a wild point two: the largest
-/// tenth does not count.
+/// Estimates the variance from differences of neighbours, which a change of level hardly touches:
+/// it spoils one difference, and a wild point spoils two. The largest tenth therefore does not
+/// count.
 double variance_between_neighbours(std::span<const double> values) {
-  // A normal variance without the tails beyond its 90 % range: 1 - 2 q φ(q) / 0.9, q = 1.645.
+  // The variance of a normal distribution without its tails: 1 - 2 q φ(q) / 0.9, q = 1.645.
   constexpr double kept = 0.9, variance_kept = 0.6230;
   std::vector<double> squares;
   for (std::size_t i = 1; i < values.size(); ++i) {
@@ -52,7 +57,8 @@ double variance_between_neighbours(std::span<const double> values) {
   return mean(squares) / variance_kept;
 }
 
-/// Begins of the segments of the cheapest partition, the first one's included.
+/// Returns where the segments of the cheapest partition begin, the first one included. best[end] is
+/// the least cost of the first `end` values, which a last segment [begin, end) completes.
 std::vector<std::size_t> best_partition(const SegmentCosts& costs, std::size_t count,
                                         double penalty, std::size_t shortest) {
   std::vector<double> best(count + 1, std::numeric_limits<double>::infinity());
@@ -70,7 +76,8 @@ std::vector<std::size_t> best_partition(const SegmentCosts& costs, std::size_t c
   return begins;
 }
 
-/// Student's t with one variance: segments of a few points have none of their own.
+/// Returns the p-value of Student's t between two neighbouring segments. They share one variance,
+/// because segments of a few points have no useful one of their own.
 double p_between(const SegmentCosts& costs, std::size_t begin, std::size_t middle,
                  std::size_t end) {
   const auto a = static_cast<double>(middle - begin), b = static_cast<double>(end - middle);

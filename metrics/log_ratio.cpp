@@ -6,7 +6,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/student_t.hpp"
 
 namespace heteroperf {
 

@@ -3,8 +3,45 @@
 #include <initializer_list>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
+
+// Every convention is a set of formulas over the shapes of one operator. `strict` is what the
+// program measures by; the others repeat what AIPerf, PaLM and Megatron-LM print, so that results
+// can be held against theirs (metrics/README.md has all formulas and their sources).
 
 namespace heteroperf {
+namespace {
+
+struct Row {
+  Convention value;
+  const char* name;
+  const char* description;
+};
+
+constexpr Row table[] = {
+    {Convention::strict, "strict",
+     "2 per multiply-add of matmul, convolution and attention; true backward; causal T^2/2 pairs"},
+    {Convention::aiperf, "aiperf",
+     "the AIPerf profiler's formulas, bit for bit; image classifiers without attention"},
+    {Convention::mac, "mac",
+     "multiply-adds of the forward pass (matmul, convolution, full attention); no backward"},
+    {Convention::palm, "palm",
+     "6N + 12LHQT per token (PaLM, appendix B), full attention; language models"},
+    {Convention::megatron_full, "megatron-full",
+     "Megatron-LM before March 2025: 3 x forward matmuls, full attention; language models"},
+    {Convention::megatron_causal, "megatron-causal",
+     "Megatron-LM since March 2025: 3 x forward matmuls, half attention; language models"},
+};
+
+}  // namespace
+
+const char* to_string(Convention convention) { return name_of(table, convention); }
+const char* description(Convention convention) { return row_of(table, convention).description; }
+
+Convention parse_convention(const std::string& name) {
+  return parse_name(table, "counting convention", name);
+}
+
 namespace {
 
 template <class... Cases>
@@ -35,13 +72,13 @@ AttentionShape with_mask(AttentionShape shape, AttentionMask mask) {
   return shape;
 }
 
-/// The formulas of AIPerf's `scripts/reports/profiler.py`, per image. Weights: add, multiply and
-/// compare 1, divide and square root 4, exponential 8.
+/// The formulas of AIPerf's `scripts/reports/profiler.py`, per image. An addition, a multiplication
+/// and a comparison weigh 1, a division and a square root 4, an exponential 8.
 class AiperfRules {
  public:
   explicit AiperfRules(ConvolutionOrder order) : order_(order) {}
 
-  // Backward: each gradient as the forward pass, and 2 per weight for the update.
+  // Each gradient costs as much as the forward pass; the update adds 2 per weight.
   PassOps operator()(const Conv2dShape& s) const {
     const std::uint64_t outputs = s.out_height * s.out_width;
     const std::uint64_t per_weight = order_ == ConvolutionOrder::first ? 2 * outputs : 4 * outputs;
@@ -83,6 +120,7 @@ class AiperfRules {
 
 PassOps forward_and_twice(Ops forward) { return {forward, 2 * forward}; }
 
+/// Multiply-adds of the forward pass: half of the operations, attention taken as full.
 PassOps mac_ops(const OperatorShape& shape) {
   const Ops twice =
       std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
@@ -95,7 +133,7 @@ PassOps mac_ops(const OperatorShape& shape) {
   return {twice / 2, std::nullopt};
 }
 
-/// 6N + 12LHQT per token: a forward third and a backward two thirds.
+/// PaLM's 6N + 12LHQT per token: a third in the forward pass, two thirds in the backward pass.
 PassOps palm_ops(const OperatorUse& use) {
   if (!use.tokens) return {};
   Ops forward = product({2, use.palm_parameters, *use.tokens});
@@ -105,6 +143,7 @@ PassOps palm_ops(const OperatorUse& use) {
   return forward_and_twice(forward);
 }
 
+/// Megatron-LM's counts: every matrix product of the forward pass three times.
 PassOps megatron_ops(const OperatorUse& use, AttentionMask mask) {
   if (!use.tokens) return {};
   const Ops forward = std::visit(Match{[](const GemmShape& s) { return gemm_ops(s); },
@@ -141,8 +180,8 @@ StrictOps strict_ops(const OperatorShape& shape, InputGradient input_gradient) {
   return std::visit(Match{[&](const GemmShape& s) { return weighted(gemm_ops(s)); },
                           [&](const Conv2dShape& s) { return weighted(conv2d_ops(s)); },
                           [&](const AttentionShape& s) {
-                            const Ops one = attention_product_ops(s);
-                            return StrictOps{2 * one, needed ? 4 * one : Ops(), Ops()};
+                            const Ops each = attention_product_ops(s);
+                            return StrictOps{2 * each, needed ? 4 * each : Ops(), Ops()};
                           },
                           [](const auto&) { return StrictOps(); }},
                     shape);

@@ -7,26 +7,26 @@
 
 namespace heteroperf {
 
-/// An exact number of operations, unsigned 128-bit (12 h at 194 Peta-OPS overflow 64 bits).
+/// An exact number of operations, unsigned 128-bit: 12 h at 194 Peta-OPS overflow 64 bits.
 ///
-/// Text form is decimal. Arithmetic that would leave the range throws Error{internal}.
+/// Its text form is decimal. Arithmetic that would leave the range throws Error{internal}.
 class Ops {
  public:
   constexpr Ops() = default;
   constexpr explicit Ops(std::uint64_t value) : value_(value) {}
-  /// high * 2^64 + low.
+  /// Makes high * 2^64 + low.
   static constexpr Ops from_words(std::uint64_t high, std::uint64_t low);
-  /// Parses decimal digits only. Throws UserError on anything else or on overflow.
+  /// Parses decimal digits only. Throws UserError for anything else and on overflow.
   static Ops parse(std::string_view text);
 
   constexpr std::uint64_t high() const { return static_cast<std::uint64_t>(value_ >> 64); }
   constexpr std::uint64_t low() const { return static_cast<std::uint64_t>(value_); }
-  /// Nearest double; exact below 2^53.
+  /// Returns the nearest double; it is exact below 2^53.
   double to_double() const;
   std::string to_string() const;
 
   Ops& operator+=(Ops other);
-  /// Throws when `other` is larger.
+  /// Throws Error{internal} when `other` is larger.
   Ops& operator-=(Ops other);
   Ops& operator*=(std::uint64_t factor);
   friend Ops operator+(Ops a, Ops b) { return a += b; }

@@ -5,18 +5,23 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
+#include "metrics/statistics.hpp"
 #include "metrics/steady_window.hpp"
-#include "metrics/student_t.hpp"
+
+// `run --until 1%` looks at the rate's interval at doubling numbers of steps and ends once it is
+// narrow enough. Each *look* gets a smaller share of the allowed chance to miss the true rate, so
+// that many looks together stay within it. The interval comes from few long blocks, because a drift
+// over seconds would not show in the differences of short ones.
 
 namespace heteroperf {
 namespace {
 
-constexpr double longest_forecast = 100;  // of the window that was measured
-/// Halving the noise takes four times as long: an interval that kept this share of its width over
-/// twice the time or more shows no sign of it.
+constexpr double longest_forecast = 100;  // in units of the window that was measured
+/// Halving the noise takes four times as long. An interval that kept this share of its width over
+/// twice the time or more shows no sign of becoming narrower.
 constexpr double not_narrower = 0.95;
 
-/// Rounding must not make an interval wider than was asked for.
+/// This factor keeps rounding from making an interval wider than was asked for.
 constexpr double just_inside = 1 - 1e-12;
 
 bool narrows(std::span<const PrecisionLook> looks) {
@@ -29,13 +34,13 @@ bool narrows(std::span<const PrecisionLook> looks) {
          *last.half_width_fraction < not_narrower * *before->half_width_fraction;
 }
 
-/// Slow drifts are seen in few long blocks. Their interval is so wide, of the coverage that a look
-/// has, that no measurement would end by it: it ends by one of this coverage, and tells the wide
-/// one where it did not reach its goal.
+/// A few long blocks show slow drifts. At the coverage of a look their interval is so wide that no
+/// measurement would end by it. So a measurement ends by an interval of this coverage, and reports
+/// the wide one where it did not reach its goal.
 constexpr double drift_coverage = 0.95;
 
-/// `fine` is the interval in `blocks`. Each of its sides goes as far as that of the interval in the
-/// fewest blocks, of this coverage, where that is farther.
+/// Moves each side of `fine`, the interval in `blocks`, out to that of the interval in the fewest
+/// blocks, of this coverage, where the latter goes farther.
 Interval widened(const Interval& fine, const PrecisionGoal& goal, std::span<const StepWork> steps,
                  TimeWindow window, double coverage) {
   if (goal.fewest_blocks == goal.blocks) return fine;

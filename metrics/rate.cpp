@@ -6,7 +6,11 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/student_t.hpp"
+
+// The rate of a window is exact; its interval has to be estimated, because neighbouring steps are
+// correlated (caches, clocks, other processes). So the window is cut into equal *sub-windows*, and
+// the circular block bootstrap draws *blocks* of neighbouring sub-windows. With so few blocks its
+// percentile interval is too narrow, and widening() brings it to the width of Student's.
 
 namespace heteroperf {
 namespace {
@@ -34,6 +38,7 @@ std::size_t part_of(TimeWindow window, std::int64_t t_ns, std::size_t count) {
   return part;
 }
 
+/// Adds a step's amount to the parts of the window in which it ran.
 void share(const StepWork& step, TimeWindow window, std::span<double> parts) {
   const std::int64_t start_ns = std::max(step.start_ns, window.start_ns);
   const std::size_t last = part_of(window, step.end_ns, parts.size());
@@ -54,34 +59,36 @@ std::size_t count_finished(std::span<const StepWork> steps, TimeWindow window) {
       steps.begin(), steps.end(), [&](const StepWork& s) { return window.contains(s.end_ns); }));
 }
 
-/// About the cube root, the optimal growth for the block bootstrap of a mean (Künsch 1989).
+/// Returns about the cube root, the optimal growth for the block bootstrap of a mean (Künsch 1989).
 int block_length_for(std::size_t values) {
   int length = 1;
   while (static_cast<std::size_t>(length + 1) * (length + 1) * (length + 1) <= values) ++length;
   return length;
 }
 
-/// 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.
+/// The 97.5 % quantiles of Student's t for 1, 2, … degrees of freedom.
 constexpr std::array<double, 20> student_quantiles{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365,
                                                    2.306,  2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
                                                    2.131,  2.120, 2.110, 2.101, 2.093, 2.086};
 constexpr double normal_quantile = 1.960;
 
-/// A percentile interval of n values in blocks of l behaves like ± z · s / sqrt(m), m = n / l
-/// blocks, with s too small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
+/// Returns the factor that makes a percentile interval as wide as Student's. A percentile interval
+/// from n values in blocks of l behaves like ± z · s / sqrt(m) with m = n / l blocks and s too
+/// small by sqrt((n − l) / n); Student's interval is ± t · s / sqrt(m).
 double widening(std::size_t values, std::size_t block_length, double student_quantile) {
   const auto n = static_cast<double>(values);
   return std::sqrt(n / (n - static_cast<double>(block_length))) * student_quantile /
          normal_quantile;
 }
 
-/// Sub-windows for the steps that end in the window; nothing where they are too few.
+/// Chooses how many sub-windows the steps fill that end in the window; nothing for too few steps.
 std::optional<std::size_t> sub_windows_for(std::span<const StepWork> steps, TimeWindow window) {
   const std::size_t finished = count_finished(steps, window);
   if (finished < fewest_sub_windows) return std::nullopt;
   return std::clamp(finished / steps_per_sub_window, fewest_sub_windows, most_sub_windows);
 }
 
+/// Bootstraps the rate over `count` sub-windows, and stretches the interval about it.
 Interval resampled_rate(std::span<const StepWork> steps, TimeWindow window, std::size_t count,
                         const BootstrapSettings& settings, double stretch) {
   const std::vector<double> parts = sub_window_amounts(steps, window, count);

@@ -6,18 +6,18 @@
 #include <span>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 
-/// What one step did: `amount` operations (or samples, or tokens) between two moments of one clock.
-/// Steps of different groups of ranks may overlap.
+/// The work of one step: `amount` operations (or samples, or tokens) between two moments of one
+/// clock. Steps of different groups of ranks may overlap.
 struct StepWork {
   std::int64_t start_ns = 0, end_ns = 0;
   double amount = 0;
 };
 
-/// From `start_ns` (excluded) to `end_ns`; must not be empty.
+/// A window of time, from `start_ns` (excluded) to `end_ns`. It must not be empty.
 struct TimeWindow {
   std::int64_t start_ns = 0, end_ns = 0;
 
@@ -25,28 +25,29 @@ struct TimeWindow {
   bool contains(std::int64_t t_ns) const { return start_ns < t_ns && t_ns <= end_ns; }
 };
 
-/// Amounts of the steps that end in the window / its length.
+/// Returns the amounts of the steps that end in the window / the window's length.
 double rate_per_second(std::span<const StepWork> steps, TimeWindow window);
 
-/// The amounts of the steps that end in the window, per each of `count` equal parts of it. The
-/// amount of a step that lies in several parts is shared by time; what a step did before the window
+/// Returns the amounts in each of `count` equal parts of the window, of the steps that end in it.
+/// A step that lies in several parts is shared among them by time. What it did before the window
 /// counts in its part inside, so that the sum is the numerator of `rate_per_second`.
 std::vector<double> sub_window_amounts(std::span<const StepWork> steps, TimeWindow window,
                                        std::size_t count);
 
-/// 95 % interval of `rate_per_second`: block bootstrap of the total over 10 to 64 equal sub-windows
-/// (a quarter of the steps), widened about the rate for the few blocks there are (README). Nothing
-/// when fewer than 10 steps end in the window.
+/// Returns the 95 % interval of `rate_per_second`: a block bootstrap of the total over 10 to 64
+/// equal sub-windows (a quarter of the steps), widened about the rate because there are few blocks
+/// (README). Returns nothing when fewer than 10 steps end in the window.
 std::optional<Interval> rate_interval(std::span<const StepWork> steps, TimeWindow window,
                                       std::uint64_t seed = 1);
 
 struct BlockedInterval {
-  std::uint32_t blocks = 5;  ///< of the window, drawn whole: at least 3; about so many
-  double coverage = 0.95;    ///< in (0, 1)
+  std::uint32_t blocks = 5;  ///< the window is drawn in about so many blocks, at least 3
+  double coverage = 0.95;    ///< coverage of the interval, in (0, 1)
 };
 
-/// As `rate_interval`, in few long blocks whatever the number of sub-windows, and of any coverage:
-/// what is alike for a fifth of the window is seen, at the price of a wider interval.
+/// Returns an interval as `rate_interval` does, but in few long blocks whatever the number of
+/// sub-windows, and of any coverage. It sees disturbances that last for a fifth of the window, at
+/// the price of a wider interval.
 std::optional<Interval> rate_interval_in_blocks(std::span<const StepWork> steps, TimeWindow window,
                                                 const BlockedInterval& settings);
 

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "metrics/base/error.hpp"
-#include "metrics/natural_log.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 
@@ -27,7 +28,7 @@ OpsPerSecond suite_ops_per_second(std::span<const WindowTotal> totals) {
 std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate) {
   HETEROPERF_EXPECT(error_rate >= 0 && error_rate <= 1);
   if (error_rate == 0) return std::nullopt;
-  // 0 − x rather than −x: an error of 1 scores 0, not −0.
+  // 0 − x and not −x: an error of 1 scores 0, not −0.
   return ops * (0 - natural_log(error_rate));
 }
 
@@ -44,6 +45,20 @@ Interval error_interval(std::uint64_t wrong, std::uint64_t answers) {
   const double half_width =
       normal_97_5_quantile / (n + square) * std::sqrt(k * (n - k) / n + square / 4);
   return {std::max(0.0, centre - half_width), std::min(1.0, centre + half_width)};
+}
+
+namespace {
+
+double comparable(double loss) {
+  return std::isnan(loss) ? std::numeric_limits<double>::infinity() : loss;
+}
+
+}  // namespace
+
+bool better(const Score& a, const Score& b) {
+  if (a.usable != b.usable || !a.usable) return a.usable && !b.usable;
+  return std::tuple(a.steps, a.quality, -comparable(a.loss)) >
+         std::tuple(b.steps, b.quality, -comparable(b.loss));
 }
 
 }  // namespace heteroperf

@@ -1,16 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 
 #include "metrics/base/quantity.hpp"
-#include "metrics/bootstrap.hpp"
 #include "metrics/ops.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 
-/// What one measured window did. Strict operations of the steps that ended in it.
+/// The strict operations of the steps that ended in one measured window.
 struct WindowTotal {
   Ops operations;
   Seconds window;  ///< > 0
@@ -18,35 +19,47 @@ struct WindowTotal {
 
 OpsPerSecond ops_per_second(const WindowTotal& total);
 
-/// Σ operations / Σ window seconds over the workloads of a suite: not a mean of rates, so that a
-/// short window weighs little.
+/// Returns Σ operations / Σ window seconds over the workloads of a suite. It is not a mean of
+/// rates, so that a short window weighs little.
 OpsPerSecond suite_ops_per_second(std::span<const WindowTotal> totals);
 
-/// −ln(error) × OPS (AIPerf, `score.py`): classifiers only, 0 ≤ error_rate ≤ 1. Nothing when no
-/// sample was wrong, as −ln 0 is no number.
+/// Returns −ln(error) × OPS (AIPerf, `score.py`), for classifiers only, 0 ≤ error_rate ≤ 1. There
+/// is none when no sample was wrong, as −ln 0 is no number.
 std::optional<OpsPerSecond> regulated_score(OpsPerSecond ops, double error_rate);
 
-/// After so many wrong answers an error rate is known to 10 %: its relative standard error is
-/// 1 / √wrong, or less.
+/// After this many wrong answers an error rate is known to 10 %: its relative standard error is at
+/// most 1 / √wrong.
 inline constexpr std::uint64_t enough_wrong_answers = 100;
 
-/// Generated samples never end: on them an error rate is found by so many answers at most.
+/// Generated samples never end; an error rate is measured on this many of them at most.
 inline constexpr std::uint64_t most_generated_answers = 16384;
 
-/// The rule of a run's final evaluation: how many samples it takes.
+/// The rule for how many samples a run's final evaluation takes.
 struct FinalEvaluation {
   bool classifier = false, quick = false, emulated = false;
   std::uint64_t asked_samples = 0;
 
-  /// It goes on until enough answers are wrong, or data end.
+  /// Returns true where the evaluation goes on until enough answers are wrong, or the data end.
   bool goes_on_to_errors() const { return classifier && !quick && !emulated; }
-  /// It takes so many generated samples at most: those asked for where it does not go on.
+  /// Returns the most generated samples that it takes: those asked for, where it does not go on.
   std::uint64_t most_generated_samples() const;
 };
 
-/// 95 % interval of the error rate of which `wrong` of `answers` > 0 independent answers tell:
-/// Wilson's score interval (E. B. Wilson, J. Am. Stat. Assoc. 22, 209, 1927). Sums, products and a
-/// square root alone: the same bits on every machine.
+/// Returns the 95 % interval of an error rate after `wrong` of `answers` > 0 independent answers:
+/// Wilson's score interval (E. B. Wilson, J. Am. Stat. Assoc. 22, 209, 1927). It takes only sums,
+/// products and a square root, so its bits are the same on every machine.
 Interval error_interval(std::uint64_t wrong, std::uint64_t answers);
+
+/// The quality of a trial. The worst trials failed or diverged; then come those that survived fewer
+/// steps, then those of lower quality, then those of higher loss (NaN is the highest).
+struct Score {
+  bool usable = false;  ///< false where the trial failed or diverged
+  std::uint64_t steps = 0;
+  double quality = 0.0;
+  double loss = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// Returns true when `a` is better than `b`; a strict weak order.
+bool better(const Score& a, const Score& b);
 
 }  // namespace heteroperf

@@ -7,19 +7,24 @@
 
 #include "metrics/base/error.hpp"
 
+// The window is found by ranks alone: while the first steps that are left are slower than the later
+// ones (one-sided Mann-Whitney tests), one more step is cut, up to half of all. Ranks need no model
+// of the noise, and integers make the answer the same everywhere.
+
 namespace heteroperf {
 namespace {
 
 using Durations = std::span<const std::int64_t>;
 __extension__ using Wide = __int128;
 
-// Squared one-sided critical values of the normal distribution, in 1/10000.
+// These are squared one-sided critical values of the normal distribution, in 1/10000.
 constexpr Wide squared_5_percent = 27055;
 constexpr Wide squared_1_percent = 54119;
-constexpr std::array<std::size_t, 3> head_lengths{2, 4, 8};  // first steps compared with all others
-constexpr std::size_t most_candidates = 32;                  // bounds the cost for long runs
+/// As many first steps are compared with all others: a short warm-up shows in them alone.
+constexpr std::array<std::size_t, 3> head_lengths{2, 4, 8};
+constexpr std::size_t most_candidates = 32;  ///< bounds the cost for long runs
 
-/// Twice the Mann-Whitney count: 2 per pair (a, b) with a > b, 1 per tie.
+/// Returns twice the Mann-Whitney count: 2 for each pair (a, b) with a > b, 1 for each tie.
 Wide twice_wins(Durations first, Durations second) {
   std::vector<std::int64_t> sorted(second.begin(), second.end());
   std::sort(sorted.begin(), sorted.end());
@@ -31,8 +36,8 @@ Wide twice_wins(Durations first, Durations second) {
   return wins;
 }
 
-/// One-sided Mann-Whitney test by the normal approximation without correction for ties: with counts
-/// a and b, 2U has mean ab and variance ab(a + b + 1) / 3.
+/// Decides the one-sided Mann-Whitney test by the normal approximation without a correction for
+/// ties: with counts a and b, 2U has mean ab and variance ab(a + b + 1) / 3.
 bool is_slower(Durations first, Durations second, Wide critical_squared) {
   const auto a = static_cast<Wide>(first.size()), b = static_cast<Wide>(second.size());
   const Wide excess = twice_wins(first, second) - a * b;

@@ -8,7 +8,7 @@ namespace heteroperf {
 
 struct WarmupRule {
   std::size_t fewest_steps = 2;  ///< always cut, as far as that is at most half of the steps
-  double fewest_fraction = 0;    ///< of the steps, always cut as well; 0 to 0.5
+  double fewest_fraction = 0;    ///< share of the steps that is always cut as well; 0 to 0.5
 };
 
 enum class WarmupEnd {
@@ -22,14 +22,15 @@ struct SteadyWindow {
   friend bool operator==(const SteadyWindow&, const SteadyWindow&) = default;
 };
 
-/// Steps that a run of one model warms up for, in which nothing is measured: so many as are asked
-/// for, and of a run to a last step at most half of those that are left after `steps_before`.
-/// `last_step`: 0 for a run by time.
+/// Returns the number of steps that a run of one model warms up for, in which nothing is measured:
+/// `asked`, and in a run that ends at `last_step` at most half of the steps after `steps_before`.
+/// `last_step` is 0 for a run by time.
 std::uint64_t warmup_steps_of_run(std::uint64_t asked, std::uint64_t last_step,
                                   std::uint64_t steps_before);
 
-/// How many of the first steps are warm-up (the rule in metrics/README.md). A pure function of the
-/// durations in integer arithmetic: the same on every machine. Durations in order of the steps.
+/// Finds how many of the first steps are warm-up (the rule stands in metrics/README.md). It is a
+/// pure function of the durations in integer arithmetic, the same on every machine. Durations come
+/// in the order of the steps.
 SteadyWindow find_steady_window(std::span<const std::int64_t> step_durations_ns,
                                 const WarmupRule& rule = {});
 

@@ -8,6 +8,10 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
+// A trimmed mean cuts the same share off both ends of the sorted values. Here values have weights,
+// so a value at the cut counts with the part of its weight that is left. The same function serves
+// both levels: the quads of one pair, and the pairs of one gate.
+
 namespace heteroperf {
 namespace {
 
@@ -17,14 +21,14 @@ double total(std::span<const double> values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
 
-/// The values that are left when weight is cut off at either end of the sorted ones.
+/// The values that are left when the share `cut` of the weight is taken off at either end.
 struct Middle {
   double mean = 0, lowest = 0, highest = 0;
 };
 
 Middle middle_of(std::span<const double> values, std::span<const double> weights,
                  const std::vector<std::size_t>& order, double cut) {
-  // A value of which no more than rounding is left is cut off whole.
+  // A value of which nothing but rounding is left is cut off whole.
   constexpr double rounding = 1e-9;
   const double end = total(weights) - cut;
   Middle middle{0, values[order.back()], values[order.front()]};
@@ -41,6 +45,7 @@ Middle middle_of(std::span<const double> values, std::span<const double> weights
   middle.mean = sum / kept;
   return middle;
 }
+/// Sums up one contrast of all quads of a pair.
 
 WeightedMean summary(std::span<const TurnQuad> quads, double (AbbaBlock::*contrast)() const) {
   std::vector<double> values, weights;
@@ -51,7 +56,7 @@ WeightedMean summary(std::span<const TurnQuad> quads, double (AbbaBlock::*contra
   return trimmed_mean(values, weights, trim);
 }
 
-/// The mean of the pairs without those of the rarest luck.
+/// Combines the pairs without those of the rarest luck.
 LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which) {
   std::vector<double> means;
   double squares = 0;
@@ -64,8 +69,8 @@ LogRatio combined(std::span<const TurnPair> pairs, WeightedMean TurnPair::*which
   const std::vector<double> alike(pairs.size(), 1.0);
   const WeightedMean middle = trimmed_mean(means, alike, cut / n);
   const double kept = n - 2 * cut;
-  const double own_error = std::sqrt(squares / n / kept);
-  return {middle.mean, std::max(middle.standard_error, own_error), kept - 1};
+  const double pair_error = std::sqrt(squares / n / kept);
+  return {middle.mean, std::max(middle.standard_error, pair_error), kept - 1};
 }
 
 }  // namespace
@@ -118,13 +123,13 @@ PairsEvidence combine_pairs(std::span<const TurnPair> pairs) {
   HETEROPERF_EXPECT(pairs.size() >= 2);
   PairsEvidence evidence{combined(pairs, &TurnPair::effect), combined(pairs, &TurnPair::control),
                          0};
-  std::vector<double> effects, own_squares;
+  std::vector<double> effects, pair_squares;
   for (const TurnPair& pair : pairs) {
     effects.push_back(pair.effect.mean);
-    own_squares.push_back(pair.effect.standard_error * pair.effect.standard_error);
+    pair_squares.push_back(pair.effect.standard_error * pair.effect.standard_error);
   }
   const double spread = standard_deviation(effects);
-  evidence.process_spread = std::sqrt(std::max(0.0, spread * spread - mean(own_squares)) / 2);
+  evidence.process_spread = std::sqrt(std::max(0.0, spread * spread - mean(pair_squares)) / 2);
   return evidence;
 }
 

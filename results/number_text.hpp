@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "metrics/bootstrap.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 

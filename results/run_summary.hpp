@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
 #include "metrics/ops.hpp"
 #include "metrics/precision_goal.hpp"
 #include "metrics/rate.hpp"
+#include "metrics/statistics.hpp"
 #include "metrics/steady_window.hpp"
 #include "results/journal.hpp"
 #include "results/plan_summary.hpp"

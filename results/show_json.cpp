@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "results/comparison/whole_count.hpp"

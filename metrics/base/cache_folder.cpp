@@ -29,44 +29,44 @@ constexpr mode_t written_by_others = S_IWGRP | S_IWOTH;
                     "Set XDG_CACHE_HOME to a folder of your own", ErrorKind::environment);
 }
 
-/// The mode of a folder. Who owns it, or a link in its place, can exchange what is in it: throws
-/// unless that is one of `owners`, and where the folder is not there.
+/// Returns the mode of a folder. Its owner, and the owner of a link in its place, can exchange its
+/// contents: throws unless both are among `owners`, and where the folder is missing.
 mode_t mode_of(const fs::path& folder, std::initializer_list<uid_t> owners) {
-  struct stat found {};
+  struct stat status {};
   for (const auto look : {::lstat, ::stat}) {
-    if (look(folder.c_str(), &found) != 0) {
+    if (look(folder.c_str(), &status) != 0) {
       throw SystemError("cannot make the folder " + folder.string(), std::strerror(errno),
                         "Set XDG_CACHE_HOME to a folder that can be written to",
                         ErrorKind::environment);
     }
-    if (std::find(owners.begin(), owners.end(), found.st_uid) == owners.end()) {
+    if (std::find(owners.begin(), owners.end(), status.st_uid) == owners.end()) {
       refuse(folder, "it belongs to another user");
     }
   }
-  return found.st_mode;
+  return status.st_mode;
 }
 
-/// Closes a folder that others could write to, as older versions made it where the umask is 002,
-/// and removes what they may have put or changed there.
+/// Closes a folder to which others could write, as older versions made it where the umask is 002,
+/// and removes the files that they may have put or changed there.
 void make_private(const fs::path& folder, mode_t mode) {
   ::chmod(folder.c_str(), S_IRWXU);
   if ((mode_of(folder, {geteuid()}) & written_by_others) != 0) {
     refuse(folder, "others may write to it");
   }
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
-    struct stat found {};
-    if (::lstat(entry.path().c_str(), &found) != 0) continue;
-    if (found.st_uid == geteuid() && (found.st_mode & written_by_others) == 0) continue;
+    struct stat status {};
+    if (::lstat(entry.path().c_str(), &status) != 0) continue;
+    if (status.st_uid == geteuid() && (status.st_mode & written_by_others) == 0) continue;
     std::error_code error;
     fs::remove_all(entry.path(), error);
     if (!error) continue;
-    ::chmod(folder.c_str(), mode);  // for the next one to find the same
+    ::chmod(folder.c_str(), mode);  // the next start then reports the same
     refuse(entry.path(), "another user put it there: " + error.message());
   }
 }
 
-/// The lock of a folder, which goes with the process; -1 where another one holds it, or where the
-/// file system has no such locks.
+/// Takes the lock of a folder, which ends with the process. Returns -1 where another process holds
+/// it, and where the file system has no such locks.
 int lock_of(const fs::path& folder) {
   const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (lock < 0 || ::flock(lock, LOCK_EX | LOCK_NB) == 0) return lock;
@@ -74,7 +74,7 @@ int lock_of(const fs::path& folder) {
   return -1;
 }
 
-/// A home may be shared, locks of folders are not known to other hosts.
+/// Hosts may share a home, but the locks of folders are not known to other hosts: names carry both.
 std::string host_part() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
@@ -84,8 +84,8 @@ std::string host_part() {
   return name + "-";
 }
 
-/// Removes folders whose names begin so and whose owners are gone. One that was just made may not
-/// be locked yet.
+/// Removes folders whose names begin with `start` and whose owners are gone. A folder that was just
+/// made may not be locked yet, so young ones stay.
 void remove_abandoned(const fs::path& cache, const std::string& start) {
   constexpr auto settled = std::chrono::minutes(1);
   std::error_code error;
@@ -116,7 +116,7 @@ fs::path own_cache_folder() {
   const fs::path cache = cache_folder(), parent = cache.parent_path();
   std::error_code error;
   fs::create_directories(parent.parent_path(), error);
-  ::mkdir(parent.c_str(), S_IRWXU);  // a failure here is found below
+  ::mkdir(parent.c_str(), S_IRWXU);  // a failure shows up in the checks below
   ::mkdir(cache.c_str(), S_IRWXU);
   if ((mode_of(parent, {geteuid(), 0}) & (S_IWOTH | S_ISVTX)) == S_IWOTH) {
     refuse(parent, "everybody may exchange what is in it");

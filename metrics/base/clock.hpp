@@ -5,22 +5,22 @@
 
 namespace heteroperf {
 
-/// Nanoseconds on this host's monotonic clock, which journals, traces and deadlines share. A
-/// signal's handler may call it, unlike the clocks of the C++ library.
+/// Returns nanoseconds on this host's monotonic clock, which journals, traces and deadlines share.
+/// A signal handler may call it, unlike the clocks of the C++ library.
 inline std::int64_t now_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return now.tv_sec * 1'000'000'000 + now.tv_nsec;
 }
 
-/// The same in seconds.
+/// Returns the same clock in seconds.
 inline double monotonic_s() { return static_cast<double>(now_ns()) * 1e-9; }
 
 inline double seconds_since(std::int64_t start_ns) {
   return static_cast<double>(now_ns() - start_ns) * 1e-9;
 }
 
-/// Runs from its construction on.
+/// Measures time from its construction on.
 class Stopwatch {
  public:
   double elapsed_s() const { return seconds_since(start_ns_); }
@@ -29,7 +29,7 @@ class Stopwatch {
   std::int64_t start_ns_ = now_ns();
 };
 
-/// Adds the seconds of its life to a total, when there is one.
+/// Adds the seconds of its life to `*total`, unless `total` is null.
 class ScopedSeconds {
  public:
   explicit ScopedSeconds(double* total) : total_(total) {

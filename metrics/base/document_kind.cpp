@@ -7,12 +7,12 @@
 namespace heteroperf {
 namespace {
 
-constexpr const char* of_a_run = "Every run's folder has one.";
+constexpr const char* every_run = "Every run's folder has one.";
 
 constexpr DocumentKind kinds[] = {
-    {"heteroperf-record", 1, "a run's record", of_a_run},
-    {"heteroperf-journal", 1, "a run's journal", of_a_run},
-    {"heteroperf-config", 1, "a run's configuration", of_a_run},
+    {"heteroperf-record", 1, "a run's record", every_run},
+    {"heteroperf-journal", 1, "a run's journal", every_run},
+    {"heteroperf-config", 1, "a run's configuration", every_run},
     {"heteroperf-plan", 1, "a plan",
      "`heteroperf plan -o FILE` writes one, and the folder of a run of a fixed model has one."},
     {"heteroperf-search-plan", 1, "the plan of a search", ""},
@@ -61,7 +61,7 @@ const DocumentKind* find_kind(const std::string& format) {
   return row == std::end(kinds) ? nullptr : row;
 }
 
-/// In quotes, on one line and short, whatever a file has there.
+/// Returns the text in quotes, on one line and short, whatever a file holds there.
 std::string printable(std::string text) {
   constexpr std::size_t longest = 60;
   if (text.size() > longest) text.replace(longest, text.size(), "...");
@@ -93,18 +93,18 @@ void require_stated_format(std::string_view text, const std::string& origin,
   if (!stated.empty() && stated != wanted) throw wrong_kind(origin, stated, wanted);
 }
 
-UserError wrong_kind(const std::string& origin, const std::string& found,
+UserError wrong_kind(const std::string& origin, const std::string& stated,
                      const std::string& wanted) {
-  const DocumentKind *is = find_kind(found), *should = find_kind(wanted);
-  const std::string noun = should == nullptr ? "a " + wanted : should->noun;
-  const std::string problem = is == nullptr
-                                  ? fmt::format("{} is not {}", origin, noun)
-                                  : fmt::format("{} is {}, {} is wanted", origin, is->noun, noun);
-  const std::string other = should == nullptr ? "" : fmt::format(", not \"{}\"", wanted);
-  const std::string why = found.empty() ? fmt::format("it has no _format \"{}\"", wanted)
-                                        : fmt::format("its _format is {}{}", printable(found),
-                                                      is == nullptr ? other : "");
-  return {problem, why, should == nullptr ? "" : should->origin};
+  const DocumentKind *actual = find_kind(stated), *expected = find_kind(wanted);
+  const std::string noun = expected == nullptr ? "a " + wanted : expected->noun;
+  const std::string problem =
+      actual == nullptr ? fmt::format("{} is not {}", origin, noun)
+                        : fmt::format("{} is {}, {} is wanted", origin, actual->noun, noun);
+  const std::string but_wanted = expected == nullptr ? "" : fmt::format(", not \"{}\"", wanted);
+  const std::string why = stated.empty() ? fmt::format("it has no _format \"{}\"", wanted)
+                                         : fmt::format("its _format is {}{}", printable(stated),
+                                                       actual == nullptr ? but_wanted : "");
+  return {problem, why, expected == nullptr ? "" : expected->origin};
 }
 
 }  // namespace heteroperf

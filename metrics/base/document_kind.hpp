@@ -10,25 +10,27 @@ namespace heteroperf {
 
 /// One kind of document that this program reads or writes, as its key `_format` names it.
 struct DocumentKind {
-  const char* format;  ///< "heteroperf-plan"
-  int version;         ///< that this program writes
-  const char* noun;    ///< "a plan"
-  const char* origin;  ///< a sentence: what writes one; may be empty
+  const char* format;  ///< the value of `_format` in its files: "heteroperf-plan"
+  int version;         ///< the version that this program writes
+  const char* noun;    ///< the words of messages: "a plan"
+  const char* origin;  ///< a sentence that says which command writes one; may be empty
 };
 
 std::span<const DocumentKind> document_kinds();
 
-/// What the first `_format` in a text says, well formed or not; empty where there is none, and for
-/// what is no text, as an archive that holds a document.
+/// Returns the value of the first `_format` in a text, which need not be well formed. The result is
+/// empty where there is none, and for binary contents, such as an archive that holds a document.
 std::string stated_format(std::string_view text);
 
-/// Throws wrong_kind() where a text that is no well-formed document states another format.
+/// Throws wrong_kind() where a text that could not be parsed states another format than `wanted`.
 void require_stated_format(std::string_view text, const std::string& origin,
                            const std::string& wanted);
 
-/// A document of another kind than the `wanted` format: "plan.json is a plan, a cluster is wanted
-/// (its _format is "heteroperf-plan"). …". `found` is what its `_format` says; empty: nothing.
-UserError wrong_kind(const std::string& origin, const std::string& found,
+/// Makes the error for a document that is not of the `wanted` format: "plan.json is a plan, a
+/// cluster is wanted (its _format is "heteroperf-plan"). …". `stated` is the value of the
+/// document's
+/// `_format`, or empty where it has none.
+UserError wrong_kind(const std::string& origin, const std::string& stated,
                      const std::string& wanted);
 
 }  // namespace heteroperf

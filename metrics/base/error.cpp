@@ -1,13 +1,24 @@
 #include "metrics/base/error.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <new>
 #include <numeric>
 #include <utility>
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {
 
+constexpr Named<ErrorKind> kind_names[] = {
+    {ErrorKind::internal, "internal"},         {ErrorKind::usage, "usage"},
+    {ErrorKind::environment, "environment"},   {ErrorKind::run_failed, "run_failed"},
+    {ErrorKind::timeout, "timeout"},           {ErrorKind::invalid_result, "invalid_result"},
+    {ErrorKind::verification, "verification"}, {ErrorKind::not_comparable, "not_comparable"},
+    {ErrorKind::interrupted, "interrupted"},
+};
 std::string join(const std::vector<Problem>& problems) {
   std::string text;
   for (const Problem& problem : problems) {
@@ -17,7 +28,8 @@ std::string join(const std::vector<Problem>& problems) {
   return text;
 }
 
-/// Letters to replace, insert, leave out, or exchange with their neighbours.
+/// Counts the letters to replace, to insert, to leave out, or to exchange with their neighbours
+/// (the optimal string alignment distance).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before_last, last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), std::size_t{0});
@@ -33,7 +45,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   return last.back();
 }
 
-/// "f8" is no slip of "u8": numbers alone are no likeness.
+/// Numbers alone make no likeness: "f8" is no slip of "u8".
 bool share_letters(std::string a, std::string b) {
   for (std::string* const text : {&a, &b}) {
     std::erase_if(*text, [](char c) { return c >= '0' && c <= '9'; });
@@ -43,29 +55,7 @@ bool share_letters(std::string a, std::string b) {
 
 }  // namespace
 
-const char* to_string(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::internal:
-      return "internal";
-    case ErrorKind::usage:
-      return "usage";
-    case ErrorKind::environment:
-      return "environment";
-    case ErrorKind::run_failed:
-      return "run_failed";
-    case ErrorKind::timeout:
-      return "timeout";
-    case ErrorKind::invalid_result:
-      return "invalid_result";
-    case ErrorKind::verification:
-      return "verification";
-    case ErrorKind::not_comparable:
-      return "not_comparable";
-    case ErrorKind::interrupted:
-      return "interrupted";
-  }
-  return "internal";
-}
+const char* to_string(ErrorKind kind) { return name_of(kind_names, kind); }
 
 std::string Problem::text() const {
   std::string text = problem;
@@ -97,7 +87,7 @@ SystemError unexpected_failure(const std::exception& error) {
 }
 
 void ProblemList::add(std::string problem, std::string why, std::string suggestion) {
-  // Told once, however often it is found.
+  // A problem that several checks notice is told once.
   Problem added{std::move(problem), std::move(why), std::move(suggestion)};
   const auto same = [&](const Problem& other) { return other.text() == added.text(); };
   if (std::none_of(problems_.begin(), problems_.end(), same)) problems_.push_back(std::move(added));
@@ -109,7 +99,7 @@ void ProblemList::throw_if_any() const {
 
 std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates) {
   std::string best;
-  // A slip of the finger; what was meant to be another name is like none.
+  // A third of the letters may be wrong: more than that is another name and no slip of the finger.
   std::size_t best_distance = std::max<std::size_t>(1, name.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(name, candidate);
@@ -119,6 +109,17 @@ std::string nearest_name(const std::string& name, const std::vector<std::string>
     }
   }
   return best;
+}
+
+std::string suggest_name(const std::string& name, const std::vector<std::string>& candidates,
+                         const std::string& otherwise) {
+  const std::string nearest = nearest_name(name, candidates);
+  return nearest.empty() ? otherwise : fmt::format("Did you mean '{}'?", nearest);
+}
+UserError unknown_name(const std::string& what, const std::string& name,
+                       const std::vector<std::string>& names) {
+  return {fmt::format("unknown {} '{}'", what, name),
+          fmt::format("one of {}", fmt::join(names, ", ")), suggest_name(name, names)};
 }
 
 namespace detail {
@@ -132,12 +133,4 @@ void fail_check(const char* condition, std::source_location where) {
 }
 
 }  // namespace detail
-UserError unknown_name(const std::string& what, const std::string& name,
-                       const std::vector<std::string>& names) {
-  const std::string nearest = nearest_name(name, names);
-  return {fmt::format("unknown {} '{}'", what, name),
-          fmt::format("one of {}", fmt::join(names, ", ")),
-          nearest.empty() ? "" : fmt::format("Did you mean '{}'?", nearest)};
-}
-
 }  // namespace heteroperf

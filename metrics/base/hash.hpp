@@ -13,11 +13,11 @@
 
 namespace heteroperf {
 
-/// 128-bit fingerprint of a sequence of values: equal on every machine, for identity of graphs and
-/// data, not for security. Two chained lanes of mix64 with distinct keys.
+/// A 128-bit fingerprint of a sequence of values. It is equal on every machine and identifies
+/// graphs and data; it gives no security. It keeps two chained lanes of mix64 with distinct keys.
 ///
-/// Each update absorbs whole words, and texts and byte ranges their length first, so neighbouring
-/// fields cannot run into each other: ("ab", "c") and ("a", "bc") differ.
+/// An update absorbs whole words, and of texts and byte ranges first the length, so that
+/// neighbouring fields cannot run into each other: ("ab", "c") and ("a", "bc") differ.
 class Hash128 {
  public:
   constexpr Hash128() = default;
@@ -29,7 +29,7 @@ class Hash128 {
            std::is_enum_v<Integer>) constexpr Hash128& update(Integer value) {
     return absorb(static_cast<std::uint64_t>(value));
   }
-  /// By bit pattern; both zeros count as +0.
+  /// Absorbs a number by its bit pattern; both zeros count as +0.
   constexpr Hash128& update(double value) {
     return absorb(std::bit_cast<std::uint64_t>(value == 0.0 ? 0.0 : value));
   }
@@ -44,7 +44,7 @@ class Hash128 {
 
   constexpr std::uint64_t high() const { return mix64(high_ ^ std::rotl(low_, 23)); }
   constexpr std::uint64_t low() const { return mix64(low_ + std::rotl(high_, 41)); }
-  /// 32 hexadecimal digits, high word first.
+  /// Returns 32 hexadecimal digits, the high word first.
   std::string hex() const { return hex_word(high()) + hex_word(low()); }
 
   friend constexpr bool operator==(const Hash128&, const Hash128&) = default;
@@ -57,7 +57,7 @@ class Hash128 {
     return *this;
   }
 
-  // Little-endian words whatever the machine, the last one filled with zeros.
+  // Words are little-endian on every machine; zeros fill the last one.
   Hash128& absorb_bytes(const void* data, std::size_t size) {
     absorb(size);
     const auto* bytes = static_cast<const unsigned char*>(data);

@@ -8,15 +8,15 @@
 
 namespace heteroperf {
 
-/// One row of a table of an enum's values and their names, as users and files write them. A table
-/// that says more has rows of its own with these two members.
+/// A row of a table that gives an enum's values their names, as users and files write them. A table
+/// that says more than the name has rows of its own type with these two members.
 template <class Enum>
 struct Named {
   Enum value;
   const char* name;
 };
 
-/// Every value of the enum must have a row.
+/// Finds the row of a value. Every value of the enum must have one.
 template <class Table, class Enum>
 constexpr const auto& row_of(const Table& table, Enum value) {
   for (const auto& row : table) {
@@ -38,7 +38,7 @@ std::vector<std::string> names_of(const Table& table) {
   return names;
 }
 
-/// In the order of the table.
+/// Lists the table's values in its order.
 template <class Row, std::size_t size>
 constexpr auto values_of(const Row (&table)[size]) {
   std::array<decltype(Row::value), size> values{};
@@ -46,7 +46,14 @@ constexpr auto values_of(const Row (&table)[size]) {
   return values;
 }
 
-/// The value of that name. Throws unknown_name().
+/// Returns the name of a value whose enum has a `value_names(Enum)` beside it, which lists the
+/// names in the order of the enum. JSON readers take the same list (strict_json.hpp).
+template <class Enum>
+constexpr auto value_name(Enum value) {
+  return value_names(value)[static_cast<std::size_t>(value)];
+}
+
+/// Finds the value with that name. Throws unknown_name(), which calls the table's subject `what`.
 template <class Table>
 auto parse_name(const Table& table, const std::string& what, const std::string& name) {
   for (const auto& row : table) {

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
 
 namespace heteroperf {
 
-/// A number with a unit: explicit construction, arithmetic that keeps the unit.
-/// `Tag` only tells units apart; `Scalar` is the representation.
+/// A number with a unit: it is made explicitly, and arithmetic keeps its unit. `Tag` only tells
+/// units apart; `Scalar` is the representation.
 template <class Tag, class Scalar>
 class Quantity {
  public:
@@ -34,7 +37,7 @@ class Quantity {
 
 using Seconds = Quantity<struct SecondsTag, double>;
 using Bytes = Quantity<struct BytesTag, std::uint64_t>;
-/// Operations per second, in whichever convention the context names.
+/// Operations per second, in the counting convention that the context names.
 using OpsPerSecond = Quantity<struct OpsPerSecondTag, double>;
 
 /// A small integer that names one thing (a rank, a node of a graph).
@@ -53,7 +56,7 @@ class Id {
 using RankId = Id<struct RankTag>;
 using NodeId = Id<struct NodeTag>;
 
-/// Numbers as places in a container; none is negative.
+/// These turn numbers and ids, none of them negative, into places in a container.
 constexpr std::size_t at_index(std::int64_t i) { return static_cast<std::size_t>(i); }
 template <class Tag>
 constexpr std::size_t position(Id<Tag> id) {
@@ -61,6 +64,19 @@ constexpr std::size_t position(Id<Tag> id) {
 }
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
-inline constexpr double nanosecond = 1e-9;  ///< in seconds
+inline constexpr double nanosecond = 1e-9;  ///< its length in seconds
+
+/// Reads a size such as "8", "64K", "128M" or "2G": binary multiples in either case, with an
+/// optional B or iB. The result is empty for any other text and for a size beyond 64 bits.
+std::optional<Bytes> parse_byte_size(std::string_view text);
+
+/// Writes the shortest such text that is exact: "64K", "1000".
+std::string byte_size_text(Bytes size);
+
+/// Writes a size for people, rounded to four digits: "41.2 GiB", "195.3 KiB", "100 B".
+std::string rounded_byte_size(double bytes);
+inline std::string rounded_byte_size(Bytes size) {
+  return rounded_byte_size(static_cast<double>(size.value()));
+}
 
 }  // namespace heteroperf

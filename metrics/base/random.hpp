@@ -4,7 +4,7 @@
 
 namespace heteroperf {
 
-/// A bijective 64-bit mixer (SplitMix64's finaliser: Steele, Lea, Flood, OOPSLA 2014).
+/// Mixes 64 bits by a bijection (SplitMix64's finaliser: Steele, Lea, Flood, OOPSLA 2014).
 constexpr std::uint64_t mix64(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15ULL;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
@@ -12,8 +12,8 @@ constexpr std::uint64_t mix64(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// Counter-based random bits: a pure function of its keys, the same on every machine.
-/// Any rank makes value (key, a, b, …) in O(1) without drawing those before it.
+/// Makes random bits from a counter: they are a pure function of the keys, the same on every
+/// machine. Any rank makes the value of (key, a, b, …) in O(1) without drawing those before it.
 template <class... Keys>
 constexpr std::uint64_t random_bits(std::uint64_t seed, Keys... keys) {
   std::uint64_t state = mix64(seed);
@@ -21,17 +21,18 @@ constexpr std::uint64_t random_bits(std::uint64_t seed, Keys... keys) {
   return state;
 }
 
-/// Uniform in [0, 1) from the 53 high bits.
+/// Makes a uniform number in [0, 1) from the 53 high bits.
 constexpr double to_unit(std::uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1.0p-53; }
 
-/// A sequential stream of the counter-based generator; integer arithmetic only.
+/// A sequential stream of the counter-based generator; it uses integer arithmetic only.
 class RandomStream {
  public:
   constexpr explicit RandomStream(std::uint64_t seed) : seed_(seed) {}
 
   constexpr std::uint64_t bits() { return random_bits(seed_, counter_++); }
   constexpr double unit() { return to_unit(bits()); }
-  /// Uniform in [0, bound), without modulo bias (Lemire's multiply and reject). bound > 0.
+  /// Draws uniformly from [0, bound), bound > 0, without modulo bias (Lemire's multiply and
+  /// reject).
   constexpr std::uint64_t below(std::uint64_t bound);
 
  private:
@@ -51,7 +52,7 @@ constexpr std::uint64_t RandomStream::below(std::uint64_t bound) {
   return static_cast<std::uint64_t>(product >> 64);
 }
 
-/// Random bits of the operating system, for tokens and for names that nobody else may guess. A
+/// Asks the operating system for random bits, for tokens and names that nobody else may guess. A
 /// result never depends on them. Throws SystemError.
 std::uint64_t unpredictable_bits();
 

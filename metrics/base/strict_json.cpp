@@ -15,12 +15,14 @@ namespace {
 
 constexpr std::size_t most_noted = 16;
 
-/// Checks what Json::parse does not. It is a pass of its own: with a callback, parsing takes
-/// quadratic time in the length of a list of objects.
+/// Checks what Json::parse does not: depth, number of keys, repeated keys, and the time that
+/// parsing would take. It is a pass of its own, because parsing with a callback takes quadratic
+/// time in the length of a list of objects.
 ///
-/// An object whose keys outgrow their place is copied to one of twice the size with all that it
-/// holds, as its keys are constant. Objects in objects multiply that: 1 MB of numbers under the
-/// first key of each of 60 objects takes 20 s to parse. So the copies are counted beforehand.
+/// The time needs a check because nlohmann's ordered object is a vector whose keys are constant:
+/// when it grows, it is copied to one of twice the size with all that it holds. Objects in objects
+/// multiply these copies; 1 MB of numbers under the first key of each of 60 nested objects takes
+/// 20 s to parse. So this pass counts the copies beforehand and refuses documents with too many.
 class StructureCheck final : public nlohmann::json_sax<Json> {
  public:
   StructureCheck(DocumentProblems& problems, JsonLimits limits, std::size_t text_bytes)
@@ -40,7 +42,7 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
   bool start_array(std::size_t) override { return open(); }
   bool end_array() override { return close(); }
 
-  /// Json::parse says it better.
+  /// Json::parse, which runs next, words the error better.
   bool parse_error(std::size_t, const std::string&, const Json::exception&) override {
     return false;
   }
@@ -52,9 +54,9 @@ class StructureCheck final : public nlohmann::json_sax<Json> {
     std::size_t size = 0;     // all that it holds so far, counted as hold() does
   };
 
-  /// Documents of ours copy less than one value per byte.
+  /// Documents of this program copy less than one value per byte.
   static constexpr std::size_t copies_per_byte = 8;
-  /// The size of a value without a text is 1; a long text takes as long to copy as many of those.
+  /// A value without a text has size 1; a long text takes as long to copy as several values.
   static std::size_t size_of(const string_t& text) {
     constexpr std::size_t bytes_per_value = 16;
     return 1 + text.size() / bytes_per_value;
@@ -126,8 +128,8 @@ Json parsed(std::string_view text, const std::string& origin) {
 }
 
 const Json* value_of(const Json& json, const char* key) {
-  const auto found = json.find(key);
-  return found == json.end() ? nullptr : &*found;
+  const auto entry = json.find(key);
+  return entry == json.end() ? nullptr : &*entry;
 }
 
 }  // namespace
@@ -158,22 +160,28 @@ void require_format(const Json& json, const std::string& origin, const std::stri
   if (name != nullptr && *name != format) {
     throw wrong_kind(origin, name->is_string() ? name->get<std::string>() : shown(*name), format);
   }
-  const Json* const found = value_of(json, "_version");
-  if (found == nullptr ? key == FormatKey::optional : *found == version) return;
-  if (found == nullptr || !found->is_number_integer()) {
+  const Json* const stated = value_of(json, "_version");
+  if (stated == nullptr ? key == FormatKey::optional : *stated == version) return;
+  if (stated == nullptr || !stated->is_number_integer()) {
     throw UserError(origin + " does not say its version",
                     fmt::format("its _version must be {}{}", version,
-                                found == nullptr ? "" : ", not " + shown(*found)));
+                                stated == nullptr ? "" : ", not " + shown(*stated)));
   }
   throw UserError(origin + " was made by another version of the program",
                   fmt::format("it has {} version {}, this program knows version {}", format,
-                              found->dump(), version),
+                              stated->dump(), version),
                   "Use the program that made it.");
 }
 
 void DocumentProblems::add(const std::string& problem, std::string why, std::string suggestion) {
   if (++count_ <= most_noted) {
     list_.add(origin_ + ": " + problem, std::move(why), std::move(suggestion));
+  }
+}
+
+void DocumentProblems::add_all(const UserError& error, const std::string& prefix) {
+  for (const Problem& each : error.problems()) {
+    add(prefix + each.problem, each.why, each.suggestion);
   }
 }
 
@@ -289,8 +297,8 @@ bool read_value(const Json& json, const std::string& path, std::array<std::int64
 int read_choice(const Json& json, const std::string& path, const std::vector<std::string>& names,
                 DocumentProblems& problems) {
   const std::string text = json.is_string() ? json.get<std::string>() : std::string();
-  const auto found = std::find(names.begin(), names.end(), text);
-  if (json.is_string() && found != names.end()) return static_cast<int>(found - names.begin());
+  const auto place = std::find(names.begin(), names.end(), text);
+  if (json.is_string() && place != names.end()) return static_cast<int>(place - names.begin());
   problems.add(fmt::format("{} is {}", path, shown(json)),
                fmt::format("must be one of {}", fmt::join(names, ", ")),
                json.is_string() ? did_you_mean(text, names) : "");
@@ -322,9 +330,9 @@ void ObjectReader::require(std::initializer_list<const char*> keys) {
 }
 
 const Json* ObjectReader::list(const char* key) {
-  const Json* found = value(key);
-  if (found == nullptr || found->is_array()) return found;
-  note_wrong(*found, path_of(key), "a list", problems_);
+  const Json* entry = value(key);
+  if (entry == nullptr || entry->is_array()) return entry;
+  note_wrong(*entry, path_of(key), "a list", problems_);
   return nullptr;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t block_bytes = 1 << 16;
 constexpr std::size_t most_bytes = std::size_t{1} << 32;
-/// A device such as /dev/zero never ends.
+/// Bounds what is read of a device or a pipe: /dev/zero never ends.
 constexpr std::size_t most_stream_bytes = std::size_t{1} << 28;
 
 int open_new(const fs::path& path) {
@@ -62,7 +62,7 @@ std::string read_regular_file(const fs::path& path) {
 void require_regular_file(const fs::path& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  // Who opens it says better what a missing file or a folder is.
+  // The reader's own message fits a missing file or a folder better.
   if (!fs::exists(status) || fs::is_directory(status) || fs::is_regular_file(status)) return;
   throw UserError("cannot read " + path.string(), "it is no regular file");
 }
@@ -72,7 +72,7 @@ TemporaryFile::TemporaryFile(const fs::path& target)
       path_(target.parent_path() / fmt::format(".{}.tmp-{}", target.filename().string(), getpid())),
       file_(open_new(path_)) {
   if (file_ < 0 && errno == EEXIST) {
-    // A process of this number left it when it was killed, or somebody planted it.
+    // A killed process of this number left it, or somebody planted it.
     ::unlink(path_.c_str());
     file_ = open_new(path_);
   }

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
+#include "metrics/statistics.hpp"
 #include "results/comparison/compared_metric.hpp"
 #include "results/ruleset.hpp"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
+#include "metrics/statistics.hpp"
 #include "results/journal.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "metrics/base/name_table.hpp"
-#include "metrics/block_forecast.hpp"
+#include "metrics/sequential_test.hpp"
 #include "metrics/statistics.hpp"
 #include "results/comparison/metric_text.hpp"
 #include "results/number_text.hpp"

@@ -8,7 +8,7 @@
 #include <map>
 #include <set>
 
-#include "metrics/natural_log.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 namespace {

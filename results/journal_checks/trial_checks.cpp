@@ -10,7 +10,7 @@
 #include <string>
 
 #include "metrics/base/quantity.hpp"
-#include "metrics/trial_score.hpp"
+#include "metrics/score.hpp"
 #include "results/journal_checks/checked_journal.hpp"
 
 namespace heteroperf {

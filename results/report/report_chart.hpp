@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
+#include "metrics/statistics.hpp"
 
 namespace heteroperf {
 

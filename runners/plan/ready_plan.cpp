@@ -7,7 +7,6 @@
 #include <set>
 #include <variant>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/tensor_parallel.hpp"

@@ -5,8 +5,8 @@
 #include <map>
 #include <set>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "results/run_folder.hpp"
 #include "results/run_summary.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

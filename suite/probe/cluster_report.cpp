@@ -8,7 +8,7 @@
 #include <cctype>
 #include <map>
 
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/cluster/machine_json.hpp"

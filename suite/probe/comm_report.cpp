@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <array>
 
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/error_object_json.hpp"
 #include "runners/comm/element_types.hpp"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <sstream>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/cluster_json.hpp"
 #include "runners/comm/element_types.hpp"
 #include "suite/config/run_config_json.hpp"

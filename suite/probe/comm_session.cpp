@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/discovery/agglomeration.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 namespace {

@@ -15,7 +15,6 @@
 #include <utility>
 #include <vector>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/cgroup.hpp"
 #include "runners/cluster/topology.hpp"

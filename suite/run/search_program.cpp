@@ -13,7 +13,7 @@
 
 #include "automl/trial_runner.hpp"
 #include "metrics/base/clock.hpp"
-#include "metrics/trial_score.hpp"
+#include "metrics/score.hpp"
 #include "runners/comm/text_exchange.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_messages.hpp"

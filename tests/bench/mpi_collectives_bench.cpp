@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/world.hpp"

@@ -12,7 +12,6 @@
 #include <thread>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/cpu_set.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"

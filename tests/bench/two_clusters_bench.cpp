@@ -10,7 +10,6 @@
 #include <functional>
 #include <vector>
 
-#include "metrics/bootstrap.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/comm/benchmark/exact_values.hpp"
 #include "runners/comm/discovery/agglomeration.hpp"

@@ -7,7 +7,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
-#include "metrics/natural_log.hpp"
+#include "metrics/statistics.hpp"
 #include "workloads/data/keyed_permutation.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "metrics/base/quantity.hpp"
-#include "metrics/bootstrap.hpp"
+#include "metrics/statistics.hpp"
 #include "runners/comm/benchmark/exact_values.hpp"
 #include "runners/comm/communicator.hpp"
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <string_view>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "metrics/base/random.hpp"
 #include "runners/cluster/system_files.hpp"
 

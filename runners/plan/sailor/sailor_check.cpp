@@ -5,8 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "metrics/base/byte_size.hpp"
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/sailor/sailor_score.hpp"
 
 namespace heteroperf {

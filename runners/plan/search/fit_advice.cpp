@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/plan/search/pipeline_fill.hpp"
 
 namespace heteroperf {

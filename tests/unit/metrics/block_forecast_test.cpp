@@ -1,4 +1,4 @@
-#include "metrics/block_forecast.hpp"
+#include "metrics/sequential_test.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,3 @@
-#include "metrics/bootstrap.hpp"
 #include "metrics/base/clock.hpp"
 
 #include <gtest/gtest.h>

@@ -7,7 +7,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
-#include "metrics/student_t.hpp"
 #include "tests/unit/metrics/noise.hpp"
 
 namespace heteroperf {

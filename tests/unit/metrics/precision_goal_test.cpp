@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "metrics/student_t.hpp"
+#include "metrics/statistics.hpp"
 #include "tests/unit/metrics/noise.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,6 @@
 #include <cstdio>
 #include <optional>
 
-#include "metrics/block_forecast.hpp"
 #include "metrics/change_points.hpp"
 #include "metrics/sequential_test.hpp"
 #include "metrics/statistics.hpp"

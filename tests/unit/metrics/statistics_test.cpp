@@ -8,7 +8,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
-#include "metrics/natural_log.hpp"
 
 namespace heteroperf {
 namespace {

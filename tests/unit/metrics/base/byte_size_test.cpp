@@ -1,4 +1,4 @@
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "metrics/base/byte_size.hpp"
+#include "metrics/base/quantity.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<char, 4> units{'K', 'M', 'G', 'T'};
 
-/// The power of 1024 that the text after the digits means; empty when it means none.
+/// Returns the power of 1024 that the text after the digits means; empty when it means none.
 std::optional<int> power_of(std::string_view unit) {
   if (unit.empty() || unit == "B") return 0;
   for (std::size_t i = 0; i < units.size(); ++i) {
