@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/search_space.hpp"
 
 namespace heteroperf {

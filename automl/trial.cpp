@@ -1,7 +1,7 @@
 #include "automl/trial.hpp"
 
 #include "metrics/base/name_table.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

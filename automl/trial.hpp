@@ -8,7 +8,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "metrics/ops.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

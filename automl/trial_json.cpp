@@ -9,7 +9,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

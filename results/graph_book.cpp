@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

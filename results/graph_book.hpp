@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "results/journal.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -6,6 +6,11 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "workloads/graph/node_rules.hpp"
+
+// A training step keeps tensors of its forward pass until backward has used them. Every operator
+// says which ones (node_rules.hpp); a tensor that several operators keep counts once, and an output
+// that is only a view of an input is the input's memory.
 
 namespace heteroperf {
 namespace {
@@ -13,72 +18,19 @@ namespace {
 constexpr std::uint64_t index_bytes = 8;
 constexpr std::uint64_t statistic_bytes = 4;
 
-/// What an operator keeps for backward.
-struct Kept {
-  bool inputs = false;
-  bool output = false;
-  std::int64_t statistics_per_sample = 0;  ///< fp32 numbers
-  std::int64_t statistics_per_batch = 0;
-  std::int64_t indices_per_sample = 0;
-};
-
-/// The table of workloads/README.md; kinds without a row keep nothing.
-class KeptBy {
- public:
-  KeptBy(const Shape& in, const Shape& out) : in_(in), out_(out) {}
-
-  Kept operator()(const Conv2d&) const { return {.inputs = true}; }
-  Kept operator()(const Linear&) const { return {.inputs = true}; }
-  Kept operator()(const Multiply&) const { return {.inputs = true}; }
-  Kept operator()(const Gelu&) const { return {.inputs = true}; }
-  Kept operator()(const Silu&) const { return {.inputs = true}; }
-  Kept operator()(const Embedding&) const { return {.inputs = true}; }
-  Kept operator()(const Relu&) const { return {.output = true}; }
-  Kept operator()(const Tanh&) const { return {.output = true}; }
-  // Mean and reciprocal deviation.
-  Kept operator()(const BatchNorm&) const {
-    return {.inputs = true, .statistics_per_batch = 2 * in_[0]};
-  }
-  Kept operator()(const LayerNorm&) const {
-    return {.inputs = true, .statistics_per_sample = 2 * rows()};
-  }
-  Kept operator()(const RmsNorm&) const {
-    return {.inputs = true, .statistics_per_sample = rows()};
-  }
-  Kept operator()(const MaxPool&) const {
-    return {.inputs = true, .indices_per_sample = element_count(out_)};
-  }
-  // The logarithm of every row's sum, from which backward makes the scores again.
-  Kept operator()(const Attention& a) const {
-    return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in_[0]};
-  }
-  Kept operator()(const CrossEntropy&) const {
-    return {.inputs = true, .indices_per_sample = rows()};
-  }
-  template <class Kind>
-  Kept operator()(const Kind&) const {
-    return {};
-  }
-
- private:
-  std::int64_t rows() const { return element_count(in_) / in_.back(); }
-
-  const Shape& in_;
-  const Shape& out_;
-};
-
-/// The node whose memory a node's output is: its own, or that of the input it is a view of.
+/// Returns for each node the node whose memory its output is: its own, or that of the input of
+/// which it is a view.
 std::vector<std::size_t> storages(const ModelGraph& graph) {
   std::vector<std::size_t> owner;
   for (const Node& node : graph.nodes()) {
     const bool view = std::holds_alternative<Flatten>(node.attributes) ||
                       std::holds_alternative<ToSequence>(node.attributes);
-    owner.push_back(view ? owner[static_cast<std::size_t>(node.inputs[0].value())] : owner.size());
+    owner.push_back(view ? owner[position(node.inputs[0])] : owner.size());
   }
   return owner;
 }
 
-/// Whole bytes that never wrap round.
+/// A sum of bytes that remembers an overflow instead of wrapping round.
 class ByteSum {
  public:
   ByteSum& add(std::uint64_t count, std::uint64_t bytes_each) {
@@ -87,9 +39,9 @@ class ByteSum {
     overflow_ = __builtin_add_overflow(bytes_, product, &bytes_) || wide || overflow_;
     return *this;
   }
-  ByteSum& add(const ByteSum& one, std::uint64_t times) {
-    overflow_ = overflow_ || one.overflow_;
-    return add(one.bytes_, times);
+  ByteSum& add(const ByteSum& sum, std::uint64_t times) {
+    overflow_ = overflow_ || sum.overflow_;
+    return add(sum.bytes_, times);
   }
   std::optional<Bytes> bytes() const {
     return overflow_ ? std::nullopt : std::optional(Bytes(bytes_));
@@ -107,6 +59,7 @@ std::string sample_text(const ModelGraph& graph) {
              : fmt::format("of {}x{} pixels", input.height, input.width);
 }
 
+/// Returns the sum in bytes. Throws UserError where it went over 2^64.
 Bytes require(const ByteSum& sum, const ModelGraph& graph, std::uint64_t samples) {
   if (const auto bytes = sum.bytes()) return *bytes;
   throw UserError(fmt::format("the memory for a batch of {} samples {} cannot be counted", samples,
@@ -114,13 +67,14 @@ Bytes require(const ByteSum& sum, const ModelGraph& graph, std::uint64_t samples
                   "it is over 2^64 bytes", "Take a smaller batch or smaller samples.");
 }
 
+/// Returns the bytes of an element of a node's output: token indices have 8.
 std::uint64_t element_bytes_of(const Node& node, std::uint64_t element_bytes) {
   const auto* input = std::get_if<Input>(&node.attributes);
   const bool indices = input != nullptr && input->kind == InputKind::tokens;
   return indices ? index_bytes : element_bytes;
 }
 
-/// Adds up what the operators keep; a tensor that several keep counts once.
+/// Adds up the tensors that operators keep. A tensor that several operators keep counts once.
 class ActivationSum {
  public:
   explicit ActivationSum(const ModelGraph& graph)
@@ -129,11 +83,10 @@ class ActivationSum {
   void add(std::size_t index) {
     const Node& node = graph_.nodes()[index];
     if (!node.differentiable) return;
-    const Shape& in = node.inputs.empty() ? node.output : graph_.node(node.inputs[0]).output;
-    const Kept kept = std::visit(KeptBy(in, node.output), node.attributes);
+    const KeptTensors kept = kept_tensors(graph_, node);
     if (kept.output) keep(index);
     for (NodeId id : node.inputs) {
-      if (kept.inputs) keep(static_cast<std::size_t>(id.value()));
+      if (kept.inputs) keep(position(id));
     }
     per_sample_.add(static_cast<std::uint64_t>(kept.statistics_per_sample), statistic_bytes);
     per_sample_.add(static_cast<std::uint64_t>(kept.indices_per_sample), index_bytes);
@@ -160,6 +113,7 @@ class ActivationSum {
   ByteSum per_sample_, per_batch_;
 };
 
+/// Counts the optimizer's states and, under bf16, the fp32 master copy.
 std::uint64_t optimizer_bytes_per_parameter(Precision precision, OptimizerKind optimizer) {
   const std::uint64_t states = optimizer == OptimizerKind::adamw ? 2 : 1;
   if (precision != Precision::bf16) return states * bytes_per_element(precision);

@@ -3,12 +3,12 @@
 #include <cstdint>
 
 #include "metrics/base/quantity.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
-/// What one rank holds to train a whole graph, before any sharing among ranks.
+/// The bytes that one rank holds to train a whole graph, before any sharing among ranks.
 struct MemoryEstimate {
   Bytes weights, gradients, optimizer, activations;
   Bytes total() const { return weights + gradients + optimizer + activations; }
@@ -16,14 +16,16 @@ struct MemoryEstimate {
 
 std::uint64_t bytes_per_element(Precision precision);
 
-/// Optimizer: 1 state per parameter for SGD with momentum, 2 for AdamW, in the weights' precision;
-/// under bf16 the states are fp32 and an fp32 master copy of the weights comes on top.
-/// Activations: `activation_bytes` of `samples`. Throws UserError when the sum is over 2^64 bytes.
+/// Estimates a rank's memory. The optimizer has 1 state per parameter for SGD with momentum, 2 for
+/// AdamW, in the weights' precision; under bf16 the states are fp32 and an fp32 master copy of the
+/// weights comes on top. Activations are the `activation_bytes` of `samples`. Throws UserError when
+/// the sum is over 2^64 bytes.
 MemoryEstimate estimate_memory(const ModelGraph& graph, std::uint64_t samples, Precision precision,
                                OptimizerKind optimizer);
 
-/// What forward leaves for backward: every tensor that some operator keeps, once, whoever keeps it
-/// (the rule per kind is a table in workloads/README.md). Statistics stay fp32, indices 8 bytes.
+/// Counts the bytes that forward leaves for backward: every tensor that some operator keeps, once,
+/// however many keep it (kept_tensors has the rule of each kind). Statistics stay fp32, indices
+/// have 8 bytes. Throws as estimate_memory().
 Bytes activation_bytes(const ModelGraph& graph, std::uint64_t samples, Precision precision);
 
 }  // namespace heteroperf

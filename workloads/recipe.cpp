@@ -22,6 +22,7 @@ constexpr Named<LearningRateSchedule> schedules[] = {{LearningRateSchedule::cons
 
 }  // namespace
 
+/// The rate rises linearly over the warm-up, and then follows the schedule to its final share.
 double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step) {
   const double peak = recipe.learning_rate;
   if (step < recipe.warmup_steps) {

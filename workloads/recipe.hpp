@@ -5,38 +5,39 @@
 
 namespace heteroperf {
 
+/// The number format of weights and activations.
 enum class Precision { fp32, bf16, fp64 };
 
 enum class OptimizerKind { sgd, adamw };
 
-/// How the learning rate moves after the warm-up (linear from 0 over `warmup_steps`).
+/// The course of the learning rate after the warm-up, which is linear from 0 over `warmup_steps`.
 enum class LearningRateSchedule { constant, linear, cosine };
 
-/// The optimizer and its schedule; the same on every rank.
+/// The optimizer and its schedule, the same on every rank.
 struct OptimizerRecipe {
   OptimizerKind kind = OptimizerKind::adamw;
   double learning_rate = 1e-3;
-  double momentum = 0.9;       ///< sgd
-  double weight_decay = 0.01;  ///< sgd: added to the gradient; adamw: decoupled
-  /// Leave biases, norms and other one-dimensional tensors out of the decay.
+  double momentum = 0.9;       ///< for sgd only
+  double weight_decay = 0.01;  ///< sgd adds it to the gradient; adamw decouples it
+  /// Leaves biases, norms and other one-dimensional tensors out of the decay.
   bool decay_matrices_only = false;
-  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< adamw
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< for adamw only
   LearningRateSchedule schedule = LearningRateSchedule::constant;
   std::uint64_t warmup_steps = 0;
-  std::uint64_t total_steps = 0;  ///< end of linear and cosine; 0 (a run by time): constant
-  double final_fraction = 0.0;    ///< of learning_rate, reached at total_steps
-  double clip_norm = 0.0;         ///< global gradient norm; 0: no clipping
+  std::uint64_t total_steps = 0;  ///< end of linear and cosine; 0 (a run by time) means constant
+  double final_fraction = 0.0;    ///< share of learning_rate that is reached at total_steps
+  double clip_norm = 0.0;         ///< largest global gradient norm; 0 means no clipping
 
   friend bool operator==(const OptimizerRecipe&, const OptimizerRecipe&) = default;
 };
 
-/// Learning rate of step `step` (0-based).
+/// Returns the learning rate of step `step`, counted from 0.
 double learning_rate_at(const OptimizerRecipe& recipe, std::uint64_t step);
 
 const char* to_string(Precision precision);
 const char* to_string(OptimizerKind kind);
 const char* to_string(LearningRateSchedule schedule);
-/// Throw UserError naming the nearest valid name.
+/// These throw UserError naming the nearest valid name.
 Precision parse_precision(const std::string& name);
 OptimizerKind parse_optimizer_kind(const std::string& name);
 LearningRateSchedule parse_learning_rate_schedule(const std::string& name);

@@ -6,11 +6,12 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// Notes ranges that are empty or out of bounds.
 void check_ranges(const SearchSpace& space, ProblemList& problems) {
   if (!(space.dropout_min >= 0.0 && space.dropout_min <= space.dropout_max &&
         space.dropout_max < 1.0)) {
@@ -25,6 +26,7 @@ void check_ranges(const SearchSpace& space, ProblemList& problems) {
   }
 }
 
+/// Notes choices that are missing or impossible.
 void check_choices(const SearchSpace& space, ProblemList& problems) {
   if (space.kernels.empty()) problems.add("there is no kernel size to choose from");
   for (std::int64_t kernel : space.kernels) {
@@ -38,6 +40,7 @@ void check_choices(const SearchSpace& space, ProblemList& problems) {
   }
 }
 
+/// Notes limits that nothing could satisfy.
 void check_limits(const SearchSpace& space, ProblemList& problems) {
   const auto at_least_one = [&](const char* name, auto value) {
     if (value < 1) problems.add(fmt::format("{} is {}", name, value), "must be at least 1");
@@ -68,7 +71,7 @@ void validate(const SearchSpace& space) {
 }
 
 MorphLimits limits_for(const SearchSpace& space, const ModelGraph& initial) {
-  // In thousandths: the limit stays an exact integer.
+  // Counting in thousandths keeps the limit an exact integer.
   const auto ratio_milli = static_cast<std::uint64_t>(std::llround(space.max_ops_ratio * 1000.0));
   return {space.max_layers, space.max_parameters, space.max_width, space.min_spatial_size,
           strict_train_ops(initial, 1) * ratio_milli / 1000};

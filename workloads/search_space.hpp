@@ -4,25 +4,25 @@
 #include <vector>
 
 #include "metrics/ops.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 
-/// What a morph's result must not exceed.
+/// Limits that the result of a morph must not exceed.
 struct MorphLimits {
-  std::uint64_t max_layers = 300;  ///< convolutions and linear layers
+  std::uint64_t max_layers = 300;  ///< number of convolutions and linear layers
   std::uint64_t max_parameters = std::uint64_t{1} << 30;
-  std::int64_t max_width = 4096;                   ///< channels of one tensor, the classes apart
-  std::int64_t min_spatial_size = 2;               ///< no convolution is added on a smaller map
-  Ops max_ops_per_sample{std::uint64_t{1} << 62};  ///< strict, training
+  std::int64_t max_width = 4096;      ///< channels of one tensor; the classes do not count
+  std::int64_t min_spatial_size = 2;  ///< no convolution is added on a smaller map
+  Ops max_ops_per_sample{std::uint64_t{1} << 62};  ///< strict operations of training
 };
 
-/// Where the search looks.
+/// The space of architectures and hyper-parameters that a search looks in.
 struct SearchSpace {
-  double dropout_min = 0.0, dropout_max = 0.3;               ///< uniform
-  std::vector<std::int64_t> kernels{3, 5, 7};                ///< odd
+  double dropout_min = 0.0, dropout_max = 0.3;               ///< drawn uniformly
+  std::vector<std::int64_t> kernels{3, 5, 7};                ///< odd numbers
   std::vector<std::int64_t> batches{16, 32, 64};             ///< samples per rank
-  double learning_rate_min = 1e-3, learning_rate_max = 0.3;  ///< log-uniform
+  double learning_rate_min = 1e-3, learning_rate_max = 0.3;  ///< drawn log-uniformly
 
   std::uint64_t max_layers = 300;
   std::uint64_t max_parameters = std::uint64_t{1} << 30;
@@ -31,13 +31,13 @@ struct SearchSpace {
   double max_ops_ratio = 4.0;  ///< strict training operations per sample over the initial model's
 };
 
-/// The one that a run's search looks in, with batches around the run's micro-batch.
+/// Returns the space of a run's search, with batches around the run's micro-batch.
 SearchSpace search_space_around(std::int64_t batch);
 
-/// Throws UserError with everything that is wrong (empty choices, even kernels, empty ranges, …).
+/// Throws UserError with every problem of the space (empty choices, even kernels, empty ranges, …).
 void validate(const SearchSpace& space);
 
-/// The space's limits with the ratio resolved against `initial`.
+/// Returns the space's limits, with the ratio resolved against `initial`.
 MorphLimits limits_for(const SearchSpace& space, const ModelGraph& initial);
 
 }  // namespace heteroperf

@@ -5,40 +5,37 @@
 #include <optional>
 #include <string>
 
-#include "workloads/data_source.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/data/data_source.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
-/// The quality a run of this workload must reach before its score counts as closed.
+/// The quality that a run of this workload must reach before its score counts as closed.
 struct QualityTarget {
   std::string name;  ///< "accuracy" (higher is better) or "loss" (lower is better)
   double value = 0;
-  bool met_by(double measured) const {
-    return name == "accuracy" ? measured >= value : measured <= value;
-  }
 };
 
-/// Everything a training needs, whoever runs it: what is trained, on what, how, and how well.
+/// Everything that a training needs, whoever runs it: the model, its data, the optimizer, the goal.
 struct Workload {
-  std::string name;  ///< "llm", "image", "automl-image"
-  std::string size;  ///< ladder or model name
-  ModelGraph graph;  ///< for a search: the model it starts from
+  std::string name;  ///< "llm", "image" or "automl-image"
+  std::string size;  ///< name of a ladder's size or of a model
+  ModelGraph graph;  ///< a search starts from this model
   std::shared_ptr<const DataSource> data;
   OptimizerRecipe recipe;
   Precision precision = Precision::fp32;
   std::int64_t micro_batch = 1;    ///< samples per rank and micro-batch
-  std::int64_t micro_batches = 1;  ///< per rank and optimizer step
-  std::optional<QualityTarget> target;
-  std::string unit;  ///< what throughput counts: "token" or "image"
+  std::int64_t micro_batches = 1;  ///< micro-batches per rank and optimizer step
+  std::optional<QualityTarget> target = {};
+  std::string unit = {};  ///< the unit of throughput: "token" or "image"
   std::int64_t units_per_sample = 1;
 };
 
-/// What a caller may ask of a workload; an empty or absent value leaves the workload's own.
+/// A caller's wishes for a workload; an empty or absent value keeps the workload's own.
 struct WorkloadRequest {
-  std::string size;   ///< ladder name, or "auto": the scaling rule chooses
-  std::string model;  ///< of `image`
+  std::string size;   ///< name of a ladder's size, or "auto": then the scaling rule chooses
+  std::string model;  ///< for `image` only
   std::string data = "generated";
   Precision precision = Precision::fp32;
   std::optional<std::int64_t> micro_batch, micro_batches;
@@ -46,22 +43,23 @@ struct WorkloadRequest {
   std::optional<std::string> optimizer, schedule;
   std::optional<double> learning_rate, weight_decay, clip_norm;
   std::optional<std::uint64_t> warmup_steps;
-  std::uint64_t total_steps = 0;  ///< known length of the run; 0: a run by time
+  std::uint64_t total_steps = 0;  ///< known length of the run; 0 for a run by time
   std::uint64_t seed = 1;
 };
 
-/// The machine as the scaling rule sees it: plain numbers of one rank.
+/// The machine as the scaling rule sees it, in plain numbers of one rank.
 struct ScalingInput {
   int ranks = 1;
-  std::uint64_t memory_bytes = 0;  ///< available to one rank
-  double ops_per_second = 0;       ///< strict operations a rank can be expected to do
+  std::uint64_t memory_bytes = 0;  ///< bytes available to one rank
+  double ops_per_second = 0;       ///< strict operations that a rank can be expected to do
 };
 
 /// A size with the numbers that made the rule choose or refuse it.
 struct ScalingChoice {
   std::string size;
-  std::uint64_t memory_bytes = 0;  ///< weights, gradients, optimizer, activations of one rank
-  double step_s = 0;               ///< expected time of one optimizer step
+  std::uint64_t memory_bytes =
+      0;              ///< bytes of weights, gradients, optimizer and activations of one rank
+  double step_s = 0;  ///< expected time of one optimizer step
   std::string reason;
 };
 

@@ -4,14 +4,18 @@
 
 #include <array>
 #include <cmath>
+#include <memory>
 
 #include "metrics/base/error.hpp"
 #include "workloads/data/generated_images.hpp"
 #include "workloads/data/generated_tokens.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph_memory.hpp"
-#include "workloads/models.hpp"
-#include "workloads/models/resnet.hpp"
+#include "workloads/models/convolutional.hpp"
+#include "workloads/models/models.hpp"
+
+// Each factory chooses a size (by the scaling rule, if it is "auto"), opens the data, builds the
+// graph for their samples, and then lets the request replace single values of the recipe.
 
 namespace heteroperf {
 namespace {
@@ -23,7 +27,7 @@ constexpr std::array<std::int64_t, 6> search_widths{16, 32, 64, 128, 256, 512};
 constexpr std::int64_t search_batch = 32;
 constexpr const char* default_classifier = "resnet18";
 
-/// Memory and step time of a candidate on one rank.
+/// Estimates memory and step time of a candidate on one rank.
 ScalingChoice weigh(std::string size, const ModelGraph& graph, std::int64_t micro_batch,
                     OptimizerKind optimizer, const ScalingInput& machine) {
   const auto samples = static_cast<std::uint64_t>(micro_batch);
@@ -34,12 +38,14 @@ ScalingChoice weigh(std::string size, const ModelGraph& graph, std::int64_t micr
   return choice;
 }
 
+/// Tells if a candidate takes at most its share of memory and its time per step.
 bool fits(const ScalingChoice& choice, const ScalingInput& machine, double longest_step_s) {
   return choice.step_s <= longest_step_s &&
          static_cast<double>(choice.memory_bytes) <=
              memory_share * static_cast<double>(machine.memory_bytes);
 }
 
+/// Adds the numbers behind a choice to its reason.
 void explain(ScalingChoice& choice, const ScalingInput& machine) {
   choice.reason += fmt::format(
       "{:.2f} s a step, were each rank to do a nominal {:.0f} GOPS ({:.0f} per core, not "
@@ -50,7 +56,7 @@ void explain(ScalingChoice& choice, const ScalingInput& machine) {
       static_cast<double>(machine.memory_bytes) / (1 << 30));
 }
 
-/// The largest candidate that fits; `candidates` yields them from small to large.
+/// Returns the largest candidate that fits; `names` lists them from small to large.
 template <class Names, class Weigh>
 ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const ScalingInput& machine,
                              double longest_step_s) {
@@ -66,6 +72,7 @@ ScalingChoice choose_largest(const Names& names, Weigh&& weigh_one, const Scalin
   return best;
 }
 
+/// Returns the sample of generated images: 3×32×32 and 10 classes.
 SampleSpec default_images() {
   SampleSpec spec;
   spec.channels = 3;
@@ -79,7 +86,16 @@ void override_with(T& value, const std::optional<T>& asked) {
   if (asked) value = *asked;
 }
 
-void apply_request(Workload& workload, const WorkloadRequest& request) {
+using Source = std::shared_ptr<const DataSource>;
+
+/// Completes a workload: its target and unit follow from its data, and the values that the request
+/// gives replace its own.
+Workload assemble(Workload workload, const WorkloadRequest& request) {
+  const SampleSpec& sample = workload.data->spec();
+  const bool is_text = sample.kind == InputKind::tokens;
+  workload.target = target_on(*workload.data);
+  workload.unit = is_text ? "token" : "image";
+  workload.units_per_sample = is_text ? sample.length : 1;
   override_with(workload.micro_batch, request.micro_batch);
   override_with(workload.micro_batches, request.micro_batches);
   override_with(workload.recipe.learning_rate, request.learning_rate);
@@ -90,6 +106,17 @@ void apply_request(Workload& workload, const WorkloadRequest& request) {
   if (request.schedule) workload.recipe.schedule = parse_learning_rate_schedule(*request.schedule);
   workload.recipe.total_steps = request.total_steps;
   workload.precision = request.precision;
+  return workload;
+}
+
+/// Finds a model that reads images, or one that reads tokens. Throws UserError for another one.
+const ModelSpec& model_for_input(const std::string& name, InputKind kind) {
+  const ModelSpec& model = find_model(name);
+  if (model.input.kind == kind) return model;
+  const bool is_text = kind == InputKind::tokens;
+  throw UserError(fmt::format("'{}' is not {}", model.name,
+                              is_text ? "a language model" : "an image classifier"),
+                  is_text ? "it takes images" : "it takes tokens", "See `heteroperf list models`");
 }
 
 OptimizerRecipe language_recipe() {
@@ -116,6 +143,7 @@ OptimizerRecipe image_recipe() {
 
 std::string width_name(std::int64_t width) { return fmt::format("w{}", width); }
 
+/// Turns "w32" into 32. Throws UserError listing the sizes.
 std::int64_t start_width(const std::string& name) {
   std::vector<std::string> names;
   for (std::int64_t width : search_widths) {
@@ -201,46 +229,6 @@ std::optional<QualityTarget> target_on(const SampleSpec& spec, std::optional<dou
   return QualityTarget{"loss", 0.5 * (std::log(classes) + *loss_floor)};
 }
 
-Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
-  Workload workload;
-  workload.name = "llm";
-  workload.size = request.size == "auto" ? choose_llm_size(machine).size : request.size;
-  const ModelSpec& model = find_model(workload.size);
-  if (model.input.kind != InputKind::tokens) {
-    throw UserError(fmt::format("'{}' is not a language model", model.name), "it takes images",
-                    "See `heteroperf list models`");
-  }
-  const SampleSpec wanted = generated_sample(model.name, request.sequence_length);
-  workload.data = open_data({request.data, wanted, request.seed});
-  workload.graph = model_for(model.name, workload.data->spec());
-  workload.recipe = language_recipe();
-  workload.micro_batch = model.micro_batch;
-  workload.target = target_on(*workload.data);
-  workload.unit = "token";
-  workload.units_per_sample = wanted.length;
-  apply_request(workload, request);
-  return workload;
-}
-
-Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
-  Workload workload;
-  workload.name = "image";
-  workload.size = request.model;
-  const ModelSpec& model = find_model(request.model);
-  if (model.input.kind != InputKind::images) {
-    throw UserError(fmt::format("'{}' is not an image classifier", model.name), "it takes tokens",
-                    "See `heteroperf list models`");
-  }
-  workload.data = open_data({request.data, default_images(), request.seed});
-  workload.graph = model_for(model.name, workload.data->spec());
-  workload.recipe = image_recipe();
-  workload.micro_batch = model.micro_batch;
-  workload.target = target_on(*workload.data);
-  workload.unit = "image";
-  apply_request(workload, request);
-  return workload;
-}
-
 ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
   ResnetShape shape;
   shape.channels = spec.channels;
@@ -255,18 +243,42 @@ ModelGraph search_start(const std::string& size, const SampleSpec& spec) {
   return graph;
 }
 
+Workload make_llm(const WorkloadRequest& request, const ScalingInput& machine) {
+  const ModelSpec& model = model_for_input(
+      request.size == "auto" ? choose_llm_size(machine).size : request.size, InputKind::tokens);
+  const SampleSpec wanted = generated_sample(model.name, request.sequence_length);
+  const Source data = open_data({request.data, wanted, request.seed});
+  return assemble({.name = "llm",
+                   .size = model.name,
+                   .graph = model_for(model.name, data->spec()),
+                   .data = data,
+                   .recipe = language_recipe(),
+                   .micro_batch = model.micro_batch},
+                  request);
+}
+
+Workload make_image(const WorkloadRequest& request, const ScalingInput&) {
+  const ModelSpec& model = model_for_input(request.model, InputKind::images);
+  const Source data = open_data({request.data, default_images(), request.seed});
+  return assemble({.name = "image",
+                   .size = request.model,
+                   .graph = model_for(model.name, data->spec()),
+                   .data = data,
+                   .recipe = image_recipe(),
+                   .micro_batch = model.micro_batch},
+                  request);
+}
+
 Workload make_automl_image(const WorkloadRequest& request, const ScalingInput& machine) {
-  Workload workload;
-  workload.name = "automl-image";
-  workload.size = request.size == "auto" ? choose_search_size(machine).size : request.size;
-  workload.data = open_data({request.data, default_images(), request.seed});
-  workload.graph = search_start(workload.size, workload.data->spec());
-  workload.recipe = image_recipe();
-  workload.micro_batch = search_batch;
-  workload.target = target_on(*workload.data);
-  workload.unit = "image";
-  apply_request(workload, request);
-  return workload;
+  const std::string size = request.size == "auto" ? choose_search_size(machine).size : request.size;
+  const Source data = open_data({request.data, default_images(), request.seed});
+  return assemble({.name = "automl-image",
+                   .size = size,
+                   .graph = search_start(size, data->spec()),
+                   .data = data,
+                   .recipe = image_recipe(),
+                   .micro_batch = search_batch},
+                  request);
 }
 
 }  // namespace heteroperf

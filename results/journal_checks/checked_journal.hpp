@@ -11,7 +11,7 @@
 #include "results/graph_book.hpp"
 #include "results/journal_checks/line_check.hpp"
 #include "results/journal_checks/run_outline.hpp"
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runners/plan/measured_operations.hpp"
-#include "workloads/data_source.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/data/data_source.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

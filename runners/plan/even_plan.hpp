@@ -1,7 +1,7 @@
 #pragma once
 
 #include "runners/plan/plan.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

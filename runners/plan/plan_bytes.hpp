@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "runners/cluster/wire_format.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/graph_memory.hpp"
-#include "workloads/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -9,7 +9,7 @@
 #include "runners/plan/plan_memory.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include "metrics/base/quantity.hpp"
 #include "runners/plan/memory_groups.hpp"
 #include "runners/plan/plan_bytes.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

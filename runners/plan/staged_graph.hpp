@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "runners/plan/plan.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

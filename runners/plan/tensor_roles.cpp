@@ -12,7 +12,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

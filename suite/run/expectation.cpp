@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "suite/run/group_trainer.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

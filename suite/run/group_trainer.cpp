@@ -10,7 +10,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/score.hpp"
 #include "suite/planning/chosen_plan.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 

@@ -12,8 +12,8 @@
 #include "suite/config/run_config_json.hpp"
 #include "suite/config/run_documents_json.hpp"
 #include "suite/program/version.hpp"
-#include "workloads/data_source.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/data/data_source.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

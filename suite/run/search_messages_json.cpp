@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "automl/trial_json.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

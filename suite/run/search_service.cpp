@@ -6,7 +6,7 @@
 #include "metrics/base/quantity.hpp"
 #include "suite/run/search_history.hpp"
 #include "suite/run/search_messages_json.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

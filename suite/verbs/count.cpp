@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "suite/program/verb.hpp"
 #include "metrics/base/strict_json.hpp"
-#include "workloads/graph_counts.hpp"
+#include "suite/program/verb.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 #include "workloads/graph_memory.hpp"
-#include "workloads/model_graph_json.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

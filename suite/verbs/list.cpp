@@ -9,10 +9,10 @@
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "suite/program/catalog.hpp"
+#include "suite/program/verb.hpp"
 #include "suite/run/prepare.hpp"
 #include "suite/verbs/listing.hpp"
-#include "suite/program/verb.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

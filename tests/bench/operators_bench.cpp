@@ -10,7 +10,7 @@
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/pipeline/stage_executor.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

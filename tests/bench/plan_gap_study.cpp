@@ -15,7 +15,7 @@
 #include "runners/plan/search/graph_problem.hpp"
 #include "runners/plan/search/lower_bound.hpp"
 #include "runners/plan/search/random_cluster.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -27,8 +27,8 @@
 #include "runners/engine/pipeline/batch_loader.hpp"
 #include "runners/engine/pipeline/stage_executor.hpp"
 #include "runners/plan/even_plan.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include "runners/plan/plan_json.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"
 #include "tests/fuzz/hostile_input.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace heteroperf;

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 

@@ -32,7 +32,7 @@
 #include "runners/schedule/simulate/simulator.hpp"
 #include "tests/unit/results/sample_run.hpp"
 #include "tests/unit/runners/plan/sailor/small_sailor.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,7 +1,7 @@
 // FlagScale's configurations, and the plan that they are for a model of twelve blocks.
 #include "runners/plan/importers/flagscale_yaml.hpp"
 #include "tests/fuzz/hostile_input.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace heteroperf;

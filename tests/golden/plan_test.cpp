@@ -8,7 +8,7 @@
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "tests/golden/command.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf::testing {
 namespace {

@@ -15,8 +15,8 @@
 #include "results/sweep/sweep_index.hpp"
 #include "tests/golden/python_reader.hpp"
 #include "tests/unit/results/stored_runs.hpp"
-#include "workloads/model_graph_json.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/model_graph_json.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf::testing {
 namespace {

@@ -8,7 +8,11 @@
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
 #include "metrics/statistics.hpp"
-#include "workloads/data/keyed_permutation.hpp"
+#include "workloads/data/sample_order.hpp"
+
+// Each token has a row of likely successors, which a keyed permutation draws from the vocabulary.
+// The next token is the r-th of the row, r from a Zipf law with integer weights: so no rounding
+// enters, and every row has the same entropy.
 
 namespace heteroperf {
 namespace {
@@ -18,6 +22,7 @@ constexpr std::uint64_t unit_weight = std::uint64_t{1} << 48;
 constexpr std::int64_t fewest_tokens = 16, most_tokens = std::int64_t{1} << 20;
 constexpr std::int64_t most_branches = 32;
 
+/// Throws UserError with every value of the spec that is out of range.
 void check(const SampleSpec& spec) {
   ProblemList problems;
   if (spec.length < 1) {
@@ -30,6 +35,7 @@ void check(const SampleSpec& spec) {
   problems.throw_if_any();
 }
 
+/// Sums up the Zipf weights 1 / (r + 1), scaled to integers.
 std::vector<std::uint64_t> zipf_cumulative(std::size_t ranks) {
   std::vector<std::uint64_t> cumulative(ranks);
   std::uint64_t sum = 0;
@@ -37,6 +43,7 @@ std::vector<std::uint64_t> zipf_cumulative(std::size_t ranks) {
   return cumulative;
 }
 
+/// Draws the successors of every token, in the order of their ranks.
 std::vector<std::int32_t> draw_rows(std::uint64_t seed, std::uint64_t tokens, std::size_t ranks) {
   std::vector<std::int32_t> successors(tokens * ranks);
   for (std::uint64_t context = 0; context < tokens; ++context) {
@@ -48,7 +55,7 @@ std::vector<std::int32_t> draw_rows(std::uint64_t seed, std::uint64_t tokens, st
   return successors;
 }
 
-/// floor(bits / 2^64 · bound).
+/// Returns floor(bits / 2^64 · bound).
 std::uint64_t scale_bits(std::uint64_t bits, std::uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   return static_cast<std::uint64_t>((static_cast<Wide>(bits) * bound) >> 64);
@@ -89,9 +96,9 @@ std::int64_t GeneratedTokens::draw_next(std::int64_t context, std::uint64_t bits
 
 double GeneratedTokens::probability(std::int64_t context, std::int64_t next) const {
   const auto row = successors_.begin() + context * static_cast<std::ptrdiff_t>(branching_);
-  const auto found = std::find(row, row + static_cast<std::ptrdiff_t>(branching_), next);
-  if (found == row + static_cast<std::ptrdiff_t>(branching_)) return 0;
-  const auto rank = static_cast<std::uint64_t>(found - row);
+  const auto successor = std::find(row, row + static_cast<std::ptrdiff_t>(branching_), next);
+  if (successor == row + static_cast<std::ptrdiff_t>(branching_)) return 0;
+  const auto rank = static_cast<std::uint64_t>(successor - row);
   return static_cast<double>(unit_weight / (rank + 1)) / static_cast<double>(cumulative_.back());
 }
 

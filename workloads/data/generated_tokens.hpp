@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 
@@ -17,9 +17,9 @@ namespace heteroperf {
 /// sample is uniform; it is never a target. The splits differ in the key of their samples.
 class GeneratedTokens : public DataSource {
  public:
-  /// Drawing the rows takes the time of a source; without them no sample can be read.
+  /// Drawing the rows takes most of a source's time; without them no sample can be read.
   enum class Successors { drawn, left_out };
-  /// `spec`: tokens; length > 0; classes from 16 to 2^20 (branching is then min(32, classes / 4)).
+  /// `spec` has tokens, length > 0 and 16 to 2^20 classes; branching is then min(32, classes / 4).
   /// Throws UserError with every value out of range.
   GeneratedTokens(const SampleSpec& spec, std::uint64_t seed,
                   Successors successors = Successors::drawn);
@@ -31,7 +31,7 @@ class GeneratedTokens : public DataSource {
   std::string fingerprint() const override;
   std::optional<double> loss_floor() const override;
 
-  /// The law itself, for oracles: P(next | context); 0 for tokens outside of the context's row.
+  /// Returns P(next | context), for oracles; it is 0 for tokens outside of the context's row.
   double probability(std::int64_t context, std::int64_t next) const;
 
  private:
@@ -40,8 +40,8 @@ class GeneratedTokens : public DataSource {
   SampleSpec spec_;
   std::uint64_t seed_;
   std::size_t branching_;
-  std::vector<std::uint64_t> cumulative_;  ///< of the integer Zipf weights, per rank
-  std::vector<std::int32_t> successors_;   ///< [context][rank]
+  std::vector<std::uint64_t> cumulative_;  ///< sums of the integer Zipf weights, per rank
+  std::vector<std::int32_t> successors_;   ///< indexed by [context][rank]
 };
 
 }  // namespace heteroperf

@@ -7,7 +7,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
-#include "workloads/data/held_out.hpp"
+#include "workloads/data/sample_order.hpp"
 
 namespace heteroperf {
 namespace {
@@ -15,6 +15,7 @@ namespace {
 constexpr std::uint64_t block_key = 0x626c6f636b;
 constexpr std::uint64_t most_windows_per_block = 16, blocks_wanted = 20, held_out_window_in = 10;
 
+/// Reads a number of fixed width in little-endian order, on any machine.
 template <int bytes_each>
 std::int64_t little_endian(const std::byte* bytes) {
   std::uint32_t value = 0;

@@ -2,16 +2,16 @@
 
 #include <vector>
 
-#include "workloads/data/mapped_file.hpp"
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
+#include "workloads/data/input_file.hpp"
 
 namespace heteroperf {
 
 /// Windows of length + 1 tokens over a file of fixed-width little-endian tokens (bytes of a text,
-/// or 16- or 32-bit ids): the first `length` are the sample, the last `length` its targets.
+/// or 16- or 32-bit ids). The first `length` tokens are the sample, the last `length` its targets.
 ///
 /// The file is cut into equal blocks of about 16 windows (fewer for a small file, at least 20
-/// blocks where it suffices); a tenth of the blocks, those with the lowest keyed hash of their
+/// blocks where it suffices). A tenth of the blocks, those with the lowest keyed hash of their
 /// number, is the validation split. No window leaves its block, so the splits share no position of
 /// the file. Training windows start at every position of their block that leaves room; validation
 /// windows lie end to end, so each position is a target once.
@@ -19,9 +19,10 @@ class TokenWindows : public DataSource {
  public:
   enum class Width { one_byte = 1, two_bytes = 2, four_bytes = 4 };
 
-  /// `wanted.length` > 0; `wanted.classes` is the vocabulary, 0: 256 for bytes, else one more than
-  /// the highest id. Throws UserError when the file is empty, ends within a token, is shorter than
-  /// two windows, or holds an id outside the vocabulary (naming its position).
+  /// `wanted.length` is above 0. `wanted.classes` is the vocabulary; 0 stands for 256 in bytes,
+  /// else for one more than the highest id. Throws UserError when the file is empty, ends within a
+  /// token, is shorter than two windows, or holds an id outside the vocabulary (naming its
+  /// position).
   TokenWindows(const std::string& kind, const std::string& path, Width width,
                const SampleSpec& wanted);
 
@@ -31,14 +32,19 @@ class TokenWindows : public DataSource {
   std::string description() const override;
   std::string fingerprint() const override { return fingerprint_; }
 
-  /// Position in the file, in tokens, of a sample's first token.
+  /// Returns the position in the file, in tokens, of a sample's first token.
   std::uint64_t start_of(Split split, std::uint64_t index) const;
 
  private:
+  /// Returns the token at a position of the file.
   std::int64_t token(std::uint64_t position) const;
+  /// Checks the file's length, counts its tokens and calls check_ids().
   void check_contents(std::int64_t wanted_classes);
+  /// Settles the vocabulary. Throws UserError where the file has an id outside of it.
   void check_ids(std::int64_t wanted_classes);
+  /// Chooses the size of the blocks and holds a tenth of them out.
   void cut_into_blocks();
+  /// Returns how many windows start in one block.
   std::uint64_t windows_per_block(Split split) const;
   const std::vector<std::uint32_t>& blocks(Split split) const;
 
@@ -46,8 +52,8 @@ class TokenWindows : public DataSource {
   MappedFile file_;
   Width width_;
   SampleSpec spec_;
-  std::uint64_t tokens_ = 0;        ///< in the file
-  std::uint64_t block_tokens_ = 0;  ///< at least length + 1
+  std::uint64_t tokens_ = 0;        ///< number of tokens in the file
+  std::uint64_t block_tokens_ = 0;  ///< tokens per block, at least length + 1
   std::vector<std::uint32_t> train_blocks_, validation_blocks_;
   std::string fingerprint_;
 };

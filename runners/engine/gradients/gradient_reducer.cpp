@@ -8,7 +8,7 @@
 #include "runners/engine/gradients/sum_plan.hpp"
 #include "runners/engine/gradients/sum_queue.hpp"
 #include "runners/engine/parameters/square_sum.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

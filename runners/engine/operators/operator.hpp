@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

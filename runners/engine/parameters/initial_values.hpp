@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "runners/plan/tensor_parallel.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runners/engine/parameters/rank_share.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

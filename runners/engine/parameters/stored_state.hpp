@@ -8,7 +8,7 @@
 #include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/parameters/optimizer.hpp"
 #include "runners/engine/parameters/parameter_store.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

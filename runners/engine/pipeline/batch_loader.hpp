@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 

@@ -12,7 +12,7 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 /// One segment of the schedule on this rank.

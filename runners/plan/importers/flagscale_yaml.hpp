@@ -3,7 +3,7 @@
 #include <string>
 
 #include "runners/plan/exporters/flagscale_setup.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -5,7 +5,7 @@
 
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/plan/importers/metis_profiles_json.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {

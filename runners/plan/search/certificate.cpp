@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <set>
 
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include "automl/trial.hpp"
 #include "metrics/base/error.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

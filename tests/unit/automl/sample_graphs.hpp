@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "workloads/model_graph.hpp"
-#include "workloads/models/resnet.hpp"
+#include "workloads/graph/model_graph.hpp"
+#include "workloads/models/convolutional.hpp"
 
 namespace heteroperf {
 

@@ -11,7 +11,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "results/journal_checks/checked_journal.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

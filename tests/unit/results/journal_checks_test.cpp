@@ -10,8 +10,8 @@
 #include "metrics/precision_goal.hpp"
 #include "results/run_summary.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

@@ -8,7 +8,7 @@
 
 #include "metrics/base/error.hpp"
 #include "tests/unit/results/rank_fixture.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

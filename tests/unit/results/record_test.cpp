@@ -10,7 +10,7 @@
 #include "results/canonical_json.hpp"
 #include "results/run_summary.hpp"
 #include "tests/unit/results/sample_run.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {

@@ -13,8 +13,8 @@
 #include "results/sha256.hpp"
 #include "results/suite_record.hpp"
 #include "tests/unit/results/agreeing_run.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

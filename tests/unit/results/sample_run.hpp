@@ -6,7 +6,7 @@
 
 #include "results/journal.hpp"
 #include "results/run_folder.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -9,7 +9,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "suite/run/baselines.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

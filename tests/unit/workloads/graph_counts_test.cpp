@@ -1,10 +1,10 @@
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "metrics/base/random.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "metrics/base/random.hpp"
-#include "workloads/model_graph.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/model_graph.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

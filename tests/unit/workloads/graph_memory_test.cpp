@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "metrics/base/error.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "workloads/model_graph_json.hpp"
+#include "workloads/graph/model_graph_json.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <fstream>
 
 #include "metrics/base/error.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models/gpt.hpp"
-#include "workloads/models/resnet.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/convolutional.hpp"
+#include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "metrics/base/error.hpp"
-#include "workloads/graph_counts.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/workload_factories.hpp"
 
 namespace heteroperf {

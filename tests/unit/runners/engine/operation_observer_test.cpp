@@ -20,8 +20,8 @@
 #include "runners/engine/module/training_session.hpp"
 #include "runners/engine/probe/operation_rules.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

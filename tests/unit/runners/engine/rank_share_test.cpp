@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "workloads/models/gpt.hpp"
+#include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
 namespace {

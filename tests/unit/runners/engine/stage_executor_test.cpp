@@ -12,7 +12,7 @@
 #include "runners/engine/operators/operator.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -15,8 +15,8 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

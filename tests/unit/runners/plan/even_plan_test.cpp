@@ -5,8 +5,8 @@
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/staged_graph.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include "runners/plan/rate_use.hpp"
 #include "runners/plan/stage_times.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -11,7 +11,7 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

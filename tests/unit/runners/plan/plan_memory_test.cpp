@@ -3,7 +3,7 @@
 #include "runners/plan/plan_schedule.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/graph_memory.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

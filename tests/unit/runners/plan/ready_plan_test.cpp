@@ -1,7 +1,7 @@
 #include "runners/plan/ready_plan.hpp"
 
 #include "tests/unit/runners/plan/plan_cases.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "workloads/models/gpt.hpp"
+#include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
 namespace {

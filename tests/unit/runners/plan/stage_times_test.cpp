@@ -6,8 +6,8 @@
 #include "runners/cluster/shipped_clusters.hpp"
 #include "runners/plan/tensor_parallel.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,11 +6,9 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "workloads/graph_counts.hpp"
-#include "workloads/models.hpp"
-#include "workloads/models/bert.hpp"
-#include "workloads/models/gpt.hpp"
-#include "workloads/models/vit.hpp"
+#include "workloads/graph/graph_counts.hpp"
+#include "workloads/models/models.hpp"
+#include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
 namespace {

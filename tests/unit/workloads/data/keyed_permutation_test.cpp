@@ -1,4 +1,4 @@
-#include "workloads/data/keyed_permutation.hpp"
+#include "workloads/data/sample_order.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "metrics/base/hash.hpp"
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 

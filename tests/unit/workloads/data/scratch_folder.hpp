@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "workloads/data_source.hpp"
+#include "workloads/data/data_source.hpp"
 
 namespace heteroperf {
 

@@ -5,7 +5,7 @@
 
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "tests/unit/runners/engine/operators/small_graphs.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

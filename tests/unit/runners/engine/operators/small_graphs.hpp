@@ -1,7 +1,7 @@
 #pragma once
 
 #include "metrics/base/random.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

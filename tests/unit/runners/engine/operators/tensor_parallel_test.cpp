@@ -12,9 +12,7 @@
 #include "runners/engine/operators/right_predictions.hpp"
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
 #include "tests/unit/runners/engine/operators/tensor_rank.hpp"
-#include "workloads/models/bert.hpp"
-#include "workloads/models/gpt.hpp"
-#include "workloads/models/vit.hpp"
+#include "workloads/models/transformers.hpp"
 
 namespace heteroperf {
 namespace {

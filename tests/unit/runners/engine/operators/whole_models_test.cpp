@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "tests/unit/runners/engine/operators/operator_check.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/plan/ready_plan.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include "runners/plan/search/draft_search.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -3,7 +3,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/ready_plan.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/unit/runners/plan/search/brute_force.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 #include "tests/unit/runners/plan/search/small_problems.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 #include "tests/unit/runners/plan/search/small_problems.hpp"
-#include "workloads/models.hpp"
+#include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,0 +1,181 @@
+#include "workloads/data/data_source.hpp"
+
+#include <fmt/core.h>
+
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/random.hpp"
+#include "workloads/data/generated_images.hpp"
+#include "workloads/data/generated_tokens.hpp"
+#include "workloads/data/image_files.hpp"
+#include "workloads/data/input_file.hpp"
+#include "workloads/data/sample_order.hpp"
+#include "workloads/data/token_windows.hpp"
+
+// A `--data` argument is a kind of source, a colon and a path. The table below has one row per
+// kind: its words for `list datasets`, the inputs that it can serve, and the function that opens
+// it.
+
+namespace heteroperf {
+namespace {
+
+using Source = std::shared_ptr<const DataSource>;
+
+Source open_generated(const std::string&, const DataRequest& request) {
+  if (request.wanted.kind == InputKind::tokens) {
+    return std::make_shared<GeneratedTokens>(request.wanted, request.seed);
+  }
+  return std::make_shared<GeneratedImages>(request.wanted, request.seed);
+}
+
+/// Throws UserError where the path is no folder; the kinds with a DIR argument share this check.
+void expect_folder(const std::string& path) {
+  std::error_code code;
+  if (std::filesystem::is_directory(path, code)) return;
+  throw UserError("'" + path + "' is not a folder", code ? code.message() : "it is a file",
+                  "Check the path given to --data.");
+}
+
+Source open_idx(const std::string& path, const DataRequest&) {
+  expect_folder(path);
+  return open_idx_folder(path);
+}
+
+Source open_cifar10(const std::string& path, const DataRequest&) {
+  expect_folder(path);
+  return open_cifar10_folder(path);
+}
+
+void check_length(const DataRequest& request) {
+  if (request.wanted.length > 0) return;
+  throw UserError(
+      fmt::format("'{}' cannot serve samples of {} tokens", request.source, request.wanted.length),
+      "a context has at least one token");
+}
+
+Source open_text(const std::string& path, const DataRequest& request) {
+  check_length(request);
+  return std::make_shared<TokenWindows>("text", path, TokenWindows::Width::one_byte,
+                                        request.wanted);
+}
+
+/// Tells the width of a file's tokens by its ending, because raw ids have no header.
+TokenWindows::Width token_width(const std::string& path) {
+  const std::string ending = std::filesystem::path(path).extension().string();
+  if (ending == ".u16" || ending == ".bin") return TokenWindows::Width::two_bytes;
+  if (ending == ".u32") return TokenWindows::Width::four_bytes;
+  throw UserError(fmt::format("cannot tell the width of the tokens in '{}'", path),
+                  fmt::format("its name ends in '{}'", ending),
+                  "Name it .u16 or .bin for 16-bit ids, .u32 for 32-bit ids.");
+}
+
+Source open_tokens(const std::string& path, const DataRequest& request) {
+  check_length(request);
+  return std::make_shared<TokenWindows>("tokens", path, token_width(path), request.wanted);
+}
+
+using Opener = Source (*)(const std::string& path, const DataRequest& request);
+
+struct Entry {
+  DataKind kind;
+  Opener open;
+};
+
+const std::array<Entry, 5> source_table{{
+    {{"generated",
+      "",
+      "images from a random grammar, or a Markov chain of tokens; known floor",
+      {InputKind::images, InputKind::tokens}},
+     open_generated},
+    {{"idx", "DIR", "MNIST's layout, plain or gzipped", {InputKind::images}}, open_idx},
+    {{"cifar10", "DIR", "CIFAR-10 binary batches", {InputKind::images}}, open_cifar10},
+    {{"text", "FILE", "any file, byte by byte (vocabulary 256)", {InputKind::tokens}}, open_text},
+    {{"tokens",
+      "FILE",
+      "raw little-endian ids, 16-bit (.u16, .bin) or 32-bit (.u32)",
+      {InputKind::tokens}},
+     open_tokens},
+}};
+
+/// Finds the row of a kind. Throws UserError listing the known kinds and naming the nearest one.
+const Entry& find_entry(const std::string& prefix) {
+  std::vector<std::string> names;
+  std::string known;
+  for (const Entry& entry : source_table) {
+    if (entry.kind.prefix == prefix) return entry;
+    names.push_back(entry.kind.prefix);
+    known += (known.empty() ? "known are " : ", ") + entry.kind.prefix;
+  }
+  throw UserError(fmt::format("there is no data source '{}'", prefix), known,
+                  suggest_name(prefix, names));
+}
+
+/// Throws UserError where a path is given that the kind does not take, or is missing.
+void check_argument(const DataKind& kind, const std::string& source, const std::string& argument) {
+  if (kind.argument.empty() && source != kind.prefix) {
+    throw UserError(fmt::format("'{}' takes no path", kind.prefix),
+                    fmt::format("found '{}'", source));
+  }
+  if (!kind.argument.empty() && argument.empty()) {
+    throw UserError(fmt::format("'{}' names no file or folder", source),
+                    fmt::format("expected {}:{}", kind.prefix, kind.argument));
+  }
+}
+
+/// Throws UserError where the source has images and the model takes tokens, or the other way round.
+void check_kind(const DataKind& kind, InputKind wanted) {
+  for (InputKind served : kind.serves) {
+    if (served == wanted) return;
+  }
+  const bool images = wanted == InputKind::images;
+  throw UserError(fmt::format("'{}' cannot feed this model", kind.prefix),
+                  images ? "the model takes images, the source has tokens"
+                         : "the model takes tokens, the source has images",
+                  images ? "Use generated, idx:DIR or cifar10:DIR."
+                         : "Use generated, text:FILE or tokens:FILE.");
+}
+
+/// A row of the table with the path that was given for it.
+struct Choice {
+  const Entry& entry;
+  std::string argument;
+};
+
+/// Finds the source that `source` names, provided that it can serve `wanted`.
+Choice choose(const std::string& source, InputKind wanted) {
+  const std::size_t colon = source.find(':');
+  const std::string argument = colon == std::string::npos ? "" : source.substr(colon + 1);
+  const Entry& entry = find_entry(source.substr(0, colon));
+  check_argument(entry.kind, source, argument);
+  check_kind(entry.kind, wanted);
+  return {entry, argument};
+}
+
+}  // namespace
+
+std::uint64_t shuffled_index(std::uint64_t seed, std::uint64_t size, std::uint64_t position) {
+  const std::uint64_t epoch = position / size;
+  return KeyedPermutation(random_bits(seed, epoch), size)(position % size);
+}
+
+std::vector<DataKind> data_kinds() {
+  std::vector<DataKind> kinds;
+  for (const Entry& entry : source_table) kinds.push_back(entry.kind);
+  return kinds;
+}
+
+std::shared_ptr<const DataSource> open_data(const DataRequest& request) {
+  const Choice choice = choose(request.source, request.wanted.kind);
+  return choice.entry.open(choice.argument, request);
+}
+
+void check_data(const std::string& source, InputKind wanted) {
+  const Choice choice = choose(source, wanted);
+  if (choice.entry.kind.argument == "DIR") expect_folder(choice.argument);
+  if (choice.entry.kind.argument == "FILE") MappedFile{choice.argument};
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,386 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
+#include "workloads/data/image_files.hpp"
+#include "workloads/data/input_file.hpp"
+#include "workloads/data/sample_order.hpp"
+
+// Two folder formats, IDX and CIFAR-10, are read into one class, StoredImages: all pixels in memory
+// as bytes, and a table per channel that turns a byte into its normalised value.
+
+namespace heteroperf {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t held_out_one_in = 6;
+
+/// Images of equal shape with one label each, as bytes in memory.
+struct LabelledImages {
+  std::int64_t channels = 0, height = 0, width = 0;
+  std::vector<std::uint8_t> pixels;  ///< indexed by [image][channel][row][column]
+  std::vector<std::uint8_t> labels;
+
+  std::size_t bytes_per_image() const {
+    return static_cast<std::size_t>(channels * height * width);
+  }
+  std::span<const std::uint8_t> image(std::size_t i) const;
+  /// Adds all images of `added`, which must have the same shape.
+  void append(const LabelledImages& added);
+};
+
+/// Image files that were read once. Pixels are served as (x − mean) / deviation, with the mean and
+/// the standard deviation of each channel over the training split.
+class StoredImages : public DataSource {
+ public:
+  /// `name` is the `--data` argument, for reports. Throws UserError when a split is empty.
+  StoredImages(std::string name, LabelledImages images, SplitLists lists, std::int64_t classes);
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::uint64_t size(Split split) const override { return numbers(split).size(); }
+  void read(Split split, std::uint64_t index, SampleView out) const override;
+  std::string description() const override;
+  std::string fingerprint() const override { return fingerprint_; }
+
+ private:
+  const std::vector<std::uint32_t>& numbers(Split split) const;
+  /// Makes a table per channel from each byte to its normalised value.
+  void fill_tables();
+  /// Returns the fingerprint of shapes, pixels, labels and splits.
+  std::string hash_contents() const;
+
+  std::string name_;
+  LabelledImages images_;
+  SplitLists lists_;
+  SampleSpec spec_;
+  std::vector<std::array<float, 256>> tables_;  ///< per channel, the served value of each byte
+  std::string fingerprint_;
+};
+
+std::span<const std::uint8_t> LabelledImages::image(std::size_t i) const {
+  return std::span(pixels).subspan(i * bytes_per_image(), bytes_per_image());
+}
+
+void LabelledImages::append(const LabelledImages& added) {
+  HETEROPERF_EXPECT(channels == added.channels && height == added.height && width == added.width);
+  pixels.insert(pixels.end(), added.pixels.begin(), added.pixels.end());
+  labels.insert(labels.end(), added.labels.begin(), added.labels.end());
+}
+
+/// Holds out a sixth of the images by the hash of their pixels, so that repeats stay on one side.
+SplitLists hold_out_images(const LabelledImages& images) {
+  std::vector<std::uint64_t> hashes(images.labels.size());
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    hashes[i] = Hash128("held-out image").update(std::as_bytes(images.image(i))).high();
+  }
+  return hold_out(hashes, held_out_one_in);
+}
+
+StoredImages::StoredImages(std::string name, LabelledImages images, SplitLists lists,
+                           std::int64_t classes)
+    : name_(std::move(name)), images_(std::move(images)), lists_(std::move(lists)) {
+  if (lists_.train.empty() || lists_.validation.empty()) {
+    throw UserError(fmt::format("'{}' leaves {} images for training and {} for validation", name_,
+                                lists_.train.size(), lists_.validation.size()),
+                    "both need at least one, and equal images stay together",
+                    "Use a larger data set.");
+  }
+  spec_ = {.kind = InputKind::images,
+           .channels = images_.channels,
+           .height = images_.height,
+           .width = images_.width,
+           .classes = classes};
+  fill_tables();
+  fingerprint_ = hash_contents();
+}
+
+const std::vector<std::uint32_t>& StoredImages::numbers(Split split) const {
+  return split == Split::train ? lists_.train : lists_.validation;
+}
+
+void StoredImages::fill_tables() {
+  const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
+  const double count = static_cast<double>(plane) * static_cast<double>(lists_.train.size());
+  for (std::size_t c = 0; c < static_cast<std::size_t>(spec_.channels); ++c) {
+    std::uint64_t sum = 0, squares = 0;
+    for (std::uint32_t i : lists_.train) {
+      for (std::uint64_t x : images_.image(i).subspan(c * plane, plane)) {
+        sum += x;
+        squares += x * x;
+      }
+    }
+    const double mean = static_cast<double>(sum) / count;
+    const double variance = static_cast<double>(squares) / count - mean * mean;
+    const double deviation = variance > 0 ? std::sqrt(variance) : 1.0;
+    std::array<float, 256>& table = tables_.emplace_back();
+    for (int x = 0; x < 256; ++x) {
+      table[static_cast<std::size_t>(x)] = static_cast<float>((x - mean) / deviation);
+    }
+  }
+}
+
+void StoredImages::read(Split split, std::uint64_t index, SampleView out) const {
+  HETEROPERF_EXPECT(index < size(split));
+  HETEROPERF_EXPECT(out.pixels.size() == images_.bytes_per_image() && out.targets.size() == 1);
+  const std::uint32_t number = numbers(split)[index];
+  const std::span<const std::uint8_t> image = images_.image(number);
+  const auto plane = static_cast<std::size_t>(spec_.height * spec_.width);
+  for (std::size_t c = 0; c < tables_.size(); ++c) {
+    for (std::size_t i = c * plane; i < (c + 1) * plane; ++i) out.pixels[i] = tables_[c][image[i]];
+  }
+  out.targets[0] = images_.labels[number];
+}
+
+std::string StoredImages::description() const {
+  return fmt::format("{}: {}×{}×{}, {} classes, {} training and {} validation images", name_,
+                     spec_.channels, spec_.height, spec_.width, spec_.classes, lists_.train.size(),
+                     lists_.validation.size());
+}
+
+std::string StoredImages::hash_contents() const {
+  Hash128 hash("stored images 1");
+  hash.update(spec_.channels).update(spec_.height).update(spec_.width).update(spec_.classes);
+  hash.update(std::as_bytes(std::span(images_.pixels)));
+  hash.update(std::as_bytes(std::span(images_.labels)));
+  for (Split split : {Split::train, Split::validation}) {
+    hash.update(std::as_bytes(std::span(numbers(split))));
+  }
+  return hash.hex();
+}
+
+constexpr std::uint32_t label_magic = 0x00000801, image_magic = 0x00000803;
+constexpr std::uint64_t most_side = 32768;
+
+/// Reads a big-endian number, as IDX files have them.
+std::uint32_t big_endian(std::span<const std::uint8_t> bytes) {
+  return std::uint32_t{bytes[0]} << 24 | std::uint32_t{bytes[1]} << 16 |
+         std::uint32_t{bytes[2]} << 8 | std::uint32_t{bytes[3]};
+}
+
+/// Reads the dimensions after the magic number, whose last byte tells how many there are.
+std::vector<std::uint64_t> read_header(InflatedFile& file, std::uint32_t magic) {
+  const std::uint32_t start = big_endian(file.read(4, "the magic number"));
+  if (start != magic) {
+    throw UserError(fmt::format("'{}' starts with {:#010x}", file.path(), start),
+                    fmt::format("an IDX file of {} starts with {:#010x}",
+                                magic == image_magic ? "images" : "labels", magic));
+  }
+  std::vector<std::uint64_t> dimensions;
+  for (std::uint32_t i = 0; i < (magic & 255); ++i) {
+    dimensions.push_back(big_endian(file.read(4, "the dimensions")));
+    if (i > 0 && (dimensions[i] == 0 || dimensions[i] > most_side)) {
+      throw UserError(fmt::format("'{}' says its images are {} pixels in one direction",
+                                  file.path(), dimensions[i]),
+                      fmt::format("offset {}, expected 1 to {}", 4 + 4 * i, most_side));
+    }
+  }
+  return dimensions;
+}
+
+/// The two files of one split.
+struct IdxPair {
+  std::string images, labels;
+};
+
+/// Reads images and labels, which must be equally many.
+LabelledImages read_pair(const IdxPair& paths) {
+  InflatedFile image_file(paths.images), label_file(paths.labels);
+  const std::vector<std::uint64_t> shape = read_header(image_file, image_magic);
+  const std::uint64_t label_count = read_header(label_file, label_magic)[0];
+  if (shape[0] != label_count) {
+    throw UserError(fmt::format("'{}' has {} images, '{}' has {} labels", paths.images, shape[0],
+                                paths.labels, label_count),
+                    "they must be equal", "Take both files from the same data set.");
+  }
+  LabelledImages images;
+  images.channels = 1;
+  images.height = static_cast<std::int64_t>(shape[1]);
+  images.width = static_cast<std::int64_t>(shape[2]);
+  images.pixels = image_file.read(shape[0] * shape[1] * shape[2], "pixels");
+  image_file.expect_end();
+  images.labels = label_file.read(label_count, "labels");
+  label_file.expect_end();
+  return images;
+}
+
+/// Finds a file under any of the spellings of its name.
+std::optional<std::string> find_any(const fs::path& folder, const std::string& stem,
+                                    const std::string& kind) {
+  for (const char* joint : {"-", "."}) {
+    for (const char* ending : {"", ".gz"}) {
+      const fs::path path = folder / (stem + joint + kind + ending);
+      if (fs::exists(path)) return path.string();
+    }
+  }
+  return std::nullopt;
+}
+
+/// Finds the two files of a split; nothing where both are missing. Throws UserError where one is.
+std::optional<IdxPair> find_pair(const fs::path& folder, const std::string& prefix) {
+  const auto images = find_any(folder, prefix + "images", "idx3-ubyte");
+  const auto labels = find_any(folder, prefix + "labels", "idx1-ubyte");
+  if (!images && !labels) return std::nullopt;
+  if (!images || !labels) {
+    throw UserError(fmt::format("'{}' has no partner", images ? *images : *labels),
+                    fmt::format("'{}/{}{}-ubyte' or '.gz' is missing", folder.string(), prefix,
+                                images ? "labels-idx1" : "images-idx3"));
+  }
+  return IdxPair{*images, *labels};
+}
+
+/// Throws UserError where the test images have another size, or labels beyond the training labels.
+void check_test_pair(const std::string& folder, const LabelledImages& train,
+                     const LabelledImages& test, std::int64_t classes) {
+  ProblemList problems;
+  if (train.height != test.height || train.width != test.width) {
+    problems.add(fmt::format("'{}' trains on {}×{} images and tests on {}×{}", folder, train.height,
+                             train.width, test.height, test.width),
+                 "they must be equal");
+  }
+  const auto high = std::max_element(test.labels.begin(), test.labels.end());
+  if (high != test.labels.end() && *high >= classes) {
+    problems.add(
+        fmt::format("test label {} of '{}' is {}", high - test.labels.begin(), folder, *high),
+        fmt::format("the training labels are 0 to {}", classes - 1));
+  }
+  problems.throw_if_any();
+}
+
+/// Refuses labels that leave out a class, as a label that is damaged upwards does. Some data sets
+/// count from 1, so class 0 may be empty.
+void require_no_gap(const std::string& path, const std::vector<std::uint8_t>& labels) {
+  std::array<bool, 256> seen{};
+  for (std::uint8_t label : labels) seen[label] = true;
+  const auto highest = *std::max_element(labels.begin(), labels.end());
+  for (std::size_t label = 1; label < highest; ++label) {
+    if (seen[label]) continue;
+    const auto above =
+        std::find_if(labels.begin(), labels.end(), [&](std::uint8_t next) { return next > label; });
+    throw UserError(
+        fmt::format("no label of '{}' is {}", path, label),
+        fmt::format("labels go up to {}; label {} is {}", highest, above - labels.begin(), *above),
+        "Look for a damaged label, or number the classes without gaps.");
+  }
+}
+
+/// Counts the classes by the highest label, and checks that none below it is missing.
+std::int64_t count_classes(const std::string& folder, const std::string& label_path,
+                           const LabelledImages& images) {
+  if (images.labels.empty()) throw UserError("'" + folder + "' holds no images");
+  const std::int64_t classes = *std::max_element(images.labels.begin(), images.labels.end()) + 1;
+  if (classes < 2) {
+    throw UserError("all labels of '" + folder + "' are 0", "a classifier needs two classes");
+  }
+  require_no_gap(label_path, images.labels);
+  return classes;
+}
+
+}  // namespace
+
+std::shared_ptr<const DataSource> open_idx_folder(const std::string& folder) {
+  const auto train = find_pair(folder, "train-"), test = find_pair(folder, "t10k-");
+  const auto first = train ? train : test ? test : find_pair(folder, "");
+  if (!first) {
+    throw UserError("'" + folder + "' holds no IDX files",
+                    "looked for [train-|t10k-]images-idx3-ubyte[.gz] and labels-idx1-ubyte[.gz]",
+                    "Give the folder that holds them as idx:DIR.");
+  }
+  const std::string name = "idx:" + folder;
+  LabelledImages images = read_pair(*first);
+  const std::int64_t classes = count_classes(folder, first->labels, images);
+  if (!train || !test) {
+    SplitLists lists = hold_out_images(images);
+    return std::make_shared<StoredImages>(name, std::move(images), std::move(lists), classes);
+  }
+  const LabelledImages held_out = read_pair(*test);
+  check_test_pair(folder, images, held_out, classes);
+  const std::size_t train_size = images.labels.size();
+  images.append(held_out);
+  SplitLists lists = split_after(train_size, images.labels.size());
+  return std::make_shared<StoredImages>(name, std::move(images), std::move(lists), classes);
+}
+
+namespace {
+
+constexpr std::size_t image_pixels = 3 * 32 * 32, record_bytes = 1 + image_pixels;
+constexpr int cifar_classes = 10, batch_files = 5;
+
+/// Returns an empty set of CIFAR-10's shape.
+LabelledImages no_images() {
+  LabelledImages images;
+  images.channels = 3;
+  images.height = images.width = 32;
+  return images;
+}
+
+/// Adds the records of a batch: one label byte and 3072 pixel bytes, one colour plane after
+/// another.
+void append_batch(const std::string& path, LabelledImages& images) {
+  const MappedFile file(path);
+  const std::span<const std::byte> bytes = file.bytes();
+  if (bytes.empty() || bytes.size() % record_bytes != 0) {
+    throw UserError(fmt::format("'{}' has {} bytes", path, bytes.size()),
+                    fmt::format("a CIFAR-10 binary batch is a multiple of {}; the last record "
+                                "starts at offset {}",
+                                record_bytes, bytes.size() / record_bytes * record_bytes),
+                    "Fetch the binary version of the data set again.");
+  }
+  for (std::size_t offset = 0; offset < bytes.size(); offset += record_bytes) {
+    const auto label = std::to_integer<std::uint8_t>(bytes[offset]);
+    if (label >= cifar_classes) {
+      throw UserError(fmt::format("label {} in '{}' at offset {}", label, path, offset),
+                      "CIFAR-10 has labels 0 to 9");
+    }
+    const auto* pixels = reinterpret_cast<const std::uint8_t*>(bytes.data() + offset + 1);
+    images.labels.push_back(label);
+    images.pixels.insert(images.pixels.end(), pixels, pixels + image_pixels);
+  }
+}
+
+fs::path batch_path(const fs::path& folder, int number) {
+  return folder / fmt::format("data_batch_{}.bin", number);
+}
+
+/// Counts the batches. A gap is an error and no smaller data set.
+int count_batches(const fs::path& folder) {
+  int last = 0;
+  for (int i = 1; i <= batch_files; ++i) {
+    if (fs::exists(batch_path(folder, i))) last = i;
+  }
+  ProblemList problems;
+  for (int i = 1; i <= std::max(last, 1); ++i) {
+    if (fs::exists(batch_path(folder, i))) continue;
+    problems.add(fmt::format("'{}' is missing", batch_path(folder, i).string()),
+                 last == 0 ? "the folder holds no CIFAR-10 binary batch"
+                           : fmt::format("data_batch_{}.bin is there", last),
+                 "Give the folder of the binary version as cifar10:DIR.");
+  }
+  problems.throw_if_any();
+  return last;
+}
+
+}  // namespace
+
+std::shared_ptr<const DataSource> open_cifar10_folder(const std::string& folder) {
+  LabelledImages images = no_images();
+  const int batches = count_batches(folder);
+  for (int i = 1; i <= batches; ++i) append_batch(batch_path(folder, i).string(), images);
+  const std::size_t train = images.labels.size();
+  const fs::path test = fs::path(folder) / "test_batch.bin";
+  const bool has_test = fs::exists(test);
+  if (has_test) append_batch(test.string(), images);
+  SplitLists lists = has_test ? split_after(train, images.labels.size()) : hold_out_images(images);
+  return std::make_shared<StoredImages>("cifar10:" + folder, std::move(images), std::move(lists),
+                                        cifar_classes);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,148 @@
+#include "workloads/graph/graph_counts.hpp"
+
+#include <algorithm>
+
+#include "workloads/graph/node_rules.hpp"
+
+// Counting walks over the nodes: node_rules.hpp gives the operator that each node stands for, and
+// metrics/operator_counts.hpp has the formulas. Only the facts that depend on the whole graph are
+// found here: which node is the first convolution, whose input needs a gradient, and how many
+// tokens a sample has.
+
+namespace heteroperf {
+namespace {
+
+/// Tells if any input of a node depends on a trainable tensor.
+InputGradient input_gradient(const ModelGraph& graph, const Node& node) {
+  const bool needed = std::any_of(node.inputs.begin(), node.inputs.end(),
+                                  [&](NodeId id) { return graph.node(id).differentiable; });
+  return needed ? InputGradient::needed : InputGradient::none;
+}
+
+template <class Kind>
+bool is(const Node& node) {
+  return std::holds_alternative<Kind>(node.attributes);
+}
+
+/// AIPerf's formulas treat the first convolution of the graph apart.
+bool is_first_convolution(const ModelGraph& graph, const Node& node) {
+  if (!is<Conv2d>(node)) return false;
+  const auto& nodes = graph.nodes();
+  const auto first = std::find_if(nodes.begin(), nodes.end(), is<Conv2d>);
+  return &*first == &node;
+}
+
+/// Returns true for tables whose rows are added and never multiplied; PaLM's N leaves them out.
+bool only_adds_rows(const Node& node) {
+  return is<PositionEmbedding>(node) || is<TypeEmbedding>(node) || is<ClassToken>(node);
+}
+
+/// Returns the tokens of one sample; nothing outside language models.
+std::optional<std::uint64_t> sample_tokens(const ModelGraph& graph) {
+  for (const Node& node : graph.nodes()) {
+    const auto* input = std::get_if<Input>(&node.attributes);
+    if (input != nullptr && input->kind == InputKind::tokens) {
+      return static_cast<std::uint64_t>(input->length);
+    }
+  }
+  return std::nullopt;
+}
+
+/// Adds to a sum that becomes absent with its first absent term.
+void add(std::optional<Ops>& sum, const std::optional<Ops>& term) {
+  if (sum && term) {
+    *sum += *term;
+  } else {
+    sum.reset();
+  }
+}
+
+void scale(PassOps& ops, std::uint64_t factor) {
+  if (ops.forward) *ops.forward *= factor;
+  if (ops.backward) *ops.backward *= factor;
+}
+
+StrictOps scaled(const StrictOps& ops, std::uint64_t factor) {
+  return {ops.forward * factor, ops.input_gradient * factor, ops.weight_gradient * factor};
+}
+
+StrictOps& operator+=(StrictOps& sum, const StrictOps& term) {
+  sum.forward += term.forward;
+  sum.input_gradient += term.input_gradient;
+  sum.weight_gradient += term.weight_gradient;
+  return sum;
+}
+
+/// Counts one node under every convention.
+LayerCounts count_layer(const ModelGraph& graph, NodeId id, std::uint64_t samples) {
+  const Node& node = graph.node(id);
+  const OperatorUse use = operator_use(graph, id);
+  LayerCounts layer;
+  layer.name = node.name;
+  layer.kind = kind_name(node.attributes);
+  layer.parameters = parameter_count(node);
+  layer.strict = scaled(strict_ops(use.shape, use.input_gradient), samples);
+  for (Convention convention : all_conventions) {
+    layer.conventions[convention] = count_ops(use, convention);
+    scale(layer.conventions[convention], samples);
+  }
+  return layer;
+}
+
+void add_to_totals(GraphCounts& counts, const LayerCounts& layer) {
+  counts.parameters += layer.parameters;
+  counts.strict += layer.strict;
+  for (Convention convention : all_conventions) {
+    add(counts.conventions[convention].forward, layer.conventions[convention].forward);
+    add(counts.conventions[convention].backward, layer.conventions[convention].backward);
+  }
+}
+
+StrictOps strict_sample_ops(const ModelGraph& graph) {
+  StrictOps sum;
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    sum += strict_node_ops(graph, NodeId(static_cast<std::int32_t>(i)));
+  }
+  return sum;
+}
+
+}  // namespace
+
+OperatorUse operator_use(const ModelGraph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  OperatorUse use;
+  use.shape = operator_shape(graph, node);
+  use.input_gradient = input_gradient(graph, node);
+  use.order = is_first_convolution(graph, node) ? ConvolutionOrder::first : ConvolutionOrder::later;
+  use.palm_parameters = only_adds_rows(node) ? 0 : parameter_count(node);
+  use.tokens = sample_tokens(graph);
+  return use;
+}
+
+StrictOps strict_node_ops(const ModelGraph& graph, NodeId id) {
+  const Node& node = graph.node(id);
+  return strict_ops(operator_shape(graph, node), input_gradient(graph, node));
+}
+
+GraphCounts count_graph(const ModelGraph& graph, std::uint64_t samples) {
+  GraphCounts counts;
+  counts.samples = samples;
+  for (Convention convention : all_conventions) {
+    counts.conventions[convention] = {Ops(), Ops()};
+  }
+  for (std::size_t i = 0; i < graph.nodes().size(); ++i) {
+    counts.layers.push_back(count_layer(graph, NodeId(static_cast<std::int32_t>(i)), samples));
+    add_to_totals(counts, counts.layers.back());
+  }
+  return counts;
+}
+
+Ops strict_train_ops(const ModelGraph& graph, std::uint64_t samples) {
+  return strict_sample_ops(graph).train() * samples;
+}
+
+Ops strict_forward_ops(const ModelGraph& graph, std::uint64_t samples) {
+  return strict_sample_ops(graph).forward * samples;
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,230 @@
+#include "workloads/graph/model_graph.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/hash.hpp"
+#include "workloads/graph/node_kinds.hpp"
+#include "workloads/graph/node_rules.hpp"
+
+namespace heteroperf {
+namespace {
+
+/// A tied weight counts as an edge from the embedding to the linear, under this slot.
+constexpr std::size_t tie_slot = 1000000;
+
+struct Edge {
+  std::size_t source = 0;
+  std::size_t slot = 0;  ///< the number of the target's input
+};
+
+using Labels = std::vector<Hash128>;
+using Edges = std::vector<std::vector<Edge>>;
+
+template <class Value>
+void update(Hash128& hash, const Value& value) {
+  hash.update(value);
+}
+void update(Hash128& hash, const std::array<std::int64_t, 2>& pair) {
+  hash.update(pair[0]).update(pair[1]);
+}
+// The name of a tied node does not enter, but its edge does.
+void update(Hash128& hash, const std::string& tied_to) { hash.update(!tied_to.empty()); }
+
+/// Hashes a node without its surroundings: kind, attributes and shape.
+Hash128 initial_label(const Node& node) {
+  Hash128 hash(kind_name(node.attributes));
+  std::visit(
+      [&](const auto& kind) {
+        using Kind = std::decay_t<decltype(kind)>;
+        for_each_field<Kind>([&](const auto& field) { update(hash, kind.*field.member); });
+      },
+      node.attributes);
+  hash.update(node.output.size());
+  for (std::int64_t extent : node.output) hash.update(extent);
+  return hash;
+}
+
+/// Lists the edges into every node, those of tied weights included.
+Edges edges_into(const ModelGraph& graph) {
+  Edges edges;
+  for (const Node& node : graph.nodes()) {
+    std::vector<Edge>& into = edges.emplace_back();
+    for (NodeId id : node.inputs) into.push_back({position(id), into.size()});
+    const auto* linear = std::get_if<Linear>(&node.attributes);
+    if (linear == nullptr || linear->tied_to.empty()) continue;
+    into.push_back({position(graph.find(linear->tied_to)), tie_slot});
+  }
+  return edges;
+}
+
+/// Mixes the labels of a node's inputs into its own, from the input to the loss.
+void refine_forward(Labels& labels, const Edges& edges) {
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    for (const Edge& edge : edges[i]) labels[i].update(edge.slot).update(labels[edge.source]);
+  }
+}
+
+/// Mixes the labels of a node's consumers into its own, from the loss back. Consumers are sorted,
+/// because their order means nothing.
+void refine_backward(Labels& labels, const Edges& edges) {
+  std::vector<Labels> uses(labels.size());
+  for (std::size_t i = labels.size(); i-- > 0;) {
+    std::sort(uses[i].begin(), uses[i].end());
+    for (const Hash128& use : uses[i]) labels[i].update(use);
+    for (const Edge& edge : edges[i]) {
+      uses[edge.source].push_back(Hash128("use").update(edge.slot).update(labels[i]));
+    }
+  }
+}
+
+/// Identifies a graph up to names, branches and the order of independent nodes.
+///
+/// Every node's label starts from its kind, attributes and shape. It is refined along the edges:
+/// forward (labels of its inputs, in order), backward (labels and slots of its consumers), and
+/// forward again. The graph's hash is that of the sorted labels, so nodes that look alike from the
+/// input but are used differently still tell graphs apart.
+Hash128 graph_hash(const ModelGraph& graph) {
+  Labels labels;
+  for (const Node& node : graph.nodes()) labels.push_back(initial_label(node));
+  const Edges edges = edges_into(graph);
+  refine_forward(labels, edges);
+  refine_backward(labels, edges);
+  refine_forward(labels, edges);
+  std::sort(labels.begin(), labels.end());
+  Hash128 hash("heteroperf-graph");
+  hash.update(labels.size());
+  for (const Hash128& label : labels) hash.update(label);
+  return hash;
+}
+
+std::vector<std::string> names_of(const std::vector<Node>& nodes) {
+  std::vector<std::string> names;
+  names.reserve(nodes.size());
+  for (const Node& node : nodes) names.push_back(node.name);
+  return names;
+}
+
+/// Throws UserError for an empty name and for one that is taken.
+void check_name(const Node& node, const std::vector<Node>& nodes) {
+  if (node.name.empty()) {
+    throw UserError(fmt::format("a {} node has no name", kind_name(node.attributes)));
+  }
+  const bool taken = std::any_of(nodes.begin(), nodes.end(),
+                                 [&](const Node& earlier) { return earlier.name == node.name; });
+  if (taken) throw UserError(fmt::format("two nodes are named '{}'", node.name));
+}
+
+/// Throws UserError for a second input node.
+void check_single_input(const Node& node, const std::vector<Node>& nodes) {
+  if (!std::holds_alternative<Input>(node.attributes)) return;
+  for (const Node& earlier : nodes) {
+    if (!std::holds_alternative<Input>(earlier.attributes)) continue;
+    throw UserError(fmt::format("nodes '{}' and '{}' are both inputs", earlier.name, node.name),
+                    "a graph reads one sample");
+  }
+}
+
+/// Returns true where the node or any node before it has a trainable tensor.
+bool needs_gradient(const Node& node, const std::vector<const Node*>& inputs) {
+  const auto* linear = std::get_if<Linear>(&node.attributes);
+  return !node.parameters.empty() || (linear != nullptr && !linear->tied_to.empty()) ||
+         std::any_of(inputs.begin(), inputs.end(),
+                     [](const Node* input) { return input->differentiable; });
+}
+
+}  // namespace
+
+std::int64_t element_count(const Shape& shape) {
+  std::int64_t count = 1;
+  for (std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+std::uint64_t parameter_count(const Node& node) {
+  std::uint64_t count = 0;
+  for (const Parameter& parameter : node.parameters) {
+    count += static_cast<std::uint64_t>(element_count(parameter.shape));
+  }
+  return count;
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("{{{}}}", fmt::join(shape, ", ")); }
+
+NodeId ModelGraph::add(std::string node_name, Attributes attributes, std::vector<NodeId> inputs,
+                       std::string branch) {
+  Node added;
+  added.name = std::move(node_name);
+  added.attributes = std::move(attributes);
+  added.inputs = std::move(inputs);
+  added.branch = std::move(branch);
+  check_name(added, nodes_);
+  check_single_input(added, nodes_);
+  std::vector<const Node*> sources;
+  for (NodeId id : added.inputs) sources.push_back(&node(id));
+  InferredShapes shapes = infer_shapes(added.name, added.attributes, sources, *this);
+  added.output = std::move(shapes.output);
+  added.parameters = std::move(shapes.parameters);
+  added.differentiable = needs_gradient(added, sources);
+  nodes_.push_back(std::move(added));
+  return NodeId(static_cast<std::int32_t>(nodes_.size()) - 1);
+}
+
+const Node& ModelGraph::node(NodeId id) const {
+  if (id.value() < 0 || position(id) >= nodes_.size()) {
+    throw UserError(fmt::format("there is no node number {}", id.value()),
+                    fmt::format("graph '{}' has {} nodes", name, nodes_.size()));
+  }
+  return nodes_[position(id)];
+}
+
+NodeId ModelGraph::find(std::string_view node_name) const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (nodes_[i].name == node_name) return NodeId(static_cast<std::int32_t>(i));
+  }
+  throw UserError(fmt::format("graph '{}' has no node '{}'", name, node_name), {},
+                  suggest_name(std::string(node_name), names_of(nodes_)));
+}
+
+std::vector<NodeId> ModelGraph::consumers(NodeId id) const {
+  node(id);
+  std::vector<NodeId> consumers;
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    const auto& inputs = nodes_[i].inputs;
+    if (std::find(inputs.begin(), inputs.end(), id) != inputs.end()) {
+      consumers.emplace_back(static_cast<std::int32_t>(i));
+    }
+  }
+  return consumers;
+}
+
+NodeId ModelGraph::loss() const {
+  if (nodes_.empty() || !std::holds_alternative<CrossEntropy>(nodes_.back().attributes)) {
+    throw UserError(fmt::format("graph '{}' has no loss", name),
+                    "its last node must be a cross_entropy");
+  }
+  return NodeId(static_cast<std::int32_t>(nodes_.size()) - 1);
+}
+
+NodeId ModelGraph::input() const {
+  for (std::size_t i = 0; i < nodes_.size(); ++i) {
+    if (std::holds_alternative<Input>(nodes_[i].attributes)) {
+      return NodeId(static_cast<std::int32_t>(i));
+    }
+  }
+  throw UserError(fmt::format("graph '{}' has no input node", name));
+}
+
+std::uint64_t ModelGraph::parameter_count() const {
+  std::uint64_t count = 0;
+  for (const Node& node : nodes_) count += heteroperf::parameter_count(node);
+  return count;
+}
+
+std::string ModelGraph::hash() const { return graph_hash(*this).hex(); }
+
+}  // namespace heteroperf

@@ -1,0 +1,475 @@
+#include "workloads/graph/node_rules.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "metrics/base/error.hpp"
+
+// Three rules of every kind of node stand here, each a visitor with one overload per kind that
+// needs it: the shapes that the node infers, the operator that is counted for it, and the tensors
+// that it keeps for backward. A new kind needs a shape rule; the other two have defaults.
+
+namespace heteroperf {
+namespace {
+
+/// Tells if a number fits the rule of its field.
+bool obeys(std::int64_t value, FieldRule rule) {
+  const std::int64_t smallest = rule == FieldRule::positive ? 1 : 0;
+  return value >= smallest && value <= largest_extent;
+}
+
+bool obeys(double value, FieldRule rule) {
+  if (rule == FieldRule::fraction) return value >= 0.0 && value < 1.0;
+  return value > 0.0 && value <= 1e30;
+}
+
+/// Says in words what a rule demands.
+std::string demand(FieldRule rule) {
+  switch (rule) {
+    case FieldRule::positive:
+      return fmt::format("must be in 1..{}", largest_extent);
+    case FieldRule::fraction:
+      return "must be at least 0 and below 1";
+    case FieldRule::above_zero:
+      return "must be above 0 and finite";
+    default:
+      return fmt::format("must be in 0..{}", largest_extent);
+  }
+}
+
+/// Infers the shapes of each kind. It collects all problems and throws them together at the end.
+class ShapeRules {
+ public:
+  ShapeRules(std::string subject, const std::vector<const Node*>& inputs, const ModelGraph& graph)
+      : subject_(std::move(subject)), inputs_(inputs), graph_(graph) {}
+
+  template <class Kind>
+  InferredShapes infer(const Kind& attributes) {
+    check_values(attributes);
+    check_inputs(kind_row<Kind>.inputs, std::is_same_v<Kind, Embedding>);
+    InferredShapes shapes;
+    if (problems_.empty()) shapes = (*this)(attributes);
+    if (problems_.empty()) check_size(shapes);
+    problems_.throw_if_any();
+    return shapes;
+  }
+
+ private:
+  void fail(const std::string& problem, std::string why = {}, std::string suggestion = {}) {
+    problems_.add(subject_ + ": " + problem, std::move(why), std::move(suggestion));
+  }
+
+  template <class Kind>
+  void check_values(const Kind& attributes) {
+    for_each_field<Kind>(
+        [&](const auto& field) { check_value(field.key, attributes.*field.member, field.rule); });
+  }
+
+  template <class Value>
+  void check_value(const char* key, const Value& value, FieldRule rule) {
+    if constexpr (std::is_same_v<Value, double> || std::is_same_v<Value, std::int64_t>) {
+      if (!obeys(value, rule)) fail(fmt::format("{} is {}", key, value), demand(rule));
+    } else if constexpr (std::is_same_v<Value, std::array<std::int64_t, 2>>) {
+      if (!obeys(value[0], rule) || !obeys(value[1], rule)) {
+        fail(fmt::format("{} is {}x{}", key, value[0], value[1]), "each " + demand(rule));
+      }
+    }
+  }
+
+  /// Notes a wrong number of inputs.
+  void check_inputs(int expected, bool takes_indices) {
+    const auto count = static_cast<int>(inputs_.size());
+    if (expected == two_or_more ? count < 2 : count != expected) {
+      const std::string wanted = expected == two_or_more ? "two or more" : std::to_string(expected);
+      fail(fmt::format("has {} inputs", count), "takes " + wanted);
+    }
+    for (const Node* input : inputs_) check_meaning(*input, takes_indices);
+  }
+
+  /// Notes token indices where features are needed, the other way round, and a consumer of the
+  /// loss.
+  void check_meaning(const Node& input, bool takes_indices) {
+    const auto* sample = std::get_if<Input>(&input.attributes);
+    const bool indices = sample != nullptr && sample->kind == InputKind::tokens;
+    if (indices && !takes_indices) {
+      fail(fmt::format("its input '{}' holds token indices", input.name), "it works on features",
+           "Put an embedding between them.");
+    }
+    if (!indices && takes_indices) {
+      fail(fmt::format("its input '{}' holds features", input.name),
+           "an embedding looks up token indices, so it follows an input of kind tokens");
+    }
+    if (std::holds_alternative<CrossEntropy>(input.attributes)) {
+      fail(fmt::format("its input '{}' is the loss", input.name), "nothing follows the loss");
+    }
+  }
+
+  /// Bounds products of extents, which must stay exact in 64 bits.
+  void check_size(const InferredShapes& shapes) {
+    const auto too_large = [](const Shape& shape) {
+      std::int64_t product = 1;
+      return std::any_of(shape.begin(), shape.end(), [&](std::int64_t extent) {
+        return extent > largest_extent || __builtin_mul_overflow(product, extent, &product) ||
+               product > (std::int64_t{1} << 48);
+      });
+    };
+    if (too_large(shapes.output)) {
+      fail("the output " + to_string(shapes.output) + " is too large", "at most 2^48 elements");
+    }
+    for (const Parameter& parameter : shapes.parameters) {
+      if (!too_large(parameter.shape)) continue;
+      fail("the " + parameter.name + " " + to_string(parameter.shape) + " is too large",
+           "at most 2^48 elements");
+    }
+  }
+
+  const Shape& in(std::size_t i = 0) const { return inputs_[i]->output; }
+
+  /// Returns true when the first input has this many dimensions; else notes what they should be.
+  bool has_rank(std::size_t rank, const char* meaning) {
+    if (in().size() == rank) return true;
+    fail(fmt::format("its input '{}' has shape {}", inputs_[0]->name, to_string(in())),
+         fmt::format("expected {}", meaning));
+    return false;
+  }
+  bool is_image() { return has_rank(3, "{channels, height, width}"); }
+  bool is_sequence() { return has_rank(2, "{length, features}"); }
+
+  InferredShapes operator()(const Input& a) {
+    if (a.kind == InputKind::tokens) {
+      if (a.length < 1) fail(fmt::format("length is {}", a.length), "token inputs need at least 1");
+      if (a.channels != 0 || a.height != 0 || a.width != 0) {
+        fail("has channels, height or width", "token inputs have only a length");
+      }
+      return {{a.length}, {}};
+    }
+    if (a.channels < 1 || a.height < 1 || a.width < 1) {
+      fail(fmt::format("image extents are {}x{}x{}", a.channels, a.height, a.width),
+           "channels, height and width must be at least 1");
+    }
+    if (a.length != 0) fail("has a length", "image inputs have channels, height and width");
+    return {{a.channels, a.height, a.width}, {}};
+  }
+
+  /// Returns the positions of a window along one axis; fails where it exceeds the padded extent.
+  std::int64_t positions(std::size_t axis, const std::array<std::int64_t, 2>& kernel,
+                         const std::array<std::int64_t, 2>& stride,
+                         const std::array<std::int64_t, 2>& padding) {
+    const std::int64_t padded = in()[axis + 1] + 2 * padding[axis];
+    if (padded < kernel[axis]) {
+      fail(fmt::format("the kernel {}x{} is larger than its input {} with padding {}x{}", kernel[0],
+                       kernel[1], to_string(in()), padding[0], padding[1]),
+           {}, "Use a larger image, a smaller kernel or fewer strides before it.");
+      return 0;
+    }
+    return (padded - kernel[axis]) / stride[axis] + 1;
+  }
+
+  InferredShapes operator()(const Conv2d& a) {
+    if (!is_image()) return {};
+    const std::int64_t channels = in()[0];
+    if (channels % a.groups != 0 || a.out_channels % a.groups != 0) {
+      fail(fmt::format("groups {} does not divide its channels {} -> {}", a.groups, channels,
+                       a.out_channels));
+    }
+    if (!problems_.empty()) return {};
+    InferredShapes shapes;
+    shapes.output = {a.out_channels, positions(0, a.kernel, a.stride, a.padding),
+                     positions(1, a.kernel, a.stride, a.padding)};
+    shapes.parameters.push_back(
+        {"weight", {a.out_channels, channels / a.groups, a.kernel[0], a.kernel[1]}});
+    if (a.bias) shapes.parameters.push_back({"bias", {a.out_channels}});
+    return shapes;
+  }
+
+  InferredShapes operator()(const Linear& a) {
+    InferredShapes shapes;
+    shapes.output = in();
+    shapes.output.back() = a.out_features;
+    if (a.tied_to.empty()) {
+      shapes.parameters.push_back({"weight", {a.out_features, in().back()}});
+    } else {
+      check_tie(a);
+    }
+    if (a.bias) shapes.parameters.push_back({"bias", {a.out_features}});
+    return shapes;
+  }
+
+  /// Notes a tied weight whose embedding is missing or has another shape.
+  void check_tie(const Linear& a) {
+    const auto& nodes = graph_.nodes();
+    const auto tied = std::find_if(nodes.begin(), nodes.end(),
+                                   [&](const Node& node) { return node.name == a.tied_to; });
+    if (tied == nodes.end()) {
+      std::vector<std::string> names;
+      for (const Node& node : nodes) names.push_back(node.name);
+      fail(fmt::format("tied_to names '{}'", a.tied_to), "no earlier node has this name",
+           suggest_name(a.tied_to, names));
+      return;
+    }
+    const auto* table = std::get_if<Embedding>(&tied->attributes);
+    if (table == nullptr) {
+      fail(fmt::format("tied_to names '{}'", a.tied_to), "which is not an embedding");
+    } else if (table->vocabulary != a.out_features || table->features != in().back()) {
+      fail(fmt::format("its weight {{{}, {}}} is tied to '{}' of {{{}, {}}}", a.out_features,
+                       in().back(), a.tied_to, table->vocabulary, table->features),
+           "tied weights have equal shapes");
+    }
+  }
+
+  InferredShapes operator()(const BatchNorm&) {
+    if (!is_image()) return {};
+    return {in(), {{"weight", {in()[0]}}, {"bias", {in()[0]}}}};
+  }
+  InferredShapes operator()(const LayerNorm& a) {
+    InferredShapes shapes{in(), {{"weight", {in().back()}}}};
+    if (a.bias) shapes.parameters.push_back({"bias", {in().back()}});
+    return shapes;
+  }
+  InferredShapes operator()(const RmsNorm&) { return {in(), {{"weight", {in().back()}}}}; }
+
+  InferredShapes operator()(const Relu&) { return {in(), {}}; }
+  InferredShapes operator()(const Gelu&) { return {in(), {}}; }
+  InferredShapes operator()(const Silu&) { return {in(), {}}; }
+  InferredShapes operator()(const Tanh&) { return {in(), {}}; }
+  InferredShapes operator()(const Dropout&) { return {in(), {}}; }
+
+  /// The rule of element-wise operators: all inputs have one shape, which is the output's too.
+  InferredShapes equal_shapes() {
+    for (const Node* input : inputs_) {
+      if (input->output == in()) continue;
+      fail(fmt::format("its inputs '{}' {} and '{}' {} differ", inputs_[0]->name, to_string(in()),
+                       input->name, to_string(input->output)),
+           "their shapes must be equal");
+    }
+    return {in(), {}};
+  }
+  InferredShapes operator()(const Add&) { return equal_shapes(); }
+  InferredShapes operator()(const Multiply&) { return equal_shapes(); }
+
+  InferredShapes operator()(const Concat&) {
+    Shape output = in();
+    for (std::size_t i = 1; i < inputs_.size(); ++i) {
+      const Shape& shape = in(i);
+      if (shape.size() != in().size() ||
+          !std::equal(shape.begin() + 1, shape.end(), in().begin() + 1)) {
+        fail(fmt::format("its inputs '{}' {} and '{}' {} differ", inputs_[0]->name, to_string(in()),
+                         inputs_[i]->name, to_string(shape)),
+             "all dimensions but the first must be equal");
+        return {};
+      }
+      output[0] += shape[0];
+    }
+    return {output, {}};
+  }
+
+  template <class Pool>
+  InferredShapes pool(const Pool& a) {
+    if (!is_image()) return {};
+    for (std::size_t axis : {0, 1}) {
+      if (2 * a.padding[axis] <= a.kernel[axis]) continue;
+      fail(fmt::format("padding {}x{} exceeds half of the kernel {}x{}", a.padding[0], a.padding[1],
+                       a.kernel[0], a.kernel[1]),
+           "a window would hold padding only");
+      return {};
+    }
+    return {{in()[0], positions(0, a.kernel, a.stride, a.padding),
+             positions(1, a.kernel, a.stride, a.padding)},
+            {}};
+  }
+  InferredShapes operator()(const MaxPool& a) { return pool(a); }
+  InferredShapes operator()(const AvgPool& a) { return pool(a); }
+  InferredShapes operator()(const GlobalAvgPool&) {
+    if (!is_image()) return {};
+    return {{in()[0]}, {}};
+  }
+  InferredShapes operator()(const Flatten&) { return {{element_count(in())}, {}}; }
+  InferredShapes operator()(const ToSequence&) {
+    if (!is_image()) return {};
+    return {{in()[1] * in()[2], in()[0]}, {}};
+  }
+
+  InferredShapes operator()(const Embedding& a) {
+    return {{in()[0], a.features}, {{"weight", {a.vocabulary, a.features}}}};
+  }
+  InferredShapes operator()(const PositionEmbedding& a) {
+    if (!is_sequence()) return {};
+    if (a.positions < in()[0]) {
+      fail(fmt::format("has {} positions for a sequence of {}", a.positions, in()[0]), {},
+           "Shorten the sequence or enlarge the table.");
+    }
+    return {in(), {{"weight", {a.positions, in()[1]}}}};
+  }
+  InferredShapes operator()(const TypeEmbedding& a) {
+    if (!is_sequence()) return {};
+    return {in(), {{"weight", {a.types, in()[1]}}}};
+  }
+  InferredShapes operator()(const ClassToken&) {
+    if (!is_sequence()) return {};
+    return {{in()[0] + 1, in()[1]}, {{"weight", {in()[1]}}}};
+  }
+  InferredShapes operator()(const TakeToken& a) {
+    if (!is_sequence()) return {};
+    if (a.index >= in()[0]) {
+      fail(fmt::format("index is {}", a.index), fmt::format("the sequence has {} rows", in()[0]));
+    }
+    return {{in()[1]}, {}};
+  }
+
+  /// Checks that the input packs queries, keys and values as Rotary and Attention expect.
+  template <class Heads>
+  bool is_packed(const Heads& a) {
+    if (!is_sequence()) return false;
+    if (a.heads % a.kv_heads != 0) {
+      fail(fmt::format("kv_heads {} does not divide heads {}", a.kv_heads, a.heads));
+    }
+    const auto width = (a.heads + 2 * a.kv_heads) * static_cast<double>(a.head_dim);
+    if (width != static_cast<double>(in()[1])) {
+      fail(fmt::format("its input '{}' has shape {}", inputs_[0]->name, to_string(in())),
+           fmt::format("{} heads, {} kv_heads of {} are packed as (heads + 2 kv_heads) * head_dim",
+                       a.heads, a.kv_heads, a.head_dim));
+    }
+    return problems_.empty();
+  }
+  InferredShapes operator()(const Rotary& a) {
+    if (a.head_dim % 2 != 0)
+      fail(fmt::format("head_dim is {}", a.head_dim), "pairs need an even one");
+    is_packed(a);
+    return {in(), {}};
+  }
+  InferredShapes operator()(const Attention& a) {
+    if (!is_packed(a)) return {};
+    return {{in()[0], a.heads * a.head_dim}, {}};
+  }
+
+  InferredShapes operator()(const CrossEntropy&) {
+    if (in().size() > 2) has_rank(2, "{classes} or {length, classes}");
+    return {{1}, {}};
+  }
+
+  std::string subject_;
+  const std::vector<const Node*>& inputs_;
+  const ModelGraph& graph_;
+  ProblemList problems_;
+};
+
+std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
+
+const Shape& input_shape(const ModelGraph& graph, const Node& node) {
+  return node.inputs.empty() ? node.output : graph.node(node.inputs[0]).output;
+}
+
+/// Returns the operator shape of every kind of node; kinds without a rule count as `other`.
+class CountedShapes {
+ public:
+  CountedShapes(const Shape& in, const Shape& out) : in_(in), out_(out) {}
+
+  OperatorShape operator()(const Conv2d& a) const {
+    return Conv2dShape{u(in_[0]),      u(a.out_channels), u(a.groups), u(a.kernel[0]),
+                       u(a.kernel[1]), u(out_[1]),        u(out_[2])};
+  }
+  OperatorShape operator()(const Linear& a) const {
+    return GemmShape{u(element_count(in_) / in_.back()), u(in_.back()), u(a.out_features)};
+  }
+  OperatorShape operator()(const Attention& a) const {
+    return AttentionShape{u(a.heads), u(a.head_dim), u(in_[0]),
+                          a.causal ? AttentionMask::causal : AttentionMask::full};
+  }
+  OperatorShape operator()(const MaxPool& a) const {
+    return MaxPoolShape{u(element_count(in_)), u(a.kernel[0] * a.kernel[1]),
+                        u(a.stride[0] * a.stride[1])};
+  }
+  OperatorShape operator()(const GlobalAvgPool&) const {
+    return GlobalPoolShape{u(in_[0]), u(in_[1] * in_[2])};
+  }
+  OperatorShape operator()(const CrossEntropy&) const {
+    if (in_.size() != 1) return elementwise(ElementwiseKind::other);
+    return SoftmaxShape{u(in_[0])};
+  }
+  OperatorShape operator()(const BatchNorm&) const {
+    return elementwise(ElementwiseKind::batch_norm);
+  }
+  OperatorShape operator()(const Relu&) const { return elementwise(ElementwiseKind::relu); }
+  OperatorShape operator()(const Add&) const { return elementwise(ElementwiseKind::add); }
+  OperatorShape operator()(const Input&) const { return elementwise(ElementwiseKind::moved); }
+  OperatorShape operator()(const Concat&) const { return elementwise(ElementwiseKind::moved); }
+  OperatorShape operator()(const Flatten&) const { return elementwise(ElementwiseKind::moved); }
+  OperatorShape operator()(const Dropout&) const { return elementwise(ElementwiseKind::moved); }
+  template <class Kind>
+  OperatorShape operator()(const Kind&) const {
+    return elementwise(ElementwiseKind::other);
+  }
+
+ private:
+  OperatorShape elementwise(ElementwiseKind kind) const {
+    return ElementwiseShape{kind, u(element_count(out_))};
+  }
+
+  const Shape& in_;
+  const Shape& out_;
+};
+
+/// Returns the tensors that every kind keeps; kinds without a rule keep nothing.
+class KeptBy {
+ public:
+  KeptBy(const Shape& in, const Shape& out) : in_(in), out_(out) {}
+
+  KeptTensors operator()(const Conv2d&) const { return {.inputs = true}; }
+  KeptTensors operator()(const Linear&) const { return {.inputs = true}; }
+  KeptTensors operator()(const Multiply&) const { return {.inputs = true}; }
+  KeptTensors operator()(const Gelu&) const { return {.inputs = true}; }
+  KeptTensors operator()(const Silu&) const { return {.inputs = true}; }
+  KeptTensors operator()(const Embedding&) const { return {.inputs = true}; }
+  KeptTensors operator()(const Relu&) const { return {.output = true}; }
+  KeptTensors operator()(const Tanh&) const { return {.output = true}; }
+  // The statistics are the mean and the reciprocal deviation.
+  KeptTensors operator()(const BatchNorm&) const {
+    return {.inputs = true, .statistics_per_batch = 2 * in_[0]};
+  }
+  KeptTensors operator()(const LayerNorm&) const {
+    return {.inputs = true, .statistics_per_sample = 2 * rows()};
+  }
+  KeptTensors operator()(const RmsNorm&) const {
+    return {.inputs = true, .statistics_per_sample = rows()};
+  }
+  KeptTensors operator()(const MaxPool&) const {
+    return {.inputs = true, .indices_per_sample = element_count(out_)};
+  }
+  // It keeps the logarithm of every row's sum, from which backward makes the scores again.
+  KeptTensors operator()(const Attention& a) const {
+    return {.inputs = true, .output = true, .statistics_per_sample = a.heads * in_[0]};
+  }
+  KeptTensors operator()(const CrossEntropy&) const {
+    return {.inputs = true, .indices_per_sample = rows()};
+  }
+  template <class Kind>
+  KeptTensors operator()(const Kind&) const {
+    return {};
+  }
+
+ private:
+  std::int64_t rows() const { return element_count(in_) / in_.back(); }
+
+  const Shape& in_;
+  const Shape& out_;
+};
+
+}  // namespace
+
+InferredShapes infer_shapes(const std::string& node_name, const Attributes& attributes,
+                            const std::vector<const Node*>& inputs, const ModelGraph& graph) {
+  ShapeRules rules(fmt::format("node '{}' ({})", node_name, kind_name(attributes)), inputs, graph);
+  return std::visit([&](const auto& kind) { return rules.infer(kind); }, attributes);
+}
+
+OperatorShape operator_shape(const ModelGraph& graph, const Node& node) {
+  return std::visit(CountedShapes(input_shape(graph, node), node.output), node.attributes);
+}
+
+KeptTensors kept_tensors(const ModelGraph& graph, const Node& node) {
+  return std::visit(KeptBy(input_shape(graph, node), node.output), node.attributes);
+}
+
+}  // namespace heteroperf

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "metrics/operator_counts.hpp"
+#include "workloads/graph/model_graph.hpp"
+
+namespace heteroperf {
+
+/// The output and the parameters that a node's kind makes of its inputs.
+struct InferredShapes {
+  Shape output;
+  std::vector<Parameter> parameters;
+};
+
+/// Checks the attributes' values, the number of inputs and their shapes, and infers the node's own.
+/// `graph` holds the nodes before this one (for a tied weight). Throws UserError with every
+/// problem, each naming the node, the offending values and what was expected.
+InferredShapes infer_shapes(const std::string& node_name, const Attributes& attributes,
+                            const std::vector<const Node*>& inputs, const ModelGraph& graph);
+
+/// Returns the operator that counts for a node of the graph, with its shapes for one sample.
+OperatorShape operator_shape(const ModelGraph& graph, const Node& node);
+
+/// The tensors that an operator keeps from forward for backward (the table of workloads/README.md).
+struct KeptTensors {
+  bool inputs = false;
+  bool output = false;
+  std::int64_t statistics_per_sample = 0;  ///< fp32 numbers
+  std::int64_t statistics_per_batch = 0;   ///< fp32 numbers
+  std::int64_t indices_per_sample = 0;     ///< 8-byte indices
+};
+KeptTensors kept_tensors(const ModelGraph& graph, const Node& node);
+
+}  // namespace heteroperf

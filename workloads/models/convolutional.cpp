@@ -1,0 +1,155 @@
+#include "workloads/models/convolutional.hpp"
+
+#include <fmt/format.h>
+#include <vector>
+
+#include "metrics/base/error.hpp"
+#include "workloads/models/transformers.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr std::int64_t bottleneck_expansion = 4;
+
+/// Builds a residual network from the stem to the loss. Nodes have torchvision's names.
+class ResnetBuilder {
+ public:
+  explicit ResnetBuilder(const ResnetShape& shape) : shape_(shape) {}
+
+  ModelGraph build() {
+    NodeId x = stem();
+    std::int64_t width = shape_.stem_width;
+    for (std::size_t stage = 0; stage < shape_.stages.size(); ++stage, width *= 2) {
+      for (std::int64_t block = 0; block < shape_.stages[stage]; ++block) {
+        const std::int64_t stride = stage > 0 && block == 0 ? 2 : 1;
+        x = residual_block(fmt::format("layer{}.{}", stage + 1, block), x, width, stride);
+      }
+    }
+    head(x);
+    return std::move(graph_);
+  }
+
+ private:
+  NodeId stem() {
+    const NodeId sample = graph_.add(
+        "input", Input{InputKind::images, shape_.channels, shape_.height, shape_.width, 0}, {});
+    const NodeId x = conv_bn("conv1", "bn1", sample, shape_.stem_width, 7, 2);
+    const NodeId active = graph_.add("relu", Relu{}, {x});
+    return graph_.add("maxpool", MaxPool{{3, 3}, {2, 2}, {1, 1}}, {active});
+  }
+
+  void head(NodeId x) {
+    x = graph_.add("avgpool", GlobalAvgPool{}, {x});
+    if (shape_.dropout != 0.0) x = graph_.add("dropout", Dropout{shape_.dropout}, {x});
+    x = graph_.add("fc", Linear{shape_.classes, true, {}}, {x});
+    graph_.add("loss", CrossEntropy{}, {x});
+  }
+
+  NodeId conv_bn(const std::string& conv, const std::string& norm, NodeId x, std::int64_t width,
+                 std::int64_t kernel, std::int64_t stride) {
+    const std::int64_t padding = kernel / 2;
+    Conv2d attributes;
+    attributes.out_channels = width;
+    attributes.kernel = {kernel, kernel};
+    attributes.stride = {stride, stride};
+    attributes.padding = {padding, padding};
+    return graph_.add(norm, BatchNorm{}, {graph_.add(conv, attributes, {x})});
+  }
+
+  /// Adds a block: its branch, a projected shortcut where the shape changes, their sum and a ReLU.
+  NodeId residual_block(const std::string& prefix, NodeId x, std::int64_t width,
+                        std::int64_t stride) {
+    const NodeId branch = shape_.block == ResidualBlock::basic
+                              ? basic(prefix, x, width, stride)
+                              : bottleneck(prefix, x, width, stride);
+    NodeId shortcut = x;
+    const std::int64_t out_width = graph_.node(branch).output[0];
+    if (stride != 1 || graph_.node(x).output[0] != out_width) {
+      shortcut =
+          conv_bn(prefix + ".downsample.0", prefix + ".downsample.1", x, out_width, 1, stride);
+    }
+    return graph_.add(prefix + ".relu", Relu{},
+                      {graph_.add(prefix + ".add", Add{}, {branch, shortcut})});
+  }
+
+  NodeId basic(const std::string& prefix, NodeId x, std::int64_t width, std::int64_t stride) {
+    x = conv_bn(prefix + ".conv1", prefix + ".bn1", x, width, 3, stride);
+    x = graph_.add(prefix + ".relu1", Relu{}, {x});
+    return conv_bn(prefix + ".conv2", prefix + ".bn2", x, width, 3, 1);
+  }
+
+  NodeId bottleneck(const std::string& prefix, NodeId x, std::int64_t width, std::int64_t stride) {
+    const bool first = shape_.stride_place == StridePlace::first_conv1x1;
+    x = conv_bn(prefix + ".conv1", prefix + ".bn1", x, width, 1, first ? stride : 1);
+    x = graph_.add(prefix + ".relu1", Relu{}, {x});
+    x = conv_bn(prefix + ".conv2", prefix + ".bn2", x, width, 3, first ? 1 : stride);
+    x = graph_.add(prefix + ".relu2", Relu{}, {x});
+    return conv_bn(prefix + ".conv3", prefix + ".bn3", x, width * bottleneck_expansion, 1, 1);
+  }
+
+  const ResnetShape& shape_;
+  ModelGraph graph_;
+};
+
+/// Throws UserError with every stage that is empty.
+void check(const ResnetShape& shape) {
+  ProblemList problems;
+  if (shape.stages.empty())
+    problems.add("a residual network has no stage", "it needs at least one");
+  for (std::size_t s = 0; s < shape.stages.size(); ++s) {
+    if (shape.stages[s] >= 1) continue;
+    problems.add(fmt::format("stage {} has {} blocks", s + 1, shape.stages[s]),
+                 "every stage needs at least one");
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+ModelGraph resnet(const ResnetShape& shape) {
+  check(shape);
+  return ResnetBuilder(shape).build();
+}
+
+namespace {
+
+/// A stage of VGG: convolutions of one width, and a pool.
+struct VggStage {
+  std::int64_t width;
+  int convolutions;
+};
+constexpr VggStage configuration_d[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
+constexpr std::int64_t hidden_width = 4096;
+
+NodeId add_stage(ModelGraph& graph, int number, NodeId x, const VggStage& stage) {
+  for (int i = 1; i <= stage.convolutions; ++i) {
+    Conv2d conv;
+    conv.out_channels = stage.width;
+    conv.kernel = {3, 3};
+    conv.padding = {1, 1};
+    conv.bias = true;
+    x = graph.add(fmt::format("conv{}_{}", number, i), conv, {x});
+    x = graph.add(fmt::format("relu{}_{}", number, i), Relu{}, {x});
+  }
+  return graph.add(fmt::format("pool{}", number), MaxPool{}, {x});
+}
+
+}  // namespace
+
+ModelGraph vgg16(const Input& input, std::int64_t classes, double dropout) {
+  ModelGraph graph;
+  NodeId x = graph.add("input", input, {});
+  int number = 0;
+  for (const VggStage& stage : configuration_d) x = add_stage(graph, ++number, x, stage);
+  x = graph.add("flatten", Flatten{}, {x});
+  for (const char* layer : {"fc6", "fc7"}) {
+    x = graph.add(layer, Linear{hidden_width, true, {}}, {x});
+    x = graph.add(std::string(layer) + ".relu", Relu{}, {x});
+    x = add_dropout(graph, std::string(layer) + ".dropout", x, dropout);
+  }
+  x = graph.add("fc8", Linear{classes, true, {}}, {x});
+  graph.add("loss", CrossEntropy{}, {x});
+  return graph;
+}
+
+}  // namespace heteroperf

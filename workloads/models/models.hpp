@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "workloads/graph/model_graph.hpp"
+
+namespace heteroperf {
+
+/// The inputs that a caller may change in a model; an absent value keeps the model's default.
+struct ModelOptions {
+  std::optional<std::int64_t> channels, height, width;  ///< for image models
+  std::optional<std::int64_t> length;   ///< for token models: the tokens of one sample
+  std::optional<std::int64_t> classes;  ///< labels of image models, vocabulary of token models
+  double dropout = 0.0;                 ///< 0 leaves out the dropout nodes
+};
+
+/// A model that users can name. `build` is only called with a complete, checked `Input`.
+struct ModelSpec {
+  std::string name;
+  std::string summary;
+  /// One of resnet, vgg, vit, bert, gpt2, gpt3, llama, mpt, and gpt for the suite's ladder.
+  std::string family;
+  Input input;               ///< the default sample
+  std::int64_t classes = 0;  ///< default number of labels or vocabulary
+  /// The samples per rank and step that suit the model on one CPU rank.
+  std::int64_t micro_batch = 1;
+  std::function<ModelGraph(const Input&, std::int64_t classes, double dropout)> build;
+};
+
+/// Returns every model, families together and each from small to large.
+const std::vector<ModelSpec>& models();
+/// Returns the sizes of the llm ladder, from small to large (family "gpt").
+std::vector<std::string> llm_ladder();
+/// Finds a model by its name. Throws UserError naming the nearest one.
+const ModelSpec& find_model(const std::string& name);
+
+/// Builds a model by name. Throws UserError, with all problems at once, for an option that the
+/// model's input kind does not have or a value that does not fit.
+ModelGraph build_model(const std::string& name, const ModelOptions& options = {});
+
+}  // namespace heteroperf

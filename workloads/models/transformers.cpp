@@ -1,0 +1,212 @@
+#include "workloads/models/transformers.hpp"
+
+#include <fmt/format.h>
+
+#include "metrics/base/error.hpp"
+
+// A block has two sub-layers, attention and MLP. Each gets a norm and a residual sum, in the order
+// that the model wants (NormPlace). The families GPT, BERT and ViT differ in what comes before the
+// first block and after the last one.
+
+namespace heteroperf {
+namespace {
+
+/// Throws UserError where the heads do not divide the width.
+void check(const std::string& prefix, const TransformerBlock& block) {
+  if (block.heads >= 1 && block.kv_heads >= 1 && block.width % block.heads == 0) return;
+  throw UserError(fmt::format("block '{}' has width {}, {} heads and {} kv_heads", prefix,
+                              block.width, block.heads, block.kv_heads),
+                  "the heads must divide the width");
+}
+
+NodeId linear(ModelGraph& graph, const std::string& node_name, NodeId x, std::int64_t features,
+              const TransformerBlock& block) {
+  return graph.add(node_name, Linear{features, block.bias, {}}, {x});
+}
+
+/// Adds packed queries, keys and values, the attention itself and the output projection.
+NodeId attention(ModelGraph& graph, const std::string& prefix, NodeId x,
+                 const TransformerBlock& block) {
+  const std::int64_t head_dim = block.width / block.heads;
+  x = linear(graph, prefix + ".qkv", x, (block.heads + 2 * block.kv_heads) * head_dim, block);
+  if (block.position_kind == PositionKind::rotary) {
+    x = graph.add(prefix + ".rotary",
+                  Rotary{block.heads, block.kv_heads, head_dim, block.rotary_base}, {x});
+  }
+  const bool alibi = block.position_kind == PositionKind::alibi;
+  x = graph.add(prefix + ".core",
+                Attention{block.heads, block.kv_heads, head_dim, block.causal, alibi}, {x});
+  x = linear(graph, prefix + ".proj", x, block.width, block);
+  return add_dropout(graph, prefix + ".dropout", x, block.dropout);
+}
+
+/// Adds the first half of an MLP, up to and with its activation.
+NodeId activated(ModelGraph& graph, const std::string& prefix, NodeId x,
+                 const TransformerBlock& block) {
+  if (block.mlp == MlpKind::swiglu) {
+    const NodeId gate = linear(graph, prefix + ".gate", x, block.mlp_width, block);
+    const NodeId up = linear(graph, prefix + ".up", x, block.mlp_width, block);
+    const NodeId silu = graph.add(prefix + ".silu", Silu{}, {gate});
+    return graph.add(prefix + ".multiply", Multiply{}, {silu, up});
+  }
+  const GeluForm form = block.mlp == MlpKind::gelu_tanh ? GeluForm::tanh : GeluForm::erf;
+  x = linear(graph, prefix + ".up", x, block.mlp_width, block);
+  return graph.add(prefix + ".gelu", Gelu{form}, {x});
+}
+
+/// Adds the whole MLP.
+NodeId mlp(ModelGraph& graph, const std::string& prefix, NodeId x, const TransformerBlock& block) {
+  x = activated(graph, prefix, x, block);
+  x = linear(graph, prefix + ".down", x, block.width, block);
+  return add_dropout(graph, prefix + ".dropout", x, block.dropout);
+}
+
+/// Adds a sub-layer with its norm and residual sum.
+template <class SubLayer>
+NodeId residual(ModelGraph& graph, const std::string& prefix, const std::string& part, NodeId x,
+                const TransformerBlock& block, SubLayer sub_layer) {
+  const std::string norm = fmt::format("{}.{}_norm", prefix, part);
+  const std::string sum = fmt::format("{}.{}_add", prefix, part);
+  const std::string inner = fmt::format("{}.{}", prefix, part);
+  if (block.norm_place == NormPlace::after) {
+    const NodeId added = graph.add(sum, Add{}, {x, sub_layer(graph, inner, x, block)});
+    return add_norm(graph, norm, added, block.norm, block.norm_eps);
+  }
+  const NodeId normed = add_norm(graph, norm, x, block.norm, block.norm_eps);
+  return graph.add(sum, Add{}, {x, sub_layer(graph, inner, normed, block)});
+}
+
+}  // namespace
+
+NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormKind kind,
+                double eps) {
+  if (kind == NormKind::rms_norm) return graph.add(node_name, RmsNorm{eps}, {x});
+  return graph.add(node_name, LayerNorm{eps, kind == NormKind::layer_norm}, {x});
+}
+
+NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p) {
+  return p == 0.0 ? x : graph.add(node_name, Dropout{p}, {x});
+}
+
+NodeId add_transformer_block(ModelGraph& graph, const std::string& prefix, NodeId x,
+                             const TransformerBlock& shape) {
+  TransformerBlock block = shape;
+  if (block.kv_heads == 0) block.kv_heads = block.heads;
+  if (block.mlp_width == 0) block.mlp_width = 4 * block.width;
+  check(prefix, block);
+  x = residual(graph, prefix, "attn", x, block, attention);
+  return residual(graph, prefix, "mlp", x, block, mlp);
+}
+
+namespace {
+
+NodeId add_embeddings(ModelGraph& graph, const GptShape& shape) {
+  const NodeId tokens = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
+  NodeId x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {tokens});
+  if (shape.position_kind == PositionKind::learned) {
+    const std::int64_t rows = shape.positions == 0 ? shape.length : shape.positions;
+    x = graph.add("positions", PositionEmbedding{rows}, {x});
+  }
+  return add_dropout(graph, "embedding_dropout", x, shape.dropout);
+}
+
+}  // namespace
+
+ModelGraph gpt(const GptShape& shape) {
+  if (shape.layers < 1) {
+    throw UserError(fmt::format("a language model has {} layers", shape.layers),
+                    "it needs at least 1");
+  }
+  ModelGraph graph;
+  NodeId x = add_embeddings(graph, shape);
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    x = add_transformer_block(graph, fmt::format("block{}", layer), x, shape);
+  }
+  x = add_norm(graph, "final_norm", x, shape.norm, shape.norm_eps);
+  const bool tied = shape.head == HeadKind::tied;
+  x = graph.add("head", Linear{shape.vocabulary, false, tied ? "embedding" : ""}, {x});
+  graph.add("loss", CrossEntropy{}, {x});
+  return graph;
+}
+
+namespace {
+
+constexpr double bert_norm_eps = 1e-12;
+constexpr std::int64_t segment_types = 2;
+
+NodeId add_embeddings(ModelGraph& graph, const BertShape& shape) {
+  NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
+  x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
+  x = graph.add("positions", PositionEmbedding{shape.positions}, {x});
+  x = graph.add("types", TypeEmbedding{segment_types}, {x});
+  x = add_norm(graph, "embedding_norm", x, NormKind::layer_norm, bert_norm_eps);
+  return add_dropout(graph, "embedding_dropout", x, shape.dropout);
+}
+
+}  // namespace
+
+ModelGraph bert(const BertShape& shape) {
+  TransformerBlock block;
+  block.width = shape.width;
+  block.heads = shape.heads;
+  block.norm_eps = bert_norm_eps;
+  block.norm_place = NormPlace::after;
+  block.mlp = MlpKind::gelu_erf;
+  block.causal = false;
+  block.dropout = shape.dropout;
+
+  ModelGraph graph;
+  NodeId x = add_embeddings(graph, shape);
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
+  }
+  x = graph.add("first_token", TakeToken{0}, {x});
+  x = graph.add("pooler", Linear{shape.width, true, {}}, {x});
+  x = graph.add("pooler_tanh", Tanh{}, {x});
+  graph.add("loss", CrossEntropy{}, {x});
+  return graph;
+}
+
+namespace {
+
+constexpr double vit_norm_eps = 1e-6;
+
+/// Cuts the image into patches by one convolution, and adds class token and positions.
+NodeId add_patches(ModelGraph& graph, const VitShape& shape) {
+  Conv2d patches;
+  patches.out_channels = shape.width;
+  patches.kernel = {shape.patch, shape.patch};
+  patches.stride = {shape.patch, shape.patch};
+  patches.bias = true;
+  NodeId x = graph.add("input", shape.input, {});
+  x = graph.add("patches", patches, {x});
+  x = graph.add("sequence", ToSequence{}, {x});
+  x = graph.add("class_token", ClassToken{}, {x});
+  x = graph.add("positions", PositionEmbedding{graph.node(x).output[0]}, {x});
+  return add_dropout(graph, "embedding_dropout", x, shape.dropout);
+}
+
+}  // namespace
+
+ModelGraph vit(const VitShape& shape) {
+  TransformerBlock block;
+  block.width = shape.width;
+  block.heads = shape.heads;
+  block.norm_eps = vit_norm_eps;
+  block.mlp = MlpKind::gelu_erf;
+  block.causal = false;
+  block.dropout = shape.dropout;
+
+  ModelGraph graph;
+  NodeId x = add_patches(graph, shape);
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    x = add_transformer_block(graph, fmt::format("block{}", layer), x, block);
+  }
+  x = add_norm(graph, "final_norm", x, NormKind::layer_norm, vit_norm_eps);
+  x = graph.add("class_output", TakeToken{0}, {x});
+  x = graph.add("head", Linear{shape.classes, true, {}}, {x});
+  graph.add("loss", CrossEntropy{}, {x});
+  return graph;
+}
+
+}  // namespace heteroperf

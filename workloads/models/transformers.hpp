@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "workloads/graph/model_graph.hpp"
+
+namespace heteroperf {
+
+enum class NormKind { layer_norm, layer_norm_no_bias, rms_norm };
+enum class MlpKind { gelu_tanh, gelu_erf, swiglu };
+/// The way in which positions enter. A `learned` table is added to the embedding, outside the
+/// block; the others belong to attention.
+enum class PositionKind { learned, rotary, alibi };
+/// The norm stands before each sub-layer (GPT-2 and later), or after its residual sum (BERT).
+enum class NormPlace { before, after };
+
+/// A block of a transformer: attention and MLP, each with a residual connection.
+struct TransformerBlock {
+  std::int64_t width = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;   ///< 0 means as many as heads
+  std::int64_t mlp_width = 0;  ///< 0 means 4 · width
+  NormKind norm = NormKind::layer_norm;
+  double norm_eps = 1e-5;
+  NormPlace norm_place = NormPlace::before;
+  MlpKind mlp = MlpKind::gelu_tanh;
+  PositionKind position_kind = PositionKind::learned;
+  double rotary_base = 10000.0;
+  bool causal = true;
+  bool bias = true;  ///< false leaves out the biases of the linear layers
+  double dropout = 0.0;
+};
+
+/// Adds the block after `x` ({T, width}); its nodes are named `prefix`.attn.qkv and so on. Returns
+/// the block's output. Throws UserError when `heads` does not divide `width`.
+NodeId add_transformer_block(ModelGraph& graph, const std::string& prefix, NodeId x,
+                             const TransformerBlock& shape);
+
+NodeId add_norm(ModelGraph& graph, const std::string& node_name, NodeId x, NormKind kind,
+                double eps);
+/// Adds a dropout node after `x`; returns `x` itself when p is 0.
+NodeId add_dropout(ModelGraph& graph, const std::string& node_name, NodeId x, double p);
+
+enum class HeadKind { untied, tied };
+
+/// A decoder-only language model. The defaults are the suite's own GPT: learned positions,
+/// pre-LayerNorm, causal attention, GELU MLP of 4 · width, final LayerNorm, untied head without
+/// bias.
+struct GptShape : TransformerBlock {
+  std::int64_t layers = 0;
+  std::int64_t vocabulary = 0;
+  std::int64_t length = 0;     ///< number of tokens in one sample
+  std::int64_t positions = 0;  ///< number of rows in a learned table; 0 means `length`
+  HeadKind head = HeadKind::untied;
+};
+
+/// Builds the model. Throws UserError when the shape does not fit.
+ModelGraph gpt(const GptShape& shape);
+
+/// BERT's encoder and pooler as published (Devlin et al., arXiv 1810.04805): token, position and
+/// type embeddings with a norm, post-norm blocks with erf GELU, a tanh pooler on the first token.
+/// The published model has no task head, so the loss reads the pooled vector as logits.
+struct BertShape {
+  std::int64_t layers = 12, width = 768, heads = 12;
+  std::int64_t vocabulary = 30522;
+  std::int64_t length = 512;
+  std::int64_t positions = 512;  ///< number of rows in the learned table
+  double dropout = 0.0;
+};
+
+/// Builds the model. Throws UserError when the sequence is longer than the position table.
+ModelGraph bert(const BertShape& shape);
+
+/// A vision transformer (Dosovitskiy et al., arXiv 2010.11929): patches by one convolution, a class
+/// token, learned positions, pre-norm blocks with erf GELU, and a head on the class token. Patches
+/// that do not fill the image's edge are dropped.
+struct VitShape {
+  Input input;
+  std::int64_t classes = 1000;
+  std::int64_t patch = 16;
+  std::int64_t layers = 12, width = 768, heads = 12;
+  double dropout = 0.0;
+};
+
+/// Builds the model. Throws UserError for an image below one patch.
+ModelGraph vit(const VitShape& shape);
+
+}  // namespace heteroperf
