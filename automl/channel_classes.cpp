@@ -6,6 +6,10 @@
 #include "automl/graph_rebuild.hpp"
 #include "metrics/base/quantity.hpp"
 
+// Channels that are added, multiplied or normalised together must be equally many. Union-find joins
+// the outputs of all such nodes to classes. A class may be widened if all its widths come from
+// convolutions and linear layers, which then get the new width together.
+
 namespace heteroperf {
 namespace {
 
@@ -14,7 +18,7 @@ bool is_any(const Node& node) {
   return (std::holds_alternative<Kinds>(node.attributes) || ...);
 }
 
-// Channel c of the output depends on the channels c of the inputs alone.
+/// Returns true where channel c of the output depends on the channels c of the inputs alone.
 bool keeps_channels(const ModelGraph& graph, NodeId id) {
   return is_any<BatchNorm, Relu, Gelu, Silu, Tanh, Add, Multiply, MaxPool, AvgPool, GlobalAvgPool,
                 Dropout>(graph.node(id)) ||
@@ -46,6 +50,7 @@ void ChannelClasses::join(const ModelGraph& graph) {
   }
 }
 
+/// Notes how a node uses its class: it sets the width, follows it, or fixes it.
 void ChannelClasses::describe(const ModelGraph& graph, NodeId id) {
   const Node& node = graph.node(id);
   if (is_any<Conv2d>(node)) return describe_convolution(graph, id);
@@ -68,10 +73,11 @@ void ChannelClasses::describe_convolution(const ModelGraph& graph, NodeId id) {
   }
 }
 
-// A flattened or concatenated width follows its source; nothing else in its class would.
+/// Fixes classes that mix sources with flattened or concatenated widths. Such a width follows its
+/// source, and nothing else in its class would.
 void ChannelClasses::fix_sources_of_mixed(const ModelGraph& graph) {
   std::vector<NodeId> ids = node_ids(graph);
-  std::reverse(ids.begin(), ids.end());  // what is fixed behind fixes what lies before
+  std::reverse(ids.begin(), ids.end());  // a class that is fixed later fixes its sources before it
   for (NodeId id : ids) {
     if (!is_derived(graph.node(id))) continue;
     const Class& out = at(id);

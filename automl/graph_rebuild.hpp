@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,14 +16,14 @@ class GraphRebuild {
  public:
   explicit GraphRebuild(const ModelGraph& source);
 
-  /// Appends old node `old` with its own or with `changed` attributes; returns its new id.
+  /// Appends old node `old` with its own or with `changed` attributes, and returns its new id.
   NodeId copy(NodeId old);
   NodeId copy(NodeId old, Attributes changed);
-  /// Appends a new node on new ids, in the branch of its first input.
+  /// Appends a new node, whose inputs are new ids, in the branch of its first input.
   NodeId add(std::string name, Attributes attributes, std::vector<NodeId> inputs);
-  /// Nodes copied from now on that take `old` get the new node `now` instead.
+  /// Gives the new node `now` to all nodes copied from now on that take `old`.
   void replace(NodeId old, NodeId now);
-  /// The new id that stands for `old`, which is copied already.
+  /// Returns the new id that stands for `old`, which must be copied already.
   NodeId now(NodeId old) const;
 
   ModelGraph finish() && { return std::move(graph_); }
@@ -30,16 +31,31 @@ class GraphRebuild {
  private:
   const ModelGraph& source_;
   ModelGraph graph_;
-  std::vector<NodeId> now_;
+  std::vector<NodeId> now_;  ///< new ids by the index of the old ones
 };
 
-/// Ids of all nodes in order.
+/// Returns the ids of all nodes in order.
 std::vector<NodeId> node_ids(const ModelGraph& graph);
 
-/// Every node's consumers, in order (ModelGraph::consumers for all at once).
+/// Returns every node's consumers, in order (ModelGraph::consumers for all at once).
 std::vector<std::vector<NodeId>> consumer_lists(const ModelGraph& graph);
 
-/// The longest path from the input to the loss; among equals the one through earlier inputs.
+/// Returns the longest path from the input to the loss; of equal ones, that through earlier inputs.
 std::vector<NodeId> main_chain(const ModelGraph& graph);
+
+/// Returns `graph` with dropout and kernel size set.
+///
+/// - Dropout: every dropout node gets p = `dropout`. A graph without one gets the node "dropout" in
+///   front of its last linear layer.
+/// - Kernel: the k×k convolutions that deeper morphs have added (named "deeper<n>.…") become
+///   `kernel`×`kernel` with padding kernel / 2, but never larger than 2·min(H, W) − 1 on an H×W
+///   map: beyond that, weights would only ever meet padding.
+///
+/// Earlier settings are overwritten: graph_with(graph_with(g, a, b), c, d) = graph_with(g, c, d).
+ModelGraph graph_with(const ModelGraph& graph, double dropout, std::int64_t kernel);
+
+/// Returns the architecture behind a trial's graph: dropout 0, kernel 3. Its hash is the trial's
+/// identity in the search.
+ModelGraph architecture_of(const ModelGraph& graph);
 
 }  // namespace heteroperf

@@ -7,10 +7,13 @@
 
 #include "automl/channel_classes.hpp"
 #include "automl/graph_rebuild.hpp"
-#include "automl/trial.hpp"
 #include "metrics/base/error.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
+// A *morph* makes a network deeper, wider or more connected. Three functions make one at a given
+// place, three list the legal places, and random_morph() draws kind and place. Weights are not
+// carried over: every trial starts anew, so a morph only has to give a valid graph.
 namespace {
 
 constexpr std::int64_t largest_skip_stride = 8;
@@ -22,7 +25,7 @@ bool is(const ModelGraph& graph, NodeId id) {
 
 bool is_map(const Node& node) { return node.output.size() == 3; }
 
-/// One more than the largest number of a node that an earlier morph of this kind has added.
+/// Returns one more than the largest number of a node that an earlier morph of this kind has added.
 std::uint64_t next_number(const ModelGraph& graph, std::string_view prefix) {
   std::uint64_t next = 1;
   for (const Node& node : graph.nodes()) {
@@ -37,6 +40,7 @@ std::string next_name(const ModelGraph& graph, std::string_view prefix) {
   return fmt::format("{}{}", prefix, next_number(graph, prefix));
 }
 
+/// Makes a square convolution that keeps the size of its map, up to the stride.
 Conv2d convolution(std::int64_t width, std::int64_t kernel, std::int64_t stride_y = 1,
                    std::int64_t stride_x = 1) {
   Conv2d conv;
@@ -47,7 +51,7 @@ Conv2d convolution(std::int64_t width, std::int64_t kernel, std::int64_t stride_
   return conv;
 }
 
-// ---- deeper
+/// Adds the layers of a deeper morph; their names begin with `name`.
 
 struct DeeperBlock {
   GraphRebuild& next;
@@ -66,14 +70,15 @@ struct DeeperBlock {
   }
 };
 
-// ---- skip
+/// The path of a skip: direct, or through a 1×1 convolution with these strides.
 
 struct SkipShape {
   bool projected = false;
   std::int64_t stride_y = 1, stride_x = 1;
 };
 
-/// The stride of an unpadded 1×1 convolution that takes `from` positions to `to`; 0 without one.
+/// Returns the stride of an unpadded 1×1 convolution that takes `from` positions to `to`; 0 without
+/// such a stride.
 std::int64_t stride_between(std::int64_t from, std::int64_t to) {
   for (std::int64_t stride = 1; stride <= largest_skip_stride; ++stride) {
     if ((from - 1) / stride + 1 == to) return stride;
@@ -81,6 +86,7 @@ std::int64_t stride_between(std::int64_t from, std::int64_t to) {
   return 0;
 }
 
+/// Returns the path that leads from one map to another; nothing where no stride fits.
 std::optional<SkipShape> skip_shape(const Node& from, const Node& to) {
   SkipShape shape;
   shape.projected = from.output != to.output;
@@ -90,8 +96,8 @@ std::optional<SkipShape> skip_shape(const Node& from, const Node& to) {
   return shape;
 }
 
-/// Whether what arrives in the sum around `to` comes from `from` directly or through a 1×1
-/// convolution: a second such path would add nothing.
+/// Finds paths that a new skip would repeat: those by which the sum around `to` already gets
+/// `from`, directly or through a 1×1 convolution.
 class ParallelSkips {
  public:
   explicit ParallelSkips(const ModelGraph& graph)
@@ -99,7 +105,7 @@ class ParallelSkips {
 
   bool has(NodeId from, NodeId to) const {
     if (comes_from(to, from)) return true;
-    const auto& next = consumers_[static_cast<std::size_t>(to.value())];
+    const auto& next = consumers_[position(to)];
     return std::any_of(next.begin(), next.end(), [&](NodeId consumer) {
       return is<Add>(graph_, consumer) && has(from, consumer);
     });
@@ -127,14 +133,17 @@ class ParallelSkips {
   std::vector<std::vector<NodeId>> consumers_;
 };
 
+/// Returns true where a skip may start: at a ReLU on a map.
 bool may_start_skip(const ModelGraph& graph, NodeId id) {
   return is<Relu>(graph, id) && is_map(graph.node(id));
 }
 
+/// Returns true where a skip may end: at a batch norm or a sum on a map.
 bool may_end_skip(const ModelGraph& graph, NodeId id) {
   return (is<BatchNorm>(graph, id) || is<Add>(graph, id)) && is_map(graph.node(id));
 }
 
+/// Tells if a node lies on the longest path.
 bool is_on_chain(const ModelGraph& graph, NodeId id) {
   const std::vector<NodeId> chain = main_chain(graph);
   return std::find(chain.begin(), chain.end(), id) != chain.end();
@@ -145,13 +154,13 @@ bool is_skip_site(const ModelGraph& graph, const ParallelSkips& parallel, NodeId
          skip_shape(graph.node(from), graph.node(to)) && !parallel.has(from, to);
 }
 
+/// Throws UserError unless a morph is legal.
 void require(bool legal, const std::string& problem, const std::string& why) {
   if (!legal) throw UserError(problem, why);
 }
 
-// ---- random choice
-
-/// Widths between 1.5 and 2 times `width`, in steps that keep it a multiple of a power of two.
+/// Lists widths between 1.5 and 2 times `width`, in steps that keep them multiples of a power of
+/// two.
 std::vector<std::int64_t> wider_widths(std::int64_t width, std::int64_t granularity,
                                        std::int64_t largest) {
   std::int64_t step = 1;
@@ -171,6 +180,7 @@ const Item& pick(const std::vector<Item>& items, RandomStream& random) {
   return items[random.below(items.size())];
 }
 
+/// Draws a place and a form for a deeper morph.
 std::optional<Morphed> random_deeper(const ModelGraph& graph, const MorphLimits& limits,
                                      RandomStream& random) {
   const std::vector<NodeId> sites = deeper_sites(graph, limits);
@@ -179,6 +189,7 @@ std::optional<Morphed> random_deeper(const ModelGraph& graph, const MorphLimits&
   return deepen(graph, relu, random.below(2) == 0 ? DeeperForm::plain : DeeperForm::residual);
 }
 
+/// Draws a channel class and a new width.
 std::optional<Morphed> random_wider(const ModelGraph& graph, const MorphLimits& limits,
                                     RandomStream& random) {
   const std::vector<NodeId> sites = wider_sites(graph, limits);
@@ -191,7 +202,7 @@ std::optional<Morphed> random_wider(const ModelGraph& graph, const MorphLimits& 
            random));
 }
 
-// By rejection: uniform over skip_sites without listing them.
+/// Draws by rejection, which is uniform over skip_sites without listing them.
 std::optional<Morphed> random_skip(const ModelGraph& graph, const MorphLimits&,
                                    RandomStream& random) {
   const std::vector<NodeId> chain = main_chain(graph);
@@ -332,7 +343,7 @@ bool within_limits(const ModelGraph& graph, const MorphLimits& limits) {
     if (id != classifier && graph.node(id).output[0] > limits.max_width) return false;
   }
   return layers <= limits.max_layers && graph.parameter_count() <= limits.max_parameters &&
-         training_ops_per_sample(graph) <= limits.max_ops_per_sample;
+         strict_train_ops(graph, 1) <= limits.max_ops_per_sample;
 }
 
 std::optional<Morphed> random_morph(const ModelGraph& graph, const MorphLimits& limits,

@@ -5,13 +5,18 @@
 #include <algorithm>
 #include <cmath>
 
-#include "automl/hyper_graph.hpp"
+#include "automl/graph_rebuild.hpp"
 #include "metrics/base/error.hpp"
 
+// Regularised evolution: a new architecture is a morph of the best of a few trials drawn from the
+// newest ones (a *tournament* in a *population*). Old trials drop out however good they were, which
+// keeps the search moving. An architecture is proposed only once; where draws only repeat known
+// ones, the choice is *widened* step by step. The hyper-parameters of a trial come from TPE
+// (tpe.hpp).
 namespace heteroperf {
 namespace {
 
-/// What a stream of random numbers is for; keeps streams of one seed apart.
+/// The use of a stream of random numbers; it keeps the streams of one seed apart.
 enum class Purpose : std::uint64_t {
   proposal = 0x70726f706f73616c,
   training = 0x747261696e696e67,
@@ -22,9 +27,10 @@ std::uint64_t seed_for(std::uint64_t seed, Purpose purpose, std::uint64_t trial)
   return random_bits(seed, static_cast<std::uint64_t>(purpose), trial);
 }
 
-/// Positions of the hyper-parameters in a point of the TPE.
+/// The positions of the hyper-parameters in a point of the TPE.
 enum Position : std::size_t { dropout, kernel, batch, learning_rate };
 
+/// Describes the hyper-parameters to TPE; throws UserError for a bad space.
 std::vector<Dimension> dimensions(const SearchSpace& space) {
   validate(space);
   return {{Scale::linear, space.dropout_min, space.dropout_max, 0},
@@ -33,7 +39,8 @@ std::vector<Dimension> dimensions(const SearchSpace& space) {
           {Scale::logarithmic, space.learning_rate_min, space.learning_rate_max, 0}};
 }
 
-/// Index of `value`, or of the nearest choice (a restored trial may stem from another space).
+/// Returns the index of `value` or of the nearest choice (a restored trial may stem from another
+/// space).
 double choice_of(const std::vector<std::int64_t>& choices, std::int64_t value) {
   const auto nearest = std::min_element(
       choices.begin(), choices.end(),
@@ -41,12 +48,14 @@ double choice_of(const std::vector<std::int64_t>& choices, std::int64_t value) {
   return static_cast<double>(nearest - choices.begin());
 }
 
+/// Turns hyper-parameters into a point of the TPE, clamped to the space.
 std::vector<double> point_of(const SearchSpace& space, const HyperParameters& hyper) {
   return {std::clamp(hyper.dropout, space.dropout_min, space.dropout_max),
           choice_of(space.kernels, hyper.kernel), choice_of(space.batches, hyper.batch),
           std::clamp(hyper.learning_rate, space.learning_rate_min, space.learning_rate_max)};
 }
 
+/// Scores an outcome: diverged, failed and truncated trials are unusable.
 Score score_of(const TrialOutcome& outcome) {
   const bool usable =
       (outcome.state == TrialState::completed || outcome.state == TrialState::stopped) &&
@@ -54,6 +63,7 @@ Score score_of(const TrialOutcome& outcome) {
   return {usable, outcome.steps, outcome.quality, outcome.loss};
 }
 
+/// Throws UserError with every option that would leave nothing to draw.
 void check(const SearchOptions& options) {
   ProblemList problems;
   if (options.population < 1) problems.add("population is 0", "someone must be the parent");
@@ -69,6 +79,7 @@ std::string describe(const MorphLimits& limits) {
                      limits.max_ops_per_sample.to_string());
 }
 
+/// Throws UserError unless the graph reads images and ends in a loss.
 void check_classifier(const ModelGraph& graph) {
   graph.loss();
   const Node& input = graph.node(graph.input());
@@ -112,8 +123,8 @@ Trial Search::propose() {
   return trial;
 }
 
-// Each architecture that is drawn again is counted and drawn anew; after `redraws` of them, and
-// when no morph fits, the choice is widened.
+/// Draws until an architecture is new. Each known one is counted and drawn anew; after `redraws` of
+/// them, and when no morph fits, the choice is widened.
 Search::Candidate Search::new_architecture(RandomStream& random) {
   if (seen_.insert(initial_hash_).second) return {{initial_, ""}, std::nullopt};
   for (std::size_t widening = 0; widening <= options_.widenings; ++widening) {
@@ -129,9 +140,10 @@ Search::Candidate Search::new_architecture(RandomStream& random) {
                   "Widen the limits of the search space.");
 }
 
-// Breadth 0: a morph of a parent that won a tournament; 1: of any known one; 2: a fresh chain from
-// the initial architecture. Morphs only grow, so a population that has reached the limits has no
-// children of its own and breadth 2 starts new lines. Within a breadth, chains become longer.
+/// Draws within a *breadth*: 0 takes a morph of a parent that won a tournament, 1 of any known
+/// parent, 2 a fresh chain from the initial architecture. Morphs only grow, so a population that
+/// has reached the limits has no children of its own, and breadth 2 starts new lines. Within a
+/// breadth, chains become longer.
 std::optional<Search::Candidate> Search::draw_candidate(std::size_t widening,
                                                         RandomStream& random) {
   const bool founding = next_id_ < options_.population || known_.empty();
@@ -148,7 +160,7 @@ std::optional<Search::Candidate> Search::draw_candidate(std::size_t widening,
   return child_of(parent.architecture, parent.id, 1 + widening % 2, random);
 }
 
-// By draws of its own, so that a restored search comes to the same answer.
+/// Finds out by draws of its own, so that a restored search comes to the same answer.
 bool Search::is_barren(Member& member) {
   if (!member.barren) {
     RandomStream random(seed_for(options_.seed, Purpose::barrenness, member.id));
@@ -157,18 +169,18 @@ bool Search::is_barren(Member& member) {
   return *member.barren;
 }
 
-/// The best of `size` draws, with replacement, among the members from `first` on.
+/// Returns the best of `size` draws, with replacement, among the members from `first` on.
 Search::Member& Search::tournament(std::size_t first, std::size_t size, RandomStream& random) {
   const auto draw = [&] { return &known_[first + random.below(known_.size() - first)]; };
   Member* best = draw();
   for (std::size_t i = 1; i < size; ++i) {
-    Member* other = draw();
-    if (better(other->score, best->score)) best = other;
+    Member* rival = draw();
+    if (better(rival->score, best->score)) best = rival;
   }
   return *best;
 }
 
-/// A chain of morphs, cut short where no further one fits; nothing when not even one does.
+/// Makes a chain of morphs, cut short where no further one fits; nothing when not even one does.
 std::optional<Search::Candidate> Search::child_of(const ModelGraph& parent,
                                                   std::optional<std::uint64_t> parent_id,
                                                   std::size_t morphs, RandomStream& random) {
@@ -183,7 +195,8 @@ std::optional<Search::Candidate> Search::child_of(const ModelGraph& parent,
   return child;
 }
 
-// A kernel that the operation limit does not admit gives way to the next smaller choice.
+/// Lets TPE draw. A kernel that the operation limit does not admit gives way to the next smaller
+/// one.
 HyperParameters Search::draw_hyper(const ModelGraph& architecture, RandomStream& random) {
   const SearchSpace& space = options_.space;
   const std::vector<double> point = tpe_.suggest(random);
@@ -209,10 +222,10 @@ void Search::begin(std::uint64_t id, ModelGraph architecture, const HyperParamet
 }
 
 void Search::report(const TrialOutcome& outcome) {
-  const auto found = pending_.find(outcome.id);
-  HETEROPERF_EXPECT(found != pending_.end());
-  ModelGraph architecture = std::move(found->second);
-  pending_.erase(found);
+  const auto pending = pending_.find(outcome.id);
+  HETEROPERF_EXPECT(pending != pending_.end());
+  ModelGraph architecture = std::move(pending->second);
+  pending_.erase(pending);
   if (outcome.state == TrialState::truncated) return tpe_.drop(outcome.id);
   const Score score = score_of(outcome);
   tpe_.finish(outcome.id, score);
@@ -222,10 +235,10 @@ void Search::report(const TrialOutcome& outcome) {
 
 void Search::restore(std::span<const HistoryEntry> history) {
   HETEROPERF_EXPECT(statistics_.proposals == 0);
-  for (const HistoryEntry& entry : history) restore_one(entry);
+  for (const HistoryEntry& entry : history) restore_entry(entry);
 }
 
-void Search::restore_one(const HistoryEntry& entry) {
+void Search::restore_entry(const HistoryEntry& entry) {
   ModelGraph architecture = architecture_of(entry.trial.graph);
   if (!seen_.insert(architecture.hash()).second) {
     throw UserError(fmt::format("trial {} of the history was trained before", entry.trial.id),

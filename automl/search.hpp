@@ -19,45 +19,49 @@ namespace heteroperf {
 struct SearchOptions {
   std::uint64_t seed = 1;
   SearchSpace space;
-  std::size_t population = 20;  ///< newest evaluated trials that may become parents
+  std::size_t population = 20;  ///< the newest evaluated trials, so many, may become parents
   std::size_t tournament = 5;
-  std::size_t initial_morphs = 3;  ///< at most, for each member of the initial population
-  std::size_t redraws = 8;         ///< before the choice is widened, when no architecture is new
-  std::size_t widenings = 12;      ///< more morphs, any known parent, then fresh lines of descent
-  std::size_t known_graphs = 256;  ///< evaluated architectures kept as parents of a wide choice
+  std::size_t initial_morphs =
+      3;                    ///< at most so many morphs make a member of the initial population
+  std::size_t redraws = 8;  ///< draws before the choice is widened, when no architecture is new
+  std::size_t widenings =
+      12;  ///< steps of widening: more morphs, any known parent, then fresh lines of descent
+  std::size_t known_graphs =
+      256;  ///< evaluated architectures that are kept as parents of a wide choice
   TpeOptions tpe;
 };
 
 struct SearchStatistics {
   std::uint64_t proposals = 0;
-  std::uint64_t duplicates = 0;  ///< architectures drawn again and rejected
+  std::uint64_t duplicates = 0;  ///< architectures that were drawn again and rejected
   std::uint64_t morphs = 0;      ///< morphs made, rejected ones included
 };
 
-/// Architectures by regularised evolution (Real et al., AAAI 2019), hyper-parameters by TPE. A pure
-/// function of the options and the order of calls. Not thread-safe: TrialMaster guards it.
+/// Searches architectures by regularised evolution (Real et al., AAAI 2019) and hyper-parameters by
+/// TPE. It is a pure function of the options and the order of calls. It is not thread-safe:
+/// TrialMaster guards it.
 class Search {
  public:
-  /// `initial`: an image classifier ending in a cross_entropy. Throws UserError on a bad space or
+  /// `initial` is an image classifier ending in a cross_entropy. Throws UserError on a bad space or
   /// graph.
   Search(const ModelGraph& initial, SearchOptions options);
 
-  /// A trial whose architecture was never proposed before; its `steps` and `rung` are left 0.
-  /// Throws UserError when the space holds no further architecture that the search can find.
+  /// Returns a trial whose architecture was never proposed before; its `steps` and `rung` are left
+  /// 0. Throws UserError when the space holds no further architecture that the search can find.
   Trial propose();
 
-  /// Tells how a proposed trial ended. Diverged and failed ones count as worst; truncated ones are
-  /// only no longer pending. Outcomes of unknown trials are a bug (Error{internal}).
+  /// Tells how a proposed trial ended. Diverged and failed trials count as worst; truncated ones
+  /// are merely no longer pending. An outcome of an unknown trial is a bug (Error{internal}).
   void report(const TrialOutcome& outcome);
 
   /// Replays an earlier run in its order of outcomes: afterwards the search proposes what it would
-  /// have proposed there. Call it before the first propose. Throws UserError when a trial
-  /// appears twice.
+  /// have proposed there. Call it before the first propose. Throws UserError when a trial appears
+  /// twice.
   void restore(std::span<const HistoryEntry> history);
 
   const SearchStatistics& statistics() const { return statistics_; }
   const TpeStatistics& tpe_statistics() const { return tpe_.statistics(); }
-  /// Identity of the architectures proposed so far, 32 hexadecimal digits each.
+  /// Returns the identities of the architectures proposed so far, 32 hexadecimal digits each.
   const std::unordered_set<std::string>& seen() const { return seen_; }
 
  private:
@@ -65,7 +69,8 @@ class Search {
     std::uint64_t id = 0;
     ModelGraph architecture;
     Score score;
-    std::optional<bool> barren;  // no morph of it was found within the limits; absent: not tried
+    /// True where no morph within the limits was found; absent before the first attempt.
+    std::optional<bool> barren;
   };
   struct Candidate {
     Morphed morphed;
@@ -82,16 +87,16 @@ class Search {
                                     RandomStream& random);
   HyperParameters draw_hyper(const ModelGraph& architecture, RandomStream& random);
   void begin(std::uint64_t id, ModelGraph architecture, const HyperParameters& hyper);
-  void restore_one(const HistoryEntry& entry);
+  void restore_entry(const HistoryEntry& entry);
 
   SearchOptions options_;
-  ModelGraph initial_;  // as an architecture: dropout 0, kernel 3
+  ModelGraph initial_;  ///< an architecture: dropout 0, kernel 3
   std::string initial_hash_;
   MorphLimits limits_;
   Tpe tpe_;
   std::uint64_t next_id_ = 0;
-  std::map<std::uint64_t, ModelGraph> pending_;  // architectures
-  Members known_;  // evaluated, oldest first; the newest `population` may become parents
+  std::map<std::uint64_t, ModelGraph> pending_;  ///< architectures by trial
+  Members known_;  ///< evaluated ones, oldest first; the newest `population` may become parents
   std::unordered_set<std::string> seen_;
   SearchStatistics statistics_;
 };

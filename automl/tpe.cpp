@@ -6,18 +6,134 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <numbers>
 #include <numeric>
 
-#include "automl/parzen.hpp"
 #include "metrics/base/error.hpp"
+
+// A Parzen estimator is a sum of kernels, one at each observation. TPE has two of them per
+// parameter, for the good observations (density l) and for the rest (density g); a candidate drawn
+// from l is the better, the larger l / g is at its place.
 
 namespace heteroperf {
 namespace {
 
+constexpr std::size_t full_weight_count = 25;
+
+/// Returns the weight of observation `age_rank` (0 is the oldest) of n: a ramp from 1/n to 1,
+/// then 1.
+double observation_weight(std::size_t age_rank, std::size_t n) {
+  if (n <= full_weight_count || age_rank + full_weight_count >= n) return 1.0;
+  const auto ramp = static_cast<double>(n - full_weight_count);
+  const double lowest = 1.0 / static_cast<double>(n);
+  return lowest + (1.0 - lowest) * static_cast<double>(age_rank) / ramp;
+}
+
+/// Returns the mass of the standard normal distribution between two points.
+double normal_mass(double from, double to) {
+  return 0.5 * (std::erfc(-to / std::numbers::sqrt2) - std::erfc(-from / std::numbers::sqrt2));
+}
+
+/// Returns one normal draw. The method gives two, but one keeps the draws per sample simple.
+double draw_normal(RandomStream& random) {
+  const double radius = std::sqrt(-2.0 * std::log(1.0 - random.unit()));
+  return radius * std::cos(2.0 * std::numbers::pi * random.unit());
+}
+
+/// Returns the indices that sort `values`; equal ones keep their order.
+std::vector<std::size_t> sorting_order(const std::vector<double>& values) {
+  std::vector<std::size_t> order(values.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return values[a] < values[b]; });
+  return order;
+}
+
+}  // namespace
+
+ParzenNumeric::ParzenNumeric(const std::vector<double>& values, double low, double high)
+    : low_(low), high_(high) {
+  const double range = high - low;
+  const std::size_t n = values.size();
+  std::vector<double> centres = values;
+  centres.push_back(low + 0.5 * range);  // the prior is a neighbour like any other
+  const std::vector<std::size_t> order = sorting_order(centres);
+  const double narrowest = range / std::min(100.0, static_cast<double>(n) + 2.0);
+  for (std::size_t place = 0; place <= n; ++place) {
+    const std::size_t i = order[place];
+    const double left = place > 0 ? centres[i] - centres[order[place - 1]] : 0.0;
+    const double right = place < n ? centres[order[place + 1]] - centres[i] : 0.0;
+    const double width = std::clamp(std::max(left, right), narrowest, range);
+    kernels_.push_back(i == n ? Kernel{centres[i], range, 1.0, 0.0}
+                              : Kernel{centres[i], width, observation_weight(i, n), 0.0});
+  }
+  for (Kernel& kernel : kernels_) {
+    total_weight_ += kernel.weight;
+    const double mass =
+        normal_mass((low - kernel.centre) / kernel.width, (high - kernel.centre) / kernel.width);
+    kernel.factor = kernel.weight / (kernel.width * std::sqrt(2.0 * std::numbers::pi) * mass);
+  }
+}
+
+double ParzenNumeric::sample(RandomStream& random) const {
+  double place = random.unit() * total_weight_;
+  std::size_t i = 0;
+  while (i + 1 < kernels_.size() && place >= kernels_[i].weight) place -= kernels_[i++].weight;
+  // Centres lie inside and no kernel is wider than the range, so at least every third draw is
+  // inside.
+  constexpr int attempts = 64;
+  for (int attempt = 0; attempt < attempts; ++attempt) {
+    const double x = kernels_[i].centre + kernels_[i].width * draw_normal(random);
+    if (x >= low_ && x <= high_) return x;
+  }
+  return kernels_[i].centre;
+}
+
+double ParzenNumeric::log_density(double x) const {
+  double sum = 0.0;
+  for (const Kernel& kernel : kernels_) {
+    const double u = (x - kernel.centre) / kernel.width;
+    sum += kernel.factor * std::exp(-0.5 * u * u);
+  }
+  return std::log(sum / total_weight_);
+}
+
+ParzenCategorical::ParzenCategorical(const std::vector<double>& values, std::size_t choices) {
+  const std::size_t n = values.size();
+  const double smoothing = 1.0 / static_cast<double>(n + 1);
+  const double scale = 1.0 / (static_cast<double>(choices) * smoothing + 1.0);
+  double weight = 0.0;
+  std::vector<double> hits(choices, 0.0);
+  for (std::size_t i = 0; i < n; ++i) {
+    const double w = observation_weight(i, n);
+    hits[static_cast<std::size_t>(values[i])] += w;
+    weight += w;
+  }
+  for (double hit : hits) {
+    const double observed = (weight * smoothing + hit) * scale;
+    probabilities_.push_back((observed + 1.0 / static_cast<double>(choices)) / (weight + 1.0));
+  }
+}
+
+double ParzenCategorical::sample(RandomStream& random) const {
+  double place = random.unit();
+  std::size_t i = 0;
+  while (i + 1 < probabilities_.size() && place >= probabilities_[i]) place -= probabilities_[i++];
+  return static_cast<double>(i);
+}
+
+double ParzenCategorical::log_density(double choice) const {
+  return std::log(probabilities_.at(static_cast<std::size_t>(choice)));
+}
+
+namespace {
+
+/// Returns a value on the internal scale, where a logarithmic parameter is its logarithm.
 double inside(const Dimension& dimension, double value) {
   return dimension.scale == Scale::logarithmic ? std::log(value) : value;
 }
 
+/// Throws UserError with every dimension that is empty or inverted.
 void check(const std::vector<Dimension>& dimensions) {
   ProblemList problems;
   for (std::size_t i = 0; i < dimensions.size(); ++i) {
@@ -38,7 +154,7 @@ std::vector<double> column(const std::vector<const std::vector<double>*>& points
   return values;
 }
 
-/// The candidate, drawn from the good ones, that is likeliest good: largest l(x) / g(x).
+/// Draws candidates from the good ones and returns the likeliest good: the largest l(x) / g(x).
 template <class Parzen>
 double best_candidate(const Parzen& good, const Parzen& rest, std::size_t candidates,
                       RandomStream& random, TpeStatistics& statistics) {
@@ -73,7 +189,7 @@ std::vector<double> Tpe::suggest(RandomStream& random) {
   }
   const auto [good, rest] = split();
   for (std::size_t i = 0; i < dimensions_.size(); ++i) {
-    values.push_back(outside(i, suggest_one(i, good, rest, random)));
+    values.push_back(outside(i, suggest_value(i, good, rest, random)));
   }
   return values;
 }
@@ -89,7 +205,7 @@ void Tpe::finish(std::uint64_t id, const Score& score) {
   HETEROPERF_EXPECT(pending != pending_.end());
   finished_.push_back({std::move(pending->second), score});
   pending_.erase(pending);
-  if (finished_.size() > options_.history_limit) forget_one();
+  if (finished_.size() > options_.history_limit) forget_oldest();
 }
 
 void Tpe::drop(std::uint64_t id) { pending_.erase(id); }
@@ -107,8 +223,8 @@ std::vector<std::size_t> Tpe::best_first(std::size_t count) const {
   return order;
 }
 
-// The oldest that is not among the best.
-void Tpe::forget_one() {
+/// Forgets the oldest observation that is not among the best.
+void Tpe::forget_oldest() {
   const auto best = best_first(options_.best_limit);
   std::size_t oldest = 0;
   while (std::find(best.begin(), best.end(), oldest) != best.end()) ++oldest;
@@ -124,7 +240,7 @@ Tpe::Split Tpe::split() const {
     const bool good = std::find(best.begin(), best.end(), i) != best.end();
     (good ? split.good : split.rest).push_back(&finished_[i].point);
   }
-  // Only the newest: a request must stay cheap.
+  // Only the newest pending ones count: a request must stay cheap.
   auto pending = pending_.begin();
   if (pending_.size() > options_.history_limit) {
     std::advance(pending, pending_.size() - options_.history_limit);
@@ -133,8 +249,8 @@ Tpe::Split Tpe::split() const {
   return split;
 }
 
-double Tpe::suggest_one(std::size_t i, const Points& good, const Points& rest,
-                        RandomStream& random) {
+double Tpe::suggest_value(std::size_t i, const Points& good, const Points& rest,
+                          RandomStream& random) {
   const Dimension& d = dimensions_[i];
   if (d.scale == Scale::categorical) {
     return best_candidate(ParzenCategorical(column(good, i), d.choices),
@@ -155,7 +271,7 @@ double Tpe::draw_uniformly(std::size_t i, RandomStream& random) const {
   return low + (high - low) * random.unit();
 }
 
-// Rounding of exp must not leave the range.
+/// Turns an internal value into an outer one; rounding of exp must not leave the range.
 double Tpe::outside(std::size_t i, double internal) const {
   const Dimension& d = dimensions_[i];
   if (d.scale == Scale::categorical) return internal;

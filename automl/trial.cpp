@@ -19,9 +19,6 @@ const char* to_string(TrialState state) { return name_of(states, state); }
 TrialState parse_trial_state(const std::string& name) {
   return parse_name(states, "trial state", name);
 }
-
-Ops training_ops_per_sample(const ModelGraph& graph) { return strict_train_ops(graph, 1); }
-
 Ops ops_per_step(const Trial& trial, std::uint32_t ranks) {
   return strict_train_ops(trial.graph, static_cast<std::uint64_t>(trial.hyper.batch)) * ranks;
 }

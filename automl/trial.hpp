@@ -12,34 +12,34 @@
 
 namespace heteroperf {
 
-/// A group of ranks that trains one trial at a time; 0 … groups − 1.
+/// A group of ranks that trains one trial at a time, numbered 0 … groups − 1.
 using GroupId = Id<struct GroupTag>;
 
 struct HyperParameters {
   double dropout = 0.0;        ///< probability, in every dropout node of the graph
-  std::int64_t kernel = 3;     ///< of the convolutions that morphs have added (hyper_graph.hpp)
+  std::int64_t kernel = 3;     ///< size in convolutions that morphs have added (graph_rebuild.hpp)
   std::int64_t batch = 32;     ///< samples per rank and optimizer step
   double learning_rate = 0.1;  ///< peak of the recipe's schedule
   friend bool operator==(const HyperParameters&, const HyperParameters&) = default;
 };
 
-/// One candidate and its budget.
+/// A candidate and its budget.
 struct Trial {
   std::uint64_t id = 0;
-  std::optional<std::uint64_t> parent;  ///< absent: made from the initial architecture
-  std::string morph;                    ///< "wider layer1.0.conv1 64→128"; "" for the initial one
-  ModelGraph graph;                     ///< hyper-parameters applied: what is counted is what runs
+  std::optional<std::uint64_t> parent;  ///< absent where it was made from the initial architecture
+  std::string morph;  ///< "wider layer1.0.conv1 64→128"; empty for the initial architecture
+  ModelGraph graph;   ///< hyper-parameters are applied: what is counted is what runs
   HyperParameters hyper;
-  std::uint64_t seed = 0;   ///< of weights, shuffling and dropout masks
-  std::uint64_t steps = 0;  ///< train until this many optimizer steps since the trial's start
-  std::uint32_t rung = 0;   ///< whose milestone `steps` is
+  std::uint64_t seed = 0;   ///< seeds weights, shuffling and dropout masks
+  std::uint64_t steps = 0;  ///< the trial trains until this many optimizer steps since its start
+  std::uint32_t rung = 0;   ///< the rung whose milestone `steps` is
 };
 
 enum class TrialState {
-  completed,  ///< reached the last rung
-  stopped,    ///< not among the best of its rung
-  diverged,   ///< loss or quality became non-finite
-  failed,     ///< threw, or its group was lost
+  completed,  ///< it reached the last rung
+  stopped,    ///< it was not among the best of its rung
+  diverged,   ///< its loss or quality became non-finite
+  failed,     ///< it threw, or its group was lost
   truncated,  ///< the run's own budget ended first
 };
 
@@ -47,26 +47,27 @@ const char* to_string(TrialState state);
 /// Throws UserError naming the nearest valid name.
 TrialState parse_trial_state(const std::string& name);
 
-/// What a group found at the end of a segment.
+/// The report of a group at the end of a segment.
 struct TrialReport {
   std::uint64_t id = 0;
   double quality = 0.0;                                    ///< validation accuracy, 0 … 1
   double loss = std::numeric_limits<double>::quiet_NaN();  ///< validation loss
-  std::uint64_t steps = 0;                                 ///< done since the trial's start
+  std::uint64_t steps = 0;                                 ///< steps done since the trial's start
   enum class Health { fine, diverged, failed } health = Health::fine;
-  std::string reason;  ///< of a divergence or failure
+  std::string reason;  ///< words for a divergence or failure
 };
 
-/// How a trial ended.
+/// The end of a trial.
 struct TrialOutcome {
   std::uint64_t id = 0;
   TrialState state = TrialState::completed;
-  double quality = 0.0;                                    ///< of the last report; 0 without one
-  double loss = std::numeric_limits<double>::quiet_NaN();  ///< NaN without one
+  double quality = 0.0;  ///< the last report's; 0 without a report
+  double loss =
+      std::numeric_limits<double>::quiet_NaN();  ///< the last report's; NaN without a report
   std::uint64_t steps = 0;
-  Ops ops;             ///< strict, trained by the whole group: steps × ops_per_step
-  std::string reason;  ///< why it is not completed
-  /// Quality and loss at each rung's milestone reached, rung 0 first.
+  Ops ops;             ///< strict operations trained by the whole group: steps × ops_per_step
+  std::string reason;  ///< says why the trial is not completed
+  /// The quality and the loss at each milestone that was reached, rung 0 first.
   struct Milestone {
     double quality = 0.0, loss = 0.0;
     friend bool operator==(const Milestone&, const Milestone&) = default;
@@ -74,16 +75,13 @@ struct TrialOutcome {
   std::vector<Milestone> milestones;
 };
 
-/// A trial of an earlier run; `outcome` is absent when that run ended before the trial did.
+/// A trial of an earlier run. `outcome` is absent when that run ended before the trial did.
 struct HistoryEntry {
   Trial trial;
   std::optional<TrialOutcome> outcome;
 };
 
-/// Strict operations to train one sample (forward and backward), no recomputation.
-Ops training_ops_per_sample(const ModelGraph& graph);
-
-/// Strict operations of one optimizer step of `trial` on a group of `ranks` ranks.
+/// Counts the strict operations of one optimizer step of `trial` on a group of `ranks` ranks.
 Ops ops_per_step(const Trial& trial, std::uint32_t ranks);
 
 }  // namespace heteroperf

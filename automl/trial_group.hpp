@@ -10,37 +10,38 @@
 
 namespace heteroperf::detail {
 
-/// What a group is doing, from the master's point of view.
+/// The state of a group from the master's point of view.
 enum class Activity {
-  thinking,    ///< has no trial; its request is still to come
-  requesting,  ///< waits for a trial
+  thinking,    ///< it has no trial; its request is still to come
+  requesting,  ///< it waits for a trial
   training,    ///< its report is still to come
-  reporting,   ///< waits for a decision
-  vanished,    ///< lost or left; not seen yet
-  done,        ///< gets nothing more
+  reporting,   ///< it waits for a decision
+  vanished,    ///< it was lost or left, which the others have not seen yet
+  done,        ///< it gets nothing more
 };
 
-/// The trial of a group and the segment it trains.
+/// The trial of a group and the segment that it trains.
 struct Training {
   Trial trial;
   Ops ops_per_step;
   std::uint64_t segment_end = 0;  ///< steps since the trial's start
-  std::uint32_t rung = 0;         ///< whose milestone comes next
-  TrialOutcome outcome;           ///< as far as known
+  std::uint32_t rung = 0;         ///< the rung whose milestone comes next
+  TrialOutcome outcome;           ///< filled in as it becomes known
 
   void take_over(const TrialReport& report);
 };
 
+/// A group of ranks: its state, its clock, and the callbacks that wait for an answer.
 struct Group {
   std::uint32_t ranks = 1;
   Activity activity = Activity::thinking;
-  Ops next_event;                           ///< virtual time
-  std::optional<std::uint64_t> steps_left;  ///< absent: no limit
+  Ops next_event;                           ///< its virtual time
+  std::optional<std::uint64_t> steps_left;  ///< absent where there is no limit
   std::optional<Training> training;
   std::function<void(Assignment)> request_reply;
   std::function<void(Decision)> report_reply;
   TrialReport report;
-  std::string lost_reason;  ///< empty: not lost
+  std::string lost_reason;  ///< empty where the group is not lost
   std::uint64_t lost_steps = 0;
   std::chrono::steady_clock::time_point waiting_since;
 

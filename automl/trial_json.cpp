@@ -8,13 +8,18 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "workloads/graph/model_graph_json.hpp"
+
+// The messages between a group and the master are JSON texts. Every type has a reader of its keys
+// and a writer; read_message() wraps the readers for whole messages, so that all problems of a
+// message come at once.
 
 namespace heteroperf {
 namespace {
 
-/// `read_keys` reads the members of one message into `value`.
+/// Reads a message; `read_keys` reads its members into the value.
 template <class Value, class Read>
 Value read_message(const Json& json, const char* subject, Read read_keys) {
   DocumentProblems problems(subject);
@@ -26,19 +31,17 @@ Value read_message(const Json& json, const char* subject, Read read_keys) {
   return value;
 }
 
-/// UserErrors of `call` become problems of the message.
+/// Makes the call and turns its UserErrors into problems of the message.
 template <class Call>
 void note_errors(DocumentProblems& problems, const std::string& prefix, Call call) {
   try {
     call();
   } catch (const UserError& error) {
-    for (const Problem& p : error.problems()) {
-      problems.add(prefix + p.problem, p.why, p.suggestion);
-    }
+    problems.add_all(error, prefix);
   }
 }
 
-/// Reads a text that `parse` makes a value of.
+/// Reads a text and hands it to `parse`.
 template <class Parse>
 void read_parsed(ObjectReader& reader, const char* key, Parse parse) {
   std::string text;
@@ -47,7 +50,7 @@ void read_parsed(ObjectReader& reader, const char* key, Parse parse) {
   note_errors(reader.problems(), reader.path_of(key) + ": ", [&] { parse(text); });
 }
 
-/// Counts beyond the whole numbers of JSON are decimal texts.
+/// Reads a count as a decimal text, because it may exceed the whole numbers of JSON.
 void read_decimal(ObjectReader& reader, const char* key, Ops& value) {
   read_parsed(reader, key, [&](const std::string& text) { value = Ops::parse(text); });
 }
@@ -67,14 +70,18 @@ void write_text(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }
 
-/// In the order of the enum.
-const std::vector<std::string> health_names{"fine", "diverged", "failed"};
+constexpr Named<TrialReport::Health> health_names[] = {
+    {TrialReport::Health::fine, "fine"},
+    {TrialReport::Health::diverged, "diverged"},
+    {TrialReport::Health::failed, "failed"},
+};
 
 void read_health(ObjectReader& reader, TrialReport::Health& health) {
   const Json* value = reader.value("health");
   if (value == nullptr) return;
-  const int index = read_choice(*value, reader.path_of("health"), health_names, reader.problems());
-  if (index >= 0) health = static_cast<TrialReport::Health>(index);
+  const int row =
+      read_choice(*value, reader.path_of("health"), names_of(health_names), reader.problems());
+  if (row >= 0) health = health_names[row].value;
 }
 
 Json milestone_to_json(const TrialOutcome::Milestone& milestone) {
@@ -185,7 +192,7 @@ Json trial_report_to_json(const TrialReport& report) {
   write_finite(json, "quality", report.quality);
   write_finite(json, "loss", report.loss);
   json["steps"] = report.steps;
-  json["health"] = health_names.at(static_cast<std::size_t>(report.health));
+  json["health"] = name_of(health_names, report.health);
   write_text(json, "reason", report.reason);
   return json;
 }

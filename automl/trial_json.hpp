@@ -7,9 +7,9 @@
 
 namespace heteroperf {
 
-/// Seeds and operation counts are decimal strings; what a value does not have is an absent key, and
-/// so is a loss that is not finite (format: automl/README.md). The from_json functions throw
-/// UserError with every key that is missing, unknown or of the wrong type.
+/// Seeds and operation counts are decimal strings. A value that is missing, and a loss that is not
+/// finite, are absent keys (format: automl/README.md). The from_json functions throw UserError with
+/// every key that is missing, unknown or of the wrong type.
 
 nlohmann::ordered_json hyper_parameters_to_json(const HyperParameters& hyper);
 nlohmann::ordered_json trial_to_json(const Trial& trial);

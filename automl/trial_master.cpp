@@ -6,17 +6,58 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <deque>
+#include <exception>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <utility>
 
-#include "automl/callback_queue.hpp"
 #include "automl/trial_group.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 
+// Groups of ranks ask for trials and report results, each at its own pace. All state lies behind
+// one mutex; answers leave through a queue of calls that are made without it. In virtual time the
+// next event of every group is ordered by counted operations, and an event is answered only when no
+// other group can still come before it.
+
 namespace heteroperf {
 namespace {
+
+/// Calls that leave an object guarded by a mutex: they are posted under its lock, and made in order
+/// without it. Where a call or another thread delivers at the same time, the deliverer at work
+/// makes those calls as well, so that one call runs at a time.
+class CallbackQueue {
+ public:
+  void post(std::function<void()> call) { calls_.push_back(std::move(call)); }
+
+  /// `lock` is held on entry and on return. An exception of a call is thrown on once all calls are
+  /// made (of several the first): a journal on a full disk must not keep a trial's answer back.
+  void deliver(std::unique_lock<std::mutex>& lock) {
+    if (delivering_) return;
+    delivering_ = true;
+    std::exception_ptr thrown;
+    while (!calls_.empty()) {
+      std::function<void()> call = std::move(calls_.front());
+      calls_.pop_front();
+      lock.unlock();
+      try {
+        call();
+      } catch (...) {
+        if (!thrown) thrown = std::current_exception();
+      }
+      call = nullptr;  // objects that it owns may call back when they die
+      lock.lock();
+    }
+    delivering_ = false;
+    if (thrown) std::rethrow_exception(thrown);
+  }
+
+ private:
+  std::deque<std::function<void()>> calls_;
+  bool delivering_ = false;
+};
 
 using detail::Activity;
 using detail::Group;
@@ -29,6 +70,7 @@ Seconds since(Clock::time_point start) {
   return Seconds(std::chrono::duration<double>(Clock::now() - start).count());
 }
 
+/// Throws UserError with every option that does not fit.
 void check(const MasterOptions& options) {
   ProblemList problems;
   if (options.group_ranks.empty()) problems.add("there is no group of ranks to train trials");
@@ -127,7 +169,7 @@ class TrialMaster::Impl {
     ++groups_lost_;
     group.lost_reason = std::move(reason);
     group.lost_steps = steps;
-    // A dropped callback may hold the last reference to something that calls back.
+    // A dropped callback may hold the last reference to something that calls back, so it is posted.
     calls_.post([dropped = std::pair(std::exchange(group.request_reply, {}),
                                      std::exchange(group.report_reply, {}))] {});
     arrive(id, Activity::vanished, Clock::now());
@@ -161,30 +203,32 @@ class TrialMaster::Impl {
   using Place = std::pair<Ops, std::size_t>;
 
   Group& at(GroupId id) {
-    HETEROPERF_EXPECT(id.value() >= 0 && static_cast<std::size_t>(id.value()) < groups_.size());
-    return groups_[static_cast<std::size_t>(id.value())];
+    HETEROPERF_EXPECT(id.value() >= 0 && position(id) < groups_.size());
+    return groups_[position(id)];
   }
 
+  /// Says why a group gets nothing more.
   std::string gone_reason(const Group& group) const {
     if (!group.lost_reason.empty()) return "the group was lost: " + group.lost_reason;
     return no_more_.empty() ? "the group is done" : no_more_;
   }
 
-  // ---- the order of events
+  // ---- The order of events
 
+  /// Notes an event of a group, and answers it or what it unblocks.
   void arrive(GroupId id, Activity activity, Clock::time_point came) {
     Group& group = at(id);
     group.activity = activity;
     group.waiting_since = came;
     if (options_.clock == MasterClock::wall || closed_) {
-      answer(static_cast<std::size_t>(id.value()));
+      answer(position(id));
     } else {
       answer_ready_groups();
     }
   }
 
   /// In virtual time: answers while the earliest event has arrived. After `close` the order no
-  /// longer matters and everybody who waits is answered.
+  /// longer matters, and everybody who waits is answered.
   void answer_ready_groups() {
     if (closed_) {
       for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -206,23 +250,26 @@ class TrialMaster::Impl {
     if (activity == Activity::vanished) answer_loss(g);
   }
 
-  /// Just before a reply leaves: what came before it, journal lines included, was the group's wait.
+  /// Call it just before a reply leaves: the group waited for all that came before, journal
+  /// included.
   void count_idle(Clock::time_point came) {
     idle_ns_ += std::chrono::nanoseconds(Clock::now() - came).count();
   }
 
+  /// Takes a group out of the order of events for good.
   void retire(std::size_t g) {
     order_.erase({groups_[g].next_event, g});
     groups_[g].activity = Activity::done;
   }
 
+  /// Moves a group's next event on by so many operations.
   void advance_clock(std::size_t g, Ops by) {
     order_.erase({groups_[g].next_event, g});
     groups_[g].next_event += by;
     order_.emplace(groups_[g].next_event, g);
   }
 
-  // ---- requests
+  // ---- Requests
 
   void answer_request(std::size_t g) {
     Group& group = groups_[g];
@@ -247,6 +294,7 @@ class TrialMaster::Impl {
     });
   }
 
+  /// Proposes a trial; nothing where the run or the group is at its end.
   std::optional<Trial> next_trial(const Group& group) {
     if (!no_more_.empty() || group.steps_left == 0u) return std::nullopt;
     const Clock::time_point start = Clock::now();
@@ -279,6 +327,7 @@ class TrialMaster::Impl {
     training.trial.rung = 0;
   }
 
+  /// Lets a group train up to the next milestone, or to the end of its steps.
   void start_segment(std::size_t g) {
     Group& group = groups_[g];
     Training& training = *group.training;
@@ -292,7 +341,7 @@ class TrialMaster::Impl {
     advance_clock(g, training.ops_per_step * steps);
   }
 
-  // ---- reports
+  // ---- Reports
 
   void answer_report(std::size_t g) {
     Group& group = groups_[g];
@@ -310,7 +359,7 @@ class TrialMaster::Impl {
     });
   }
 
-  /// How the trial ends here; nothing when it goes on to the next rung.
+  /// Returns how the trial ends here; nothing when it goes on to the next rung.
   std::optional<TrialState> judge(Group& group) {
     Training& training = *group.training;
     std::string& reason = training.outcome.reason;
@@ -330,6 +379,7 @@ class TrialMaster::Impl {
     return judge_milestone(group);
   }
 
+  /// Records the result at a rung and applies the rung's verdict.
   std::optional<TrialState> judge_milestone(Group& group) {
     Training& training = *group.training;
     TrialOutcome& outcome = training.outcome;
@@ -355,6 +405,7 @@ class TrialMaster::Impl {
     return TrialState::truncated;
   }
 
+  /// Ends a group's trial, tells the search, and answers the report.
   void finish(std::size_t g, TrialState state) {
     Group& group = groups_[g];
     Training training = std::move(*group.training);
@@ -374,13 +425,14 @@ class TrialMaster::Impl {
     });
   }
 
+  /// Closes the search after too many failed trials in a row.
   void count_failures(const TrialOutcome& outcome) {
     failures_ = outcome.state == TrialState::failed ? failures_ + 1 : 0;
     if (failures_ < options_.failures_in_a_row || !no_more_.empty()) return;
     no_more_ = fmt::format("{} trials in a row failed (the last: {})", failures_, outcome.reason);
   }
 
-  // A lost group's clock stands at the planned end of its segment.
+  /// Ends the trial of a lost group, whose clock stands at the planned end of its segment.
   void answer_loss(std::size_t g) {
     Group& group = groups_[g];
     if (group.training) {
@@ -399,9 +451,9 @@ class TrialMaster::Impl {
   MasterObserver observer_;
   Rungs rungs_;
   std::vector<Group> groups_;
-  std::set<Place> order_;  // next events of all groups that are not done
+  std::set<Place> order_;  ///< next events of all groups that are not done
   bool closed_ = false;
-  std::string no_more_;  // why no further trial is handed out; empty: they are
+  std::string no_more_;  ///< the reason why no further trial is handed out; empty while they are
   std::uint32_t failures_ = 0;
   CallbackQueue calls_;
   std::vector<double> latencies_;

@@ -3,7 +3,7 @@
 namespace heteroperf {
 namespace {
 
-/// Runs one step of a trial; an exception that the runner survives becomes a failed report.
+/// Runs a step of a trial; an exception that the runner survives becomes a failed report.
 template <class Step>
 TrialReport guarded(const TrialRunner& runner, const Trial& trial, Step step) {
   TrialReport report;
@@ -19,7 +19,7 @@ TrialReport guarded(const TrialRunner& runner, const Trial& trial, Step step) {
   return report;
 }
 
-void run_one(MasterLink& master, TrialRunner& runner, const Trial& trial) {
+void run_trial(MasterLink& master, TrialRunner& runner, const Trial& trial) {
   TrialReport report = guarded(runner, trial, [&] {
     runner.begin(trial);
     return runner.advance(trial.steps);
@@ -38,7 +38,7 @@ void run_trials(MasterLink& master, TrialRunner& runner) {
     while (!runner.over()) {
       const Assignment assignment = master.request_trial();
       if (!assignment.trial) return;
-      run_one(master, runner, *assignment.trial);
+      run_trial(master, runner, *assignment.trial);
       runner.end();
     }
     master.leave();

@@ -1,4 +1,3 @@
-#include "automl/hyper_graph.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 #include "automl/trial.hpp"
 #include "metrics/base/error.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"
+#include "workloads/graph/graph_counts.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
@@ -86,7 +87,7 @@ TEST_P(MorphChains, EveryMorphGivesAValidLargerGraphWithStableNames) {
       expect_ends_kept(graph, morphed->graph);
       EXPECT_TRUE(hashes.insert(morphed->graph.hash()).second);
       for (const Node& node : graph.nodes()) EXPECT_NO_THROW(morphed->graph.find(node.name));
-      EXPECT_EQ(training_ops_per_sample(morphed->graph), Ops(independent_count(morphed->graph)));
+      EXPECT_EQ(strict_train_ops(morphed->graph, 1), Ops(independent_count(morphed->graph)));
       EXPECT_TRUE(within_limits(morphed->graph, limits));
       const std::string text = graph_to_text(morphed->graph);
       const ModelGraph again = graph_from_text(text, "test");
@@ -215,7 +216,7 @@ TEST(Sites, EverySiteIsLegal) {
 TEST(RandomMorph, FindsNothingWhereEverythingExceedsALimit) {
   const ModelGraph graph = small_resnet();
   MorphLimits limits;
-  limits.max_ops_per_sample = training_ops_per_sample(graph);
+  limits.max_ops_per_sample = strict_train_ops(graph, 1);
   limits.max_parameters = graph.parameter_count();
   limits.max_width = 1;
   RandomStream random(3);
@@ -235,7 +236,7 @@ TEST(Limits, EachOneBinds) {
   EXPECT_TRUE(violated([&](MorphLimits& l) { l.max_parameters = graph.parameter_count() - 1; }));
   EXPECT_TRUE(violated([](MorphLimits& l) { l.max_width = 15; }));
   EXPECT_TRUE(violated(
-      [&](MorphLimits& l) { l.max_ops_per_sample = training_ops_per_sample(graph) - Ops(1); }));
+      [&](MorphLimits& l) { l.max_ops_per_sample = strict_train_ops(graph, 1) - Ops(1); }));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "automl/hyper_graph.hpp"
+#include "automl/graph_rebuild.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "tests/unit/automl/sample_graphs.hpp"

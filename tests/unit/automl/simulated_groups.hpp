@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "automl/hyper_graph.hpp"
+#include "automl/graph_rebuild.hpp"
 #include "automl/trial_master.hpp"
 #include "automl/trial_runner.hpp"
 #include "metrics/base/random.hpp"

@@ -6,7 +6,6 @@
 #include <functional>
 #include <numbers>
 
-#include "automl/parzen.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 

@@ -8,6 +8,7 @@
 
 #include "metrics/base/error.hpp"
 #include "tests/unit/automl/simulated_groups.hpp"
+#include "workloads/graph/graph_counts.hpp"
 
 namespace heteroperf {
 namespace {
@@ -203,8 +204,8 @@ TEST(Rounds, OperationsAreStepsTimesBatchTimesRanks) {
   Decision decision;
   master.report_milestone(GroupId(0), report, [&](Decision d) { decision = d; });
   ASSERT_TRUE(decision.outcome.has_value());
-  EXPECT_EQ(decision.outcome->ops, training_ops_per_sample(trial.graph) *
-                                       static_cast<std::uint64_t>(trial.hyper.batch) * 40);
+  EXPECT_EQ(decision.outcome->ops,
+            strict_train_ops(trial.graph, 1) * static_cast<std::uint64_t>(trial.hyper.batch) * 40);
 }
 
 TEST(History, SurvivesARestart) {
