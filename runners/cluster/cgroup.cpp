@@ -2,16 +2,20 @@
 
 #include <algorithm>
 
+// A control group is a folder of files in a mounted *hierarchy*. Two tables of the kernel tell
+// where this process's group is: /proc/self/cgroup names the group, /proc/self/mountinfo the folder
+// under which the hierarchy is mounted. Limits hold for a group and all below it, so every folder
+// from the group up to the root counts, and the tightest limit wins.
 namespace heteroperf {
 namespace {
 
-/// A mounted hierarchy: `mount` is where it is seen, `root` the group that is seen there.
+/// A mounted hierarchy: it is seen at `mount`, and the group `root` is the one that is seen there.
 struct Hierarchy {
   std::string mount, root;
   std::string group;  ///< this process's group, as the kernel names it
 };
 
-/// `controller` empty: version 2.
+/// Returns this process's group; an empty `controller` stands for version 2.
 std::optional<std::string> group_of_process(const SystemFiles& files,
                                             const std::string& controller) {
   const Observed<std::string> content = files.text("proc/self/cgroup");
@@ -22,15 +26,16 @@ std::optional<std::string> group_of_process(const SystemFiles& files,
     if (first == std::string::npos || second == std::string::npos) continue;
     const std::string names = line.substr(first + 1, second - first - 1);
     const auto controllers = split_words(names, ",");
-    const bool found = controller.empty()
-                           ? names.empty()
-                           : std::ranges::find(controllers, controller) != controllers.end();
-    if (found) return line.substr(second + 1);
+    const bool is_listed = controller.empty()
+                               ? names.empty()
+                               : std::ranges::find(controllers, controller) != controllers.end();
+    if (is_listed) return line.substr(second + 1);
   }
   return std::nullopt;
 }
 
-/// proc(5), /proc/[pid]/mountinfo: "id parent dev root mount options… - type source super-options".
+/// Finds a hierarchy in /proc/self/mountinfo, whose lines read "id parent dev root mount options… -
+/// type source super-options" (proc(5)).
 std::optional<Hierarchy> find_hierarchy(const SystemFiles& files, const std::string& controller) {
   const auto group = group_of_process(files, controller);
   const Observed<std::string> mounts = files.text("proc/self/mountinfo");
@@ -48,7 +53,7 @@ std::optional<Hierarchy> find_hierarchy(const SystemFiles& files, const std::str
   return std::nullopt;
 }
 
-/// Folders from the process's group up to the root of what is mounted.
+/// Lists the folders from the process's group up to the root of the mounted hierarchy.
 std::vector<std::string> folders_upwards(const Hierarchy& hierarchy) {
   std::string path = hierarchy.group;
   if (hierarchy.root != "/" && path.starts_with(hierarchy.root)) {
@@ -60,11 +65,13 @@ std::vector<std::string> folders_upwards(const Hierarchy& hierarchy) {
   return folders;
 }
 
+/// Keeps the tighter one of two limits, with its source.
 template <class T>
 void keep_tighter(Observed<T>& limit, T value, const std::string& path) {
   if (!limit || value < *limit) limit = Observed<T>::of(value, "/" + path);
 }
 
+/// Reads a group's quota of CPU time in version 2.
 void read_cpu_v2(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
   const std::string path = folder + "/cpu.max";  // "max 100000" or "150000 100000"
   const Observed<std::string> content = files.text(path);
@@ -77,6 +84,7 @@ void read_cpu_v2(const SystemFiles& files, const std::string& folder, Observed<d
   }
 }
 
+/// Reads a group's quota of CPU time in version 1.
 void read_cpu_v1(const SystemFiles& files, const std::string& folder, Observed<double>& cores) {
   const std::string path = folder + "/cpu.cfs_quota_us";  // -1: none
   const auto quota = files.integer(path), period = files.integer(folder + "/cpu.cfs_period_us");
@@ -85,14 +93,14 @@ void read_cpu_v1(const SystemFiles& files, const std::string& folder, Observed<d
   }
 }
 
-/// Files of one group; their names differ between the versions.
+/// The files of one group; their names differ between the versions.
 struct MemoryFiles {
   const char* limit;
   const char* usage;
-  const char* inactive;  ///< field of memory.stat
+  const char* inactive;  ///< a field of memory.stat
 };
 
-/// "No limit" is "max" in version 2 and a number near 2^63 in version 1.
+/// Reads a group's memory. "No limit" is "max" in version 2 and a number near 2^63 in version 1.
 void read_memory(const SystemFiles& files, const std::string& folder, const MemoryFiles& names,
                  CgroupLimits& limits) {
   constexpr long long beyond_any_machine = 1LL << 62;

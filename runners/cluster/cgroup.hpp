@@ -1,26 +1,26 @@
 #pragma once
 
 #include "metrics/base/quantity.hpp"
-#include "runners/cluster/observed.hpp"
 #include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 
-/// What the control groups of this process allow. A limit that is not set is `unavailable` with
-/// the reason "no limit".
+/// The limits that the control groups of this process set. A limit that is not set is `unavailable`
+/// with the reason "no limit". A group without a limit of its own is still bound by its parents.
 struct CgroupLimits {
   Observed<double> cores;  ///< CPU time per wall time (cpu.max, cpu.cfs_quota_us)
   Observed<Bytes> memory;  ///< memory.max, memory.limit_in_bytes
-  /// The least that any of these groups leaves of its limit, files that the kernel only keeps in
-  /// case of need (inactive_file) not counted as used.
+  /// The least memory that any of these groups leaves of its limit. Files that the kernel only
+  /// keeps until somebody needs the memory (inactive_file) do not count as used.
   Observed<Bytes> memory_left;
 };
 
-/// The tightest limit on the way from this process's group to the root of its hierarchy, for
-/// version 2 and version 1 hierarchies, which may stand side by side.
+/// Reads the tightest limits on the way from this process's group to the root of its hierarchy, for
+/// hierarchies of version 2 and of version 1, which may stand side by side.
 CgroupLimits read_cgroup_limits(const SystemFiles& files);
 
-/// What further processes may take: what the system has available, or what is left of a limit.
+/// Returns the memory that further processes may take: that which the system has available, or that
+/// which the control groups leave, whichever is less.
 Observed<Bytes> available_memory(const SystemFiles& files);
 
 }  // namespace heteroperf

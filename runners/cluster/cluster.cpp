@@ -9,7 +9,13 @@
 #include <tuple>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/bridges.hpp"
+#include "metrics/base/name_table.hpp"
+#include "runners/cluster/machine.hpp"
+#include "runners/cluster/rank_clusters.hpp"
+
+// A description may come from a person, so check_cluster() looks at everything before it complains:
+// names that are referred to, each pair of ranks, which needs exactly one link, and the efficiency
+// entries. All problems are thrown together.
 
 namespace heteroperf {
 namespace {
@@ -22,7 +28,7 @@ std::pair<std::string, std::string> ordered(const std::string& a, const std::str
   return a < b ? std::pair(a, b) : std::pair(b, a);
 }
 
-/// Names that may be referred to, each once.
+/// Returns names that may be referred to, each once, and notes empty and repeated ones.
 std::vector<std::string> unique_names(const char* what, std::vector<std::string> names,
                                       ProblemList& problems) {
   std::set<std::string> seen;
@@ -35,6 +41,7 @@ std::vector<std::string> unique_names(const char* what, std::vector<std::string>
   return {seen.begin(), seen.end()};
 }
 
+/// Notes a name that refers to nothing, with the nearest known one.
 void expect_known(const std::string& name, const char* what, const std::string& where,
                   const std::vector<std::string>& known, ProblemList& problems) {
   if (std::find(known.begin(), known.end(), name) != known.end()) return;
@@ -44,12 +51,13 @@ void expect_known(const std::string& name, const char* what, const std::string& 
                near.empty() ? "" : fmt::format("Did you mean \"{}\"?", near));
 }
 
+/// Writes a curve in a few numbers, for messages.
 std::string text_of(const LinkCurve& curve) {
   if (curve.empty()) return "nothing";
   return fmt::format("{} s + {} B/s", curve.latency().value(), curve.bandwidth().value());
 }
 
-/// Checks one cluster description part by part.
+/// Checks a cluster description part by part.
 class ClusterCheck {
  public:
   explicit ClusterCheck(const Cluster& cluster) : cluster_(cluster) {}
@@ -83,6 +91,7 @@ class ClusterCheck {
   std::map<std::pair<std::string, std::string>, const Link*> of_labels_;
 };
 
+/// Checks bandwidths and bursts of the cards.
 void ClusterCheck::check_cards() {
   std::vector<std::string> names;
   for (const NetworkCard& card : cluster_.cards) {
@@ -99,9 +108,10 @@ void ClusterCheck::check_cards() {
   unique_names("card", std::move(names), problems_);
 }
 
+/// Checks that every rank names a class, a cluster and cards that exist, and gathers the labels.
 void ClusterCheck::check_ranks() {
   std::vector<std::string> names, cards;
-  for (const DeviceClass& one : cluster_.classes) names.push_back(one.name);
+  for (const DeviceClass& device : cluster_.classes) names.push_back(device.name);
   classes_ = unique_names("device class", std::move(names), problems_);
   for (const NetworkCard& card : cluster_.cards) cards.push_back(card.name);
   if (cluster_.ranks.empty()) problems_.add("the cluster has no ranks");
@@ -120,6 +130,7 @@ void ClusterCheck::check_ranks() {
   for (const auto& [label, ignored] : ranks_of_) labels_.push_back(label);
 }
 
+/// Checks that a link is between two clusters or between two ranks, and not both.
 void ClusterCheck::check_link(const Link& link) {
   const bool has_labels = !link.from.empty() || !link.to.empty();
   if (link.ranks.has_value() == has_labels) {
@@ -154,6 +165,7 @@ void ClusterCheck::check_label_pair(const Link& link) {
              fmt::format("\"{}\" and \"{}\"", link.from, link.to));
 }
 
+/// Notes a pair with two curves, or with none.
 template <class Seen, class Pair>
 void ClusterCheck::note_curve(Seen& seen, const Pair& pair, const Link& link,
                               const std::string& between) {
@@ -173,7 +185,7 @@ void ClusterCheck::note_curve(Seen& seen, const Pair& pair, const Link& link,
   }
 }
 
-/// Of each two clusters the first pair of ranks without a link is named.
+/// Names, for each two clusters, the first pair of ranks without a link.
 void ClusterCheck::check_coverage(const std::string& a, const std::string& b) {
   for (const RankId x : ranks_of_[a]) {
     for (const RankId y : ranks_of_[b]) {
@@ -193,6 +205,7 @@ void ClusterCheck::check_coverage() {
   }
 }
 
+/// Checks that entries name a class and an operation, have a positive rate, and stand there once.
 void ClusterCheck::check_efficiency() {
   std::set<std::tuple<std::string, std::string, std::string, std::string>> seen;
   for (const Efficiency& entry : cluster_.efficiency) {
@@ -210,14 +223,15 @@ void ClusterCheck::check_efficiency() {
   }
 }
 
+/// Looks up the cards of a rank; unknown ones get no bandwidth.
 std::vector<NetworkCard> cards_of(const RankPlace& place, const std::vector<NetworkCard>& cards) {
-  std::vector<NetworkCard> found;
+  std::vector<NetworkCard> named;
   for (const std::string& name : place.cards) {
     const auto card = std::find_if(cards.begin(), cards.end(),
                                    [&](const NetworkCard& c) { return c.name == name; });
-    found.push_back(card == cards.end() ? NetworkCard{name} : *card);
+    named.push_back(card == cards.end() ? NetworkCard{name} : *card);
   }
-  return found;
+  return named;
 }
 
 }  // namespace
@@ -227,8 +241,8 @@ const LinkCurve& Cluster::link(RankId a, RankId b) const {
   HETEROPERF_EXPECT(a != b && a.value() >= 0 && b.value() >= 0 && a.value() < size &&
                     b.value() < size);
   const std::pair<RankId, RankId> pair = ordered(a, b);
-  const std::string& from = ranks[static_cast<std::size_t>(a.value())].cluster;
-  const std::string& to = ranks[static_cast<std::size_t>(b.value())].cluster;
+  const std::string& from = ranks[position(a)].cluster;
+  const std::string& to = ranks[position(b)].cluster;
   const LinkCurve* of_labels = nullptr;
   for (const Link& link : links) {
     if (link.ranks == pair) return link.curve;
@@ -240,23 +254,23 @@ const LinkCurve& Cluster::link(RankId a, RankId b) const {
 }
 
 RankClusters Cluster::rank_clusters() const {
-  RankClusters found{{}, "labels of the cluster file"};
+  RankClusters grouped{{}, "labels of the cluster file"};
   std::map<std::string, std::size_t> index;
   std::vector<std::vector<BridgeCandidate>> candidates;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto [entry, is_new] = index.emplace(ranks[r].cluster, found.clusters.size());
+    const auto [entry, is_new] = index.emplace(ranks[r].cluster, grouped.clusters.size());
     if (is_new) {
-      found.clusters.push_back({ranks[r].cluster, {}, {}});
+      grouped.clusters.push_back({ranks[r].cluster, {}, {}});
       candidates.emplace_back();
     }
     const RankId rank(static_cast<std::int32_t>(r));
-    found.clusters[entry->second].ranks.push_back(rank);
+    grouped.clusters[entry->second].ranks.push_back(rank);
     candidates[entry->second].push_back({rank, cards_of(ranks[r], cards)});
   }
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    found.clusters[i].bridges = choose_bridges(candidates[i], most_bridges);
+    grouped.clusters[i].bridges = choose_bridges(candidates[i], most_bridges);
   }
-  return found;
+  return grouped;
 }
 
 void check_cluster(const Cluster& cluster) { ClusterCheck(cluster).run(); }
@@ -282,7 +296,7 @@ const DeviceClass& class_of(const Cluster& cluster, const std::string& name) {
 }
 
 const DeviceClass& class_of(const Cluster& cluster, RankId rank) {
-  return class_of(cluster, cluster.ranks.at(static_cast<std::size_t>(rank.value())).device_class);
+  return class_of(cluster, cluster.ranks.at(position(rank)).device_class);
 }
 
 bool is_emulated(const Cluster& cluster) {
@@ -296,6 +310,30 @@ bool is_emulated(const Cluster& cluster) {
                     "Make all classes paced, or none");
   }
   return !paced.empty();
+}
+
+namespace {
+
+constexpr Named<DeviceKind> device_kinds[] = {
+    {DeviceKind::cpu, "cpu"}, {DeviceKind::cuda, "cuda"}, {DeviceKind::paced, "paced"}};
+
+}  // namespace
+
+const char* to_string(DeviceKind kind) { return name_of(device_kinds, kind); }
+
+DeviceKind parse_device_kind(const std::string& text) {
+  return parse_name(device_kinds, "device kind", text);
+}
+
+DeviceClass cpu_device_class(const Machine& machine, int ranks, int threads_per_rank) {
+  HETEROPERF_EXPECT(ranks > 0 && threads_per_rank > 0);
+  const Bytes memory = machine.usable_memory();
+  return {.name = "cpu",
+          .kind = DeviceKind::cpu,
+          .memory = memory / static_cast<std::uint64_t>(ranks),
+          .count = ranks,
+          .threads = threads_per_rank,
+          .rates = {}};
 }
 
 }  // namespace heteroperf

@@ -1,80 +1,106 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/cluster/device_class.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/cluster/rank_clusters.hpp"
 
 namespace heteroperf {
 
-/// A network card; ranks that name the same card share its bandwidth.
-struct NetworkCard {
+struct Machine;
+
+enum class DeviceKind { cpu, cuda, paced };
+
+const char* to_string(DeviceKind kind);
+/// Finds a kind by its name. Throws UserError naming the nearest one.
+DeviceKind parse_device_kind(const std::string& text);
+
+/// Chips that are alike: they have the same rate and the same memory. One rank drives one device.
+struct DeviceClass {
   std::string name;
-  BytesPerSecond bandwidth{0};  ///< 0: unknown, does not limit
-  Bytes burst{0};               ///< that pass unlimited after a pause, as shapers have it
-  friend bool operator==(const NetworkCard&, const NetworkCard&) = default;
+  DeviceKind kind = DeviceKind::cpu;
+  Bytes memory{0};  ///< memory of one device
+  int count = 1;    ///< number of devices
+  int threads = 1;  ///< CPU threads that compute for one device
+  /// Measured operations per second of one device, by precision ("fp32", "bf16", "fp64"). It is
+  /// empty until a probe or a run has measured it.
+  std::map<std::string, OpsPerSecond> rates = {};
+
+  /// The price of an hour of one device in any one currency, and its power while it waits and while
+  /// it computes. Absent values are unknown.
+  std::optional<double> price_per_hour = {}, idle_watts = {}, busy_watts = {};
+
+  /// Returns true where its time is modelled: results are then marked and never ranked.
+  bool emulated() const { return kind == DeviceKind::paced; }
 };
 
-/// Where one rank lives.
+/// Describes this machine as `ranks` equal CPU devices of `threads_per_rank` threads, which share
+/// its memory evenly. Both numbers are above 0.
+DeviceClass cpu_device_class(const Machine& machine, int ranks, int threads_per_rank);
+
+/// The place of one rank in the cluster.
 struct RankPlace {
-  std::string device_class;        ///< names one of Cluster::classes
-  std::string host;                ///< "" when unknown
-  std::string cluster;             ///< label
+  std::string device_class;        ///< name of one of Cluster::classes
+  std::string host;                ///< empty when unknown
+  std::string cluster;             ///< the cluster's label
   std::vector<std::string> cards;  ///< names of Cluster::cards, nearest first; may be empty
   friend bool operator==(const RankPlace&, const RankPlace&) = default;
 };
 
-/// How two ranks, or any two ranks of two clusters, are linked; the same in both directions.
+/// The link of two ranks, or of any two ranks of two clusters; it is the same in both directions.
 struct Link {
   std::string from, to;  ///< cluster labels, equal for links inside; or both empty
-  std::optional<std::pair<RankId, RankId>> ranks;  ///< a pair of its own, first < second
+  std::optional<std::pair<RankId, RankId>>
+      ranks;  ///< a pair with a link of its own, first < second
   LinkCurve curve;
   std::string source;  ///< "measured", "given", …
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-/// Where a number comes from: of two for one thing, the later kind holds.
+/// The origin of a number. Where two kinds give one number, the later kind holds.
 enum class Provenance { analytic, file, probe };
 constexpr std::array<const char*, 3> value_names(Provenance) {
   return {"analytic", "file", "probe"};
 }
 
-/// One entry of the efficiency matrix: what a class achieves on one kind of operation.
+/// An entry of the efficiency matrix: the rate that a class achieves on one kind of operation.
 struct Efficiency {
   std::string device_class, operation, shape, precision;  ///< "gemm", "1024x1024x1024", "fp32"
   OpsPerSecond rate{0};
-  std::string source;  ///< "measured 2026-11-21T…", file, formula
-  /// Where it is not said, a source that begins with "measured" is a probe's, any other a file's.
+  std::string source;  ///< "measured 2026-11-21T…", a file, a formula
+  /// Where it is absent, a source that begins with "measured" counts as a probe's, others as a
+  /// file's.
   std::optional<Provenance> provenance = {};
   friend bool operator==(const Efficiency&, const Efficiency&) = default;
 };
 
-/// That a description may have.
+/// The most ranks that a description may have.
 inline constexpr int most_cluster_ranks = 65536;
 
-/// The machine as planner, pacing and cost models see it.
+/// The machine as the planner, pacing and cost models see it.
 struct Cluster {
   std::string name;
-  std::vector<std::string> assumptions;  ///< of whoever described it; printed with predictions
+  std::vector<std::string>
+      assumptions;  ///< written by whoever described it; printed with predictions
   std::vector<DeviceClass> classes;
   std::vector<NetworkCard> cards;
   std::vector<RankPlace> ranks;
   std::vector<Link> links;
   std::vector<Efficiency> efficiency;
 
-  /// The pair's own curve, else its clusters'. Requires check_cluster().
+  /// Returns the pair's own curve, else that of its clusters. Requires check_cluster().
   const LinkCurve& link(RankId a, RankId b) const;
-  /// By the ranks' cluster labels; a bridge per distinct card, shares by bandwidth.
+  /// Groups ranks by their cluster labels, with a bridge per distinct card and shares by bandwidth.
   RankClusters rank_clusters() const;
 };
 
-/// Throws UserError with everything wrong: unknown class, card or label, a pair of ranks without a
+/// Throws UserError with every problem: an unknown class, card or label, a pair of ranks without a
 /// link, two curves for one pair, a rate that is not positive.
 void check_cluster(const Cluster& cluster);
 
@@ -83,15 +109,34 @@ struct ClassRanks {
   std::string device_class;
   std::vector<RankId> ranks;
 };
-/// All classes that have ranks, in the order of their first ones.
+/// Lists all classes that have ranks, in the order of their first ones.
 std::vector<ClassRanks> ranks_by_class(const Cluster& cluster);
 
-/// The class with that name, or that of a rank. Requires check_cluster().
+/// Returns the class with that name, or that of a rank. Requires check_cluster().
 const DeviceClass& class_of(const Cluster& cluster, const std::string& name);
 const DeviceClass& class_of(const Cluster& cluster, RankId rank);
 
-/// True when the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
+/// Returns true when the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
 /// real ones, as they keep different times.
 bool is_emulated(const Cluster& cluster);
+
+/// Names the descriptions that come with the program (runners/cluster/descriptions).
+std::vector<std::string> shipped_cluster_names();
+
+/// Returns such a description. Throws UserError naming the nearest name.
+Cluster shipped_cluster(const std::string& name);
+
+/// Finds the cluster that `--cluster` names: a file; where there is none of that path, a shipped
+/// description; or "hexiscale:" and a text for read_hexiscale_source(). Throws UserError as these
+/// do.
+Cluster find_cluster(const std::string& file_or_name);
+
+namespace detail {
+struct ShippedText {
+  const char* name;
+  const char* text;
+};
+std::vector<ShippedText> shipped_texts();
+}  // namespace detail
 
 }  // namespace heteroperf

@@ -5,12 +5,19 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/cluster/description_json.hpp"
+#include "runners/cluster/cluster.hpp"
+#include "runners/cluster/hexiscale_machines_json.hpp"
 #include "runners/cluster/machine_json.hpp"
+
+// ClusterReader builds a Cluster key by key and notes every problem with the path of its key. The
+// checks that look at the cluster as a whole come from check_cluster(), whose problems are added to
+// the same list.
 
 namespace heteroperf {
 namespace {
@@ -18,7 +25,7 @@ namespace {
 constexpr const char* cluster_format_name = "heteroperf-cluster";
 constexpr int cluster_format_version = 1;
 
-/// The shortest bandwidth that makes exactly this curve, if the curve is α + n·β.
+/// Returns the shortest bandwidth that makes exactly this curve, if the curve is α + n·β.
 std::optional<BytesPerSecond> plain_bandwidth(const LinkCurve& curve) {
   if (curve.points().size() != 2 || curve.points().front().size != Bytes(0)) return std::nullopt;
   for (int digits = 1; digits <= 17; ++digits) {
@@ -29,10 +36,12 @@ std::optional<BytesPerSecond> plain_bandwidth(const LinkCurve& curve) {
   return std::nullopt;
 }
 
+/// Tells if two numbers differ by no more than their printing.
 bool near(double a, double b) {
   return std::abs(a - b) <= 1e-9 * std::max(std::abs(a), std::abs(b));
 }
 
+/// Writes a curve as latency and bandwidth where these say it all, else as points.
 void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
   if (curve.empty()) return;
   if (const auto bandwidth = plain_bandwidth(curve)) {
@@ -45,7 +54,7 @@ void put_curve(const LinkCurve& curve, nlohmann::json& entry) {
     points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
   }
   entry["points"] = std::move(points);
-  // For who reads a file without computing.
+  // These serve people who read the file and do not compute.
   entry["latency_s"] = curve.latency().value();
   entry["bandwidth_bytes_per_s"] = curve.bandwidth().value();
 }
@@ -64,7 +73,7 @@ nlohmann::json to_json(const RankPlace& place) {
   return entry;
 }
 
-/// Equal neighbours become one group.
+/// Lists ranks; equal neighbours become one group.
 nlohmann::json to_json(const std::vector<RankPlace>& ranks) {
   nlohmann::json list = nlohmann::json::array();
   for (std::size_t begin = 0; begin < ranks.size();) {
@@ -90,16 +99,14 @@ nlohmann::json to_json(const Link& link) {
   return entry;
 }
 
-nlohmann::json to_json(const Efficiency& one) {
-  nlohmann::json entry = {{"class", one.device_class},
-                          {"operation", one.operation},
-                          {"ops_per_second", one.rate.value()}};
-  if (!one.shape.empty()) entry["shape"] = one.shape;
-  if (!one.precision.empty()) entry["precision"] = one.precision;
-  if (!one.source.empty()) entry["source"] = one.source;
-  if (one.provenance) {
-    entry["provenance"] = value_names(*one.provenance)[static_cast<std::size_t>(*one.provenance)];
-  }
+nlohmann::json to_json(const Efficiency& efficiency) {
+  nlohmann::json entry = {{"class", efficiency.device_class},
+                          {"operation", efficiency.operation},
+                          {"ops_per_second", efficiency.rate.value()}};
+  if (!efficiency.shape.empty()) entry["shape"] = efficiency.shape;
+  if (!efficiency.precision.empty()) entry["precision"] = efficiency.precision;
+  if (!efficiency.source.empty()) entry["source"] = efficiency.source;
+  if (efficiency.provenance) entry["provenance"] = value_name(*efficiency.provenance);
   return entry;
 }
 
@@ -110,14 +117,7 @@ nlohmann::json list_of(const std::vector<Element>& elements) {
   return list;
 }
 
-/// Adds what a part of its own found wrong.
-void take_over(const UserError& error, const std::string& where, DocumentProblems& problems) {
-  for (const Problem& p : error.problems()) {
-    problems.add(where.empty() ? p.problem : where + ": " + p.problem, p.why, p.suggestion);
-  }
-}
-
-/// Builds a Cluster from a document.
+/// Builds a Cluster from a document and notes every problem on the way.
 class ClusterReader {
  public:
   explicit ClusterReader(const std::string& where) : problems_(where) {}
@@ -162,20 +162,21 @@ Cluster ClusterReader::read(const Json& document) {
     try {
       check_cluster(cluster_);
     } catch (const UserError& error) {
-      take_over(error, "", problems_);
+      problems_.add_all(error);
     }
   }
   problems_.throw_if_any();
   return std::move(cluster_);
 }
 
+/// Reads a device class, with a count that may be missing.
 void ClusterReader::read_class(const Json& entry, const std::string& path) {
   try {
     cluster_.classes.push_back(device_class_from_json(nlohmann::json(entry), path));
     if (!entry.contains("count")) uncounted_.push_back(cluster_.classes.back().name);
   } catch (const UserError& error) {
-    take_over(error, "", problems_);
-    // Its name is known all the same: ranks that use it are not wrong.
+    problems_.add_all(error);
+    // The class's name is known all the same, so ranks that use it are not wrong.
     if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string()) return;
     DeviceClass broken;
     broken.name = entry["name"].get<std::string>();
@@ -200,6 +201,7 @@ void ClusterReader::read_card(const Json& entry, const std::string& path) {
   }
 }
 
+/// Reads a group of equal ranks; `per_host` spreads them over numbered hosts.
 void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
   RankPlace place;
@@ -224,6 +226,7 @@ void ClusterReader::read_ranks(const Json& entry, const std::string& path) {
   }
 }
 
+/// Reads the two ends of a link, which are labels or ranks.
 bool ClusterReader::read_between(const Json* between, const std::string& path, Link& link) {
   constexpr const char* expected = "two cluster labels or two ranks";
   if (between == nullptr) return false;
@@ -245,7 +248,7 @@ bool ClusterReader::read_between(const Json* between, const std::string& path, L
   return true;
 }
 
-/// After a problem any curve will do: it keeps the link from counting as missing.
+/// After a problem it returns any curve, which keeps the link from counting as missing.
 LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
   const std::string path = reader.path_of("points");
   const bool has_points = reader.has("points");
@@ -271,7 +274,7 @@ LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
     }
     return {Seconds(latency_s), BytesPerSecond(bandwidth)};
   } catch (const UserError& error) {
-    take_over(error, path.substr(0, path.rfind('.')), problems_);
+    problems_.add_all(error, path.substr(0, path.rfind('.')) + ": ");
     return {Seconds(0), BytesPerSecond(1)};
   }
 }
@@ -287,7 +290,7 @@ void ClusterReader::read_link(const Json& entry, const std::string& path) {
   if (fits) add_link(std::move(link), entry["between"]);
 }
 
-/// The other direction of a link that is there already, with the same curve, adds nothing.
+/// Adds a link. The other direction of a link that is there, with the same curve, adds nothing.
 void ClusterReader::add_link(Link link, const Json& between) {
   const auto reverse = link_directions_.find(Json{between[1], between[0]}.dump());
   const bool is_reverse = between[0] != between[1] && reverse != link_directions_.end();
@@ -298,36 +301,33 @@ void ClusterReader::add_link(Link link, const Json& between) {
 
 void ClusterReader::read_efficiency(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
-  Efficiency one;
+  Efficiency efficiency;
   double rate = 0;
   reader.require({"class", "operation", "ops_per_second"});
-  reader.read("class", one.device_class);
-  reader.read("operation", one.operation);
-  reader.read("shape", one.shape);
-  reader.read("precision", one.precision);
+  reader.read("class", efficiency.device_class);
+  reader.read("operation", efficiency.operation);
+  reader.read("shape", efficiency.shape);
+  reader.read("precision", efficiency.precision);
   reader.read("ops_per_second", rate);
-  reader.read("source", one.source);
-  if (const Json* name = reader.value("provenance")) {
-    const int index =
-        read_choice(*name, reader.path_of("provenance"), {"analytic", "file", "probe"}, problems_);
-    if (index >= 0) one.provenance = static_cast<Provenance>(index);
-  }
+  reader.read("source", efficiency.source);
+  if (reader.has("provenance")) reader.read("provenance", efficiency.provenance.emplace());
   reader.finish();
-  one.rate = OpsPerSecond(rate);
+  efficiency.rate = OpsPerSecond(rate);
   if (entry.is_object() && reader.has("class") && reader.has("operation") &&
       reader.has("ops_per_second")) {
-    cluster_.efficiency.push_back(std::move(one));
+    cluster_.efficiency.push_back(std::move(efficiency));
   }
 }
 
-/// Whoever writes a file by hand need not count twice.
+/// Counts the ranks of classes without a count, so that a file written by hand need not count
+/// twice.
 void ClusterReader::count_devices() {
-  for (DeviceClass& one : cluster_.classes) {
-    if (std::find(uncounted_.begin(), uncounted_.end(), one.name) == uncounted_.end()) continue;
+  for (DeviceClass& device : cluster_.classes) {
+    if (std::find(uncounted_.begin(), uncounted_.end(), device.name) == uncounted_.end()) continue;
     const auto ranks =
         std::count_if(cluster_.ranks.begin(), cluster_.ranks.end(),
-                      [&](const RankPlace& r) { return r.device_class == one.name; });
-    one.count = std::max(1, static_cast<int>(ranks));
+                      [&](const RankPlace& r) { return r.device_class == device.name; });
+    device.count = std::max(1, static_cast<int>(ranks));
   }
 }
 
@@ -355,6 +355,46 @@ Cluster read_cluster(const std::filesystem::path& file) {
       read_text_file(file, "cluster file", "`heteroperf probe -o FILE` writes one.");
   return ClusterReader(file.string())
       .read(parse_strict_json(text, file.string(), cluster_format_name));
+}
+
+std::vector<LinkCurve::Point> read_link_points(ObjectReader& reader, DocumentProblems& problems) {
+  std::vector<LinkCurve::Point> points;
+  reader.for_each("points", [&](const Json& entry, const std::string& path) {
+    ObjectReader point(entry, path, problems);
+    std::uint64_t bytes = 0;
+    double time_s = 0;
+    point.require({"bytes", "time_s"});
+    point.read("bytes", bytes);
+    point.read("time_s", time_s);
+    point.finish();
+    points.push_back({Bytes(bytes), Seconds(time_s)});
+  });
+  return points;
+}
+
+std::vector<std::string> shipped_cluster_names() {
+  std::vector<std::string> names;
+  for (const detail::ShippedText& shipped : detail::shipped_texts())
+    names.emplace_back(shipped.name);
+  return names;
+}
+
+Cluster shipped_cluster(const std::string& name) {
+  for (const detail::ShippedText& shipped : detail::shipped_texts()) {
+    if (name == shipped.name) return cluster_from_json(nlohmann::json::parse(shipped.text), name);
+  }
+  throw unknown_name("shipped cluster", name, shipped_cluster_names());
+}
+
+Cluster find_cluster(const std::string& file_or_name) {
+  constexpr std::string_view hexiscale = "hexiscale:";
+  if (file_or_name.starts_with(hexiscale)) {
+    return read_hexiscale_source(file_or_name.substr(hexiscale.size()));
+  }
+  std::error_code error;
+  const bool there = std::filesystem::exists(file_or_name, error);
+  const bool path = file_or_name.find_first_of("/.") != std::string::npos;
+  return there || path ? read_cluster(file_or_name) : shipped_cluster(file_or_name);
 }
 
 }  // namespace heteroperf

@@ -21,6 +21,7 @@ constexpr int max_cpu = 1 << 20;
                   "write numbers and ranges, such as 0-3,8");
 }
 
+/// Adds "3" or "0-7" to a set. Throws UserError naming the whole list.
 void append_range(std::string_view part, std::string_view whole, CpuSet& cpus) {
   const std::size_t dash = part.find('-');
   const auto first = parse_integer(part.substr(0, dash));
@@ -29,7 +30,8 @@ void append_range(std::string_view part, std::string_view whole, CpuSet& cpus) {
   for (long long cpu = *first; cpu <= *last; ++cpu) cpus.push_back(static_cast<int>(cpu));
 }
 
-/// The lowest logical CPU of the core that `cpu` belongs to; itself when the kernel does not say.
+/// Returns the lowest logical CPU of the core to which `cpu` belongs; `cpu` itself when the kernel
+/// does not say.
 int core_of(const SystemFiles& files, int cpu) {
   const auto siblings = files.text("sys/devices/system/cpu/cpu" + std::to_string(cpu) +
                                    "/topology/thread_siblings_list");
@@ -38,10 +40,10 @@ int core_of(const SystemFiles& files, int cpu) {
   return cpus.empty() ? cpu : *std::ranges::min_element(cpus);
 }
 
-/// First every core's first CPU, then every core's second, …
+/// Orders every core's first CPU before every core's second one, and so on.
 CpuSet cores_first(const SystemFiles& files, const CpuSet& cpus, int& physical) {
   std::map<int, int> seen;
-  std::vector<std::pair<int, int>> order;  // (how many of the core came before, cpu)
+  std::vector<std::pair<int, int>> order;  // (CPUs of the core that came before, cpu)
   for (const int cpu : cpus) order.emplace_back(seen[core_of(files, cpu)]++, cpu);
   physical = static_cast<int>(seen.size());
   std::ranges::sort(order);
@@ -115,8 +117,8 @@ std::vector<CpuSet> place_ranks(const UsableCores& cores, int ranks, int threads
   if (!cores.may_bind() || threads * count > cores.cpus.size()) return {};
   std::vector<CpuSet> placed(count);
   auto next = cores.cpus.begin();
-  for (CpuSet& mine : placed) {
-    mine.assign(next, next + static_cast<std::ptrdiff_t>(threads));
+  for (CpuSet& block : placed) {
+    block.assign(next, next + static_cast<std::ptrdiff_t>(threads));
     next += static_cast<std::ptrdiff_t>(threads);
   }
   return placed;

@@ -7,15 +7,21 @@
 #include <limits>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/cluster/system_files.hpp"
+
+// The matrix holds what is known of device classes and links, and where each number comes from. A
+// measured number takes the place of a given one, and a given one that of a computed one, in
+// whatever order they are added.
 
 namespace heteroperf {
 namespace {
 
 constexpr const char* bandwidth_operation = "memory";
-constexpr const char* launch_operation = "launch";  // per second
+constexpr const char* launch_operation = "launch";  ///< its rate counts launches per second
 
-/// Product of the extents of "AxBxC"; 0 for an empty one, nothing for what is no shape.
+/// Returns the product of the extents of "AxBxC"; 0 for an empty text, nothing for one that is no
+/// shape.
 std::optional<double> size_of(const std::string& shape) {
   if (shape.empty()) return 0;
   double size = 1;
@@ -30,32 +36,34 @@ std::optional<double> size_of(const std::string& shape) {
   return size;
 }
 
-/// Its rate may count bytes.
+/// Returns true for an operation of one pass, whose rate may count bytes.
 bool is_of_a_pass(const std::string& operation) { return operation.find('/') != std::string::npos; }
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
-/// Places `entry` unless what is there holds.
+/// Places `entry` unless the present one holds by its provenance.
 template <class Map, class Key, class Entry>
 void place(Map& map, const Key& key, const Entry& entry) {
-  const auto [found, is_new] = map.emplace(key, entry);
-  if (is_new || entry.origin.provenance < found->second.origin.provenance) return;
-  found->second = entry;
+  const auto [present, is_new] = map.emplace(key, entry);
+  if (is_new || entry.origin.provenance < present->second.origin.provenance) return;
+  present->second = entry;
 }
 
+/// Writes a key for messages.
 std::string text_of(const EfficiencyMatrix::OperationKey& key) {
   return fmt::format("{} {} {} {}", key.device_class,
                      key.operation.empty() ? "any operation" : key.operation,
                      key.shape.empty() ? "any shape" : key.shape, key.precision);
 }
 
-/// Prices and watts, as a device class has them.
+/// The prices and watts of a device class.
 constexpr std::pair<DeviceQuantity, std::optional<double> DeviceClass::*> tariffs[] = {
     {DeviceQuantity::price_per_hour, &DeviceClass::price_per_hour},
     {DeviceQuantity::idle_watts, &DeviceClass::idle_watts},
     {DeviceQuantity::busy_watts, &DeviceClass::busy_watts},
 };
 
+/// Reads the origin from the words of a source.
 Origin origin_of(const std::string& source) {
   return {source.starts_with("measured") ? Provenance::probe : Provenance::file, source};
 }
@@ -86,7 +94,7 @@ void EfficiencyMatrix::add(const OperationKey& key, const Rate& rate) {
 }
 
 void EfficiencyMatrix::add(const DeviceKey& key, const Value& value) {
-  const char* name = value_names(key.second)[static_cast<std::size_t>(key.second)];
+  const char* name = value_name(key.second);
   if (key.first.empty()) throw UserError(fmt::format("{} of no device class", name));
   const bool may_be_zero = key.second != DeviceQuantity::memory_bytes &&
                            key.second != DeviceQuantity::memory_bytes_per_s;
@@ -105,26 +113,26 @@ void EfficiencyMatrix::add(LinkScope scope, const std::string& a, const std::str
   place(links_, LinkKey(scope, std::min(a, b), std::max(a, b)), curve);
 }
 
-void EfficiencyMatrix::merge(const EfficiencyMatrix& other) {
-  for (const auto& [key, rate] : other.rates_) place(rates_, key, rate);
-  for (const auto& [key, value] : other.values_) place(values_, key, value);
-  for (const auto& [key, curve] : other.links_) place(links_, key, curve);
+void EfficiencyMatrix::merge(const EfficiencyMatrix& added) {
+  for (const auto& [key, rate] : added.rates_) place(rates_, key, rate);
+  for (const auto& [key, value] : added.values_) place(values_, key, value);
+  for (const auto& [key, curve] : added.links_) place(links_, key, curve);
 }
 
 std::optional<double> EfficiencyMatrix::value(const std::string& device_class,
                                               DeviceQuantity quantity) const {
-  const auto found = values_.find({device_class, quantity});
-  if (found == values_.end()) return std::nullopt;
-  return found->second.value;
+  const auto entry = values_.find({device_class, quantity});
+  if (entry == values_.end()) return std::nullopt;
+  return entry->second.value;
 }
 
 const EfficiencyMatrix::Curve* EfficiencyMatrix::link(LinkScope scope, const std::string& a,
                                                       const std::string& b) const {
-  const auto found = links_.find(LinkKey(scope, std::min(a, b), std::max(a, b)));
-  return found == links_.end() ? nullptr : &found->second;
+  const auto entry = links_.find(LinkKey(scope, std::min(a, b), std::max(a, b)));
+  return entry == links_.end() ? nullptr : &entry->second;
 }
 
-/// Entries without a shape count where no shape is known.
+/// Finds the entry of the nearest size. Entries without a shape are the last resort.
 const EfficiencyMatrix::Rate* EfficiencyMatrix::nearest(const OperationKey& wanted,
                                                         double size) const {
   const Rate* best = nullptr;
@@ -134,9 +142,9 @@ const EfficiencyMatrix::Rate* EfficiencyMatrix::nearest(const OperationKey& want
     const OperationKey& key = entry->first;
     if (key.device_class != wanted.device_class || key.operation != wanted.operation) break;
     if (key.precision != wanted.precision) continue;
-    const double own = *size_of(key.shape);
-    const double distance =
-        own > 0 && size > 0 ? std::abs(std::log(own / size)) : std::numeric_limits<double>::max();
+    const double entry_size = *size_of(key.shape);
+    const double distance = entry_size > 0 && size > 0 ? std::abs(std::log(entry_size / size))
+                                                       : std::numeric_limits<double>::max();
     if (best != nullptr && distance >= best_distance) continue;
     best = &entry->second;
     best_distance = distance;
@@ -144,6 +152,7 @@ const EfficiencyMatrix::Rate* EfficiencyMatrix::nearest(const OperationKey& want
   return best;
 }
 
+/// Finds the fastest rate of a class in a precision, entries of single passes left out.
 const EfficiencyMatrix::Rate* EfficiencyMatrix::fastest(const std::string& device_class,
                                                         const std::string& precision) const {
   const Rate* best = nullptr;
@@ -188,17 +197,17 @@ EfficiencyMatrix::Time EfficiencyMatrix::time(const std::string& device_class,
 
 EfficiencyMatrix matrix_of(const Cluster& cluster) {
   EfficiencyMatrix matrix;
-  for (const DeviceClass& one : cluster.classes) {
+  for (const DeviceClass& device : cluster.classes) {
     const Origin given{Provenance::file, "cluster " + cluster.name};
-    for (const auto& [precision, rate] : one.rates) {
-      matrix.add({one.name, "", "", precision}, {rate, given});
+    for (const auto& [precision, rate] : device.rates) {
+      matrix.add({device.name, "", "", precision}, {rate, given});
     }
     for (const auto& [quantity, member] : tariffs) {
-      if (one.*member) matrix.add({one.name, quantity}, {*(one.*member), given});
+      if (device.*member) matrix.add({device.name, quantity}, {*(device.*member), given});
     }
-    if (one.memory.value() == 0) continue;
-    matrix.add({one.name, DeviceQuantity::memory_bytes},
-               {static_cast<double>(one.memory.value()), given});
+    if (device.memory.value() == 0) continue;
+    matrix.add({device.name, DeviceQuantity::memory_bytes},
+               {static_cast<double>(device.memory.value()), given});
   }
   for (const Efficiency& entry : cluster.efficiency) {
     const Origin origin = origin_of(entry);
@@ -228,27 +237,27 @@ void apply(const EfficiencyMatrix& matrix, Cluster& cluster) {
     std::erase_if(cluster.efficiency, same);
     cluster.efficiency.push_back(std::move(entry));
   };
-  for (DeviceClass& one : cluster.classes) {
+  for (DeviceClass& device : cluster.classes) {
     for (const auto& [key, rate] : matrix.rates()) {
-      if (key.device_class != one.name) continue;
+      if (key.device_class != device.name) continue;
       if (key.operation.empty()) {
-        one.rates[key.precision] = rate.rate;
+        device.rates[key.precision] = rate.rate;
       } else {
-        put({one.name, key.operation, key.shape, key.precision, rate.rate, rate.origin.source,
+        put({device.name, key.operation, key.shape, key.precision, rate.rate, rate.origin.source,
              rate.origin.provenance});
       }
     }
     for (const auto& [quantity, member] : tariffs) {
-      if (const auto value = matrix.value(one.name, quantity)) one.*member = value;
+      if (const auto value = matrix.value(device.name, quantity)) device.*member = value;
     }
-    const auto bandwidth = matrix.values().find({one.name, DeviceQuantity::memory_bytes_per_s});
+    const auto bandwidth = matrix.values().find({device.name, DeviceQuantity::memory_bytes_per_s});
     if (bandwidth != matrix.values().end()) {
-      put({one.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
+      put({device.name, bandwidth_operation, "", "", OpsPerSecond(bandwidth->second.value),
            bandwidth->second.origin.source, bandwidth->second.origin.provenance});
     }
-    const auto launch = matrix.values().find({one.name, DeviceQuantity::launch_s});
+    const auto launch = matrix.values().find({device.name, DeviceQuantity::launch_s});
     if (launch == matrix.values().end() || launch->second.value <= 0) continue;
-    put({one.name, launch_operation, "", "", OpsPerSecond(1 / launch->second.value),
+    put({device.name, launch_operation, "", "", OpsPerSecond(1 / launch->second.value),
          launch->second.origin.source, launch->second.origin.provenance});
   }
 }

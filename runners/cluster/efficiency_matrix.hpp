@@ -2,6 +2,7 @@
 
 #include <array>
 #include <compare>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
@@ -13,17 +14,18 @@
 
 namespace heteroperf {
 
+/// The origin of an entry of the matrix.
 struct Origin {
   Provenance provenance = Provenance::file;
-  std::string source;  ///< file, date of the measurement, formula
+  std::string source;  ///< a file, the date of a measurement, a formula
   friend bool operator==(const Origin&, const Origin&) = default;
 };
 
-/// What is known of a device class as one number each.
+/// The properties of a device class that are one number each.
 enum class DeviceQuantity {
   memory_bytes,
   memory_bytes_per_s,
-  launch_s,  ///< of an operation, before it computes
+  launch_s,  ///< seconds that an operation takes before it computes
   idle_watts,
   busy_watts,
   price_per_hour,
@@ -33,22 +35,23 @@ constexpr std::array<const char*, 6> value_names(DeviceQuantity) {
           "idle_watts",   "busy_watts",         "price_per_hour"};
 }
 
-/// Whether a link's ends are device classes or zones.
+/// Says if a link's ends are device classes or zones.
 enum class LinkScope { classes, zones };
 constexpr std::array<const char*, 2> value_names(LinkScope) { return {"classes", "zones"}; }
 
-/// An operation that somebody wants the time of.
+/// The work of an operation whose time is wanted.
 struct OperationWork {
-  double operations = 0, bytes = 0;  ///< strict operations; memory read and written
-  double size = 0;                   ///< product of the shape's extents; 0: unknown
+  double operations = 0, bytes = 0;  ///< strict operations; bytes of memory read and written
+  double size = 0;                   ///< product of the shape's extents; 0 where it is unknown
 };
 
-/// What device classes and links achieve, and who says so.
+/// The rates and times that device classes and links achieve, with the origin of each.
 class EfficiencyMatrix {
  public:
-  /// Of one kind of operation ("gemm", "attention"; empty: any) and one shape ("1024x1024x64";
-  /// empty: any) in one precision. A name with a slash is of one pass of the kind as the engine
-  /// runs it ("gemm+gelu/forward"; runners/plan/README.md, Measured operations).
+  /// Names one kind of operation ("gemm", "attention"; empty stands for any) and one shape
+  /// ("1024x1024x64"; empty stands for any) in one precision. A name with a slash means one pass of
+  /// the kind as the engine runs it ("gemm+gelu/forward"; runners/plan/README.md, Measured
+  /// operations).
   struct OperationKey {
     std::string device_class, operation, shape, precision;
     auto operator<=>(const OperationKey&) const = default;
@@ -69,33 +72,34 @@ class EfficiencyMatrix {
     friend bool operator==(const Curve&, const Curve&) = default;
   };
   using DeviceKey = std::pair<std::string, DeviceQuantity>;
-  using LinkKey = std::tuple<LinkScope, std::string, std::string>;  ///< the ends in order
+  using LinkKey = std::tuple<LinkScope, std::string, std::string>;  ///< the two ends stand in order
 
-  /// Each replaces what is there of the same or an earlier provenance, and leaves what is there of
-  /// a later one. Throws UserError for what cannot be: a rate or size that is not positive and
-  /// finite, a shape that is none, an empty curve, names that are empty.
+  /// Each replaces an entry of the same or an earlier provenance, and leaves one of a later
+  /// provenance. Throws UserError for impossible entries: a rate or size that is not positive and
+  /// finite, a shape that is none, an empty curve, empty names.
   void add(const OperationKey& key, const Rate& rate);
   void add(const DeviceKey& key, const Value& value);
   void add(LinkScope scope, const std::string& a, const std::string& b, const Curve& curve);
-  /// Adds all of `other`.
-  void merge(const EfficiencyMatrix& other);
+  /// Adds all entries of `added`.
+  void merge(const EfficiencyMatrix& added);
 
   const std::map<OperationKey, Rate>& rates() const { return rates_; }
   const std::map<DeviceKey, Value>& values() const { return values_; }
   const std::map<LinkKey, Curve>& links() const { return links_; }
   std::optional<double> value(const std::string& device_class, DeviceQuantity quantity) const;
-  /// Null where neither end's pair is known.
+  /// Returns null where the pair is not known in either order.
   const Curve* link(LinkScope scope, const std::string& a, const std::string& b) const;
 
   struct Time {
     double seconds = 0;
     Origin origin;
   };
-  /// launch + operations / rate, with the rate of the operation's entry of the nearest size
-  /// (ratio), else of any operation of the class. Without either: the roofline launch +
-  /// max(operations / fastest rate of the class in that precision, bytes / memory bandwidth), as
-  /// analytic. Without operations: launch + bytes / memory bandwidth. Throws UserError naming all
-  /// that is missing.
+  /// Predicts the time of an operation as launch + operations / rate. The rate is that of the
+  /// operation's entry of the nearest size (by ratio), else of an entry for any operation of the
+  /// class. Without either it takes the roofline, launch + max(operations / fastest rate of the
+  /// class in that precision, bytes / memory bandwidth), and calls it analytic. Work without
+  /// operations takes launch + bytes / memory bandwidth. Throws UserError naming all that is
+  /// missing.
   Time time(const std::string& device_class, const std::string& operation,
             const std::string& precision, const OperationWork& work) const;
 
@@ -110,14 +114,22 @@ class EfficiencyMatrix {
   std::map<LinkKey, Curve> links_;
 };
 
-/// What a cluster's description says: its classes' rates and memory, its efficiency entries
-/// ("memory" is bandwidth; those without a precision or with a shape of another form are left out),
-/// its labels' links as zones.
+/// Collects the entries of a cluster's description: its classes' rates and memory, its efficiency
+/// entries ("memory" is bandwidth; those without a precision or with a shape of another form are
+/// left out), and its labels' links as zones.
 EfficiencyMatrix matrix_of(const Cluster& cluster);
 
-/// Puts the matrix's rates, memory bandwidths, prices and watts of the cluster's own classes into
-/// the classes and among its efficiency entries, in place of those of the same key, as stage times
-/// and pacing read them.
+/// Puts the matrix's rates, memory bandwidths, prices and watts of the cluster's classes into the
+/// classes and among the efficiency entries, in place of those of the same key. Stage times and
+/// pacing read them there.
 void apply(const EfficiencyMatrix& matrix, Cluster& cluster);
+
+/// Writes the file format heteroperf-efficiency, version 1 (runners/plan/README.md).
+std::string efficiency_matrix_text(const EfficiencyMatrix& matrix);
+/// Reads it back. Throws UserError with every problem and its path: unknown keys, wrong types,
+/// numbers that are not positive and finite, entries that are there twice, links of unlike
+/// directions.
+EfficiencyMatrix parse_efficiency_matrix(const std::string& text, const std::string& origin);
+EfficiencyMatrix read_efficiency_matrix(const std::filesystem::path& file);
 
 }  // namespace heteroperf

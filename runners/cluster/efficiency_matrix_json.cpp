@@ -1,10 +1,11 @@
-#include "runners/cluster/efficiency_matrix_json.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
 
 #include <fmt/format.h>
 
+#include "metrics/base/name_table.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/cluster/description_json.hpp"
+#include "runners/cluster/cluster_json.hpp"
 
 namespace heteroperf {
 namespace {
@@ -12,13 +13,8 @@ namespace {
 constexpr const char* matrix_format_name = "heteroperf-efficiency";
 constexpr int matrix_format_version = 1;
 
-template <class Enum>
-const char* name_of_value(Enum value) {
-  return value_names(value)[static_cast<std::size_t>(value)];
-}
-
 void put_origin(Json& entry, const Origin& origin) {
-  entry["provenance"] = name_of_value(origin.provenance);
+  entry["provenance"] = value_name(origin.provenance);
   if (!origin.source.empty()) entry["source"] = origin.source;
 }
 
@@ -32,8 +28,7 @@ Json rate_json(const EfficiencyMatrix::OperationKey& key, const EfficiencyMatrix
 }
 
 Json value_json(const EfficiencyMatrix::DeviceKey& key, const EfficiencyMatrix::Value& value) {
-  Json entry = {
-      {"class", key.first}, {"quantity", name_of_value(key.second)}, {"value", value.value}};
+  Json entry = {{"class", key.first}, {"quantity", value_name(key.second)}, {"value", value.value}};
   put_origin(entry, value.origin);
   return entry;
 }
@@ -43,13 +38,14 @@ Json link_json(const EfficiencyMatrix::LinkKey& key, const EfficiencyMatrix::Cur
   for (const LinkCurve::Point& point : curve.curve.points()) {
     points.push_back({{"bytes", point.size.value()}, {"time_s", point.time.value()}});
   }
-  Json entry = {{"scope", name_of_value(std::get<0>(key))},
+  Json entry = {{"scope", value_name(std::get<0>(key))},
                 {"between", {std::get<1>(key), std::get<2>(key)}},
                 {"points", std::move(points)}};
   put_origin(entry, curve.origin);
   return entry;
 }
 
+/// Builds a matrix from a document and notes every problem on the way.
 class MatrixReader {
  public:
   explicit MatrixReader(const std::string& origin) : problems_(origin) {}
@@ -77,18 +73,17 @@ class MatrixReader {
     return origin;
   }
 
-  /// Adds what the entry says, or notes what is wrong with it.
+  /// Adds an entry, or notes the problems with it.
   template <class Add>
   void attempt(const std::string& path, Add add) {
     try {
       add();
     } catch (const UserError& error) {
-      for (const Problem& p : error.problems()) {
-        problems_.add(path + ": " + p.problem, p.why, p.suggestion);
-      }
+      problems_.add_all(error, path + ": ");
     }
   }
 
+  /// Notes a key that is there already.
   template <class Map, class Key>
   bool is_new(const Map& map, const Key& key, const std::string& path) {
     if (map.find(key) == map.end()) return true;
@@ -143,7 +138,7 @@ class MatrixReader {
     attempt(path, [&] { add_link(scope, ends, {LinkCurve(std::move(points)), origin}, path); });
   }
 
-  /// The other direction with the same curve adds nothing.
+  /// Adds a link. The other direction of a known link with the same curve adds nothing.
   void add_link(LinkScope scope, const std::vector<std::string>& ends,
                 const EfficiencyMatrix::Curve& curve, const std::string& path) {
     if (const EfficiencyMatrix::Curve* known = matrix_.link(scope, ends[0], ends[1])) {

@@ -11,14 +11,15 @@
 namespace heteroperf {
 namespace {
 
-// The library's binary interface, which is stable; its header is no part of the CUDA packages that
-// this program is built with.
+// This is the library's binary interface, which is stable; its header is no part of the CUDA
+// packages that this program is built with.
 using Device = struct NvmlDevice*;
 struct ViolationTime {
   unsigned long long reference_us, violation_ns;
 };
 constexpr int success = 0, policy_power = 0, policy_thermal = 1;
 
+/// Returns how much a counter grew; nothing where either reading lacks it.
 std::optional<double> growth(const std::optional<double>& before,
                              const std::optional<double>& after) {
   if (!before || !after) return std::nullopt;
@@ -27,6 +28,7 @@ std::optional<double> growth(const std::optional<double>& before,
 
 }  // namespace
 
+/// The loaded library with the functions that are needed of it.
 class GpuSlowdownReader::Nvml {
  public:
   /// Throws std::runtime_error with the loader's or the library's words.

@@ -6,24 +6,24 @@
 
 namespace heteroperf {
 
-/// Seconds for which an NVIDIA GPU was held below its clocks, since its driver started.
+/// The seconds for which an NVIDIA GPU was held below its clocks, since its driver started.
 struct GpuSlowdown {
-  std::optional<double> thermal_s, power_s;  ///< by heat; by its power limit
+  std::optional<double> thermal_s, power_s;  ///< because of heat; because of its power limit
 };
 
-/// Comes with the driver.
+/// The management library that comes with the driver.
 inline constexpr const char* nvidia_management_library = "libnvidia-ml.so.1";
 
 /// Reads NVML, the driver's management library (nvmlDeviceGetViolationStatus, NVML API reference:
 /// violationTime in nanoseconds).
 class GpuSlowdownReader {
  public:
-  /// Loads and starts `library`; where that fails, `reason` tells why and nothing can be read.
+  /// Loads and starts `library`. Where that fails, `reason` tells why and nothing can be read.
   explicit GpuSlowdownReader(const std::string& library = nvidia_management_library);
   ~GpuSlowdownReader();
 
-  /// `pci_bus_id` as CUDA writes it, "0000:1b:00.0". What the driver does not count is absent, both
-  /// where it does not know the device.
+  /// Reads a device by its PCI bus id as CUDA writes it, "0000:1b:00.0". A counter that the driver
+  /// does not have is absent; both are absent where it does not know the device.
   GpuSlowdown read(const std::string& pci_bus_id) const;
   const std::string& reason() const { return reason_; }
 
@@ -33,7 +33,7 @@ class GpuSlowdownReader {
   std::string reason_;
 };
 
-/// After minus before; a counter that was reset counts as nothing.
+/// Subtracts the counters of an earlier reading; a counter that was reset in between counts as 0.
 GpuSlowdown operator-(const GpuSlowdown& after, const GpuSlowdown& before);
 
 }  // namespace heteroperf

@@ -12,20 +12,22 @@
 #include "metrics/base/document_kind.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/cluster/description_json.hpp"
+#include "runners/cluster/cluster_json.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr int most_of_a_machine = 1024;
-/// Links are given machine by machine: pairs grow with the square.
+/// Links are given machine by machine, and the pairs grow with the square.
 constexpr int most_machines = 512;
 constexpr double most_value = 1e9;
 
+/// The data sheet of a device class.
 struct Spec {
   double teraflops = 0, memory_gb = 0, within_gb_per_s = 0;
 };
 
+/// Builds a Cluster from a machine list and notes every problem on the way.
 class MachineReader {
  public:
   MachineReader(const std::string& origin, const HexiScaleLinks& links)
@@ -36,7 +38,7 @@ class MachineReader {
     reader.require({"machine_specs", "machine_amounts"});
     if (const Json* specs = object(reader, "machine_specs")) read_specs(*specs);
     if (const Json* amounts = object(reader, "machine_amounts")) read_amounts(*amounts);
-    reader.value("baseline_machines");  // a cluster of equal peak rate, for comparison
+    reader.value("baseline_machines");  // it describes a cluster of equal peak rate, for comparison
     reader.finish();
     const double between = links_.between_machines.value();
     if (!(std::isfinite(between) && between > 0)) {
@@ -97,6 +99,7 @@ class MachineReader {
     }
   }
 
+  /// Adds so many machines of a class, each with so many devices.
   void add_machines(const std::string& name, const std::string& devices, const Json& count,
                     const std::string& path) {
     const bool digits = !devices.empty() && devices.size() <= 4 &&
@@ -127,14 +130,15 @@ class MachineReader {
   }
 
   void add_class(const std::string& name, std::size_t count) {
-    DeviceClass& one = cluster_.classes.emplace_back();
-    one.name = name;
-    one.kind = DeviceKind::cuda;
-    one.memory = Bytes(static_cast<std::uint64_t>(specs_[name].memory_gb * 1e9));
-    one.count = static_cast<int>(count);
-    one.rates["bf16"] = OpsPerSecond(specs_[name].teraflops * 1e12);
+    DeviceClass& device = cluster_.classes.emplace_back();
+    device.name = name;
+    device.kind = DeviceKind::cuda;
+    device.memory = Bytes(static_cast<std::uint64_t>(specs_[name].memory_gb * 1e9));
+    device.count = static_cast<int>(count);
+    device.rates["bf16"] = OpsPerSecond(specs_[name].teraflops * 1e12);
   }
 
+  /// Links every two machines, and the devices of each machine.
   void link_machines() {
     const std::string source = "HexiScale: " + origin_;
     for (std::size_t a = 0; a < labels_.size(); ++a) {
@@ -153,12 +157,13 @@ class MachineReader {
   std::string origin_;
   HexiScaleLinks links_;
   std::map<std::string, Spec> specs_;
-  std::vector<std::string> labels_;  ///< of machines
-  std::vector<double> within_;       ///< GB/s, by machine
+  std::vector<std::string> labels_;  ///< one per machine
+  std::vector<double> within_;       ///< GB/s within each machine
   int machines_ = 0;
   Cluster cluster_;
 };
 
+/// Reads numbers separated by commas; nothing where one is wrong.
 std::vector<double> numbers_of(const std::string& text) {
   std::vector<double> numbers;
   if (text.ends_with(',')) return numbers;

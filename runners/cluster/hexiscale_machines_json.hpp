@@ -6,24 +6,26 @@
 
 namespace heteroperf {
 
-/// What HexiScale's machine list leaves to the command line.
+/// The links that HexiScale's machine list leaves to the command line.
 struct HexiScaleLinks {
   BytesPerSecond between_machines{0};  ///< must be given
   Seconds latency_between{0}, latency_within{0};
 };
 
-/// A machine list of HexiScale's (FlashFlex's): `machine_specs` {class: [teraflops, GB, GB/s within
-/// a machine]}, `machine_amounts` {class: {devices per machine: how many such machines}}. A rank
-/// per device, a cluster label per machine; classes and machines in the order of the file, so that
-/// ranks are those of its device numbers. Rates are peaks of data sheets, of half precision, and go
-/// in as "bf16" with that source. Throws UserError with everything wrong: a class of amounts
-/// without specs, numbers that are not positive and finite, more devices than a cluster file may
-/// have.
+/// Reads a machine list of HexiScale's (FlashFlex's): `machine_specs` {class: [teraflops, GB, GB/s
+/// within a machine]} and `machine_amounts` {class: {devices per machine: number of such
+/// machines}}.
+///
+/// Every device becomes a rank, every machine a cluster label; classes and machines keep the order
+/// of the file, so that ranks are its device numbers. Rates are peaks of data sheets in half
+/// precision, and become "bf16" with that source. Throws UserError with every problem: a class of
+/// amounts without specs, numbers that are not positive and finite, more devices than a cluster
+/// file may have.
 Cluster parse_hexiscale(const std::string& text, const std::string& origin,
                         const HexiScaleLinks& links);
 Cluster read_hexiscale_file(const std::string& path, const HexiScaleLinks& links);
 
-/// "FILE@B[,L[,W]]": B GB/s and L µs between machines, W µs within one. Throws UserError.
+/// Reads "FILE@B[,L[,W]]": B GB/s and L µs between machines, W µs within one. Throws UserError.
 Cluster read_hexiscale_source(const std::string& source);
 
 }  // namespace heteroperf

@@ -10,6 +10,10 @@
 
 #include "metrics/base/error.hpp"
 
+// A layout is a grid of tiles: the boundaries along each dimension cut the tensor, and a list per
+// tile names its holders. Layout::over() derives both from a mesh of ranks and the splits along its
+// axes.
+
 namespace heteroperf {
 namespace {
 
@@ -17,7 +21,7 @@ using Boundaries = std::vector<std::int64_t>;
 
 constexpr std::uint64_t most_elements = std::uint64_t{1} << 62;
 
-/// At most most_elements; neither factor is negative.
+/// Multiplies up to most_elements; neither factor is negative.
 std::uint64_t times(std::uint64_t a, std::int64_t b) {
   const auto factor = static_cast<std::uint64_t>(b);
   return factor != 0 && a > most_elements / factor ? most_elements : a * factor;
@@ -25,12 +29,14 @@ std::uint64_t times(std::uint64_t a, std::int64_t b) {
 
 std::string name_of(std::size_t dim) { return fmt::format("dimension {}", dim); }
 
+/// Returns the ranks as numbers, for messages.
 std::vector<std::int32_t> values_of(const std::vector<RankId>& ranks) {
   std::vector<std::int32_t> values;
   for (const RankId rank : ranks) values.push_back(rank.value());
   return values;
 }
 
+/// Notes too many dimensions, negative extents and tensors beyond 2^62 elements.
 void check_shape(const Layout::Shape& shape, ProblemList& problems) {
   if (shape.size() > max_layout_dims)
     problems.add(fmt::format("a layout of {} dimensions", shape.size()),
@@ -46,6 +52,7 @@ void check_shape(const Layout::Shape& shape, ProblemList& problems) {
                  "2^62 elements or more");
 }
 
+/// Notes boundaries that do not lead from 0 to the extent in order.
 void check_boundaries(std::size_t dim, std::int64_t extent, const Boundaries& at,
                       ProblemList& problems) {
   const std::string what = fmt::format("{} cut at {}", name_of(dim), fmt::join(at, ","));
@@ -55,6 +62,7 @@ void check_boundaries(std::size_t dim, std::int64_t extent, const Boundaries& at
   if (!std::is_sorted(at.begin(), at.end())) problems.add(what, "boundaries fall");
 }
 
+/// Notes a tile that nobody holds, and ranks that are negative or hold it twice.
 void check_holders(std::size_t tile, const std::vector<RankId>& ranks, bool has_elements,
                    ProblemList& problems) {
   if (ranks.empty() && has_elements)
@@ -67,7 +75,7 @@ void check_holders(std::size_t tile, const std::vector<RankId>& ranks, bool has_
       problems.add(fmt::format("rank {} holds tile {} twice", ranks[i].value(), tile));
 }
 
-/// Part index along every dimension of the tile with that number.
+/// Returns the part along every dimension of the tile with that number.
 std::array<std::size_t, max_layout_dims> parts_of(std::size_t tile,
                                                   const std::vector<Boundaries>& boundaries) {
   std::array<std::size_t, max_layout_dims> parts{};
@@ -79,6 +87,7 @@ std::array<std::size_t, max_layout_dims> parts_of(std::size_t tile,
   return parts;
 }
 
+/// Counts the tiles that the boundaries make.
 std::size_t tile_count(const std::vector<Boundaries>& boundaries) {
   std::size_t tiles = 1;
   for (const Boundaries& at : boundaries) tiles *= at.size() - 1;
@@ -174,12 +183,15 @@ std::string to_string(const Layout& layout) {
 
 namespace {
 
+/// Finds an axis of the mesh by its name.
 std::optional<std::size_t> find_axis(const Mesh& mesh, const std::string& name) {
   for (std::size_t axis = 0; axis < mesh.axes.size(); ++axis)
     if (mesh.axes[axis].name == name) return axis;
   return std::nullopt;
 }
 
+/// Notes axes without a size or named twice, and ranks that do not fill the mesh or are there
+/// twice.
 void check_mesh(const Mesh& mesh, ProblemList& problems) {
   std::uint64_t places = 1;
   std::set<std::string> names;
@@ -205,6 +217,7 @@ std::vector<std::string> axis_names(const Mesh& mesh) {
   return names;
 }
 
+/// Notes splits along axes that the mesh does not have, or that cut twice.
 void check_axes(const Mesh& mesh, const std::vector<LayoutSplit>& splits, ProblemList& problems) {
   std::set<std::string> used;
   for (const LayoutSplit& split : splits)
@@ -219,6 +232,7 @@ void check_axes(const Mesh& mesh, const std::vector<LayoutSplit>& splits, Proble
     }
 }
 
+/// Counts the parts into which a split cuts its dimension.
 std::size_t parts_along(const Mesh& mesh, const LayoutSplit& split) {
   std::size_t parts = 1;
   for (const std::string& name : split.axes)
@@ -227,6 +241,7 @@ std::size_t parts_along(const Mesh& mesh, const LayoutSplit& split) {
   return parts;
 }
 
+/// Notes sizes that do not fill the dimension.
 void check_sizes(const LayoutSplit& split, std::size_t parts, std::int64_t extent,
                  ProblemList& problems) {
   const std::string what =
@@ -243,6 +258,7 @@ void check_sizes(const LayoutSplit& split, std::size_t parts, std::int64_t exten
     problems.add(what, fmt::format("its extent is {}", extent));
 }
 
+/// Notes splits of one dimension twice, or of none that exists.
 void check_splits(const Layout::Shape& shape, const Mesh& mesh,
                   const std::vector<LayoutSplit>& splits, ProblemList& problems) {
   std::set<std::size_t> dims;
@@ -258,14 +274,16 @@ void check_splits(const Layout::Shape& shape, const Mesh& mesh,
   }
 }
 
+/// Cuts an extent into parts that differ by one element at most.
 Boundaries even_boundaries(std::int64_t extent, std::size_t parts) {
   const auto count = static_cast<std::int64_t>(parts);
   Boundaries at;
-  for (std::int64_t i = 0; i <= count; ++i)  // ⌊extent·i/count⌋ without overflow
+  for (std::int64_t i = 0; i <= count; ++i)  // computes ⌊extent·i/count⌋ without overflow
     at.push_back(extent / count * i + extent % count * i / count);
   return at;
 }
 
+/// Returns the boundaries that a split makes.
 Boundaries boundaries_of(const LayoutSplit& split, const Mesh& mesh, std::int64_t extent) {
   if (split.sizes.empty()) return even_boundaries(extent, parts_along(mesh, split));
   Boundaries at{0};
@@ -273,7 +291,7 @@ Boundaries boundaries_of(const LayoutSplit& split, const Mesh& mesh, std::int64_
   return at;
 }
 
-/// Coordinate of the i-th rank along every axis.
+/// Returns the coordinate of the i-th rank along every axis.
 std::vector<std::size_t> place_of(std::size_t i, const Mesh& mesh) {
   std::vector<std::size_t> place(mesh.axes.size());
   for (std::size_t axis = mesh.axes.size(); axis-- > 0;) {
@@ -284,6 +302,7 @@ std::vector<std::size_t> place_of(std::size_t i, const Mesh& mesh) {
   return place;
 }
 
+/// Returns which part of a split a place of the mesh holds.
 std::size_t part_of(const LayoutSplit& split, const Mesh& mesh,
                     const std::vector<std::size_t>& place) {
   std::size_t part = 0;

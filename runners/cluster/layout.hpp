@@ -12,7 +12,7 @@ namespace heteroperf {
 
 constexpr std::size_t max_layout_dims = 6;
 
-/// Elements [first, last) along every dimension of a tensor.
+/// The elements [first, last) along every dimension of a tensor.
 struct Box {
   using Position = std::array<std::int64_t, max_layout_dims>;
 
@@ -20,15 +20,15 @@ struct Box {
   Position first{}, last{};
 
   std::int64_t extent(std::size_t dim) const { return last[dim] - first[dim]; }
-  /// Elements; 1 without dimensions.
+  /// Returns the number of elements; 1 without dimensions.
   std::int64_t count() const;
   friend bool operator==(const Box&, const Box&) = default;
 };
 
-/// "[0,2)x[3,6)"; "scalar" without dimensions.
+/// Writes "[0,2)x[3,6)", and "scalar" without dimensions.
 std::string to_string(const Box& box);
 
-/// Ranks as a grid with named axes ("dp", "tp", …), outermost first; ranks in row-major order.
+/// Ranks as a grid with named axes ("dp", "tp", …), the outermost first; ranks in row-major order.
 struct Mesh {
   struct Axis {
     std::string name;
@@ -41,15 +41,17 @@ struct Mesh {
 };
 
 /// Cuts one dimension of a tensor along mesh axes: part i goes to the i-th place along them, in
-/// row-major order when there are several.
+/// row-major order when there are several axes.
 struct LayoutSplit {
   std::size_t dim = 0;
   std::vector<std::string> axes;
-  std::vector<std::int64_t> sizes;  ///< of the parts; empty: part i begins at ⌊i·extent/parts⌋
+  std::vector<std::int64_t>
+      sizes;  ///< sizes of the parts; if empty, part i begins at ⌊i·extent/parts⌋
 };
 
-/// How one tensor is spread over ranks: every dimension is cut into parts (uneven and empty ones
-/// allowed), a tile is one part of every dimension, and each tile is held by one or more ranks.
+/// The spread of one tensor over ranks. Every dimension is cut into parts (uneven and empty ones
+/// are allowed), a *tile* is one part of every dimension, and each tile is held by one or more
+/// ranks.
 ///
 /// A rank may hold several tiles. Its memory has them one after another by tile index, each dense
 /// and row-major. Tiles are numbered in row-major order of their parts.
@@ -57,29 +59,29 @@ class Layout {
  public:
   using Shape = std::vector<std::int64_t>;
 
-  /// One scalar on rank 0.
+  /// Makes the layout of one scalar on rank 0.
   Layout();
-  /// `boundaries` per dimension: 0 = b₀ ≤ b₁ ≤ … = extent; `holders` per tile, in any order.
-  /// Throws UserError with everything wrong.
+  /// Takes `boundaries` per dimension, 0 = b₀ ≤ b₁ ≤ … = extent, and `holders` per tile in any
+  /// order. Throws UserError with every problem.
   Layout(Shape shape, std::vector<std::vector<std::int64_t>> boundaries,
          std::vector<std::vector<RankId>> holders);
-  /// Ranks that differ only along axes that no split names hold the same tile. Throws UserError
-  /// with everything wrong.
+  /// Spreads a tensor over a mesh. Ranks that differ only along axes that no split names hold the
+  /// same tile. Throws UserError with every problem.
   static Layout over(const Shape& shape, const Mesh& mesh, const std::vector<LayoutSplit>& splits);
 
   const Shape& shape() const { return shape_; }
   const std::vector<std::int64_t>& boundaries(std::size_t dim) const { return boundaries_[dim]; }
   std::size_t tiles() const { return holders_.size(); }
   Box box(std::size_t tile) const;
-  /// Ascending; empty only for an empty tile.
+  /// Returns the ranks that hold a tile, ascending; it is empty only for an empty tile.
   const std::vector<RankId>& holders(std::size_t tile) const { return holders_[tile]; }
-  /// Ascending.
+  /// Returns the tiles that a rank holds, ascending.
   std::vector<std::size_t> tiles_of(RankId rank) const;
-  /// Every rank that holds a tile, ascending.
+  /// Returns every rank that holds a tile, ascending.
   std::vector<RankId> ranks() const;
-  /// Elements of the whole tensor.
+  /// Returns the number of elements of the whole tensor.
   std::int64_t count() const;
-  /// Elements in this rank's memory.
+  /// Returns the number of elements in this rank's memory.
   std::int64_t count(RankId rank) const;
   friend bool operator==(const Layout&, const Layout&) = default;
 
@@ -89,7 +91,7 @@ class Layout {
   std::vector<std::vector<RankId>> holders_;
 };
 
-/// "4x6 cut at 0,2,4 | 0,3,6: [0,2)x[0,3) on 0 2, …".
+/// Writes "4x6 cut at 0,2,4 | 0,3,6: [0,2)x[0,3) on 0 2, …".
 std::string to_string(const Layout& layout);
 
 }  // namespace heteroperf

@@ -6,17 +6,20 @@
 #include <cmath>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// Far enough for the subtraction that gives the slope back to lose no digits.
+/// So far away that the subtraction which gives the slope back loses no digits.
 constexpr Bytes far_size{std::uint64_t{1} << 40};
 
+/// Writes a point for messages.
 std::string text_of(const LinkCurve::Point& point) {
   return fmt::format("{} B in {} s", point.size.value(), point.time.value());
 }
 
+/// Notes a time that is not positive; 0 bytes may take no time.
 void check_point(const LinkCurve::Point& point, ProblemList& problems) {
   const double time_s = point.time.value();
   const bool is_zero_at_zero = time_s == 0 && point.size == Bytes(0);
@@ -25,6 +28,7 @@ void check_point(const LinkCurve::Point& point, ProblemList& problems) {
                "must be a positive time");
 }
 
+/// Notes points that are out of order, and times that fall.
 void check_step(const LinkCurve::Point& a, const LinkCurve::Point& b, ProblemList& problems) {
   const std::string points = fmt::format("{}, then {}", text_of(a), text_of(b));
   if (b.size <= a.size) {
@@ -34,8 +38,8 @@ void check_step(const LinkCurve::Point& a, const LinkCurve::Point& b, ProblemLis
   }
 }
 
-/// Seconds per byte beyond the last point. Noise can leave its last step level; then all of the
-/// last message counts.
+/// Returns seconds per byte beyond the last point. Noise can leave the last step level; then all of
+/// the last message counts.
 double end_slope(const std::vector<LinkCurve::Point>& points) {
   const LinkCurve::Point& last = points.back();
   if (points.size() > 1) {
@@ -99,6 +103,19 @@ Seconds LinkCurve::latency() const {
 BytesPerSecond LinkCurve::bandwidth() const {
   HETEROPERF_EXPECT(!empty());
   return BytesPerSecond(1 / end_slope(points_));
+}
+
+namespace {
+
+constexpr Named<WireFormat> wire_formats[] = {
+    {WireFormat::fp32, "fp32"}, {WireFormat::bf16, "bf16"}, {WireFormat::int8, "int8"}};
+
+}  // namespace
+
+const char* to_string(WireFormat format) { return name_of(wire_formats, format); }
+
+WireFormat parse_wire_format(const std::string& text) {
+  return parse_name(wire_formats, "wire format", text);
 }
 
 }  // namespace heteroperf

@@ -1,17 +1,18 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "metrics/base/quantity.hpp"
 
 namespace heteroperf {
 
-/// Bytes per second, one way.
+/// Bytes per second, in one direction.
 using BytesPerSecond = Quantity<struct BytesPerSecondTag, double>;
 
-/// How long a message of some size takes one way: measured points, straight lines between them,
-/// the first time before the first point and the last slope beyond the last one. With one latency
-/// and one bandwidth it is α + n·β. All questions require a curve that is not empty.
+/// The time that a message of some size takes one way: measured points with straight lines between
+/// them, the first time before the first point, and the last slope beyond the last one. With one
+/// latency and one bandwidth it is α + n·β. All questions require a curve that is not empty.
 class LinkCurve {
  public:
   struct Point {
@@ -28,9 +29,9 @@ class LinkCurve {
   LinkCurve(Seconds latency, BytesPerSecond bandwidth);
 
   Seconds time(Bytes size) const;
-  /// Of the smallest message.
+  /// Returns the time of the smallest message.
   Seconds latency() const;
-  /// Slope at the large end; where the last two times are equal, last size / last time.
+  /// Returns the slope at the large end; where the last two times are equal, last size / last time.
   BytesPerSecond bandwidth() const;
   const std::vector<Point>& points() const { return points_; }
   bool empty() const { return points_.empty(); }
@@ -39,5 +40,17 @@ class LinkCurve {
  private:
   std::vector<Point> points_;
 };
+
+/// The form in which float32 values travel over a thin link. Sums are always made in float32.
+enum class WireFormat {
+  fp32,  ///< unchanged; the only form of other types
+  bf16,  ///< rounded to nearest: the relative error is at most 2^-8 per contribution
+  int8,  ///< blocks with a scale: the error is at most absmax/254 of the block per contribution
+};
+
+/// Returns "fp32", "bf16" or "int8".
+const char* to_string(WireFormat format);
+/// Finds a format by its name. Throws UserError naming the nearest one.
+WireFormat parse_wire_format(const std::string& text);
 
 }  // namespace heteroperf

@@ -3,13 +3,21 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <elf.h>
+#include <link.h>
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <string_view>
 
 #include "runners/cluster/cgroup.hpp"
+
+// Every fact of a record's `system` is read here, as an Observed value: with its source, or with
+// the reason why there is none. The table lists the details that are only kept; the rest is read by
+// a function each.
 
 namespace heteroperf {
 namespace {
@@ -18,7 +26,7 @@ using FactValue = std::variant<std::int64_t, double, std::string>;
 
 enum class FactKind { text, integer, first_number, kernel_flags };
 
-/// One row per detail. With a key, the value is a "key : value" line of the file.
+/// The source of a detail. With a key, the value is a "key : value" line of the file.
 struct FactSource {
   const char* name;
   FactKind kind;
@@ -53,6 +61,7 @@ constexpr std::array fact_sources = {
     FactSource{"uptime_s", FactKind::first_number, "proc/uptime"},
 };
 
+/// Reads the first word of a text as a number.
 Observed<FactValue> as_number(const Observed<std::string>& text) {
   if (!text) return Observed<FactValue>::none(text);
   double number = 0;
@@ -62,7 +71,7 @@ Observed<FactValue> as_number(const Observed<std::string>& text) {
   return Observed<FactValue>::none(text.source, "\"" + word + "\" is not a number");
 }
 
-/// Only flags that change speed: the rest of a command line is the site's own business.
+/// Keeps only flags that change speed: the rest of a command line is the site's own business.
 Observed<FactValue> speed_flags(const Observed<std::string>& text) {
   constexpr std::array<std::string_view, 9> names = {
       "isolcpus",  "mitigations", "nohz_full", "rcu_nocbs",   "transparent_hugepage",
@@ -77,6 +86,7 @@ Observed<FactValue> speed_flags(const Observed<std::string>& text) {
   return Observed<FactValue>::of(kept, text.source);
 }
 
+/// Reads one row of the table.
 Observed<FactValue> read_fact(const SystemFiles& files, const FactSource& row) {
   if (row.kind == FactKind::integer) {
     const auto number = files.integer(row.path);
@@ -105,6 +115,7 @@ Observed<std::string> read_kernel() {
       std::string(names.sysname) + ' ' + names.release + ' ' + names.machine, "uname");
 }
 
+/// Recognises a container by the marks that its engine leaves.
 Observed<std::string> read_container(const SystemFiles& files) {
   struct Mark {
     const char* path;
@@ -123,7 +134,8 @@ Observed<std::string> read_container(const SystemFiles& files) {
                                      "no sign of a container");
 }
 
-/// x86 says "model name"; other processors only "CPU part" or the device tree's model.
+/// Reads the processor's model: x86 says "model name", others "CPU part" or the device tree's
+/// model.
 Observed<std::string> read_cpu_model(const SystemFiles& files) {
   const auto model = files.field("proc/cpuinfo", "model name", ':');
   if (model) return model;
@@ -161,5 +173,97 @@ Machine probe_machine(const SystemFiles& files) {
 }
 
 ProcessContext probe_process() { return {loaded_libraries(), steering_variables()}; }
+
+namespace {
+
+constexpr std::array<std::string_view, 13> allowed_prefixes = {
+    "NCCL_", "OMPI_", "UCX_",  "CUDA_",   "OMP_",   "TORCH_",     "MKL_",
+    "LD_",   "ATEN_", "DNNL_", "ONEDNN_", "SLURM_", "HETEROPERF_"};
+constexpr std::array<std::string_view, 4> secret_words = {"TOKEN", "SECRET", "PASS", "KEY"};
+
+/// Tells if a variable steers a run, by its prefix.
+bool is_allowed(std::string_view name) {
+  return std::ranges::any_of(allowed_prefixes,
+                             [&](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+/// Tells if a variable's name sounds like a secret, in either case.
+bool is_secret(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::toupper(c); });
+  return std::ranges::any_of(
+      secret_words, [&](std::string_view word) { return name.find(word) != std::string::npos; });
+}
+
+/// Rounds up to the alignment of notes, 4 bytes.
+std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
+
+std::string hex(const unsigned char* bytes, std::size_t count) {
+  constexpr char digits[] = "0123456789abcdef";
+  std::string text;
+  for (std::size_t i = 0; i < count; ++i) {
+    text += digits[bytes[i] >> 4];
+    text += digits[bytes[i] & 0xf];
+  }
+  return text;
+}
+
+/// Walks the notes of one PT_NOTE segment (elf(5)) and returns the build id, if it is there.
+std::string build_id_in(const unsigned char* notes, std::size_t bytes) {
+  while (bytes >= sizeof(ElfW(Nhdr))) {
+    ElfW(Nhdr) header;
+    std::memcpy(&header, notes, sizeof header);
+    const std::size_t name = sizeof header, content = name + padded(header.n_namesz);
+    const std::size_t size = content + padded(header.n_descsz);
+    if (size > bytes) return {};
+    if (header.n_type == NT_GNU_BUILD_ID && header.n_namesz == sizeof ELF_NOTE_GNU &&
+        std::memcmp(notes + name, ELF_NOTE_GNU, sizeof ELF_NOTE_GNU) == 0) {
+      return hex(notes + content, header.n_descsz);
+    }
+    notes += size;
+    bytes -= size;
+  }
+  return {};
+}
+
+/// Takes note of one shared object (the callback of dl_iterate_phdr(3)).
+int collect(dl_phdr_info* info, std::size_t, void* out) {
+  auto& libraries = *static_cast<std::vector<LoadedLibrary>*>(out);
+  const std::string_view path = info->dlpi_name;
+  if (path.find('/') == std::string_view::npos) return 0;
+  LoadedLibrary library{std::string(path), {}};
+  for (int i = 0; i < info->dlpi_phnum && library.build_id.empty(); ++i) {
+    const auto& segment = info->dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE) continue;
+    library.build_id = build_id_in(
+        reinterpret_cast<const unsigned char*>(info->dlpi_addr + segment.p_vaddr), segment.p_memsz);
+  }
+  libraries.push_back(std::move(library));
+  return 0;
+}
+
+}  // namespace
+
+std::vector<LoadedLibrary> loaded_libraries() {
+  std::vector<LoadedLibrary> libraries;
+  dl_iterate_phdr(&collect, &libraries);
+  std::ranges::sort(libraries, {}, &LoadedLibrary::path);
+  return libraries;
+}
+
+std::map<std::string, std::string> steering_variables(const char* const* environment) {
+  std::map<std::string, std::string> variables;
+  for (; environment != nullptr && *environment != nullptr; ++environment) {
+    const std::string_view entry = *environment;
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string_view::npos) continue;
+    std::string name(entry.substr(0, equals));
+    if (!is_allowed(name)) continue;
+    std::string value(is_secret(name) ? "redacted" : entry.substr(equals + 1));
+    variables.emplace(std::move(name), std::move(value));
+  }
+  return variables;
+}
+
+std::map<std::string, std::string> steering_variables() { return steering_variables(environ); }
 
 }  // namespace heteroperf

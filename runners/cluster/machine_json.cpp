@@ -20,12 +20,14 @@ json plain(const T& value) {
   return value;
 }
 
+/// Writes a value with its source, or the reason why there is none.
 template <class T>
 json observed(const Observed<T>& value) {
   if (value) return {{"value", plain(*value)}, {"source", value.source}};
   return {{"status", to_string(value.status)}, {"source", value.source}, {"reason", value.reason}};
 }
 
+/// Writes a list with its source; an empty one is unavailable.
 json listed(json values, const std::string& source, const std::string& reason) {
   if (!values.empty()) return {{"value", std::move(values)}, {"source", source}};
   return {{"status", to_string(Availability::unavailable)},
@@ -54,13 +56,15 @@ json numa_json(const Topology& topology) {
   return listed(std::move(list), topology.source, topology.reason);
 }
 
-/// A key of a device class: how to take it over, and what it must be.
+/// A key of a device class: the function that takes its value over, and the words for what it must
+/// be.
 struct DeviceKey {
   const char* name;
   bool (*read)(const json& value, DeviceClass& device);
   const char* expected;
 };
 
+/// Tells if a value is a whole number from 1 to a million.
 bool is_count(const json& value) {
   return value.is_number_integer() && value >= 1 && value <= 1'000'000;
 }
@@ -74,7 +78,7 @@ bool read_rates(const json& value, DeviceClass& device) {
   return true;
 }
 
-/// A number of 0 or more.
+/// Reads a number of 0 or more.
 template <std::optional<double> DeviceClass::*value>
 bool read_amount(const json& json_value, DeviceClass& device) {
   if (!json_value.is_number() || !(json_value.get<double>() >= 0)) return false;
@@ -83,6 +87,7 @@ bool read_amount(const json& json_value, DeviceClass& device) {
   return true;
 }
 
+/// Lists every key of a device class.
 const std::vector<DeviceKey>& device_keys() {
   static const std::vector<DeviceKey> keys = {
       {"name",
@@ -120,6 +125,7 @@ const DeviceKey* find_key(const std::string& name) {
   return nullptr;
 }
 
+/// Notes an unknown key with the nearest known one.
 void report_unknown(const std::string& name, const std::string& where, ProblemList& problems) {
   std::vector<std::string> names;
   for (const DeviceKey& key : device_keys()) names.emplace_back(key.name);
@@ -128,6 +134,7 @@ void report_unknown(const std::string& name, const std::string& where, ProblemLi
                near.empty() ? "" : "did you mean \"" + near + "\"?");
 }
 
+/// Reads one key of a device class, or notes what it must be.
 void read_entry(const std::string& name, const json& value, const std::string& where,
                 DeviceClass& device, ProblemList& problems) {
   const DeviceKey* key = find_key(name);

@@ -9,15 +9,17 @@
 
 namespace heteroperf {
 
-/// Names of the interfaces of this process's network namespace that are up and running, loopback
-/// left out, sorted. Empty where the system does not tell.
+/// Names the interfaces of this process's network namespace that are up and running, sorted,
+/// without the loopback. The list is empty where the system does not tell.
 std::vector<std::string> running_interfaces();
 
-/// Which of `interfaces` are cards, by /sys/class/net, nearest first: on the memory node of the
-/// first of `cpus`, then real devices, then the fastest, then by name. Only Ethernet and
-/// InfiniBand; what stands on other interfaces (bridge, bond, VLAN), the host's ends of virtual
-/// cables in a bridge and devices that lead nowhere (dummy, ifb) are left out. The bandwidth of a
-/// virtual device is nominal and so counts as not known.
+/// Finds the cards among `interfaces`, by /sys/class/net.
+///
+/// Only Ethernet and InfiniBand count. Interfaces that stand on others (bridge, bond, VLAN), the
+/// host's ends of virtual cables in a bridge, and devices that lead nowhere (dummy, ifb) are left
+/// out. The nearest come first: those on the memory node of the first of `cpus`, then real devices,
+/// then the fastest, then by name. The bandwidth of a virtual device is nominal and so counts as
+/// unknown.
 std::vector<NetworkCard> network_cards(const std::vector<std::string>& interfaces,
                                        const CpuSet& cpus, const SystemFiles& files);
 

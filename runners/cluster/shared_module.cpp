@@ -14,9 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A program of the build tree lies a few folders below the one that holds lib/.
+/// In the build tree a program lies a few folders below the one that holds lib/.
 constexpr int levels_up = 6;
 
+/// Returns the folders that HETEROPERF_MODULE_PATH lists.
 std::vector<fs::path> folders_of_environment() {
   std::vector<fs::path> folders;
   const char* value = std::getenv("HETEROPERF_MODULE_PATH");
@@ -27,6 +28,7 @@ std::vector<fs::path> folders_of_environment() {
   return folders;
 }
 
+/// Joins folders for a message.
 std::string listing(const std::vector<fs::path>& folders) {
   std::string text;
   for (const fs::path& folder : folders) {
@@ -83,8 +85,8 @@ SharedModule SharedModule::open(const std::string& name, Visibility visibility) 
 }
 
 void* SharedModule::address(const char* name) const {
-  void* found = dlsym(handle_, name);
-  if (found != nullptr) return found;
+  void* function = dlsym(handle_, name);
+  if (function != nullptr) return function;
   throw SystemError(fmt::format("{} lacks the function {}", path_.string(), name), dlerror(),
                     "It is of another version than this program. Rebuild or reinstall both",
                     ErrorKind::environment);

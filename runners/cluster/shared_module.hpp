@@ -6,7 +6,7 @@
 
 namespace heteroperf {
 
-/// Whether libraries that are loaded later see a module's symbols. Open MPI's plug-ins need
+/// Says if libraries that are loaded later see a module's symbols. Open MPI's plug-ins need
 /// `global`.
 enum class Visibility { local, global };
 
@@ -14,13 +14,13 @@ enum class Visibility { local, global };
 /// loaded on first use. It stays loaded until the process ends.
 class SharedModule {
  public:
-  /// The module's file, without loading it. Throws SystemError{environment} with the folders
+  /// Finds the module's file without loading it. Throws SystemError{environment} with the folders
   /// searched.
   static std::filesystem::path find(const std::string& name);
-  /// As `find`; also throws SystemError{environment} with the loader's own words.
+  /// Loads it. Throws as `find`, and SystemError{environment} with the loader's own words.
   static SharedModule open(const std::string& name, Visibility visibility);
 
-  /// `F` is the function's type. Throws SystemError{environment} when the module lacks it.
+  /// Returns a function of type `F`. Throws SystemError{environment} when the module lacks it.
   template <class F>
   F* symbol(const char* name) const {
     return reinterpret_cast<F*>(address(name));
@@ -37,11 +37,12 @@ class SharedModule {
   std::filesystem::path path_;
 };
 
-/// Where modules are looked for, best first: each folder of HETEROPERF_MODULE_PATH,
-/// `lib/heteroperf` beside the program's folder or one of its parents, the install prefix.
+/// Lists the folders in which modules are looked for, best first: each folder of
+/// HETEROPERF_MODULE_PATH, `lib/heteroperf` beside the program's folder or one of its parents, the
+/// install prefix.
 std::vector<std::filesystem::path> module_folders();
 
-/// The path of this program's own file.
+/// Returns the path of this program's own file.
 std::filesystem::path program_path();
 
 }  // namespace heteroperf

@@ -15,8 +15,10 @@ constexpr Named<Availability> availabilities[] = {{Availability::ok, "ok"},
                                                   {Availability::unavailable, "unavailable"},
                                                   {Availability::denied, "denied"}};
 
+/// Returns the path as it is reported.
 std::string shown(const std::string& path) { return "/" + path; }
 
+/// Removes double quotes around a value.
 std::string_view unquoted(std::string_view text) {
   if (text.size() >= 2 && text.front() == '"' && text.back() == '"') {
     return text.substr(1, text.size() - 2);

@@ -4,12 +4,42 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/cluster/observed.hpp"
 
 namespace heteroperf {
+
+enum class Availability { ok, unavailable, denied };
+
+const char* to_string(Availability availability);
+
+/// A value read from the machine with the place it came from, or the reason why it could not be
+/// read. A text value is never empty.
+template <class T>
+struct Observed {
+  std::optional<T> value;
+  std::string source;  ///< the file, call or library that was asked
+  std::string reason;  ///< says why there is no value; empty when there is one
+  Availability status = Availability::unavailable;
+
+  explicit operator bool() const { return value.has_value(); }
+  const T& operator*() const { return *value; }
+
+  static Observed of(T value, std::string source) {
+    return {std::move(value), std::move(source), {}, Availability::ok};
+  }
+  static Observed none(std::string source, std::string reason,
+                       Availability status = Availability::unavailable) {
+    return {std::nullopt, std::move(source), std::move(reason), status};
+  }
+  /// Carries the same absence over to a value of another type.
+  template <class U>
+  static Observed none(const Observed<U>& absent) {
+    return none(absent.source, absent.reason, absent.status);
+  }
+};
 
 /// Reads the small text files of /proc, /sys and /etc below a root, so that tests can bring their
 /// own. Paths are relative to the root ("proc/cpuinfo"); sources are reported as "/proc/cpuinfo".
@@ -17,13 +47,15 @@ class SystemFiles {
  public:
   explicit SystemFiles(std::filesystem::path root = "/") : root_(std::move(root)) {}
 
-  /// The whole file without trailing white space; unavailable when missing, unreadable or empty.
+  /// Reads the whole file without trailing white space; unavailable when missing, unreadable or
+  /// empty.
   Observed<std::string> text(const std::string& path) const;
-  /// The file's first word as an integer.
+  /// Reads the file's first word as an integer.
   Observed<long long> integer(const std::string& path) const;
-  /// The value of the first line "key<separator>value" ("model name : …", "NAME=…", unquoted).
+  /// Reads the first line "key<separator>value" ("model name : …", "NAME=…") and returns the value
+  /// without quotes.
   Observed<std::string> field(const std::string& path, std::string_view key, char separator) const;
-  /// A field "16384 kB", as /proc/meminfo and /proc/PID/status write it.
+  /// Reads a field "16384 kB", as /proc/meminfo and /proc/PID/status write it.
   Observed<Bytes> memory(const std::string& path, std::string_view key) const;
   bool exists(const std::string& path) const;
 
@@ -31,10 +63,11 @@ class SystemFiles {
   std::filesystem::path root_;
 };
 
+/// Returns the text without white space at either end.
 std::string_view trimmed(std::string_view text);
-/// Splits at any of `separators`, dropping empty parts.
+/// Splits at any of `separators` and drops empty parts.
 std::vector<std::string> split_words(std::string_view text, std::string_view separators = " \t\n");
-/// A decimal integer that fills the whole text; nothing otherwise.
+/// Reads a decimal integer that fills the whole text; nothing otherwise.
 std::optional<long long> parse_integer(std::string_view text);
 
 }  // namespace heteroperf

@@ -16,7 +16,7 @@ namespace {
 using HwlocTopology =
     std::unique_ptr<std::remove_pointer_t<hwloc_topology_t>, decltype(&hwloc_topology_destroy)>;
 
-/// Null when hwloc cannot read this machine; errno tells why.
+/// Loads the topology; null when hwloc cannot read this machine, and errno then tells why.
 HwlocTopology load() {
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) return {nullptr, &hwloc_topology_destroy};
@@ -26,6 +26,7 @@ HwlocTopology load() {
   return topology;
 }
 
+/// Counts the objects of a type.
 Observed<int> count_of(hwloc_topology_t topology, hwloc_obj_type_t type,
                        const std::string& source) {
   const int count = hwloc_get_nbobjs_by_type(topology, type);
@@ -39,6 +40,7 @@ std::string cache_kind(hwloc_obj_cache_type_t type) {
   return type == HWLOC_OBJ_CACHE_INSTRUCTION ? "instruction" : "unified";
 }
 
+/// Lists the caches, equal ones together.
 std::vector<CacheLevel> caches_of(hwloc_topology_t topology) {
   std::map<std::tuple<int, std::string, std::uint64_t>, int> counts;
   for (int depth = 0; depth < hwloc_topology_get_depth(topology); ++depth) {
@@ -56,6 +58,7 @@ std::vector<CacheLevel> caches_of(hwloc_topology_t topology) {
   return caches;
 }
 
+/// Lists the memory nodes with their CPUs.
 std::vector<NumaNode> nodes_of(hwloc_topology_t topology) {
   std::vector<NumaNode> nodes;
   hwloc_obj_t object = nullptr;
@@ -83,11 +86,11 @@ std::string library_version() {
 Bytes last_level_cache(const Topology& topology) {
   int last_level = 0;
   Bytes sum(0);
-  for (const CacheLevel& one : topology.caches) {
-    if (one.kind == "instruction" || one.level < last_level) continue;
-    if (one.level > last_level) sum = Bytes(0);
-    last_level = one.level;
-    sum += one.size * static_cast<std::uint64_t>(one.count);
+  for (const CacheLevel& cache : topology.caches) {
+    if (cache.kind == "instruction" || cache.level < last_level) continue;
+    if (cache.level > last_level) sum = Bytes(0);
+    last_level = cache.level;
+    sum += cache.size * static_cast<std::uint64_t>(cache.count);
   }
   return sum;
 }

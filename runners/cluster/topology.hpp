@@ -5,7 +5,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/cpu_set.hpp"
-#include "runners/cluster/observed.hpp"
+#include "runners/cluster/system_files.hpp"
 
 namespace heteroperf {
 
@@ -23,21 +23,22 @@ struct NumaNode {
   CpuSet cpus;
 };
 
-/// What the processors look like from inside, as hwloc sees it.
+/// The inside of the processors, as hwloc sees it.
 struct Topology {
   Observed<int> sockets, cores, logical_cpus;
-  std::vector<CacheLevel> caches;    ///< by level, then kind; may be empty in a virtual machine
-  std::vector<NumaNode> numa_nodes;  ///< by id
-  std::string source;                ///< library and version
-  std::string reason;                ///< why caches and nodes are missing; empty when they are not
+  std::vector<CacheLevel>
+      caches;  ///< sorted by level, then kind; may be empty in a virtual machine
+  std::vector<NumaNode> numa_nodes;  ///< ordered by id
+  std::string source;                ///< the library and its version
+  std::string reason;  ///< says why caches and nodes are missing; empty when they are not
 };
 
-/// The size of all caches of the last level together, as programs share them; 0 where none is
-/// known.
+/// Returns the size of all caches of the last level together, as programs share them; 0 where none
+/// is known.
 Bytes last_level_cache(const Topology& topology);
 
-/// Never throws: what cannot be read is unavailable. hwloc's own environment (HWLOC_SYNTHETIC,
-/// HWLOC_XMLFILE) is honoured.
+/// Reads the topology. Never throws: a number that cannot be read is unavailable. hwloc's own
+/// environment (HWLOC_SYNTHETIC, HWLOC_XMLFILE) is honoured.
 Topology probe_topology();
 
 }  // namespace heteroperf

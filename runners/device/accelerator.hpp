@@ -3,12 +3,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "runners/device/host_pool.hpp"
 
 namespace heteroperf {
+
+/// Ask this before any library of a GPU is loaded, because loading takes longer than all else.
+inline bool has_nvidia_driver() { return std::filesystem::exists("/dev/nvidiactl"); }
+inline constexpr const char* no_nvidia_driver =
+    "no NVIDIA driver is loaded (/dev/nvidiactl is missing)";
 
 inline at::Device cuda_device(int index) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(index)};
@@ -21,27 +27,27 @@ struct AcceleratorProperties {
   std::string pci_bus_id;    ///< "0000:1B:00.0"
 };
 
-/// CUDA devices as LibTorch sees them. Lives in a module of its own, loaded when a run asks for a
-/// device: a run on the host never loads the GPU's libraries.
+/// The CUDA devices as LibTorch sees them. It lives in a module of its own, loaded when a run asks
+/// for a device: a run on the host never loads the GPU's libraries.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
 
-  /// Devices that can be used; 0 with `reason` in the driver's words.
+  /// Returns the devices that can be used; where it is 0, `reason` has the driver's words.
   virtual int count() const = 0;
   virtual std::string reason() const = 0;
   virtual AcceleratorProperties properties(int index) const = 0;
 
-  /// The calling thread works on this device from now on, in order, on its current stream. Float32
-  /// products and convolutions are made in float32, not TF32.
+  /// Makes the calling thread work on this device from now on, in order, on its current stream.
+  /// Float32 products and convolutions are made in float32, not TF32.
   virtual void select(int index) = 0;
-  /// Until all that this thread's current stream was given is done. Throws SystemError.
+  /// Waits until this thread's current stream has done all its work. Throws SystemError.
   virtual void wait() = 0;
-  /// A host tensor on the device, copied from pinned memory on a stream of its own; what is queued
-  /// afterwards on the current stream waits for it. Returns at once.
+  /// Copies a host tensor to the device, from pinned memory on a stream of its own, and returns at
+  /// once. Work that is queued afterwards on the current stream waits for the copy.
   virtual at::Tensor bring(const at::Tensor& host) = 0;
 
-  /// Of LibTorch's caching allocator on the device, all threads together.
+  /// Returns the use of LibTorch's caching allocator on the device, all threads together.
   virtual MemoryUse memory(int index) const = 0;
   virtual void reset_peak(int index) = 0;
 
@@ -49,7 +55,7 @@ class Accelerator {
   class Mark {
    public:
     virtual ~Mark() = default;
-    /// Waits for both.
+    /// Waits for both points and returns the time between them.
     virtual double seconds_since(const Mark& earlier) const = 0;
   };
   virtual std::unique_ptr<Mark> mark() = 0;

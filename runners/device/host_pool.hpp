@@ -9,7 +9,7 @@ namespace heteroperf {
 /// Bytes of tensors, as asked for (not as rounded by the pool).
 struct MemoryUse {
   std::uint64_t current_bytes = 0;
-  std::uint64_t peak_bytes = 0;       ///< high-water mark of `current_bytes`
+  std::uint64_t peak_bytes = 0;       ///< the highest value of `current_bytes`
   std::uint64_t cached_bytes = 0;     ///< freed blocks kept for reuse; never part of the two above
   std::uint64_t system_requests = 0;  ///< blocks taken from the operating system or malloc
 };
@@ -20,21 +20,21 @@ class MemoryAccount;
 
 /// The account that LibTorch's CPU tensors of one rank are charged to.
 ///
-/// A rank is a thread: what a thread allocates while a RankMemory is bound to it is charged here;
-/// a block freed by any thread credits the account it came from, which lives until its last block
-/// is free. Threads without one share the process account.
+/// A rank is a thread. Allocations of a thread to which a RankMemory is bound are charged here. A
+/// block freed by any thread credits the account it came from, which lives until its last block is
+/// free. Threads without a RankMemory share the process account.
 ///
 /// Freed blocks are kept for the next request of nearly the same size (at most 12.5 % larger), so
-/// that temporaries of a training step do not fault their pages in again. What is in use and what
-/// is kept stay together below the peak in use, an eighth of it and 4 MiB.
+/// that temporaries of a training step do not fault their pages in again. The memory in use and the
+/// memory kept stay together below the peak in use, an eighth of it and 4 MiB.
 class RankMemory {
  public:
-  /// Installs the pool in c10 (first use in the process) and makes an empty account, bound to no
-  /// thread.
+  /// Installs the pool in c10 (on the first use in the process) and makes an empty account, bound
+  /// to no thread.
   RankMemory();
 
   MemoryUse use() const;
-  /// The peak becomes what is in use now.
+  /// Sets the peak to the memory in use now.
   void reset_peak();
   /// Returns the cached blocks to the system.
   void trim();
@@ -44,7 +44,7 @@ class RankMemory {
   std::shared_ptr<detail::MemoryAccount> account_;
 };
 
-/// Charges this thread's allocations to `memory` for as long as it lives; nests.
+/// Charges this thread's allocations to `memory` for as long as it lives; scopes nest.
 class MemoryScope {
  public:
   explicit MemoryScope(const RankMemory& memory);
@@ -60,10 +60,11 @@ class MemoryScope {
 /// by the allocator they came from.
 void install_host_pool();
 
-/// What threads without a RankMemory hold.
+/// Returns the memory of threads without a RankMemory.
 MemoryUse process_account();
 
-/// Largest resident set of the process so far (VmHWM); 0 where the system does not tell.
+/// Returns the largest resident set of the process so far (VmHWM); 0 where the system does not
+/// tell.
 std::uint64_t process_peak_resident_bytes();
 
 }  // namespace heteroperf

@@ -5,7 +5,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "runners/device/nvidia_driver.hpp"
+#include "runners/device/accelerator.hpp"
 #include "runners/engine/engine.hpp"
 
 namespace heteroperf {

@@ -7,7 +7,7 @@
 
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
-#include "runners/cluster/wire_format.hpp"
+#include "runners/cluster/link_curve.hpp"
 
 namespace heteroperf {
 

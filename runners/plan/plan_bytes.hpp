@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runners/cluster/wire_format.hpp"
+#include "runners/cluster/link_curve.hpp"
 #include "workloads/graph/model_graph.hpp"
 #include "workloads/graph_memory.hpp"
 

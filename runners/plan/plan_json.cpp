@@ -4,7 +4,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/cluster/efficiency_matrix_json.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/schedule/ir/pipeline_graph.hpp"
 
 namespace heteroperf {

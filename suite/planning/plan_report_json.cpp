@@ -2,7 +2,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "suite/planning/claim_checks_json.hpp"

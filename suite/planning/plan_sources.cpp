@@ -7,7 +7,7 @@
 #include <map>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 
 namespace heteroperf {

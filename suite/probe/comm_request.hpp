@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runners/cluster/cluster.hpp"
-#include "runners/cluster/wire_format.hpp"
+#include "runners/cluster/link_curve.hpp"
 #include "runners/comm/benchmark/collective_case.hpp"
 #include "runners/comm/selection/selection.hpp"
 #include "suite/run/rank_session.hpp"

@@ -4,9 +4,8 @@
 
 #include "metrics/base/error.hpp"
 #include "results/ruleset.hpp"
-#include "runners/cluster/device_class.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/cluster/machine.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
 #include "runners/schedule/generators/generator.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"

@@ -6,17 +6,17 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/efficiency_matrix_json.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/class_alone.hpp"
-#include "suite/program/catalog.hpp"
 #include "suite/planning/chosen_plan.hpp"
-#include "suite/planning/plan_sources.hpp"
-#include "suite/verbs/output_file.hpp"
 #include "suite/planning/plan_report.hpp"
-#include "suite/verbs/sailor_planning.hpp"
+#include "suite/planning/plan_sources.hpp"
+#include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
+#include "suite/verbs/output_file.hpp"
+#include "suite/verbs/sailor_planning.hpp"
 
 namespace heteroperf {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/cluster/system_files.hpp"
 #include "runners/plan/sailor/sailor_trace.hpp"
 

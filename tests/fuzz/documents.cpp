@@ -2,7 +2,7 @@
 // written again.
 #include "metrics/base/strict_json.hpp"
 #include "runners/cluster/cluster_json.hpp"
-#include "runners/cluster/efficiency_matrix_json.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/cluster/hexiscale_machines_json.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/schedule/formats/schedule_json.hpp"

@@ -19,7 +19,7 @@
 #include "results/run_folder.hpp"
 #include "results/suite_record.hpp"
 #include "results/sweep/sweep_index.hpp"
-#include "runners/cluster/efficiency_matrix_json.hpp"
+#include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/comm/control/control_proof.hpp"
 #include "runners/comm/control/frame.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"

@@ -3,7 +3,6 @@
 #include <functional>
 #include <vector>
 
-#include "runners/cluster/bridges.hpp"
 #include "runners/cluster/rank_clusters.hpp"
 #include "runners/comm/discovery/link_probe.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"

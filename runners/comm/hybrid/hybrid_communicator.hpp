@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
+#include "runners/cluster/link_curve.hpp"
 #include "runners/cluster/rank_clusters.hpp"
-#include "runners/cluster/wire_format.hpp"
 #include "runners/comm/collectives/segment_bridge.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/relay/relay.hpp"

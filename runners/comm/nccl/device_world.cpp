@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/bridges.hpp"
+#include "runners/cluster/rank_clusters.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 
 namespace heteroperf {

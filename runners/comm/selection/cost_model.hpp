@@ -5,7 +5,6 @@
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/link_curve.hpp"
 #include "runners/cluster/rank_clusters.hpp"
-#include "runners/cluster/wire_format.hpp"
 #include "runners/comm/algorithm.hpp"
 
 namespace heteroperf {

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <span>
 
-#include "runners/cluster/wire_format.hpp"
+#include "runners/cluster/link_curve.hpp"
 
 namespace heteroperf {
 

@@ -6,7 +6,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "runners/device/nvidia_driver.hpp"
+#include "runners/device/accelerator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 
 namespace heteroperf {

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "suite/run/baselines.hpp"

@@ -5,12 +5,12 @@
 #include <fstream>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "suite/program/catalog.hpp"
 #include "suite/planning/chosen_plan.hpp"
 #include "suite/planning/plan_simulation.hpp"
+#include "suite/program/catalog.hpp"
 #include "tests/unit/results/sample_run.hpp"
 
 namespace heteroperf {

@@ -6,7 +6,7 @@
 #include <random>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/bridges.hpp"
+#include "runners/cluster/rank_clusters.hpp"
 #include "tests/unit/runners/cluster/small_cluster.hpp"
 
 namespace heteroperf {

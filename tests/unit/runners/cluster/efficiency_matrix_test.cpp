@@ -7,7 +7,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
-#include "runners/cluster/efficiency_matrix_json.hpp"
 
 namespace heteroperf {
 namespace {

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 
 namespace heteroperf {
 namespace {

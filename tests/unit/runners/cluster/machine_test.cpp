@@ -3,7 +3,7 @@
 #include <cstdlib>
 
 #include "metrics/base/error.hpp"
-#include "runners/cluster/device_class.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/cluster/machine_json.hpp"
 #include "tests/unit/runners/cluster/fake_root.hpp"
 

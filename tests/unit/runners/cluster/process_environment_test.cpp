@@ -1,4 +1,4 @@
-#include "runners/cluster/process_environment.hpp"
+#include "runners/cluster/machine.hpp"
 
 #include <gtest/gtest.h>
 

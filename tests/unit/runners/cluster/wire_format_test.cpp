@@ -1,4 +1,4 @@
-#include "runners/cluster/wire_format.hpp"
+#include "runners/cluster/link_curve.hpp"
 
 #include <gtest/gtest.h>
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/plan/tensor_parallel.hpp"
 #include "tests/unit/runners/plan/plan_cases.hpp"
 #include "workloads/graph/graph_counts.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runners/cluster/shipped_clusters.hpp"
+#include "runners/cluster/cluster.hpp"
 #include "runners/plan/search/lower_bound.hpp"
 #include "runners/plan/search/plan_search.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
