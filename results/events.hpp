@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// What happens in a run, one plain struct per kind of journal line. Everything that record.json
+/// The events of a run, one plain struct per kind of journal line. Everything that record.json
 /// says is computed from these, so what is not here cannot be reported.
 ///
 /// All times are nanoseconds on rank 0's monotonic clock: whoever reports a step of another process
@@ -56,7 +56,7 @@ struct StartEvent {
   std::optional<std::uint64_t> parent_step;  ///< steps done in the checkpoint it goes on from
   /// The run moves by turns with another program. Its times leave out what it stood still.
   std::optional<bool> lockstep = {};
-  std::optional<SuitePlan> suite = {};   ///< that the run is part of
+  std::optional<SuitePlan> suite = {};   ///< the suite that the run is part of
   std::string suite_workload = {};       ///< which of the suite's workloads it is
   std::optional<SweepPlace> sweep = {};  ///< absent: no sweep started the run
 };
@@ -90,12 +90,12 @@ struct ScaleEvent {
 enum class WorkloadFamily { classifier, language_model };
 enum class QualityMeasure { accuracy, loss };
 
-/// What is trained. `graph` is given for workloads with one fixed model; a search names the graph
-/// in each trial.
+/// The model in training. `graph` is given for workloads with one fixed model; a search names the
+/// graph in each trial.
 struct WorkloadEvent {
   std::string name, size;
   WorkloadFamily family = WorkloadFamily::classifier;
-  std::string unit;  ///< what throughput counts: "token", "image" or "sample"
+  std::string unit;  ///< the unit of throughput: "token", "image" or "sample"
   std::string precision;
   std::uint64_t units_per_sample = 1;
   std::optional<std::uint64_t> samples_per_step;  ///< over the whole group; absent: varies
@@ -103,7 +103,7 @@ struct WorkloadEvent {
   std::string graph_hash;
   JsonText graph;  ///< text empty: no fixed model
   std::string data, data_fingerprint;
-  /// Of data made from a seed: the fingerprint that seed 0 would give, equal for repetitions.
+  /// Data made from a seed have the fingerprint here that seed 0 would give, equal for repetitions.
   std::string data_kind = {};
   std::optional<double> loss_floor, error_floor;
   QualityMeasure quality = QualityMeasure::accuracy;
@@ -137,7 +137,7 @@ struct StepEvent {
   StepSplit split;
 };
 
-/// What a run that ends once its throughput is known well enough goes by (`PrecisionGoal`).
+/// The goal of a run that ends once its throughput is known well enough (`PrecisionGoal`).
 struct UntilEvent {
   double requested_fraction = 0;
   std::uint64_t fewest_steps = 0;
@@ -160,7 +160,7 @@ struct TrialEvent {
   std::uint64_t id = 0;
   std::optional<std::uint64_t> parent;
   std::int32_t group = 0;
-  std::string morph;  ///< how the graph came from the parent's
+  std::string morph;  ///< the change that made the graph from the parent's
   std::string graph_hash;
   /// Always given by the caller; the writer keeps it on the first line that names this hash.
   JsonText graph;
@@ -193,8 +193,8 @@ struct EvalEvent {
 struct ObservedEvent {
   std::int32_t rank = 0, group = 0;
   std::optional<std::uint64_t> trial;
-  std::uint64_t n = 0;              ///< of the StepEvent that was observed
-  Ops executed, strict, recompute;  ///< of this rank; `strict` from the graph and its samples
+  std::uint64_t n = 0;              ///< number of the StepEvent that was observed
+  Ops executed, strict, recompute;  ///< this rank's; `strict` from the graph and its samples
   std::uint64_t calls = 0;
   std::vector<std::string> unknown;  ///< tensor operators outside the fixed list
 };
@@ -207,7 +207,7 @@ struct MemoryEvent {
 /// Place of a rank in the plan of a fixed model, and what the plan says that it holds.
 struct RankPlanEvent {
   std::int32_t rank = 0;
-  std::int32_t position = 0;         ///< of the pipeline
+  std::int32_t position = 0;         ///< in the pipeline
   std::vector<std::int32_t> stages;  ///< in the order of the schedule's segments
   std::int32_t tensor_index = 0, tensor_degree = 1;
   std::string device_class;
@@ -217,12 +217,12 @@ struct RankPlanEvent {
   std::optional<double> busy_s;              ///< predicted computing of one step, modelled
 };
 
-/// What the simulator says of the plan, on the modelled time of emulated devices.
+/// The prediction of the simulator for the plan, on the modelled time of emulated devices.
 struct PredictionEvent {
   double step_time_s = 0;
   double samples_per_s = 0;
   double bubble_rate = 0;           ///< 1 − Σ busy / (ranks · step_time_s)
-  double pipeline_bubble_rate = 0;  ///< of the schedule alone, over its makespan
+  double pipeline_bubble_rate = 0;  ///< bubble of the schedule alone, over its makespan
 };
 
 /// Where the wall time of one rank went, over its steps of the measured phase.
@@ -234,15 +234,15 @@ struct RankTimeEvent {
   Ops strict, recompute;
 };
 
-/// How long one rank computed in each step of the measured phase.
+/// The computing time of one rank in each step of the measured phase.
 struct RankStepsEvent {
   std::int32_t rank = 0, group = 0;
   std::uint64_t first_step = 0, steps = 0;
   std::uint64_t steps_per_value = 1;     ///< a value is the mean of so many; the last of fewer
-  std::vector<std::int64_t> compute_ns;  ///< of a step
+  std::vector<std::int64_t> compute_ns;  ///< [step]
 };
 
-/// How an emulated rank kept to its modelled timeline, since the start.
+/// The lateness of an emulated rank against its modelled timeline, since the start.
 struct PacingEvent {
   std::int32_t rank = 0;
   double dilation = 1;  ///< real seconds per modelled second
@@ -257,7 +257,7 @@ struct BaselineEvent {
   std::uint32_t count = 0;
   std::string plan;  ///< "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4"
   std::optional<double> planned_samples_per_s, samples_per_s;
-  std::string folder, record_sha256;  ///< of its own run, below this one's folder
+  std::string folder, record_sha256;  ///< its own run's, below this one's folder
   std::string reason;                 ///< why a number is missing
 };
 
@@ -277,7 +277,7 @@ struct OverheadEvent {
   double measurement_s = 0;
 };
 
-/// What else happened on the logical CPUs that the ranks of one host may use, from the first step
+/// Other load on the logical CPUs that the ranks of one host may use, from the first step
 /// to the end of the last evaluation. One line per host, from the first rank on it.
 struct HostLoadEvent {
   double seconds = 0;
@@ -287,7 +287,7 @@ struct HostLoadEvent {
   std::optional<double> thermal_throttled_s;    ///< summed over the CPUs
   std::optional<double> quota_throttled_s;      ///< by the control group's limit, summed
   std::string host = {};                        ///< empty in journals of one unnamed host
-  std::optional<std::int32_t> first_rank = {};  ///< of the host
+  std::optional<std::int32_t> first_rank = {};  ///< first on the host
   /// The kernel's mean over a minute (proc_loadavg(5)), the run's own processes included.
   std::optional<double> load_before = {}, load_after = {};
 };
@@ -299,7 +299,7 @@ struct GpuSlowdownEvent {
   std::string gpu;  ///< PCI bus id
   std::int32_t rank = 0;
   double seconds = 0;
-  std::optional<double> thermal_s, power_s;  ///< of them by heat, by its power limit
+  std::optional<double> thermal_s, power_s;  ///< slowed by heat, by its power limit
 };
 
 /// `rule` names the ruleset's rule this bears on; may be empty.
@@ -314,15 +314,15 @@ struct PeakEvent {
   std::string precision, source = "measured";
   std::optional<double> memory_bytes_per_second = {};  ///< reads and writes of a triad
   std::string memory_reason = {};                      ///< why that is not told
-  std::vector<std::string> products = {};        ///< that were repeated, "aten::mm 512x512x512"
-  std::vector<std::string> tried = {};           ///< ways to multiply that work on rank 0
+  std::vector<std::string> products = {};              ///< repeated ones, "aten::mm 512x512x512"
+  std::vector<std::string> tried = {};                 ///< ways to multiply that work on rank 0
   std::optional<double> mm_ops_per_second = {};  ///< best calls of aten::mm, added over the ranks
   /// While it was measured, at most: the share of a host's CPUs that others had, or of the time
   /// that a rank had no CPU.
   std::optional<double> other_load = {};
 };
 
-/// What the search's master cost, once no group asks any more.
+/// The cost of the search's master, once no group asks any more.
 struct SearchEvent {
   std::uint64_t proposals = 0;
   std::uint64_t duplicates = 0;  ///< architectures drawn again and rejected
@@ -335,8 +335,8 @@ struct SearchEvent {
 /// A checkpoint is whole and on disk.
 struct CheckpointEvent {
   std::uint64_t n = 0;      ///< steps done; its folder is checkpoints/step-<n>
-  std::uint64_t bytes = 0;  ///< of all its files
-  double seconds = 0;       ///< that the ranks did not train, on rank 0
+  std::uint64_t bytes = 0;  ///< in all its files
+  double seconds = 0;       ///< in which the ranks did not train, on rank 0
 };
 
 /// Last line of every journal that ended in order.

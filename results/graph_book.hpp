@@ -18,7 +18,7 @@ class GraphBook {
 
   /// Null when the journal has no readable graph of this hash.
   const ModelGraph* find(const std::string& hash) const;
-  /// What is wrong with the graphs: unreadable, or another hash than the line says. Empty when
+  /// The fault of the graphs: unreadable, or another hash than the line says. Empty when
   /// fine.
   const std::vector<std::string>& problems() const { return problems_; }
   std::size_t size() const { return graphs_.size(); }

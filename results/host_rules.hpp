@@ -10,11 +10,11 @@ namespace heteroperf {
 /// Others may have this share of a run's CPUs.
 inline constexpr double largest_other_load = 0.1;
 
-/// What every host of a run told of itself, by its first rank; of several lines of one host the
-/// last.
+/// The load that every host of a run told of itself, by its first rank; of several lines of one
+/// host the last.
 std::vector<const HostLoadEvent*> host_loads(const Journal& journal);
 
-/// What ranks told of their GPUs, by host and bus id; of several lines of one GPU the last.
+/// The state of GPUs that ranks told of, by host and bus id; of several lines of one GPU the last.
 std::vector<const GpuSlowdownEvent*> gpu_slowdowns(const Journal& journal);
 
 /// Rules that look at every host of a run, one predicate each: what is against the rule, naming the

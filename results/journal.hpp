@@ -66,7 +66,7 @@ struct Journal {
   std::string path;
   std::vector<JournalLine> lines;
   std::string head;    ///< SHA-256 of the last whole line without its newline
-  std::string sha256;  ///< of the whole file, a torn tail included
+  std::string sha256;  ///< hash of the whole file, a torn tail included
   std::uint64_t bytes = 0, torn_bytes = 0;
 
   /// The first event of this kind, or null.

@@ -22,8 +22,8 @@ std::string prefixed(Scaled scaled, const std::string& unit);
 /// 4 significant digits: "48.12 Gop/s".
 std::string with_prefix(double value, const std::string& unit);
 
-/// Whether an interval says more than that there were too few runs: its ends differ by no more than
-/// a factor of 2.
+/// True when an interval says more than that there were too few runs: its ends differ by no more
+/// than a factor of 2.
 bool is_useful(const Interval& interval);
 /// "2 runs: no useful interval".
 std::string useless_interval(std::size_t runs);

@@ -10,7 +10,7 @@ namespace heteroperf {
 
 /// `time_split_s.per_rank`, `.per_stage`, `.per_class`, added to `split`.
 void put_rank_times(nlohmann::ordered_json& split, const PlanSummary& plan);
-/// What the plan says of memory, added to `metrics.peak_memory_bytes`.
+/// The plan's view of memory, added to `metrics.peak_memory_bytes`.
 void put_planned_memory(nlohmann::ordered_json& memory, const RunSummary& summary);
 nlohmann::ordered_json prediction_section(const PlanSummary& plan);
 nlohmann::ordered_json pacing_section(const PlanSummary& plan);

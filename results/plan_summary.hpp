@@ -36,7 +36,7 @@ struct RankTimeGroup {
   Ops strict, recompute;
 
   void add(const RankTimeEvent& time);
-  /// Of all its ranks together.
+  /// The sum over all its ranks.
   double ops_per_second() const;
 };
 
@@ -52,7 +52,7 @@ struct RankUse {
 struct HeteroFigures {
   double mix = 0;
   double ideal_sum = 0;    ///< Σ of the classes alone
-  double best_single = 0;  ///< of the best class alone
+  double best_single = 0;  ///< by the best class alone
   std::string best_class;
   double hsr() const { return mix / ideal_sum; }
   double gain() const { return mix / best_single; }
@@ -68,7 +68,7 @@ struct HeteroSummary {
   std::optional<HeteroFigures> measured, planned;
 };
 
-/// What a plan's ranks did, and how that fits what the simulator said.
+/// The work of a plan's ranks beside the simulator's prediction.
 struct PlanSummary {
   std::vector<RankUse> ranks;  ///< ascending; empty in a search
   /// 1 − Σ compute / Σ wall over all ranks, once they have reported.
@@ -76,7 +76,8 @@ struct PlanSummary {
   std::optional<PredictionSummary> prediction;
   std::optional<PacingSummary> pacing;
   std::optional<HeteroSummary> hetero;
-  /// Of the whole run; on modelled time (median step) where the devices are emulated.
+  /// The measured step of the whole run; on modelled time (median step) where the devices are
+  /// emulated.
   std::optional<double> samples_per_s;
 };
 

@@ -119,7 +119,7 @@ Json scale_section(const ScaleEvent& scale) {
           {"emulated", emulated}};
 }
 
-/// What must not be printed for an invalid run.
+/// Scores that must not be printed for an invalid run.
 void put_scores(Json& json, const Journal& journal, const RunSummary& summary) {
   if (const auto& ops = summary.ops_per_second) {
     json["ops_per_second"] = {{"value", ops->value}};
@@ -152,7 +152,7 @@ void put_utilization(Json& json, const Journal& journal, const RunSummary& summa
   put(utilization, "peak_other_load", peak.other_load);
 }
 
-/// What ended a run that was to end once its throughput is known well enough.
+/// The end of a run that was to end once its throughput is known well enough.
 Json until_section(const UntilSummary& until) {
   Json json{{"requested_fraction", until.requested_fraction},
             {"reached", until.reached()},
@@ -222,7 +222,7 @@ Json operations_section(const OperationTotals& totals) {
   return json;
 }
 
-/// What the search's master did, and what it cost the groups.
+/// The work of the search's master, and its cost to the groups.
 Json master_section(const SearchEvent& master, const SearchSummary& search) {
   Json json{{"proposals", master.proposals},
             {"duplicates", master.duplicates},
@@ -293,7 +293,7 @@ Json host_load_json(const HostLoadEvent& load) {
   return json;
 }
 
-/// What else happened on the CPUs of rank 0's host, then of every host by its name.
+/// The other load on the CPUs of rank 0's host, then of every host by its name.
 Json host_load_section(const Journal& journal) {
   const auto loads = host_loads(journal);
   if (loads.empty()) return {};
@@ -308,7 +308,7 @@ Json host_load_section(const Journal& journal) {
   return json;
 }
 
-/// Of every GPU that says so, by host and bus id.
+/// The slowdown of every GPU that tells it, by host and bus id.
 Json gpu_slowdown_section(const Journal& journal) {
   Json json;
   for (const GpuSlowdownEvent* gpu : gpu_slowdowns(journal)) {

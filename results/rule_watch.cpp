@@ -30,7 +30,7 @@ void RuleWatch::see(std::int64_t t_ns, const Event& event) {
   recent_.lines.push_back({t_ns, event});
 }
 
-/// What hosts did until then is not the steps' doing.
+/// Load on hosts until then is not the steps' doing.
 void RuleWatch::forget_setup() {
   has_step_ = true;
   std::erase_if(recent_.lines, [](const JournalLine& line) { return tells_of_hosts(line.event); });

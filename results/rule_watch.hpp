@@ -10,7 +10,8 @@
 
 namespace heteroperf {
 
-/// What is against a run as it stands, or only against its set-up, which its record does not judge.
+/// The rules that are against a run as it stands, or only against its set-up, which its record does
+/// not judge.
 struct RuleNews {
   Reason reason;
   bool of_setup = false;

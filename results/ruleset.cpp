@@ -232,8 +232,9 @@ Verdict quality_target(const Journal& journal, const RunSummary& summary) {
                      : fmt::format("{:.6g} at best, no final evaluation", found->value)};
 }
 
-/// How far below its floor chance alone may bring a result. An error rate f measured on n samples
-/// has the standard error √(f(1−f)/n); a loss averages so many tokens that the share suffices.
+/// The distance below its floor that chance alone may bring a result. An error rate f measured on n
+/// samples has the standard error √(f(1−f)/n); a loss averages so many tokens that the share
+/// suffices.
 double floor_allowance(const QualityResult& quality, double floor) {
   const double allowance = floor * floor_tolerance;
   if (quality.measure != QualityMeasure::accuracy) return allowance;

@@ -34,7 +34,7 @@ struct Validity {
   bool rankable() const { return severity == Severity::closed; }
 };
 
-/// What a predicate found against a run.
+/// The finding of a predicate against a run.
 struct Finding {
   std::string expected, actual;
 };
@@ -61,12 +61,12 @@ Validity judge(const Journal& journal, const RunSummary& summary);
 /// By the rules of that moment alone.
 Validity judge_at(Moment moment, const Journal& journal, const RunSummary& summary);
 
-/// What a run is asked to be.
+/// The demand on a run.
 struct RunExpectation {
   std::optional<double> measured_s;  ///< absent where steps are counted instead
   bool measures_peak = true;
 };
-/// What is known against a run before its first step, from the lines that open its journal.
+/// The findings against a run before its first step, from the lines that open its journal.
 Validity foresee(Journal opening, const RunExpectation& expected);
 
 }  // namespace heteroperf

@@ -118,7 +118,7 @@ std::vector<StepWork> work_of(const Steps& steps, auto&& amount) {
   return work;
 }
 
-/// What throughput counts.
+/// The unit that throughput counts.
 std::vector<StepWork> units_of(const WorkloadEvent& workload, const Steps& steps) {
   const bool tokens = workload.unit == "token";
   return work_of(steps, [tokens](const StepEvent& s) {
@@ -454,7 +454,7 @@ void find_status(const Journal& journal, RunSummary& summary) {
       static_cast<double>(journal.lines.back().t_ns - journal.lines.front().t_ns) * nanosecond;
 }
 
-/// What is said of the plan, in samples whatever the throughput counts.
+/// The figures of the plan, in samples whatever the throughput counts.
 void find_plan(const Journal& journal, RunSummary& summary) {
   const auto* workload = journal.first<WorkloadEvent>();
   std::optional<double> median_s, samples_per_s;

@@ -28,7 +28,7 @@ inline constexpr std::uint64_t fewest_quality_samples = 32;
 struct QualityResult {
   QualityMeasure measure = QualityMeasure::accuracy;
   double value = 0;
-  std::uint64_t samples = 0;  ///< of the evaluation that gave `value`, the largest of equal ones
+  std::uint64_t samples = 0;  ///< in the evaluation that gave `value`, the largest of equal ones
   bool is_final = false;
   std::optional<double> target = {};
   /// Absent without a target; false on too few samples, or without a final evaluation.
@@ -38,11 +38,11 @@ struct QualityResult {
 /// A classifier's −ln(error), by its final evaluation, times its operations per second.
 struct RegulatedScore {
   double value = 0;
-  std::uint64_t answers = 0, wrong = 0;  ///< of the final evaluation, one answer per sample
+  std::uint64_t answers = 0, wrong = 0;  ///< in the final evaluation, one answer per sample
   Interval error_ci95;
 };
 
-/// What became of a run that was to end once its throughput is known well enough.
+/// The outcome of a run that was to end once its throughput is known well enough.
 struct UntilSummary {
   double requested_fraction = 0;
   std::vector<PrecisionLook> looks;  ///< the last one is what the record's intervals go by
@@ -59,11 +59,11 @@ struct StepTime {
 
 struct OperationTotals {
   Ops strict;      ///< every training step of the run
-  Ops window;      ///< those that ended in the steady window: the numerator of OPS
+  Ops window;      ///< steps that ended in the steady window: the numerator of OPS
   Ops evaluation;  ///< apart
   std::optional<Ops> aiperf;
   std::optional<Ops> executed, recompute;                 ///< extrapolated from the observed steps
-  std::optional<Ops> per_step_strict, per_step_executed;  ///< of the first observed step
+  std::optional<Ops> per_step_strict, per_step_executed;  ///< in the first observed step
 };
 
 /// The steady window's length by use, mean over groups; the parts add up to the window.
@@ -83,7 +83,7 @@ struct SearchSummary {
 /// All numbers of a record, before any rule is applied. Definitions: results/README.md.
 struct RunSummary {
   RunStatus status = RunStatus::partial;
-  std::string reason;  ///< of the status
+  std::string reason;  ///< why it has the status
 
   std::optional<TimeWindow> window;  ///< nothing when no step ended after the warm-up
   WarmupEnd warmup_end = WarmupEnd::settled;

@@ -185,7 +185,7 @@ SampleTable evaluations(const Journal& journal) {
           "t_end_ns"};
 }
 
-/// What the journal says of one rank; null: nothing.
+/// The journal's words on one rank; null: none.
 struct RankRow {
   std::int32_t rank = 0;
   const RankPlanEvent* plan = nullptr;

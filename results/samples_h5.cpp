@@ -355,7 +355,7 @@ bool same_column(hid_t group, const SampleColumn& column) {
       column.values);
 }
 
-/// Of the archive: an older one has fewer columns.
+/// The columns of the archive; an older one has fewer.
 std::int64_t version_of(hid_t file) {
   const Handle attribute(H5Aopen(file, "format_version", H5P_DEFAULT), H5Aclose,
                          "open format_version");

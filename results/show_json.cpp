@@ -137,7 +137,7 @@ std::string steps(const Json& r) {
                             1e3 * time.at("p95").get<double>());
 }
 
-/// How far a run got that was to end once its throughput is known well enough.
+/// The progress of a run that was to end once its throughput is known well enough.
 std::string until(const Json& r) {
   const Json json = value_at(r, "/metrics/until");
   if (json.is_null()) return {};
@@ -252,7 +252,7 @@ void add_reasons(const Json& document, std::vector<Row>& rows) {
   }
 }
 
-/// Whether what was warned of on the way is among the reasons at the end.
+/// True when a warning on the way is among the reasons at the end.
 bool is_reason(const Json& rule, const Json& record) {
   const Json reasons = value_at(record, "/validity/reasons");
   return std::any_of(reasons.begin(), reasons.end(),

@@ -14,7 +14,7 @@ nlohmann::ordered_json read_stored_document(const std::filesystem::path& path, c
 nlohmann::ordered_json parse_stored_document(const std::string& text, const std::string& origin,
                                              const char* format);
 
-/// What a user can do about a damaged document of this format; `origin` is its file, where known.
+/// Advice about a damaged document of this format; `origin` is its file, where known.
 std::string way_out(const std::string& format, const std::filesystem::path& origin = {});
 
 /// The value at `pointer` ("/metrics/steps"), or null when there is none.

@@ -12,7 +12,7 @@ namespace heteroperf {
 /// A place where a suite's folder is not what the journals in it say.
 struct SuiteFault {
   std::string expected, actual;
-  const char* way_out = "";  ///< what a user can do about it
+  const char* way_out = "";  ///< advice to the user
 };
 
 /// The journals' word on the suite in whose folder they lie. Each begins with the suite's id, all

@@ -25,14 +25,14 @@ using Json = nlohmann::ordered_json;
 
 constexpr double equal_windows = 0.1;  // windows may differ by this share
 
-/// What a suite takes from one workload's record.
+/// The values that a suite takes from one workload's record.
 struct Part {
   std::string folder;
   Json entry;
   RunStatus status = RunStatus::partial;
   Severity severity = Severity::invalid;
   bool rankable = false;
-  std::string ruleset;  ///< that its record was judged by; empty without a record
+  std::string ruleset;  ///< the one that judged its record; empty without a record
   std::optional<WindowTotal> total;
   std::optional<Estimate> ops;
 };
@@ -156,7 +156,7 @@ struct SuiteRules {
   std::string ruleset;
   bool earlier = false;            ///< which asked nothing of the suite as such
   bool whole = true;               ///< no workload is missing
-  std::vector<Json> reasons = {};  ///< of the suite as such
+  std::vector<Json> reasons = {};  ///< against the suite as such
 };
 
 /// The ruleset of all records there are; this program's where they differ, or there is none.

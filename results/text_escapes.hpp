@@ -10,7 +10,7 @@ namespace heteroperf {
 /// Bytes that are not UTF-8, and control characters but newline and tab, become U+FFFD.
 std::string utf8_text(std::string_view bytes);
 
-/// That on one line: newlines and tabs become spaces.
+/// The same on one line: newlines and tabs become spaces.
 std::string line_text(std::string_view bytes);
 
 /// Quoted where a comma, a quote or a line break asks for it (RFC 4180), and with an apostrophe in

@@ -10,7 +10,7 @@
 namespace heteroperf {
 namespace {
 
-/// Of well-formed text: every byte but those that continue a character.
+/// The width of well-formed text: every byte but those that continue a character.
 std::size_t places_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
     return (static_cast<unsigned char>(byte) & 0xc0) != 0x80;

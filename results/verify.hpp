@@ -7,14 +7,14 @@
 
 namespace heteroperf {
 
-/// Whether a check's two texts are prose or JSON values of the record.
+/// A check's two texts are prose or JSON values of the record.
 enum class CheckText { words, json };
 
 /// One thing that was recomputed.
 struct VerifyCheck {
   std::string name;  ///< "journal_chain", "record_bytes", "step_operations", …
   bool ok = false;
-  std::string expected, actual;  ///< what recomputation gives; what is stored
+  std::string expected, actual;  ///< by recomputation; as stored
   CheckText text = CheckText::words;
   bool compared = true;  ///< false: this program lacks what it takes, and `ok` says nothing
 };

@@ -147,7 +147,7 @@ void check_samples(const RunFiles& files, const Journal& journal, const std::str
       {"samples_h5", difference.empty(), agrees, difference.empty() ? agrees : difference});
 }
 
-/// What a folder is to the run that is verified.
+/// The relation of a folder to the run that is verified.
 enum class RunPart { whole, baseline };
 void check_run(const RunFiles& files, RunPart part, Checks& checks);
 
@@ -181,7 +181,7 @@ void check_baselines(const RunFiles& files, const Journal& journal, RunPart part
   }
 }
 
-/// Of a run that was unpacked: that all of its files are there as they were.
+/// Checks that all files of an unpacked run are there as they were.
 void check_manifest(const std::filesystem::path& folder, Checks& checks) {
   if (!has_manifest(folder)) return;
   const std::string wrong = manifest_contradictions(folder);
@@ -274,7 +274,7 @@ void check_suite(const RunFiles& files, Checks& checks) {
              checks);
 }
 
-/// Of each of these folders in `folder`, in their order.
+/// Verifies each of these folders in `folder`, in their order.
 void check_parts(const std::filesystem::path& folder, const std::vector<std::string>& parts,
                  Checks& checks) {
   std::vector<Checks> found(parts.size());

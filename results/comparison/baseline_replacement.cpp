@@ -60,7 +60,7 @@ bool looks_worse(const MetricComparison& one, double threshold) {
   return (higher ? gain : -gain) < std::log1p(-threshold);
 }
 
-/// What is worse by more needs evidence: single runs differ by as much without a cause.
+/// A run that is worse by more needs evidence: single runs differ by as much without a cause.
 double unproven_loss(const RunPairs& pairs, double threshold) {
   const bool single = pairs.base.runs.size() < 2 || pairs.head.runs.size() < 2;
   return single ? std::max(threshold, single_run_noise) : threshold;

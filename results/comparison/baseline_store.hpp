@@ -13,7 +13,7 @@ namespace heteroperf {
 /// `content` the first 8 and 12 digits of the SHA-256 of the run's key and of the file.
 std::string baseline_file_name(const RunDigest& run);
 bool is_baseline_file_name(const std::string& name);
-/// Whether a file of that name holds a run of this one's key.
+/// True when a file of that name holds a run of this one's key.
 bool has_key_of(const std::string& file_name, const RunDigest& run);
 
 /// Throws Error{verification} where a file of that form holds another content than it names.

@@ -36,7 +36,7 @@ struct MetricValue {
   friend bool operator==(const MetricValue&, const MetricValue&) = default;
 };
 
-/// Whether `head` is worse than `base`: in the metric's direction, or at all.
+/// True when `head` is worse than `base`: in the metric's direction, or at all.
 bool is_worse(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head);
 
 }  // namespace heteroperf

@@ -10,7 +10,7 @@ namespace heteroperf {
 
 /// Throughput of one class of devices, mean over its runs.
 struct SideThroughput {
-  std::string device_class;  ///< of the mix: all of them
+  std::string device_class;  ///< the mix names all of its classes
   std::uint64_t count = 0;
   double throughput = 0;
   double standard_error = 0;  ///< 0 of a single run

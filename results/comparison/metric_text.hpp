@@ -7,7 +7,8 @@
 
 namespace heteroperf {
 
-/// Of a metric in that run's record: the table of metrics cannot know what a workload counts.
+/// The unit of a metric in that run's record: the table of metrics cannot know what a workload
+/// counts.
 std::string metric_unit(const ComparedMetric& metric, const RunDigest& run);
 
 /// A metric's value in a table; `kind` is what it was judged as.

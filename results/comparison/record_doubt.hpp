@@ -19,7 +19,7 @@ struct RecordDoubt {
   Error error(const std::string& name) const;  ///< `name`: of the record
 };
 
-/// Whether a journal lies beside the digest's record, which a saved baseline lacks.
+/// True when a journal lies beside the digest's record; a saved baseline has none.
 bool has_journal(const RunDigest& digest);
 
 /// Holds a digest to the journal beside its record: the record is made again from the journal,

@@ -1,4 +1,4 @@
-// What a record is worth beside its journal. All that a stored record says can be edited without a
+// The worth of a record beside its journal. All that a stored record says can be edited without a
 // trace in it, so readers take nothing from it that its journal does not give: the record is made
 // again, and the two are compared value by value. That takes about 20 microseconds per line of the
 // journal, so what came out is remembered under the hash of the journal's bytes.
@@ -22,10 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a journal gave when it was last read.
+/// The result of a journal when it was last read.
 struct JournalVerdict {
-  std::string record_sha256;  ///< of the record that it gives; empty where it has a problem
-  std::string problem;        ///< what its lines contradict in one another
+  std::string record_sha256;  ///< hash of the record that it gives; empty where it has a problem
+  std::string problem;        ///< a contradiction between its lines
 };
 
 std::optional<JournalVerdict> known_verdict_on(const std::string& journal_sha256) {

@@ -43,7 +43,7 @@ bool any_differs(const RunPairs& runs, const ComparedMetric& metric, const Metri
   return false;
 }
 
-/// How B's gain, an interval of logarithms, is called.
+/// The verdict on B's gain, an interval of logarithms.
 SpeedVerdict verdict_of(const Interval& gain, double mean, double margin, double allowance) {
   const double inside = -std::log1p(-margin);
   if (gain.low > -inside && gain.high < inside && allowance == 0) return SpeedVerdict::same;

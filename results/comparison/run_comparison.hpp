@@ -11,7 +11,7 @@ namespace heteroperf {
 enum class SpeedVerdict { slower, same, faster, inconclusive };
 const char* to_string(SpeedVerdict verdict);
 
-/// What an interval is made of.
+/// The values that an interval is made of.
 enum class IntervalBasis {
   runs,         ///< run to run, by Student's t (blocks: by bootstrap)
   within_runs,  ///< one run per side: how that run varied, which is less than runs do
@@ -19,7 +19,8 @@ enum class IntervalBasis {
 };
 const char* to_string(IntervalBasis basis);
 
-/// Of a run's throughput, between runs on a shared machine: what one run per side is allowed.
+/// The spread of throughput between runs on a shared machine: one run per side is allowed this
+/// much.
 inline constexpr double single_run_noise = 0.25;
 
 /// One metric of two sides.
@@ -30,7 +31,7 @@ struct MetricComparison {
   std::optional<double> ratio;
   std::optional<Interval> ratio_ci95;
   IntervalBasis basis = IntervalBasis::none;
-  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< of b, in the metric's direction
+  SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< on b, in the metric's direction
   bool changed = false;                               ///< exact metrics
 };
 

@@ -12,12 +12,12 @@ namespace {
 
 using Places = std::vector<std::size_t>;
 
-/// What a record is worth beside others of its run, the best first.
+/// The worth of a record beside others of its run, the best first.
 enum class RecordStanding { confirmed, unproven, contradicted };
 
 struct RecordTrust {
   RecordStanding standing = RecordStanding::unproven;
-  std::optional<RecordDoubt> doubt = {};  ///< of a contradicted one
+  std::optional<RecordDoubt> doubt = {};  ///< of a contradicted record
 };
 
 /// Places of the records whose run_id others have too, by run_id.

@@ -25,8 +25,8 @@ struct DeviceShare {
   friend bool operator==(const DeviceShare&, const DeviceShare&) = default;
 };
 
-/// What comparing, ranking and tracking need of one record. `data_fingerprint` is that of seed 0
-/// where the data are made from a seed.
+/// The parts of one record that comparing, ranking and tracking need. `data_fingerprint` is that of
+/// seed 0 where the data are made from a seed.
 struct RunDigest {
   std::filesystem::path record;  ///< the file
   std::string run_id, created_utc, status, git_commit, program_version, reproduce;
@@ -35,7 +35,7 @@ struct RunDigest {
   std::uint64_t nodes = 0;  ///< hosts of the ranks; 0: not recorded
   std::optional<std::uint64_t> samples_per_step;
   std::vector<DeviceShare> devices;
-  std::vector<std::uint64_t> device_threads;  ///< of a rank of each of `devices`
+  std::vector<std::uint64_t> device_threads;  ///< threads of a rank on each of `devices`
   std::uint64_t cores = 0;  ///< logical CPUs that its ranks may use, of all hosts; 0: not recorded
   /// Ranks by the model of their GPU as its driver names it; empty: none is recorded.
   std::map<std::string, std::uint64_t> gpus;
@@ -52,7 +52,7 @@ struct RunDigest {
   /// Says how well the error behind the regulated score is known: by "100 wrong answers", or where
   /// there are fewer by all "10000 answers" that there are.
   std::string error_basis;
-  std::optional<double> modelled_samples_per_s;  ///< of emulated devices, in modelled time
+  std::optional<double> modelled_samples_per_s;  ///< on emulated devices, in modelled time
   std::optional<Interval> ops_ci95, throughput_ci95;
   std::string quality;  ///< "accuracy 0.81"
   std::string quality_name;

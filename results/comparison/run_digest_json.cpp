@@ -86,7 +86,8 @@ void read_key(const Json& record, RunDigest& digest) {
                 {"program.build_type", text_at(record, "/program/build_type")}};
 }
 
-/// Of every run anew, or a matter of the moment; no difference between two environments.
+/// Variables that every run has anew, or that are a matter of the moment, make no difference
+/// between two environments.
 constexpr std::array volatile_leaves{"/system/facts/load_average_1min",
                                      "/system/facts/uptime_s",
                                      "/system/memory/available_bytes",

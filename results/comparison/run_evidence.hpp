@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// How runs of two programs lie in time.
+/// The order in time of the runs of two programs.
 enum class RunOrder {
   blocks,  ///< base, head, head, base, and so on: run 2k and 2k + 1 of each side are block k
   /// Both alive at once and moved by turns: run k of each side is pair k.
@@ -21,9 +21,9 @@ enum class RunOrder {
 struct RunPairs {
   RunSet base, head;
   RunOrder order = RunOrder::apart;
-  std::vector<TurnPair> turns = {};  ///< of lockstep: what the turns of each pair say
+  std::vector<TurnPair> turns = {};  ///< in lockstep: the turns of each pair
 
-  std::size_t blocks() const;  ///< of lockstep, pairs; of order `apart`, runs of the smaller side
+  std::size_t blocks() const;  ///< pairs in lockstep; runs of the smaller side when `apart`
 };
 
 /// Puts each side by date and finds out the order; of blocks as many whole ones as there are, and
@@ -35,12 +35,12 @@ RunPairs require_pairs(const std::vector<std::filesystem::path>& base,
                        const std::vector<std::filesystem::path>& head, const std::string& name_base,
                        const std::string& name_head);
 
-/// What the runs say about one statistical metric.
+/// The evidence of the runs about one statistical metric.
 struct RunEvidence {
   Evidence evidence;        ///< its gain positive for the better, whatever the metric's direction
   bool controlled = false;  ///< the control is a measurement, not borrowed from the gain's spread
   double ratio = 1;         ///< head / base, geometric mean
-  Interval ratio_ci95;      ///< of blocks by bootstrap, else by Student's t
+  Interval ratio_ci95;      ///< for blocks by bootstrap, else by Student's t
 };
 
 /// In lockstep the throughput is that of the turns. Nothing where a run lacks the metric or it is

@@ -6,7 +6,7 @@
 
 namespace heteroperf {
 
-/// What the machines of a run are made of, as "2 x AMD EPYC 7763, 256 CPUs, NVIDIA H200": CPU
+/// The machines of a run in words, as "2 x AMD EPYC 7763, 256 CPUs, NVIDIA H200": CPU
 /// (sockets, model, logical CPUs; the host's name where a record lacks one of them) and models of
 /// GPUs, several in their proportions. Hosts of one cluster have names of their own, so this tells
 /// machines apart: scales with another text are no scales of one system.

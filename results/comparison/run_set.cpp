@@ -95,7 +95,7 @@ class RunSearch {
     for (const fs::path& entry : entries_of(path)) look_at(entry, depth + 1);
   }
 
-  /// What was set aside, and what is not there yet, is no result.
+  /// A folder that was set aside, and a run that is not there yet, are no results.
   void look_at_sweep(const fs::path& folder, int depth) {
     std::vector<SweepRun> runs;
     try {

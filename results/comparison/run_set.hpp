@@ -13,7 +13,7 @@ namespace heteroperf {
 struct SkippedEntry {
   std::filesystem::path path;
   std::string reason;
-  ErrorKind kind = ErrorKind::usage;   ///< of what is thrown where it is needed
+  ErrorKind kind = ErrorKind::usage;   ///< of the error that is thrown where it is needed
   std::vector<Problem> problems = {};  ///< the same; empty: `reason` alone
 };
 
@@ -24,7 +24,7 @@ struct RunSet {
   std::vector<SkippedEntry> skipped;
   std::size_t foreign = 0;  ///< other files and folders that were passed over
   std::vector<std::filesystem::path> barren = {};  ///< paths that were given and hold no record
-  std::vector<SkippedEntry> suites = {};  ///< those without an OPS that could be ranked, and why
+  std::vector<SkippedEntry> suites = {};  ///< suites without an OPS that could be ranked, and why
 };
 
 /// Finds records in run folders, suites, folders of those (four levels) and the files of a saved

@@ -14,10 +14,10 @@ using SetupLeaves = std::map<std::string, std::string>;
 /// folder, logs and traces.
 SetupLeaves configuration_of(const RunDigest& run);
 
-/// Whether a leaf of a configuration changes no measurement.
+/// True when a leaf of a configuration changes no measurement.
 bool is_without_effect(const std::string& path);
 
-/// How a run was set up: its configuration, what became of it (plan summary, groups), and its
+/// The set-up of a run: its configuration, what became of it (plan summary, groups), and its
 /// scale (ranks, transport, devices with their threads). Equal for repetitions.
 SetupLeaves setup_of(const RunDigest& run);
 

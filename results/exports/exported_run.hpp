@@ -36,7 +36,7 @@ struct ExportedMetric {
   const char* family_unit;  ///< "seconds": the name's last part; may be empty
   const char* help;
   const char* pointer;           ///< in record.json
-  const char* interval_pointer;  ///< of its 95 % interval; may be empty
+  const char* interval_pointer;  ///< where its 95 % interval stands; may be empty
 };
 
 struct ExportedValue {

@@ -173,7 +173,7 @@ struct Aggregate {
   std::function<double(const std::vector<double>&)> of;
 };
 
-/// What Google's library appends where there are repetitions.
+/// The suffix that Google's library appends where there are repetitions.
 void add_aggregates(const Family& family, std::size_t index, const Json& iterations, Json& list) {
   const Aggregate aggregates[] = {
       {"mean", "time", [](const auto& values) { return mean(values); }},

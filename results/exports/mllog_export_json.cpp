@@ -36,7 +36,7 @@ constexpr LoggedValue logged_values[] = {
     {"opt_gradient_clip_norm", "/workload/config/optimizer/clip_norm"},
 };
 
-/// What is the same all over a plan, by MLPerf's names.
+/// The values that are the same all over a plan, by MLPerf's names.
 struct PlanDegrees {
   std::set<std::size_t> tensor;
   std::set<std::int64_t> micro_batch;

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a label's value: backslash, quote and line feed are escaped.
+/// A label's value has its backslashes, quotes and line feeds escaped.
 std::string label_text(const std::string& value) {
   std::string text;
   for (const char c : utf8_text(value)) {
@@ -23,7 +23,7 @@ std::string label_text(const std::string& value) {
   return text;
 }
 
-/// What the info metric says of a run.
+/// The labels of the info metric of a run.
 struct InfoLabel {
   const char* name;
   const char* pointer;

@@ -41,7 +41,7 @@ MetricValue median_of(const std::vector<MetricValue>& values) {
   return {fmt::format("{}", middle), middle};
 }
 
-/// Of head / base, whichever way is better.
+/// The change of head / base, whichever way is better.
 Interval ratio_interval(const LogRatio& gain, const ComparedMetric& metric) {
   const Interval logs = gain.interval(SequentialRule::coverage);
   if (metric.direction == MetricDirection::higher) return exponential(logs);
@@ -295,7 +295,7 @@ class GateJudge {
   const RunPairs& runs_;
   const GateRules& rules_;
   GateReport report_;
-  std::vector<Evidence> evidence_;  ///< of the statistical metrics, in their order
+  std::vector<Evidence> evidence_;  ///< for the statistical metrics, in their order
   bool unjudged_ = false, enough_ = false;
 };
 

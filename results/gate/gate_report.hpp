@@ -21,14 +21,14 @@ struct GatedMetric {
   MetricValue base, head;  ///< medians of statistical ones
   std::optional<double> ratio;
   std::optional<Interval> ratio_ci95;  ///< for show: of blocks by bootstrap, else as t_ci95
-  std::optional<Interval> t_ci95;      ///< of the ratio by Student's t: what the verdict is made of
-  Judgement judgement;                 ///< of statistical ones
-  bool controlled = false;             ///< of statistical ones: there was a null control
-  /// Of undecided ones: blocks that would probably settle it; absent where none would.
+  std::optional<Interval> t_ci95;      ///< of the ratio, by Student's t: the verdict is made of it
+  Judgement judgement;                 ///< for statistical ones
+  bool controlled = false;             ///< a statistical one had a null control
+  /// Blocks that would probably settle an undecided one; absent where none would.
   std::optional<std::size_t> more_blocks;
 };
 
-/// Whether evidence is looked at once or after every block: who looks often must be stricter.
+/// Evidence is looked at once or after every block: who looks often must be stricter.
 enum class GateLooks { once, after_each_block };
 
 struct GateRules {
@@ -45,24 +45,25 @@ struct NullControl {
   double p_adjusted = 1;
 };
 
-/// How the pairs of a gate in lockstep went.
+/// Facts about the pairs of a gate in lockstep.
 struct LockstepFacts {
   std::size_t quads = 0;
   int steps_per_turn = 0;
-  double process_spread = 0;  ///< of fresh processes of one program, a standard deviation of logs
-  double idle_cpu_share = 0;  ///< of a core, used while the other program moved
+  double process_spread =
+      0;  ///< between fresh processes of one program, a standard deviation of logs
+  double idle_cpu_share = 0;  ///< share of a core used while the other program moved
 };
 
 struct GateReport {
-  /// What ended the gate before there was a verdict; the rest is then what was judged before.
+  /// The event that ended the gate before there was a verdict; the rest is then as judged before.
   std::optional<Error> error;
   GateVerdict verdict = GateVerdict::inconclusive;
   std::vector<GatedMetric> metrics;
   std::vector<SkippedMetric> skipped;
   NullControl control;
   RunOrder order = RunOrder::apart;
-  std::size_t blocks = 0;                 ///< of lockstep, pairs of processes
-  std::optional<LockstepFacts> lockstep;  ///< of that order, from 2 pairs on
+  std::size_t blocks = 0;                 ///< in lockstep, pairs of processes
+  std::optional<LockstepFacts> lockstep;  ///< for that order, from 2 pairs on
   /// The smallest loss that these runs could have told from none: what its interval leaves
   /// possible, and twice the control's noise. In lockstep it is the smallest threshold that this
   /// gate could have passed; blocks may pass above their threshold where the noise alone is that

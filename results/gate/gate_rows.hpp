@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// What every form of a gate's report says, in words.
+/// The rows that every form of a gate's report shows, in words.
 
 /// "REGRESSION: 1 of 6 metrics | 9 blocks (base, head, head, base) | null control clean (noise 0.8
 /// %)", or "ERROR: " and what went wrong.

@@ -74,7 +74,7 @@ void find_changes(HistorySeries& series, const ComparedMetric& metric) {
   }
 }
 
-/// What the user asked for and no key says.
+/// Settings that the user asked for and no key tells.
 SetupLeaves request_of(const RunDigest& run) {
   constexpr const char* transport = "/scale/transport";
   SetupLeaves request = configuration_of(run);
@@ -87,7 +87,7 @@ SetupLeaves request_of(const RunDigest& run) {
 struct OpenSeries {
   HistorySeries series;
   const RunDigest* last = nullptr;
-  SetupLeaves request;  ///< of that run
+  SetupLeaves request;  ///< that run asked for
 };
 
 /// Keys that only one of two requests has; nothing where something else was asked for.

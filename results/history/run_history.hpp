@@ -14,7 +14,7 @@ namespace heteroperf {
 struct HistoryPoint {
   std::string run_id, created_utc, git_commit;
   double value = 0;
-  std::optional<Interval> ci95 = {};  ///< of the run by itself, where its record has one
+  std::optional<Interval> ci95 = {};  ///< the run's own, where its record has one
   /// Leaves of system, environment, program, plan summary and configuration that differ from the
   /// point before.
   std::vector<std::string> environment_changes;
@@ -23,7 +23,7 @@ struct HistoryPoint {
 /// A lasting change of level.
 struct LevelChange {
   std::size_t index = 0;  ///< first point of the new level
-  std::string commit;     ///< of that point
+  std::string commit;     ///< at that point
   double before = 0, after = 0, p = 1;
   bool worse = false;
 };
@@ -32,7 +32,7 @@ struct LevelChange {
 struct HistorySeries {
   std::string label;  ///< "llm nano fp32, 2 x cpu of 1 thread, plan.pipeline=2"
   std::vector<KeyField> key;
-  SetupLeaves setup;  ///< what tells it from others that are labelled alike
+  SetupLeaves setup;  ///< settings that tell it from others labelled alike
   std::vector<HistoryPoint> points;
   std::vector<LevelChange> changes;
 };

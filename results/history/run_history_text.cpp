@@ -9,7 +9,7 @@ namespace {
 
 const char* plural(std::size_t count) { return count == 1 ? "" : "s"; }
 
-/// What a level or a point is, with its unit.
+/// A level or a point in words, with its unit.
 std::string value_text(const ComparedMetric& metric, double value) {
   return metric.unit == std::string("s") ? fmt::format("{:.5g} s", value) : with_prefix(value, "");
 }

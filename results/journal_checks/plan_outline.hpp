@@ -11,7 +11,7 @@ namespace heteroperf {
 
 /// A plan's shape in one line: "pp 2 x tp 1 x dp 1, 1f1b, 8 micro-batches of 4".
 struct PlanShape {
-  std::size_t positions = 1;           ///< of the pipeline
+  std::size_t positions = 1;           ///< in the pipeline
   std::set<std::size_t> tensor, data;  ///< degrees of all stages
   std::string schedule;
   std::int64_t chunks = 1, micro_batches = 1;
@@ -52,7 +52,7 @@ struct PlanOutline {
   std::int64_t sequence_length = 0;  ///< 0: not of tokens
   std::int64_t chunks = 1, micro_batches = 0;
   std::vector<OutlinedStage> stages;               ///< none in a search
-  std::map<std::int32_t, std::int32_t> positions;  ///< of the pipeline, by rank
+  std::map<std::int32_t, std::int32_t> positions;  ///< in the pipeline, by rank
   std::map<std::int32_t, OutlinedRank> places;     ///< by rank
 
   PlanShape shape() const;

@@ -25,8 +25,8 @@ struct AskedRun {
   double duration_s = 0, until_percent = 0, until_after_s = 0;
   std::uint64_t warmup_steps = 0, evaluation_samples = 0;
   double dilation = 0;           ///< 0: measured
-  std::int64_t group_ranks = 0;  ///< of a search
-  std::uint64_t rungs = 0;       ///< of a search
+  std::int64_t group_ranks = 0;  ///< in a search
+  std::uint64_t rungs = 0;       ///< in a search
 };
 
 /// First and last CPU of each; they may overlap.
@@ -51,9 +51,9 @@ struct RunOutline {
   std::optional<PlanOutline> plan;
   std::vector<RankHome> homes;  ///< by rank
   std::vector<SharedSetting> settings;
-  std::string stated_size, stated_model;  ///< of the workload's own settings
-  std::int64_t trial_micro_batches = 0;   ///< of a search, per rank and step
-  std::string problem;                    ///< of the first document that cannot be read
+  std::string stated_size, stated_model;  ///< from the workload's own settings
+  std::int64_t trial_micro_batches = 0;   ///< in a search, per rank and step
+  std::string problem;                    ///< with the first document that cannot be read
 };
 
 RunOutline read_run_outline(const Journal& journal);

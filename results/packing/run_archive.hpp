@@ -22,8 +22,8 @@ enum class PackedCheckpoints { none, all };
 struct PackedArchive {
   std::filesystem::path file;
   std::size_t files = 0;
-  std::uint64_t bytes = 0;  ///< of the files in it
-  std::string sha256;       ///< of the archive
+  std::uint64_t bytes = 0;  ///< in its files
+  std::string sha256;       ///< hash of the archive
 };
 
 /// Writes a run, suite or sweep folder as one gzipped tar archive with a manifest, the folder's

@@ -8,15 +8,15 @@
 
 namespace heteroperf {
 
-/// What an archive may unpack to, however small it is itself.
+/// The limits of what an archive may unpack to, however small it is itself.
 struct UnpackingLimits {
   std::uint64_t least_entries = 20'000;  ///< files and folders, those above them too
-  std::uint64_t bytes_per_entry = 256;   ///< of the archive, beyond these
+  std::uint64_t bytes_per_entry = 256;   ///< per entry of the archive, beyond these
   std::uint64_t least_bytes = std::uint64_t{1} << 30;
   std::uint64_t times_archive = 200;  ///< journals shrink to a tenth
 };
 
-/// Whether a file begins as gzip does, like what `pack` writes.
+/// True when a file begins as gzip does, like what `pack` writes.
 bool is_archive_file(const std::filesystem::path& path);
 
 /// The files of an archive that `pack` wrote, in a private folder under the cache folder; removed
@@ -28,9 +28,9 @@ class UnpackedArchive {
   /// be read or the cache folder is full.
   explicit UnpackedArchive(const std::filesystem::path& archive, UnpackingLimits limits = {});
 
-  /// What was packed: the archive's one top-level folder.
+  /// The folder that was packed: the archive's one top-level folder.
   const std::filesystem::path& folder() const { return folder_; }
-  /// What is wrong with the archive itself: damaged, an entry that may not be, a file that its
+  /// The fault of the archive itself: damaged, an entry that may not be, a file that its
   /// manifest does not list. Empty: nothing.
   const std::string& damage() const { return damage_; }
 

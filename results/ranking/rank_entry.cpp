@@ -14,7 +14,7 @@ namespace {
 
 using Repeats = std::vector<const RunDigest*>;
 
-/// Of repetitions that were all measured.
+/// The mean over repetitions that were all measured.
 std::optional<MeasuredPower> power_of(const Repeats& repeats, const PowerTable& table) {
   MeasuredPower power{0, PowerLevel::l3};
   for (const RunDigest* run : repeats) {
@@ -37,7 +37,7 @@ std::optional<SystemAvailability> availability_of(const Repeats& repeats,
   return least;
 }
 
-/// Of all repetitions, or none of them.
+/// The value of all repetitions, or of none of them.
 using RunNumber = std::optional<double> (*)(const RunDigest& run);
 std::vector<double> numbers_of(const Repeats& repeats, RunNumber number) {
   std::vector<double> numbers;

@@ -4,7 +4,7 @@
 
 namespace heteroperf {
 
-/// What a record says of the order's key; OPS per watt is in no record.
+/// The value of the order's key in a record; OPS per watt is in no record.
 std::optional<double> value_by(RankKey key, const RunDigest& run);
 
 /// One entry of repetitions, by date; at least one.

@@ -22,7 +22,7 @@ bool goes_before(const RankEntry& a, const RankEntry& b) {
   return std::tie(a.run->created_utc, a.run->run_id) < std::tie(b.run->created_utc, b.run->run_id);
 }
 
-/// Whether `later` is significantly behind; a single run's interval is narrower than runs differ.
+/// True when `later` is significantly behind; a single run's interval is narrower than runs differ.
 bool is_behind(const RankEntry& leader, const RankEntry& later) {
   if (!leader.log_half_width || !later.log_half_width) return false;
   const bool repeated = leader.basis == IntervalBasis::runs && later.basis == IntervalBasis::runs;

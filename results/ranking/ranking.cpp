@@ -35,7 +35,7 @@ std::vector<std::string> why_excluded(const RunDigest& run,
   return reasons;
 }
 
-/// What makes two runs repetitions of one.
+/// The key that makes two runs repetitions of one.
 std::string repetition_key(const RunDigest& run) {
   std::string text = run.key_text();
   for (const std::string& part :
@@ -122,7 +122,7 @@ RankingReport rank_runs(RunSet runs, RankKey key, const RankFilter& filter,
   ranking.key = key;
   ranking.runs = std::move(runs);
   Sieve sieve(ranking, tables);
-  // What a record says of itself is filtered only when its journal has said so too.
+  // A record's own words are filtered only when its journal has said so too.
   const auto doubts = hold_to_journals(ranking.runs.runs);
   for (std::size_t i = 0; i < doubts.size(); ++i) {
     const RunDigest& run = ranking.runs.runs[i];

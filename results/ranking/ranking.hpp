@@ -10,15 +10,15 @@
 
 namespace heteroperf {
 
-/// What entries are ordered by; more is better.
+/// The order of entries; more is better.
 enum class RankKey { ops, ops_per_device, ops_per_peak, ops_per_watt, regulated, hsr };
 RankKey parse_rank_key(const std::string& name);
 const char* to_string(RankKey key);
 
-/// How well a power measurement is done, as the EE HPC Working Group's levels.
+/// The quality of a power measurement, as the EE HPC Working Group's levels.
 enum class PowerLevel { l1 = 1, l2, l3 };
 
-/// What a meter outside of this program measured over a run.
+/// A measurement over a run by a meter outside of this program.
 struct MeasuredPower {
   double watts = 0;  ///< mean over the run
   PowerLevel level = PowerLevel::l1;
@@ -30,7 +30,7 @@ using PowerTable = std::map<std::string, MeasuredPower>;
 /// on anything else, a run named twice included.
 PowerTable read_power_table(const std::filesystem::path& file);
 
-/// Whether others can have such a system: now, soon, or not at all, as MLPerf's categories.
+/// The availability of such a system to others: now, soon, or not at all, as MLPerf's categories.
 enum class SystemAvailability { available, preview, research };
 SystemAvailability parse_availability(const std::string& name);
 const char* to_string(SystemAvailability availability);
@@ -40,7 +40,7 @@ using AvailabilityTable = std::map<std::string, SystemAvailability>;
 /// A CSV file with the header run_id,availability. Throws UserError as read_power_table() does.
 AvailabilityTable read_availability_table(const std::filesystem::path& file);
 
-/// What no record says of its run.
+/// Facts about a run that no record holds.
 struct RankTables {
   PowerTable power = {};
   AvailabilityTable availability = {};
@@ -67,11 +67,12 @@ struct RankEntry {
   std::string name;                    ///< host, else the run's id
   double ops_per_second = 0;
   std::optional<Interval> ops_ci95;  ///< run to run with 2 repetitions or more, else the run's own
-  IntervalBasis basis = IntervalBasis::none;  ///< of `ops_ci95`
+  IntervalBasis basis = IntervalBasis::none;  ///< behind `ops_ci95`
   std::optional<double> ops_per_peak, regulated_score, hsr;
-  std::string quality;                   ///< "accuracy 0.81"
-  double by = 0;                         ///< what it is ordered by
-  std::optional<double> log_half_width;  ///< of `by`'s 95 % interval, as a difference of logarithms
+  std::string quality;  ///< "accuracy 0.81"
+  double by = 0;        ///< the value it is ordered by
+  std::optional<double>
+      log_half_width;  ///< half of `by`'s 95 % interval, as a difference of logarithms
   bool heterogeneous = false;
   std::optional<MeasuredPower>
       power;  ///< mean over the repetitions, the worst level; of all or none

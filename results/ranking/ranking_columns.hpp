@@ -24,7 +24,7 @@ std::string list_heading(const RankList& list);
 /// "1.234 Top/s, regulated 1.5 Top/s (remark)".
 std::string published_text(const PublishedScore& one);
 
-/// Of the run's record; empty where it has none.
+/// The value in the run's record; empty where it has none.
 std::string environment_leaf(const RunDigest& run, const std::string& path);
 
 }  // namespace heteroperf

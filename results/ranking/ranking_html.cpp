@@ -22,7 +22,7 @@ bool has_prefix(const RankColumn& column) {
   return std::string_view(column.unit).starts_with(operations_unit);
 }
 
-/// What a reader needs of a column's raw value.
+/// The part of a column's raw value that a reader needs.
 std::string shown_text(const RankColumn& column, const RankEntry& entry, const std::string& raw) {
   const std::string_view name = column.name;
   if (raw.empty()) return raw;

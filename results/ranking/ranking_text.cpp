@@ -21,7 +21,7 @@ std::string ops_text(const RankEntry& entry) {
   return with_interval(entry.ops_per_second, entry.ops_ci95, entry.runs.size(), operations_unit);
 }
 
-/// What others than OPS and the columns beside it order by.
+/// The keys, beside OPS and its columns, that entries are ordered by.
 std::string by_text(const RankEntry& entry, RankKey key) {
   if (key == RankKey::hsr) return fmt::format("{:.3f}", entry.by);
   return with_prefix(entry.by, operations_unit) + (key == RankKey::ops_per_watt ? "/W" : "");
@@ -36,7 +36,7 @@ std::string hsr_text(const RankEntry& entry) {
   return entry.hsr ? fmt::format("mixed, HSR {:.3f}", *entry.hsr) : "mixed";
 }
 
-/// How many runs, and where that leaves their interval in doubt, why they may share a rank.
+/// The number of runs, and where that leaves their interval in doubt, why they may share a rank.
 std::string runs_text(const RankEntry& entry) {
   const char* doubt = entry.basis == IntervalBasis::none ? ", no interval" : "";
   return fmt::format("{}{}", entry.runs.size(), doubt);

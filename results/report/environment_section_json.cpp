@@ -9,7 +9,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Of a list of things their number too.
+/// A list of things shows their number too.
 std::string scalar_text(const Json& json) {
   if (json.is_string()) return json.get<std::string>();
   const std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -40,7 +40,7 @@ void add_leaves(const Json& json, const std::string& path, ReportTable& table) {
   }
 }
 
-/// What was asked of the machine: a value, or why there is none.
+/// An answer of the machine: a value, or why there is none.
 bool is_answer(const Json& json) {
   return json.is_object() && json.contains("source") &&
          (json.contains("value") || json.contains("status"));
@@ -65,7 +65,7 @@ void add_answers(const Json& json, const std::string& path, ReportTable& table) 
 
 struct NumbersTable {
   const char* caption;
-  std::vector<const char*> keys;  ///< of record.json
+  std::vector<const char*> keys;  ///< keys of record.json
 };
 
 }  // namespace

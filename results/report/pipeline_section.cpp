@@ -55,7 +55,7 @@ std::vector<StepSpan> longest(const StepLane& lane, std::size_t most) {
   return spans;
 }
 
-/// What is drawn of all ranks: every `stride`-th, and so many spans of each lane.
+/// The drawing's share of all ranks: every `stride`-th, and so many spans of each lane.
 struct LaneChoice {
   std::size_t stride = 1, most_spans_per_lane = most_spans;
 };
@@ -87,7 +87,7 @@ std::string choice_note(const ReportChart& chart, LaneChoice choice, std::size_t
          fmt::format("{} of {} instructions, of each rank the longest.", chart.spans.size(), all);
 }
 
-/// What a step takes is more than its lanes show: those of a prediction end before the sums of
+/// A step takes more than its lanes show: those of a prediction end before the sums of
 /// gradients and the optimizer, those of a trace are one step of many.
 std::string step_sentence(const ReportRun& run) {
   if (!run.summary.plan.prediction) return {};

@@ -120,7 +120,7 @@ void add_evaluations(const ReportRun& run, ReportChart& chart) {
   chart.series.push_back(std::move(accuracy));
 }
 
-/// Of one fixed model: its loss, step by step, and its evaluations.
+/// The loss of one fixed model, step by step, and its evaluations.
 std::optional<ReportChart> quality_chart(const ReportRun& run, const std::string& id) {
   ReportChart chart;
   chart.id = id + "quality";
@@ -143,7 +143,7 @@ std::optional<ReportChart> quality_chart(const ReportRun& run, const std::string
   return chart;
 }
 
-/// Of a search: what each trial reached, and the best so far.
+/// The trials of a search: the quality that each reached, and the best so far.
 std::optional<ReportChart> trials_chart(const ReportRun& run, const std::string& id) {
   const auto* workload = run.journal.first<WorkloadEvent>();
   const bool higher = workload == nullptr || workload->quality == QualityMeasure::accuracy;

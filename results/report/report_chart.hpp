@@ -33,7 +33,7 @@ enum class GridTone { bad, good };
 struct ChartAxis {
   std::string label, unit;
   AxisScale scale = AxisScale::linear;
-  std::optional<Interval> least = {};    ///< what it shows at least
+  std::optional<Interval> least = {};    ///< the range that it shows at least
   std::vector<std::string> places = {};  ///< the names of 1, 2, …; empty: they are numbers
   /// As a cell of a table: the place's name, else number_cell().
   std::string cell(double value) const;
@@ -44,10 +44,11 @@ struct ChartAxis {
 struct ChartSeries {
   std::string name;
   SeriesMark mark = SeriesMark::line;
-  std::vector<double> x = {};  ///< of `lines`; otherwise a value per category, or per pair of edges
+  std::vector<double> x =
+      {};  ///< for `lines`; otherwise a value per category, or per pair of edges
   std::vector<double> y = {};
   std::vector<double> low = {}, high = {};  ///< 95 % interval of each y; empty: none
-  std::vector<std::string> labels = {};     ///< what each point is; empty: nothing to add
+  std::vector<std::string> labels = {};     ///< a name of each point; empty: nothing to add
   bool right = false;                       ///< on the right axis
 };
 
@@ -75,15 +76,15 @@ struct ChartRule {
 struct ReportChart {
   std::string id;           ///< unique in its page, fit for an attribute
   std::string title;        ///< also the caption of its table
-  std::string description;  ///< what a reader who cannot see it must know
-  std::string note;         ///< how the values came about, down-sampling included
+  std::string description;  ///< words for a reader who cannot see it
+  std::string note;         ///< origin of the values, down-sampling included
   ChartKind kind = ChartKind::lines;
   ChartAxis x, y;
   std::optional<ChartAxis> right;
   std::vector<std::string> categories;
-  std::vector<double> edges;    ///< of a grid: one more than its columns
-  std::vector<double> colours;  ///< of a grid: the value of the palest colour, and what the deepest
-                                ///< one stands for at least; empty: as the values go
+  std::vector<double> edges;    ///< for a grid: one more than its columns
+  std::vector<double> colours;  ///< for a grid: the value of the palest colour, and what the
+                                ///< deepest one stands for at least; empty: as the values go
   GridTone tone = GridTone::bad;
   std::vector<ChartSeries> series;
   std::vector<ChartSpan> spans;

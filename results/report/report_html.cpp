@@ -57,7 +57,7 @@ std::string table_head(const ReportTable& table) {
   return text + "</tr></thead>\n<tbody>";
 }
 
-/// What a cell says of itself where the table's head is not above it.
+/// The label of a cell where the table's head is not above it.
 std::string column_name(const ReportTable& table, std::size_t column) {
   return table.stacks ? " data-column=\"" + html_text(table.columns.at(column)) + "\"" : "";
 }
@@ -106,7 +106,7 @@ std::string with_unit(double value, const ChartAxis& axis) {
   return with_prefix(value, axis.unit);
 }
 
-/// What colours and lines of the chart mean beyond its series.
+/// The meaning of colours and lines of the chart beyond its series.
 std::string remarks(const ReportChart& chart) {
   std::string text;
   for (const ChartBand& band : chart.bands) {

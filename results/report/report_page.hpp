@@ -7,7 +7,7 @@
 
 namespace heteroperf {
 
-/// What is most important, in large letters.
+/// A figure of the first importance, in large letters.
 struct ReportFigure {
   std::string name, value;
   std::string detail;  ///< the interval, the target

@@ -17,7 +17,7 @@ struct StepSpan {
   std::string label;
   double from_s = 0, to_s = 0;
 };
-/// What one rank did in a step.
+/// The work of one rank in a step.
 struct StepLane {
   std::string name;
   std::vector<StepSpan> spans;
@@ -29,7 +29,7 @@ struct StepTimeline {
   std::string missing;  ///< why there are no lanes
 };
 
-/// How the stored record stands to the journal beside it.
+/// The standing of the stored record to the journal beside it.
 enum class RecordState { matches, differs, absent };
 
 /// One run as its report needs it.

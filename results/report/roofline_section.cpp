@@ -13,8 +13,9 @@
 namespace heteroperf {
 namespace {
 
-/// What a step must move at least, over all ranks: every activation written once and read once;
-/// weights read by both passes, written once; gradients and optimizer states read and written.
+/// The bytes that a step must move at least, over all ranks: every activation written once and read
+/// once; weights read by both passes, written once; gradients and optimizer states read and
+/// written.
 std::optional<double> bytes_per_step(const ReportRun& run) {
   const auto* workload = run.journal.first<WorkloadEvent>();
   if (workload == nullptr || !workload->samples_per_step) return std::nullopt;

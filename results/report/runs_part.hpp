@@ -8,10 +8,10 @@
 
 namespace heteroperf {
 
-/// What a report is made of.
+/// The sources that a report is made of.
 struct ReportSources {
   RunSet records;                              ///< finished runs, by date
-  std::vector<std::filesystem::path> folders;  ///< of all runs with a journal, oldest first
+  std::vector<std::filesystem::path> folders;  ///< all runs with a journal, oldest first
   bool sweep = false;  ///< all of one sweep: its runs differ by design, in no order of time
 };
 
@@ -19,8 +19,8 @@ struct ReportSources {
 /// Throws UserError where a path is missing, and where there is no run at all.
 ReportSources report_sources(const std::vector<std::filesystem::path>& paths);
 
-/// What several runs say together: a table of them, scaling, mixed against homogeneous, trend, and
-/// what changed around them.
+/// The view of several runs together: a table of them, scaling, mixed against homogeneous, trend,
+/// and what changed around them.
 ReportPart runs_part(const ReportSources& sources);
 
 /// Runs over rank counts, same work (strong) and same work per rank (weak). No charts where no two

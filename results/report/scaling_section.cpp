@@ -18,7 +18,7 @@ namespace {
 struct ScalePoint {
   std::uint64_t ranks = 0;
   Repetitions runs = {};
-  std::string threads = {};  ///< of a rank; "1, 2" where runs differ
+  std::string threads = {};  ///< per rank; "1, 2" where runs differ
   RepeatedRate rate = {};
   std::optional<RepeatedRate> efficiency = {};  ///< rate per device against the smallest
 };
@@ -35,7 +35,7 @@ struct ScalingFamily {
   std::string label = {}, unit = {};
   FamilyTraits traits = {};
   ScaleRuns scales = {};
-  std::vector<ScalePoint> points = {};  ///< of one of its curves, the smallest first
+  std::vector<ScalePoint> points = {};  ///< on one of its curves, the smallest first
   bool divided = false;                 ///< as ScaleCurve
 };
 
@@ -163,7 +163,7 @@ Families all_families_of(const RunSet& runs) {
 
 double known_rate(const RunDigest& run) { return *rate_of(run); }
 
-/// Of several runs the interval run to run, of one its own.
+/// Several runs have the interval run to run, one run its own.
 void give_rate(ScalePoint& point) {
   std::vector<double> rates;
   std::set<std::string> threads;

@@ -41,7 +41,7 @@ std::vector<Events> peer_groups(const ReportRun& run, const Events& events) {
 struct RankSlowness {
   std::int32_t rank = 0;
   double median_s = 0;  ///< computing in a step
-  double worst_s = 0;   ///< of a value, which is a mean of `steps_per_value` steps
+  double worst_s = 0;   ///< the worst value, which is a mean of `steps_per_value` steps
   /// By value: this rank's / the median of its peers' at the same steps; empty: it has no peers.
   std::vector<double> against_peers;
   std::optional<double> relative;  ///< their median
@@ -136,7 +136,7 @@ ReportTable slowness_table(std::vector<RankSlowness> ranks) {
   return table;
 }
 
-/// Those that have peers; `first` tells the steps.
+/// Ranks that have peers; `first` tells the steps.
 ReportChart slowness_chart(const std::vector<RankSlowness>& ranks, const RankStepsEvent& first) {
   ReportChart chart;
   chart.title = "Computing of each rank against its peers, step by step";
@@ -201,7 +201,7 @@ void add_busy(const StepEvent& step, std::int64_t zero_ns, double width_ns,
   }
 }
 
-/// Of a search, whose groups train different models: who waited when.
+/// The waits in a search, whose groups train different models.
 void fill_groups(const ReportRun& run, const std::string& id, ReportSection& section) {
   constexpr std::size_t parts = 100;
   const auto steps = run.journal.all<StepEvent>();

@@ -52,7 +52,7 @@ double computing_percent(double compute_s, double wall_s) {
   return wall_s > 0 ? 100 * compute_s / wall_s : 0;
 }
 
-/// Of all ranks together.
+/// The split over all ranks together.
 std::string computing_of_ranks(const SplitBars& ranks) {
   double compute_s = 0, wall_s = 0;
   for (const RankTimeGroup& group : ranks.groups) {
@@ -63,7 +63,7 @@ std::string computing_of_ranks(const SplitBars& ranks) {
                      computing_percent(compute_s, wall_s));
 }
 
-/// Of each bar: they hold unlike numbers of ranks.
+/// The number of ranks of each bar, as bars hold unlike numbers of them.
 std::string computing_of_bars(const SplitBars& bars) {
   constexpr std::size_t most_bars = 8;
   if (bars.names.size() > most_bars) return fmt::format("{} bars.", bars.names.size());
@@ -104,7 +104,7 @@ void add_charts(const ReportRun& run, const std::string& id, ReportSection& sect
   }
 }
 
-/// Of the steady window, mean over groups: all that a search tells.
+/// The split of the steady window, a mean over groups: a search tells no more.
 ReportTable window_table(const TimeShares& time, double window_s) {
   ReportTable table{
       "The steady window by use, mean over groups of ranks", {"use", "time [s]", "share"}, {}};

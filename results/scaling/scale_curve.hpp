@@ -17,10 +17,10 @@ struct RepeatedRate {
 
 /// Repetitions of one run.
 using Repetitions = std::vector<const RunDigest*>;
-/// What is held against what: a rate above 0.
+/// The quantity that is held against others: a rate above 0.
 using RunRate = double (*)(const RunDigest& run);
 
-/// Of values that were measured independently, at least one.
+/// The mean of values that were measured independently, at least one.
 RepeatedRate repeated_rate(const std::vector<double>& values, const std::optional<Interval>& own);
 
 /// Rate per device over the base's. With an interval where both sides have two runs or more that
@@ -30,7 +30,7 @@ RepeatedRate efficiency_against(const Repetitions& base, const Repetitions& runs
 /// A scale that may be part of a curve.
 struct ScaleMember {
   std::uint64_t devices = 0;
-  std::string threads = {};  ///< of a rank: "2", of several classes "1+4"
+  std::string threads = {};  ///< per rank: "2", for several classes "1+4"
 };
 
 /// Scales that are held against the smallest of them.

@@ -22,7 +22,7 @@ bool is_scale_key(const std::string& key) {
   return std::find(scale_keys.begin(), scale_keys.end(), key) != scale_keys.end();
 }
 
-/// What the point says apart from the axes that change the scale: equal for one curve.
+/// The point's values apart from the axes that change the scale: equal for one curve.
 std::string curve_of(const SweepIndex& index, const std::string& workload, std::size_t point) {
   std::string text = workload;
   std::size_t at = 0;

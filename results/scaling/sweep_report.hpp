@@ -11,15 +11,15 @@
 
 namespace heteroperf {
 
-/// What one workload did at one point.
+/// The result of one workload at one point.
 struct SweepRow {
   std::string workload;
   std::size_t point = 0;
-  std::size_t runs = 0;  ///< that have a score
+  std::size_t runs = 0;  ///< runs that have a score
   std::uint64_t devices = 0;
-  std::string threads;   ///< of a rank, as threads_text()
+  std::string threads;   ///< per rank, as threads_text()
   std::string crowding;  ///< as crowding_text()
-  std::string unit;      ///< of the throughput: "token/s"
+  std::string unit;      ///< the throughput's: "token/s"
   RepeatedRate ops_per_second, throughput;
   double step_time_s = 0;  ///< mean of the medians
   std::string validity;    ///< worst class among the repetitions

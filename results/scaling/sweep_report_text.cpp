@@ -75,7 +75,7 @@ std::string heading(const SweepReport& report) {
       index.repeats == 1 ? "" : "s", index.first_seed, index.first_seed + index.repeats - 1);
 }
 
-/// What the tables do not show, a line each.
+/// Facts that the tables do not show, a line each.
 std::vector<std::string> remarks(const SweepReport& report) {
   std::vector<std::string> lines;
   for (const UnscoredRun& one : report.unscored) {
