@@ -36,6 +36,7 @@ std::uint64_t next_number(const ModelGraph& graph, std::string_view prefix) {
   return next;
 }
 
+/// Returns a name that no node has yet, such as "deeper3".
 std::string next_name(const ModelGraph& graph, std::string_view prefix) {
   return fmt::format("{}{}", prefix, next_number(graph, prefix));
 }
@@ -58,6 +59,7 @@ struct DeeperBlock {
   std::string name;
   std::int64_t width;
 
+  /// Adds a 3×3 convolution and its batch norm.
   NodeId conv_bn(NodeId x, const char* number) {
     x = next.add(fmt::format("{}.conv{}", name, number), convolution(width, 3), {x});
     return next.add(fmt::format("{}.bn{}", name, number), BatchNorm{}, {x});
@@ -103,6 +105,7 @@ class ParallelSkips {
   explicit ParallelSkips(const ModelGraph& graph)
       : graph_(graph), consumers_(consumer_lists(graph)) {}
 
+  /// Follows the sums behind `to`, because what enters any of them takes part in the same sum.
   bool has(NodeId from, NodeId to) const {
     if (comes_from(to, from)) return true;
     const auto& next = consumers_[position(to)];
@@ -149,6 +152,7 @@ bool is_on_chain(const ModelGraph& graph, NodeId id) {
   return std::find(chain.begin(), chain.end(), id) != chain.end();
 }
 
+/// Tells if a skip between two nodes is legal, both of which lie on the longest path.
 bool is_skip_site(const ModelGraph& graph, const ParallelSkips& parallel, NodeId from, NodeId to) {
   return from < to && may_start_skip(graph, from) && may_end_skip(graph, to) &&
          skip_shape(graph.node(from), graph.node(to)) && !parallel.has(from, to);

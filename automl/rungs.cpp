@@ -11,6 +11,7 @@
 namespace heteroperf {
 namespace {
 
+/// Throws UserError with every option that leaves no budget.
 void check(const RungOptions& options) {
   ProblemList problems;
   if (options.first_steps < 1) problems.add("first_steps is 0", "a trial needs steps");

@@ -23,6 +23,7 @@ enum class Purpose : std::uint64_t {
   barrenness = 0x62617272656e,
 };
 
+/// Returns the seed of one trial's stream for one purpose.
 std::uint64_t seed_for(std::uint64_t seed, Purpose purpose, std::uint64_t trial) {
   return random_bits(seed, static_cast<std::uint64_t>(purpose), trial);
 }
@@ -73,6 +74,7 @@ void check(const SearchOptions& options) {
   problems.throw_if_any();
 }
 
+/// Writes the limits for a message.
 std::string describe(const MorphLimits& limits) {
   return fmt::format("at most {} layers, {} parameters, width {}, {} operations per sample",
                      limits.max_layers, limits.max_parameters, limits.max_width,
@@ -216,6 +218,7 @@ HyperParameters Search::draw_hyper(const ModelGraph& architecture, RandomStream&
   return hyper;
 }
 
+/// Notes a trial whose outcome is awaited.
 void Search::begin(std::uint64_t id, ModelGraph architecture, const HyperParameters& hyper) {
   tpe_.begin(id, point_of(options_.space, hyper));
   pending_.emplace(id, std::move(architecture));

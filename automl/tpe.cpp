@@ -148,6 +148,7 @@ void check(const std::vector<Dimension>& dimensions) {
   problems.throw_if_any();
 }
 
+/// Returns one parameter of all points.
 std::vector<double> column(const std::vector<const std::vector<double>*>& points, std::size_t i) {
   std::vector<double> values;
   for (const auto* point : points) values.push_back((*point)[i]);
@@ -210,6 +211,7 @@ void Tpe::finish(std::uint64_t id, const Score& score) {
 
 void Tpe::drop(std::uint64_t id) { pending_.erase(id); }
 
+/// Returns the indices of the best observations; of equal ones the older is better.
 std::vector<std::size_t> Tpe::best_first(std::size_t count) const {
   std::vector<std::size_t> order(finished_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -231,6 +233,7 @@ void Tpe::forget_oldest() {
   finished_.erase(finished_.begin() + static_cast<std::ptrdiff_t>(oldest));
 }
 
+/// Parts the observations into the good ones and the rest, to which pending points belong.
 Tpe::Split Tpe::split() const {
   const auto n = static_cast<double>(finished_.size());
   const auto share = static_cast<std::size_t>(std::ceil(options_.best_fraction * n));
@@ -264,6 +267,7 @@ double Tpe::suggest_value(std::size_t i, const Points& good, const Points& rest,
                         statistics_);
 }
 
+/// Draws a value without a model, on the internal scale.
 double Tpe::draw_uniformly(std::size_t i, RandomStream& random) const {
   const Dimension& d = dimensions_[i];
   if (d.scale == Scale::categorical) return static_cast<double>(random.below(d.choices));

@@ -63,9 +63,11 @@ void read_decimal(ObjectReader& reader, const char* key, std::uint64_t& value) {
   });
 }
 
+/// Writes a number that may be missing: JSON knows no NaN.
 void write_finite(Json& json, const char* key, double value) {
   if (std::isfinite(value)) json[key] = value;
 }
+/// Writes a text that may be empty.
 void write_text(Json& json, const char* key, const std::string& text) {
   if (!text.empty()) json[key] = text;
 }

@@ -241,6 +241,7 @@ class TrialMaster::Impl {
     }
   }
 
+  /// Answers the event of a group that waits.
   void answer(std::size_t g) {
     Group& group = groups_[g];
     const Activity activity = group.activity;
@@ -308,6 +309,7 @@ class TrialMaster::Impl {
     }
   }
 
+  /// Keeps the newest latencies in a ring.
   void keep_latency(Seconds latency) {
     if (latencies_.size() < kept_latencies) {
       latencies_.push_back(latency.value());
@@ -343,6 +345,7 @@ class TrialMaster::Impl {
 
   // ---- Reports
 
+  /// Judges a report and lets the group go on or ends its trial.
   void answer_report(std::size_t g) {
     Group& group = groups_[g];
     group.training->take_over(group.report);
@@ -400,6 +403,7 @@ class TrialMaster::Impl {
     return std::nullopt;
   }
 
+  /// Ends a trial because its group has no steps left.
   TrialState out_of_steps(std::string& reason) const {
     reason = fmt::format("the group's {} steps are done", options_.steps_per_group);
     return TrialState::truncated;

@@ -19,6 +19,7 @@ TrialReport guarded(const TrialRunner& runner, const Trial& trial, Step step) {
   return report;
 }
 
+/// Trains one trial, segment by segment, until the master says that it is over.
 void run_trial(MasterLink& master, TrialRunner& runner, const Trial& trial) {
   TrialReport report = guarded(runner, trial, [&] {
     runner.begin(trial);

@@ -52,6 +52,7 @@ class ByteSum {
   bool overflow_ = false;
 };
 
+/// Describes a sample for a message.
 std::string sample_text(const ModelGraph& graph) {
   const auto& input = std::get<Input>(graph.node(graph.input()).attributes);
   return input.kind == InputKind::tokens
@@ -93,6 +94,7 @@ class ActivationSum {
     per_batch_.add(static_cast<std::uint64_t>(kept.statistics_per_batch), statistic_bytes);
   }
 
+  /// Sums up the tensors of so many samples and the statistics per batch.
   ByteSum total(std::uint64_t samples, std::uint64_t element_bytes) const {
     ByteSum sample = per_sample_;
     for (std::size_t i = 0; i < kept_.size(); ++i) {

@@ -119,6 +119,7 @@ const ModelSpec& model_for_input(const std::string& name, InputKind kind) {
                   is_text ? "it takes images" : "it takes tokens", "See `heteroperf list models`");
 }
 
+/// Language models train with AdamW and a cosine schedule.
 OptimizerRecipe language_recipe() {
   OptimizerRecipe recipe;
   recipe.kind = OptimizerKind::adamw;
@@ -130,6 +131,7 @@ OptimizerRecipe language_recipe() {
   return recipe;
 }
 
+/// Image classifiers train with momentum and a cosine schedule.
 OptimizerRecipe image_recipe() {
   OptimizerRecipe recipe;
   recipe.kind = OptimizerKind::sgd;

@@ -20,6 +20,7 @@
 namespace heteroperf {
 namespace {
 
+/// Orders a pair, because a link is the same in both directions.
 std::pair<RankId, RankId> ordered(RankId a, RankId b) {
   return a < b ? std::pair(a, b) : std::pair(b, a);
 }

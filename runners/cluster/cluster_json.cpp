@@ -184,6 +184,7 @@ void ClusterReader::read_class(const Json& entry, const std::string& path) {
   }
 }
 
+/// Reads a card. One without a name is left out, unless the name is there and empty.
 void ClusterReader::read_card(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
   NetworkCard card;
@@ -279,6 +280,7 @@ LinkCurve ClusterReader::read_curve(ObjectReader& reader) {
   }
 }
 
+/// Reads a link with its ends, its curve and its source.
 void ClusterReader::read_link(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
   reader.require({"between"});
@@ -299,6 +301,7 @@ void ClusterReader::add_link(Link link, const Json& between) {
   cluster_.links.push_back(std::move(link));
 }
 
+/// Reads an entry of the efficiency matrix.
 void ClusterReader::read_efficiency(const Json& entry, const std::string& path) {
   ObjectReader reader(entry, path, problems_);
   Efficiency efficiency;

@@ -68,6 +68,7 @@ Origin origin_of(const std::string& source) {
   return {source.starts_with("measured") ? Provenance::probe : Provenance::file, source};
 }
 
+/// Returns the stated origin, else the one that the words of the source tell.
 Origin origin_of(const Efficiency& entry) {
   if (!entry.provenance) return origin_of(entry.source);
   return {*entry.provenance, entry.source};

@@ -13,6 +13,7 @@ namespace {
 constexpr const char* matrix_format_name = "heteroperf-efficiency";
 constexpr int matrix_format_version = 1;
 
+/// Writes provenance and source behind an entry.
 void put_origin(Json& entry, const Origin& origin) {
   entry["provenance"] = value_name(origin.provenance);
   if (!origin.source.empty()) entry["source"] = origin.source;
@@ -91,6 +92,7 @@ class MatrixReader {
     return false;
   }
 
+  /// Reads one entry of "operations".
   void read_rate(const Json& value, const std::string& path) {
     ObjectReader reader(value, path, problems_);
     EfficiencyMatrix::OperationKey key;
@@ -107,6 +109,7 @@ class MatrixReader {
     attempt(path, [&] { matrix_.add(key, EfficiencyMatrix::Rate{OpsPerSecond(rate), origin}); });
   }
 
+  /// Reads one entry of "devices".
   void read_device(const Json& value, const std::string& path) {
     ObjectReader reader(value, path, problems_);
     EfficiencyMatrix::DeviceKey key;
@@ -121,6 +124,7 @@ class MatrixReader {
     attempt(path, [&] { matrix_.add(key, EfficiencyMatrix::Value{number, origin}); });
   }
 
+  /// Reads one entry of "links".
   void read_link(const Json& value, const std::string& path) {
     ObjectReader reader(value, path, problems_);
     LinkScope scope = LinkScope::classes;

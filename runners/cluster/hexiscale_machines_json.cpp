@@ -53,6 +53,7 @@ class MachineReader {
   }
 
  private:
+  /// Returns the object of a key; null where it is absent or (noted) something else.
   const Json* object(ObjectReader& reader, const char* key) {
     const Json* value = reader.value(key);
     if (value == nullptr || value->is_object()) return value;
@@ -60,6 +61,7 @@ class MachineReader {
     return nullptr;
   }
 
+  /// Reads the data sheets of all classes.
   void read_specs(const Json& specs) {
     for (const auto& [name, value] : specs.items()) {
       const std::string path = "machine_specs." + name;
@@ -78,6 +80,7 @@ class MachineReader {
     }
   }
 
+  /// Reads the machines of every class and numbers their devices.
   void read_amounts(const Json& amounts) {
     std::vector<std::string> known;
     for (const auto& [name, ignored] : specs_) known.push_back(name);
@@ -129,6 +132,7 @@ class MachineReader {
     }
   }
 
+  /// Adds a class with as many devices as its machines have.
   void add_class(const std::string& name, std::size_t count) {
     DeviceClass& device = cluster_.classes.emplace_back();
     device.name = name;

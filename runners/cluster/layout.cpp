@@ -211,6 +211,7 @@ void check_mesh(const Mesh& mesh, ProblemList& problems) {
       problems.add(fmt::format("rank {} is in the mesh twice", rank.value()));
 }
 
+/// Lists the names of the mesh's axes.
 std::vector<std::string> axis_names(const Mesh& mesh) {
   std::vector<std::string> names;
   for (const Mesh::Axis& axis : mesh.axes) names.push_back(axis.name);

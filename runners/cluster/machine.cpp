@@ -108,6 +108,7 @@ Observed<std::string> read_host() {
   return Observed<std::string>::none("gethostname", std::strerror(errno));
 }
 
+/// Reads the name, the release and the processor of the running kernel.
 Observed<std::string> read_kernel() {
   utsname names{};
   if (uname(&names) != 0) return Observed<std::string>::none("uname", std::strerror(errno));
@@ -197,6 +198,7 @@ bool is_secret(std::string name) {
 /// Rounds up to the alignment of notes, 4 bytes.
 std::size_t padded(std::size_t bytes) { return (bytes + 3) / 4 * 4; }
 
+/// Writes bytes in lower-case hexadecimal digits.
 std::string hex(const unsigned char* bytes, std::size_t count) {
   constexpr char digits[] = "0123456789abcdef";
   std::string text;

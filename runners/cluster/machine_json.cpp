@@ -35,6 +35,7 @@ json listed(json values, const std::string& source, const std::string& reason) {
           {"reason", reason.empty() ? "none reported" : reason}};
 }
 
+/// Lists the caches; an empty list has a reason.
 json caches_json(const Topology& topology) {
   json list = json::array();
   for (const CacheLevel& cache : topology.caches) {
@@ -46,6 +47,7 @@ json caches_json(const Topology& topology) {
   return listed(std::move(list), topology.source, topology.reason);
 }
 
+/// Lists the memory nodes; an empty list has a reason.
 json numa_json(const Topology& topology) {
   json list = json::array();
   for (const NumaNode& node : topology.numa_nodes) {
@@ -69,6 +71,7 @@ bool is_count(const json& value) {
   return value.is_number_integer() && value >= 1 && value <= 1'000'000;
 }
 
+/// Reads the rates by precision, each of which must be positive.
 bool read_rates(const json& value, DeviceClass& device) {
   if (!value.is_object()) return false;
   for (const auto& [precision, rate] : value.items()) {
@@ -118,6 +121,7 @@ const std::vector<DeviceKey>& device_keys() {
   return keys;
 }
 
+/// Finds a key by its name; null where there is none.
 const DeviceKey* find_key(const std::string& name) {
   for (const DeviceKey& key : device_keys()) {
     if (name == key.name) return &key;

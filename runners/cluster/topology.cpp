@@ -35,6 +35,7 @@ Observed<int> count_of(hwloc_topology_t topology, hwloc_obj_type_t type,
                              std::string("no ") + hwloc_obj_type_string(type) + " reported");
 }
 
+/// Names the kind of a cache as the record has it.
 std::string cache_kind(hwloc_obj_cache_type_t type) {
   if (type == HWLOC_OBJ_CACHE_DATA) return "data";
   return type == HWLOC_OBJ_CACHE_INSTRUCTION ? "instruction" : "unified";
@@ -75,6 +76,7 @@ std::vector<NumaNode> nodes_of(hwloc_topology_t topology) {
   return nodes;
 }
 
+/// Names the library and its version as the source of all values.
 std::string library_version() {
   const unsigned version = hwloc_get_api_version();  // 0xMMmmpp
   return "hwloc, API " + std::to_string(version >> 16) + '.' +

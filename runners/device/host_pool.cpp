@@ -97,6 +97,7 @@ void* map_aligned(std::size_t bytes) {
   return aligned;
 }
 
+/// Takes a block from the system, mapped if it fills a huge page.
 BlockHeader* new_block(std::size_t capacity) {
   const std::size_t bytes = capacity + sizeof(BlockHeader);
   const bool mapped = bytes >= huge_page_bytes;
@@ -108,6 +109,7 @@ BlockHeader* new_block(std::size_t capacity) {
   return block;
 }
 
+/// Gives a block back to the system.
 void free_block(BlockHeader* block) {
   const std::size_t bytes = block->capacity_bytes + sizeof(BlockHeader);
   const bool mapped = block->mapped;
@@ -155,6 +157,7 @@ void MemoryAccount::release(void* data) {
   owner->keep_or_free(block);
 }
 
+/// Returns the smallest kept block that is large enough and not much larger; null without one.
 BlockHeader* MemoryAccount::take_cached(std::size_t capacity) {
   const auto nearest = cached_.lower_bound(capacity);
   if (nearest == cached_.end() || nearest->first > capacity + capacity / classes_per_doubling) {
@@ -167,6 +170,7 @@ BlockHeader* MemoryAccount::take_cached(std::size_t capacity) {
   return block;
 }
 
+/// Keeps a block, unless the account would then hold more than its limit.
 void MemoryAccount::keep_or_free(BlockHeader* block) {
   if (use_.current_bytes + use_.cached_bytes + block->capacity_bytes > footprint_limit()) {
     free_block(block);
@@ -188,6 +192,7 @@ void MemoryAccount::drop_cached_above(std::uint64_t limit_bytes) {
   }
 }
 
+/// Returns how much memory in use and kept may take together.
 std::uint64_t MemoryAccount::footprint_limit() const {
   return use_.peak_bytes + use_.peak_bytes / 8 + footprint_slack_bytes;
 }

@@ -30,6 +30,7 @@ class ResnetBuilder {
   }
 
  private:
+  /// Adds the layers before the first stage.
   NodeId stem() {
     const NodeId sample = graph_.add(
         "input", Input{InputKind::images, shape_.channels, shape_.height, shape_.width, 0}, {});
@@ -38,6 +39,7 @@ class ResnetBuilder {
     return graph_.add("maxpool", MaxPool{{3, 3}, {2, 2}, {1, 1}}, {active});
   }
 
+  /// Adds the classifier and the loss.
   void head(NodeId x) {
     x = graph_.add("avgpool", GlobalAvgPool{}, {x});
     if (shape_.dropout != 0.0) x = graph_.add("dropout", Dropout{shape_.dropout}, {x});
@@ -45,6 +47,7 @@ class ResnetBuilder {
     graph_.add("loss", CrossEntropy{}, {x});
   }
 
+  /// Adds a convolution that keeps the size of its map, up to the stride, and its batch norm.
   NodeId conv_bn(const std::string& conv, const std::string& norm, NodeId x, std::int64_t width,
                  std::int64_t kernel, std::int64_t stride) {
     const std::int64_t padding = kernel / 2;
@@ -72,12 +75,14 @@ class ResnetBuilder {
                       {graph_.add(prefix + ".add", Add{}, {branch, shortcut})});
   }
 
+  /// Adds the two 3×3 convolutions of a basic block.
   NodeId basic(const std::string& prefix, NodeId x, std::int64_t width, std::int64_t stride) {
     x = conv_bn(prefix + ".conv1", prefix + ".bn1", x, width, 3, stride);
     x = graph_.add(prefix + ".relu1", Relu{}, {x});
     return conv_bn(prefix + ".conv2", prefix + ".bn2", x, width, 3, 1);
   }
 
+  /// Adds the 1×1, 3×3 and 1×1 convolutions of a bottleneck.
   NodeId bottleneck(const std::string& prefix, NodeId x, std::int64_t width, std::int64_t stride) {
     const bool first = shape_.stride_place == StridePlace::first_conv1x1;
     x = conv_bn(prefix + ".conv1", prefix + ".bn1", x, width, 1, first ? stride : 1);
@@ -121,6 +126,7 @@ struct VggStage {
 constexpr VggStage configuration_d[] = {{64, 2}, {128, 2}, {256, 3}, {512, 3}, {512, 3}};
 constexpr std::int64_t hidden_width = 4096;
 
+/// Adds the convolutions of a stage and its pool.
 NodeId add_stage(ModelGraph& graph, int number, NodeId x, const VggStage& stage) {
   for (int i = 1; i <= stage.convolutions; ++i) {
     Conv2d conv;

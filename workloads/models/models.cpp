@@ -20,6 +20,7 @@ constexpr std::int64_t imagenet_side = 224, imagenet_classes = 1000;
 Input images(std::int64_t side) { return {InputKind::images, 3, side, side, 0}; }
 Input tokens(std::int64_t length) { return {InputKind::tokens, 0, 0, 0, length}; }
 
+/// Residual networks differ in their block, its stride, and the blocks per stage.
 ModelSpec resnet_spec(std::string name, std::string summary, ResidualBlock block, Stages stages,
                       StridePlace place = StridePlace::conv3x3) {
   const auto build = [=](const Input& input, std::int64_t classes, double dropout) {
@@ -43,6 +44,7 @@ ModelSpec resnet_spec(std::string name, std::string summary, ResidualBlock block
           build};
 }
 
+/// There is one size of ViT, whose numbers are the defaults of VitShape.
 ModelSpec vit_spec(std::string name, std::string summary) {
   const auto build = [](const Input& input, std::int64_t classes, double dropout) {
     VitShape shape;
@@ -60,6 +62,7 @@ ModelSpec vit_spec(std::string name, std::string summary) {
           build};
 }
 
+/// There is one size of BERT, whose numbers are the defaults of BertShape.
 ModelSpec bert_spec(std::string name, std::string summary) {
   const auto build = [](const Input& input, std::int64_t classes, double dropout) {
     BertShape shape;
@@ -216,6 +219,7 @@ class InputChanges {
  public:
   explicit InputChanges(const ModelSpec& spec) : spec_(spec), input_(spec.input) {}
 
+  /// Takes an option over, or notes why the model cannot have it.
   void apply(const char* option, InputKind kind, std::int64_t Input::*field,
              const std::optional<std::int64_t>& value) {
     if (!value) return;

@@ -19,6 +19,7 @@ void check(const std::string& prefix, const TransformerBlock& block) {
                   "the heads must divide the width");
 }
 
+/// Adds a linear layer with the block's choice of a bias.
 NodeId linear(ModelGraph& graph, const std::string& node_name, NodeId x, std::int64_t features,
               const TransformerBlock& block) {
   return graph.add(node_name, Linear{features, block.bias, {}}, {x});
@@ -100,6 +101,7 @@ NodeId add_transformer_block(ModelGraph& graph, const std::string& prefix, NodeI
 
 namespace {
 
+/// Adds the tokens, their embedding, and a table of positions where the model has one.
 NodeId add_embeddings(ModelGraph& graph, const GptShape& shape) {
   const NodeId tokens = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
   NodeId x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {tokens});
@@ -134,6 +136,7 @@ namespace {
 constexpr double bert_norm_eps = 1e-12;
 constexpr std::int64_t segment_types = 2;
 
+/// Adds the tokens with their position and type embeddings, and the norm over their sum.
 NodeId add_embeddings(ModelGraph& graph, const BertShape& shape) {
   NodeId x = graph.add("input", Input{InputKind::tokens, 0, 0, 0, shape.length}, {});
   x = graph.add("embedding", Embedding{shape.vocabulary, shape.width}, {x});
