@@ -47,8 +47,7 @@ struct Judgement {
   /// The smallest margin that this evidence could have cleared, as a difference of logarithms: the
   /// loss that it leaves possible, or twice the noise if that is more.
   double resolution = 0;
-  bool control_alarm =
-      false;  ///< true where programs differ from themselves, so that nothing can be said
+  bool control_alarm = false;  ///< programs differ from themselves: nothing can be said
 };
 
 /// Judges all metrics of one look together, with p-values adjusted over them. A regression needs

@@ -56,8 +56,8 @@ struct RankPlace {
 /// The link of two ranks, or of any two ranks of two clusters; it is the same in both directions.
 struct Link {
   std::string from, to;  ///< cluster labels, equal for links inside; or both empty
-  std::optional<std::pair<RankId, RankId>>
-      ranks;  ///< a pair with a link of its own, first < second
+  /// A pair with a link of its own, first < second.
+  std::optional<std::pair<RankId, RankId>> ranks;
   LinkCurve curve;
   std::string source;  ///< "measured", "given", …
   friend bool operator==(const Link&, const Link&) = default;
@@ -86,8 +86,7 @@ inline constexpr int most_cluster_ranks = 65536;
 /// The machine as the planner, pacing and cost models see it.
 struct Cluster {
   std::string name;
-  std::vector<std::string>
-      assumptions;  ///< written by whoever described it; printed with predictions
+  std::vector<std::string> assumptions;  ///< the describer's; printed with predictions
   std::vector<DeviceClass> classes;
   std::vector<NetworkCard> cards;
   std::vector<RankPlace> ranks;
@@ -116,8 +115,8 @@ std::vector<ClassRanks> ranks_by_class(const Cluster& cluster);
 const DeviceClass& class_of(const Cluster& cluster, const std::string& name);
 const DeviceClass& class_of(const Cluster& cluster, RankId rank);
 
-/// Returns true when the ranks are emulated devices. Throws UserError for a cluster that mixes emulated and
-/// real ones, as they keep different times.
+/// Returns true when the ranks are emulated devices. Throws UserError for a cluster that mixes
+/// emulated and real ones, as they keep different times.
 bool is_emulated(const Cluster& cluster);
 
 /// Names the descriptions that come with the program (runners/cluster/descriptions).

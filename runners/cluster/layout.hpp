@@ -45,8 +45,8 @@ struct Mesh {
 struct LayoutSplit {
   std::size_t dim = 0;
   std::vector<std::string> axes;
-  std::vector<std::int64_t>
-      sizes;  ///< sizes of the parts; if empty, part i begins at ⌊i·extent/parts⌋
+  /// The sizes of the parts; if it is empty, part i begins at ⌊i·extent/parts⌋.
+  std::vector<std::int64_t> sizes;
 };
 
 /// The spread of one tensor over ranks. Every dimension is cut into parts (uneven and empty ones

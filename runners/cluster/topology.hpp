@@ -26,8 +26,7 @@ struct NumaNode {
 /// The inside of the processors, as hwloc sees it.
 struct Topology {
   Observed<int> sockets, cores, logical_cpus;
-  std::vector<CacheLevel>
-      caches;  ///< sorted by level, then kind; may be empty in a virtual machine
+  std::vector<CacheLevel> caches;    ///< by level and kind; may be empty in a virtual machine
   std::vector<NumaNode> numa_nodes;  ///< ordered by id
   std::string source;                ///< the library and its version
   std::string reason;  ///< says why caches and nodes are missing; empty when they are not

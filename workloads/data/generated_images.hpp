@@ -49,8 +49,8 @@ class HierarchicalGrammar {
   void expand(Place place, int parent, RandomStream& random, std::span<std::uint8_t> out) const;
 
   GrammarShape shape_;
-  std::vector<std::vector<Production>>
-      productions_;  ///< indexed by [level][parent · synonyms + synonym]
+  /// Indexed by [level][parent · synonyms + synonym].
+  std::vector<std::vector<Production>> productions_;
 };
 
 /// Draws a square of symbols as an image. Each symbol is a small windowed grating with its own
