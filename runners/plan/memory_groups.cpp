@@ -1,10 +1,10 @@
 #include "runners/plan/memory_groups.hpp"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
 #include "metrics/base/quantity.hpp"
+#include "runners/plan/fusion.hpp"
 #include "runners/plan/plan_bytes.hpp"
 
 namespace heteroperf {
@@ -12,31 +12,36 @@ namespace {
 
 std::uint64_t u(std::int64_t value) { return static_cast<std::uint64_t>(value); }
 
-/// Groups of one stage.
+std::vector<std::size_t> positions(const std::vector<NodeId>& nodes) {
+  std::vector<std::size_t> result;
+  for (const NodeId id : nodes) result.push_back(position(id));
+  return result;
+}
+
+std::vector<FusedNodes> chains_of(const StagePart& part) {
+  return fuse_nodes(part.shard.graph, {&part.staged.stage_of, part.stage, &part.shard});
+}
+
+/// Describes what the operators of one stage keep.
 class Grouping {
  public:
   Grouping(const StagePart& part, Precision precision)
       : part_(part), graph_(part.shard.graph), rows_(part.rows()), precision_(precision) {}
 
-  std::vector<MemoryGroup> run() {
-    std::vector<MemoryGroup> groups = fused();
-    for (MemoryGroup& group : groups) describe(group);
-    return groups;
-  }
-
-  /// With their nodes and inputs alone.
-  std::vector<MemoryGroup> fused() const {
-    std::vector<bool> taken(graph_.nodes().size(), false);
-    std::vector<MemoryGroup> groups;
-    const std::vector<NodeId>& nodes = part_.staged.nodes[static_cast<std::size_t>(part_.stage)];
-    for (std::size_t i = nodes.size(); i-- > 0;) {
-      const std::size_t n = position(nodes[i]);
-      if (taken[n] || is<Input>(n)) continue;
-      groups.push_back(fuse(n));
-      for (const std::size_t one : groups.back().nodes) taken[one] = true;
+  MemoryGroup describe(const FusedNodes& chain) const {
+    MemoryGroup group;
+    group.nodes = positions(chain.nodes);
+    group.inputs = positions(chain.inputs);
+    const std::size_t first = group.nodes.front(), last = group.nodes.back();
+    group.differentiable = node(last).differentiable;
+    for (const std::size_t n : group.nodes) {
+      const auto* linear = std::get_if<Linear>(&node(n).attributes);
+      group.parameters = group.parameters || !node(n).parameters.empty() ||
+                         (linear != nullptr && !linear->tied_to.empty());
     }
-    std::reverse(groups.begin(), groups.end());
-    return groups;
+    describe_saved(group, first, last);
+    if (chain.kind == FusedKind::loss_over_logits) group.gives = MemoryGroup::Gives::overwrite;
+    return group;
   }
 
  private:
@@ -44,67 +49,6 @@ class Grouping {
   template <class Kind>
   bool is(std::size_t n) const {
     return std::holds_alternative<Kind>(node(n).attributes);
-  }
-  std::size_t input(std::size_t n, std::size_t i) const { return position(node(n).inputs[i]); }
-
-  template <class Kind>
-  bool inner(std::size_t n) const {
-    if (!is<Kind>(n)) return false;
-    const std::vector<NodeId> users = graph_.consumers(NodeId(static_cast<std::int32_t>(n)));
-    return users.size() == 1 && node(position(users[0])).branch == node(n).branch &&
-           part_.staged.stage_of[position(users[0])] == part_.stage &&
-           part_.staged.stage_of[n] == part_.stage && !part_.shard.output_is_partial[n] &&
-           !part_.shard.gradient_is_partial[n];
-  }
-
-  std::vector<std::size_t> inputs_of(std::size_t n) const {
-    std::vector<std::size_t> result;
-    for (const NodeId id : node(n).inputs) result.push_back(position(id));
-    return result;
-  }
-
-  MemoryGroup fuse(std::size_t n) const {
-    if (is<Gelu>(n) && inner<Linear>(input(n, 0))) return chain({input(n, 0), n});
-    if (is<PositionEmbedding>(n) && inner<Embedding>(input(n, 0))) return chain({input(n, 0), n});
-    if (is<Relu>(n)) return fuse_relu(n);
-    if (is<Add>(n) && node(n).inputs.size() == 2) {
-      for (const std::size_t side : {1, 0}) {
-        const std::size_t own = input(n, side), other = input(n, 1 - side);
-        if (own != other && inner<Linear>(own)) return joined({own, n}, other);
-      }
-    }
-    if (is<Multiply>(n)) {
-      for (const std::size_t side : {0, 1}) {
-        const std::size_t own = input(n, side), other = input(n, 1 - side);
-        if (own != other && inner<Silu>(own)) return joined({own, n}, other);
-      }
-    }
-    return chain({n});
-  }
-
-  MemoryGroup fuse_relu(std::size_t n) const {
-    const std::size_t before = input(n, 0);
-    if (inner<BatchNorm>(before)) return chain({before, n});
-    if (!inner<Add>(before)) return chain({n});
-    for (const std::size_t side : {0, 1}) {
-      if (node(before).inputs.size() != 2) break;
-      const std::size_t own = input(before, side), other = input(before, 1 - side);
-      if (own != other && inner<BatchNorm>(own)) return joined({own, before, n}, other);
-    }
-    return chain({before, n});
-  }
-
-  MemoryGroup chain(std::vector<std::size_t> nodes) const {
-    MemoryGroup group;
-    group.inputs = inputs_of(nodes.front());
-    group.nodes = std::move(nodes);
-    return group;
-  }
-
-  MemoryGroup joined(std::vector<std::size_t> nodes, std::size_t other) const {
-    MemoryGroup group = chain(std::move(nodes));
-    group.inputs.push_back(other);
-    return group;
   }
 
   std::uint64_t bytes(std::size_t n) const {
@@ -118,14 +62,7 @@ class Grouping {
   }
 
   /// The tensors that the engine's operators save (runners/engine/operators/README.md, Saved).
-  void describe(MemoryGroup& group) const {
-    const std::size_t first = group.nodes.front(), last = group.nodes.back();
-    group.differentiable = node(last).differentiable;
-    for (const std::size_t n : group.nodes) {
-      const auto* linear = std::get_if<Linear>(&node(n).attributes);
-      group.parameters = group.parameters || !node(n).parameters.empty() ||
-                         (linear != nullptr && !linear->tied_to.empty());
-    }
+  void describe_saved(MemoryGroup& group, std::size_t first, std::size_t last) const {
     if (is<Linear>(first)) return describe_linear(group);
     if (is<BatchNorm>(first)) return describe_batch_norm(group);
     if (is<LayerNorm>(first) || is<RmsNorm>(first)) {
@@ -205,7 +142,6 @@ class Grouping {
     const std::size_t logits = group.inputs[0];
     group.saved = {logits};
     group.saved_alone = statistics(rows(logits)) + targets_bytes(logits);
-    if (inner<Linear>(logits)) group.gives = MemoryGroup::Gives::overwrite;
   }
 
   std::uint64_t targets_bytes(std::size_t logits) const {
@@ -222,14 +158,15 @@ class Grouping {
 
 std::vector<std::vector<std::size_t>> fused_nodes(const StagePart& part) {
   std::vector<std::vector<std::size_t>> nodes;
-  for (const MemoryGroup& group : Grouping(part, Precision::fp32).fused()) {
-    nodes.push_back(group.nodes);
-  }
+  for (const FusedNodes& chain : chains_of(part)) nodes.push_back(positions(chain.nodes));
   return nodes;
 }
 
 std::vector<MemoryGroup> memory_groups(const StagePart& part, Precision precision) {
-  return Grouping(part, precision).run();
+  const Grouping grouping(part, precision);
+  std::vector<MemoryGroup> groups;
+  for (const FusedNodes& chain : chains_of(part)) groups.push_back(grouping.describe(chain));
+  return groups;
 }
 
 }  // namespace heteroperf

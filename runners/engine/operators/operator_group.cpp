@@ -1,3 +1,5 @@
+// Turns the chains that fuse_nodes() finds into operators. Which nodes are joined is decided there,
+// for the planner and the engine alike; this file only knows the operator of each kind of chain.
 #include "runners/engine/operators/operator_group.hpp"
 
 #include <algorithm>
@@ -10,203 +12,94 @@
 namespace heteroperf {
 namespace {
 
-/// Finds chains of nodes that one fused operator runs. A chain is decided at its last node, walking
-/// backwards from it.
-class Fuser {
+/// Makes the operators of fused chains.
+class GroupMaker {
  public:
-  Fuser(const ModelGraph& graph, at::ScalarType type, const GroupingRules& rules)
-      : graph_(graph), type_(type), rules_(rules) {
-    if (!cut()) rules_.shard = nullptr;
-  }
+  GroupMaker(const ModelGraph& graph, at::ScalarType type, const GroupingRules& rules)
+      : graph_(graph),
+        type_(type),
+        tensor_group_(rules.tensor_group),
+        shard_(rules.shard != nullptr && rules.shard->degree > 1 ? rules.shard : nullptr) {}
 
-  std::vector<OperatorGroup> run(Fusion fusion);
+  OperatorGroup make(FusedNodes chain) const {
+    OperatorGroup group;
+    for (const NodeId id : chain.nodes) add_parameters(id, group);
+    group.op = make_operator_of(chain);
+    group.nodes = std::move(chain.nodes);
+    group.inputs = std::move(chain.inputs);
+    return group;
+  }
 
  private:
   template <class Kind>
   const Kind* as(NodeId id) const {
     return std::get_if<Kind>(&graph_.node(id).attributes);
   }
-  /// `id` as a Kind whose output need not exist.
-  template <class Kind>
-  const Kind* inner(NodeId id) const {
-    return may_be_inner(id) ? as<Kind>(id) : nullptr;
-  }
-  /// One node alone uses it, of its own branch and stage, and no sum over ranks lies between.
-  bool may_be_inner(NodeId id) const;
-  bool cut() const { return rules_.shard != nullptr && rules_.shard->degree > 1; }
-  bool of_stage(NodeId id) const {
-    return !rules_.stage || (*rules_.stage_of)[position(id)] == *rules_.stage;
-  }
-  const std::vector<NodeId>& inputs(NodeId id) const { return graph_.node(id).inputs; }
 
-  std::optional<OperatorGroup> fuse(NodeId last) const;
-  std::optional<OperatorGroup> fuse_gelu(NodeId gelu) const;
-  std::optional<OperatorGroup> fuse_relu(NodeId relu) const;
-  std::optional<OperatorGroup> fuse_residual_relu(NodeId add, NodeId relu) const;
-  std::optional<OperatorGroup> fuse_add(NodeId add) const;
-  std::optional<OperatorGroup> fuse_multiply(NodeId multiply) const;
-  std::optional<OperatorGroup> fuse_positions(NodeId positions) const;
-  std::optional<OperatorGroup> fuse_loss(NodeId loss) const;
+  void add_parameters(NodeId id, OperatorGroup& group) const {
+    const auto* linear = as<Linear>(id);
+    if (linear != nullptr && !linear->tied_to.empty()) {
+      group.parameters.emplace_back(graph_.find(linear->tied_to), 0);
+    }
+    for (std::size_t i = 0; i < graph_.node(id).parameters.size(); ++i) {
+      group.parameters.emplace_back(id, i);
+    }
+  }
 
-  OperatorGroup group(std::vector<NodeId> nodes, std::vector<NodeId> inputs, OperatorPtr op) const;
-  void add_parameters(NodeId id, OperatorGroup& group) const;
-  OperatorPtr norm(NodeId id, BatchNormFusion fusion) const {
+  OperatorPtr make_operator_of(const FusedNodes& chain) const {
+    const NodeId first = chain.nodes.front(), last = chain.nodes.back();
+    switch (chain.kind) {
+      case FusedKind::linear_gelu:
+        return make_linear(*as<Linear>(first), {LinearEpilogue::Kind::gelu, as<Gelu>(last)->form});
+      case FusedKind::linear_residual:
+        return make_linear(*as<Linear>(first), {LinearEpilogue::Kind::residual, {}});
+      case FusedKind::batch_norm_relu:
+        return make_norm(first, BatchNormFusion::relu);
+      case FusedKind::batch_norm_residual_relu:
+        return make_norm(first, BatchNormFusion::residual_relu);
+      case FusedKind::add_relu:
+        return make_add(chain.inputs.size(), Activation::relu);
+      case FusedKind::swiglu:
+        return make_swiglu();
+      case FusedKind::embedding_positions:
+        return make_embedding(*as<Embedding>(first), Positions::learned);
+      case FusedKind::loss_over_logits:
+        return make_loss(last, Overwrite::allowed);
+      case FusedKind::single:
+        break;
+    }
+    if (as<CrossEntropy>(last) != nullptr) return make_loss(last, Overwrite::forbidden);
+    if (as<Embedding>(last) != nullptr && cuts_vocabulary(last)) {
+      return make_vocabulary_embedding(*as<Embedding>(last), vocabulary_part(last));
+    }
+    return make_operator(graph_, last, type_);
+  }
+
+  OperatorPtr make_norm(NodeId id, BatchNormFusion fusion) const {
     return make_batch_norm(*as<BatchNorm>(id), graph_.node(id).output[0], type_, fusion);
   }
 
-  OperatorPtr single(NodeId id) const;
+  OperatorPtr make_loss(NodeId id, Overwrite logits) const {
+    const CrossEntropy& attributes = *as<CrossEntropy>(id);
+    if (!cuts_vocabulary(id)) return make_cross_entropy(attributes, logits);
+    HETEROPERF_EXPECT(tensor_group_ != nullptr);
+    return make_vocabulary_cross_entropy(attributes, vocabulary_part(id), *tensor_group_, logits);
+  }
+
   bool cuts_vocabulary(NodeId id) const {
-    return cut() && rules_.shard->vocabulary[position(id)] > 0;
+    return shard_ != nullptr && shard_->vocabulary[position(id)] > 0;
   }
   VocabularyPart vocabulary_part(NodeId id) const {
-    return {rules_.shard->first_of_vocabulary[position(id)],
-            rules_.shard->vocabulary[position(id)]};
+    return {shard_->first_of_vocabulary[position(id)], shard_->vocabulary[position(id)]};
   }
-  OperatorPtr loss(NodeId id, Overwrite logits) const;
 
   const ModelGraph& graph_;
   at::ScalarType type_;
-  GroupingRules rules_;
+  Communicator* tensor_group_;
+  const TensorShard* shard_;
 };
 
-bool Fuser::may_be_inner(NodeId id) const {
-  const std::vector<NodeId> users = graph_.consumers(id);
-  if (users.size() != 1 || graph_.node(users[0]).branch != graph_.node(id).branch) return false;
-  const std::vector<int>* stages = rules_.stage_of;
-  if (stages != nullptr && (*stages)[position(users[0])] != (*stages)[position(id)]) return false;
-  return !cut() || (!rules_.shard->output_is_partial[position(id)] &&
-                    !rules_.shard->gradient_is_partial[position(id)]);
-}
-
-OperatorPtr Fuser::loss(NodeId id, Overwrite logits) const {
-  const CrossEntropy& attributes = *as<CrossEntropy>(id);
-  if (!cuts_vocabulary(id)) return make_cross_entropy(attributes, logits);
-  HETEROPERF_EXPECT(rules_.tensor_group != nullptr);
-  return make_vocabulary_cross_entropy(attributes, vocabulary_part(id), *rules_.tensor_group,
-                                       logits);
-}
-
-OperatorPtr Fuser::single(NodeId id) const {
-  if (as<CrossEntropy>(id) != nullptr) return loss(id, Overwrite::forbidden);
-  if (as<Embedding>(id) != nullptr && cuts_vocabulary(id)) {
-    return make_vocabulary_embedding(*as<Embedding>(id), vocabulary_part(id));
-  }
-  return make_operator(graph_, id, type_);
-}
-
-void Fuser::add_parameters(NodeId id, OperatorGroup& group) const {
-  const auto* linear = as<Linear>(id);
-  if (linear != nullptr && !linear->tied_to.empty()) {
-    group.parameters.emplace_back(graph_.find(linear->tied_to), 0);
-  }
-  for (std::size_t i = 0; i < graph_.node(id).parameters.size(); ++i) {
-    group.parameters.emplace_back(id, i);
-  }
-}
-
-OperatorGroup Fuser::group(std::vector<NodeId> nodes, std::vector<NodeId> inputs,
-                           OperatorPtr op) const {
-  OperatorGroup result;
-  for (const NodeId id : nodes) add_parameters(id, result);
-  result.nodes = std::move(nodes);
-  result.inputs = std::move(inputs);
-  result.op = std::move(op);
-  return result;
-}
-
-std::optional<OperatorGroup> Fuser::fuse_gelu(NodeId gelu) const {
-  const NodeId before = inputs(gelu)[0];
-  const auto* linear = inner<Linear>(before);
-  if (linear == nullptr) return std::nullopt;
-  const LinearEpilogue epilogue{LinearEpilogue::Kind::gelu, as<Gelu>(gelu)->form};
-  return group({before, gelu}, inputs(before), make_linear(*linear, epilogue));
-}
-
-std::optional<OperatorGroup> Fuser::fuse_residual_relu(NodeId add, NodeId relu) const {
-  for (const std::size_t side : {0, 1}) {
-    const NodeId branch = inputs(add)[side], other = inputs(add)[1 - side];
-    if (inner<BatchNorm>(branch) == nullptr || branch == other) continue;
-    return group({branch, add, relu}, {inputs(branch)[0], other},
-                 norm(branch, BatchNormFusion::residual_relu));
-  }
-  return std::nullopt;
-}
-
-std::optional<OperatorGroup> Fuser::fuse_relu(NodeId relu) const {
-  const NodeId before = inputs(relu)[0];
-  if (inner<BatchNorm>(before) != nullptr) {
-    return group({before, relu}, inputs(before), norm(before, BatchNormFusion::relu));
-  }
-  if (inner<Add>(before) == nullptr) return std::nullopt;
-  if (inputs(before).size() == 2) {
-    if (auto fused = fuse_residual_relu(before, relu)) return fused;
-  }
-  return group({before, relu}, inputs(before), make_add(inputs(before).size(), Activation::relu));
-}
-
-std::optional<OperatorGroup> Fuser::fuse_add(NodeId add) const {
-  if (inputs(add).size() != 2) return std::nullopt;
-  for (const std::size_t side : {1, 0}) {
-    const NodeId branch = inputs(add)[side], other = inputs(add)[1 - side];
-    const auto* linear = inner<Linear>(branch);
-    if (linear == nullptr || branch == other) continue;
-    return group({branch, add}, {inputs(branch)[0], other},
-                 make_linear(*linear, {LinearEpilogue::Kind::residual, {}}));
-  }
-  return std::nullopt;
-}
-
-std::optional<OperatorGroup> Fuser::fuse_multiply(NodeId multiply) const {
-  for (const std::size_t side : {0, 1}) {
-    const NodeId gate = inputs(multiply)[side], up = inputs(multiply)[1 - side];
-    if (inner<Silu>(gate) == nullptr || gate == up) continue;
-    return group({gate, multiply}, {inputs(gate)[0], up}, make_swiglu());
-  }
-  return std::nullopt;
-}
-
-std::optional<OperatorGroup> Fuser::fuse_positions(NodeId positions) const {
-  const NodeId before = inputs(positions)[0];
-  const auto* embedding = inner<Embedding>(before);
-  if (embedding == nullptr) return std::nullopt;
-  return group({before, positions}, inputs(before), make_embedding(*embedding, Positions::learned));
-}
-
-// The logits may be overwritten when the loss alone uses them and their maker keeps no output.
-std::optional<OperatorGroup> Fuser::fuse_loss(NodeId loss) const {
-  if (inner<Linear>(inputs(loss)[0]) == nullptr) return std::nullopt;
-  return group({loss}, inputs(loss), this->loss(loss, Overwrite::allowed));
-}
-
-std::optional<OperatorGroup> Fuser::fuse(NodeId last) const {
-  if (as<Gelu>(last) != nullptr) return fuse_gelu(last);
-  if (as<Relu>(last) != nullptr) return fuse_relu(last);
-  if (as<Add>(last) != nullptr) return fuse_add(last);
-  if (as<Multiply>(last) != nullptr) return fuse_multiply(last);
-  if (as<PositionEmbedding>(last) != nullptr) return fuse_positions(last);
-  if (as<CrossEntropy>(last) != nullptr) return fuse_loss(last);
-  return std::nullopt;
-}
-
-// From the end, so that the longest chain wins; the order of the last nodes is topological.
-std::vector<OperatorGroup> Fuser::run(Fusion fusion) {
-  const std::size_t count = graph_.nodes().size();
-  std::vector<bool> taken(count);
-  std::vector<OperatorGroup> groups;
-  for (std::size_t i = count; i-- > 0;) {
-    const NodeId id(static_cast<std::int32_t>(i));
-    if (taken[i] || as<Input>(id) != nullptr || !of_stage(id)) continue;
-    std::optional<OperatorGroup> fused;
-    if (fusion == Fusion::on) fused = fuse(id);
-    if (!fused) fused = group({id}, inputs(id), single(id));
-    for (const NodeId node : fused->nodes) taken[position(node)] = true;
-    groups.push_back(std::move(*fused));
-  }
-  std::reverse(groups.begin(), groups.end());
-  return groups;
-}
-
-/// Whether all nodes of the group that take `input` leave it whole.
+/// None of the group's nodes that take `input` splits it between the ranks.
 bool takes_whole(const OperatorGroup& group, NodeId input, const ModelGraph& graph,
                  const TensorShard& shard) {
   return std::none_of(group.nodes.begin(), group.nodes.end(), [&](NodeId node) {
@@ -216,6 +109,8 @@ bool takes_whole(const OperatorGroup& group, NodeId input, const ModelGraph& gra
   });
 }
 
+/// Where the ranks of a group add up the gradients of a tensor, a consumer that every rank runs on
+/// the whole tensor gives the same gradient everywhere: only index 0 brings it into the sum.
 void count_whole_gradients_once(std::vector<OperatorGroup>& groups, const ModelGraph& graph,
                                 const GroupingRules& rules) {
   const TensorShard& shard = *rules.shard;
@@ -236,14 +131,13 @@ void count_whole_gradients_once(std::vector<OperatorGroup>& groups, const ModelG
 }  // namespace
 
 std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
-                                                Fusion fusion) {
-  return make_operator_groups(graph, type, fusion, {});
-}
-
-std::vector<OperatorGroup> make_operator_groups(const ModelGraph& graph, at::ScalarType type,
                                                 Fusion fusion, const GroupingRules& rules) {
   HETEROPERF_EXPECT(!rules.stage || rules.stage_of != nullptr);
-  std::vector<OperatorGroup> groups = Fuser(graph, type, rules).run(fusion);
+  const GroupMaker maker(graph, type, rules);
+  std::vector<OperatorGroup> groups;
+  for (FusedNodes& chain : fuse_nodes(graph, rules, fusion)) {
+    groups.push_back(maker.make(std::move(chain)));
+  }
   if (rules.shard != nullptr) count_whole_gradients_once(groups, graph, rules);
   return groups;
 }
