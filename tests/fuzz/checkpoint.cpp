@@ -4,7 +4,7 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/checkpoint_index_json.hpp"
+#include "runners/engine/checkpoint/checkpoint_index.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 namespace heteroperf {

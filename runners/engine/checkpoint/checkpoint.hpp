@@ -23,8 +23,8 @@ struct TensorPiece {
 
   std::string tensor;  ///< "h0.attention.weight", "optimizer.first/h0.attention.weight"
   StoredType type = StoredType::f32;
-  std::vector<std::int64_t> shape;  ///< of the whole tensor
-  Box box;                          ///< of the whole tensor's elements; may be empty
+  std::vector<std::int64_t> shape;  ///< the whole tensor's
+  Box box;                          ///< within the whole tensor; may be empty
   Strides strides{};                ///< elements from one to the next along each dimension
   void* data = nullptr;             ///< the element at `box.first`
 };
@@ -34,7 +34,7 @@ TensorPiece::Strides dense_strides(const Box& box);
 /// All elements of a tensor of that shape.
 Box whole_box(const std::vector<std::int64_t>& shape);
 
-/// What a training was doing when its tensors were as stored.
+/// The position of a training at the moment when its tensors were stored.
 struct CheckpointState {
   std::string workload;    ///< "llm"
   std::string graph_hash;  ///< ModelGraph::hash(), 32 digits
@@ -42,11 +42,11 @@ struct CheckpointState {
   std::uint64_t seed = 0;
   std::uint64_t step = 0;            ///< optimizer steps done: number of the next StepReport
   std::uint64_t optimizer_step = 0;  ///< updates made: fewer, where a loss was not finite
-  std::uint64_t data_position = 0;   ///< of the endless pass over the training split
+  std::uint64_t data_position = 0;   ///< samples of the endless pass over the training split
   friend bool operator==(const CheckpointState&, const CheckpointState&) = default;
 };
 
-/// What saving one checkpoint took.
+/// The cost of saving one checkpoint.
 struct CheckpointReport {
   std::uint64_t step = 0, bytes = 0;
   double seconds = 0;

@@ -1,3 +1,4 @@
+// Finds checkpoints in the folder of a run and removes old ones.
 #include "runners/engine/checkpoint/checkpoint_folder.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +17,7 @@ namespace {
 constexpr const char* folder_name = "checkpoints";
 constexpr std::string_view step_prefix = "step-", unfinished_prefix = ".step-";
 
+/// "step-120" is 120; other names are no checkpoints.
 std::optional<std::uint64_t> step_of(const std::string& name) {
   if (!name.starts_with(step_prefix)) return std::nullopt;
   const char* first = name.data() + step_prefix.size();
@@ -27,9 +29,10 @@ std::optional<std::uint64_t> step_of(const std::string& name) {
 }
 
 void keep_warning(const UserError& error, std::vector<Problem>& wrong) {
-  for (const Problem& one : error.problems()) wrong.push_back(one);
+  for (const Problem& problem : error.problems()) wrong.push_back(problem);
 }
 
+/// The checkpoint can be opened. The reason why not goes to `wrong`.
 bool is_good(const fs::path& folder, std::vector<Problem>& wrong) {
   try {
     CheckpointReader(folder).verify();

@@ -1,3 +1,5 @@
+// The index of a checkpoint as a value: how the lists of all ranks become one, and what must hold
+// of it. The pieces of a tensor must cover it exactly once.
 #include "runners/engine/checkpoint/checkpoint_index.hpp"
 
 #include <fmt/format.h>
@@ -25,6 +27,7 @@ constexpr TypeRow type_table[] = {{StoredType::f32, "F32", 4},
 
 const TypeRow& row_of(StoredType type) { return type_table[static_cast<std::size_t>(type)]; }
 
+/// The box lies within the shape.
 bool inside(const Box& box, const std::vector<std::int64_t>& shape) {
   if (box.dims != shape.size()) return false;
   for (std::size_t dim = 0; dim < box.dims; ++dim) {
@@ -35,6 +38,7 @@ bool inside(const Box& box, const std::vector<std::int64_t>& shape) {
   return true;
 }
 
+/// The boxes have elements in common.
 bool overlap(const Box& a, const Box& b) {
   for (std::size_t dim = 0; dim < a.dims; ++dim) {
     if (a.first[dim] >= b.last[dim] || b.first[dim] >= a.last[dim]) return false;
@@ -54,6 +58,8 @@ std::size_t sweep_dim(const std::vector<StoredPiece>& pieces, std::size_t dims) 
   return best;
 }
 
+/// Checks one tensor: pieces inside it, inside their files, without overlaps, and as many elements
+/// as the tensor has. Without overlaps the number of elements tells that there is no gap.
 class TensorCheck {
  public:
   TensorCheck(const CheckpointIndex& index, const IndexedTensor& indexed, ProblemList& problems)

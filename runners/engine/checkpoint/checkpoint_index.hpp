@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "metrics/base/error.hpp"
@@ -31,14 +32,14 @@ struct IndexedTensor {
   std::vector<StoredPiece> pieces;
 };
 
-/// What index.json says.
+/// The content of index.json.
 struct CheckpointIndex {
   CheckpointState state;
   std::vector<StoredFile> files;
   std::vector<IndexedTensor> tensors;  ///< by name
 };
 
-/// What one rank wrote, or why it could not.
+/// The file that one rank wrote, or the reason why it could not.
 struct WrittenFile {
   struct Piece {
     StoredTensor tensor;
@@ -68,5 +69,24 @@ void check_index(const CheckpointIndex& index, ProblemList& problems);
 /// The ranks' lists as one index. Notes tensors that ranks describe differently.
 CheckpointIndex merge(const CheckpointState& state, const std::vector<WrittenFile>& files,
                       ProblemList& problems);
+
+/// index.json, one line per file and per tensor; its last key is the checksum of the rest.
+std::string to_json_text(const CheckpointIndex& index);
+/// Throws UserError with everything wrong; `origin` names the file.
+CheckpointIndex index_from_json_text(std::string_view text, const std::string& origin);
+
+/// As one rank tells another. from(to(x)) is x; text that is none is a bug.
+std::string to_json_text(const WrittenFile& written);
+WrittenFile written_file_from_json_text(const std::string& text);
+
+/// One entry of a safetensors header.
+struct HeaderEntry {
+  std::string name;
+  StoredType type = StoredType::f32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  ///< from the beginning of the data
+};
+/// The header's JSON, padded with spaces to a multiple of 8 bytes.
+std::string safetensors_header(const std::vector<HeaderEntry>& entries);
 
 }  // namespace heteroperf

@@ -1,4 +1,6 @@
-#include "runners/engine/checkpoint/checkpoint_index_json.hpp"
+// The index as JSON, and the headers of the safetensors files. Readers name every fault by its path
+// in the document.
+#include "runners/engine/checkpoint/checkpoint_index.hpp"
 
 #include <fmt/format.h>
 
@@ -208,9 +210,9 @@ Box box_of(const Json& json) {
 
 StoredType type_of(const Json& json) {
   const auto names = type_names();
-  const auto found = std::find(names.begin(), names.end(), json["dtype"].get<std::string>());
-  HETEROPERF_EXPECT(found != names.end());
-  return all_types[static_cast<std::size_t>(found - names.begin())];
+  const auto name = std::find(names.begin(), names.end(), json["dtype"].get<std::string>());
+  HETEROPERF_EXPECT(name != names.end());
+  return all_types[static_cast<std::size_t>(name - names.begin())];
 }
 
 }  // namespace

@@ -1,3 +1,6 @@
+// Opens a checkpoint that any number of ranks wrote under any plan. Everything but the data is
+// checked at once, so that one message lists all that is wrong. A read may ask for any boxes of any
+// tensors; each stored piece that overlaps one of them is read whole, checked and copied.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,7 +14,7 @@
 #include <utility>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/checkpoint/checkpoint_index_json.hpp"
+#include "runners/engine/checkpoint/checkpoint_index.hpp"
 #include "runners/engine/checkpoint/strided_copy.hpp"
 
 namespace heteroperf {
@@ -53,6 +56,7 @@ class SourceFile {
   int file_;
 };
 
+/// A folder without an index is no checkpoint; a folder with one is complete.
 std::string read_index_text(const fs::path& folder) {
   const fs::path path = folder / index_name;
   std::error_code error;
@@ -71,11 +75,13 @@ std::string described(StoredType type, const std::vector<std::int64_t>& shape) {
 }
 
 void add_all(const UserError& error, ProblemList& problems) {
-  for (const Problem& one : error.problems()) problems.add(one.problem, one.why, one.suggestion);
+  for (const Problem& problem : error.problems())
+    problems.add(problem.problem, problem.why, problem.suggestion);
 }
 
 }  // namespace
 
+/// The checked index, and the way from a tensor's name to the files that have its pieces.
 class CheckpointReader::Implementation {
  public:
   explicit Implementation(fs::path folder)
@@ -93,10 +99,11 @@ class CheckpointReader::Implementation {
   const CheckpointIndex& index() const { return index_; }
   const fs::path& folder() const { return folder_; }
   const IndexedTensor* find(const std::string& name) const {
-    const auto found = by_name_.find(name);
-    return found == by_name_.end() ? nullptr : found->second;
+    const auto entry = by_name_.find(name);
+    return entry == by_name_.end() ? nullptr : entry->second;
   }
 
+  /// The tensor is there and has the type and shape of the training's.
   void check_wanted(const TensorPiece& piece, ProblemList& problems) const {
     const IndexedTensor* indexed = find(piece.tensor);
     if (indexed == nullptr) {
@@ -123,6 +130,7 @@ class CheckpointReader::Implementation {
     return room_.data();
   }
 
+  /// Copies the common part of every stored piece and the wanted one.
   void fill(const TensorPiece& wanted) {
     const IndexedTensor& indexed = *find(wanted.tensor);
     for (const StoredPiece& piece : indexed.pieces) {
@@ -135,6 +143,7 @@ class CheckpointReader::Implementation {
   }
 
  private:
+  /// The file has its full length and an undamaged header. The data are checked when they are read.
   void check_file(const StoredFile& file, ProblemList& problems) const {
     const fs::path path = folder_ / file.name;
     std::error_code error;
@@ -210,6 +219,8 @@ void CheckpointReader::expect_graph(const std::string& graph_hash) const {
       fmt::format("graph {}, this training has {}", state().graph_hash, graph_hash));
 }
 
+// All tensors are checked before the first byte is written, so that a refusal leaves the training
+// as it was.
 void CheckpointReader::read(const std::vector<TensorPiece>& pieces) const {
   ProblemList problems;
   for (const TensorPiece& piece : pieces) implementation_->check_wanted(piece, problems);
@@ -217,6 +228,7 @@ void CheckpointReader::read(const std::vector<TensorPiece>& pieces) const {
   for (const TensorPiece& piece : pieces) implementation_->fill(piece);
 }
 
+// Goes on behind a damaged piece, so that one message names all of them.
 void CheckpointReader::verify() const {
   ProblemList problems;
   for (const IndexedTensor& indexed : implementation_->index().tensors) {

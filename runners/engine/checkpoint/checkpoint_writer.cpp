@@ -1,3 +1,7 @@
+// Saves a checkpoint in two steps. Every rank writes its pieces to a file in a hidden folder beside
+// the target. Then one rank checks that all files are there and that the pieces cover every tensor,
+// writes the index and renames the folder. A folder with the final name is therefore always
+// complete, even after a power cut: files are synced before the rename, folders after it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,7 +11,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "runners/engine/checkpoint/checkpoint_index_json.hpp"
+#include "runners/engine/checkpoint/checkpoint_index.hpp"
 #include "runners/engine/checkpoint/strided_copy.hpp"
 #include "runners/engine/checkpoint/synced_file.hpp"
 
@@ -23,13 +27,14 @@ std::string name_in_file(const TensorPiece& piece) {
   return piece.tensor + to_string(piece.box);
 }
 
+/// A piece that breaks these rules is a bug of the caller.
 void check_piece(const TensorPiece& piece) {
   HETEROPERF_EXPECT(stored_count(piece.shape).has_value());
   HETEROPERF_EXPECT(piece.box.dims == piece.shape.size());
   HETEROPERF_EXPECT(intersection(piece.box, whole_box(piece.shape)) == piece.box);
 }
 
-/// Those with elements, wide types first, so that every tensor in the file is aligned.
+/// The pieces with elements, wide types first, so that every tensor in the file is aligned.
 std::vector<const TensorPiece*> in_file_order(const std::vector<TensorPiece>& pieces) {
   std::vector<const TensorPiece*> order;
   for (const TensorPiece& piece : pieces) {
@@ -46,6 +51,7 @@ std::uint64_t bytes_of(const TensorPiece& piece) {
   return static_cast<std::uint64_t>(piece.box.count()) * element_bytes(piece.type);
 }
 
+/// The safetensors header: names, types, shapes and places of the pieces.
 std::string header_of(const std::vector<const TensorPiece*>& pieces) {
   std::vector<HeaderEntry> entries;
   std::set<std::string> names;
@@ -81,6 +87,7 @@ const std::byte* dense_data(const TensorPiece& piece, std::vector<std::byte>& ro
   return room.data();
 }
 
+/// Writes one rank's file and notes in `written` what the index needs to know of it.
 void write_file(const fs::path& path, const std::vector<TensorPiece>& pieces,
                 WrittenFile& written) {
   const std::vector<const TensorPiece*> order = in_file_order(pieces);
@@ -120,6 +127,7 @@ void create_folder(const fs::path& folder) {
   if (error) fail_on(folder, error);
 }
 
+/// Every rank has written its file, and this host sees it in full length.
 void check_written(const std::vector<WrittenFile>& files, const fs::path& folder) {
   std::vector<Problem> problems;
   for (const WrittenFile& written : files) {
@@ -138,7 +146,7 @@ void check_written(const std::vector<WrittenFile>& files, const fs::path& folder
   if (!problems.empty()) throw Error(ErrorKind::run_failed, std::move(problems));
 }
 
-/// Of an earlier attempt with more ranks.
+/// Removes the files of an earlier attempt with more ranks.
 void remove_strangers(const std::vector<WrittenFile>& files, const fs::path& folder) {
   std::set<std::string> names;
   for (const WrittenFile& written : files) names.insert(written.file.name);
@@ -147,6 +155,7 @@ void remove_strangers(const std::vector<WrittenFile>& files, const fs::path& fol
   }
 }
 
+/// The index of all ranks' pieces. A hole or an overlap is a bug of the program, not of the user.
 CheckpointIndex index_of(const CheckpointState& state, const std::vector<WrittenFile>& files) {
   ProblemList problems;
   CheckpointIndex index = merge(state, files, problems);
@@ -163,6 +172,7 @@ std::uint64_t put_index(const CheckpointIndex& index, const fs::path& folder) {
   return text.size();
 }
 
+/// The folder gets its final name once everything in it is on the disk.
 void rename_folder(const fs::path& from, const fs::path& to) {
   sync_folder(from);
   if (fs::exists(to)) {

@@ -1,3 +1,7 @@
+// A rank holds a tensor as intervals of one dimension, perhaps in another order of memory, and of a
+// sharded optimizer state only some elements. This file turns such a stretch of elements into boxes
+// of the whole tensor: the rest of a row, whole rows, and the beginning of a row, at every level of
+// nesting.
 #include "runners/engine/checkpoint/held_tensor.hpp"
 
 #include <algorithm>
@@ -8,6 +12,7 @@
 namespace heteroperf {
 namespace {
 
+/// A rank without intervals holds the whole dimension.
 std::vector<HeldTensor::Interval> intervals_of(const HeldTensor& held) {
   if (!held.intervals.empty() || held.shape.empty()) return held.intervals;
   return {{0, held.shape[held.dim]}};
@@ -19,14 +24,15 @@ std::vector<std::int64_t> local_shape(const HeldTensor& held) {
   if (shape.empty()) return shape;
   HETEROPERF_EXPECT(held.dim < shape.size());
   shape[held.dim] = 0;
-  for (const HeldTensor::Interval& one : intervals_of(held)) {
-    HETEROPERF_EXPECT(one.first >= 0 && one.count >= 0 &&
-                      one.first + one.count <= held.shape[held.dim]);
-    shape[held.dim] += one.count;
+  for (const HeldTensor::Interval& interval : intervals_of(held)) {
+    HETEROPERF_EXPECT(interval.first >= 0 && interval.count >= 0 &&
+                      interval.first + interval.count <= held.shape[held.dim]);
+    shape[held.dim] += interval.count;
   }
   return shape;
 }
 
+/// The dimensions from the outermost to the innermost; row-major unless the tensor says otherwise.
 HeldTensor::MemoryOrder order_of(const HeldTensor& held) {
   if (!held.order.empty()) {
     HETEROPERF_EXPECT(held.order.size() == held.shape.size());
@@ -110,12 +116,12 @@ class PieceCut {
   void add(const Box& local, std::vector<TensorPiece>& pieces) const {
     if (local.dims == 0) return add_piece(local, 0, pieces);
     std::int64_t begin = 0;  // of the interval, in local rows
-    for (const HeldTensor::Interval& one : intervals_of(held_)) {
+    for (const HeldTensor::Interval& interval : intervals_of(held_)) {
       Box part = local;
       part.first[held_.dim] = std::max(local.first[held_.dim], begin);
-      part.last[held_.dim] = std::min(local.last[held_.dim], begin + one.count);
-      if (part.extent(held_.dim) > 0) add_piece(part, one.first - begin, pieces);
-      begin += one.count;
+      part.last[held_.dim] = std::min(local.last[held_.dim], begin + interval.count);
+      if (part.extent(held_.dim) > 0) add_piece(part, interval.first - begin, pieces);
+      begin += interval.count;
     }
   }
 

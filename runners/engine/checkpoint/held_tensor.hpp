@@ -20,7 +20,7 @@ struct HeldTensor {
 
   std::string name;
   StoredType type = StoredType::f32;
-  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  std::vector<std::int64_t> shape;  ///< the whole tensor's
   std::size_t dim = 0;
   std::vector<Interval> intervals;  ///< empty: all of `dim`
   MemoryOrder order;

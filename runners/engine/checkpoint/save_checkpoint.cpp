@@ -1,3 +1,4 @@
+// The collective side of saving: every rank writes, rank 0 publishes, and all ranks end alike.
 #include "runners/engine/checkpoint/save_checkpoint.hpp"
 
 #include <exception>
@@ -10,12 +11,12 @@
 namespace heteroperf {
 namespace {
 
-/// What rank 0 tells the others: the bytes it saved, or one line per problem.
+/// The message of rank 0 to the others: the bytes it saved, or one line per problem.
 std::string outcome(const CheckpointReport& report) { return std::to_string(report.bytes); }
 
 std::string outcome(const Error& error) {
   std::string text;
-  for (const Problem& one : error.problems()) text += "\n" + one.text();
+  for (const Problem& problem : error.problems()) text += "\n" + problem.text();
   return text;
 }
 

@@ -1,3 +1,5 @@
+// Copies a box between two memories with different strides, one contiguous run at a time where
+// there is one.
 #include "runners/engine/checkpoint/strided_copy.hpp"
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 namespace heteroperf {
 namespace {
 
+/// The address of an element.
 std::byte* at(const StridedView& view, const Box::Position& position, std::size_t bytes) {
   std::int64_t elements = 0;
   for (std::size_t dim = 0; dim < view.box.dims; ++dim) {
@@ -16,6 +19,7 @@ std::byte* at(const StridedView& view, const Box::Position& position, std::size_
   return view.data + elements * static_cast<std::int64_t>(bytes);
 }
 
+/// One run along the innermost dimension, of elements of `bytes` bytes.
 template <std::size_t bytes>
 void copy_row(const std::byte* from, std::int64_t from_stride, std::byte* to,
               std::int64_t to_stride, std::int64_t count) {

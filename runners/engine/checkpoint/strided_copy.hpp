@@ -21,7 +21,7 @@ Box intersection(const Box& a, const Box& b);
 void copy_box(const Box& box, const StridedView& from, const StridedView& to,
               std::size_t bytes_per_element);
 
-/// Whether memory of these strides holds the box as a file does: dense and row-major.
+/// Memory of these strides holds the box as a file does: dense and row-major.
 bool is_dense(const Box& box, const TensorPiece::Strides& strides);
 
 }  // namespace heteroperf

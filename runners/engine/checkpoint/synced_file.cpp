@@ -1,3 +1,4 @@
+// A file whose data are on the disk before it is closed.
 #include "runners/engine/checkpoint/synced_file.hpp"
 
 #include <fcntl.h>

@@ -12,7 +12,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
-#include "runners/engine/checkpoint/checkpoint_index_json.hpp"
+#include "runners/engine/checkpoint/checkpoint_index.hpp"
 #include "tests/unit/runners/engine/checkpoint/stored_training.hpp"
 
 namespace heteroperf {
