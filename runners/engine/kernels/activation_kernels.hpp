@@ -1,11 +1,14 @@
 #pragma once
 
+// Element-wise kernels of the host, and the passes of a linear layer around its product. Loops are
+// written so that the compiler uses vector registers: branch-free bodies over plain arrays.
 #include "runners/engine/kernels/activation_functions.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// y = f(a), element by element. y may be a.
 template <class T, class F>
 HETEROPERF_KERNEL void map1(RowRange r, const void* a, void* y, F f) {
   const T* __restrict pa = as<T>(a);
@@ -16,6 +19,7 @@ HETEROPERF_KERNEL void map1(RowRange r, const void* a, void* y, F f) {
   }
 }
 
+/// y = f(a, b), element by element. y may be a or b.
 template <class T, class F>
 HETEROPERF_KERNEL void map2(RowRange r, const void* a, const void* b, void* y, F f) {
   const T* __restrict pa = as<T>(a);
@@ -27,6 +31,7 @@ HETEROPERF_KERNEL void map2(RowRange r, const void* a, const void* b, void* y, F
   }
 }
 
+/// x += bias, stored back because the backward pass needs it; y = gelu(x).
 template <class T, GeluKind kind>
 HETEROPERF_KERNEL void bias_gelu_rows(RowRange r, void* x, const void* bias, void* y) {
   using A = Acc<T>;
@@ -55,6 +60,8 @@ void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
   }
 }
 
+/// dx = dy · gelu'(x); adds the column sums of dx, the bias's gradient, to `sum` where it is asked
+/// for.
 template <class T, GeluKind kind>
 HETEROPERF_KERNEL void gelu_backward_rows(RowRange r, const void* dy, const void* x, void* dx,
                                           Acc<T>* __restrict sum) {
@@ -163,6 +170,7 @@ void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
   }
 }
 
+/// x += bias + residual; each of the two may be missing.
 template <class T, bool with_bias, bool with_residual>
 HETEROPERF_KERNEL void add_bias_rows(RowRange r, void* x, const void* bias, const void* residual) {
   const T* __restrict pb = as<T>(bias);
@@ -190,6 +198,7 @@ void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
   }
 }
 
+/// Sums of each column over the rows of the range.
 template <class T>
 void column_sum(RowRange r, const void* x, void* partial) {
   Acc<T>* __restrict sum = as<Acc<T>>(partial);
@@ -201,6 +210,7 @@ void column_sum(RowRange r, const void* x, void* partial) {
   }
 }
 
+/// Joins the sums of all blocks of rows in their order.
 template <class T>
 void combine(RowRange r, std::int64_t blocks, const void* partials, Store store, void* target) {
   using A = Acc<T>;

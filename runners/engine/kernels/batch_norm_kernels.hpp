@@ -1,11 +1,14 @@
 #pragma once
 
+// Batch norm over channels-last images, seen as a matrix of pixels × channels. Statistics are made
+// per block of rows and joined in the order of the blocks.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// Mean and sum of squared deviations of each column over the rows of the range.
 template <class T>
 void moments(RowRange r, const void* x, void* mean, void* deviation) {
   using A = Acc<T>;
@@ -57,6 +60,7 @@ void combine_moments(RowRange r, std::int64_t rows, std::int64_t block_rows, con
   for (std::int64_t c = r.begin; c < r.end; ++c) out_variance[c] /= static_cast<A>(rows);
 }
 
+/// Scale and shift per channel: y = x · scale + shift is the whole norm.
 template <class T>
 void batch_norm_affine(RowRange r, double eps, const void* mean, const void* variance,
                        const void* weight, const void* bias, void* rstd, void* scale, void* shift) {
@@ -84,6 +88,7 @@ void batch_norm_coefficients(RowRange r, std::int64_t rows, const void* sum, con
   }
 }
 
+/// y = relu?(x · scale + shift + residual?).
 template <class T, bool with_relu, bool with_residual>
 HETEROPERF_KERNEL void scale_shift_rows(RowRange r, const void* x, const void* scale,
                                         const void* shift, const void* residual, void* y) {
@@ -158,6 +163,7 @@ HETEROPERF_KERNEL void with_mask(const void* dy, const void* x, const void* y, c
   }
 }
 
+/// Σ g and Σ g x̂ of each column over the rows of the range.
 template <class T>
 void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, const void* scale,
                      const void* shift, const void* mean, const void* rstd, void* sum,

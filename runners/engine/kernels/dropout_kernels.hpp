@@ -23,11 +23,11 @@ HETEROPERF_KERNEL void dropout_run(std::uint64_t key, std::int64_t begin, std::i
     bits[2 * i] = static_cast<std::uint32_t>(word);
     bits[2 * i + 1] = static_cast<std::uint32_t>(word >> 32);
   }
-  const std::uint32_t* own = bits + begin % 2;
+  const std::uint32_t* draws = bits + begin % 2;
 #pragma omp simd
   for (std::int64_t i = 0; i < end - begin; ++i) {
     const Acc<T> kept = widen(x[begin + i]) * scale;
-    y[begin + i] = narrow<T>(own[i] <= threshold ? kept : Acc<T>(0));
+    y[begin + i] = narrow<T>(draws[i] <= threshold ? kept : Acc<T>(0));
   }
 }
 

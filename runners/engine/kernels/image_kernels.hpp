@@ -1,5 +1,7 @@
 #pragma once
 
+// Windows over channels-last images. The innermost loops run over channels, which lie side by side
+// in memory.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 #include "runners/engine/kernels/window_taps.hpp"
@@ -12,6 +14,7 @@ HETEROPERF_KERNEL void clear(T* values, std::int64_t count) {
   __builtin_memset(values, 0, static_cast<std::size_t>(count > 0 ? count : 0) * sizeof(T));
 }
 
+/// Copies every window into a row of its own; taps outside the image are 0.
 template <class T>
 void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
   const std::int64_t line = w.kernel[1] * w.channels;
@@ -36,6 +39,7 @@ void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
   }
 }
 
+/// The opposite direction: every window's row is added to the pixels it was taken from.
 template <class T>
 void col2im(RowRange samples, const Window& w, const void* columns, void* dx) {
   const std::int64_t line = w.kernel[1] * w.channels, per_sample = w.out[0] * w.out[1];
@@ -104,6 +108,7 @@ void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uin
   }
 }
 
+/// Each output's gradient goes to the element that was largest in its window.
 template <class T>
 void max_pool_backward(RowRange samples, const Window& w, const void* dy, const std::uint8_t* taps,
                        void* dx) {
@@ -130,6 +135,7 @@ void max_pool_backward(RowRange samples, const Window& w, const void* dy, const 
   }
 }
 
+/// The mean over all pixels, per sample and channel.
 template <class T>
 void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   using A = Acc<T>;
@@ -150,6 +156,7 @@ void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   }
 }
 
+/// Gives every pixel its share of the mean's gradient.
 template <class T>
 void mean_rows_backward(RowRange samples, std::int64_t pixels, const void* dy, void* dx) {
   using A = Acc<T>;

@@ -15,7 +15,7 @@ struct RowRange {
   std::int64_t begin = 0, end = 0, columns = 0;
 };
 
-/// How y = relu?(x · scale + shift + residual?) is put together in a batch norm.
+/// The parts of y = relu?(x · scale + shift + residual?) that a batch norm has.
 struct BatchNormEpilogue {
   bool relu = false;
   const void* residual = nullptr;  ///< same shape as x, or null
@@ -173,6 +173,11 @@ struct KernelTable {
 /// The fastest table this CPU can run. Chosen once; HETEROPERF_KERNELS=baseline|avx2|avx512 in the
 /// environment picks another that the CPU can run.
 const KernelTable& kernels_for(Element element);
+
+/// The tables themselves, one per build of variant.cpp; the wider ones exist on x86-64 only.
+const KernelTable& baseline_kernels(Element element);
+const KernelTable& avx2_kernels(Element element);
+const KernelTable& avx512_kernels(Element element);
 
 /// "avx512", "avx2" or "baseline".
 const char* kernel_instruction_set();

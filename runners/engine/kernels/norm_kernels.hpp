@@ -1,11 +1,15 @@
 #pragma once
 
+// Layer norm and RMS norm: every row is normalised by its own statistics. The backward pass
+// computes the input's gradient and, where they are asked for, the sums that are the parameters'
+// gradients.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// Σ x.
 template <class T>
 HETEROPERF_KERNEL Acc<T> row_sum(const T* __restrict x, std::int64_t n) {
   Acc<T> sum = 0;
@@ -26,6 +30,7 @@ HETEROPERF_KERNEL Acc<T> row_squares(const T* __restrict x, std::int64_t n, Acc<
   return sum;
 }
 
+/// Keeps mean and 1/deviation of each row for the backward pass.
 template <class T>
 void layer_norm(RowRange r, double eps, const void* x, const void* weight, const void* bias,
                 void* y, void* mean, void* rstd) {
@@ -113,6 +118,7 @@ void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* 
   run(layer_norm_backward_rows<T, true, true>);
 }
 
+/// Keeps 1/root mean square of each row for the backward pass.
 template <class T>
 void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y, void* rstd) {
   using A = Acc<T>;

@@ -1,3 +1,5 @@
+// The loops of the optimizer on the host. Each element is read and written once. Blocks have fixed
+// bounds, so that sums have the same bits with any number of threads.
 #include "runners/engine/kernels/optimizer_kernels.hpp"
 
 #include <ATen/Parallel.h>
@@ -21,6 +23,7 @@
 namespace heteroperf {
 namespace {
 
+/// The factors of a step, rounded once to the type of the elements.
 template <class T>
 struct Adamw {
   explicit Adamw(const AdamwScalars& s)

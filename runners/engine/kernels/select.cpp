@@ -1,8 +1,8 @@
+// Picks the kernels for this processor when the first one is asked for.
 #include <cstdlib>
 #include <cstring>
 
 #include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/kernels/kernel_variants.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,5 +1,7 @@
 #pragma once
 
+// Kernels over sequences: tables of tokens and positions, rotation of queries and keys, packing of
+// parts side by side.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 
@@ -18,6 +20,7 @@ HETEROPERF_KERNEL void copy_row(const T* __restrict a, T* __restrict y, std::int
   __builtin_memcpy(y, a, static_cast<std::size_t>(n) * sizeof(T));
 }
 
+/// Row i of the output is the table's row of token i, plus its position's row where there is one.
 template <class T>
 void embedding(RowRange r, const std::int64_t* indices, const void* table, const void* positions,
                std::int64_t length, void* y) {
@@ -40,6 +43,7 @@ void embedding(RowRange r, const std::int64_t* indices, const void* table, const
   }
 }
 
+/// Adds each row's gradient to its token's row, in the order of the rows. The range is of columns.
 template <class T>
 void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
                         const std::int64_t* indices, const void* dy, void* gradient) {
@@ -52,6 +56,7 @@ void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
   }
 }
 
+/// y = x + a row of the table per position; `length` rows are used in turn.
 template <class T>
 void add_rows(RowRange r, const void* x, const void* rows, std::int64_t length, void* y) {
   const std::int64_t n = r.columns;
@@ -60,6 +65,7 @@ void add_rows(RowRange r, const void* x, const void* rows, std::int64_t length, 
   }
 }
 
+/// Sums over the batch, for tables that every sequence has added.
 template <class T>
 void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* dy, Store store,
                void* gradient) {
@@ -77,6 +83,7 @@ void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* 
   }
 }
 
+/// Turns pairs of elements of a head by the angle of the row's position.
 template <class T>
 void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, const void* sine,
             void* y) {
@@ -101,6 +108,7 @@ void rotary(RowRange r, RotaryLayout layout, const void* x, const void* cosine, 
   }
 }
 
+/// Writes the parts' columns side by side.
 template <class T>
 void pack(RowRange r, const std::int64_t* widths, const void* const* parts, void* packed) {
   for (std::int64_t row = r.begin; row < r.end; ++row) {

@@ -1,5 +1,8 @@
 #pragma once
 
+// The loss over rows of logits. The largest logit is subtracted before the exponential, so no sum
+// overflows. With a cut vocabulary a rank has some columns only; row_top and softmax_sums give the
+// numbers that the ranks add up.
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
@@ -32,6 +35,7 @@ void cross_entropy(RowRange r, CrossEntropyTerms terms, const void* logits,
   }
 }
 
+/// gradient = (softmax − smoothed one-hot) · scale; it may take the logits' memory.
 template <class T>
 void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* logits,
                             const std::int64_t* targets, const void* lse, void* gradient) {

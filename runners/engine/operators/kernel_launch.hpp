@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
-#include "runners/engine/kernels/cuda/row_split.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/operators/operator.hpp"
 
@@ -15,9 +14,9 @@ namespace heteroperf {
 
 /// Throws UserError for a type no kernel is built for.
 const KernelTable& kernels_for(at::ScalarType type);
-/// For the memory that the tensor is in.
+/// The kernels for the memory that the tensor is in.
 const KernelTable& kernels_for(const at::Tensor& tensor);
-/// Of the module for CUDA devices, once it is loaded; it is never unloaded.
+/// Takes the kernels of the module for CUDA devices, once it is loaded. It is never unloaded.
 void use_device_kernels(const DeviceKernels& kernels);
 const DeviceKernels& device_kernels();
 /// The element type of kernels. Throws UserError for a type none is built for.
@@ -26,7 +25,8 @@ Element element_of(at::ScalarType type);
 /// float for float and bfloat16, double for double: statistics, losses, partial sums.
 at::ScalarType accumulation_type(at::ScalarType type);
 
-/// On the device of `like`; of its type, its accumulation type, or the type named.
+/// An uninitialised tensor on the device of `like`, of its type, its accumulation type, or the type
+/// named.
 at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like);
 at::Tensor empty(at::IntArrayRef sizes, const at::Tensor& like, at::ScalarType type);
 at::Tensor empty_accumulators(at::IntArrayRef sizes, const at::Tensor& like);
@@ -137,7 +137,7 @@ class GradientTarget {
   GradientTarget(const at::Tensor& buffer, at::ScalarType type, Accumulation accumulation);
 
   const at::Tensor& values() const { return values_; }
-  /// How to write `values()`.
+  /// The way in which `values()` is to be written.
   Accumulation accumulation() const { return accumulation_; }
   void finish();
 

@@ -1,14 +1,19 @@
 #pragma once
 
+// Element-wise kernels, and the passes of a linear layer around its product. Neighbouring elements
+// are loaded and stored as packs of 16 bytes where size and addresses allow, because these kernels
+// do little else than move memory. A function is an object with operator(), so that one kernel
+// serves all of them.
 #include <type_traits>
 
 #include "runners/engine/kernels/activation_functions.hpp"
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
-#include "runners/engine/kernels/cuda/row_split.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// Functions of one or two values, and gradients: g is the output's gradient, v the kept value.
 struct ReluOf {
   template <class A>
   HETEROPERF_KERNEL A operator()(A v) const {
@@ -115,6 +120,7 @@ void with_packs(std::int64_t elements, const Body& body, const P*... pointers) {
   }
 }
 
+/// y = f(a), element by element.
 template <class T, class F>
 void map(RowRange r, F f, const void* a, void* y) {
   const std::int64_t count = r.end * r.columns;
@@ -127,6 +133,7 @@ void map(RowRange r, F f, const void* a, void* y) {
       },
       a, y);
 }
+/// y = f(a, b), element by element.
 template <class T, class F>
 void map(RowRange r, F f, const void* a, const void* b, void* y) {
   const std::int64_t count = r.end * r.columns;
@@ -177,6 +184,7 @@ void add(RowRange r, const void* a, const void* b, bool with_relu, void* y) {
   with_relu ? map<T>(r, ReluOfSum(), a, b, y) : map<T>(r, SumOf(), a, b, y);
 }
 
+/// Both gradients of silu(gate) · up in one pass.
 template <class T, int n>
 __global__ void swiglu_gradients(std::int64_t packs, const T* dy, const T* gate, const T* up,
                                  T* dgate, T* dup) {
@@ -207,6 +215,7 @@ void swiglu_backward(RowRange r, const void* dy, const void* gate, const void* u
       dy, gate, up, dgate, dup);
 }
 
+/// x += bias, stored back because the backward pass needs it; y = gelu(x).
 template <class T, int n, GeluKind kind>
 __global__ void bias_gelu_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias, T* y) {
   HETEROPERF_FOR_MATRIX(row, rows, column, packs) {
@@ -240,6 +249,7 @@ void bias_gelu(RowRange r, GeluKind kind, void* x, const void* bias, void* y) {
                         : bias_gelu_of<T, GeluKind::tanh>(r, x, bias, y);
 }
 
+/// dx = dy · gelu'(x), and the column sums of dx, which are the bias's gradient, per block of rows.
 template <class T, GeluKind kind>
 __global__ void gelu_backward_tiles(std::int64_t rows, std::int64_t columns,
                                     std::int64_t rows_per_block, const T* dy, const T* x, T* dx,
@@ -269,6 +279,7 @@ void gelu_backward(RowRange r, GeluKind kind, const void* dy, const void* x, voi
                         : gelu_backward_of<T, GeluKind::tanh>(r, dy, x, dx, sums);
 }
 
+/// x += bias + residual; each of the two may be missing.
 template <class T, int n>
 __global__ void add_bias_rows(std::int64_t rows, std::int64_t packs, T* x, const T* bias,
                               const T* residual) {
@@ -303,6 +314,7 @@ void add_bias(RowRange r, void* x, const void* bias, const void* residual) {
       x, bias, residual);
 }
 
+/// Sums of each column over one block of rows.
 template <class T>
 __global__ void column_sum_tiles(std::int64_t rows, std::int64_t columns,
                                  std::int64_t rows_per_block, const T* x, Acc<T>* sums) {
@@ -322,6 +334,7 @@ void column_sum(RowRange r, const void* x, void* partials) {
          per_block, as<T>(x), as<Acc<T>>(partials));
 }
 
+/// Joins the sums of all blocks of rows in their order.
 template <class T>
 __global__ void combine_tiles(std::int64_t columns, std::int64_t blocks, const Acc<T>* partials,
                               Store store, T* target) {

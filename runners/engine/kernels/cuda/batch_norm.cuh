@@ -1,12 +1,16 @@
 #pragma once
 
+// Batch norm over channels-last images, seen as a matrix of pixels × channels. Statistics are made
+// in two steps: tiles of columns × blocks of rows, then the blocks joined in their order. The
+// number of blocks depends on the shape alone, so the bits are the same run after run.
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
-#include "runners/engine/kernels/cuda/row_split.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// Mean and sum of squared deviations of each column over one block of rows.
 template <class T>
 __global__ void moment_tiles(std::int64_t rows, std::int64_t columns, std::int64_t rows_per_block,
                              const T* x, Acc<T>* means, Acc<T>* deviations) {
@@ -65,6 +69,7 @@ void combine_moments(RowRange r, std::int64_t rows, std::int64_t block_rows, con
          as<A>(deviations), as<A>(mean), as<A>(variance));
 }
 
+/// Scale and shift per channel: y = x · scale + shift is the whole norm.
 template <class T>
 __global__ void affine_columns(std::int64_t columns, Acc<T> eps, const Acc<T>* mean,
                                const Acc<T>* variance, const T* weight, const T* bias, Acc<T>* rstd,
@@ -86,6 +91,7 @@ void batch_norm_affine(RowRange r, double eps, const void* mean, const void* var
          as<A>(variance), as<T>(weight), as<T>(bias), as<A>(rstd), as<A>(scale), as<A>(shift));
 }
 
+/// The factors per channel with which the input's gradient is one line per element.
 template <class T>
 __global__ void coefficient_columns(std::int64_t columns, std::int64_t rows, const Acc<T>* sum,
                                     const Acc<T>* sum_xhat, const Acc<T>* rstd, const T* weight,
@@ -107,6 +113,7 @@ void batch_norm_coefficients(RowRange r, std::int64_t rows, const void* sum, con
          as<A>(sum_xhat), as<A>(rstd), as<T>(weight), as<A>(a), as<A>(b), as<A>(c));
 }
 
+/// y = relu?(x · scale + shift + residual?).
 template <class T, int n>
 __global__ void scale_shift_rows(std::int64_t rows, std::int64_t packs, const T* x,
                                  const Acc<T>* scale, const Acc<T>* shift, const T* residual,
@@ -161,6 +168,7 @@ struct MaskedElement {
   }
 };
 
+/// Σ g and Σ g x̂ of each column over one block of rows.
 template <class T>
 __global__ void batch_norm_sum_tiles(std::int64_t rows, std::int64_t columns,
                                      std::int64_t rows_per_block, MaskedElement<T> gradient,
@@ -193,6 +201,7 @@ void batch_norm_sums(RowRange r, const void* dy, const void* x, const void* y, c
          r.columns, per_block, gradient, as<A>(mean), as<A>(rstd), as<A>(sum), as<A>(sum_xhat));
 }
 
+/// The input's gradient and, behind a residual sum, the residual's.
 template <class T>
 __global__ void batch_norm_inputs(std::int64_t rows, std::int64_t columns,
                                   MaskedElement<T> gradient, const Acc<T>* mean, const Acc<T>* a,

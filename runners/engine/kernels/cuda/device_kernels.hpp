@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "runners/engine/kernels/kernel_table.hpp"
@@ -23,12 +24,22 @@ struct DeviceKernels {
   /// square_sum_blocks doubles on the device.
   void (*add_square_sum)(Element, const void* values, std::int64_t count, double* partials,
                          double* sum);
-  /// Until all that the calling thread's current stream of device `index` was given is done. Throws
+  /// Waits until all work of the calling thread's current stream of device `index` is done. Throws
   /// SystemError.
   void (*wait)(int index);
 };
 
 constexpr std::int64_t square_sum_blocks = 1024;
+
+/// A device's sums over rows are cut into row blocks whose number depends on the shape alone, so
+/// that the order of every sum, and with it its bits, is the same run after run. There are enough
+/// blocks to fill a large device even where there are few columns.
+constexpr std::int64_t device_rows_per_block(std::int64_t rows, std::int64_t columns) {
+  constexpr std::int64_t wanted_tiles = 1024, tile_columns = 32, least_rows = 32, most_blocks = 256;
+  const std::int64_t tiles = std::max<std::int64_t>(1, (columns + tile_columns - 1) / tile_columns);
+  const std::int64_t blocks = std::clamp(wanted_tiles / tiles, std::int64_t{1}, most_blocks);
+  return std::max(least_rows, (rows + blocks - 1) / blocks);
+}
 
 const DeviceKernels& cuda_kernels();
 

@@ -1,5 +1,8 @@
 #pragma once
 
+// Windows over channels-last images. Every kernel is written from the side of its output: a thread
+// owns an element and gathers all that belongs to it, so nothing is added by two threads and no
+// order is left to chance.
 #include "runners/engine/kernels/cuda/reductions.cuh"
 #include "runners/engine/kernels/window_taps.hpp"
 
@@ -12,11 +15,11 @@ struct CoveringWindows {
 };
 __device__ inline CoveringWindows windows_over(const Window& w, int axis, std::int64_t in) {
   const std::int64_t reach = in + w.padding[axis], over = reach - w.kernel[axis];
-  CoveringWindows found;
-  found.first = over < 0 ? 0 : over / w.stride[axis] + 1;
-  found.last = reach / w.stride[axis] + 1;
-  if (found.last > w.out[axis]) found.last = w.out[axis];
-  return found;
+  CoveringWindows windows;
+  windows.first = over < 0 ? 0 : over / w.stride[axis] + 1;
+  windows.last = reach / w.stride[axis] + 1;
+  if (windows.last > w.out[axis]) windows.last = w.out[axis];
+  return windows;
 }
 
 /// An element of channels-last images, by its number.
@@ -29,6 +32,7 @@ __device__ inline ImagePlace place_of(std::int64_t i, const std::int64_t (&exten
   return {line / extent[0], line % extent[0], pixel % extent[1], i % channels};
 }
 
+/// Copies every window into a row of its own (im2col); taps outside the image are 0.
 template <class T>
 __global__ void gather_windows(std::int64_t pixels, std::int64_t elements, Window w, const T* x,
                                T* columns) {
@@ -52,6 +56,7 @@ void im2col(RowRange pixels, const Window& w, const void* x, void* columns) {
          as<T>(columns));
 }
 
+/// The opposite direction (col2im): an input element adds up all windows that cover it.
 template <class T>
 __global__ void add_windows(std::int64_t count, Window w, const T* columns, T* dx) {
   HETEROPERF_FOR_ITEMS(i, count) {
@@ -109,6 +114,7 @@ void max_pool(RowRange pixels, const Window& w, const void* x, void* y, std::uin
   launch(max_pool_outputs<T>, over_items(count), count, w, as<T>(x), as<T>(y), taps);
 }
 
+/// An input element adds up the gradients of the windows whose largest element it was.
 template <class T>
 __global__ void max_pool_inputs(std::int64_t count, Window w, const T* dy, const std::uint8_t* taps,
                                 T* dx) {
@@ -136,6 +142,7 @@ void max_pool_backward(RowRange samples, const Window& w, const void* dy, const 
   launch(max_pool_inputs<T>, over_items(count), count, w, as<T>(dy), taps, as<T>(dx));
 }
 
+/// The mean over all pixels, per sample and channel.
 template <class T>
 __global__ void pixel_means(std::int64_t count, std::int64_t channels, std::int64_t pixels,
                             const T* x, T* y) {
@@ -153,6 +160,7 @@ void mean_rows(RowRange samples, std::int64_t pixels, const void* x, void* y) {
   launch(pixel_means<T>, over_items(count), count, samples.columns, pixels, as<T>(x), as<T>(y));
 }
 
+/// Gives every pixel its share of the mean's gradient.
 template <class T>
 __global__ void spread_means(std::int64_t rows, std::int64_t channels, std::int64_t pixels,
                              const T* dy, T* dx) {

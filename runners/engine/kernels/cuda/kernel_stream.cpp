@@ -1,3 +1,5 @@
+// The part of the GPU module that needs LibTorch's headers of CUDA: kernels are queued on
+// LibTorch's stream, behind the operations that made their inputs.
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 

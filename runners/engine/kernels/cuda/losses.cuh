@@ -1,5 +1,7 @@
 #pragma once
 
+// The loss over rows of logits, a block of threads per row. With a cut vocabulary a rank has some
+// columns only and the sums over ranks stand between the kernels.
 #include "runners/engine/kernels/cuda/reductions.cuh"
 #include "runners/engine/kernels/vector_math.hpp"
 
@@ -20,14 +22,14 @@ struct ExponentSums {
 };
 template <class T>
 __device__ ExponentSums<Acc<T>> exponent_sums(const T* x, std::int64_t n, Acc<T> top) {
-  ExponentSums<Acc<T>> own{0, 0};
+  ExponentSums<Acc<T>> sums{0, 0};
   HETEROPERF_FOR_COLUMNS(c, n) {
-    own.exponentials += exponential(widen(x[c]) - top);
-    own.differences += widen(x[c]) - top;
+    sums.exponentials += exponential(widen(x[c]) - top);
+    sums.differences += widen(x[c]) - top;
   }
-  own.exponentials = sum_block(own.exponentials);
-  own.differences = sum_block(own.differences);
-  return own;
+  sums.exponentials = sum_block(sums.exponentials);
+  sums.differences = sum_block(sums.differences);
+  return sums;
 }
 
 // The formulas are softmax_kernels.hpp's.
@@ -81,13 +83,14 @@ void cross_entropy_backward(RowRange r, CrossEntropyTerms terms, const void* log
   using A = Acc<T>;
   if (r.end * r.columns == 0) return;
   const auto classes = static_cast<double>(terms.classes > 0 ? terms.classes : r.columns);
-  const GradientTerms<A> own{static_cast<A>(terms.scale),
-                             static_cast<A>(terms.label_smoothing / classes * terms.scale),
-                             static_cast<A>((1.0 - terms.label_smoothing) * terms.scale)};
+  const GradientTerms<A> gradient_terms{
+      static_cast<A>(terms.scale), static_cast<A>(terms.label_smoothing / classes * terms.scale),
+      static_cast<A>((1.0 - terms.label_smoothing) * terms.scale)};
   launch(cross_entropy_gradients<T>, over_matrix(r.end, r.columns), r.end, r.columns, terms.first,
-         own, as<T>(logits), targets, as<A>(lse), as<T>(gradient));
+         gradient_terms, as<T>(logits), targets, as<A>(lse), as<T>(gradient));
 }
 
+/// The largest logit of each row.
 template <class T>
 __global__ void row_tops(std::int64_t rows, std::int64_t n, const T* x, Acc<T>* tops) {
   HETEROPERF_FOR_ROWS(row, rows) {
@@ -102,6 +105,7 @@ void row_top(RowRange r, const void* values, void* tops) {
          as<Acc<T>>(tops));
 }
 
+/// The three sums of each row that the ranks add up.
 template <class T>
 __global__ void softmax_sum_rows(std::int64_t rows, std::int64_t n, std::int64_t first,
                                  const T* logits, const std::int64_t* targets, const Acc<T>* tops,
@@ -110,11 +114,11 @@ __global__ void softmax_sum_rows(std::int64_t rows, std::int64_t n, std::int64_t
   HETEROPERF_FOR_ROWS(row, rows) {
     const T* x = logits + row * n;
     const A top = tops[row];
-    const ExponentSums<A> own = exponent_sums(x, n, top);
+    const ExponentSums<A> row_sums = exponent_sums(x, n, top);
     if (threadIdx.x != 0) continue;
     const std::int64_t target = targets[row] - first;
-    sums[3 * row] = own.exponentials;
-    sums[3 * row + 1] = own.differences;
+    sums[3 * row] = row_sums.exponentials;
+    sums[3 * row + 1] = row_sums.differences;
     sums[3 * row + 2] = target >= 0 && target < n ? widen(x[target]) - top : A(0);
   }
 }

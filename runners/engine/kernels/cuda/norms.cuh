@@ -1,12 +1,15 @@
 #pragma once
 
+// Norms over rows. A block of threads works on a row and joins its sums by shuffles; gradients of
+// the parameters are sums over rows, made by tiles as in batch norm.
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
-#include "runners/engine/kernels/cuda/row_split.hpp"
 #include "runners/engine/kernels/vector_math.hpp"
 
 namespace heteroperf {
 namespace {
 
+/// Mean and 1/deviation of a row in two passes over it, then the output in a third.
 template <class T>
 __global__ void layer_norm_rows(std::int64_t rows, std::int64_t n, Acc<T> eps, const T* x,
                                 const T* weight, const T* bias, T* y, Acc<T>* mean, Acc<T>* rstd) {
@@ -63,6 +66,7 @@ __global__ void layer_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy
     }
   }
 }
+/// The parameters' gradients over one block of rows.
 template <class T>
 __global__ void layer_norm_parameters(std::int64_t rows, std::int64_t columns,
                                       std::int64_t rows_per_block, const T* dy, const T* x,
@@ -100,6 +104,7 @@ void layer_norm_backward(RowRange r, const void* dy, const void* x, const void* 
          as<A>(bias_partial));
 }
 
+/// 1/root mean square of a row, then the output.
 template <class T>
 __global__ void rms_norm_rows(std::int64_t rows, std::int64_t n, Acc<T> eps, const T* x,
                               const T* weight, T* y, Acc<T>* rstd) {
@@ -122,6 +127,7 @@ void rms_norm(RowRange r, double eps, const void* x, const void* weight, void* y
          as<T>(x), as<T>(weight), as<T>(y), as<A>(rstd));
 }
 
+/// The input's gradient, by the formula of norm_kernels.hpp.
 template <class T>
 __global__ void rms_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, const T* x,
                                 const T* weight, const Acc<T>* rstd, Store store, T* dx) {
@@ -140,6 +146,7 @@ __global__ void rms_norm_inputs(std::int64_t rows, std::int64_t n, const T* dy, 
     }
   }
 }
+/// The weight's gradient over one block of rows.
 template <class T>
 __global__ void rms_norm_parameters(std::int64_t rows, std::int64_t columns,
                                     std::int64_t rows_per_block, const T* dy, const T* x,

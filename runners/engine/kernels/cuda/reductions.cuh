@@ -48,7 +48,8 @@ inline LaunchShape over_tiles(std::int64_t columns, std::int64_t blocks) {
           tile_columns, tile_rows};
 }
 
-/// What each row of threads of a tile has for a column, added up in their order; on the first row.
+/// Adds up, on the first row of threads of a tile, the values that each row has for a column, in the
+/// order of the rows.
 template <class A>
 __device__ A sum_tile(A value) {
   HETEROPERF_SHARED A of_row[tile_rows][tile_columns];

@@ -1,11 +1,14 @@
 #pragma once
 
+// Kernels over sequences: tables of tokens and positions, rotation of queries and keys, packing of
+// parts side by side, dropout. A thread works on elements of a row or on whole rows.
 #include "metrics/base/random.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
 
 namespace heteroperf {
 namespace {
 
+/// Row i of the output is the table's row of token i, plus its position's row where there is one.
 template <class T>
 __global__ void embedding_rows(std::int64_t rows, std::int64_t columns, const std::int64_t* indices,
                                const T* table, const T* positions, std::int64_t length, T* y) {
@@ -34,20 +37,20 @@ __global__ void embedding_gradient_rows(std::int64_t rows, std::int64_t width,
                                         Acc<T>* gradient) {
   HETEROPERF_SHARED unsigned char same[most_threads];
   HETEROPERF_SHARED int seen_before;
-  const std::int64_t own = blockIdx.x, index = indices[own];
+  const std::int64_t place = blockIdx.x, index = indices[place];
   if (index < 0) return;
   if (threadIdx.x == 0) seen_before = 0;
   __syncthreads();
   // From the nearest row back: a frequent token is found soon.
-  for (std::int64_t last = own; last > 0 && seen_before == 0; last -= blockDim.x) {
+  for (std::int64_t last = place; last > 0 && seen_before == 0; last -= blockDim.x) {
     const std::int64_t row = last - 1 - static_cast<std::int64_t>(threadIdx.x);
-    const bool found = row >= 0 && indices[row] == index;
+    const bool same = row >= 0 && indices[row] == index;
     __syncthreads();  // all have read seen_before
-    if (found) seen_before = 1;
+    if (same) seen_before = 1;
     __syncthreads();
   }
   if (seen_before != 0) return;
-  for (std::int64_t first = own; first < rows; first += blockDim.x) {
+  for (std::int64_t first = place; first < rows; first += blockDim.x) {
     const std::int64_t row = first + threadIdx.x;
     __syncthreads();  // all are done with the flags before
     same[threadIdx.x] = row < rows && indices[row] == index ? 1 : 0;
@@ -68,6 +71,7 @@ void embedding_backward(RowRange r, std::int64_t rows, std::int64_t width,
          rows, width, indices, as<T>(dy), as<Acc<T>>(gradient));
 }
 
+/// y = x + a row of the table per position; `length` rows are used in turn.
 template <class T>
 __global__ void add_table_rows(std::int64_t rows, std::int64_t columns, const T* x, const T* table,
                                std::int64_t length, T* y) {
@@ -83,6 +87,7 @@ void add_rows(RowRange r, const void* x, const void* rows, std::int64_t length, 
          length, as<T>(y));
 }
 
+/// Sums over the batch, for tables that every sequence has added.
 template <class T>
 __global__ void batch_sums(std::int64_t elements, std::int64_t batch, std::int64_t stride,
                            const T* dy, Store store, Acc<T>* gradient) {
@@ -101,6 +106,7 @@ void sum_batch(RowRange r, std::int64_t batch, std::int64_t length, const void* 
          as<Acc<T>>(gradient));
 }
 
+/// Turns pairs of elements of a head by the angle of the row's position.
 template <class T>
 __global__ void rotary_rows(std::int64_t rows, std::int64_t columns, RotaryLayout layout,
                             const T* x, const Acc<T>* cosine, const Acc<T>* sine, T* y) {
@@ -135,6 +141,7 @@ struct PackedParts {
   const T* part[3];
   std::int64_t width[3];
 };
+/// Writes the parts' columns side by side.
 template <class T>
 __global__ void pack_rows(std::int64_t rows, std::int64_t columns, PackedParts<T> from, T* packed) {
   HETEROPERF_FOR_MATRIX(row, rows, column, columns) {
@@ -160,6 +167,7 @@ struct DropoutMask {
   std::uint64_t seed, step, node, first_sample;
   std::uint32_t threshold;
 };
+/// Draws the mask of every pair of elements from its number in the sample.
 template <class T>
 __global__ void dropout_samples(std::int64_t samples, std::int64_t elements, DropoutMask mask,
                                 Acc<T> scale, const T* x, T* y) {

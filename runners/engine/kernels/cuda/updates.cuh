@@ -1,5 +1,7 @@
 #pragma once
 
+// The optimizer's updates and the squared norm on a device, one pass over the elements each. The
+// formulas are those of optimizer_kernels.hpp.
 #include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/cuda/reductions.cuh"
 #include "runners/engine/kernels/vector_math.hpp"
@@ -69,21 +71,22 @@ inline void sgd(Element element, void* weight, const void* gradient, void* veloc
                               : sgd_of<float>(weight, gradient, velocity, count, s);
 }
 
+/// Every block adds up its elements; one block then joins the partial sums in their order.
 template <class T>
 __global__ void square_sums(std::int64_t count, const T* values, double* partials) {
-  double own = 0;
+  double total = 0;
   HETEROPERF_FOR_ITEMS(i, count) {
     const auto x = static_cast<double>(values[i]);
-    own += x * x;
+    total += x * x;
   }
-  own = sum_block(own);
-  if (threadIdx.x == 0) partials[blockIdx.x] = own;
+  total = sum_block(total);
+  if (threadIdx.x == 0) partials[blockIdx.x] = total;
 }
 __global__ void add_partials(std::int64_t count, const double* partials, double* sum) {
-  double own = 0;
-  HETEROPERF_FOR_COLUMNS(i, count) own += partials[i];
-  own = sum_block(own);
-  if (threadIdx.x == 0) *sum += own;
+  double total = 0;
+  HETEROPERF_FOR_COLUMNS(i, count) total += partials[i];
+  total = sum_block(total);
+  if (threadIdx.x == 0) *sum += total;
 }
 template <class T>
 void add_square_sum_of(const void* values, std::int64_t count, double* partials, double* sum) {

@@ -10,7 +10,7 @@
 #include "tests/unit/runners/engine/kernels/device_on_host.hpp"
 // The device's source itself, as plain C++.
 #include "runners/engine/kernels/cuda/table.cu"
-#include "runners/engine/kernels/kernel_variants.hpp"
+#include "runners/engine/kernels/kernel_table.hpp"
 #include "tests/unit/runners/engine/kernels/kernel_cases.hpp"
 // clang-format on
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/engine/kernels/cuda/row_split.hpp"
+#include "runners/engine/kernels/cuda/device_kernels.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
 #include "runners/engine/kernels/scalar_types.hpp"
 

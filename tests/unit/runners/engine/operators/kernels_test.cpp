@@ -7,7 +7,6 @@
 
 #include "metrics/base/random.hpp"
 #include "runners/engine/kernels/kernel_table.hpp"
-#include "runners/engine/kernels/kernel_variants.hpp"
 
 namespace heteroperf {
 namespace {
