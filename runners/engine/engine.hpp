@@ -1,12 +1,17 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "runners/engine/operation_probe.hpp"
 #include "runners/engine/training.hpp"
+#include "runners/plan/measured_operations.hpp"
+#include "workloads/data/data_source.hpp"
+#include "workloads/graph/model_graph.hpp"
+#include "workloads/recipe.hpp"
 
 namespace heteroperf {
 
@@ -22,9 +27,33 @@ struct CudaDevice {
 struct FastestProduct {
   std::string name;                ///< its way and shape: "aten::mm 1024x1024x1024"
   std::vector<std::string> tried;  ///< ways that work here, in the order in which they were tried
-  double operations = 0;           ///< of one product, 2 per multiply-add
+  double operations = 0;           ///< one product has so many, 2 per multiply-add
   double mm_ops_per_second = 0;    ///< best call of aten::mm, which the operators compute with
   std::function<void()> multiply;  ///< one product; returns when it is done
+};
+
+/// Operations of a model that are to be measured.
+struct OperationProbe {
+  const ModelGraph& graph;
+  const ModelOperations& model;  ///< the graph's operations
+  std::shared_ptr<const DataSource> data;
+  OptimizerRecipe recipe = {};
+  Precision precision = Precision::fp32;
+  std::int64_t samples = 1;        ///< per micro-batch
+  std::int64_t micro_batches = 1;  ///< per step: the first overwrites gradients, the others add
+  int threads = 1;
+  std::optional<int> gpu = {};  ///< none: the host's cores
+  /// The time for one operation, about: all are repeated for as long as that makes together.
+  double seconds_each = 0.05;
+  double deadline_s = 60;           ///< from now; fewer repetitions, or none, when it comes
+  std::function<bool()> stop = {};  ///< asked now and then; true ends it as the deadline does
+};
+
+/// The measured times of the operations of OperationProbe::model.
+struct OperationProbeResult {
+  std::vector<OperationSeconds> operations;  ///< medians, in the model's order
+  double optimizer_s = 0;                    ///< one update takes so long; 0: not measured
+  std::int64_t optimizer_elements = 0;
 };
 
 /// The LibTorch side of the program. Lives in a shared module loaded on first use, so that what
@@ -52,7 +81,7 @@ class Engine {
   virtual OperationProbeResult measure_operations(const OperationProbe& probe);
   /// Loads the GPU side. Throws SystemError{environment} with the reason why there is no device.
   virtual std::vector<CudaDevice> cuda_devices();
-  /// As find_fastest_product, on device `gpu`.
+  /// The same on CUDA device `gpu`.
   virtual FastestProduct find_fastest_cuda_product(Precision precision, int gpu, double seconds);
 };
 
@@ -60,16 +89,17 @@ class Engine {
 /// words.
 std::shared_ptr<Engine> load_engine();
 
-/// What `doctor` says about the engine: tries to load it, never throws.
+/// The engine's state as `doctor` tells it.
 struct EngineStatus {
   bool built = false, usable = false;
   std::string version, reason;
 };
+/// Tries to load the engine. Never throws.
 EngineStatus engine_status();
-/// As far as can be told without loading LibTorch (which takes half a second): the module is there
-/// and the dynamic linker finds every library it needs.
+/// The same as far as it can be told without loading LibTorch, which takes half a second: the
+/// module is there and the dynamic linker finds every library it needs.
 EngineStatus engine_file_status();
-/// The same of the module for CUDA devices; usable where a driver is there too.
+/// The same for the module of CUDA devices, which is usable where a driver is there too.
 EngineStatus cuda_file_status();
 
 }  // namespace heteroperf

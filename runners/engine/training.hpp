@@ -22,14 +22,14 @@ class Communicator;
 /// Makes every rank an emulated device: true numbers, on a modelled timeline.
 struct Pacing {
   StageTimes times;
-  /// Modelled seconds are stretched by this; 0: by what the second step measures, so that all ranks
-  /// together compute for at most half of the time of the cores (`pace=auto`).
+  /// Modelled seconds are stretched by this factor. 0 (`pace=auto`): the second step measures it,
+  /// so that all ranks together compute for at most half of the time of the cores.
   double dilation = 0;
-  int cores = 1;  ///< that the ranks share
+  int cores = 1;  ///< the ranks share them
 };
 
-/// Everything that determines one training: the same on every rank of the group but for what
-/// computes (`threads`, `gpu`, `clock_offset_ns`).
+/// Everything that determines one training. It is the same on every rank of the group, except for
+/// the device that computes (`threads`, `gpu`, `clock_offset_ns`).
 struct TrainingSpec {
   ModelGraph graph;
   std::shared_ptr<const DataSource> data;
@@ -96,10 +96,11 @@ struct StepOperations {
   Ops strict, recompute;
 };
 
-/// How a paced rank kept to its modelled timeline.
+/// A paced rank's real time beside its modelled timeline.
 struct PacingReport {
   double dilation = 1;
-  /// Since the dilation was set; late: ended more than 1 % of a step after the modelled end.
+  /// Operations since the dilation was set, and those of them that were late: they ended more than
+  /// 1 % of a step after their modelled end.
   std::uint64_t operations = 0, late = 0;
   double step_s = 0;            ///< modelled length of the last step, undilated
   double worst_lateness_s = 0;  ///< real, over the last step
@@ -144,8 +145,9 @@ class TrainingSession {
  public:
   virtual ~TrainingSession() = default;
 
-  /// Forward, backward, gradient all-reduce, optimizer. A non-finite loss leaves the weights
-  /// untouched and is reported, not thrown: the caller decides.
+  /// Runs one step: every micro-batch forward and backward, the sums of the gradients, the update.
+  /// A non-finite loss leaves the weights untouched and is reported, not thrown: the caller
+  /// decides.
   virtual StepReport step() = 0;
   /// As `step`, with the dispatcher observed on this rank.
   virtual StepReport observed_step(ObservedOperations& observed) = 0;
@@ -156,28 +158,28 @@ class TrainingSession {
   /// From now on every step appends where its time went, in order, those that lie beside it last;
   /// null: no step does, and nothing is kept. `lanes` outlives these steps.
   virtual void trace_to(std::vector<LaneSpan>* lanes) = 0;
-  /// Nothing on a device that is not paced.
+  /// Has no value on a device that is not paced.
   virtual std::optional<PacingReport> pacing() const = 0;
 
-  /// Peak, over the last step, of what this rank kept for gradients, in activations of a
-  /// micro-batch of its share: what the schedule's validator says (MemoryPeaks::memory), seen where
-  /// it is held.
+  /// The peak, over the last step, of the tensors that this rank kept for gradients, in activations
+  /// of a micro-batch of its share. It is counted where they are held and equals the number that
+  /// the schedule's validator gives (MemoryPeaks::memory).
   virtual double peak_activations() const = 0;
 
   /// 32 hexadecimal digits over the bits of this rank's parameters.
   virtual std::string parameter_fingerprint() const = 0;
   virtual MemoryReport memory() const = 0;
-  /// Gives the host memory that is kept for the next step back to the system. Any call ends the
-  /// rest; until then the session holds parameters, gradients, optimizer states and statistics.
+  /// Gives the host memory that is kept for the next step back to the system. Until the next call
+  /// the session holds parameters, gradients, optimizer states and statistics alone.
   virtual void rest() = 0;
 
-  /// Parameters, optimizer states, running statistics and position as the folder `folder`
+  /// Writes parameters, optimizer states, running statistics and position to the folder `folder`
   /// ("<run>/checkpoints/step-120", not there yet), between two steps. Throws SystemError on every
   /// rank when one cannot write; the training can go on then, and older checkpoints are whole.
   virtual CheckpointReport save(const std::string& folder) = 0;
-  /// Goes on from there, before the first step: the next StepReport has the number of steps done.
-  /// Whatever plan and rank count it was saved with. Throws UserError: broken, of another graph, of
-  /// other types or tensors.
+  /// Goes on from a checkpoint, whatever plan and rank count it was saved with. Before the first
+  /// step; the next StepReport has the number of steps done. Throws UserError for a checkpoint that
+  /// is broken or has another graph, other types or other tensors.
   virtual void restore(const std::string& folder) = 0;
 };
 

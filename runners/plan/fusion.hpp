@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "runners/plan/tensor_parallel.hpp"
-#include "workloads/model_graph.hpp"
+#include "workloads/graph/model_graph.hpp"
 
 namespace heteroperf {
 

@@ -22,7 +22,7 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
-#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_schedule.hpp"
 #include "runners/plan/prediction.hpp"

@@ -17,11 +17,12 @@
 #include <string>
 #include <vector>
 
+#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/device/host_pool.hpp"
-#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator.hpp"
 #include "runners/engine/pipeline/batch_loader.hpp"
@@ -159,6 +160,41 @@ void print_speed(const std::string& model, const TrainingSpec& spec, const Argum
       static_cast<double>(speed.peak_bytes) / 1048576.0, speed.faults_per_step);
 }
 
+struct KindTime {
+  std::string kind;  ///< "linear+gelu"
+  double forward_s = 0, backward_s = 0;
+};
+
+/// Adds up the seconds of groups by the kinds of their nodes.
+class KindTimes final : public GroupTimer {
+ public:
+  explicit KindTimes(const StageModel& model) {
+    for (const OperatorGroup& group : model.groups) {
+      std::string kind;
+      for (const NodeId node : group.nodes) {
+        if (!kind.empty()) kind += '+';
+        kind += kind_name(model.graph.node(node).attributes);
+      }
+      const auto known = std::find_if(times_.begin(), times_.end(),
+                                      [&](const KindTime& time) { return time.kind == kind; });
+      time_of_group_.push_back(static_cast<std::size_t>(known - times_.begin()));
+      if (known == times_.end()) times_.push_back({kind});
+    }
+  }
+
+  void begin() override { stopwatch_ = Stopwatch(); }
+  void end(std::size_t group, GroupPass pass) override {
+    KindTime& time = times_[time_of_group_[group]];
+    (pass == GroupPass::forward ? time.forward_s : time.backward_s) += stopwatch_.elapsed_s();
+  }
+  std::vector<KindTime> times() const { return times_; }
+
+ private:
+  Stopwatch stopwatch_;
+  std::vector<KindTime> times_;
+  std::vector<std::size_t> time_of_group_;
+};
+
 void print_shares(const TrainingSpec& spec, int steps) {
   const c10::InferenceMode no_tape;
   const RankMemory memory;
@@ -166,9 +202,10 @@ void print_shares(const TrainingSpec& spec, int steps) {
   use_threads(spec.threads);
   ParameterStore store(spec.graph, spec.precision, spec.seed);
   StageExecutor executor(whole_model(spec.graph, store.operator_type(), Fusion::on), store);
-  const BatchLoader loader(spec.data, executor.type(), spec.seed);
+  const BatchLoader loader(spec.data, store.operator_type(), spec.seed);
+  KindTimes timer(executor.model());
   for (int i = 0; i < steps + 2; ++i) {
-    if (i == 2) executor.profile(StageExecutor::Profile::on);
+    if (i == 2) executor.time_groups(&timer);
     const Batch batch = loader.train(0, spec.plan().micro_batch_samples());
     executor.overwrite_gradients();
     executor.put(0, spec.graph.input(), batch.sample);
@@ -177,13 +214,13 @@ void print_shares(const TrainingSpec& spec, int steps) {
     executor.backward(0);
     executor.release(0);
   }
-  std::vector<GroupTime> times = executor.times();
-  std::sort(times.begin(), times.end(), [](const GroupTime& a, const GroupTime& b) {
+  std::vector<KindTime> times = timer.times();
+  std::sort(times.begin(), times.end(), [](const KindTime& a, const KindTime& b) {
     return a.forward_s + a.backward_s > b.forward_s + b.backward_s;
   });
   double total = 0;
-  for (const GroupTime& time : times) total += time.forward_s + time.backward_s;
-  for (const GroupTime& time : times) {
+  for (const KindTime& time : times) total += time.forward_s + time.backward_s;
+  for (const KindTime& time : times) {
     fmt::print("    {:<32} {:5.1f} %  forward {:8.3f} ms  backward {:8.3f} ms\n", time.kind,
                100 * (time.forward_s + time.backward_s) / total, time.forward_s / steps * 1e3,
                time.backward_s / steps * 1e3);

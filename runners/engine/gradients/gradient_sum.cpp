@@ -1,3 +1,9 @@
+// The two ways to sum gradients. Where all copies of a parameter are cut alike, rank i of every
+// copy has the same elements at the same distance, and a stretch of the arena is one all-reduce in
+// place (FlatSum). Where they are cut differently, a parameter is seen as {outer, extent, inner}
+// around the dimension that is cut; the borders of all copies together cut `extent` into *pieces*
+// that no copy cuts any further, and a reshard plan that sums moves them between the ranks
+// (ReshardedSum).
 #include "runners/engine/gradients/gradient_sum.hpp"
 
 #include <ATen/ops/empty.h>
@@ -11,7 +17,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/reshard/reshard.hpp"
 #include "runners/comm/slice.hpp"
-#include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
@@ -21,7 +26,7 @@ constexpr std::size_t line_bytes = 64;
 
 std::size_t unsigned_of(std::int64_t n) { return static_cast<std::size_t>(n); }
 
-std::size_t own_index(const Communicator& group) {
+std::size_t index_of_rank(const Communicator& group) {
   return static_cast<std::size_t>(group.rank().value());
 }
 
@@ -51,42 +56,44 @@ FlatSum::FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaR
   for (std::size_t r = 0; r < ranks; ++r) {
     counts_.push_back(even_slice(unsigned_of(range.count()), r, ranks, unit).count);
   }
-  const Slice own = block_of(counts_, own_index(group));
-  slice_.begin = range.begin + static_cast<std::int64_t>(own.begin);
-  slice_.end = range.begin + static_cast<std::int64_t>(own.end());
+  const Slice slice = block_of(counts_, index_of_rank(group));
+  slice_.begin = range.begin + static_cast<std::int64_t>(slice.begin);
+  slice_.end = range.begin + static_cast<std::int64_t>(slice.end());
 }
 
 at::Tensor FlatSum::slice_of(const at::Tensor& range) const {
   return part(range, {slice_.begin - range_.begin, slice_.end - range_.begin});
 }
 
-/// Until the sum takes its place.
+/// Room for a sum until it takes its slice's place.
 at::Tensor FlatSum::room_like(const at::Tensor& slice) {
   if (slice.is_cuda()) return at::empty(slice.sizes(), slice.options());
   if (!room_) room_ = std::make_unique<std::byte[]>(slice.nbytes());
   return at::from_blob(room_.get(), slice.sizes(), at::TensorOptions().dtype(slice.scalar_type()));
 }
 
+// Reduce-scatter needs room for the sum of this rank's slice: source and target must not overlap.
 void FlatSum::run() {
   const c10::InferenceMode no_tape;
-  HostCopies there(group_);
-  const at::Tensor all = there.of(arenas_.gradients(range_));
+  HostCopies copies(group_);
+  const at::Tensor all = copies.of(arenas_.gradients(range_));
   if (target_ == SumTarget::all) {
     group_.all_reduce(buffer_of(all));
   } else {
-    const at::Tensor own = slice_of(all), sum = room_like(own);
+    const at::Tensor slice = slice_of(all), sum = room_like(slice);
     group_.reduce_scatter(buffer_of(all), buffer_of(sum), counts_, Reduction::sum);
-    own.copy_(sum);
+    slice.copy_(sum);
   }
-  there.put_back();
+  copies.put_back();
 }
 
+// The slices of all ranks follow one another in the range, so gathering needs no room.
 void FlatSum::share() {
   if (target_ == SumTarget::all) return;
-  HostCopies there(group_);
-  const at::Tensor all = there.of(arenas_.masters(range_));
+  HostCopies copies(group_);
+  const at::Tensor all = copies.of(arenas_.masters(range_));
   group_.all_gather(buffer_of(slice_of(all)), buffer_of(all), counts_);
-  there.put_back();
+  copies.put_back();
 }
 
 namespace {
@@ -119,6 +126,7 @@ Intervals intervals_of(const ParameterShard& shard, std::int64_t extent) {
   return shard.whole() ? Intervals{{0, extent}} : shard.intervals;
 }
 
+/// All places where some copy cuts the dimension, in ascending order.
 std::vector<std::int64_t> borders_of(const Copies& copies, std::int64_t extent) {
   std::vector<std::int64_t> borders{0, extent};
   for (const auto& copy : copies) {
@@ -141,7 +149,7 @@ bool holds(const ParameterShard& shard, std::int64_t extent, std::int64_t row) {
   });
 }
 
-/// Of each copy the first that holds a row of the cut dimension.
+/// The ranks that bring in a row of the cut dimension: the first of each copy that holds it.
 std::vector<RankId> summands_of(const Copies& copies, std::int64_t extent, std::int64_t row) {
   std::vector<RankId> ranks;
   for (const auto& copy : copies) {
@@ -239,32 +247,32 @@ class ReshardedSum::Move {
         resharder_(std::make_shared<ReshardPlan>(std::move(plan)), group.rank()) {
     for (const auto& interval : intervals_) width_ += interval.count * inner_;
     const Layout &from = resharder_.plan().from, &to = resharder_.plan().to;
-    mine_.resize(unsigned_of(from.count(group.rank())) * size_);
-    result_.resize(unsigned_of(to.count(group.rank())) * size_);
+    before_.resize(unsigned_of(from.count(group.rank())) * size_);
+    after_.resize(unsigned_of(to.count(group.rank())) * size_);
     sent_ = rows_of(from);
     received_ = rows_of(to);
   }
 
-  /// What this rank has before and after, within its part of the parameter.
+  /// Replaces the values of this rank's part of the parameter by those after the reshard.
   void run(const at::Tensor& values) {
-    HostCopies here;
-    const MutableBuffer part = buffer_of(here.of(values));
+    HostCopies copies;
+    const MutableBuffer part = buffer_of(copies.of(values));
     auto* arena = static_cast<std::byte*>(part.data);
-    std::byte* tile = mine_.data();
+    std::byte* tile = before_.data();
     for (const ArenaRange& row : sent_) {
       const std::size_t bytes = unsigned_of(row.count()) * size_;
       std::memcpy(tile, arena + unsigned_of(row.begin) * size_, bytes);
       tile += bytes;
     }
-    resharder_.run(group_, ConstBuffer(mine_.data(), mine_.size() / size_, part.type),
-                   MutableBuffer(result_.data(), result_.size() / size_, part.type), tag_);
-    tile = result_.data();
+    resharder_.run(group_, ConstBuffer(before_.data(), before_.size() / size_, part.type),
+                   MutableBuffer(after_.data(), after_.size() / size_, part.type), tag_);
+    tile = after_.data();
     for (const ArenaRange& row : received_) {
       const std::size_t bytes = unsigned_of(row.count()) * size_;
       std::memcpy(arena + unsigned_of(row.begin) * size_, tile, bytes);
       tile += bytes;
     }
-    here.put_back();
+    copies.put_back();
   }
 
   const std::vector<ArenaRange>& received() const { return received_; }
@@ -284,7 +292,7 @@ class ReshardedSum::Move {
     return rows;
   }
 
-  /// Of a row of the full parameter among those that this rank holds.
+  /// The place of a row of the full parameter among the rows that this rank holds.
   std::int64_t place_of(std::int64_t row) const {
     std::int64_t place = 0;
     for (const auto& interval : intervals_) {
@@ -303,7 +311,7 @@ class ReshardedSum::Move {
   Intervals intervals_;
   std::int64_t inner_, width_ = 0;
   Resharder resharder_;
-  std::vector<std::byte> mine_, result_;
+  std::vector<std::byte> before_, after_;
   std::vector<ArenaRange> sent_, received_;
 };
 
@@ -321,9 +329,9 @@ ReshardedSum::ReshardedSum(Communicator& group, const GradientArenas& arenas,
     sum_ = std::make_unique<Move>(group, plan_sum(summands, all, config), extents, shard, tag);
     return;
   }
-  const Layout own = own_parts(copies, extents);
-  sum_ = std::make_unique<Move>(group, plan_sum(summands, own, config), extents, shard, tag);
-  share_ = std::make_unique<Move>(group, plan_reshard(own, all, config), extents, shard, tag + 1);
+  const Layout parts = own_parts(copies, extents);
+  sum_ = std::make_unique<Move>(group, plan_sum(summands, parts, config), extents, shard, tag);
+  share_ = std::make_unique<Move>(group, plan_reshard(parts, all, config), extents, shard, tag + 1);
 }
 ReshardedSum::~ReshardedSum() = default;
 

@@ -11,7 +11,7 @@
 
 namespace heteroperf {
 
-/// A store's arenas as sums use them: alive for as long as this is.
+/// The arenas of a store, as sums use them. They stay alive for as long as this object.
 struct GradientArenas {
   explicit GradientArenas(const ParameterStore& store);
 
@@ -28,20 +28,20 @@ struct GradientArenas {
 class GradientSum {
  public:
   virtual ~GradientSum() = default;
-  /// Collective.
+  /// Replaces the gradients by their sums. Collective.
   virtual void run() = 0;
   /// Collective: after the update of what each rank owns, all have all of it again.
   virtual void share() {}
-  /// What this rank updates.
+  /// The elements that this rank updates.
   virtual std::vector<ArenaRange> owned() const = 0;
 };
 
-/// ZeRO-1: every rank of a group gets the sums of its own part alone; else of all it holds.
+/// With ZeRO-1 every rank of a group gets the sums of its own part alone, else of all it holds.
 enum class SumTarget { all, own_part };
 
-/// Elements that lie alike on all ranks of the group. Rank r's own part is slice r; slices begin on
-/// cache lines. A device's go through the host's memory unless the group's buffers are on the
-/// device.
+/// Sums elements that lie alike on all ranks of the group. Rank r's own part is slice r; slices
+/// begin on cache lines. The elements of a device go through the host's memory unless the group's
+/// buffers are on the device.
 class FlatSum final : public GradientSum {
  public:
   FlatSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
@@ -63,20 +63,20 @@ class FlatSum final : public GradientSum {
   std::unique_ptr<std::byte[]> room_;
 };
 
-/// One parameter that the copies of a stage have cut differently: every element gets one summand of
-/// each copy. Of every piece that no copy cuts, each copy owns a part: rows of it or, where pieces
-/// are columns, rows of the parameter.
+/// Sums one parameter that the copies of a stage have cut differently: every element gets one
+/// summand from each copy. With ZeRO-1 each copy owns a part of every piece that no copy cuts: rows
+/// of it or, where pieces are columns, rows of the parameter.
 class ReshardedSum final : public GradientSum {
  public:
-  /// Who holds what of the parameter, copy by copy; `rank` is the group's. A copy whose ranks all
-  /// hold the same has its summand on the first.
+  /// A rank of the group and the part of the parameter that it holds. A copy whose ranks all hold
+  /// the same has its summand on the first.
   struct Holder {
     RankId rank;
     ParameterShard shard;
   };
   using Copies = std::vector<std::vector<Holder>>;
-  /// `shape`: of the full parameter, in the order of memory. `range`: this rank's part of it.
-  /// `tag` and the one after it are its own.
+  /// `shape` is the full parameter's, in the order of memory; `range` has this rank's part of it.
+  /// `tag` and the one after it are used by this sum alone.
   ReshardedSum(Communicator& group, const GradientArenas& arenas, const ArenaRange& range,
                const Shape& shape, const Copies& copies, SumTarget target, int tag);
   ~ReshardedSum() override;

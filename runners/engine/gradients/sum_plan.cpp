@@ -1,3 +1,10 @@
+// The plan of a rank's gradient sums, made in three steps. A *family* is a set of parameters of
+// which the same copies exist: those of one stage, or one weight that is tied across stages. The
+// families give the *groups* of ranks that add up together. Then the parameters of every family are
+// cut into sums: *buckets* of parameters that lie side by side where all copies are cut alike, one
+// reshard per parameter where they are not. All ranks plan the same order, the last stage first,
+// because its gradients are final first; a rank that planned another order could wait for a peer
+// that waits for it.
 #include "runners/engine/gradients/sum_plan.hpp"
 
 #include <algorithm>
@@ -11,15 +18,134 @@
 namespace heteroperf {
 namespace {
 
-/// Two per parameter, used again when far fewer are under way.
-constexpr int tags = 3000;
+void add_copies(const Plan& plan, int stage, std::set<RankId>& seen,
+                std::vector<GradientFamily::Copy>& copies) {
+  const std::vector<StageReplica>& replicas = plan.stages[static_cast<std::size_t>(stage)].replicas;
+  for (std::size_t r = 0; r < replicas.size(); ++r) {
+    const std::vector<RankId>& ranks = replicas[r].ranks;
+    const auto known =
+        std::count_if(ranks.begin(), ranks.end(), [&](RankId rank) { return seen.contains(rank); });
+    if (known == static_cast<std::ptrdiff_t>(ranks.size())) continue;
+    // Ranks of a position are grouped alike for all of its stages.
+    HETEROPERF_EXPECT(known == 0);
+    seen.insert(ranks.begin(), ranks.end());
+    copies.push_back({stage, static_cast<int>(r), ranks});
+  }
+}
+
+}  // namespace
+
+bool GradientFamily::uniform() const {
+  return std::all_of(copies.begin(), copies.end(), [this](const Copy& copy) {
+    return copy.ranks.size() == copies.front().ranks.size();
+  });
+}
+
+std::vector<std::vector<RankId>> GradientFamily::groups() const {
+  const bool by_index = uniform();
+  std::vector<std::vector<RankId>> groups(by_index ? copies.front().ranks.size() : 1);
+  for (const Copy& copy : copies) {
+    for (std::size_t i = 0; i < copy.ranks.size(); ++i) {
+      groups[by_index ? i : 0].push_back(copy.ranks[i]);
+    }
+  }
+  return groups;
+}
+
+std::vector<GradientFamily> gradient_families(const StagedGraph& staged, const Plan& plan) {
+  std::vector<GradientFamily> families;
+  for (int stage = staged.stages() - 1; stage >= 0; --stage) {
+    GradientFamily family{stage, GradientFamily::untied, {}};
+    std::set<RankId> seen;
+    add_copies(plan, stage, seen, family.copies);
+    families.push_back(std::move(family));
+  }
+  for (std::size_t t = 0; t < staged.tied.size(); ++t) {
+    GradientFamily family{staged.tied[t].stages.front(), t, {}};
+    std::set<RankId> seen;
+    for (const int stage : staged.tied[t].stages) add_copies(plan, stage, seen, family.copies);
+    families.push_back(std::move(family));
+  }
+  return families;
+}
+
+namespace {
 
 using Group = std::vector<RankId>;
+
+/// The different groups of several ranks of the families that `wanted` accepts, in their order.
+template <class Wanted>
+std::vector<Group> groups_of(const std::vector<GradientFamily>& families, Wanted wanted) {
+  std::vector<Group> groups;
+  for (const GradientFamily& family : families) {
+    if (!wanted(family)) continue;
+    for (Group& group : family.groups()) {
+      const bool known = std::find(groups.begin(), groups.end(), group) != groups.end();
+      if (group.size() > 1 && !known) groups.push_back(std::move(group));
+    }
+  }
+  return groups;
+}
+
+/// The place of a rank in a group; the group's size where the rank is not in it.
+std::size_t index_in(const Group& group, RankId rank) {
+  return static_cast<std::size_t>(std::find(group.begin(), group.end(), rank) - group.begin());
+}
+
+bool is_in(const Group& group, RankId rank) { return index_in(group, rank) < group.size(); }
+
+}  // namespace
+
+GradientGroups::GradientGroups(Communicator& world, Communicator* devices,
+                               const std::vector<GradientFamily>& families)
+    : has_devices_(devices != nullptr) {
+  auto groups = groups_of(
+      families, [&](const GradientFamily& family) { return !has_devices_ || !family.uniform(); });
+  while (!groups.empty()) split_off(world, groups, false);
+  if (!has_devices_) return;
+  groups = groups_of(families, [](const GradientFamily& family) { return family.uniform(); });
+  while (!groups.empty()) split_off(*devices, groups, true);
+}
+
+Communicator& GradientGroups::find(const Group& group, bool uniform) const {
+  const auto place = std::find(groups_.begin(), groups_.end(), Key{group, has_devices_ && uniform});
+  HETEROPERF_EXPECT(place != groups_.end());
+  return *communicators_[static_cast<std::size_t>(place - groups_.begin())];
+}
+
+void GradientGroups::split_off(Communicator& world, std::vector<Group>& groups, bool on_devices) {
+  std::set<RankId> taken;
+  std::vector<Group> later;
+  int colour = world.size() + world.rank().value(), key = 0;
+  for (std::size_t g = 0, number = 0; g < groups.size(); ++g) {
+    Group& group = groups[g];
+    if (std::any_of(group.begin(), group.end(), [&](RankId r) { return taken.contains(r); })) {
+      later.push_back(std::move(group));
+      continue;
+    }
+    taken.insert(group.begin(), group.end());
+    if (is_in(group, world.rank())) {
+      colour = static_cast<int>(number);
+      key = static_cast<int>(index_in(group, world.rank()));
+      groups_.push_back({group, on_devices});
+    }
+    ++number;
+  }
+  auto group = world.split(colour, key);
+  if (colour < world.size()) communicators_.push_back(std::move(group));
+  groups = std::move(later);
+}
+
+namespace {
+
+/// Message tags: two per parameter. They are used again, far fewer being under way at a time.
+constexpr int tags = 3000;
+
 using ParameterKey = std::pair<NodeId, std::size_t>;
 
 ParameterKey key_of(const HeldParameter& held) { return {held.node, held.index}; }
 
-/// Joins ranges that touch.
+/// Sorts ranges and joins those that touch.
 std::vector<ArenaRange> joined(std::vector<ArenaRange> ranges) {
   std::sort(ranges.begin(), ranges.end(),
             [](const ArenaRange& a, const ArenaRange& b) { return a.begin < b.begin; });
@@ -80,14 +206,14 @@ class SumPlanner {
     for (const Ordinals& run : runs(family, copy, index)) {
       note_users(family, run);
       if (group.size() == 1) {
-        add_own(run, copy, index);
+        add_unshared(run, copy, index);
       } else {
         add_buckets(groups_.find(group, true), run, copy, index);
       }
     }
   }
 
-  /// What a rank of a copy holds of the family.
+  /// The family's parameters on rank `index` of a copy.
   std::vector<HeldParameter> held(const GradientFamily& family, const GradientFamily::Copy& copy,
                                   std::size_t index) {
     std::vector<HeldParameter> result;
@@ -117,16 +243,16 @@ class SumPlanner {
     if (family.is_tied()) return {{store_.ordinal(staged_.tied[family.tied].owner, 0)}};
     std::vector<Ordinals> result;
     for (const bool matrices : {true, false}) {
-      std::vector<Ordinals> found(1);
+      std::vector<Ordinals> pieces(1);
       for (const HeldParameter& parameter : share(family.copies[copy], index)) {
         if ((parameter.shape.size() > 1) != matrices) continue;
         if (tied_keys_.contains(key_of(parameter))) {
-          found.emplace_back();
+          pieces.emplace_back();
         } else {
-          found.back().push_back(store_.ordinal(parameter.node, parameter.index));
+          pieces.back().push_back(store_.ordinal(parameter.node, parameter.index));
         }
       }
-      for (auto run = found.rbegin(); run != found.rend(); ++run) {
+      for (auto run = pieces.rbegin(); run != pieces.rend(); ++run) {
         if (!run->empty()) result.push_back(*run);
       }
     }
@@ -142,7 +268,7 @@ class SumPlanner {
     }
   }
 
-  /// With the gap behind it, which holds zeros.
+  /// The parameter's elements, with the gap behind it, which holds zeros.
   ArenaRange range_of(std::size_t ordinal) const {
     const bool last = ordinal + 1 == store_.count();
     return {store_.place(ordinal).offset,
@@ -158,30 +284,34 @@ class SumPlanner {
     return index == 0 || !store_.place(ordinal).held.shard.whole();
   }
 
-  void count(const Ordinals& run, const ArenaRange& own, std::size_t index) {
+  void count(const Ordinals& run, const ArenaRange& owned, std::size_t index) {
     for (const std::size_t ordinal : run) {
-      if (counts_here(ordinal, index)) result_.counted.push_back(overlap(range_of(ordinal), own));
+      if (counts_here(ordinal, index)) result_.counted.push_back(overlap(range_of(ordinal), owned));
     }
   }
 
-  void add_own(const Ordinals& run, std::size_t copy, std::size_t index) {
+  /// A run that this rank alone holds: nothing is summed.
+  void add_unshared(const Ordinals& run, std::size_t copy, std::size_t index) {
     result_.owned.push_back(range_of(run));
     if (copy == 0) count(run, range_of(run), index);
   }
 
+  /// Cuts a run into buckets of neighbours, from its end: the last gradients are final first.
   void add_buckets(Communicator& group, const Ordinals& run, std::size_t copy, std::size_t index) {
     Ordinals bucket;
-    for (auto at = run.rbegin(); at != run.rend(); ++at) {
-      bucket.insert(bucket.begin(), *at);
-      if (range_of(bucket).count() < bucket_elements_ && at + 1 != run.rend()) continue;
+    for (auto last = run.rbegin(); last != run.rend(); ++last) {
+      bucket.insert(bucket.begin(), *last);
+      if (range_of(bucket).count() < bucket_elements_ && last + 1 != run.rend()) continue;
       auto sum = std::make_unique<FlatSum>(group, arenas_, range_of(bucket), target_);
-      const ArenaRange own = sum->owned().front();
-      if (target_ == SumTarget::own_part || copy == 0) count(bucket, own, index);
+      const ArenaRange owned = sum->owned().front();
+      if (target_ == SumTarget::own_part || copy == 0) count(bucket, owned, index);
       add_sum(std::move(sum), std::move(bucket));
       bucket.clear();
     }
   }
 
+  /// One sum per parameter, for copies of different tensor-parallel degrees: matrices from the last
+  /// to the first, then the rest in the same direction.
   void add_resharded(const GradientFamily& family, std::size_t copy, std::size_t index) {
     Communicator& group = groups_.find(family.groups().front(), false);
     std::vector<HeldParameter> all = held(family, family.copies.front(), 0);
@@ -201,7 +331,7 @@ class SumPlanner {
                                          graph_.node(all[i].node).parameters[all[i].index].shape,
                                          holders, target_, 2 * static_cast<int>(i) % tags);
       if (target_ == SumTarget::own_part) {
-        for (const ArenaRange& own : sum->owned()) result_.counted.push_back(own);
+        for (const ArenaRange& owned : sum->owned()) result_.counted.push_back(owned);
       } else if (copy == 0) {
         count({ordinal}, range_of(ordinal), index);
       }
@@ -210,7 +340,7 @@ class SumPlanner {
   }
 
   void add_sum(std::unique_ptr<GradientSum> sum, Ordinals parameters) {
-    for (const ArenaRange& own : sum->owned()) result_.owned.push_back(own);
+    for (const ArenaRange& owned : sum->owned()) result_.owned.push_back(owned);
     result_.sums.push_back({std::move(sum), std::move(parameters)});
   }
 
@@ -245,6 +375,7 @@ class SumPlanner {
   SumTarget target_;
   std::int64_t bucket_elements_;
   std::set<ParameterKey> tied_keys_;
+  /// By stage, degree and tensor index.
   std::map<std::tuple<int, std::size_t, std::size_t>, std::vector<HeldParameter>> shares_;
   SumPlan result_;
 };

@@ -1,4 +1,5 @@
-#include "runners/engine/module/spec_check.hpp"
+// Finds all the reasons why a training cannot run, before anything is allocated.
+#include "runners/engine/module/torch_engine.hpp"
 
 #include <fmt/format.h>
 
@@ -23,6 +24,7 @@ void check_counts(const TrainingSpec& spec, ProblemList& problems) {
   }
 }
 
+/// Makes every operator once: an operator knows best what it refuses.
 void check_operators(const TrainingSpec& spec, ProblemList& problems) {
   const std::vector<Node>& nodes = spec.graph.nodes();
   for (std::size_t n = 0; n < nodes.size(); ++n) {
@@ -37,6 +39,7 @@ void check_operators(const TrainingSpec& spec, ProblemList& problems) {
   }
 }
 
+/// A node that nothing takes would have no gradient.
 void check_uses(const TrainingSpec& spec, ProblemList& problems) {
   const std::vector<Node>& nodes = spec.graph.nodes();
   for (std::size_t n = 0; n + 1 < nodes.size(); ++n) {
@@ -55,6 +58,7 @@ SampleSpec wanted_sample(const Input& input) {
   return {input.kind, input.channels, input.height, input.width, input.length, 0};
 }
 
+/// The model was built for one shape of a sample.
 void check_sample(const TrainingSpec& spec, ProblemList& problems) {
   const Node& node = spec.graph.node(spec.graph.input());
   const SampleSpec wanted = wanted_sample(std::get<Input>(node.attributes));
@@ -66,6 +70,7 @@ void check_sample(const TrainingSpec& spec, ProblemList& problems) {
       spec.data->description(), "Build the model for the data's shape");
 }
 
+/// Targets must name an output of the model, one for each prediction.
 void check_classes(const TrainingSpec& spec, ProblemList& problems) {
   const Node& loss = spec.graph.node(spec.graph.loss());
   const Shape& logits = spec.graph.node(loss.inputs.front()).output;
@@ -89,6 +94,7 @@ void check_device(const TrainingSpec& spec, ProblemList& problems) {
                "Use --device cpu or another cluster");
 }
 
+/// The plan was made ready for the same graph; the group must have its ranks.
 void check_plan_ranks(const TrainingSpec& spec, int ranks, ProblemList& problems) {
   HETEROPERF_EXPECT(spec.ready->staged.stage_of.size() == spec.graph.nodes().size());
   if (spec.plan().ranks() != ranks) {
@@ -98,6 +104,7 @@ void check_plan_ranks(const TrainingSpec& spec, int ranks, ProblemList& problems
   }
 }
 
+/// Every rank needs a sample of its own.
 void check_data(const TrainingSpec& spec, int ranks, ProblemList& problems) {
   if (!spec.data) {
     problems.add("there are no data to train on");

@@ -1,3 +1,4 @@
+// The engine behind the module's door: it only joins the rooms below.
 #include "runners/engine/module/torch_engine.hpp"
 
 #include <torch/headeronly/version.h>
@@ -5,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/module/training_session.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
 #include "runners/engine/probe/measure_operations.hpp"
 #include "runners/engine/probe/peak_rate.hpp"
@@ -48,8 +48,8 @@ class TorchEngine final : public Engine {
     const Accelerator& accelerator = heteroperf::cuda_devices();
     std::vector<CudaDevice> devices;
     for (int i = 0; i < accelerator.count(); ++i) {
-      const AcceleratorProperties found = accelerator.properties(i);
-      devices.push_back({found.name, found.memory_bytes, found.pci_bus_id});
+      const AcceleratorProperties device = accelerator.properties(i);
+      devices.push_back({device.name, device.memory_bytes, device.pci_bus_id});
     }
     return devices;
   }

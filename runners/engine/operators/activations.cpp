@@ -1,3 +1,5 @@
+// Element-wise functions, and the gated product of Llama's feed-forward layer (swiglu). A function
+// keeps either its input or its output for the backward pass, whichever gives the slope.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

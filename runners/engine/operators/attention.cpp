@@ -1,3 +1,6 @@
+// Attention over packed rows of queries, keys and values, and the rotation of queries and keys by
+// their position. On the host LibTorch's flash attention runs; on a device device_attention()
+// chooses.
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <ATen/ops/empty.h>
@@ -63,6 +66,7 @@ class AttentionOperator final : public Operator {
   }
 
  private:
+  /// Views {B, heads, T, head_dim} of the packed rows {queries, keys, values}.
   AttentionParts split(const at::Tensor& packed) const {
     const auto part = [&](std::int64_t first, std::int64_t heads) {
       return packed.narrow(2, first * a_.head_dim, heads * a_.head_dim)
@@ -78,6 +82,7 @@ class AttentionOperator final : public Operator {
     return heads.transpose(1, 2).reshape({heads.size(0), heads.size(2), -1});
   }
 
+  /// The opposite of split(): gradients of the three parts side by side.
   at::Tensor pack(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value) const {
     const std::int64_t widths[3] = {query.size(2), key.size(2), value.size(2)};
     const void* parts[3] = {query.data_ptr(), key.data_ptr(), value.data_ptr()};
@@ -150,6 +155,7 @@ class RotaryOperator final : public Operator {
   }
 
   // Su et al., arXiv:2104.09864, equation 15; angles in double.
+  /// Cosines and sines of every position and pair, made once per length.
   void make_tables(const at::Tensor& x) {
     const std::int64_t length = x.size(1), half = a_.head_dim / 2;
     const at::ScalarType type = accumulation_type(x.scalar_type());

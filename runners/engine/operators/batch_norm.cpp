@@ -1,3 +1,6 @@
+// Batch norm over channels-last images. Moments are made per block of rows and joined by Chan's
+// formula, so their bits do not depend on the number of threads. Relu and residual sum are fused,
+// because each alone would read and write the whole tensor once more.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -83,6 +86,7 @@ class BatchNormOperator final : public Operator {
 
   bool adds_residual() const { return fusion_ == BatchNormFusion::residual_relu; }
 
+  /// Mean and biased variance of every channel over this micro-batch.
   static Statistics measure(const at::Tensor& x) {
     const RowBlocks blocks(pixels_of(x));
     const ColumnPartials means(blocks, x), deviations(blocks, x);
@@ -114,6 +118,7 @@ class BatchNormOperator final : public Operator {
     running_variance_.mul_(1.0 - m).add_(s.variance, m * unbiased);
   }
 
+  /// The whole norm as one line per channel: y = x · scale + shift.
   Affine affine_of(const at::Tensor& x, const Statistics& s, const Tensors& parameters) const {
     const std::int64_t channels = x.size(1);
     const auto vector = [&] { return empty_accumulators({channels}, x); };
@@ -136,7 +141,7 @@ class BatchNormOperator final : public Operator {
     return y;
   }
 
-  /// What the backward kernels derive the relu's mask from; see KernelTable::batch_norm_sums.
+  /// The backward kernels derive the relu's mask from it; see KernelTable::batch_norm_sums.
   struct MaskSource {
     const void *y = nullptr, *scale = nullptr, *shift = nullptr;
   };
@@ -146,6 +151,7 @@ class BatchNormOperator final : public Operator {
     return {nullptr, saved[3].data_ptr(), saved[4].data_ptr()};
   }
 
+  /// Sums over all pixels, needed by the parameters' gradients and by the input's.
   Sums sums_of(const at::Tensor& dy, const Tensors& saved) const {
     const RowBlocks blocks(pixels_of(dy));
     Sums sums{ColumnPartials(blocks, dy), ColumnPartials(blocks, dy)};
@@ -159,6 +165,7 @@ class BatchNormOperator final : public Operator {
     return sums;
   }
 
+  /// The input's gradient is one line per element; the residual's is the gradient behind the relu.
   void put_gradients(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,
                      const Sums& sums, GradientSink& sink) const {
     const std::int64_t channels = dy.size(1);

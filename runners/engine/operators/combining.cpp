@@ -1,3 +1,4 @@
+// Operators that join several tensors: sums, products and concatenations.
 #include <ATen/ops/cat.h>
 
 #include "runners/engine/operators/kernel_launch.hpp"

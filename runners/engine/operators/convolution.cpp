@@ -1,3 +1,5 @@
+// Convolutions. LibTorch reorders the weights in every call, which costs more than the product
+// itself on small images; there the windows are gathered and multiplied as one matrix.
 #include <ATen/ops/convolution.h>
 #include <ATen/ops/convolution_backward.h>
 #include <ATen/ops/mm.h>
@@ -12,7 +14,7 @@ namespace {
 /// convolution (whose weights are reordered in every call): measured with
 /// tests/bench/operators_bench, 1.1 to 3 times as fast at 8x8 down to 1x1, 0.8 to 0.9 at 16x16.
 constexpr std::int64_t most_gathered_positions = 8 * 8;
-/// Of one gathered block of samples.
+/// The size of one gathered block of samples.
 constexpr std::int64_t gathered_bytes = std::int64_t{8} << 20;
 
 /// The batch cut into blocks of samples whose gathered windows stay small.
@@ -101,6 +103,7 @@ class Conv2dOperator final : public Operator {
     return w;
   }
 
+  /// Small images and 1x1 windows are gathered; grouped convolutions are LibTorch's.
   bool gathers(const Window& w, const at::Tensor& x) const {
     if (x.is_cuda()) return false;  // cuDNN chooses for itself
     const bool pointwise = w.kernel[0] == 1 && w.kernel[1] == 1;
@@ -114,6 +117,7 @@ class Conv2dOperator final : public Operator {
   static std::int64_t window_elements(const Window& w) {
     return w.kernel[0] * w.kernel[1] * w.channels;
   }
+  /// Without windows to gather the whole batch is one block.
   static SampleBlocks blocks(const at::Tensor& x, const Window& w) {
     const std::int64_t per_sample =
         w.out[0] * w.out[1] * window_elements(w) * static_cast<std::int64_t>(x.element_size());
@@ -121,6 +125,7 @@ class Conv2dOperator final : public Operator {
     return {x.size(0), is_plain(w) ? x.size(0) : block};
   }
 
+  /// Images {B, C, H, W} as rows of channels, without a copy.
   static at::Tensor pixels(const at::Tensor& images) {
     return images.permute({0, 2, 3, 1}).view({-1, images.size(1)});
   }
@@ -129,6 +134,7 @@ class Conv2dOperator final : public Operator {
     return weight.permute({0, 2, 3, 1}).reshape({weight.size(0), -1});
   }
 
+  /// Every window as a row.
   static at::Tensor columns(const at::Tensor& x, const Window& w) {
     if (is_plain(w)) return pixels(x);
     at::Tensor gathered = empty({x.size(0) * w.out[0] * w.out[1], window_elements(w)}, x);
@@ -138,6 +144,7 @@ class Conv2dOperator final : public Operator {
     return gathered;
   }
 
+  /// Adds gathered rows to the pixels that they came from.
   static void scatter(const at::Tensor& gathered, const Window& w, const at::Tensor& dx) {
     const KernelTable& kernels = kernels_for(dx);
     const Matrix samples{dx.size(0), w.out[0] * w.out[1] * window_elements(w), place_of(dx)};
@@ -162,6 +169,7 @@ class Conv2dOperator final : public Operator {
     return dx;
   }
 
+  /// The product is written straight into the buffer where the buffer has the layout of the rows.
   void gathered_weight(const at::Tensor& dy, const at::Tensor& x, const Window& w,
                        const PassContext& context, Tensors& gradients) const {
     const at::Tensor& buffer = gradients[0];
@@ -214,6 +222,7 @@ class Conv2dOperator final : public Operator {
     return {dx, dw, db};
   }
 
+  /// LibTorch wants a weight of the gradient's type.
   static at::Tensor stand_in(const at::Tensor& gradient, const at::Tensor& dy) {
     return gradient.scalar_type() == dy.scalar_type()
                ? gradient

@@ -1,3 +1,5 @@
+// The loss over whole rows of logits. One pass over a row gives its loss and the log of its softmax
+// sum, from which the backward pass makes the gradient in a second pass.
 #include <ATen/ops/sum.h>
 
 #include "metrics/base/error.hpp"
@@ -60,6 +62,7 @@ class CrossEntropyOperator final : public Operator {
   }
 
  private:
+  /// The sum is made in double; on a device it stays there.
   static at::Tensor mean(const at::Tensor& losses) {
     const auto count = static_cast<double>(losses.numel());
     if (losses.is_cuda()) {

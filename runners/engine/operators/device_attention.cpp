@@ -1,3 +1,6 @@
+// Attention on a GPU. LibTorch's fused kernels are used where they exist: flash attention for bf16,
+// the memory-efficient one for fp32. Elsewhere (fp64, ALiBi, heads of other extents) the products
+// are written out; an observer is told that these are one operation, so that all ways count alike.
 #include "runners/engine/operators/device_attention.hpp"
 
 #include <ATen/ops/_scaled_dot_product_efficient_attention.h>

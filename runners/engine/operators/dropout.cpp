@@ -1,3 +1,4 @@
+// Dropout by counter: nothing is stored, the backward pass draws the same mask again.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

@@ -1,3 +1,5 @@
+// Tables that tokens and positions look up. The gradient of a table is a sum of rows in the order
+// of the tokens, whatever the number of threads.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 

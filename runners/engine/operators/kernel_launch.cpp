@@ -1,3 +1,5 @@
+// The bridge from tensors to kernels on plain memory: it picks the table of kernels for the memory
+// and type of a tensor, splits rows between threads, and joins sums of blocks in a fixed order.
 #include "runners/engine/operators/kernel_launch.hpp"
 
 #include <ATen/ops/addmm.h>
@@ -28,6 +30,7 @@ void use_threads(int threads) {
   if (at::get_num_threads() != threads) at::set_num_threads(threads);
 }
 
+// Other types (indices, half precision) have no kernels.
 Element element_of(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -83,6 +86,7 @@ Matrix matrix_of(const at::Tensor& tensor) {
   return {columns == 0 ? 0 : tensor.numel() / columns, columns, place_of(tensor)};
 }
 
+// The host's blocks have sixteen rows at least, so that a block is worth a sum of its own.
 RowBlocks::RowBlocks(Matrix of) : matrix(of) {
   constexpr std::int64_t most_blocks = 32, least_rows = 16;
   rows_per_block = of.place == MemoryPlace::device
@@ -101,9 +105,10 @@ void* ColumnPartials::block(std::int64_t index) const {
   return static_cast<char*>(values_.data_ptr()) + offset;
 }
 
+// On the host threads share the columns, so that each sum is made by one of them.
 void ColumnPartials::combine_into(const at::Tensor& target, Accumulation accumulation) const {
-  const at::ScalarType own = accumulation_type(target.scalar_type());
-  HETEROPERF_EXPECT(own == values_.scalar_type() && target.numel() == columns_);
+  const at::ScalarType type = accumulation_type(target.scalar_type());
+  HETEROPERF_EXPECT(type == values_.scalar_type() && target.numel() == columns_);
   const KernelTable& kernels = kernels_for(target);
   if (target.is_cuda()) {
     kernels.combine({0, columns_, columns_}, blocks_, values_.data_ptr(), store_for(accumulation),
@@ -155,6 +160,7 @@ void multiply_into(const at::Tensor& buffer, const at::Tensor& a, const at::Tens
   target.finish();
 }
 
+// The handle that the sink offered must be the only one when it is put back.
 void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, const at::Tensor& b,
                  at::IntArrayRef shape) {
   at::Tensor there = sink.reusable(input);
@@ -169,6 +175,7 @@ void put_product(GradientSink& sink, std::size_t input, const at::Tensor& a, con
   sink.put(input, at::mm(a, b).view(shape));
 }
 
+// One pass finds the largest index; a negative one is large as an unsigned number.
 void check_indices(const at::Tensor& indices, std::int64_t limit, const char* what) {
   HETEROPERF_EXPECT(indices.scalar_type() == at::kLong && indices.is_contiguous());
   if (indices.is_cuda()) return;

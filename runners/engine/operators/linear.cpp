@@ -1,3 +1,5 @@
+// The linear layer. Its matrix products are LibTorch's; bias, gelu and residual are joined in one
+// pass of our kernels over the product.
 #include <ATen/ops/mm.h>
 
 #include "runners/engine/operators/kernel_launch.hpp"
@@ -49,6 +51,7 @@ class LinearOperator final : public Operator {
   bool has_gelu() const { return epilogue_.kind == LinearEpilogue::Kind::gelu; }
   GeluKind gelu() const { return epilogue_.gelu == GeluForm::erf ? GeluKind::erf : GeluKind::tanh; }
 
+  /// Bias and gelu, or bias and residual, in one pass over the product.
   at::Tensor finish(const at::Tensor& product, const Tensors& inputs, const Tensors& parameters,
                     Tensors& saved) const {
     const KernelTable& kernels = kernels_for(product);
@@ -94,6 +97,7 @@ class LinearOperator final : public Operator {
     });
   }
 
+  /// One pass gives the gradient before the epilogue and, beside it, the bias's gradient.
   at::Tensor gradient_and_bias(const at::Tensor& dy, const Tensors& saved,
                                const PassContext& context, Tensors& gradients) const {
     if (!bias_) return product_gradient(dy, saved, nullptr);
@@ -103,6 +107,7 @@ class LinearOperator final : public Operator {
     return g;
   }
 
+  /// Wᵀ's gradient is gᵀ x, added to the buffer by the product itself.
   static void weights(const at::Tensor& g, const Tensors& saved, const PassContext& context,
                       Tensors& gradients) {
     multiply_into(gradients[0], g.t(), as_matrix(saved[0]), context.accumulation);

@@ -1,3 +1,4 @@
+// The GPU side is a module of its own, so that a run on the host never loads the GPU's libraries.
 #include "runners/engine/operators/load_cuda.hpp"
 
 #include <fmt/format.h>
@@ -41,6 +42,8 @@ std::unique_ptr<Accelerator> load() {
 
 }  // namespace
 
+// Loaded once per process and never unloaded: tensors in a device's memory may outlive every
+// training.
 Accelerator& cuda_devices() {
   static const std::unique_ptr<Accelerator> accelerator = load();
   return *accelerator;

@@ -1,3 +1,4 @@
+// One operator per node, without fusion. A new kind of node gets an overload here.
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
@@ -63,6 +64,7 @@ class OperatorMaker {
 
 }  // namespace
 
+// A kind without an overload does not compile.
 std::unique_ptr<Operator> make_operator(const ModelGraph& graph, NodeId node, at::ScalarType type) {
   if (type != at::kFloat && type != at::kDouble && type != at::kBFloat16) {
     throw UserError(fmt::format("no operators for tensors of {}", c10::toString(type)),

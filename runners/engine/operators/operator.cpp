@@ -16,6 +16,8 @@ at::ScalarType scalar_type(Precision precision) {
   return at::kFloat;
 }
 
+// The default implementations serve operators without parameters, and those whose two gradients
+// share no work.
 void Operator::weight_gradient(const at::Tensor&, const Tensors&, const PassContext&,
                                Tensors& parameter_gradients) {
   HETEROPERF_EXPECT(parameter_gradients.empty());
@@ -28,6 +30,7 @@ void Operator::backward(const at::Tensor& output_gradient, const Tensors& parame
   input_gradient(output_gradient, parameters, saved, context, sink);
 }
 
+// Grouped convolutions are LibTorch's, which wants its own layout.
 at::MemoryFormat parameter_format(const Node& node, std::size_t index) {
   const auto* conv = std::get_if<Conv2d>(&node.attributes);
   return conv != nullptr && conv->groups == 1 && index == 0 ? at::MemoryFormat::ChannelsLast

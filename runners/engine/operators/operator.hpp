@@ -17,12 +17,12 @@ using Tensors = std::vector<at::Tensor>;
 at::ScalarType scalar_type(Precision precision);
 
 enum class Mode { train, evaluate };
-/// How a weight gradient meets what is in its buffer: the first micro-batch overwrites.
+/// A weight gradient overwrites its buffer (the first micro-batch) or is added to it.
 enum class Accumulation { overwrite, add };
 /// A second forward that only rebuilds `saved`: running statistics stay as they are.
 enum class Pass { first, recomputation };
 
-/// What an operator may know of the pass it runs in.
+/// The pass that an operator runs in.
 struct PassContext {
   Mode mode = Mode::train;
   Pass pass = Pass::first;
@@ -30,7 +30,7 @@ struct PassContext {
   std::uint64_t seed = 0, step = 0;
   std::uint64_t first_sample =
       0;                  ///< global number, within the step, of this micro-batch's first sample
-  std::int32_t node = 0;  ///< of the graph; dropout masks depend on it
+  std::int32_t node = 0;  ///< in the graph; dropout masks depend on it
   /// Multiplies the loss gradient: 1 / (targets of the global batch / targets of this micro-batch).
   double loss_scale = 1.0;
 };

@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// What a linear does with its product besides adding a bias.
+/// The step that a linear takes with its product besides adding a bias.
 struct LinearEpilogue {
   enum class Kind { none, gelu, residual };
   Kind kind = Kind::none;

@@ -1,3 +1,4 @@
+// Pooling over channels-last images.
 #include <ATen/ops/avg_pool2d.h>
 #include <ATen/ops/avg_pool2d_backward.h>
 

@@ -1,3 +1,4 @@
+// Changes of shape between images, sequences and rows. Most of them are views of the same memory.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/zeros.h>
 

@@ -1,3 +1,4 @@
+// Counts right predictions, where every rank has all classes and where each has some of them.
 #include "runners/engine/operators/right_predictions.hpp"
 
 #include <ATen/ops/add.h>
@@ -29,15 +30,15 @@ std::uint64_t count_right(const at::Tensor& logits, const at::Tensor& targets) {
 std::uint64_t count_right(const at::Tensor& logits, const at::Tensor& targets,
                           std::int64_t first_class, Communicator& group) {
   const at::Tensor best = at::argmax(logits, -1);
-  const at::Tensor mine = logits.gather(-1, best.unsqueeze(-1))
-                              .squeeze(-1)
-                              .contiguous()
-                              .to(accumulation_type(logits.scalar_type()));
-  const at::Tensor top = mine.clone();
+  const at::Tensor local = logits.gather(-1, best.unsqueeze(-1))
+                               .squeeze(-1)
+                               .contiguous()
+                               .to(accumulation_type(logits.scalar_type()));
+  const at::Tensor top = local.clone();
   all_reduce(group, top, Reduction::max);
   // Ranks below the top name a class that none has.
   const at::Tensor classes = best.add(first_class).contiguous();
-  classes.masked_fill_(mine.lt(top), std::numeric_limits<std::int64_t>::max());
+  classes.masked_fill_(local.lt(top), std::numeric_limits<std::int64_t>::max());
   all_reduce(group, classes, Reduction::min);
   return count_equal(classes, targets);
 }

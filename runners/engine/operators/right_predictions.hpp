@@ -8,8 +8,8 @@
 
 namespace heteroperf {
 
-/// How many rows of `logits` {…, classes} have their largest value at the class that `targets`
-/// {…} names; the lowest of equal ones counts.
+/// Counts the rows of `logits` {…, classes} whose largest value is at the class that `targets` {…}
+/// names. Of equal values the lowest class counts.
 std::uint64_t count_right(const at::Tensor& logits, const at::Tensor& targets);
 
 /// The same where every rank of `group` has the columns of some classes, from `first_class` on.

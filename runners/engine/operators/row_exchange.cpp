@@ -1,9 +1,10 @@
+// Sequence parallelism: tensor-parallel ranks keep rows of a tensor instead of all of it. A sum
+// over the group becomes a reduce-scatter, and an operation that needs the whole tensor gathers it.
 #include "runners/engine/operators/row_exchange.hpp"
 
 #include <ATen/ops/empty.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 #include "runners/plan/row_cuts.hpp"
 
@@ -11,10 +12,11 @@ namespace heteroperf {
 
 at::Tensor RowExchange::own(const at::Tensor& whole) const {
   const at::Tensor rows = whole.contiguous().view({1, -1, whole.size(-1)});
-  const RowRangeOfRank mine = rows_of_rank(rows.size(1), group_.rank().value(), group_.size());
-  return rows.narrow(1, mine.first, mine.count).clone();
+  const RowRangeOfRank range = rows_of_rank(rows.size(1), group_.rank().value(), group_.size());
+  return rows.narrow(1, range.first, range.count).clone();
 }
 
+// Ranks may have one row more than others.
 std::vector<std::size_t> RowExchange::counts(std::int64_t rows, std::int64_t width) const {
   std::vector<std::size_t> elements;
   for (int rank = 0; rank < group_.size(); ++rank) {
@@ -24,13 +26,14 @@ std::vector<std::size_t> RowExchange::counts(std::int64_t rows, std::int64_t wid
   return elements;
 }
 
-at::Tensor RowExchange::gather(const at::Tensor& own, std::int64_t batch,
+// The ranks' rows follow one another in the whole tensor, so gathering needs no second copy.
+at::Tensor RowExchange::gather(const at::Tensor& rows, std::int64_t batch,
                                std::int64_t positions) const {
-  const std::int64_t width = own.size(-1);
-  const at::Tensor whole = at::empty({batch, positions, width}, own.options());
+  const std::int64_t width = rows.size(-1);
+  const at::Tensor whole = at::empty({batch, positions, width}, rows.options());
   HostCopies copies(group_);
-  const at::Tensor mine = copies.of(own.contiguous()), all = copies.of(whole);
-  group_.all_gather(buffer_of(mine), buffer_of(all), counts(batch * positions, width));
+  const at::Tensor part = copies.of(rows.contiguous()), all = copies.of(whole);
+  group_.all_gather(buffer_of(part), buffer_of(all), counts(batch * positions, width));
   copies.put_back();
   return whole;
 }
@@ -38,13 +41,13 @@ at::Tensor RowExchange::gather(const at::Tensor& own, std::int64_t batch,
 at::Tensor RowExchange::sum(const at::Tensor& summand) const {
   const at::Tensor whole = summand.contiguous();
   const std::int64_t width = whole.size(-1), rows = whole.numel() / width;
-  const RowRangeOfRank mine = rows_of_rank(rows, group_.rank().value(), group_.size());
-  const at::Tensor own = at::empty({1, mine.count, width}, whole.options());
+  const RowRangeOfRank range = rows_of_rank(rows, group_.rank().value(), group_.size());
+  const at::Tensor part = at::empty({1, range.count, width}, whole.options());
   HostCopies copies(group_);
-  const at::Tensor all = copies.of(whole), result = copies.of(own);
+  const at::Tensor all = copies.of(whole), result = copies.of(part);
   group_.reduce_scatter(buffer_of(all), buffer_of(result), counts(rows, width), Reduction::sum);
   copies.put_back();
-  return own;
+  return part;
 }
 
 }  // namespace heteroperf

@@ -1,3 +1,5 @@
+// Layer norm and RMS norm. Both normalise every row by itself; they differ in the statistics and in
+// the kernels.
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator_factories.hpp"
 
@@ -28,7 +30,7 @@ class NormGradient {
   GradientSink* sink_ = nullptr;
 };
 
-/// What norms over rows share: one pass over the rows gives any of the gradients wanted.
+/// The common part of norms over rows: one pass over the rows gives any of the gradients wanted.
 class RowNormOperator : public Operator {
  public:
   void input_gradient(const at::Tensor& dy, const Tensors& parameters, const Tensors& saved,

@@ -1,9 +1,13 @@
+// Tensors as memory for communicators and for ordinary code. A device's tensors are copied to
+// page-locked memory of the host first, unless the communicator works on the device's memory.
 #include "runners/engine/operators/tensor_buffer.hpp"
 
+#include <ATen/ops/empty_like.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/operators/host_copies.hpp"
+#include "runners/engine/operators/kernel_launch.hpp"
 
 namespace heteroperf {
 
@@ -28,10 +32,36 @@ DataType data_type(at::ScalarType type) {
   }
 }
 
+// Communicators see memory, not shapes: any dense order of elements will do, as long as all ranks
+// have it.
 MutableBuffer buffer_of(const at::Tensor& tensor) {
   HETEROPERF_EXPECT(tensor.is_non_overlapping_and_dense());
   return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
           data_type(tensor.scalar_type())};
+}
+
+at::Tensor on_host(const at::Tensor& tensor) {
+  if (!tensor.is_cuda()) return tensor;
+  const at::TensorOptions options = tensor.options().device(at::kCPU).pinned_memory(true);
+  return at::empty_like(tensor, options).copy_(tensor);
+}
+
+// The work that made the tensor may still be under way on the device.
+at::Tensor HostCopies::of(const at::Tensor& tensor) {
+  if (!tensor.is_cuda()) return tensor;
+  if (on_device_) {
+    device_kernels().wait(tensor.device().index());
+    return tensor;
+  }
+  const c10::InferenceMode no_tape;
+  copies_.emplace_back(tensor, on_host(tensor));
+  return copies_.back().second;
+}
+
+void HostCopies::put_back() {
+  const c10::InferenceMode no_tape;
+  for (const auto& [original, copy] : copies_) original.copy_(copy);
+  copies_.clear();
 }
 
 void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction) {

@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <utility>
+#include <vector>
+
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
@@ -13,8 +16,31 @@ DataType data_type(at::ScalarType type);
 /// for a type they cannot carry.
 MutableBuffer buffer_of(const at::Tensor& tensor);
 
-/// In place. A device's tensor is waited for, and goes through the host's memory unless the
-/// group's buffers are on the device.
+/// The tensor itself where it is on the host, else a copy in page-locked memory. Waits for the
+/// device.
+at::Tensor on_host(const at::Tensor& tensor);
+
+/// Makes tensors readable and writable for ordinary code or for a group's calls: the tensors
+/// themselves where these can be used, else copies on the host of tensors on a device. May be used
+/// from any thread.
+class HostCopies {
+ public:
+  HostCopies() = default;
+  /// For calls of `group`, which may be those of a library of devices.
+  explicit HostCopies(Communicator& group) : on_device_(!group.memory().on_host()) {}
+
+  /// Dense, in the order of the tensor's memory. Waits for the device.
+  at::Tensor of(const at::Tensor& tensor);
+  /// Copies the copies back to the tensors that they came from.
+  void put_back();
+
+ private:
+  bool on_device_ = false;
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies_;  ///< original, copy
+};
+
+/// Reduces a tensor in place. A device's tensor is waited for and goes through the host's memory
+/// unless the group's buffers are on the device.
 void all_reduce(Communicator& group, const at::Tensor& tensor, Reduction reduction);
 
 }  // namespace heteroperf

@@ -1,3 +1,4 @@
+// The loss where every rank has the logits of some classes: README.md has the formula.
 #include <cmath>
 
 #include "metrics/base/error.hpp"

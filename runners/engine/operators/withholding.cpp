@@ -1,3 +1,6 @@
+// Tensor-parallel ranks add up the gradients of some tensors. A consumer that every rank runs on
+// the whole tensor would be counted once per rank; this wrapper keeps its gradient back on all
+// ranks but one.
 #include <utility>
 
 #include "runners/engine/operators/operator_factories.hpp"

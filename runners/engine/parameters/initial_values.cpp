@@ -1,3 +1,6 @@
+// Initial values are drawn by counter: element i of a parameter is a function of the seed, the
+// node's name, the parameter's index and i. So every rank draws the part that it holds, in any
+// order and with any number of threads, and all plans start from the same model.
 #include "runners/engine/parameters/initial_values.hpp"
 
 #include <ATen/Dispatch.h>
@@ -26,6 +29,7 @@ std::int64_t attention_count(const ModelGraph& graph) {
   return std::count_if(graph.nodes().begin(), graph.nodes().end(), is<Attention>);
 }
 
+/// A Kind takes the node's output, perhaps behind a dropout.
 template <class Kind>
 bool feeds(const ModelGraph& graph, NodeId node) {
   for (const NodeId consumer : graph.consumers(node)) {
@@ -36,6 +40,7 @@ bool feeds(const ModelGraph& graph, NodeId node) {
   return false;
 }
 
+/// The rules are those of initial_rule().
 double linear_deviation(const ModelGraph& graph, NodeId node, double fan_in) {
   if (const std::int64_t layers = attention_count(graph); layers > 0) {
     return feeds<Add>(graph, node)
@@ -100,10 +105,11 @@ class ShardRuns {
   struct Run {
     std::int64_t first, count;
   };
-  std::vector<Run> runs_;  ///< of one index of the dimensions before the cut one
+  std::vector<Run> runs_;  ///< for one index of the dimensions before the cut one
   std::int64_t full_period_ = 0;
 };
 
+/// A parameter's own stream of random numbers.
 std::uint64_t parameter_key(std::uint64_t seed, const std::string& node, std::size_t index) {
   return random_bits(seed, Hash128("initial values").update(node).low(), index);
 }

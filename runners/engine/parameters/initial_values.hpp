@@ -11,8 +11,8 @@ namespace heteroperf {
 
 enum class InitialKind { constant, normal };
 
-/// How one parameter starts: `value` is the constant, or the normal distribution's deviation
-/// (mean 0).
+/// The distribution that one parameter is drawn from: `value` is the constant, or the deviation of
+/// a normal distribution around 0.
 struct InitialRule {
   InitialKind kind = InitialKind::constant;
   double value = 0.0;

@@ -1,6 +1,10 @@
+// SGD with momentum and AdamW on the flat arenas. The parameters form few long stretches: of each
+// part of the rank the matrices (which decay) and the rest. A stretch that the rank owns is a
+// *piece*, and an update is one pass over every piece, on the host or by one kernel on a device.
 #include "runners/engine/parameters/optimizer.hpp"
 
 #include <ATen/Dispatch.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -11,7 +15,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/engine/kernels/optimizer_kernels.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
-#include "runners/engine/parameters/square_sum.hpp"
 
 namespace heteroperf {
 namespace {
@@ -22,7 +25,32 @@ double clip_scale(double limit, double norm) {
   return limit > 0 && norm > limit ? limit / (norm + softener) : 1.0;
 }
 
+// Read once, behind all ranges: reading waits for the device.
+double device_square_sum(const at::Tensor& flat, std::span<const ArenaRange> ranges) {
+  const at::TensorOptions wide = flat.options().dtype(at::kDouble);
+  const at::Tensor partials = at::empty({square_sum_blocks}, wide), sum = at::zeros({1}, wide);
+  for (const ArenaRange& range : ranges) {
+    const at::Tensor part = flat.narrow(0, range.begin, range.count());
+    device_kernels().add_square_sum(element_of(flat.scalar_type()), part.const_data_ptr(),
+                                    part.numel(), partials.data_ptr<double>(),
+                                    sum.data_ptr<double>());
+  }
+  return sum.item().toDouble();
+}
+
 }  // namespace
+
+double square_sum(const at::Tensor& flat, std::span<const ArenaRange> ranges) {
+  if (flat.is_cuda()) return device_square_sum(flat, ranges);
+  double sum = 0;
+  AT_DISPATCH_FLOATING_TYPES(flat.scalar_type(), "square_sum", [&] {
+    const auto* data = flat.const_data_ptr<scalar_t>();
+    for (const ArenaRange& range : ranges) {
+      sum += sum_of_squares(data + range.begin, range.count());
+    }
+  });
+  return sum;
+}
 
 Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store)
     : Optimizer(recipe, store, {{0, store.elements()}}) {}
@@ -37,6 +65,7 @@ Optimizer::Optimizer(const OptimizerRecipe& recipe, ParameterStore& store,
   if (recipe_.kind == OptimizerKind::adamw) second_ = at::zeros_like(first_);
 }
 
+// The states of the owned ranges follow one another; a piece knows where its state begins.
 void Optimizer::cut(const std::vector<ArenaRange>& owned) {
   const double rest = recipe_.decay_matrices_only ? 0.0 : recipe_.weight_decay;
   std::int64_t state = 0;
@@ -54,6 +83,7 @@ void Optimizer::cut(const std::vector<ArenaRange>& owned) {
   }
 }
 
+// The states are views by owned range, under the names that a checkpoint has.
 std::vector<Optimizer::State> Optimizer::states() const {
   std::vector<State> states;
   const auto add = [&](const char* name, const at::Tensor& flat) {

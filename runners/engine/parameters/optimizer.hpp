@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,9 @@
 #include "workloads/recipe.hpp"
 
 namespace heteroperf {
+
+/// Σ x² over ranges of a flat tensor, in float64 and in an order that depends on the ranges alone.
+double square_sum(const at::Tensor& flat, std::span<const ArenaRange> ranges);
 
 /// SGD with momentum or AdamW on ranges of a store's flat arenas. Its state covers those ranges
 /// alone, so ranks that share the parameters (ZeRO-1) hold a share of it each.

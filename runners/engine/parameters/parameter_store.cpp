@@ -1,3 +1,7 @@
+// All parameters of a rank lie in one flat arena and their gradients in another, so that sums over
+// replicas, the optimizer and the norm work on long stretches of memory instead of hundreds of
+// small tensors. The operators see views of the arenas in the shapes and memory formats that they
+// need.
 #include "runners/engine/parameters/parameter_store.hpp"
 
 #include <ATen/ops/empty.h>
@@ -65,6 +69,8 @@ void ParameterStore::initialise(const ModelGraph& graph, const Entry& entry, std
   view_of(master_, entry, graph.node(held.node)).copy_(values);
 }
 
+// Parts follow one another, in each part matrices before vectors. Every parameter begins on a cache
+// line.
 void ParameterStore::lay_out(const ModelGraph& graph, const std::vector<HeldParameter>& held,
                              std::int64_t alignment) {
   std::size_t total = 0;
@@ -90,17 +96,19 @@ void ParameterStore::lay_out(const ModelGraph& graph, const std::vector<HeldPara
   }
 }
 
+// Outside bf16 operators and optimizer share one arena for values and one for gradients.
 void ParameterStore::make_arenas(Precision precision, at::Device device) {
   const at::ScalarType type = scalar_type(precision);
   const at::ScalarType wide = precision == Precision::bf16 ? at::kFloat : type;
   const at::TensorOptions options = at::TensorOptions().device(device);
   master_ = at::zeros({elements_}, options.dtype(wide));
   reduced_gradient_ = at::zeros({elements_}, options.dtype(wide));
-  const bool own = type != wide;
-  working_ = own ? at::zeros({elements_}, options.dtype(type)) : master_;
-  gradient_ = own ? at::zeros({elements_}, options.dtype(type)) : reduced_gradient_;
+  const bool separate = type != wide;
+  working_ = separate ? at::zeros({elements_}, options.dtype(type)) : master_;
+  gradient_ = separate ? at::zeros({elements_}, options.dtype(type)) : reduced_gradient_;
 }
 
+// A convolution's weights lie as {out, kh, kw, in} and are seen as {out, in, kh, kw}.
 at::Tensor ParameterStore::view_of(const at::Tensor& arena, const Entry& entry, const Node& node) {
   const Shape& shape = entry.place.held.shape;
   const at::Tensor flat = arena.narrow(0, entry.place.offset, entry.place.count);
@@ -123,10 +131,10 @@ std::size_t ParameterStore::position(NodeId node, std::size_t index) const {
 }
 
 std::size_t ParameterStore::ordinal(NodeId node, std::size_t index) const {
-  const std::size_t found = position_of_.at(position(node, index));
-  HETEROPERF_EXPECT(found < entries_.size());
-  HETEROPERF_EXPECT(entries_[found].place.held.node == node);
-  return found;
+  const std::size_t ordinal = position_of_.at(position(node, index));
+  HETEROPERF_EXPECT(ordinal < entries_.size());
+  HETEROPERF_EXPECT(entries_[ordinal].place.held.node == node);
+  return ordinal;
 }
 
 const at::Tensor& ParameterStore::parameter(NodeId node, std::size_t index) const {
@@ -136,8 +144,9 @@ const at::Tensor& ParameterStore::gradient(NodeId node, std::size_t index) const
   return entries_[ordinal(node, index)].gradient;
 }
 
+// The gradient of one micro-batch, rounded to bf16, is added to the sum in float32.
 void ParameterStore::collect_gradient(std::size_t ordinal, Collect how) {
-  if (gradient_.is_same(reduced_gradient_)) return;
+  if (!collects()) return;
   const Place& place = entries_[ordinal].place;
   at::Tensor sum = reduced_gradient_.narrow(0, place.offset, place.count);
   const at::Tensor gradient = gradient_.narrow(0, place.offset, place.count);

@@ -34,7 +34,7 @@ class ParameterStore {
   /// The whole graph on one rank.
   ParameterStore(const ModelGraph& graph, Precision precision, std::uint64_t seed);
 
-  /// What the operators read and write: views of the arenas. `index` is the full node's.
+  /// Views of the arenas that the operators read and write. `index` is the full node's.
   const at::Tensor& parameter(NodeId node, std::size_t index) const;
   const at::Tensor& gradient(NodeId node, std::size_t index) const;
   /// Dense number of a parameter, below `count()`; ascending with its place in the arena.
@@ -60,12 +60,14 @@ class ParameterStore {
   at::ScalarType operator_type() const { return working_.scalar_type(); }
   at::Device device() const { return working_.device(); }
 
-  /// What the optimizer reads and writes, {elements}; float32 for bf16.
+  /// The flat tensors {elements} that the optimizer reads and writes; float32 for bf16.
   const at::Tensor& master() const { return master_; }
   /// {elements}: what is summed over replicas; float32 for bf16.
   const at::Tensor& reduced_gradient() const { return reduced_gradient_; }
   std::int64_t elements() const { return elements_; }
 
+  /// bf16: gradients of micro-batches are collected in float32.
+  bool collects() const { return !gradient_.is_same(reduced_gradient_); }
   enum class Collect { overwrite, add };
   /// After a micro-batch has written this parameter's gradient; nothing to do but in bf16.
   void collect_gradient(std::size_t ordinal, Collect how);

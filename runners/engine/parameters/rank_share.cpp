@@ -1,3 +1,6 @@
+// Works out which stages a rank runs and which parts of which parameters it holds. A rank may run
+// several stages (interleaved and two-way schedules) and may share layers with other ranks in
+// groups of several sizes; a weight that two of its stages use is held once.
 #include "runners/engine/parameters/rank_share.hpp"
 
 #include <fmt/format.h>
@@ -26,6 +29,7 @@ std::set<ParameterKey> parameters_of(const std::vector<NodeId>& nodes, const Mod
   return keys;
 }
 
+/// Walks the parts of a rank and holds each parameter once.
 class ShareMaker {
  public:
   ShareMaker(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan)
@@ -38,6 +42,7 @@ class ShareMaker {
   }
 
  private:
+  /// The part is the first to hold its parameters, unless an earlier one has them.
   void add_part(const RankRole::Part& role) {
     const auto stage = static_cast<std::size_t>(role.stage);
     const StageReplica& replica =
@@ -51,6 +56,7 @@ class ShareMaker {
     }
   }
 
+  /// The number of a shard of the whole graph, which is made when it is needed for the first time.
   std::size_t shard_number(int degree, int index) {
     std::vector<TensorShard>& shards = share_.shards;
     const auto known = std::find_if(shards.begin(), shards.end(), [&](const TensorShard& shard) {
@@ -63,15 +69,15 @@ class ShareMaker {
 
   void hold(const ParameterKey& key, const TensorShard& shard) {
     const auto [node, index] = key;
-    const ParameterShard& own = shard.parameters.at(position(node)).at(index);
+    const ParameterShard& part = shard.parameters.at(position(node)).at(index);
     const auto held = std::find_if(share_.parameters.begin(), share_.parameters.end(),
                                    [&](const HeldParameter& parameter) {
                                      return parameter.node == node && parameter.index == index;
                                    });
     if (held == share_.parameters.end()) {
-      share_.parameters.push_back({node, index, shard.graph.node(node).parameters[index].shape, own,
-                                   share_.parts.size() - 1});
-    } else if (held->shard != own) {
+      share_.parameters.push_back({node, index, shard.graph.node(node).parameters[index].shape,
+                                   part, share_.parts.size() - 1});
+    } else if (held->shard != part) {
       throw UserError(fmt::format("two stages on one rank use different parts of the {} of '{}'",
                                   graph_.node(node).parameters[index].name, graph_.node(node).name),
                       "a rank holds a weight once",
@@ -90,6 +96,13 @@ class ShareMaker {
 RankShare rank_share(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                      const RankRole& role) {
   return ShareMaker(graph, staged, plan).run(role);
+}
+
+bool has_tensor_parallelism(const Plan& plan) {
+  return std::any_of(plan.stages.begin(), plan.stages.end(), [](const PlanStage& stage) {
+    return std::any_of(stage.replicas.begin(), stage.replicas.end(),
+                       [](const StageReplica& replica) { return replica.ranks.size() > 1; });
+  });
 }
 
 }  // namespace heteroperf

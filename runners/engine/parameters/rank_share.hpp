@@ -11,19 +11,19 @@ namespace heteroperf {
 
 /// A parameter as one rank holds it.
 struct HeldParameter {
-  NodeId node;            ///< of the full graph: the owner of a tied weight
+  NodeId node;            ///< in the full graph: the owner of a tied weight
   std::size_t index = 0;  ///< in the full node's Node::parameters
   Shape shape;            ///< local
-  ParameterShard shard;   ///< of the full parameter
+  ParameterShard shard;   ///< the part of the full parameter
   std::size_t part = 0;   ///< RankShare::parts: whose gradients end when
 };
 
-/// What one rank does and holds of a model under a plan. A pure value, the same function on every
-/// rank.
+/// The stages that one rank runs under a plan and the parameters that it holds. It is a pure value:
+/// every rank can compute the share of any other.
 struct RankShare {
   struct Part {
     RankRole::Part role;
-    std::vector<NodeId> nodes;  ///< of its stage
+    std::vector<NodeId> nodes;  ///< the stage's
     std::size_t shard = 0;      ///< into `shards`
   };
   RankRole role;
@@ -35,5 +35,8 @@ struct RankShare {
 
 RankShare rank_share(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                      const RankRole& role);
+
+/// Some replica of some stage has several ranks.
+bool has_tensor_parallelism(const Plan& plan);
 
 }  // namespace heteroperf

@@ -1,3 +1,6 @@
+// Describes the memory of a training as the pieces of a checkpoint. A rank's stretches of the flat
+// arenas become boxes of named tensors, so that a checkpoint knows nothing of the plan that wrote
+// it.
 #include "runners/engine/parameters/stored_state.hpp"
 
 #include <algorithm>
@@ -9,6 +12,7 @@
 namespace heteroperf {
 namespace {
 
+/// The types that a checkpoint knows.
 StoredType stored_type(at::ScalarType type) {
   switch (type) {
     case at::kDouble:
@@ -23,6 +27,7 @@ StoredType stored_type(at::ScalarType type) {
   }
 }
 
+/// A parameter, or a state of the same shape, as a tensor of the checkpoint.
 HeldTensor held_tensor(const ModelGraph& graph, const HeldParameter& held,
                        const std::string& prefix, at::ScalarType type) {
   const Node& node = graph.node(held.node);
@@ -55,9 +60,9 @@ void add_pieces(const ModelGraph& graph, const ParameterStore& store, const std:
       if (begin >= end) continue;
       HeldTensor held = held_tensor(graph, place.held, prefix, flat.scalar_type());
       held.data = data + static_cast<std::size_t>(begin - covers.begin) * flat.element_size();
-      const std::vector<TensorPiece> own =
+      const std::vector<TensorPiece> parts =
           pieces_of_range(held, begin - place.offset, end - place.offset);
-      pieces.insert(pieces.end(), own.begin(), own.end());
+      pieces.insert(pieces.end(), parts.begin(), parts.end());
     }
   }
 }
@@ -65,33 +70,33 @@ void add_pieces(const ModelGraph& graph, const ParameterStore& store, const std:
 }  // namespace
 
 std::vector<TensorPiece> stored_parameters(const ModelGraph& graph, const ParameterStore& store,
-                                           std::span<const ArenaRange> ranges, HostCopies& here) {
+                                           std::span<const ArenaRange> ranges, HostCopies& host) {
   std::vector<TensorPiece> pieces;
-  add_pieces(graph, store, "", here.of(store.master()), {0, store.elements()}, ranges, pieces);
+  add_pieces(graph, store, "", host.of(store.master()), {0, store.elements()}, ranges, pieces);
   return pieces;
 }
 
 std::vector<TensorPiece> stored_states(const ModelGraph& graph, const ParameterStore& store,
                                        const std::vector<Optimizer::State>& states,
-                                       std::span<const ArenaRange> ranges, HostCopies& here) {
+                                       std::span<const ArenaRange> ranges, HostCopies& host) {
   std::vector<TensorPiece> pieces;
   for (const Optimizer::State& state : states) {
-    add_pieces(graph, store, "optimizer." + state.name + "/", here.of(state.values), state.covers,
+    add_pieces(graph, store, "optimizer." + state.name + "/", host.of(state.values), state.covers,
                ranges, pieces);
   }
   return pieces;
 }
 
-std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers, HostCopies& here) {
+std::vector<TensorPiece> stored_buffers(std::span<const NamedBuffer> buffers, HostCopies& host) {
   std::vector<TensorPiece> pieces;
   for (const NamedBuffer& buffer : buffers) {
     HeldTensor held;
     held.name = buffer.name;
     held.type = stored_type(buffer.values.scalar_type());
     held.shape = buffer.values.sizes().vec();
-    held.data = here.of(buffer.values).data_ptr();
-    const std::vector<TensorPiece> own = pieces_of(held);
-    pieces.insert(pieces.end(), own.begin(), own.end());
+    held.data = host.of(buffer.values).data_ptr();
+    const std::vector<TensorPiece> parts = pieces_of(held);
+    pieces.insert(pieces.end(), parts.begin(), parts.end());
   }
   return pieces;
 }

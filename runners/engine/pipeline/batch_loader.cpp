@@ -1,3 +1,7 @@
+// Samples come from a data source one by one and become the tensors of one micro-batch. Several
+// threads fill different rows. The order of the training samples is a pure function of seed and
+// position (shuffled_index), so every rank finds its own samples without asking another one, and a
+// training that is resumed goes on with the right one.
 #include "runners/engine/pipeline/batch_loader.hpp"
 
 #include <ATen/Parallel.h>
@@ -8,6 +12,7 @@
 namespace heteroperf {
 namespace {
 
+/// One sample's elements; nothing for a tensor that the data do not have.
 template <class T>
 std::span<T> row(const at::Tensor& batch, std::int64_t index) {
   if (!batch.defined()) return {};
@@ -37,6 +42,7 @@ Batch BatchLoader::validation(std::uint64_t first, std::int64_t count) const {
               [&](std::int64_t i) { return first + static_cast<std::uint64_t>(i); });
 }
 
+// Pixels become the executor's type behind the read; tokens and targets are indices.
 template <class IndexOf>
 Batch BatchLoader::read(Split split, std::int64_t count, const IndexOf& index_of) const {
   const SampleSpec& spec = data_->spec();

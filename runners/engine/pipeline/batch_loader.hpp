@@ -9,7 +9,7 @@
 
 namespace heteroperf {
 
-/// Samples of one micro-batch as the executor takes them.
+/// The samples of one micro-batch, in the form that the executor takes.
 struct Batch {
   at::Tensor sample;   ///< {B, C, H, W} of the executor's type, or int64 {B, T}
   at::Tensor targets;  ///< int64 {B} or {B, T}
@@ -20,9 +20,9 @@ class BatchLoader {
  public:
   BatchLoader(std::shared_ptr<const DataSource> data, at::ScalarType type, std::uint64_t seed);
 
-  /// `count` samples from `position` of the endless shuffled pass over the training split.
+  /// Reads `count` samples from `position` of the endless shuffled pass over the training split.
   Batch train(std::uint64_t position, std::int64_t count) const;
-  /// Samples first … first + count − 1 of the validation split.
+  /// Reads samples first … first + count − 1 of the validation split.
   Batch validation(std::uint64_t first, std::int64_t count) const;
 
  private:

@@ -1,23 +1,33 @@
+// Tensors between two stages. The two sides may hold a tensor in different parts: replicas have
+// different shares of the batch, tensor-parallel ranks different columns. A *reshard plan* knows
+// which rank sends which box to which other rank; a *parcel* is one message of it. Each tensor of
+// the edge is a *lane* with a plan of its own. A header of 16 bytes goes ahead of every parcel and
+// says when it was sent, so that the receiver can tell a sender that was late from a message that
+// was slow.
+//
+// The second half of the file works out the lanes' parts (BoundaryShapes).
 #include "runners/engine/pipeline/boundary.hpp"
 
 #include <ATen/ops/empty.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <limits>
 #include <span>
 #include <utility>
+#include <variant>
 
 #include "metrics/base/error.hpp"
+#include "metrics/base/quantity.hpp"
 #include "runners/comm/reshard/reshard_plan.hpp"
 #include "runners/comm/wire/wire_codec.hpp"
-#include "runners/engine/operators/host_copies.hpp"
 #include "runners/engine/operators/tensor_buffer.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// A tensor {batch, sample…} cut along the batch by the replicas' shares. The ranks of a replica
-/// hold all of its part, or with `widths` the i-th the i-th columns of it.
+/// The layout of a tensor {batch, sample…} that is cut along the batch by the replicas' shares.
+/// Every rank of a replica holds all of its part or, with `widths`, rank i the i-th columns of it.
 Layout batch_layout(const std::vector<const StageReplica*>& replicas,
                     const std::vector<std::int64_t>& sample, std::int64_t batch,
                     const std::vector<std::int64_t>& widths) {
@@ -47,7 +57,7 @@ Layout batch_layout(const std::vector<const StageReplica*>& replicas,
   return Layout(std::move(shape), std::move(boundaries), std::move(holders));
 }
 
-/// Of what a rank holds; {0, …} where it holds nothing.
+/// The shape of the part that a rank holds; {0, …} where it holds nothing.
 std::vector<std::int64_t> local_shape(const Layout& layout, RankId rank) {
   const std::vector<std::size_t> tiles = layout.tiles_of(rank);
   HETEROPERF_EXPECT(tiles.size() <= 1);
@@ -88,13 +98,13 @@ struct BoundaryEnd::LaneEnd {
   }
 
   RankProgram program;
-  std::vector<std::int64_t> local_shape;  ///< of what this rank receives
+  std::vector<std::int64_t> local_shape;  ///< the part that this rank receives
   at::ScalarType type;
   WireFormat wire;
   std::vector<const RankProgram::Parcel*> sends, receives;
 };
 
-/// One message under way, with all that it needs to live.
+/// One message under way, with the memory that it needs until it has gone.
 struct BoundaryEnd::Outgoing {
   SendTimes times;
   at::Tensor memory;
@@ -136,6 +146,8 @@ class BoundaryEnd::Receiving final : public Arrival {
     std::unique_ptr<Transfer> header, body;
   };
 
+  /// Posts the receives of a parcel: straight into the result where its part is contiguous there,
+  /// else into memory of its own.
   void start(const LaneEnd& lane, const RankProgram::Parcel& parcel) {
     Part& part = parts_.emplace_back();
     part.parcel = &parcel;
@@ -153,6 +165,7 @@ class BoundaryEnd::Receiving final : public Arrival {
     part.body = end_.world_.start_receive({target, bytes, DataType::u8}, parcel.peer, end_.tag_);
   }
 
+  /// Decompresses and unpacks a parcel that has arrived.
   void finish(Part& part) {
     if (!part.staging.defined()) return;
     at::Tensor message = std::move(part.staging);
@@ -191,6 +204,8 @@ BoundaryEnd::BoundaryEnd(Communicator& world, const std::vector<const StageRepli
 
 BoundaryEnd::~BoundaryEnd() = default;
 
+// Parcels that are contiguous in the tensor are sent from there, others are packed first. Either
+// memory stays until the message has gone.
 void BoundaryEnd::send(const Tensors& tensors, const SendTimes& times) {
   HETEROPERF_EXPECT(tensors.size() == lanes_.size());
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
@@ -239,6 +254,76 @@ void BoundaryEnd::retire() {
 void BoundaryEnd::drain() {
   for (const std::unique_ptr<Outgoing>& out : outgoing_) out->wait();
   outgoing_.clear();
+}
+
+// Shards of other ranks are needed too: an edge is described from both sides.
+const TensorShard& BoundaryShapes::shard_of(int degree, int index) {
+  for (const TensorShard& known : shards_) {
+    if (known.degree == degree && known.index == index) return known;
+  }
+  shards_.push_back(tensor_shard(graph_, degree, index));
+  return shards_.back();
+}
+
+/// Widths of a node's output on the ranks of a replica; empty where all have it whole.
+std::vector<std::int64_t> BoundaryShapes::widths_of(NodeId id, const Replicas& replicas) {
+  std::vector<std::int64_t> widths;
+  const std::size_t degree = replicas.front()->ranks.size();
+  if (std::all_of(replicas.begin(), replicas.end(),
+                  [](const StageReplica* r) { return r->ranks.size() == 1; })) {
+    return widths;
+  }
+  for (const StageReplica* replica : replicas) {
+    if (replica->ranks.size() == degree) continue;
+    if (degree > 1 &&
+        !shard_of(static_cast<int>(degree), 0).output_is_sharded[at_index(id.value())]) {
+      continue;
+    }
+    throw UserError(fmt::format("the output of '{}' crosses a stage border in parts that replicas "
+                                "of {} and of {} ranks have cut differently",
+                                graph_.node(id).name, degree, replica->ranks.size()),
+                    "a stage's replicas must hold it alike",
+                    "Cut the model where the layer's output is summed, or give the replicas the "
+                    "same number of ranks");
+  }
+  for (std::size_t i = 0; i < degree; ++i) {
+    const TensorShard& shard = shard_of(static_cast<int>(degree), static_cast<int>(i));
+    if (!shard.output_is_sharded[at_index(id.value())]) return {};
+    widths.push_back(shard.graph.node(id).output.back());
+  }
+  return widths;
+}
+
+BoundaryEnd::Shape BoundaryShapes::of(const std::vector<NodeId>& nodes, std::int64_t batch,
+                                      const Replicas& from, const Replicas& to) {
+  BoundaryEnd::Shape shape;
+  shape.batch = batch;
+  for (const NodeId id : nodes) {
+    const Node& node = graph_.node(id);
+    const auto* input = std::get_if<Input>(&node.attributes);
+    const bool tokens = input != nullptr && input->kind == InputKind::tokens;
+    BoundaryEnd::Lane lane{node.output, tokens ? at::kLong : type_, widths_of(id, from),
+                           widths_of(id, to)};
+    check_columns(id, lane, from, to);
+    shape.lanes.push_back(std::move(lane));
+  }
+  return shape;
+}
+
+/// Packed heads lie in another order on groups of another size.
+void BoundaryShapes::check_columns(NodeId id, const BoundaryEnd::Lane& lane, const Replicas& from,
+                                   const Replicas& to) {
+  if (lane.from_widths == lane.to_widths) return;
+  for (const Replicas* side : {&from, &to}) {
+    const auto degree = static_cast<int>(side->front()->ranks.size());
+    if (degree == 1 || shard_of(degree, 0).columns[at_index(id.value())].size() <= 1) continue;
+    throw UserError(
+        fmt::format("the packed heads of '{}' cross a stage border between {} and {} "
+                    "tensor-parallel ranks",
+                    graph_.node(id).name, from.front()->ranks.size(), to.front()->ranks.size()),
+        "they lie in another order on each",
+        "Cut the model before the projection or behind the attention");
+  }
 }
 
 }  // namespace heteroperf

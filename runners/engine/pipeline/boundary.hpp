@@ -12,6 +12,7 @@
 #include "runners/engine/operators/operator.hpp"
 #include "runners/plan/plan.hpp"
 #include "runners/plan/staged_graph.hpp"
+#include "runners/plan/tensor_parallel.hpp"
 
 namespace heteroperf {
 
@@ -21,9 +22,8 @@ struct SendTimes {
   double modelled_s = 0;
 };
 
-/// One end of one edge between stages on this rank, in one direction: tensors of a micro-batch
-/// spread over the replicas of one stage become spread over those of the other, as a reshard plan
-/// says.
+/// One end of one edge between stages on this rank, in one direction: a reshard plan leads the
+/// tensors of a micro-batch from the replicas of one stage to those of the other.
 ///
 /// Every message is preceded by its SendTimes. Sends do not block: their tensors stay until they
 /// have gone.
@@ -33,16 +33,16 @@ class BoundaryEnd {
   struct Lane {
     std::vector<std::int64_t> sample;  ///< extents of one sample, whole
     at::ScalarType type = at::kFloat;
-    /// Of a tensor whose last dimension tensor-parallel ranks have in parts: the widths of the
-    /// parts on either side, all together as many as the whole; empty: whole on every rank.
+    /// Where tensor-parallel ranks have the last dimension in parts: the widths of the parts on
+    /// either side, all together as many as the whole. Empty: it is whole on every rank.
     std::vector<std::int64_t> from_widths = {}, to_widths = {};
   };
   struct Shape {
     std::vector<Lane> lanes;
     std::int64_t batch = 0;  ///< samples of a micro-batch over all replicas
   };
-  /// `from`, `to`: replicas of the two stages, of one direction of the pipeline; replicas whose
-  /// share of the batch begins at or beyond `shape.batch` take no part. What arrives is put on
+  /// `from` and `to` are the replicas of the two stages, in one direction of the pipeline. Replicas
+  /// whose share of the batch begins at or beyond `shape.batch` take no part. Arrivals are put on
   /// `device`.
   BoundaryEnd(Communicator& world, const std::vector<const StageReplica*>& from,
               const std::vector<const StageReplica*>& to, const Shape& shape, WireFormat wire,
@@ -58,12 +58,12 @@ class BoundaryEnd {
     virtual ~Arrival() = default;
     /// Blocks until everything is here. Once.
     virtual Tensors wait() = 0;
-    /// Of the message sent last; after wait().
+    /// The times of the message that was sent last. After wait().
     virtual SendTimes times() const = 0;
   };
   std::unique_ptr<Arrival> receive();
 
-  /// Gives back the memory of what has gone.
+  /// Gives back the memory of the messages that have gone.
   void retire();
   /// Waits until all sends have gone.
   void drain();
@@ -80,7 +80,33 @@ class BoundaryEnd {
   std::deque<std::unique_ptr<Outgoing>> outgoing_;
 };
 
-/// Tags: a boundary uses `tag` and `tag + 1`.
+/// Finds the tensors that cross a border between two stages and the parts in which either side
+/// holds them.
+class BoundaryShapes {
+ public:
+  using Replicas = std::vector<const StageReplica*>;
+  /// `graph` is the full model's and outlives this object; `type` is that of the operators'
+  /// outputs.
+  BoundaryShapes(const ModelGraph& graph, at::ScalarType type) : graph_(graph), type_(type) {}
+
+  /// The shape of an edge that the outputs of `nodes` cross, from the replicas of one stage to
+  /// those of another. Throws UserError for a cut layer's output that the two sides, or replicas of
+  /// one side, hold in parts that do not fit.
+  BoundaryEnd::Shape of(const std::vector<NodeId>& nodes, std::int64_t batch, const Replicas& from,
+                        const Replicas& to);
+
+ private:
+  const TensorShard& shard_of(int degree, int index);
+  std::vector<std::int64_t> widths_of(NodeId node, const Replicas& replicas);
+  void check_columns(NodeId node, const BoundaryEnd::Lane& lane, const Replicas& from,
+                     const Replicas& to);
+
+  const ModelGraph& graph_;
+  at::ScalarType type_;
+  std::deque<TensorShard> shards_;  ///< those that were needed so far
+};
+
+/// Message tags: a boundary uses `tag` and `tag + 1`.
 constexpr int activation_tag = 0, gradient_tag = 2, evaluation_tag = 4;
 
 }  // namespace heteroperf

@@ -1,3 +1,9 @@
+// The edges of the schedule on this rank. An edge has two *channels*, one for activations and one
+// for their gradients. A channel inside the rank only passes tensors on: the box of the sender is
+// that of the receiver. A channel to another rank has a BoundaryEnd; its outbox keeps tensors from
+// the computation that made them to the SEND, its inbox a receive from the RECV to the computation
+// that needs it. Evaluation runs without a schedule, on ends of its own, made for each size of
+// batch.
 #include "runners/engine/pipeline/pipeline_edges.hpp"
 
 #include <algorithm>
@@ -8,17 +14,8 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/pipeline/step_clock.hpp"
 
 namespace heteroperf {
-namespace {
-
-Crossing crossing_of(Op op) {
-  return op == Op::send_act || op == Op::recv_act ? Crossing::activation : Crossing::gradient;
-}
-
-}  // namespace
-
 /// One direction of an edge, by micro-batch.
 struct PipelineEdges::Channel {
   struct Inbox {
@@ -87,6 +84,8 @@ PipelineEdges::PipelineEdges(const TrainingSpec& spec, const Deployment& deploym
 
 PipelineEdges::~PipelineEdges() = default;
 
+// In a two-way schedule every edge of the plan has a copy for the other direction, behind all edges
+// of the first one.
 std::unique_ptr<PipelineEdges::Channel> PipelineEdges::make_channel(int schedule_edge,
                                                                     Crossing what) {
   const std::vector<NodeId>& crossing = nodes(schedule_edge, what);
@@ -126,28 +125,31 @@ PipelineEdges::OfSegment PipelineEdges::of(int segment) const {
 }
 
 const std::vector<NodeId>& PipelineEdges::nodes(int edge, Crossing what) const {
-  const StageEdge& own = *edges_[at_index(edge)]->edge;
-  return what == Crossing::activation ? own.nodes : own.with_gradient;
+  const StageEdge& crossed = *edges_[at_index(edge)]->edge;
+  return what == Crossing::activation ? crossed.nodes : crossed.with_gradient;
 }
 
-PipelineEdges::Channel& PipelineEdges::channel(int edge, Crossing what) {
+PipelineEdges::Channel& PipelineEdges::channel_of(int edge, Crossing what) {
   return *edges_[at_index(edge)]->channels[static_cast<std::size_t>(what)];
 }
 
-void PipelineEdges::send(const Instruction& i) {
-  Channel& own = channel(i.edge, crossing_of(i.op));
-  Channel::Outbox& box = own.outboxes[at_index(i.micro_batch)];
-  own.end->send(std::exchange(box.tensors, {}),
-                {now_ns() + spec_.clock_offset_ns, box.made_s + own.travel_s});
+// The moment of sending is that of rank 0's clock; a paced receiver also learns the modelled
+// arrival.
+void PipelineEdges::exchange(const Instruction& i) {
+  const bool forward = i.op == Op::send_act || i.op == Op::recv_act;
+  Channel& channel = channel_of(i.edge, forward ? Crossing::activation : Crossing::gradient);
+  if (i.op == Op::recv_act || i.op == Op::recv_grad) {
+    channel.inboxes[at_index(i.micro_batch)].arrival = channel.end->receive();
+    return;
+  }
+  Channel::Outbox& box = channel.outboxes[at_index(i.micro_batch)];
+  channel.end->send(std::exchange(box.tensors, {}),
+                    {now_ns() + spec_.clock_offset_ns, box.made_s + channel.travel_s});
 }
 
-void PipelineEdges::receive(const Instruction& i) {
-  Channel& own = channel(i.edge, crossing_of(i.op));
-  own.inboxes[at_index(i.micro_batch)].arrival = own.end->receive();
-}
-
+// Without a receive under way the tensors came from a stage of this rank.
 PipelineEdges::Arrived PipelineEdges::take(int edge, Crossing what, int micro_batch) {
-  Channel::Inbox box = std::exchange(channel(edge, what).inboxes[at_index(micro_batch)], {});
+  Channel::Inbox box = std::exchange(channel_of(edge, what).inboxes[at_index(micro_batch)], {});
   if (!box.arrival) return {std::move(box.tensors), {0, box.made_s}, false};
   Arrived result{box.arrival->wait(), {}, true};
   result.times = box.arrival->times();
@@ -156,11 +158,11 @@ PipelineEdges::Arrived PipelineEdges::take(int edge, Crossing what, int micro_ba
 
 void PipelineEdges::hand_on(int edge, Crossing what, int micro_batch, Tensors tensors,
                             double made_s) {
-  Channel& own = channel(edge, what);
-  if (own.end) {
-    own.outboxes[at_index(micro_batch)] = {std::move(tensors), made_s};
+  Channel& channel = channel_of(edge, what);
+  if (channel.end) {
+    channel.outboxes[at_index(micro_batch)] = {std::move(tensors), made_s};
   } else {
-    own.inboxes[at_index(micro_batch)] = {nullptr, std::move(tensors), made_s};
+    channel.inboxes[at_index(micro_batch)] = {nullptr, std::move(tensors), made_s};
   }
 }
 
@@ -182,44 +184,45 @@ void PipelineEdges::drain() {
   for_ends([](BoundaryEnd& end) { end.drain(); });
 }
 
+// The last batch of a validation split may be smaller, which needs ends of another size.
 PipelineEdges::Evaluation& PipelineEdges::evaluation(std::int64_t batch) {
   for (const std::unique_ptr<Evaluation>& known : evaluations_) {
     if (known->batch == batch) return *known;
   }
-  Evaluation& own = *evaluations_.emplace_back(std::make_unique<Evaluation>());
-  own.batch = batch;
-  own.ends.resize(deployment_.staged.edges.size());
-  own.inside.resize(own.ends.size());
-  for (std::size_t e = 0; e < own.ends.size(); ++e) {
+  Evaluation& pass = *evaluations_.emplace_back(std::make_unique<Evaluation>());
+  pass.batch = batch;
+  pass.ends.resize(deployment_.staged.edges.size());
+  pass.inside.resize(pass.ends.size());
+  for (std::size_t e = 0; e < pass.ends.size(); ++e) {
     if (!edges_[e] || edges_[e]->inside()) continue;
     const StageEdge& edge = *edges_[e]->edge;
     const BoundaryShapes::Replicas from = replicas_of(spec_.plan(), edge.from, 0);
     const BoundaryShapes::Replicas to = replicas_of(spec_.plan(), edge.to, 0);
-    own.ends[e] = std::make_unique<BoundaryEnd>(
+    pass.ends[e] = std::make_unique<BoundaryEnd>(
         world_, from, to, shapes_.of(edge.nodes, batch, from, to),
         spec_.plan().wire(edge.from, edge.to), evaluation_tag, device_);
   }
-  return own;
+  return pass;
 }
 
 Tensors PipelineEdges::take_evaluated(int edge, std::int64_t batch) {
-  Evaluation& own = evaluation(batch);
-  const std::unique_ptr<BoundaryEnd>& end = own.ends[at_index(edge)];
-  return end ? end->receive()->wait() : std::exchange(own.inside[at_index(edge)], {});
+  Evaluation& pass = evaluation(batch);
+  const std::unique_ptr<BoundaryEnd>& end = pass.ends[at_index(edge)];
+  return end ? end->receive()->wait() : std::exchange(pass.inside[at_index(edge)], {});
 }
 
 void PipelineEdges::hand_on_evaluated(int edge, std::int64_t batch, Tensors tensors) {
-  Evaluation& own = evaluation(batch);
-  if (own.ends[at_index(edge)]) {
-    own.ends[at_index(edge)]->send(tensors, {});
+  Evaluation& pass = evaluation(batch);
+  if (pass.ends[at_index(edge)]) {
+    pass.ends[at_index(edge)]->send(tensors, {});
   } else {
-    own.inside[at_index(edge)] = std::move(tensors);
+    pass.inside[at_index(edge)] = std::move(tensors);
   }
 }
 
 void PipelineEdges::drain_evaluation() {
-  for (const std::unique_ptr<Evaluation>& own : evaluations_) {
-    for (const std::unique_ptr<BoundaryEnd>& end : own->ends) {
+  for (const std::unique_ptr<Evaluation>& pass : evaluations_) {
+    for (const std::unique_ptr<BoundaryEnd>& end : pass->ends) {
       if (end) end->drain();
     }
   }

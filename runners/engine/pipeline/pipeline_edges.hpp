@@ -5,13 +5,13 @@
 #include <optional>
 #include <vector>
 
-#include "runners/engine/pipeline/boundary_shapes.hpp"
+#include "runners/engine/pipeline/boundary.hpp"
 #include "runners/engine/pipeline/deployment.hpp"
 #include "runners/engine/training.hpp"
 
 namespace heteroperf {
 
-/// What goes over an edge: outputs forward, or their gradients back.
+/// The two things that cross an edge: outputs forward, and their gradients back.
 enum class Crossing { activation, gradient };
 
 /// The edges of a schedule that start or end on one rank, and the tensors on their way over them:
@@ -29,14 +29,13 @@ class PipelineEdges {
     std::vector<int> in, out;
   };
   OfSegment of(int segment) const;
-  /// Nodes whose outputs, or whose gradients, cross.
+  /// The nodes whose outputs, or whose gradients, cross.
   const std::vector<NodeId>& nodes(int edge, Crossing what) const;
 
-  /// Instructions SEND and RECV: starts to send what was handed on, or posts the receive.
-  void send(const Instruction& i);
-  void receive(const Instruction& i);
+  /// SEND starts to send the tensors that were handed on, RECV posts the receive.
+  void exchange(const Instruction& i);
 
-  /// What arrived, in the order of nodes().
+  /// Tensors that have arrived, in the order of nodes().
   struct Arrived {
     Tensors tensors;
     SendTimes times;
@@ -47,7 +46,7 @@ class PipelineEdges {
   /// Made at `made_s` of the modelled timeline: kept until it is sent, or taken on this rank.
   void hand_on(int edge, Crossing what, int micro_batch, Tensors tensors, double made_s);
 
-  /// Gives back the memory of what has gone.
+  /// Gives back the memory of the messages that have gone.
   void retire();
   /// Waits until all sends have gone.
   void drain();
@@ -61,7 +60,7 @@ class PipelineEdges {
   struct Channel;
   struct State;
   struct Evaluation;
-  Channel& channel(int edge, Crossing what);
+  Channel& channel_of(int edge, Crossing what);
   std::unique_ptr<Channel> make_channel(int schedule_edge, Crossing what);
   Evaluation& evaluation(std::int64_t batch);
   template <class Body>

@@ -1,13 +1,19 @@
+// A stage is a list of *groups* of nodes, each run by one operator. The executor runs them forwards
+// and backwards for several micro-batches at a time; all that it keeps of one of them is a
+// *flight*. The lifetime of every tensor is planned once, in the constructor: after which group a
+// value is let go (plan_releases), which nodes need a gradient (plan_gradients), after which group
+// a parameter's gradient is complete (plan_parameters). The passes themselves only follow these
+// plans.
 #include "runners/engine/pipeline/stage_executor.hpp"
 
 #include <algorithm>
 #include <utility>
 #include <variant>
 
-#include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
 #include "metrics/base/quantity.hpp"
 #include "runners/engine/operators/right_predictions.hpp"
+#include "runners/engine/pipeline/gradient_slots.hpp"
 
 namespace heteroperf {
 namespace {
@@ -65,14 +71,12 @@ struct StageExecutor::Flight {
   GradientSlots slots;
 };
 
-StageExecutor::StageExecutor(StageModel model, ParameterStore& store,
-                             std::shared_ptr<Written> written)
-    : model_(std::move(model)),
-      forms_(model_),
-      store_(store),
-      type_(store.operator_type()),
-      gradient_written_(std::move(written)) {
-  if (!gradient_written_) gradient_written_ = std::make_shared<Written>(store.count());
+StageExecutor::StageExecutor(StageModel model, ParameterStore& store)
+    : StageExecutor(std::move(model), std::make_shared<WeightGradients>(store)) {}
+
+StageExecutor::StageExecutor(StageModel model, std::shared_ptr<WeightGradients> gradients,
+                             StepClock* clock)
+    : model_(std::move(model)), forms_(model_, clock), gradients_(std::move(gradients)) {
   HETEROPERF_EXPECT(!model_.groups.empty());
   takes_targets_ = std::holds_alternative<CrossEntropy>(
       model_.graph.node(model_.groups.back().nodes.back()).attributes);
@@ -86,29 +90,40 @@ StageExecutor::StageExecutor(StageModel model, ParameterStore& store,
   plan_parameters();
   plan_releases();
   plan_gradients();
-  plan_profile();
 }
 
 StageExecutor::~StageExecutor() = default;
 
+// A backward pass runs the groups from the last to the first, so a parameter that several groups
+// use is complete after the first of them.
 void StageExecutor::plan_parameters() {
+  const ParameterStore& store = gradients_->store();
   for (const OperatorGroup& group : model_.groups) {
     Tensors parameters, gradients;
     std::vector<std::size_t> ordinals;
     for (const auto& [node, index] : group.parameters) {
-      parameters.push_back(store_.parameter(node, index));
-      gradients.push_back(store_.gradient(node, index));
-      ordinals.push_back(store_.ordinal(node, index));
+      parameters.push_back(store.parameter(node, index));
+      gradients.push_back(store.gradient(node, index));
+      ordinals.push_back(store.ordinal(node, index));
     }
     parameters_.push_back(std::move(parameters));
-    gradients_.push_back(std::move(gradients));
+    parameter_gradients_.push_back(std::move(gradients));
     ordinals_.push_back(std::move(ordinals));
   }
   for (std::size_t g = ordinals_.size(); g-- > 0;) {
     written_parameters_.insert(written_parameters_.end(), ordinals_[g].begin(), ordinals_[g].end());
   }
+  std::vector<bool> written(store.count());
+  for (const std::vector<std::size_t>& ordinals : ordinals_) {
+    std::vector<std::size_t>& finished = finished_after_.emplace_back();
+    for (const std::size_t ordinal : ordinals) {
+      if (!written[ordinal]) finished.push_back(ordinal);
+      written[ordinal] = true;
+    }
+  }
 }
 
+// A value is let go after the last group that takes it. Values that nobody here takes are outputs.
 void StageExecutor::plan_releases() {
   const std::size_t none = model_.groups.size();
   released_after_.resize(none);
@@ -124,6 +139,7 @@ void StageExecutor::plan_releases() {
   }
 }
 
+// The graph knows which outputs depend on a parameter; only these have a gradient.
 void StageExecutor::plan_gradients() {
   needs_gradient_.resize(inside_.size());
   for (std::size_t n = 0; n < inside_.size(); ++n) {
@@ -134,20 +150,7 @@ void StageExecutor::plan_gradients() {
   }
 }
 
-void StageExecutor::plan_profile() {
-  for (const OperatorGroup& group : model_.groups) {
-    std::string kind;
-    for (const NodeId node : group.nodes) {
-      if (!kind.empty()) kind += '+';
-      kind += kind_name(model_.graph.node(node).attributes);
-    }
-    const auto known = std::find_if(times_.begin(), times_.end(),
-                                    [&](const GroupTime& time) { return time.kind == kind; });
-    time_of_group_.push_back(static_cast<std::size_t>(known - times_.begin()));
-    if (known == times_.end()) times_.push_back({kind});
-  }
-}
-
+// Flights are used again, so that a step in steady state allocates nothing but tensors.
 StageExecutor::Flight& StageExecutor::flight(int micro_batch) {
   const auto index = static_cast<std::size_t>(micro_batch);
   if (index >= flights_.size()) flights_.resize(index + 1);
@@ -176,9 +179,9 @@ void StageExecutor::release(int micro_batch) {
 }
 
 void StageExecutor::put(int micro_batch, NodeId node, at::Tensor value) {
-  Flight& own = flight(micro_batch);
-  own.batch = value.size(0);
-  own.values[position(node)] = forms_.keep_received(node, std::move(value));
+  Flight& flight = this->flight(micro_batch);
+  flight.batch = value.size(0);
+  flight.values[position(node)] = forms_.keep_received(node, std::move(value));
 }
 
 void StageExecutor::put_targets(int micro_batch, at::Tensor targets) {
@@ -196,57 +199,86 @@ double StageExecutor::held() const {
   return sum;
 }
 
+// With full recomputation nothing is kept but the inputs of the stage.
 void StageExecutor::forward(int micro_batch, const PassContext& context) {
-  Flight& own = flight(micro_batch);
-  own.context = context;
-  own.context.mode = Mode::train;
-  run_forward(own);
-  own.held = 1;
+  Flight& flight = this->flight(micro_batch);
+  flight.context = context;
+  flight.context.mode = Mode::train;
+  run_forward(flight);
+  flight.held = 1;
   if (model_.recomputation != Recomputation::full) return;
-  for (Tensors& kept : own.saved) kept.clear();
+  for (Tensors& kept : flight.saved) kept.clear();
 }
 
+// The loss was read already: its value is that of the first pass.
 void StageExecutor::recompute(int micro_batch) {
   HETEROPERF_EXPECT(model_.recomputation == Recomputation::full);
-  Flight& own = flight(micro_batch);
-  const at::Tensor loss = own.loss;
-  own.context.pass = heteroperf::Pass::recomputation;
-  run_forward(own);
-  own.context.pass = heteroperf::Pass::first;
-  own.loss = loss;
+  Flight& flight = this->flight(micro_batch);
+  const at::Tensor loss = flight.loss;
+  flight.context.pass = heteroperf::Pass::recomputation;
+  run_forward(flight);
+  flight.context.pass = heteroperf::Pass::first;
+  flight.loss = loss;
 }
 
-void StageExecutor::run_forward(Flight& own) {
+void StageExecutor::run_forward(Flight& flight) {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
-    const ScopedSeconds timed(profile_ == Profile::on ? &times_[time_of_group_[g]].forward_s
-                                                      : nullptr);
-    at::Tensor output = run_group(own, g);
     const NodeId node = model_.groups[g].nodes.back();
-    if (loss_group(g)) {
-      own.loss = std::move(output);
-    } else {
-      own.values[position(node)] = std::move(output);
+    Tensors inputs = inputs_of(flight, g), &saved = flight.saved[g];
+    saved.clear();
+    begin_timing();
+    at::Tensor output =
+        model_.groups[g].op->forward(inputs, parameters_[g], saved, context_of(flight, g));
+    end_timing(g, GroupPass::forward);
+    if (flight.context.mode == Mode::evaluate) {
+      saved.clear();
+    } else if (keeps_inputs(g)) {
+      saved = std::move(inputs);
     }
-    let_go(own, g);
+    inputs.clear();
+    output = forms_.keep(node, std::move(output), flight.batch);
+    (loss_group(g) ? flight.loss : flight.values[position(node)]) = std::move(output);
+    let_go(flight, g);
   }
 }
 
-// What other stages have still to take stays, and what a second forward starts from.
-void StageExecutor::let_go(Flight& own, std::size_t g) {
-  const bool again = own.context.pass == heteroperf::Pass::recomputation;
+Tensors StageExecutor::inputs_of(const Flight& flight, std::size_t g) const {
+  Tensors inputs;
+  inputs.reserve(model_.groups[g].inputs.size() + 1);
+  for (const NodeId node : model_.groups[g].inputs) inputs.push_back(flight.values[position(node)]);
+  if (loss_group(g)) inputs.push_back(flight.targets);
+  return inputs;
+}
+
+PassContext StageExecutor::context_of(const Flight& flight, std::size_t g) const {
+  PassContext context = flight.context;
+  context.node = model_.groups[g].nodes.back().value();
+  return context;
+}
+
+void StageExecutor::begin_timing() const {
+  if (timer_ != nullptr) timer_->begin();
+}
+void StageExecutor::end_timing(std::size_t g, GroupPass pass) const {
+  if (timer_ != nullptr) timer_->end(g, pass);
+}
+
+// Values that other stages have still to take stay, and those that a second forward starts from.
+void StageExecutor::let_go(Flight& flight, std::size_t g) {
+  const bool again = flight.context.pass == heteroperf::Pass::recomputation;
   const auto drop = [&](NodeId node) {
-    if (node == own.kept) return;
+    if (node == flight.kept) return;
     const std::size_t n = position(node);
-    if (inside_[n] ? own.edges_left[n] > 0 && !again
+    if (inside_[n] ? flight.edges_left[n] > 0 && !again
                    : model_.recomputation == Recomputation::full && !again &&
-                         own.context.mode == Mode::train) {
+                         flight.context.mode == Mode::train) {
       return;
     }
-    own.values[n].reset();
+    flight.values[n].reset();
   };
   for (const NodeId node : released_after_[g]) drop(node);
   const NodeId output = model_.groups[g].nodes.back();
-  if (again && !used_here_[position(output)]) own.values[position(output)].reset();
+  if (again && !used_here_[position(output)]) flight.values[position(output)].reset();
 }
 
 bool StageExecutor::keeps_inputs(std::size_t g) const {
@@ -254,24 +286,8 @@ bool StageExecutor::keeps_inputs(std::size_t g) const {
          is_attention(model_.graph, model_.groups[g]);
 }
 
-at::Tensor StageExecutor::run_group(Flight& own, std::size_t g) {
-  const OperatorGroup& group = model_.groups[g];
-  Tensors inputs;
-  inputs.reserve(group.inputs.size() + 1);
-  for (const NodeId node : group.inputs) inputs.push_back(own.values[position(node)]);
-  if (loss_group(g)) inputs.push_back(own.targets);
-  PassContext context = own.context;
-  context.node = group.nodes.back().value();
-  own.saved[g].clear();
-  at::Tensor output = group.op->forward(inputs, parameters_[g], own.saved[g], context);
-  if (own.context.mode == Mode::evaluate) {
-    own.saved[g].clear();
-  } else if (keeps_inputs(g)) {
-    own.saved[g] = std::move(inputs);
-  }
-  return forms_.keep(group.nodes.back(), std::move(output), own.batch);
-}
-
+// With sequence parallelism a norm sees only this rank's rows: the gradient of its weights is a
+// summand.
 bool StageExecutor::gradient_is_summand(std::size_t ordinal) const {
   for (std::size_t g = 0; g < ordinals_.size(); ++g) {
     if (!forms_.works_on_rows(model_.groups[g].nodes.back())) continue;
@@ -282,140 +298,126 @@ bool StageExecutor::gradient_is_summand(std::size_t ordinal) const {
   return false;
 }
 
+// The last edge that takes an output gets the executor's own handle, so that nobody else holds it.
 at::Tensor StageExecutor::output(int micro_batch, NodeId node) {
-  Flight& own = flight(micro_batch);
+  Flight& flight = this->flight(micro_batch);
   const std::size_t n = position(node);
-  HETEROPERF_EXPECT(own.values[n].defined() && own.edges_left[n] > 0);
+  HETEROPERF_EXPECT(flight.values[n].defined() && flight.edges_left[n] > 0);
   at::Tensor value =
-      --own.edges_left[n] > 0 ? own.values[n] : std::exchange(own.values[n], at::Tensor());
-  return forms_.whole(node, std::move(value), own.batch);
+      --flight.edges_left[n] > 0 ? flight.values[n] : std::exchange(flight.values[n], at::Tensor());
+  return forms_.whole(node, std::move(value), flight.batch);
 }
 
 void StageExecutor::put_gradient(int micro_batch, NodeId node, at::Tensor gradient) {
-  at::Tensor own = forms_.keep_received_gradient(node, std::move(gradient));
-  if (own.defined()) flight(micro_batch).slots.add(node, std::move(own));
+  at::Tensor summand = forms_.keep_received_gradient(node, std::move(gradient));
+  if (summand.defined()) flight(micro_batch).slots.add(node, std::move(summand));
 }
 
 at::Tensor StageExecutor::gradient(int micro_batch, NodeId node) {
-  Flight& own = flight(micro_batch);
-  return forms_.whole_gradient(node, own.slots.take(node), own.batch);
+  Flight& flight = this->flight(micro_batch);
+  return forms_.whole_gradient(node, flight.slots.take(node), flight.batch);
 }
 
 void StageExecutor::input_gradient(int micro_batch) {
-  Flight& own = flight(micro_batch);
-  run_backward(own, Gradients::input);
-  own.held -= 0.5;
+  Flight& flight = this->flight(micro_batch);
+  run_backward(flight, Gradients::input);
+  flight.held -= 0.5;
 }
 
 void StageExecutor::backward(int micro_batch) {
-  Flight& own = flight(micro_batch);
-  run_backward(own, Gradients::both);
-  own.held -= 1;
+  Flight& flight = this->flight(micro_batch);
+  run_backward(flight, Gradients::both);
+  flight.held -= 1;
 }
 
+// W: the gradients of outputs wait here since B. Groups without parameters have none.
 void StageExecutor::weight_gradient(int micro_batch) {
-  Flight& own = flight(micro_batch);
+  Flight& flight = this->flight(micro_batch);
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
-    const ScopedSeconds timed(profile_ == Profile::on ? &times_[time_of_group_[g]].backward_s
-                                                      : nullptr);
-    if (own.output_gradients[g].defined()) weight_gradient_group(own, g);
+    if (flight.output_gradients[g].defined()) weight_gradient_group(flight, g);
   }
-  own.held -= 0.5;
+  flight.held -= 0.5;
 }
 
-// The loss's own gradient is 1, which an undefined tensor stands for.
-void StageExecutor::run_backward(Flight& own, Gradients which) {
+// The loss's flight gradient is 1, which an undefined tensor stands for.
+void StageExecutor::run_backward(Flight& flight, Gradients which) {
   for (std::size_t g = model_.groups.size(); g-- > 0;) {
-    const ScopedSeconds timed(profile_ == Profile::on ? &times_[time_of_group_[g]].backward_s
-                                                      : nullptr);
     if (backward_runs_[g]) {
-      restore(own, g);
-      backward_group(own, g, which);
+      restore(flight, g);
+      backward_group(flight, g, which);
     }
-    if (which == Gradients::both || !own.output_gradients[g].defined()) own.saved[g].clear();
+    if (which == Gradients::both || !flight.output_gradients[g].defined()) flight.saved[g].clear();
   }
 }
 
-void StageExecutor::restore(Flight& own, std::size_t g) {
+// Selective recomputation: the group kept its inputs, from which a second forward makes the rest.
+void StageExecutor::restore(Flight& flight, std::size_t g) {
   if (!keeps_inputs(g)) return;
-  const Tensors inputs = std::move(own.saved[g]);
-  PassContext context = own.context;
+  const Tensors inputs = std::move(flight.saved[g]);
+  PassContext context = context_of(flight, g);
   context.pass = heteroperf::Pass::recomputation;
-  context.node = model_.groups[g].nodes.back().value();
-  own.saved[g].clear();
-  model_.groups[g].op->forward(inputs, parameters_[g], own.saved[g], context);
+  flight.saved[g].clear();
+  model_.groups[g].op->forward(inputs, parameters_[g], flight.saved[g], context);
 }
 
-void StageExecutor::backward_group(Flight& own, std::size_t g, Gradients which) {
+void StageExecutor::backward_group(Flight& flight, std::size_t g, Gradients which) {
   const OperatorGroup& group = model_.groups[g];
   const NodeId node = group.nodes.back();
-  at::Tensor gradient = forms_.gradient_for_operation(node, own.slots.take(node), own.batch);
+  at::Tensor gradient = forms_.gradient_for_operation(node, flight.slots.take(node), flight.batch);
   HETEROPERF_EXPECT(gradient.defined() || loss_group(g));
-  PassContext context = own.context;
-  context.node = node.value();
-  SlotSink sink(own.slots, group.inputs);
-  if (group.parameters.empty() || which == Gradients::input) {
-    group.op->input_gradient(gradient, parameters_[g], own.saved[g], context, sink);
-    if (!group.parameters.empty()) own.output_gradients[g] = std::move(gradient);
+  PassContext context = context_of(flight, g);
+  SlotSink sink(flight.slots, group.inputs);
+  const bool both = which == Gradients::both;
+  if (group.parameters.empty() || !both) {
+    begin_timing();
+    group.op->input_gradient(gradient, parameters_[g], flight.saved[g], context, sink);
+    end_timing(g, both ? GroupPass::backward : GroupPass::input_gradient);
+    if (!group.parameters.empty()) flight.output_gradients[g] = std::move(gradient);
     return;
   }
-  context.accumulation = prepare_gradients(g);
-  group.op->backward(gradient, parameters_[g], own.saved[g], context, sink, gradients_[g]);
-  tell_gradients(g);
+  context.accumulation = gradients_->prepare(ordinals_[g], parameter_gradients_[g]);
+  begin_timing();
+  group.op->backward(gradient, parameters_[g], flight.saved[g], context, sink,
+                     parameter_gradients_[g]);
+  finish_gradients(g, GroupPass::backward);
 }
 
-void StageExecutor::weight_gradient_group(Flight& own, std::size_t g) {
-  const at::Tensor gradient = std::exchange(own.output_gradients[g], at::Tensor());
-  PassContext context = own.context;
-  context.node = model_.groups[g].nodes.back().value();
-  context.accumulation = prepare_gradients(g);
-  model_.groups[g].op->weight_gradient(gradient, own.saved[g], context, gradients_[g]);
-  own.saved[g].clear();
-  tell_gradients(g);
+void StageExecutor::weight_gradient_group(Flight& flight, std::size_t g) {
+  const at::Tensor gradient = std::exchange(flight.output_gradients[g], at::Tensor());
+  PassContext context = context_of(flight, g);
+  context.accumulation = gradients_->prepare(ordinals_[g], parameter_gradients_[g]);
+  begin_timing();
+  model_.groups[g].op->weight_gradient(gradient, flight.saved[g], context, parameter_gradients_[g]);
+  flight.saved[g].clear();
+  finish_gradients(g, GroupPass::weight_gradient);
 }
 
-void StageExecutor::tell_gradients(std::size_t g) const {
-  if (!on_gradient_) return;
-  for (const std::size_t ordinal : ordinals_[g]) on_gradient_(ordinal);
+void StageExecutor::finish_gradients(std::size_t g, GroupPass pass) {
+  for (const std::size_t ordinal : finished_after_[g]) gradients_->finish(ordinal);
+  end_timing(g, pass);
 }
 
-// An operator has one word for all its gradients, so those it meets first are zeroed when another
-// (a weight tied to an earlier group's) is not.
-Accumulation StageExecutor::prepare_gradients(std::size_t g) {
-  const std::vector<std::size_t>& ordinals = ordinals_[g];
-  const bool any_written = std::any_of(ordinals.begin(), ordinals.end(),
-                                       [&](std::size_t p) { return (*gradient_written_)[p]; });
-  for (std::size_t i = 0; i < ordinals.size(); ++i) {
-    if (any_written && !(*gradient_written_)[ordinals[i]]) gradients_[g][i].zero_();
-    (*gradient_written_)[ordinals[i]] = true;
-  }
-  return any_written ? Accumulation::add : Accumulation::overwrite;
-}
-
-void StageExecutor::overwrite_gradients() {
-  for (const std::size_t ordinal : written_parameters_) (*gradient_written_)[ordinal] = false;
-}
-
+// On the stage of the loss the logits are kept through the pass and counted behind it.
 BatchScore StageExecutor::evaluate(int micro_batch) {
-  Flight& own = flight(micro_batch);
-  own.context = PassContext();
-  own.context.mode = Mode::evaluate;
+  Flight& flight = this->flight(micro_batch);
+  flight.context = PassContext();
+  flight.context.mode = Mode::evaluate;
   // The loss is the last group and its first input the logits: they outlive the pass.
   NodeId logits(-1);
   if (takes_targets_) {
     HETEROPERF_EXPECT(model_.groups.back().nodes.size() == 1);
     logits = model_.groups.back().inputs.front();
-    own.kept = logits;
+    flight.kept = logits;
   }
-  run_forward(own);
+  run_forward(flight);
   if (!takes_targets_) return {};
-  const at::Tensor& scores = own.values[position(logits)];
+  const at::Tensor& scores = flight.values[position(logits)];
   const bool cut = model_.tensor_group != nullptr && model_.output_is_sharded[position(logits)];
   const std::uint64_t right =
-      cut ? count_right(scores, own.targets, model_.first_of_vocabulary[position(logits)],
+      cut ? count_right(scores, flight.targets, model_.first_of_vocabulary[position(logits)],
                         *model_.tensor_group)
-          : count_right(scores, own.targets);
-  return {to_double(own.loss), static_cast<std::uint64_t>(own.targets.numel()), right};
+          : count_right(scores, flight.targets);
+  return {to_double(flight.loss), static_cast<std::uint64_t>(flight.targets.numel()), right};
 }
 
 Tensors StageExecutor::buffers() const {

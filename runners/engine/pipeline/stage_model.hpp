@@ -1,10 +1,13 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <vector>
 
 #include "runners/engine/operators/operator_group.hpp"
 #include "runners/engine/parameters/rank_share.hpp"
+#include "runners/engine/pipeline/step_clock.hpp"
 #include "runners/plan/plan.hpp"
 #include "runners/plan/row_cuts.hpp"
 #include "runners/plan/staged_graph.hpp"
@@ -13,14 +16,15 @@ namespace heteroperf {
 
 class Communicator;
 
-/// What a rank runs of a model: the groups of one stage, on one rank's share of every layer.
+/// The part of a model that a rank runs: the groups of one stage, on its share of every layer.
 struct StageModel {
-  const ModelGraph& graph;  ///< this rank's own: local sizes; outlives the executor
+  const ModelGraph& graph;  ///< with this rank's local sizes; outlives the executor
   std::vector<OperatorGroup> groups;
-  /// By node: how many edges lead from it to other stages.
+  /// By node: the number of edges that lead from it to other stages.
   std::vector<int> edges_out;
   Recomputation recomputation = Recomputation::none;
-  /// Null, or this rank's place in a tensor-parallel group: what TensorShard says of each node.
+  /// This rank's tensor-parallel group, or null. The vectors below are those of TensorShard, by
+  /// node.
   Communicator* tensor_group = nullptr;
   std::vector<bool> output_is_partial, gradient_is_partial, output_is_sharded;
   std::vector<std::int64_t> first_of_vocabulary;
@@ -30,9 +34,46 @@ struct StageModel {
 /// The whole graph as one stage.
 StageModel whole_model(const ModelGraph& graph, at::ScalarType type, Fusion fusion);
 
-/// The stage of `part`, one of the parts of `share`, which outlives the model.
+/// The stage of `part`, which is one of the parts of `share`. `share` outlives the model.
 StageModel stage_model(const RankShare& share, const RankShare::Part& part,
                        const StagedGraph& staged, const Plan& plan, at::ScalarType type,
                        Communicator* tensor_group);
+
+/// Brings tensors into the form in which a tensor-parallel rank keeps them, whole or its own rows
+/// (RowCuts), by sums and exchanges over the group. Between stages everything is whole. Without a
+/// tensor-parallel group all tensors are kept as they are made. `batch` is the number of samples of
+/// the micro-batch.
+class TensorForms {
+ public:
+  /// Time in collectives is noted on `clock`, if there is one. Both outlive the forms.
+  TensorForms(const StageModel& model, StepClock* clock) : model_(model), clock_(clock) {}
+
+  /// The kept form of the output of `node`, from the tensor that its operation made. Collective.
+  at::Tensor keep(NodeId node, at::Tensor made, std::int64_t batch);
+  /// The kept form of a tensor that another stage sent, whole.
+  at::Tensor keep_received(NodeId node, at::Tensor whole) const;
+  /// The whole tensor, for other stages. Collective.
+  at::Tensor whole(NodeId node, at::Tensor kept, std::int64_t batch);
+
+  /// The gradient that the operation behind `node` needs, from the sum of the gradients that the
+  /// users of the kept form gave. Collective.
+  at::Tensor gradient_for_operation(NodeId node, at::Tensor gradient, std::int64_t batch);
+  /// This rank's summand of a gradient that another stage sent, whole; undefined: none.
+  at::Tensor keep_received_gradient(NodeId node, at::Tensor whole) const;
+  /// The whole gradient of a value, for the stage that it came from. Collective.
+  at::Tensor whole_gradient(NodeId node, at::Tensor gradient, std::int64_t batch);
+
+  bool works_on_rows(NodeId node) const;
+
+ private:
+  bool keeps_rows(NodeId node) const;
+  at::Tensor own_rows(const at::Tensor& whole) const;
+  at::Tensor gather(NodeId node, const at::Tensor& rows, std::int64_t batch);
+  at::Tensor sum(at::Tensor summand);
+  at::Tensor sum_to_rows(const at::Tensor& summand);
+
+  const StageModel& model_;
+  StepClock* clock_;
+};
 
 }  // namespace heteroperf

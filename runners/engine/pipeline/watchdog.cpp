@@ -1,3 +1,6 @@
+// A rank that waits for a message for a long time looks like one that computes. The watchdog's
+// thread looks a few times per timeout at the instruction that the rank noted last and says on
+// stderr where the rank is, once per instruction. The rank itself pays two stores per instruction.
 #include "runners/engine/pipeline/watchdog.hpp"
 
 #include <fmt/format.h>
@@ -28,6 +31,7 @@ void Watchdog::at(std::int64_t instruction) {
   instruction_.store(instruction, std::memory_order_relaxed);
 }
 
+// An instruction is named once, however long it lasts.
 void Watchdog::watch() {
   std::int64_t spoken_ns = 0;  // start of the instruction that was told of
   const std::chrono::duration<double> period(std::clamp(timeout_s_ / 4, 0.01, 1.0));

@@ -1,12 +1,18 @@
+// Measures operations inside the loop that training uses: a StageExecutor runs one stage, made of
+// the groups that stand for all like them, and a GroupTimer times their passes. The groups that are
+// left out are other stages to it: the outputs that measured groups read of them are put in, and so
+// are the gradients that they would give. So neither time nor memory grow with the depth of the
+// model.
 #include "runners/engine/probe/measure_operations.hpp"
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/full_like.h>
 #include <c10/core/InferenceMode.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <utility>
-#include <variant>
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
@@ -15,51 +21,103 @@
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/load_cuda.hpp"
-#include "runners/engine/operators/operator.hpp"
-#include "runners/engine/operators/operator_group.hpp"
 #include "runners/engine/parameters/optimizer.hpp"
-#include "runners/engine/parameters/parameter_store.hpp"
 #include "runners/engine/pipeline/batch_loader.hpp"
-#include "runners/engine/pipeline/gradient_slots.hpp"
+#include "runners/engine/pipeline/stage_executor.hpp"
 
 namespace heteroperf {
 namespace {
 
 constexpr int least_rounds = 5, most_rounds = 200;
-constexpr double small_gradient = 1e-3;
+constexpr double small_value = 1e-3;
 constexpr std::uint64_t probe_seed = 1;
-/// Models up to this size have all their parameters, as a training has; of others those of the
-/// operations that are measured.
+/// Models up to this size have all their parameters, as a training has; larger ones only those of
+/// the operations that are measured.
 constexpr std::uint64_t most_parameters = std::uint64_t{1} << 26;
 
-/// Times work on the host, or by the clock of the device that the host hands it to.
-class WorkTimer {
+/// Notes the seconds of every pass of every group, by the host's clock or by that of the device
+/// that the host hands the work to.
+class PassTimes final : public GroupTimer {
  public:
-  explicit WorkTimer(Accelerator* accelerator) : accelerator_(accelerator) {}
+  PassTimes(std::size_t groups, Accelerator* accelerator)
+      : accelerator_(accelerator), seconds_(groups) {}
 
-  template <class Work>
-  double time(Work&& work) const {
-    if (accelerator_ == nullptr) {
-      const Stopwatch stopwatch;
-      work();
-      return stopwatch.elapsed_s();
-    }
-    const auto begin = accelerator_->mark();
-    work();
-    return accelerator_->mark()->seconds_since(*begin);
+  void begin() override {
+    if (accelerator_ != nullptr) mark_ = accelerator_->mark();
+    stopwatch_ = Stopwatch();
   }
+  double since_begin_s() const {
+    return accelerator_ != nullptr ? accelerator_->mark()->seconds_since(*mark_)
+                                   : stopwatch_.elapsed_s();
+  }
+  void end(std::size_t group, GroupPass pass) override {
+    seconds_[group][static_cast<std::size_t>(pass)].push_back(since_begin_s());
+  }
+
+  double median_s(std::size_t group, GroupPass pass) const {
+    const std::vector<double>& seconds = seconds_[group][static_cast<std::size_t>(pass)];
+    return seconds.empty() ? 0 : median(seconds);
+  }
+  void forget() { seconds_.assign(seconds_.size(), {}); }
 
  private:
   Accelerator* accelerator_;
+  Stopwatch stopwatch_;
+  std::unique_ptr<Accelerator::Mark> mark_;
+  std::vector<std::array<std::vector<double>, 4>> seconds_;  ///< by group and GroupPass
+};
+
+/// The part of a model that is measured: groups that stand for all like them. Fusion here and in
+/// the plan's operations is the same.
+struct MeasuredPart {
+  explicit MeasuredPart(const OperationProbe& probe)
+      : stage(whole_model(probe.graph, scalar_type(probe.precision), Fusion::on)) {
+    const auto stands_in = [&](const OperatorGroup& group) {
+      const NodeId last = group.nodes.back(), as = probe.model.measured_as[position(last)];
+      HETEROPERF_EXPECT(as.value() >= 0);
+      return as != last;
+    };
+    // The last user of each node's output, and the last one that is measured; −1: there is none.
+    std::vector<int> last_user(probe.graph.nodes().size(), -1), last_measured_user = last_user;
+    std::vector<bool> made(probe.graph.nodes().size());
+    for (std::size_t g = 0; g < stage.groups.size(); ++g) {
+      const bool measured = !stands_in(stage.groups[g]);
+      if (measured) made[position(stage.groups[g].nodes.back())] = true;
+      for (const NodeId input : stage.groups[g].inputs) {
+        last_user[position(input)] = static_cast<int>(g);
+        if (measured) last_measured_user[position(input)] = static_cast<int>(g);
+      }
+    }
+    std::erase_if(stage.groups, stands_in);
+    HETEROPERF_EXPECT(stage.groups.size() == probe.model.operations.size());
+    for (std::size_t n = 0; n < made.size(); ++n) {
+      const NodeId node(static_cast<std::int32_t>(n));
+      const bool read = last_measured_user[n] >= 0;
+      if (read && !made[n] && node != probe.graph.input()) received.push_back(node);
+      if (made[n] && !read && last_user[n] >= 0) {
+        given.push_back(node);
+        stage.edges_out[n] = 1;
+      }
+      const bool used_later = last_user[n] > last_measured_user[n];
+      if ((read || made[n]) && used_later && probe.graph.node(node).differentiable) {
+        returned.push_back(node);
+      }
+    }
+  }
+
+  StageModel stage;
+  std::vector<NodeId> received;  ///< outputs of groups that are left out
+  std::vector<NodeId> given;     ///< outputs that only groups that are left out read
+  /// Nodes that, in a training, have a gradient of a later user before a measured one adds its own.
+  std::vector<NodeId> returned;
 };
 
 std::vector<HeldParameter> held_parameters(const OperationProbe& probe,
-                                           const std::vector<OperatorGroup>& groups,
-                                           const std::vector<std::size_t>& measured) {
+                                           const std::vector<OperatorGroup>& measured) {
   const bool all = probe.graph.parameter_count() <= most_parameters;
   std::vector<bool> wanted(probe.graph.nodes().size(), all);
-  for (const std::size_t g : measured) {
-    for (const auto& [node, index] : groups[g].parameters) wanted[position(node)] = true;
+  for (const OperatorGroup& group : measured) {
+    for (const auto& [node, index] : group.parameters) wanted[position(node)] = true;
   }
   std::vector<HeldParameter> held;
   for (std::size_t n = 0; n < wanted.size(); ++n) {
@@ -71,46 +129,17 @@ std::vector<HeldParameter> held_parameters(const OperationProbe& probe,
   return held;
 }
 
-std::vector<bool> differentiable_nodes(const ModelGraph& graph) {
-  std::vector<bool> result;
-  for (const Node& node : graph.nodes()) result.push_back(node.differentiable);
-  return result;
-}
-
-/// Seconds of every pass of one operation, round by round.
-struct Laps {
-  std::vector<double> forward_s, input_gradient_s, weight_gradient_s, backward_s;
-};
-
 class OperationRounds {
  public:
   OperationRounds(const OperationProbe& probe, Accelerator* accelerator)
-      : probe_(probe),
-        timer_(accelerator),
-        groups_(make_operator_groups(probe.graph, scalar_type(probe.precision))),
-        measured_(measured_groups()),
-        store_(probe.graph, held_parameters(probe, groups_, measured_), probe.precision, probe_seed,
-               accelerator != nullptr ? cuda_device(*probe.gpu) : at::Device(at::kCPU)),
-        optimizer_(probe.recipe, store_),
-        slots_(differentiable_nodes(probe.graph)),
-        values_(probe.graph.nodes().size()),
-        laps_(groups_.size()) {
-    take_batch(accelerator);
-    tensors_.resize(groups_.size());
-    for (const std::size_t g : measured_) {
-      for (const auto& [node, index] : groups_[g].parameters) {
-        tensors_[g].parameters.push_back(store_.parameter(node, index));
-        tensors_[g].gradients.push_back(store_.gradient(node, index));
-        tensors_[g].ordinals.push_back(store_.ordinal(node, index));
-      }
-    }
-  }
+      : OperationRounds(probe, accelerator, MeasuredPart(probe)) {}
 
   OperationProbeResult run() {
     const Stopwatch stopwatch;
-    const double seconds = probe_.seconds_each * static_cast<double>(measured_.size());
+    const double seconds = probe_.seconds_each * static_cast<double>(groups());
     round(Gradients::together);  // warms up
-    forget();
+    times_.forget();
+    optimizer_laps_.clear();
     int rounds = 0;
     while (rounds < most_rounds && !at_deadline(stopwatch)) {
       if (rounds >= least_rounds && stopwatch.elapsed_s() >= seconds) break;
@@ -122,195 +151,99 @@ class OperationRounds {
 
  private:
   enum class Gradients { together, apart };
-  struct GroupTensors {
-    Tensors parameters, gradients, saved;
-    std::vector<std::size_t> ordinals;
-  };
 
-  NodeId last(std::size_t g) const { return groups_[g].nodes.back(); }
-  bool is_loss(std::size_t g) const {
-    return std::holds_alternative<CrossEntropy>(probe_.graph.node(last(g)).attributes);
+  OperationRounds(const OperationProbe& probe, Accelerator* accelerator, MeasuredPart part)
+      : probe_(probe),
+        received_(std::move(part.received)),
+        given_(std::move(part.given)),
+        returned_(std::move(part.returned)),
+        store_(probe.graph, held_parameters(probe, part.stage.groups), probe.precision, probe_seed,
+               accelerator != nullptr ? cuda_device(*probe.gpu) : at::Device(at::kCPU)),
+        optimizer_(probe.recipe, store_),
+        gradients_(std::make_shared<WeightGradients>(store_)),
+        executor_(std::move(part.stage), gradients_),
+        times_(groups(), accelerator) {
+    executor_.time_groups(&times_);
+    const BatchLoader loader(probe_.data, store_.operator_type(), probe_seed);
+    batch_ = loader.train(0, probe_.samples);
+    if (accelerator != nullptr) {
+      batch_ = {accelerator->bring(batch_.sample), accelerator->bring(batch_.targets)};
+    }
+    values_.resize(probe.graph.nodes().size());
+    const auto options = at::TensorOptions().dtype(store_.operator_type()).device(store_.device());
+    for (const std::vector<NodeId>* nodes : {&received_, &returned_}) {
+      for (const NodeId node : *nodes) {
+        Shape shape = probe.graph.node(node).output;
+        shape.insert(shape.begin(), probe.samples);
+        values_[position(node)] = canonical(at::full(shape, small_value, options));
+      }
+    }
   }
-  bool runs_backward(std::size_t g) const { return probe_.graph.node(last(g)).differentiable; }
+
+  std::size_t groups() const { return executor_.model().groups.size(); }
 
   bool at_deadline(const Stopwatch& stopwatch) const {
     return stopwatch.elapsed_s() >= probe_.deadline_s || (probe_.stop && probe_.stop());
   }
 
-  /// Groups that stand for all like them. Fusion here and in the plan's operations is the same.
-  std::vector<std::size_t> measured_groups() const {
-    std::vector<std::size_t> result;
-    for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const NodeId as = probe_.model.measured_as[position(last(g))];
-      HETEROPERF_EXPECT(as.value() >= 0);
-      if (as == last(g)) result.push_back(g);
-    }
-    HETEROPERF_EXPECT(result.size() == probe_.model.operations.size());
-    return result;
-  }
-
-  void take_batch(Accelerator* accelerator) {
-    const BatchLoader loader(probe_.data, scalar_type(probe_.precision), probe_seed);
-    Batch batch = loader.train(0, probe_.samples);
-    sample_ = accelerator != nullptr ? accelerator->bring(batch.sample) : batch.sample;
-    targets_ = accelerator != nullptr ? accelerator->bring(batch.targets) : batch.targets;
-  }
-
-  void forget() {
-    for (Laps& laps : laps_) laps = {};
-    optimizer_laps_.clear();
-  }
-
-  PassContext context(std::size_t g) const {
+  void round(Gradients how) {
+    if (rounds_++ % static_cast<std::uint64_t>(probe_.micro_batches) == 0) gradients_->begin_step();
+    gradients_->begin_pass(executor_.written_parameters(), false);
+    executor_.put(0, probe_.graph.input(), batch_.sample);
+    executor_.put_targets(0, batch_.targets);
+    for (const NodeId node : received_) executor_.put(0, node, values_[position(node)]);
     PassContext context;
     context.seed = probe_seed;
-    context.node = last(g).value();
-    context.accumulation = rounds_ % static_cast<std::uint64_t>(probe_.micro_batches) == 0
-                               ? Accumulation::overwrite
-                               : Accumulation::add;
-    return context;
-  }
-
-  void round(Gradients how) {
-    values_[position(probe_.graph.input())] = sample_;
-    for (std::size_t g = 0; g < groups_.size(); ++g) forward(g);
-    for (auto g = measured_.rbegin(); g != measured_.rend(); ++g) backward(*g, how);
-    slots_.clear();
-    for (at::Tensor& value : values_) value.reset();
+    executor_.forward(0, context);
+    for (const NodeId node : given_) executor_.output(0, node);
+    for (const NodeId node : returned_) {
+      executor_.put_gradient(0, node, at::full_like(values_[position(node)], small_value));
+    }
+    if (how == Gradients::together) {
+      executor_.backward(0);
+    } else {
+      executor_.input_gradient(0);
+      executor_.weight_gradient(0);
+    }
+    executor_.release(0);
     update();
-    ++rounds_;
   }
 
-  void forward(std::size_t g) {
-    at::Tensor& output = values_[position(last(g))];
-    const NodeId as = probe_.model.measured_as[position(last(g))];
-    if (as != last(g)) {
-      output = values_[position(as)];
-      return;
-    }
-    Tensors inputs;
-    for (const NodeId node : groups_[g].inputs) inputs.push_back(values_[position(node)]);
-    if (is_loss(g)) inputs.push_back(targets_);
-    laps_[g].forward_s.push_back(timer_.time([&] {
-      output =
-          groups_[g].op->forward(inputs, tensors_[g].parameters, tensors_[g].saved, context(g));
-    }));
-  }
-
-  /// What a group whose users are not measured gets.
-  at::Tensor stand_in(const at::Tensor& like) const { return at::full_like(like, small_gradient); }
-
-  at::Tensor output_gradient(std::size_t g) {
-    at::Tensor gradient = slots_.take(last(g));
-    if (gradient.defined() || is_loss(g)) return gradient;
-    return stand_in(values_[position(last(g))]);
-  }
-
-  /// In a training a later user of an input has left a gradient there.
-  void leave_gradients_of_later_users(std::size_t g) {
-    for (const NodeId input : groups_[g].inputs) {
-      if (!slots_.needed(input) || slots_.at(input).defined()) continue;
-      const bool later = std::any_of(groups_.begin() + static_cast<std::ptrdiff_t>(g) + 1,
-                                     groups_.end(), [&](const OperatorGroup& other) {
-                                       return std::find(other.inputs.begin(), other.inputs.end(),
-                                                        input) != other.inputs.end();
-                                     });
-      if (later) slots_.add(input, stand_in(values_[position(input)]));
-    }
-  }
-
-  void backward(std::size_t g, Gradients how) {
-    GroupTensors& own = tensors_[g];
-    if (runs_backward(g)) {
-      leave_gradients_of_later_users(g);
-      const at::Tensor gradient = output_gradient(g);
-      if (own.parameters.empty()) {
-        both(g, gradient, how);
-      } else if (how == Gradients::together) {
-        laps_[g].backward_s.push_back(timer_.time([&] {
-          SlotSink sink(slots_, groups_[g].inputs);
-          groups_[g].op->backward(gradient, own.parameters, own.saved, context(g), sink,
-                                  own.gradients);
-          collect(g);
-        }));
-      } else {
-        apart(g, gradient);
-      }
-    }
-    own.saved.clear();
-  }
-
-  void both(std::size_t g, const at::Tensor& gradient, Gradients how) {
-    const double seconds = timer_.time([&] {
-      SlotSink sink(slots_, groups_[g].inputs);
-      groups_[g].op->input_gradient(gradient, tensors_[g].parameters, tensors_[g].saved, context(g),
-                                    sink);
-    });
-    Laps& laps = laps_[g];
-    (how == Gradients::together ? laps.backward_s : laps.input_gradient_s).push_back(seconds);
-  }
-
-  void apart(std::size_t g, const at::Tensor& gradient) {
-    GroupTensors& own = tensors_[g];
-    laps_[g].input_gradient_s.push_back(timer_.time([&] {
-      SlotSink sink(slots_, groups_[g].inputs);
-      groups_[g].op->input_gradient(gradient, own.parameters, own.saved, context(g), sink);
-    }));
-    laps_[g].weight_gradient_s.push_back(timer_.time([&] {
-      groups_[g].op->weight_gradient(gradient, own.saved, context(g), own.gradients);
-      collect(g);
-    }));
-  }
-
-  void collect(std::size_t g) {
-    const auto how = context(g).accumulation == Accumulation::overwrite
-                         ? ParameterStore::Collect::overwrite
-                         : ParameterStore::Collect::add;
-    for (const std::size_t ordinal : tensors_[g].ordinals) store_.collect_gradient(ordinal, how);
-  }
-
-  /// At a rate so small that the weights stay what they are.
+  /// The rate is so small that the weights stay what they are.
   void update() {
     constexpr double learning_rate = 1e-12;
-    double norm = 0;
-    const double norm_s = timer_.time([&] { norm = optimizer_.gradient_norm(); });
+    times_.begin();
+    const double norm = optimizer_.gradient_norm();
     if (!std::isfinite(norm)) return;
-    optimizer_laps_.push_back(norm_s + timer_.time([&] {
-      optimizer_.update(learning_rate, norm);
-      store_.publish();
-    }));
-  }
-
-  static double median_of(const std::vector<double>& seconds) {
-    return seconds.empty() ? 0 : median(seconds);
+    optimizer_.update(learning_rate, norm);
+    store_.publish();
+    optimizer_laps_.push_back(times_.since_begin_s());
   }
 
   OperationProbeResult result(int rounds) const {
     OperationProbeResult result;
-    for (const std::size_t g : measured_) {
-      const Laps& laps = laps_[g];
-      result.operations.push_back({median_of(laps.forward_s), median_of(laps.input_gradient_s),
-                                   median_of(laps.weight_gradient_s), median_of(laps.backward_s),
+    for (std::size_t g = 0; g < groups(); ++g) {
+      const auto pass_s = [&](GroupPass pass) { return times_.median_s(g, pass); };
+      result.operations.push_back({pass_s(GroupPass::forward), pass_s(GroupPass::input_gradient),
+                                   pass_s(GroupPass::weight_gradient), pass_s(GroupPass::backward),
                                    rounds >= least_rounds ? rounds : 0});
     }
     if (rounds < least_rounds) return result;
-    result.optimizer_s = median_of(optimizer_laps_);
+    result.optimizer_s = optimizer_laps_.empty() ? 0 : median(optimizer_laps_);
     result.optimizer_elements = store_.elements();
     return result;
   }
 
   const OperationProbe& probe_;
-  WorkTimer timer_;
-  std::vector<OperatorGroup> groups_;
-  std::vector<std::size_t> measured_;
+  std::vector<NodeId> received_, given_, returned_;
   ParameterStore store_;
   Optimizer optimizer_;
-  GradientSlots slots_;
-  Tensors values_;          ///< by node
-  std::vector<Laps> laps_;  ///< by group
+  std::shared_ptr<WeightGradients> gradients_;
+  StageExecutor executor_;
+  PassTimes times_;
+  Batch batch_;
+  Tensors values_;  ///< by node: an output of a group that is left out, or its shape
   std::vector<double> optimizer_laps_;
-  std::vector<GroupTensors> tensors_;  ///< by group
-  at::Tensor sample_, targets_;
   std::uint64_t rounds_ = 0;
 };
 

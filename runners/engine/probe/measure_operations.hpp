@@ -1,6 +1,6 @@
 #pragma once
 
-#include "runners/engine/operation_probe.hpp"
+#include "runners/engine/engine.hpp"
 
 namespace heteroperf {
 

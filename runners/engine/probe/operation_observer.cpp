@@ -1,12 +1,17 @@
+// The independent witness of the operation count. LibTorch's dispatcher reports every operator that
+// is called; a fixed list of rules says how many operations a call of each has. A run compares the
+// sum with the count that it claims from the model graph. The rules know nothing of the graph: they
+// look at the tensors of the call alone.
 #include "runners/engine/probe/operation_observer.hpp"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 
 #include "metrics/base/error.hpp"
-#include "runners/engine/probe/operation_rules.hpp"
 
 #ifndef NDEBUG
 #error "LibTorch is built with NDEBUG: without it RecordFunction has another layout"
@@ -15,18 +20,167 @@
 namespace heteroperf {
 namespace {
 
+using Inputs = c10::ArrayRef<c10::IValue>;
+
+Ops size(const at::Tensor& tensor, std::int64_t dim) {
+  return Ops(static_cast<std::uint64_t>(tensor.size(dim)));
+}
+/// The size of one dimension.
+std::uint64_t extent(const at::Tensor& tensor, std::int64_t dim) {
+  return static_cast<std::uint64_t>(tensor.size(dim));
+}
+
+/// {…, m, k} · {…, k, n} with equal leading extents.
+Ops product(const at::Tensor& a, const at::Tensor& b) {
+  const auto elements = static_cast<std::uint64_t>(a.numel());
+  return Ops(2) * elements * extent(b, b.dim() - 1);
+}
+
+Ops product_of_first(Inputs inputs) {
+  return product(inputs.at(0).toTensor(), inputs.at(1).toTensor());
+}
+Ops product_behind_sum(Inputs inputs) {
+  return product(inputs.at(1).toTensor(), inputs.at(2).toTensor());
+}
+
+/// x {…, k} and a weight {n, k}, not transposed.
+Ops linear(Inputs inputs) {
+  const auto elements = static_cast<std::uint64_t>(inputs.at(0).toTensor().numel());
+  return Ops(2) * elements * extent(inputs.at(1).toTensor(), 0);
+}
+
+/// Multiply-adds behind one output element of a convolution, times 2.
+Ops per_output_of(const at::Tensor& weight) {
+  return Ops(2) * (static_cast<std::uint64_t>(weight.numel()) / extent(weight, 0));
+}
+Ops convolution(Inputs inputs) { return per_output_of(inputs.at(1).toTensor()); }
+
+Ops convolution_backward(Inputs inputs) {
+  const at::Tensor& gradient = inputs.at(0).toTensor();
+  const auto mask = inputs.back().toBoolList();
+  const std::uint64_t products = (mask.get(0) ? 1U : 0U) + (mask.get(1) ? 1U : 0U);
+  return per_output_of(inputs.at(2).toTensor()) * static_cast<std::uint64_t>(gradient.numel()) *
+         products;
+}
+
+/// Scores Q Kᵀ and their product with V; T²/2 pairs when causal.
+Ops attention_products(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                       bool causal) {
+  const std::uint64_t width = extent(query, 3) + extent(value, 3);
+  const Ops full =
+      size(query, 0) * 2 * extent(query, 1) * extent(query, 2) * extent(key, 2) * width;
+  return causal ? full / 2 : full;
+}
+Ops attention(Inputs inputs) {
+  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
+                            inputs.at(2).toTensor(), inputs.at(4).toBool());
+}
+Ops attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(7).toBool());
+}
+
+// The operator that device_attention() reports where it writes the products out. Its inputs are the
+// gradient (backward only), query, key, value, and the causal flag.
+Ops written_attention(Inputs inputs) {
+  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
+                            inputs.at(2).toTensor(), inputs.at(3).toBool());
+}
+Ops written_attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(4).toBool());
+}
+// Causal stands in another place than flash attention's.
+Ops efficient_attention(Inputs inputs) {
+  return attention_products(inputs.at(0).toTensor(), inputs.at(1).toTensor(),
+                            inputs.at(2).toTensor(), inputs.at(6).toBool());
+}
+Ops efficient_attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(11).toBool());
+}
+Ops flash_attention_backward(Inputs inputs) {
+  return 2 * attention_products(inputs.at(1).toTensor(), inputs.at(2).toTensor(),
+                                inputs.at(3).toTensor(), inputs.at(11).toBool());
+}
+
+constexpr auto per_output = OperationRule::Per::output_element;
+constexpr std::array<OperationRule, 23> rules{{
+    {"aten::mm", product_of_first},
+    {"aten::bmm", product_of_first},
+    {"aten::addmm", product_behind_sum},
+    {"aten::addmm_", product_behind_sum},
+    {"aten::_addmm_activation", product_behind_sum},
+    {"aten::baddbmm", product_behind_sum},
+    {"aten::baddbmm_", product_behind_sum},
+    {"mkldnn::_linear_pointwise", linear},
+    {"aten::conv2d", convolution, per_output},
+    {"aten::convolution", convolution, per_output},
+    {"aten::_convolution", convolution, per_output},
+    {"aten::convolution_overrideable", convolution, per_output},
+    {"aten::mkldnn_convolution", convolution, per_output},
+    {"aten::thnn_conv2d", convolution, per_output},
+    {"aten::convolution_backward", convolution_backward},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu_backward", attention_backward},
+    {"aten::_scaled_dot_product_flash_attention", attention},
+    {"aten::_scaled_dot_product_flash_attention_backward", flash_attention_backward},
+    {"aten::_scaled_dot_product_efficient_attention", efficient_attention},
+    {"aten::_scaled_dot_product_efficient_attention_backward", efficient_attention_backward},
+    {"heteroperf::attention", written_attention},
+    {"heteroperf::attention_backward", written_attention_backward},
+}};
+
+/// Parts of names that suggest a tensor operation, and parts of names that only look so.
+constexpr std::array<std::string_view, 6> suspicious{"matmul", "linear",    "einsum",
+                                                     "conv",   "attention", "dot"};
+constexpr std::array<std::string_view, 2> innocent{"upsample", "convert"};
+
+bool contains(std::string_view name, std::string_view part) {
+  return name.find(part) != std::string_view::npos;
+}
+
+// "addmm", "_scaled_mm", "mm_", "addmv", but not "lgamma" or "cummax".
+bool has_product_word(std::string_view name) {
+  for (const std::string_view word : {"mm", "mv"}) {
+    for (std::size_t at = name.find(word); at != std::string_view::npos;
+         at = name.find(word, at + 1)) {
+      if (at + 2 == name.size() || name[at + 2] == '_') return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+const OperationRule* find_operation_rule(std::string_view name) {
+  const auto match = std::find_if(rules.begin(), rules.end(),
+                                  [&](const OperationRule& rule) { return rule.name == name; });
+  return match == rules.end() ? nullptr : &*match;
+}
+
+bool looks_like_tensor_operation(std::string_view name) {
+  if (name.rfind("heteroperf::", 0) == 0) return true;
+  const auto in_name = [&](std::string_view part) { return contains(name, part); };
+  if (std::any_of(innocent.begin(), innocent.end(), in_name)) return false;
+  return std::any_of(suspicious.begin(), suspicious.end(), in_name) || has_product_word(name);
+}
+
+namespace {
+
 thread_local OperationObserver* active_observer = nullptr;
 
-/// What the end of a call needs from its start.
+/// The notes that the start of a call leaves for its end.
 struct ObservedCall final : at::ObserverContext {
   const OperationRule* rule = nullptr;
-  Ops ops;                         ///< of the call or per output element
-  std::uint64_t calls_before = 0;  ///< of suspects: did anything inside count?
+  Ops ops;                         ///< the call's, or per output element
+  std::uint64_t calls_before = 0;  ///< tells whether anything inside a suspect counted
 };
 
 }  // namespace
 
 struct ObserverCalls {
+  /// Looks at a call that begins. Calls inside a counted one are passed over.
   static std::unique_ptr<at::ObserverContext> start(const at::RecordFunction& call) {
     OperationObserver* observer = active_observer;
     if (observer == nullptr || observer->counted_depth_ > 0) return nullptr;
@@ -43,6 +197,7 @@ struct ObserverCalls {
     return context;
   }
 
+  /// A suspect inside which nothing was counted is an operator that the list lacks.
   static void end(const at::RecordFunction& call, at::ObserverContext* opaque) {
     auto* context = static_cast<ObservedCall*>(opaque);
     OperationObserver* observer = active_observer;

@@ -54,6 +54,7 @@ at::Tensor right_operand(std::int64_t rows, std::int64_t columns,
   return at::full({rows, columns}, 0.25, options);
 }
 
+/// The product that the operators use.
 ProductCall prepare_mm(const ProductShape& shape, const at::TensorOptions& options) {
   return [a = left_operand(shape.rows, shape.inner, options),
           b = right_operand(shape.inner, shape.columns, options),
@@ -62,6 +63,7 @@ ProductCall prepare_mm(const ProductShape& shape, const at::TensorOptions& optio
   };
 }
 
+/// A product with a bias, which some libraries fuse.
 ProductCall prepare_addmm(const ProductShape& shape, const at::TensorOptions& options) {
   return [a = left_operand(shape.rows, shape.inner, options),
           b = right_operand(shape.inner, shape.columns, options),
@@ -74,11 +76,11 @@ ProductCall prepare_addmm(const ProductShape& shape, const at::TensorOptions& op
 /// oneDNN's product has no header: it is looked up by its name, called with a stack of values and
 /// left out where this LibTorch declares it in another way. The weight is {columns, inner}.
 ProductCall prepare_linear(const ProductShape& shape, const at::TensorOptions& options) {
-  const auto found = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
-  TORCH_CHECK(found && found->schema().arguments().size() == 6, "no such operator");
-  const auto scalars = found->schema().arguments()[4].type()->cast<c10::ListType>();
+  const auto handle = c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+  TORCH_CHECK(handle && handle->schema().arguments().size() == 6, "no such operator");
+  const auto scalars = handle->schema().arguments()[4].type()->cast<c10::ListType>();
   TORCH_CHECK(scalars, "another operator of this name");
-  return [product = *found, element = scalars->getElementType(),
+  return [product = *handle, element = scalars->getElementType(),
           x = left_operand(shape.rows, shape.inner, options),
           weight = right_operand(shape.columns, shape.inner, options)] {
     const c10::impl::GenericList no_scalars(element);
@@ -130,6 +132,7 @@ std::optional<ProductCall> prepared(const ProductTrial& trial) {
   }
 }
 
+/// Repeats a product until `end_s` and gives the time of the fastest call.
 double shortest_call(const ProductCall& multiply, double end_s, const SecondsClock& clock) {
   double shortest_s = 0, begin_s = clock();
   do {

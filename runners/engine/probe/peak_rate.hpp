@@ -15,7 +15,7 @@ namespace heteroperf {
 struct ProductTrial {
   std::string way;        ///< the operator's name
   std::string shape;      ///< "1024x1024x1024": rows, inner extent, columns
-  double operations = 0;  ///< of one call, 2 per multiply-add
+  double operations = 0;  ///< one call has so many, 2 per multiply-add
   /// Makes the operands; what it returns multiplies them once. It or the first call throws
   /// c10::Error where this LibTorch or this processor lacks the way.
   std::function<std::function<void()>()> prepare;

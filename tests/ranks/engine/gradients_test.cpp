@@ -44,7 +44,7 @@ TEST(GradientsOnMpi, OverlapWithMessages) {
   for (std::uint64_t step = 0; step < 20; ++step) {
     rig.draw(step);
     rig.reducer.ready(rig.store.ordinal(given.graph.find("head"), 0));
-    while (rig.reducer.sums_done() == 0) std::this_thread::yield();
+    while (rig.reducer.queue().done() == 0) std::this_thread::yield();
     rig.reduce_all();
     const Outgoing out{std::span<const double>(mine), peer};
     const Incoming in{std::span<double>(theirs), peer};

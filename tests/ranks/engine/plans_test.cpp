@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "tests/ranks/comm/joined_world.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"

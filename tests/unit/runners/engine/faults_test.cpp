@@ -11,7 +11,7 @@
 #include "runners/comm/communicator.hpp"
 #include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/world.hpp"
-#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 

@@ -8,7 +8,7 @@
 
 #include "metrics/base/hash.hpp"
 #include "metrics/base/random.hpp"
-#include "runners/engine/gradients/gradient_families.hpp"
+#include "runners/engine/gradients/sum_plan.hpp"
 #include "runners/engine/parameters/optimizer.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 
@@ -166,11 +166,10 @@ GradientRig::GradientRig(const GradientCase& the_case, Communicator& world,
     : given(the_case),
       rank(world.rank()),
       staged(cut_graph(given.graph, given.plan)),
-      roles(roles_of(given.plan)),
       share(rank_share(given.graph, staged, given.plan,
-                       roles.at(static_cast<std::size_t>(world.rank().value())))),
+                       roles_of(given.plan).at(static_cast<std::size_t>(world.rank().value())))),
       store(given.graph, share.parameters, Precision::fp64, 7),
-      reducer(world, given.graph, staged, given.plan, roles, share, store, config) {}
+      reducer(world, given.graph, staged, given.plan, share, store, config) {}
 
 void GradientRig::draw(std::uint64_t step) {
   const auto families = gradient_families(staged, given.plan);

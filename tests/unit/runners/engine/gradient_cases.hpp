@@ -32,7 +32,6 @@ struct GradientRig {
   const GradientCase& given;
   RankId rank;
   StagedGraph staged;
-  std::vector<RankRole> roles;
   RankShare share;
   ParameterStore store;
   GradientReducer reducer;

@@ -86,7 +86,7 @@ TEST(GradientReducer, ARankOfItsOwnSumsNothing) {
   const GradientCase given = case_named("one rank");
   EXPECT_EQ(test::train_checked(given, *world, {}, 0), test::train_checked(given, *world, {}, 1));
   const GradientRig rig(given, *world, {});
-  EXPECT_EQ(rig.reducer.sums(), 0U);
+  EXPECT_EQ(rig.reducer.queue().size(), 0U);
   EXPECT_EQ(rig.reducer.overlap_reason(), "nothing is summed on this rank");
   const auto owned = rig.reducer.owned();
   ASSERT_EQ(owned.size(), 1U);
@@ -118,21 +118,21 @@ TEST(GradientReducer, SumsWhileGradientsAreStillMissing) {
   run_on_threads(2, {}, [&](World& world) {
     GradientRig rig(given, *world.communicator, config_of(1, Overlap::on));
     EXPECT_EQ(rig.reducer.overlap_reason(), "");
-    ASSERT_GT(rig.reducer.sums(), 2U);
+    ASSERT_GT(rig.reducer.queue().size(), 2U);
     const NodeId head = given.graph.find("head");
     const std::size_t last_matrix = rig.store.ordinal(head, 0);
     for (std::uint64_t step = 0; step < 3; ++step) {
       rig.draw(step);
       const double before = rig.store.gradient(head, 0).sum().item().toDouble();
       rig.reducer.ready(last_matrix);
-      while (rig.reducer.sums_done() == 0) std::this_thread::yield();
+      while (rig.reducer.queue().done() == 0) std::this_thread::yield();
       EXPECT_NE(rig.store.gradient(head, 0).sum().item().toDouble(), before);
-      EXPECT_EQ(rig.reducer.sums_done(), 1U);
+      EXPECT_EQ(rig.reducer.queue().done(), 1U);
       rig.reduce_all();
       rig.reducer.wait();
       rig.expect_sums(step);
-      EXPECT_GE(rig.reducer.busy_s(), 0.0);
-      EXPECT_GE(rig.reducer.exposed_s(), 0.0);
+      EXPECT_GE(rig.reducer.queue().busy_s(), 0.0);
+      EXPECT_GE(rig.reducer.queue().exposed_s(), 0.0);
     }
   });
 }
@@ -144,7 +144,7 @@ TEST(GradientReducer, WithoutOverlapSumsWaitAndSayWhy) {
     EXPECT_EQ(rig.reducer.overlap_reason(), "switched off");
     rig.draw(0);
     rig.reduce_all();
-    EXPECT_EQ(rig.reducer.sums_done(), 0U);
+    EXPECT_EQ(rig.reducer.queue().done(), 0U);
     rig.reducer.wait();
     rig.expect_sums(0);
   });
@@ -156,12 +156,12 @@ TEST(GradientReducer, ATiedWeightWaitsForAllItsParts) {
     GradientRig rig(given, *world.communicator, config_of(4 << 20, Overlap::on));
     rig.draw(0);
     for (std::size_t o = 0; o < rig.store.count(); ++o) rig.reducer.ready(o);
-    const std::size_t untied = rig.reducer.sums() - 1;
-    while (rig.reducer.sums_done() < untied) std::this_thread::yield();
+    const std::size_t untied = rig.reducer.queue().size() - 1;
+    while (rig.reducer.queue().done() < untied) std::this_thread::yield();
     rig.reducer.reduce_tied(1);
-    EXPECT_EQ(rig.reducer.sums_done(), untied);
+    EXPECT_EQ(rig.reducer.queue().done(), untied);
     rig.reducer.reduce_tied(0);
-    while (rig.reducer.sums_done() < untied + 1) std::this_thread::yield();
+    while (rig.reducer.queue().done() < untied + 1) std::this_thread::yield();
     rig.reducer.wait();
     rig.expect_sums(0);
   });

@@ -17,8 +17,7 @@
 #include <thread>
 
 #include "runners/comm/communicator.hpp"
-#include "runners/engine/module/training_session.hpp"
-#include "runners/engine/probe/operation_rules.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/graph/graph_counts.hpp"
 #include "workloads/models/models.hpp"

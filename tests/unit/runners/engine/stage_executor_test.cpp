@@ -4,12 +4,15 @@
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "runners/device/host_pool.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/operators/operator.hpp"
+#include "runners/engine/pipeline/gradient_slots.hpp"
 #include "tests/unit/runners/engine/reference_model.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 #include "workloads/models/models.hpp"
@@ -251,20 +254,38 @@ TEST(StageExecutor, FreesActivationsWhenTheirLastUsePasses) {
   EXPECT_LT(memory.use().peak_bytes - before, 6 * one_output);
 }
 
-TEST(StageExecutor, ProfilesEveryKindOfGroup) {
+/// Counts the passes of each group.
+struct PassCounts final : GroupTimer {
+  void begin() override { ++begun; }
+  void end(std::size_t group, GroupPass pass) override { ++ended[{group, pass}]; }
+
+  int begun = 0;
+  std::map<std::pair<std::size_t, GroupPass>, int> ended;
+};
+
+TEST(StageExecutor, TimesEveryPassOfEveryGroup) {
   const ModelGraph graph = test::tiny_gpt();
   ParameterStore store(graph, Precision::fp32, 1);
   StageExecutor executor(whole_model(graph, at::kFloat, Fusion::off), store);
   const at::Tensor sample = random_sample(graph, 2, at::kFloat, 5);
   const at::Tensor targets = random_targets(graph, 2, 6);
+  PassCounts counts;
   train_once(executor, graph, sample, targets);
-  for (const GroupTime& time : executor.times()) EXPECT_EQ(time.forward_s, 0) << time.kind;
-  executor.profile(StageExecutor::Profile::on);
+  executor.time_groups(&counts);
   train_once(executor, graph, sample, targets);
-  for (const GroupTime& time : executor.times()) {
-    EXPECT_GT(time.forward_s, 0) << time.kind;
-    EXPECT_GT(time.backward_s, 0) << time.kind;
+  train_once(executor, graph, sample, targets, {}, Passes::apart);
+  executor.time_groups(nullptr);
+  train_once(executor, graph, sample, targets);
+  int ended = 0;
+  for (std::size_t g = 0; g < executor.model().groups.size(); ++g) {
+    const bool weights = !executor.model().groups[g].parameters.empty();
+    EXPECT_EQ((counts.ended[{g, GroupPass::forward}]), 2);
+    EXPECT_EQ((counts.ended[{g, GroupPass::backward}]), 1);
+    EXPECT_EQ((counts.ended[{g, GroupPass::input_gradient}]), 1);
+    EXPECT_EQ((counts.ended[{g, GroupPass::weight_gradient}]), weights ? 1 : 0);
   }
+  for (const auto& [pass, count] : counts.ended) ended += count;
+  EXPECT_EQ(counts.begun, ended);
 }
 
 TEST(GradientSlots, AddsInPlaceOnlyWhatNobodyElseHolds) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runners/comm/world.hpp"
-#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "tests/unit/runners/engine/small_trainings.hpp"
 

@@ -1,4 +1,4 @@
-#include "runners/engine/gradients/sum_queue.hpp"
+#include "runners/engine/gradients/gradient_reducer.hpp"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "runners/engine/module/training_session.hpp"
+#include "runners/engine/module/torch_engine.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runners/engine/parameters/stored_state.hpp"
+#include "runners/engine/pipeline/batch_loader.hpp"
+#include "runners/engine/pipeline/deployment.hpp"
+#include "runners/engine/pipeline/pipeline_edges.hpp"
+#include "runners/engine/pipeline/stage_executor.hpp"
+#include "runners/engine/pipeline/step_clock.hpp"
+#include "runners/engine/training.hpp"
+
+namespace heteroperf {
+
+class Accelerator;
+
+/// One segment of the schedule on this rank: a stage of the plan with the edges that lead to it and
+/// away from it.
+struct RankStage {
+  RankStage(const RankShare::Part& part, StageModel model,
+            std::shared_ptr<WeightGradients> gradients, StepClock* clock)
+      : share(part), executor(std::move(model), std::move(gradients), clock) {}
+
+  const RankShare::Part& share;
+  StageExecutor executor;
+  std::size_t number = 0;  ///< in RankShare::parts
+  PipelineEdges::OfSegment edges;
+  double activation = 1;     ///< one micro-batch kept here, in the unit of the schedule's memory
+  at::Tensor sample;         ///< input of the micro-batch that was loaded last
+  std::int64_t samples = 1;  ///< per micro-batch, on this replica
+  std::int64_t first_sample = 0;  ///< within a micro-batch
+  int micro_batches = 0;          ///< they pass here in a step
+  int weights_left = 0;           ///< micro-batches whose weight gradients are missing
+
+  const RankRole::Part& role() const { return share.role; }
+};
+
+/// All that a rank computes of a plan, in training and evaluation: its stages, the data they read,
+/// and the edges between them and the stages of other ranks.
+class RankStages {
+ public:
+  /// Collective over `world`. With `devices`, the same ranks over a library of their GPUs,
+  /// tensor-parallel sums go through it. All references outlive the stages.
+  RankStages(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+             Communicator* devices, ParameterStore& store, GradientReducer& reducer,
+             Accelerator* accelerator);
+
+  RankStage& of(const Instruction& instruction);
+  const std::vector<std::unique_ptr<RankStage>>& all() const { return stages_; }
+  PipelineEdges& edges() { return edges_; }
+  WeightGradients& gradients() { return *gradients_; }
+  /// Splits the time of the step under way; collectives inside a stage note theirs.
+  StepClock& clock() { return clock_; }
+
+  /// This replica's samples of a micro-batch of training step `step`, where the stage computes.
+  Batch training_batch(const RankStage& stage, std::uint64_t step, int micro_batch) const;
+  /// `count` samples of the validation split.
+  Batch validation_batch(std::uint64_t first, std::int64_t count) const;
+  /// The number, within a step, of the first of a stage's samples of a micro-batch.
+  std::uint64_t first_sample(const RankStage& stage, int micro_batch) const;
+
+  /// The tensors that a stage gives over an edge: outputs, or the sample it was given.
+  Tensors outputs(RankStage& stage, int edge, int micro_batch) const;
+
+  /// Running statistics of one stage's copy here, in the order of the graph.
+  struct Buffers {
+    int stage = 0, replica = 0, tensor_index = 0;
+    std::vector<NamedBuffer> named;
+  };
+  std::vector<Buffers> buffers() const;
+  /// Strict operations of one step on this rank.
+  StepOperations operations() const;
+
+ private:
+  Batch on_device(Batch batch) const;
+
+  const TrainingSpec& spec_;
+  const Deployment& deployment_;
+  Accelerator* accelerator_;  ///< null: the host computes
+  BatchLoader loader_;
+  PipelineEdges edges_;
+  StepClock clock_;
+  std::unique_ptr<Communicator> tensor_group_;
+  std::shared_ptr<WeightGradients> gradients_;
+  std::vector<std::unique_ptr<RankStage>> stages_;
+};
+
+}  // namespace heteroperf

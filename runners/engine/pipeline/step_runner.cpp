@@ -1,0 +1,396 @@
+// One training step on one rank. The rank's program is a list of instructions; run() takes them in
+// their order and calls one handler for each. A receive is posted where it stands and waited for by
+// the computation that needs the value; a send starts where it stands and never waits. So the order
+// of the computations alone decides when they run, as in the simulator's model `latency`.
+//
+// Time is kept on the way: every handler ends its *lap* on the step's clock, which says whether the
+// moments since the last lap were computation, messages, sums, or something else.
+#include "runners/engine/pipeline/step_runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <utility>
+
+#include "metrics/base/clock.hpp"
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+// The host's clock tells when it gave the device its work, not when that was done. The device's own
+// time is the computation; the host's work counts where it was not hidden behind that.
+void split_by_device(double device_s, StepReport& report) {
+  TimeSplit& split = report.split;
+  const double wall_s = static_cast<double>(report.t_end_ns - report.t_start_ns) * 1e-9;
+  split.compute_s = std::min(device_s, wall_s);
+  const double rest_s = wall_s - split.compute_s;
+  const double host_s = split.communication_s + split.bubble_s + split.data_s;
+  const double shown = host_s > rest_s && host_s > 0 ? rest_s / host_s : 1.0;
+  split.communication_s *= shown;
+  split.bubble_s *= shown;
+  split.data_s *= shown;
+  split.other_s = rest_s - shown * host_s;
+}
+
+}  // namespace
+
+StepRunner::StepRunner(const TrainingSpec& spec, const Deployment& deployment, Communicator& world,
+                       RankStages& stages, GradientReducer& reducer, Optimizer& optimizer,
+                       Accelerator* accelerator)
+    : spec_(spec),
+      deployment_(deployment),
+      world_(world),
+      stages_(stages),
+      reducer_(reducer),
+      optimizer_(optimizer),
+      accelerator_(accelerator),
+      clock_(stages.clock()),
+      device_times_(accelerator),
+      watchdog_(spec.timeout_s,
+                [this](std::int64_t i) { return where(static_cast<std::size_t>(i)); }) {
+  if (spec.pacing) timeline_.emplace(*spec.pacing, world, spec.clock_offset_ns);
+}
+
+void StepRunner::trace_to(std::vector<LaneSpan>* lanes) {
+  lanes_ = lanes;
+  reducer_.queue().trace_to(lanes == nullptr ? nullptr : &overlapped_);
+}
+
+std::optional<PacingReport> StepRunner::pacing() const {
+  if (!timeline_) return std::nullopt;
+  return timeline_->report();
+}
+
+// One row per instruction, in the order of Op.
+StepRunner::Handler StepRunner::handler(Op op) {
+  static constexpr std::array<Handler, op_count> handlers{
+      &StepRunner::nothing,          // idle
+      &StepRunner::load,             // load
+      &StepRunner::forward,          // forward
+      &StepRunner::input_gradient,   // input_gradient
+      &StepRunner::weight_gradient,  // weight_gradient
+      &StepRunner::backward,         // backward
+      &StepRunner::recompute,        // recompute
+      &StepRunner::note_loss,        // loss
+      &StepRunner::exchange,         // send_act
+      &StepRunner::exchange,         // recv_act
+      &StepRunner::exchange,         // send_grad
+      &StepRunner::exchange,         // recv_grad
+      &StepRunner::refuse,           // interact
+      &StepRunner::reduce_gradient,  // reduce_grad
+      &StepRunner::reduce_tied,      // reduce_tied
+      &StepRunner::update,           // opt_step
+      &StepRunner::nothing,          // free: a buffer's tensors left with their last use
+  };
+  return handlers[static_cast<std::size_t>(op)];
+}
+
+StepReport StepRunner::run(std::uint64_t step) {
+  begin_step(step);
+  const std::vector<Instruction>& program = deployment_.program();
+  for (std::size_t i = 0; i < program.size(); ++i) {
+    watchdog_.at(static_cast<std::int64_t>(i));
+    clock_.at(static_cast<std::int32_t>(i));
+    try {
+      (this->*handler(program[i].op))(program[i]);
+    } catch (const Error&) {
+      fmt::print(stderr, "heteroperf: {}\n", where(i));
+      throw;
+    }
+  }
+  return finish_step();
+}
+
+// Paced ranks start together, before the clock of the step does.
+void StepRunner::begin_step(std::uint64_t step) {
+  if (timeline_) timeline_->start_step();
+  clock_.start(lanes_);
+  report_ = {};
+  report_.step = step;
+  report_.samples = spec_.plan().samples_per_step();
+  report_.learning_rate = learning_rate_at(spec_.recipe, step);
+  loss_ = peak_held_ = 0;
+  device_loss_.reset();
+  device_times_.begin_step(clock_.start_ns());
+  stages_.gradients().begin_step();
+  for (const std::unique_ptr<RankStage>& stage : stages_.all()) {
+    stage->weights_left = stage->micro_batches;
+  }
+}
+
+// Sends may still be under way behind the last instruction, and a device may still compute.
+StepReport StepRunner::finish_step() {
+  clock_.at(-1);
+  clock_.lap(TimeLane::other);
+  stages_.edges().drain();
+  clock_.lap(TimeLane::messages);
+  watchdog_.rest();
+  if (accelerator_ != nullptr) {
+    accelerator_->wait();
+    clock_.lap(TimeLane::compute);
+  }
+  clock_.finish(report_);
+  if (accelerator_ != nullptr) split_by_device(device_times_.finish(lanes_), report_);
+  if (lanes_ != nullptr) lanes_->insert(lanes_->end(), overlapped_.begin(), overlapped_.end());
+  overlapped_.clear();
+  return report_;
+}
+
+std::string StepRunner::where(std::size_t i) const {
+  const std::vector<Instruction>& program = deployment_.program();
+  return fmt::format("rank {} was at instruction {} of {}: {}", world_.rank().value(), i,
+                     program.size(), to_text(program[i]));
+}
+
+// Dropout depends on the number of the sample within the step, not on the rank that has it. The
+// scale of the loss makes the sum of all gradients that of the mean over the global batch.
+PassContext StepRunner::context(const RankStage& stage, int micro_batch) const {
+  PassContext result;
+  result.seed = spec_.seed;
+  result.step = report_.step;
+  result.first_sample = stages_.first_sample(stage, micro_batch);
+  // Every sample has the same number of targets.
+  result.loss_scale =
+      static_cast<double>(stage.samples) / static_cast<double>(spec_.plan().samples_per_step());
+  return result;
+}
+
+// The time since the last lap, mostly the loop's own, is no computation.
+void StepRunner::begin_computation() {
+  stages_.edges().retire();
+  clock_.lap(TimeLane::other);
+  clock_.doing(TimeLane::compute);
+  device_times_.begin();
+}
+
+// A paced device sleeps to the computation's modelled end.
+void StepRunner::end_computation(const RankStage& stage, const Instruction& i) {
+  device_times_.end(static_cast<std::int32_t>(&i - deployment_.program().data()));
+  if (timeline_) timeline_->finish(stage.role(), i.op);
+  clock_.lap(TimeLane::compute);
+  clock_.doing(TimeLane::other);
+}
+
+void StepRunner::load(const Instruction& i) {
+  RankStage& stage = stages_.of(i);
+  clock_.lap(TimeLane::other);
+  const Batch batch = stages_.training_batch(stage, report_.step, i.micro_batch);
+  if (stage.executor.takes_data()) {
+    stage.executor.put(i.micro_batch, spec_.graph.input(), batch.sample);
+  }
+  stage.sample = batch.sample;
+  if (stage.executor.takes_targets()) stage.executor.put_targets(i.micro_batch, batch.targets);
+  clock_.lap(TimeLane::data);
+}
+
+// A wait for another rank is split at the moment when the message left its sender.
+Tensors StepRunner::take(int edge, Crossing what, int micro_batch) {
+  clock_.lap(TimeLane::other);
+  PipelineEdges::Arrived arrived = stages_.edges().take(edge, what, micro_batch);
+  if (arrived.from_other_rank) clock_.lap_wait(arrived.times.sent_ns - spec_.clock_offset_ns);
+  if (timeline_) timeline_->input_arrives(arrived.times.modelled_s);
+  return std::move(arrived.tensors);
+}
+
+void StepRunner::hand_on(int edge, Crossing what, int micro_batch, Tensors tensors) {
+  stages_.edges().hand_on(edge, what, micro_batch, std::move(tensors),
+                          timeline_ ? timeline_->free_s() : 0);
+}
+
+// A stage of the loss behind other stages reads its targets itself: they do not travel with the
+// data.
+void StepRunner::take_inputs(RankStage& stage, int micro_batch) {
+  for (const int e : stage.edges.in) {
+    const std::vector<NodeId>& nodes = stages_.edges().nodes(e, Crossing::activation);
+    Tensors tensors = take(e, Crossing::activation, micro_batch);
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      stage.executor.put(micro_batch, nodes[n], std::move(tensors[n]));
+    }
+  }
+  if (!stage.executor.takes_targets() || stage.edges.in.empty()) return;
+  clock_.lap(TimeLane::other);
+  stage.executor.put_targets(micro_batch,
+                             stages_.training_batch(stage, report_.step, micro_batch).targets);
+  clock_.lap(TimeLane::data);
+}
+
+void StepRunner::forward(const Instruction& i) {
+  RankStage& stage = stages_.of(i);
+  take_inputs(stage, i.micro_batch);
+  begin_computation();
+  stage.executor.forward(i.micro_batch, context(stage, i.micro_batch));
+  end_computation(stage, i);
+  double held = 0;
+  for (const std::unique_ptr<RankStage>& each : stages_.all()) {
+    held += each->executor.held() * each->activation;
+  }
+  peak_held_ = std::max(peak_held_, held);
+  hand_on_outputs(stage, i.micro_batch);
+}
+
+void StepRunner::hand_on_outputs(RankStage& stage, int micro_batch) {
+  for (const int e : stage.edges.out) {
+    hand_on(e, Crossing::activation, micro_batch, stages_.outputs(stage, e, micro_batch));
+  }
+}
+
+void StepRunner::note_loss(const Instruction& i) {
+  const RankStage& stage = stages_.of(i);
+  if (stage.role().tensor_index != 0) return;
+  const double scale = context(stage, i.micro_batch).loss_scale;
+  if (accelerator_ == nullptr) {
+    loss_ += stage.executor.loss(i.micro_batch) * scale;
+    return;
+  }
+  // Read once a step: reading waits for the device.
+  const at::Tensor term = stage.executor.loss_value(i.micro_batch).to(at::kDouble).mul(scale);
+  device_loss_ = device_loss_.defined() ? device_loss_.add(term) : term;
+}
+
+double StepRunner::loss_of_rank() const {
+  return device_loss_.defined() ? device_loss_.item().toDouble() : loss_;
+}
+
+void StepRunner::recompute(const Instruction& i) {
+  RankStage& stage = stages_.of(i);
+  begin_computation();
+  stage.executor.recompute(i.micro_batch);
+  end_computation(stage, i);
+}
+
+// The gradient of the latest consumer comes first, as in one pass over the whole graph.
+void StepRunner::take_gradients(RankStage& stage, int micro_batch) {
+  for (auto e = stage.edges.out.rbegin(); e != stage.edges.out.rend(); ++e) {
+    const std::vector<NodeId>& nodes = stages_.edges().nodes(*e, Crossing::gradient);
+    if (nodes.empty()) continue;
+    Tensors tensors = take(*e, Crossing::gradient, micro_batch);
+    HETEROPERF_EXPECT(tensors.size() == nodes.size());
+    for (std::size_t n = 0; n < tensors.size(); ++n) {
+      stage.executor.put_gradient(micro_batch, nodes[n], std::move(tensors[n]));
+    }
+  }
+}
+
+void StepRunner::hand_on_gradients(RankStage& stage, int micro_batch) {
+  for (const int e : stage.edges.in) {
+    const std::vector<NodeId>& nodes = stages_.edges().nodes(e, Crossing::gradient);
+    if (nodes.empty()) continue;
+    Tensors tensors;
+    for (const NodeId node : nodes) {
+      tensors.push_back(stage.executor.gradient(micro_batch, node));
+      HETEROPERF_EXPECT(tensors.back().defined());
+    }
+    hand_on(e, Crossing::gradient, micro_batch, std::move(tensors));
+  }
+}
+
+void StepRunner::input_gradient(const Instruction& i) {
+  RankStage& stage = stages_.of(i);
+  take_gradients(stage, i.micro_batch);
+  begin_computation();
+  stage.executor.input_gradient(i.micro_batch);
+  end_computation(stage, i);
+  hand_on_gradients(stage, i.micro_batch);
+}
+
+void StepRunner::weight_gradient(const Instruction& i) {
+  RankStage& stage = stages_.of(i);
+  begin_computation();
+  begin_weights(stage);
+  stage.executor.weight_gradient(i.micro_batch);
+  end_computation(stage, i);
+  finish_weights(stage, i.micro_batch);
+}
+
+void StepRunner::backward(const Instruction& i) {
+  RankStage& stage = stages_.of(i);
+  take_gradients(stage, i.micro_batch);
+  begin_computation();
+  begin_weights(stage);
+  stage.executor.backward(i.micro_batch);
+  end_computation(stage, i);
+  hand_on_gradients(stage, i.micro_batch);
+  finish_weights(stage, i.micro_batch);
+}
+
+// The last pass of a step makes this stage's gradients final.
+void StepRunner::begin_weights(RankStage& stage) {
+  stages_.gradients().begin_pass(stage.executor.written_parameters(), stage.weights_left == 1);
+}
+
+void StepRunner::finish_weights(RankStage& stage, int micro_batch) {
+  stage.executor.release(micro_batch);
+  --stage.weights_left;
+}
+
+void StepRunner::exchange(const Instruction& i) {
+  clock_.lap(TimeLane::other);
+  stages_.edges().exchange(i);
+  clock_.lap(TimeLane::messages);
+}
+
+void StepRunner::reduce_gradient(const Instruction& i) {
+  const RankStage& stage = stages_.of(i);
+  if (timeline_) timeline_->note_reduction(stage.role().stage, i.op);
+  reducer_.reduce(stage.number);
+}
+
+void StepRunner::reduce_tied(const Instruction& i) {
+  const RankStage& stage = stages_.of(i);
+  if (timeline_) timeline_->note_reduction(stage.role().stage, i.op);
+  reducer_.reduce_tied(stage.number);
+}
+
+void StepRunner::refuse(const Instruction& i) {
+  throw UserError("this schedule has an interaction between branches", to_text(i),
+                  "Use a model of one branch");
+}
+
+// OPT_STEP: the sums of the gradients, the agreement, the update; paced devices also wait for the
+// modelled end of all that.
+void StepRunner::update(const Instruction&) {
+  clock_.lap(TimeLane::other);
+  reducer_.wait();
+  clock_.lap(TimeLane::sums);
+  const double loss = loss_of_rank(), square_sum = reducer_.own_square_sum();
+  const std::int64_t arrival_ns = now_ns() + spec_.clock_offset_ns;
+  clock_.lap(TimeLane::compute);
+  const Agreement all = agree({loss, square_sum, arrival_ns});
+  clock_.lap_wait(all.latest_ns - spec_.clock_offset_ns);
+  report_.loss = all.loss;
+  report_.gradient_norm = std::sqrt(all.square_sum);
+  if (std::isfinite(report_.loss) && std::isfinite(report_.gradient_norm)) {
+    device_times_.begin();
+    optimizer_.update(report_.learning_rate, report_.gradient_norm);
+    device_times_.end();
+    clock_.lap(TimeLane::optimizer);
+    reducer_.share_parameters();
+    clock_.lap(TimeLane::sums);
+  }
+  if (!timeline_) return;
+  timeline_->finish_step(deployment_.share.parts, report_.step);
+  clock_.lap(TimeLane::waiting);
+}
+
+// Sums in rank order: the same bits on every rank. One rank's NaN reaches every rank's decision.
+StepRunner::Agreement StepRunner::agree(const Agreement& contribution) {
+  if (world_.size() == 1) return contribution;
+  constexpr std::size_t width = 3;
+  const std::array<double, width> terms{contribution.loss, contribution.square_sum,
+                                        static_cast<double>(contribution.latest_ns)};
+  std::vector<double> all(width * static_cast<std::size_t>(world_.size()));
+  world_.all_gather(std::span<const double>(terms), std::span<double>(all));
+  Agreement result;
+  for (std::size_t r = 0; r < all.size(); r += width) {
+    result.loss += all[r];
+    result.square_sum += all[r + 1];
+    result.latest_ns = std::max(result.latest_ns, static_cast<std::int64_t>(all[r + 2]));
+  }
+  return result;
+}
+
+}  // namespace heteroperf
