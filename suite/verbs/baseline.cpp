@@ -53,12 +53,12 @@ std::string baseline_listing_text(const std::vector<SavedBaseline>& baselines) {
   return text;
 }
 
-/// `refused`: of a save that was not done.
+/// `refusal` is of a save that was not done.
 std::string baseline_listing_json_text(const std::vector<SavedBaseline>& baselines,
-                                       const BaselineReplacement& refused = {}) {
+                                       const BaselineReplacement& refusal = {}) {
   Json json{{"_format", "heteroperf-baselines"}, {"_version", 1}};
-  if (refused.verdict != ReplacementVerdict::allowed) {
-    json["refused"] = {{"verdict", to_string(refused.verdict)}, {"reasons", refused.reasons}};
+  if (refusal.verdict != ReplacementVerdict::allowed) {
+    json["refused"] = {{"verdict", to_string(refusal.verdict)}, {"reasons", refusal.reasons}};
   }
   json["baselines"] = Json::array();
   for (const SavedBaseline& baseline : baselines) {
