@@ -125,9 +125,8 @@ std::vector<std::string> shipped_cluster_names();
 /// Returns such a description. Throws UserError naming the nearest name.
 Cluster shipped_cluster(const std::string& name);
 
-/// Finds the cluster that `--cluster` names: a file; where there is none of that path, a shipped
-/// description; or "hexiscale:" and a text for read_hexiscale_source(). Throws UserError as these
-/// do.
+/// Reads the cluster file of that path; where there is none, takes the shipped description of that
+/// name. Throws UserError as these do.
 Cluster find_cluster(const std::string& file_or_name);
 
 namespace detail {

@@ -12,7 +12,6 @@
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
 #include "runners/cluster/cluster.hpp"
-#include "runners/cluster/hexiscale_machines_json.hpp"
 #include "runners/cluster/machine_json.hpp"
 
 // ClusterReader builds a Cluster key by key and notes every problem with the path of its key. The
@@ -390,10 +389,6 @@ Cluster shipped_cluster(const std::string& name) {
 }
 
 Cluster find_cluster(const std::string& file_or_name) {
-  constexpr std::string_view hexiscale = "hexiscale:";
-  if (file_or_name.starts_with(hexiscale)) {
-    return read_hexiscale_source(file_or_name.substr(hexiscale.size()));
-  }
   std::error_code error;
   const bool there = std::filesystem::exists(file_or_name, error);
   const bool path = file_or_name.find_first_of("/.") != std::string::npos;

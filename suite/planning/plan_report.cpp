@@ -100,7 +100,7 @@ std::string learned_text(const PlanReport& report) {
 
 std::string profiled_text(const PlanReport& report) {
   std::string text;
-  for (const MetisRates::ClassFit& one : report.profiled) {
+  for (const ProfiledRates::ClassFit& one : report.profiled) {
     text += fmt::format(
         "profile         {}: {} entries, {:.6g} s, predicted {:.6g} s; with the new rates {:.1f} % "
         "off\n",

@@ -6,12 +6,12 @@
 #include <vector>
 
 #include "results/verify.hpp"
-#include "runners/plan/importers/metis_rates.hpp"
 #include "runners/plan/rate_use.hpp"
+#include "runners/plan/rivals/metis/metis_rates.hpp"
+#include "runners/plan/rivals/plan_imports.hpp"
 #include "runners/plan/search/certificate.hpp"
 #include "runners/plan/search/plan_objective.hpp"
 #include "suite/planning/learned_run.hpp"
-#include "suite/planning/plan_imports.hpp"
 #include "workloads/workload.hpp"
 
 namespace heteroperf {
@@ -46,7 +46,7 @@ struct PlanReport {
   std::vector<ImportedPlan> imported;
   std::optional<LearnedRun> learned;
   double replan_threshold = 0.05;  ///< gain over the learned run's plan from which it is suggested
-  std::vector<MetisRates::ClassFit> profiled;  ///< of --import metis
+  std::vector<ProfiledRates::ClassFit> profiled;  ///< of --import metis
 
   double throughput() const { return certificate.prediction.throughput; }
   /// Throughput / the sum of every class's alone; absent where not compared.

@@ -2,10 +2,11 @@
 
 #include "metrics/base/strict_json.hpp"
 #include "metrics/base/text_file.hpp"
+#include "results/claim_checks_json.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
-#include "suite/planning/claim_checks_json.hpp"
+#include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 #include "suite/planning/memory_ledger_json.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_simulation.hpp"
@@ -101,7 +102,7 @@ Json comparison_json(const PlanReport& report) {
 
 Json profiled_json(const PlanReport& report) {
   Json list = Json::array();
-  for (const MetisRates::ClassFit& one : report.profiled) {
+  for (const ProfiledRates::ClassFit& one : report.profiled) {
     list.push_back({{"class", one.device_class},
                     {"entries", one.entries},
                     {"predicted_s", one.predicted_s},
@@ -249,7 +250,7 @@ Verification verify_plan_file(const std::string& path) {
   }
   const Json file = parse_strict_json(read_text_file(path), path);
   const Workload workload = simulated_workload(plan, request);
-  const Cluster cluster = known_better(find_cluster(plan.cluster), plan);
+  const Cluster cluster = known_better(find_machine(plan.cluster), plan);
   const Claimed claimed{{workload.graph, workload.precision, workload.recipe.kind}, cluster};
   Verification result;
   ClaimChecks checks(result);

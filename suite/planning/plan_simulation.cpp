@@ -14,6 +14,7 @@
 #include "runners/plan/plan_cluster.hpp"
 #include "runners/plan/plan_json.hpp"
 #include "runners/plan/replica_clock.hpp"
+#include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 #include "suite/planning/memory_ledger_json.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/program/catalog.hpp"
@@ -97,7 +98,7 @@ PlanSimulation simulate_plan(const PlanSimulationRequest& request) {
   const Workload workload = simulated_workload(plan, request);
   const std::string& named = first_of(request.cluster, plan.cluster);
   const Cluster cluster =
-      plan_cluster(plan, named.empty() ? *request.machine : find_cluster(named));
+      plan_cluster(plan, named.empty() ? *request.machine : find_machine(named));
   std::optional<MeasuredPlan> measured;
   if (request.measured == PlanSimulationRequest::Measured::beside) {
     measured = measured_beside(request.path, cluster);

@@ -9,6 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "runners/cluster/cluster.hpp"
 #include "runners/plan/plan_json.hpp"
+#include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
 
 namespace heteroperf {
 namespace {
@@ -75,7 +76,7 @@ PlanSources read_plan_sources(const RunConfig& config) {
     sources.cluster_file = cluster_of_plan(*sources.plan, config.plan.file);
   }
   if (!sources.cluster_file.empty()) {
-    collect_problems(problems, [&] { sources.cluster = find_cluster(sources.cluster_file); });
+    collect_problems(problems, [&] { sources.cluster = find_machine(sources.cluster_file); });
   }
   problems.throw_if_any();
   if (sources.plan && sources.cluster) {

@@ -8,9 +8,9 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/strict_json.hpp"
 #include "results/exports/run_export.hpp"
-#include "runners/plan/exporters/flagscale_setup.hpp"
-#include "runners/plan/exporters/megatron_arguments.hpp"
 #include "runners/plan/plan_json.hpp"
+#include "runners/plan/rivals/trainers/flagscale.hpp"
+#include "runners/plan/rivals/trainers/megatron_arguments.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
 

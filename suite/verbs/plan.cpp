@@ -9,6 +9,8 @@
 #include "runners/cluster/cluster.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/plan/plan_cluster.hpp"
+#include "runners/plan/rivals/hexiscale/hexiscale_machines.hpp"
+#include "runners/plan/rivals/plan_imports.hpp"
 #include "runners/plan/search/class_alone.hpp"
 #include "suite/planning/chosen_plan.hpp"
 #include "suite/planning/plan_report.hpp"
@@ -16,7 +18,6 @@
 #include "suite/program/catalog.hpp"
 #include "suite/program/verb.hpp"
 #include "suite/verbs/output_file.hpp"
-#include "suite/verbs/sailor_planning.hpp"
 
 namespace heteroperf {
 namespace {
@@ -80,53 +81,39 @@ class PlanVerb : public Verb {
 
   ExitCode run(const GlobalOptions& options) override {
     const std::vector<PlanImport> imports = parse_imports(imports_);
-    const bool sailor = !imports_of(imports, "sailor").empty();
-    check_flags(sailor);
+    const ImportKind* planner = planner_among(imports);
+    check_flags(planner);
     const OutputFile out(out_);
-    std::string text, table;
-    if (sailor) {
-      const SailorPlanReport report = plan_sailor(sailor_request(imports));
-      text = sailor_plan_json_text(report);
-      table = sailor_plan_table(report);
-    } else {
-      const PlanReport report = make_report(imports);
-      text = plan_report_json_text(report);
-      table = plan_report_table(report);
-    }
-    out.save(text);
-    fmt::print("{}", options.json ? text : table);
+    const PlanTexts texts =
+        planner != nullptr ? planner->plan(rival_request(imports)) : own_texts(imports);
+    out.save(texts.json);
+    fmt::print("{}", options.json ? texts.json : texts.table);
     return ExitCode::ok;
   }
 
  private:
-  SailorPlanningRequest sailor_request(const std::vector<PlanImport>& imports) const {
-    SailorPlanningRequest request;
-    request.source = imports_of(imports, "sailor").front();
-    request.model = request_.model;
-    request.cluster = cluster_;
-    request.peers = imports_of(imports, "sailor-plan");
-    request.cost_model = parse_cost_model(cost_model_.empty() ? "sailor" : cost_model_);
-    request.batch = batch_;
-    request.time_limit_s = options_.time_limit_s;
-    request.compare = !compare_.empty();
-    request.fill_profiles = fill_profiles_;
-    return request;
+  RivalRequest rival_request(const std::vector<PlanImport>& imports) const {
+    return {imports, request_.model,        cluster_,          cost_model_,
+            batch_,  options_.time_limit_s, !compare_.empty(), fill_profiles_};
   }
 
-  void check_flags(bool sailor) {
+  PlanTexts own_texts(const std::vector<PlanImport>& imports) {
+    const PlanReport report = make_report(imports);
+    return {plan_report_json_text(report), plan_report_table(report)};
+  }
+
+  /// `planner`: an import that plans in place of our planner, or null.
+  void check_flags(const ImportKind* planner) {
     ProblemList problems;
-    if (!sailor && workload_.empty()) {
+    if (planner == nullptr && workload_.empty()) {
       problems.add("no workload", "a plan is for one", "Give one of `heteroperf list workloads`.");
     }
-    if (sailor && !workload_.empty()) {
-      problems.add(fmt::format("the workload {} and --import sailor", workload_),
-                   "Sailor's inputs are of a model of their own",
+    if (planner != nullptr && !workload_.empty()) {
+      problems.add(fmt::format("the workload {} and --import {}", workload_, planner->name),
+                   planner->no_workload,
                    "Leave the workload out; --model chooses among their models.");
     }
-    if (!sailor && !cost_model_.empty() && parse_cost_model(cost_model_) != PlanCostModel::own) {
-      problems.add(fmt::format("--cost-model {}", cost_model_), "it scores Sailor's profiles",
-                   "Give --import sailor:DIR.");
-    }
+    if (planner == nullptr && !cost_model_.empty()) check_own_cost_model(cost_model_, problems);
     const auto expect = [&](const char* flag, const std::string& value,
                             const std::vector<std::string>& known) {
       if (value.empty() || std::find(known.begin(), known.end(), value) != known.end()) return;
@@ -143,9 +130,9 @@ class PlanVerb : public Verb {
     expect("--schedule", schedule_, schedules);
     expect("--compare", compare_, {"homogeneous"});
     expect("--objective", objective_, {"time", "cost", "energy"});
-    if (sailor && objective_ != "time") {
-      problems.add(fmt::format("--objective {} with --import sailor", objective_),
-                   "Sailor's inputs have neither prices nor watts");
+    if (planner != nullptr && objective_ != "time") {
+      problems.add(fmt::format("--objective {} with --import {}", objective_, planner->name),
+                   planner->no_objective);
     }
     if (batch_ && (*batch_ < 1 || *batch_ > most_batch)) {
       problems.add(fmt::format("--batch {}", *batch_), "",
@@ -201,8 +188,9 @@ class PlanVerb : public Verb {
     report.plan = completed(best.plan, workload);
     report.plan.efficiency = std::move(known);
     if (!compare_.empty()) compare(workload, cluster, planning, report);
-    for (const PlanImport& one : imports) {
-      if (one.kind != "metis") report.imported.push_back(score_import(one, workload, cluster));
+    for (const PlanImport& import : imports) {
+      if (import.kind->read == nullptr) continue;
+      report.imported.push_back(score_import(import, workload, cluster));
     }
     report.peak_rss_bytes = peak_rss_bytes();
     return report;
@@ -210,7 +198,7 @@ class PlanVerb : public Verb {
 
   /// The description with what profile and run know better.
   Cluster planned_machine(PlanReport& report) const {
-    Cluster cluster = find_cluster(cluster_);
+    Cluster cluster = find_machine(cluster_);
     if (!profile_.empty()) {
       const EfficiencyMatrix profile = read_efficiency_matrix(profile_);
       check_profile(profile, cluster);
@@ -228,12 +216,13 @@ class PlanVerb : public Verb {
 
   void apply_profiles(const std::vector<PlanImport>& imports, const Workload& workload,
                       PlanReport& report, Cluster& cluster) const {
-    for (const std::string& folder : imports_of(imports, "metis")) {
-      const MetisRates found =
-          metis_rates(read_metis_profiles(folder), workload.graph, cluster, workload.precision);
-      report.profiled.insert(report.profiled.end(), found.classes.begin(), found.classes.end());
-      report.plan.efficiency.merge(found.matrix);
-      apply(found.matrix, cluster);
+    for (const PlanImport& import : imports) {
+      if (import.kind->rates == nullptr) continue;
+      const ProfiledRates fit =
+          import.kind->rates(import.path, workload.graph, cluster, workload.precision);
+      report.profiled.insert(report.profiled.end(), fit.classes.begin(), fit.classes.end());
+      report.plan.efficiency.merge(fit.matrix);
+      apply(fit.matrix, cluster);
     }
   }
 

@@ -6,11 +6,11 @@
 #include "results/run_folder.hpp"
 #include "results/sweep/sweep_index.hpp"
 #include "results/text_escapes.hpp"
+#include "runners/plan/rivals/sailor/sailor_planning.hpp"
 #include "suite/verification/replay.hpp"
 #include "suite/verification/checkpoint_checks.hpp"
 #include "suite/planning/plan_report.hpp"
 #include "suite/planning/plan_simulation.hpp"
-#include "suite/verbs/sailor_planning.hpp"
 #include "suite/program/verb.hpp"
 
 namespace heteroperf {

@@ -18,11 +18,11 @@ readers=(
   results/ranking/{table_rows,power_table,availability_table,aiperf_results}.cpp
   workloads/model_graph_json.cpp workloads/data/{idx_folder,cifar_folder,inflated_file}.cpp
   workloads/data/{mapped_file,stored_images,token_windows}.cpp
-  runners/cluster/{cluster,machine,description,efficiency_matrix,hexiscale_machines}_json.cpp
+  runners/cluster/{cluster,machine,description,efficiency_matrix}_json.cpp
   runners/schedule/formats/{csv,csv_cell,instruction_text,quoted_text}.cpp
   runners/schedule/formats/{model_files,pipeline_graph,schedule}_json.cpp
-  runners/plan/plan_json.cpp runners/plan/importers/*.cpp runners/plan/vtrain/vtrain_rows.cpp
-  runners/plan/sailor/sailor_{inputs_json,network_json,tables,trace}.cpp
+  runners/plan/plan_json.cpp runners/plan/rivals/{hexiscale,metis,trainers}/*.cpp
+  runners/plan/rivals/sailor/sailor_{inputs,network_json,tables,devices}.cpp
   runners/engine/checkpoint/checkpoint_{index,index_json,reader}.cpp
   runners/comm/control/frame.cpp
 )

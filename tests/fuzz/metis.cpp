@@ -1,5 +1,5 @@
 // A folder of one Metis profile.
-#include "runners/plan/importers/metis_profiles_json.hpp"
+#include "runners/plan/rivals/metis/metis_profiles.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -31,7 +31,7 @@
 #include "runners/schedule/generators/generator.hpp"
 #include "runners/schedule/simulate/simulator.hpp"
 #include "tests/unit/results/sample_run.hpp"
-#include "tests/unit/runners/plan/sailor/small_sailor.hpp"
+#include "tests/unit/runners/plan/rivals/sailor/small_sailor.hpp"
 #include "workloads/graph/model_graph_json.hpp"
 
 namespace heteroperf {
@@ -379,11 +379,6 @@ class SeedWriter {
     put("yaml", "circle", "system: &a {hetero: {hetero_process_meshes: [*a]}}\nmodel: *a\n");
     put("yaml", "levels", std::string(3000, '['));
     put("tables", "trace", "Timestamp,A100-40_us-central1-a,V100-16_us-west1-b\n0,4,8\n60.5,2,0\n");
-    put("tables", "trainings",
-        "devices,global_batch,micro_batch,hidden,heads,layers,sequence,tensor,data,pipeline,ms\n"
-        "8,64,2,1024,16,24,2048,2,2,2,250.5\n8,64,4,1024,16,24,2048,2,2,2,200\n");
-    put("tables", "overflow",
-        "a,b,c,d,e,f,g,h,i,j,ms\n8,64,2,1024,16,24,2048,1000000000,1000000000,1000000000,250.5\n");
     put("tables", "power", "run_id,watts,level\na,120.5,1\nb,nan,2\n");
     put("tables", "availability", "run_id,availability\na,available\na,preview\n");
     put("tables", "aiperf", "Final Score : 1234.5 GFLOPS\nFinal Regulated Score : 1e999 GFLOPS\n");
@@ -394,8 +389,8 @@ class SeedWriter {
         R"("layer_compute_total_ms":[1.0,2.0,3.0]},"execution_memory":{"layer_memory_total_mb":[10,20.5,30]}})");
     const SmallSailor sailor;
     std::string files;
-    for (const Json* json : {&sailor.training, &sailor.profiles, &sailor.layers, &sailor.network,
-                             &sailor.devices, &sailor.within_node}) {
+    for (const Json* json :
+         {&sailor.training, &sailor.profiles, &sailor.layers, &sailor.network, &sailor.devices}) {
       files += json->dump() + '\0';
     }
     put("sailor", "small", files);

@@ -1,5 +1,5 @@
 // FlagScale's configurations, and the plan that they are for a model of twelve blocks.
-#include "runners/plan/importers/flagscale_yaml.hpp"
+#include "runners/plan/rivals/trainers/flagscale.hpp"
 #include "tests/fuzz/hostile_input.hpp"
 #include "workloads/models/models.hpp"
 

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "metrics/base/strict_json.hpp"
+#include "results/verify.hpp"
+
+namespace heteroperf {
+
+/// Compares the claims of a file with their recomputation, number by number.
+class ClaimChecks {
+ public:
+  explicit ClaimChecks(Verification& result) : result_(result) {}
+
+  void sound(const std::string& name, const std::string& problem) {
+    result_.checks.push_back({name, problem.empty(), "a sound plan",
+                              problem.empty() ? "a sound plan" : problem, CheckText::words});
+  }
+
+  /// Absent claims are no claims; numbers agree to the last digits of sums.
+  void claim(const Json& file, const std::string& path, const Json& expected) {
+    const Json::json_pointer pointer(path);
+    if (!file.contains(pointer)) return;
+    const Json& actual = file.at(pointer);
+    result_.checks.push_back(
+        {path, agree(expected, actual), expected.dump(), actual.dump(), CheckText::json});
+  }
+
+ private:
+  static bool agree(const Json& a, const Json& b) {
+    if (a.is_number() && b.is_number()) {
+      const double x = a.get<double>(), y = b.get<double>();
+      return std::abs(x - y) <= 1e-9 * std::max(std::abs(x), std::abs(y));
+    }
+    if (a.is_structured() && a.type() == b.type() && a.size() == b.size()) {
+      if (a.is_array()) {
+        for (std::size_t i = 0; i < a.size(); ++i) {
+          if (!agree(a[i], b[i])) return false;
+        }
+        return true;
+      }
+      for (const auto& [key, value] : a.items()) {
+        if (!b.contains(key) || !agree(value, b.at(key))) return false;
+      }
+      return true;
+    }
+    return a == b;
+  }
+
+  Verification& result_;
+};
+
+}  // namespace heteroperf

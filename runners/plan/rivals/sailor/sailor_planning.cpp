@@ -1,0 +1,233 @@
+// Planning for Sailor's inputs: reads them, searches by the cost model that is asked for, scores
+// the plan by every measure, compares it with each place alone and with plans of Sailor's own, and
+// notes what of the inputs no plan could use.
+#include "runners/plan/rivals/sailor/sailor_planning.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+
+#include "metrics/base/error.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr const char* cost_models[] = {"own", "sailor", "sailor+"};
+
+/// Reads the folder, or the training configuration that the request names in it.
+SailorInputs read_inputs(const SailorPlanningRequest& request) {
+  SailorFiles files;
+  const std::filesystem::path source = request.source;
+  if (std::filesystem::is_regular_file(source)) {
+    files.folder = source.parent_path();
+    files.training = source.filename();
+  } else {
+    files.folder = source;
+    if (!request.model.empty()) files.training = sailor_training_of(source, request.model);
+  }
+  SailorInputs inputs = read_sailor_inputs(files);
+  if (request.batch) inputs.training.global_batch = *request.batch;
+  return inputs;
+}
+
+/// The inputs with stand-ins for missing profiles where the request wants them.
+SailorInputs filled_inputs(SailorInputs inputs, const SailorPlanningRequest& request) {
+  if (request.fill_profiles) {
+    std::vector<std::string> devices;
+    for (const auto& [name, profiles] : inputs.model.profiles) devices.push_back(name);
+    fill_profiles(missing_profiles(inputs, devices), inputs);
+  }
+  return inputs;
+}
+
+/// Lists missing profiles by name, no more than twelve.
+std::string listed(const std::vector<MissingProfile>& missing) {
+  constexpr std::size_t most = 12;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < std::min(most, missing.size()); ++i) {
+    names.push_back(to_string(missing[i]));
+  }
+  if (missing.size() > most) names.push_back(fmt::format("{} more", missing.size() - most));
+  return fmt::format("{}", fmt::join(names, "; "));
+}
+
+/// One request: the inputs as given, as filled up, and prepared.
+class SailorPlanner {
+ public:
+  explicit SailorPlanner(const SailorPlanningRequest& request)
+      : request_(request),
+        given_(read_inputs(request)),
+        inputs_(filled_inputs(given_, request)),
+        tables_(inputs_) {}
+
+  const SailorTables& tables() const { return tables_; }
+
+  SailorPlanReport score(const SailorPlan& plan) const {
+    SailorPlanReport report(request_, tables_);
+    check_sailor_plan(tables_, plan);
+    const SailorDevices used = plan.devices(report.devices.size());
+    for (std::size_t p = 0; p < used.size(); ++p) {
+      if (used[p] <= report.devices[p]) continue;
+      throw UserError(fmt::format("the plan uses {} devices {}", used[p], tables_.places()[p]),
+                      fmt::format("the cluster has {}", report.devices[p]));
+    }
+    report.chosen = scored(plan);
+    complete(report);
+    return report;
+  }
+
+  SailorPlanReport run() const {
+    SailorPlanReport report(request_, tables_);
+    report.search = search(report.devices, report.chosen);
+    complete(report);
+    if (request_.compare) compare(report);
+    for (const std::string& file : request_.peers) report.peers.push_back(peer(file));
+    note_missing_profiles(report);
+    note_one_way_links(report);
+    return report;
+  }
+
+ private:
+  ScoredPeer scored(const SailorPlan& plan) const {
+    ScoredPeer result;
+    result.plan = plan;
+    result.formula_s = sailor_step_time_s(tables_, plan);
+    result.fits = fits_sailor_memory(tables_, plan);
+    try {
+      result.simulated_s = simulated_sailor_step_s(inputs_, tables_, plan);
+    } catch (const UserError& error) {
+      result.why_not = error.problems().front().text();
+    }
+    return result;
+  }
+
+  /// Adds the parts of the chosen plan's time, and the lower bound.
+  void complete(SailorPlanReport& report) const {
+    report.chosen.name = "ours";
+    report.parts = sailor_report(tables_, report.chosen.plan);
+    report.lower_bound_s = sailor_work_bound_s(tables_, report.devices);
+  }
+
+  /// Searches by the cost model. `own` searches by both formulas and takes the plan that the
+  /// simulation finds faster.
+  SailorSearchResult search(const SailorDevices& devices, ScoredPeer& chosen) const {
+    SailorSearchOptions options;
+    options.time_limit_s = request_.time_limit_s;
+    options.score = request_.cost_model == PlanCostModel::sailor ? SailorScore::published
+                                                                 : SailorScore::extended;
+    SailorSearchResult result = search_sailor(tables_, devices, options);
+    chosen = scored(result.plan);
+    if (request_.cost_model != PlanCostModel::own) return result;
+    options.score = SailorScore::published;
+    const SailorSearchResult second = search_sailor(tables_, devices, options);
+    result.candidates += second.candidates;
+    result.seconds += second.seconds;
+    result.complete &= second.complete;
+    const ScoredPeer equal = scored(second.plan);
+    if (equal.simulated_s > 0 && equal.simulated_s < chosen.simulated_s) chosen = equal;
+    return result;
+  }
+
+  void compare(SailorPlanReport& report) const {
+    for (std::size_t p = 0; p < report.devices.size(); ++p) {
+      if (report.devices[p] == 0) continue;
+      SailorDevices devices(report.devices.size(), 0);
+      devices[p] = report.devices[p];
+      ScoredPeer& alone = report.alone.emplace_back();
+      try {
+        search(devices, alone);
+      } catch (const UserError& error) {
+        alone.why_not = error.problems().front().text();
+      }
+      alone.name = tables_.places()[p];
+      alone.devices = report.devices[p];
+    }
+  }
+
+  ScoredPeer peer(const std::string& file) const {
+    ScoredPeer result = scored(read_sailor_plan(file, tables_));
+    result.name = file;
+    if (!result.fits) result.why_not = "does not fit the memory table";
+    return result;
+  }
+
+  void note_missing_profiles(SailorPlanReport& report) const {
+    std::vector<std::string> devices;
+    for (std::size_t p = 0; p < report.devices.size(); ++p) {
+      if (report.devices[p] > 0) devices.push_back(tables_.device(static_cast<int>(p)));
+    }
+    const auto missing = missing_profiles(given_, devices);
+    if (missing.empty()) return;
+    report.notes.push_back(
+        request_.fill_profiles
+            ? fmt::format("analytic, scaled from the nearest profile: {}", listed(missing))
+            : fmt::format("not profiled and not used: {} (--fill-profiles scales the nearest)",
+                          listed(missing)));
+  }
+
+  bool has_devices_at(const SailorLinkEnd& end, const SailorDevices& devices) const {
+    const std::string name =
+        end.zone == inputs_.zone ? end.device : fmt::format("{}@{}", end.device, end.zone);
+    const auto& places = tables_.places();
+    const auto place = std::find(places.begin(), places.end(), name);
+    return place != places.end() && devices[static_cast<std::size_t>(place - places.begin())] > 0;
+  }
+
+  void note_one_way_links(SailorPlanReport& report) const {
+    for (const auto& [ends, curve] : inputs_.network) {
+      const auto& [from, to] = ends;
+      if (inputs_.network.contains({to, from})) continue;
+      if (!has_devices_at(from, report.devices) || !has_devices_at(to, report.devices)) continue;
+      report.notes.push_back(
+          fmt::format("no link from {} of {} to {} of {} (there is one the other way): plans that "
+                      "need it are left out",
+                      to.devices, to.device, from.devices, from.device));
+    }
+  }
+
+  const SailorPlanningRequest& request_;
+  SailorInputs given_;   ///< without stand-ins
+  SailorInputs inputs_;  ///< the ones that are planned with
+  SailorTables tables_;
+};
+
+}  // namespace
+
+PlanCostModel parse_cost_model(const std::string& text) {
+  const auto* known = std::find(std::begin(cost_models), std::end(cost_models), text);
+  if (known != std::end(cost_models)) return static_cast<PlanCostModel>(known - cost_models);
+  throw UserError(fmt::format("--cost-model {}", text),
+                  fmt::format("one of {}", fmt::join(cost_models, ", ")));
+}
+
+const char* to_string(PlanCostModel model) { return cost_models[static_cast<std::size_t>(model)]; }
+
+double SailorPlanReport::seconds(const ScoredPeer& scored) const {
+  return request.cost_model == PlanCostModel::own ? scored.simulated_s : scored.formula_s;
+}
+
+std::optional<double> SailorPlanReport::hsr() const {
+  double sum = 0;
+  for (const ScoredPeer& place : alone) {
+    if (!place.plan.stages.empty()) sum += 1 / seconds(place);
+  }
+  if (sum == 0) return std::nullopt;
+  return 1 / seconds(chosen) / sum;
+}
+
+SailorPlanReport plan_sailor(const SailorPlanningRequest& request) {
+  return SailorPlanner(request).run();
+}
+
+SailorTables sailor_tables_of(const SailorPlanningRequest& request) {
+  return SailorPlanner(request).tables();
+}
+
+SailorPlanReport score_sailor(const SailorPlanningRequest& request, const SailorPlan& plan) {
+  return SailorPlanner(request).score(plan);
+}
+
+}  // namespace heteroperf
