@@ -16,7 +16,7 @@
 
 #include "runners/plan/search/draft_search.hpp"
 #include "runners/plan/search/graph_problem.hpp"
-#include "runners/plan/search/random_cluster.hpp"
+#include "tests/unit/runners/plan/search/random_cluster.hpp"
 #include "workloads/models/models.hpp"
 
 namespace heteroperf {
@@ -97,14 +97,14 @@ void formulas() {
 
 PlanningRequest request_for(std::uint64_t seed, const Cluster& cluster) {
   PlanningRequest request;
-  request.batch = random_batch(seed, static_cast<int>(cluster.ranks.size()));
+  request.batch = RandomCluster::batch(seed, static_cast<int>(cluster.ranks.size()));
   return request;
 }
 
 void drafts_by_formula(const ModelGraph& graph) {
   Spread error, loss;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
-    const Cluster cluster = random_cluster(seed);
+    const Cluster cluster = RandomCluster().draw(seed);
     const GraphProblem problem(graph, cluster, request_for(seed, cluster));
     PlanSearchOptions options;
     options.time_limit_s = 600;

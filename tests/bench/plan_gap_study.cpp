@@ -1,5 +1,5 @@
 // How far the planner's plans are from the lower bound, on the random mixed clusters of
-// runners/plan/search/random_cluster: one line per cluster, the median at the end.
+// tests/unit/runners/plan/search/random_cluster: one line per cluster, the median at the end.
 //   plan_gap_study [CLUSTERS [FIRST_SEED [MODEL [SECONDS [DEVICES CLASSES [BATCH]]]]]]
 // SECONDS is the search's time limit. Times are CPU seconds of one thread: making the tables,
 // searching.
@@ -14,7 +14,7 @@
 #include "runners/plan/search/draft_search.hpp"
 #include "runners/plan/search/graph_problem.hpp"
 #include "runners/plan/search/lower_bound.hpp"
-#include "runners/plan/search/random_cluster.hpp"
+#include "tests/unit/runners/plan/search/random_cluster.hpp"
 #include "workloads/models/models.hpp"
 
 namespace heteroperf {
@@ -31,10 +31,11 @@ std::string pools_of(const PlanningProblem& problem) {
 }
 
 double study(std::uint64_t seed, const ModelGraph& graph, double limit_s,
-             const RandomClusterRange& range, std::int64_t batch) {
-  const Cluster cluster = random_cluster(seed, range);
+             const RandomCluster& range, std::int64_t batch) {
+  const Cluster cluster = range.draw(seed);
   PlanningRequest request;
-  request.batch = batch > 0 ? batch : random_batch(seed, static_cast<int>(cluster.ranks.size()));
+  request.batch =
+      batch > 0 ? batch : RandomCluster::batch(seed, static_cast<int>(cluster.ranks.size()));
   const double start = cpu_s();
   const GraphProblem problem(graph, cluster, request);
   const double made = cpu_s();
@@ -73,7 +74,7 @@ int main(int count, char** values) {
   const int first = count > 2 ? std::atoi(values[2]) : 0;
   const heteroperf::ModelGraph graph = heteroperf::build_model(count > 3 ? values[3] : "gpt2-xl");
   const double limit_s = count > 4 ? std::atof(values[4]) : 600;
-  heteroperf::RandomClusterRange range;
+  heteroperf::RandomCluster range;
   if (count > 6) {
     range.least_devices = range.most_devices = std::atoi(values[5]);
     range.least_classes = range.most_classes = std::atoi(values[6]);

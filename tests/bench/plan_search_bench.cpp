@@ -8,14 +8,14 @@
 #include "runners/plan/search/draft_search.hpp"
 #include "runners/plan/search/graph_problem.hpp"
 #include "runners/plan/search/lower_bound.hpp"
-#include "runners/plan/search/random_cluster.hpp"
+#include "tests/unit/runners/plan/search/random_cluster.hpp"
 #include "workloads/models/models.hpp"
 
 namespace heteroperf {
 namespace {
 
-RandomClusterRange range_of(int classes, int devices) {
-  RandomClusterRange range;
+RandomCluster range_of(int classes, int devices) {
+  RandomCluster range;
   range.least_classes = range.most_classes = classes;
   range.least_devices = range.most_devices = devices;
   return range;
@@ -25,7 +25,7 @@ RandomClusterRange range_of(int classes, int devices) {
 struct Case {
   explicit Case(int classes, int devices, std::int64_t per_device = 32)
       : graph(build_model("gpt2-xl")),
-        cluster(random_cluster(1, range_of(classes, devices))),
+        cluster(range_of(classes, devices).draw(1)),
         problem(graph, cluster, request(per_device)) {}
   PlanningRequest request(std::int64_t per_device) const {
     PlanningRequest result;

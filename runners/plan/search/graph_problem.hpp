@@ -38,9 +38,6 @@ class GraphProblem {
   /// uses no more devices than there are. Throws UserError where nodes are too small for the
   /// groups.
   Plan plan(const PipelineDraft& draft) const;
-  /// The draft that plan() makes this plan of. Throws UserError for other plans (several chunks,
-  /// other cuts, degrees or micro-batches beyond the tables).
-  PipelineDraft draft(const Plan& plan) const;
 
  private:
   const ModelGraph& graph_;

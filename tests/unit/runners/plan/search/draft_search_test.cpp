@@ -5,8 +5,8 @@
 #include <string>
 
 #include "runners/plan/search/lower_bound.hpp"
-#include "runners/plan/search/random_cluster.hpp"
 #include "tests/unit/runners/plan/search/brute_force.hpp"
+#include "tests/unit/runners/plan/search/random_cluster.hpp"
 #include "tests/unit/runners/plan/search/search_cases.hpp"
 #include "tests/unit/runners/plan/search/small_problems.hpp"
 #include "workloads/models/models.hpp"
@@ -106,9 +106,9 @@ TEST(DraftSearch, GapsOnRandomMixedClusters) {
   const ModelGraph graph = build_model("gpt2-xl");
   std::vector<double> gaps;
   for (std::uint64_t seed = 0; seed < 8; ++seed) {
-    const Cluster cluster = random_cluster(seed);
+    const Cluster cluster = RandomCluster().draw(seed);
     PlanningRequest request;
-    request.batch = random_batch(seed, static_cast<int>(cluster.ranks.size()));
+    request.batch = RandomCluster::batch(seed, static_cast<int>(cluster.ranks.size()));
     const GraphProblem problem(graph, cluster, request);
     PlanSearchOptions options;
     options.time_limit_s = 600;
