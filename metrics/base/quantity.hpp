@@ -62,6 +62,8 @@ template <class Tag>
 constexpr std::size_t position(Id<Tag> id) {
   return at_index(id.value());
 }
+/// The rank at a place of a container by rank.
+constexpr RankId rank_at(std::size_t place) { return RankId(static_cast<std::int32_t>(place)); }
 
 inline constexpr double infinite = std::numeric_limits<double>::infinity();
 inline constexpr double nanosecond = 1e-9;  ///< its length in seconds

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "metrics/base/name_table.hpp"
 #include "metrics/base/random.hpp"
@@ -34,7 +32,7 @@ std::uint64_t hash_counts(Counts counts) {
   return hash;
 }
 
-/// With all that ranks can disagree about.
+/// Describes the terms with everything that ranks can disagree about.
 std::string describe_fully(const CollectiveTerms& terms) {
   const char* reduction = name_of(reductions, terms.reduction);
   const std::string text = describe(terms);
@@ -74,11 +72,8 @@ CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction r
 CollectiveTerms all_to_all_terms(ConstBuffer mine) {
   return {CollectiveKind::all_to_all, mine.type, Reduction::sum, 0, 0, 0};
 }
-CollectiveTerms barrier_terms() {
-  return {CollectiveKind::barrier, DataType::u8, Reduction::sum, 0, 0, 0};
-}
-CollectiveTerms split_terms() {
-  return {CollectiveKind::split, DataType::u8, Reduction::sum, 0, 0, 0};
+CollectiveTerms bare_terms(CollectiveKind kind) {
+  return {kind, DataType::u8, Reduction::sum, 0, 0, 0};
 }
 
 std::string describe(const CollectiveTerms& terms) {
@@ -93,18 +88,23 @@ std::string describe(const CollectiveTerms& terms) {
 std::string describe_disagreement(std::span<const CollectiveTerms> terms,
                                   std::span<const RankId> ranks) {
   HETEROPERF_EXPECT(ranks.empty() || ranks.size() == terms.size());
-  std::vector<std::pair<CollectiveTerms, std::vector<int>>> camps;
+  // A camp is all ranks that agree with each other.
+  struct Camp {
+    CollectiveTerms terms;
+    std::vector<int> members;
+  };
+  std::vector<Camp> camps;
   for (std::size_t r = 0; r < terms.size(); ++r) {
-    auto camp = std::ranges::find(camps, terms[r], [](const auto& one) { return one.first; });
+    auto camp = std::ranges::find(camps, terms[r], &Camp::terms);
     if (camp == camps.end()) camp = camps.insert(camp, {terms[r], {}});
-    camp->second.push_back(ranks.empty() ? static_cast<int>(r) : ranks[r].value());
+    camp->members.push_back(ranks.empty() ? static_cast<int>(r) : ranks[r].value());
   }
   if (camps.size() < 2) return {};
   std::string text;
-  for (const auto& [what, members] : camps) {
-    const char* verb = !text.empty() ? "" : members.size() == 1 ? "is " : "are ";
-    text += fmt::format("{}{} {}in {}", text.empty() ? "" : ", ", name_ranks(members), verb,
-                        describe_fully(what));
+  for (const Camp& camp : camps) {
+    const char* verb = !text.empty() ? "" : camp.members.size() == 1 ? "is " : "are ";
+    text += fmt::format("{}{} {}in {}", text.empty() ? "" : ", ", name_ranks(camp.members), verb,
+                        describe_fully(camp.terms));
   }
   return text;
 }
@@ -130,6 +130,24 @@ std::string name_ranks(std::span<const int> ranks) {
     text += before + std::to_string(ranks[i]);
   }
   return text;
+}
+
+std::vector<RankId> SplitGroup::members(std::span<const RankId> all) const {
+  std::vector<RankId> ranks;
+  for (const std::size_t place : places) ranks.push_back(all[place]);
+  return ranks;
+}
+
+SplitGroup split_group(std::span<const SplitWish> wishes, std::size_t self) {
+  SplitGroup group;
+  for (std::size_t place = 0; place < wishes.size(); ++place) {
+    if (wishes[place].colour == wishes[self].colour) group.places.push_back(place);
+  }
+  group.colour = static_cast<int>(group.places.front());
+  const auto key = [&wishes](std::size_t place) { return wishes[place].key; };
+  std::ranges::stable_sort(group.places, {}, key);
+  group.self_place = at_index(std::ranges::find(group.places, self) - group.places.begin());
+  return group;
 }
 
 }  // namespace heteroperf

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
@@ -21,7 +22,8 @@ enum class CollectiveKind : std::int32_t {
   split,
 };
 
-/// What the ranks of one collective must agree about. Plain bytes without gaps.
+/// Everything about one collective that its ranks must agree about. Plain bytes without gaps, so
+/// that ranks can show them to each other.
 struct CollectiveTerms {
   CollectiveKind kind = CollectiveKind::barrier;
   DataType type = DataType::u8;
@@ -33,35 +35,56 @@ struct CollectiveTerms {
   friend bool operator==(const CollectiveTerms&, const CollectiveTerms&) = default;
 };
 
+// The terms of each collective, from the arguments of its call.
 CollectiveTerms all_reduce_terms(ConstBuffer mine, Reduction reduction);
 CollectiveTerms reduce_terms(ConstBuffer mine, RankId root, Reduction reduction);
 CollectiveTerms broadcast_terms(ConstBuffer values, RankId root);
 CollectiveTerms all_gather_terms(ConstBuffer all, Counts counts);
 CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction reduction);
 CollectiveTerms all_to_all_terms(ConstBuffer mine);
-CollectiveTerms barrier_terms();
-CollectiveTerms split_terms();
+/// The terms of a barrier or a split, which have nothing but their kind.
+CollectiveTerms bare_terms(CollectiveKind kind);
 
-/// What to do about a message whose two sides differ.
+/// The remedy for a message whose two sides differ, for the texts of errors.
 inline constexpr const char* remedy_of_misfit =
     "Send and receive the same count and type on both sides.";
 
 /// "all_reduce of 8 f32", "barrier".
 std::string describe(const CollectiveTerms& terms);
 
-/// Who is in which collective, every rank named: "ranks 0 and 2 are in all_reduce of 8 f32 (sum),
-/// rank 1 in barrier". Empty when all agree. `ranks`: whose terms; empty: 0, 1, 2, …
+/// Says which ranks are in which collective, every rank named: "ranks 0 and 2 are in all_reduce of
+/// 8 f32 (sum), rank 1 in barrier". Empty when all agree. `ranks` are the ranks of the terms;
+/// without them these are 0, 1, 2, …
 std::string describe_disagreement(std::span<const CollectiveTerms> terms,
                                   std::span<const RankId> ranks = {});
 
-/// For an Error{run_failed} when describe_disagreement() is not empty.
+/// The problem for an Error{run_failed} when describe_disagreement() is not empty.
 Problem disagreement(std::span<const CollectiveTerms> terms, std::span<const RankId> ranks = {});
 
-/// For an Error{run_failed}: two ranks of an all_to_all have other counts for each other.
+/// The problem for an Error{run_failed} when the counts of two ranks of an all_to_all differ.
 Problem counts_disagreement(DataType type, RankId from, std::size_t sent, RankId to,
                             std::size_t awaited);
 
-/// "rank 1", "ranks 0, 2 and 5".
+/// Writes ranks as people do: "rank 1", "ranks 0, 2 and 5".
 std::string name_ranks(std::span<const int> ranks);
+
+/// One rank's arguments of a split.
+struct SplitWish {
+  std::int32_t colour = 0, key = 0;
+};
+
+/// One group that a split makes: its members by their place in the group that is split, ordered by
+/// (key, place).
+struct SplitGroup {
+  std::vector<std::size_t> places;
+  int colour = 0;              ///< the lowest place, so never negative, as MPI and NCCL need it
+  std::size_t self_place = 0;  ///< this rank's place in the new group
+
+  /// The world ranks of the members, from those of the group that is split.
+  std::vector<RankId> members(std::span<const RankId> all) const;
+};
+
+/// The group of rank `self`, from the wishes of all ranks.
+SplitGroup split_group(std::span<const SplitWish> wishes, std::size_t self);
 
 }  // namespace heteroperf

@@ -4,16 +4,18 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "metrics/base/quantity.hpp"
 #include "runners/comm/buffer.hpp"
-#include "runners/comm/buffer_memory.hpp"
 
 namespace heteroperf {
 
+/// The way in which a collective combines the ranks' elements. i32 and i64 averages round towards
+/// zero.
 enum class Reduction { sum, min, max, average };
 
-/// Elements per rank, in rank order.
+/// Numbers of elements, one per rank, in rank order.
 using Counts = std::span<const std::size_t>;
 
 /// A send or receive under way; its buffer stays in place until it has ended. It makes progress
@@ -23,9 +25,9 @@ using Counts = std::span<const std::size_t>;
 class Transfer {
  public:
   virtual ~Transfer() = default;
-  /// Whether it has ended. Throws as wait() does.
+  /// True once it has ended. Throws as wait() does.
   virtual bool test() = 0;
-  /// Throws PeerError, or Error{internal} when count or type of the two sides differ.
+  /// Throws PeerError, or Error{run_failed} when count or type of the two sides differ.
   virtual void wait() = 0;
 };
 using Transfers = std::span<const std::unique_ptr<Transfer>>;
@@ -57,14 +59,20 @@ class Communicator {
 
   virtual RankId rank() const = 0;
   virtual int size() const = 0;
-  /// "threads", "mpi", "nccl", "hybrid", "null".
+  /// The transport's name: "threads", "mpi", "nccl", "hybrid", "null".
   virtual std::string transport() const = 0;
-  /// How its bytes move and why so, for reports: "single_copy (2 ranks on one host)".
+  /// The way the bytes take and the reason for it, for reports: "single_copy (2 ranks on one
+  /// host)".
   virtual std::string path() const { return transport(); }
-  /// Where the buffers of its calls must live.
+  /// The memory in which the buffers of all calls must live.
   virtual BufferMemory& memory() { return host_memory(); }
+  /// The reason why only one thread of a rank may use this communicator and its splits. Empty where
+  /// several threads may, each with a group of its own.
+  virtual std::string one_thread_reason() const {
+    return "the " + transport() + " transport serves one thread of a rank";
+  }
 
-  /// Element-wise. i32/i64 average rounds towards zero.
+  /// Combines the vectors of all ranks element by element.
   virtual void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) = 0;
   void all_reduce(MutableBuffer values, Reduction reduction = Reduction::sum) {
     all_reduce(values, values, reduction);
@@ -76,12 +84,12 @@ class Communicator {
   /// `all` holds the blocks of all ranks in rank order, block r of counts[r] elements; in place
   /// when `mine` is its own block in `all`.
   virtual void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) = 0;
-  /// Blocks of `mine.count` each.
+  /// The same with blocks of `mine.count` elements each.
   void all_gather(ConstBuffer mine, MutableBuffer all);
   /// Rank r receives the reduced block r, of counts[r] elements.
   virtual void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                               Reduction reduction) = 0;
-  /// Blocks of `mine.count` each.
+  /// The same with blocks of `mine.count` elements each.
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Reduction reduction = Reduction::sum);
   /// Block r of `mine`, of to_each[r] elements, becomes this rank's block in rank r's `theirs`,
   /// where it has from_each[this rank] elements. Not in place.
@@ -94,7 +102,7 @@ class Communicator {
                                                   int tag = 0) = 0;
   virtual void send(ConstBuffer values, RankId to, int tag = 0);
   virtual void receive(MutableBuffer values, RankId from, int tag = 0);
-  /// All of them as one group: no order among them can block another.
+  /// Sends and receives all of them as one group: no order among them can block another.
   virtual void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives);
 
   virtual void barrier() = 0;
@@ -104,7 +112,13 @@ class Communicator {
 
 void wait_all(Transfers transfers);
 
-/// A group of one, without any library.
+/// A group of one rank, which needs no library: its collectives are copies at most.
 std::unique_ptr<Communicator> make_null_communicator();
+
+/// Returns the text of the group's first rank on every rank of it. Collective.
+std::string share_text(Communicator& group, std::string text);
+
+/// Returns the texts of all ranks in rank order, on every rank. Collective.
+std::vector<std::string> gather_texts(Communicator& group, const std::string& text);
 
 }  // namespace heteroperf

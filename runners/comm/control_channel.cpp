@@ -5,6 +5,8 @@
 namespace heteroperf {
 namespace {
 
+/// A rank that is silent may only be slow, so its text says what the user can do about that; a rank
+/// that failed has said more in its own log.
 Problem explain(const RankFailure& failure, const std::string& operation) {
   const int rank = failure.rank.value();
   if (failure.kind == ErrorKind::timeout) {
@@ -19,12 +21,5 @@ Problem explain(const RankFailure& failure, const std::string& operation) {
 
 PeerError::PeerError(RankFailure failure, const std::string& operation)
     : Error(failure.kind, {explain(failure, operation)}), failure_(std::move(failure)) {}
-
-ServiceScope::ServiceScope(ControlChannel& channel, ControlChannel::Handler handler)
-    : channel_(channel) {
-  channel_.serve(std::move(handler));
-}
-
-ServiceScope::~ServiceScope() { channel_.serve({}); }
 
 }  // namespace heteroperf

@@ -9,13 +9,20 @@
 
 #include "metrics/base/name_table.hpp"
 
+// A reduction takes the vectors of several ranks and combines them element by element. Here the
+// order is always that of the ranks, so that the bits of a sum do not depend on how the work is
+// split. Two vectors take one pass, without any storage between. More are combined block by block:
+// the first one is loaded into an accumulator of the wider type `Sum` (float32 for halves, 64 bits
+// for averages of integers), the others are added to it, and the block is rounded and stored once.
+// The loops are written so that compilers turn them into vector instructions.
+
 namespace heteroperf {
 namespace {
 
-/// Elements combined at a time: the accumulators stay in the first-level cache.
+/// The number of elements combined at a time: the accumulators stay in the first-level cache.
 constexpr std::size_t block_size = 1024;
 
-/// Signed overflow is undefined, so integers add as unsigned and come back.
+/// Integers add as unsigned numbers, because signed overflow is undefined.
 template <class T>
 T add(T a, T b) {
   if constexpr (std::is_integral_v<T>) {
@@ -30,12 +37,13 @@ template <Reduction reduction, class T>
 T combine(T a, T b) {
   if constexpr (reduction == Reduction::sum || reduction == Reduction::average) return add(a, b);
   bool take = reduction == Reduction::min ? b < a : a < b;
-  // One NaN is enough; a NaN in `a` loses no comparison.
+  // A single NaN makes the result NaN. One in `a` stays, because no comparison with it is true.
   if constexpr (std::is_floating_point_v<T>) take = take | (b != b);
   return take ? b : a;
 }
 
-/// What loops load and store: the bits of halves, since structures do not become vectors.
+/// The type that loops load and store. For halves it is their bits, since loops over structures do
+/// not become vector instructions.
 template <class T>
 using Stored = std::conditional_t<std::is_class_v<T>, std::uint16_t, T>;
 
@@ -73,11 +81,11 @@ void combine_into(const Stored<T>* a, const Stored<T>* b, Stored<T>* into, std::
   for (std::size_t i = 0; i < count; ++i) into[i] = combined<T, Sum, reduction>(a[i], b[i]);
 }
 
-/// The gradients of two ranks: one pass, no accumulators.
+/// The common case of the gradients of two ranks takes one pass and no accumulators.
 template <class T, class Sum, Reduction reduction>
 void combine_two(const Stored<T>* a, const Stored<T>* b, Stored<T>* first, Stored<T>* second,
                  std::size_t count) {
-  // A destination is a source itself or does not overlap it.
+  // Each destination is a source itself or does not overlap it.
 #pragma GCC ivdep
   for (std::size_t i = 0; i < count; ++i) {
     const Stored<T> result = combined<T, Sum, reduction>(a[i], b[i]);
@@ -129,7 +137,7 @@ class Reducer {
     for (std::size_t i = 0; i < n; ++i) sum[i] = load<T, Sum>(first[i]);
   }
 
-  /// Rounds once, then copies.
+  /// Rounds the block once into the first destination and copies it to the others.
   void finish(std::size_t begin, std::size_t n) {
     Sum* __restrict sum = sum_.data();
     if constexpr (reduction == Reduction::average) {

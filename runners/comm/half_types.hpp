@@ -5,13 +5,13 @@
 
 namespace heteroperf {
 
-/// bfloat16: the upper half of a float32. Conversions have no branches, so that loops of them
-/// become vector instructions.
+/// A bfloat16 number is the upper half of a float32. Conversions have no branches, so that loops of
+/// them become vector instructions.
 struct BFloat16 {
   std::uint16_t bits = 0;
 
   BFloat16() = default;
-  /// Rounds to nearest, ties to even; NaN stays NaN.
+  /// Rounds to the nearest number, ties to even; NaN stays NaN.
   constexpr explicit BFloat16(float value);
   constexpr explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -19,12 +19,13 @@ struct BFloat16 {
   friend bool operator==(BFloat16, BFloat16) = default;
 };
 
-/// IEEE 754 binary16.
+/// A number of IEEE 754's binary16: 1 sign bit, 5 bits of exponent, 10 of mantissa.
 struct Float16 {
   std::uint16_t bits = 0;
 
   Float16() = default;
-  /// Rounds to nearest, ties to even; beyond 65504 infinite; NaN stays NaN; subnormals kept.
+  /// Rounds to the nearest number, ties to even. Values beyond 65504 become infinite, NaN stays
+  /// NaN, and subnormal numbers are kept.
   constexpr explicit Float16(float value);
   constexpr explicit operator float() const;
   friend bool operator==(Float16, Float16) = default;
@@ -33,10 +34,11 @@ struct Float16 {
 namespace detail {
 
 constexpr std::int32_t infinity_bits = 0x7f800000;  // of float32
-/// What float32's exponent of a number is above binary16's, in place.
+/// The difference between the exponent fields of float32 and binary16 for the same number, shifted
+/// to the place of float32's exponent.
 constexpr std::int32_t half_rebias = (127 - 15) << 23;
 
-/// Both values are computed, so that the choice is no branch.
+/// Chooses without a branch: both values are computed already.
 constexpr std::int32_t choose(bool condition, std::int32_t yes, std::int32_t no) {
   const std::int32_t mask = -static_cast<std::int32_t>(condition);
   return (yes & mask) | (no & ~mask);
@@ -56,7 +58,8 @@ constexpr Float16::operator float() const {
   constexpr std::int32_t top = 0x7c00 << 13;
   const std::int32_t normal = magnitude + detail::half_rebias;
   const std::int32_t special = normal + ((128 - 16) << 23);
-  // Subnormal: put the digits below a leading one of 2^-14, then take that one away.
+  // A subnormal number has no leading 1. The digits are put below a leading 1 of 2^-14, which a
+  // subtraction then takes away.
   constexpr std::int32_t leading = 113 << 23;
   const float small = std::bit_cast<float>(magnitude + leading) - std::bit_cast<float>(leading);
   std::int32_t word = detail::choose(magnitude >= top, special, normal);
@@ -68,11 +71,11 @@ constexpr Float16::operator float() const {
 constexpr Float16::Float16(float value) {
   const auto whole = std::bit_cast<std::uint32_t>(value);
   const auto magnitude = static_cast<std::int32_t>(whole & 0x7fffffff);
-  // Rounding may carry into the exponent, up to infinity.
+  // Rounding may carry into the exponent, all the way up to infinity, which is as it should be.
   const std::int32_t normal =
       (magnitude - detail::half_rebias + 0xfff + (magnitude >> 13 & 1)) >> 13;
-  // Subnormal: beside 0.5 the last digit of a float32 is binary16's smallest number, so the
-  // addition itself rounds.
+  // The last digit of a float32 near 0.5 is binary16's smallest number, so for subnormal results
+  // the addition of 0.5 itself rounds.
   const std::int32_t small = std::bit_cast<std::int32_t>(std::bit_cast<float>(magnitude) + 0.5F) -
                              std::bit_cast<std::int32_t>(0.5F);
   constexpr std::int32_t overflow = (127 + 16) << 23;

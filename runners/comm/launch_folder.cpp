@@ -1,19 +1,20 @@
-#include "runners/comm/launch_folder.hpp"
-
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "runners/comm/mpi_launch.hpp"
+
+// The launching process and its ranks share one private folder. A rank that ends leaves a report
+// there, so that the launcher knows the reason even when mpirun hides it; the signal that the
+// launcher got stands there too. The folder's path in a process's environment also shows which
+// processes belong to the launch, for the time when they must all be ended.
 
 namespace heteroperf {
 namespace {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* report_name = "exit";
 
-/// The text of a /proc file; empty when the process is gone or another user's.
+/// The text of a file in /proc. Empty when the process is gone or belongs to another user.
 std::string contents(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
@@ -35,7 +36,8 @@ bool has_entry(const std::string& environment, const std::string& entry) {
   return whole.find('\0' + entry + '\0') != std::string::npos;
 }
 
-/// Whole or not at all: written aside, then linked to its name unless that exists.
+/// The report appears whole or not at all: it is written aside and then linked to its name, which
+/// fails when the name exists.
 void leave_report(const fs::path& folder, const std::string& text) {
   const fs::path aside = folder / fmt::format("exit.{}", getpid());
   const int fd = open(aside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -60,16 +62,16 @@ std::optional<ExitReport> LaunchFolder::report() const {
 
 std::vector<pid_t> LaunchFolder::processes() const {
   const std::string mark = fmt::format("{}={}", variable, path().string());
-  std::vector<pid_t> found;
+  std::vector<pid_t> members;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator("/proc", error)) {
     const std::string name = entry.path().filename().string();
     pid_t pid = 0;
     const auto [end, bad] = std::from_chars(name.data(), name.data() + name.size(), pid);
     if (bad != std::errc() || end != name.data() + name.size()) continue;
-    if (has_entry(contents(entry.path() / "environ"), mark)) found.push_back(pid);
+    if (has_entry(contents(entry.path() / "environ"), mark)) members.push_back(pid);
   }
-  return found;
+  return members;
 }
 
 void report_exit(int code, const std::string& text) {
@@ -83,7 +85,7 @@ void die_with_launcher() {
   if (std::getenv(LaunchFolder::variable) == nullptr) return;
   const pid_t parent = getppid();
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  // It may have gone in between.
+  // The launcher may have gone before the kernel was asked.
   if (getppid() != parent) raise(SIGKILL);
 }
 

@@ -18,8 +18,18 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "runners/comm/launch_folder.hpp"
 #include "runners/comm/world.hpp"
+
+// A launch goes through these steps:
+//
+//   1. this process makes the launch folder and an environment for mpirun in which Open MPI neither
+//      binds ranks to cores nor prints pages of its own;
+//   2. it forks and executes mpirun, which ends with this process (PR_SET_PDEATHSIG);
+//   3. it looks every 50 ms at mpirun's state, at its own signals and for a rank's report;
+//   4. a report, an interrupt or a stopped mpirun sets the moment at which everybody is killed;
+//   5. ranks that outlive mpirun become children of this process (it is a subreaper) and are
+//      killed and reaped;
+//   6. the exit code is the one a rank reported, or else follows from mpirun's own end.
 
 extern char** environ;
 
@@ -31,11 +41,14 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int exit_interrupted = 130;
 constexpr long look_again_ns = 50'000'000;
+/// Time between two looks that counts for a stopped mpirun; this process may have slept meanwhile.
 constexpr auto look_at_most = std::chrono::seconds(1);
 constexpr auto reap_patience = std::chrono::seconds(2);
-/// timeout(1) and terminals send some signals twice; one that soon after another is no new wish.
+/// timeout(1) and terminals send some signals twice; a signal that soon after another is no new
+/// wish.
 constexpr auto repeat = std::chrono::seconds(1);
-constexpr const char* signal_name = "signal";  // in the launch folder: what was passed on
+/// The file of the launch folder with the number of the signal that was passed on.
+constexpr const char* signal_name = "signal";
 
 Clock::duration seconds(double s) {
   return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
@@ -51,9 +64,7 @@ std::optional<fs::path> find_in_path(const std::string& name) {
   return std::nullopt;
 }
 
-// ---- the child's environment and arguments
-
-/// Open MPI 4 reads OMPI_*, Open MPI 5 PRTE_* besides.
+/// A variable of mpirun's environment. Open MPI 4 reads OMPI_*, Open MPI 5 PRTE_* besides.
 struct Setting {
   const char* name;
   const char* value;
@@ -72,36 +83,21 @@ constexpr Setting always[] = {
     {"OMPI_MCA_orte_execute_quiet", "1"},
     {"OMPI_MCA_mca_base_env_list", LaunchFolder::variable},
 };
-constexpr Setting when_oversubscribed[] = {{"OMPI_MCA_mpi_yield_when_idle", "1"}};
-
-class ChildEnvironment {
- public:
-  ChildEnvironment() {
-    for (char** entry = environ; *entry != nullptr; ++entry) entries_.emplace_back(*entry);
-  }
-  void set(const std::string& name, const std::string& value) {
-    const std::string start = name + "=";
-    std::erase_if(entries_, [&](const std::string& entry) { return entry.starts_with(start); });
-    entries_.push_back(start + value);
-  }
-  std::vector<std::string>& entries() { return entries_; }
-
- private:
-  std::vector<std::string> entries_;
-};
 
 std::vector<std::string> child_environment(int ranks, int cores, const fs::path& folder) {
-  ChildEnvironment environment;
-  for (const Setting& setting : always) environment.set(setting.name, setting.value);
-  if (ranks > cores) {
-    for (const Setting& setting : when_oversubscribed) {
-      environment.set(setting.name, setting.value);
-    }
-  }
-  environment.set(LaunchFolder::variable, folder.string());
-  // mpirun gives every rank a terminal of its own, coloured or not.
-  if (isatty(STDOUT_FILENO) == 0) environment.set("NO_COLOR", "1");
-  return environment.entries();
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  const auto set = [&entries](const std::string& name, const std::string& value) {
+    const std::string start = name + "=";
+    std::erase_if(entries, [&](const std::string& entry) { return entry.starts_with(start); });
+    entries.push_back(start + value);
+  };
+  for (const Setting& setting : always) set(setting.name, setting.value);
+  if (ranks > cores) set("OMPI_MCA_mpi_yield_when_idle", "1");
+  set(LaunchFolder::variable, folder.string());
+  // mpirun gives every rank a terminal of its own, even when this process writes to a file.
+  if (isatty(STDOUT_FILENO) == 0) set("NO_COLOR", "1");
+  return entries;
 }
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
@@ -111,9 +107,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// ---- the child
-
-/// Between fork and exec: calls that are safe there, nothing else.
+/// Runs in the child. Between fork and exec only calls that are safe in a signal handler may be
+/// made.
 [[noreturn]] void become_mpirun(char* const* arguments, char* const* environment,
                                 const sigset_t& mask, pid_t parent) {
   setpgid(0, 0);
@@ -127,7 +122,8 @@ std::vector<char*> pointers(std::vector<std::string>& texts) {
   _exit(127);
 }
 
-/// Blocks the signals this launch answers; gives everything back at the end.
+/// Blocks the signals that this launch answers itself, and makes this process the reaper of its
+/// descendants. The end of the object restores both.
 class SignalsHeld {
  public:
   SignalsHeld() {
@@ -158,7 +154,7 @@ class SignalsHeld {
   int reaper_before_ = 0;
 };
 
-/// One mpirun and its ranks, from start to end.
+/// One mpirun and its ranks, from their start to their end.
 class Launch {
  public:
   Launch(std::vector<std::string> arguments, std::vector<std::string> environment,
@@ -174,7 +170,7 @@ class Launch {
                       "Raise the limit of processes (ulimit -u)", ErrorKind::environment);
   }
 
-  /// The status of waitpid.
+  /// Returns mpirun's status as waitpid gives it, once no process of the launch is left.
   int wait() {
     int status = 0;
     while (!ended(status)) {
@@ -191,16 +187,16 @@ class Launch {
   }
 
   bool interrupted() const { return interrupts_ > 0; }
-  /// Interrupted again, so the ranks were not left to finish.
+  /// True after a second interrupt, which does not let the ranks finish.
   bool forced() const { return interrupts_ > 1; }
-  /// It was stopped for too long, and ended for that.
+  /// The signal that stopped mpirun for so long that it was ended.
   std::optional<int> stopped_by() const { return gave_up_ ? stopped_by_ : std::nullopt; }
-  /// Some rank had ended well; whoever had not within the deadline after it was killed.
+  /// True when a rank had ended well and others, which had not within the deadline, were killed.
   bool ended_well() const { return report_ && report_->code == 0 && Clock::now() > end_; }
 
  private:
-  /// False while mpirun lives; also looks after one that somebody stops. What this process sleeps
-  /// through does not count.
+  /// False while mpirun lives. Also measures how long somebody keeps mpirun stopped; time during
+  /// which this process sleeps itself does not count.
   bool ended(int& status) {
     const auto now = Clock::now();
     if (stopped_by_) stopped_for_ += std::min<Clock::duration>(now - last_look_, look_at_most);
@@ -245,7 +241,7 @@ class Launch {
     kill(-mpirun_, SIGKILL);
   }
 
-  /// Ranks that outlived mpirun.
+  /// Ends and reaps ranks that have outlived mpirun.
   void clean_up() const {
     const auto give_up = Clock::now() + reap_patience;
     std::vector<pid_t> left = folder_.processes();
@@ -268,10 +264,10 @@ class Launch {
   Clock::time_point last_interrupt_;
   std::optional<ExitReport> report_;  ///< the first that was seen
   std::optional<int> stopped_by_;     ///< a signal, while mpirun is stopped
-  bool gave_up_ = false;
+  bool gave_up_ = false;              ///< mpirun was stopped for too long
   Clock::duration stopped_for_{0};
   Clock::time_point last_look_ = Clock::now();
-  Clock::time_point end_ = Clock::time_point::max();
+  Clock::time_point end_ = Clock::time_point::max();  ///< when everybody is killed
 };
 
 std::string describe_status(int status) {

@@ -5,6 +5,10 @@
 #include <string>
 #include <vector>
 
+#include <sys/types.h>
+
+#include "metrics/base/cache_folder.hpp"
+
 namespace heteroperf {
 
 struct LaunchConfig {
@@ -25,19 +29,43 @@ struct LaunchConfig {
 int launch_under_mpirun(int ranks, const std::vector<std::string>& arguments,
                         const LaunchConfig& config);
 
-/// For ranks: leaves the exit code and the reason to the process that launched them; the first
-/// one counts. Call it just before the process ends; with 0, once the world is left. Does nothing
-/// under a foreign launcher.
+/// The reason why the ranks ended, in the words of the first that gave one.
+struct ExitReport {
+  int code = 0;
+  std::string text;
+};
+
+/// The private folder by which the launching process and its ranks find each other; making it
+/// throws as PrivateFolder does. Its path in a process's environment (HETEROPERF_LAUNCHED) marks
+/// that process as part of the launch.
+class LaunchFolder {
+ public:
+  static constexpr const char* variable = "HETEROPERF_LAUNCHED";
+
+  const std::filesystem::path& path() const { return folder_.path(); }
+  std::optional<ExitReport> report() const;
+  /// All living processes of this launch, mpirun included.
+  std::vector<pid_t> processes() const;
+
+ private:
+  PrivateFolder folder_{"launch-"};
+};
+
+/// A rank calls it just before its process ends, with 0 once the world is left. Leaves the exit
+/// code and the reason to the process that launched the ranks; the first report counts. Does
+/// nothing under a foreign launcher.
 void report_exit(int code, const std::string& text);
 
-/// For ranks that got SIGUSR1: the signal that the process that launched them got; nothing under a
-/// foreign launcher.
+/// A rank that got SIGUSR1 asks which signal the launching process got. Empty under a foreign
+/// launcher.
 std::optional<int> passed_on_signal();
 
-/// For ranks: the kernel ends this process with its mpirun. Does nothing under a foreign launcher.
+/// A rank asks the kernel to end its process together with its mpirun. Does nothing under a foreign
+/// launcher.
 void die_with_launcher();
 
-/// Throws SystemError{environment} unless mpirun (and what it needs) is in PATH.
+/// Returns the path of mpirun. Throws SystemError{environment} unless mpirun (and what it needs) is
+/// in PATH.
 std::filesystem::path find_mpirun();
 
 }  // namespace heteroperf

@@ -4,7 +4,9 @@
 
 namespace heteroperf {
 
-/// What a communicator also is that makes up for time lost within an operation (a paced one).
+/// A second interface of communicators that model time (paced ones). Between begin and end, a rank
+/// makes up for the time by which its waits ended late, so that lateness does not add up over the
+/// messages of one collective.
 class TimedOperations {
  public:
   virtual ~TimedOperations() = default;
@@ -12,8 +14,8 @@ class TimedOperations {
   virtual void end_operation() = 0;
 };
 
-/// The messages of this rank over `group` are one collective of a communicator on top of it, as
-/// long as this object lives. Nothing for most groups.
+/// While this object lives, this rank's messages over `group` belong to one collective of a
+/// communicator on top of it. Most groups take no notice.
 class OperationScope {
  public:
   explicit OperationScope(Communicator& group) : timed_(dynamic_cast<TimedOperations*>(&group)) {

@@ -8,14 +8,16 @@
 
 namespace heteroperf {
 
-/// Elements [begin, begin + count) of a vector.
+/// The elements [begin, begin + count) of a vector. Collectives cut vectors in three ways: into
+/// even *slices*, one per rank; into *blocks* whose sizes the caller gives, one per rank; and into
+/// *segments* of a fixed size, which travel one after another.
 struct Slice {
   std::size_t begin = 0, count = 0;
   std::size_t end() const { return begin + count; }
 };
 
-/// Slice `index` of `slices`, all of one size up to `unit` elements, of which each begins at a
-/// multiple; may be empty.
+/// Slice `index` of `slices`. All have the same size up to `unit` elements, each begins at a
+/// multiple of `unit`, and some may be empty.
 inline Slice even_slice(std::size_t count, std::size_t index, std::size_t slices,
                         std::size_t unit) {
   const std::size_t units = (count + unit - 1) / unit;
@@ -29,17 +31,17 @@ inline Slice segment_of(Slice whole, std::size_t index, std::size_t segment) {
   return {whole.begin + begin, std::min(segment, whole.count - begin)};
 }
 
-/// Elements of all blocks together.
+/// The number of elements of all blocks together.
 inline std::size_t total_of(Counts counts) {
   return std::accumulate(counts.begin(), counts.end(), std::size_t{0});
 }
 
-/// Of blocks that lie one after another in rank order, that of `rank`.
+/// The block of `rank` among blocks that lie one after another in rank order.
 inline Slice block_of(Counts counts, std::size_t rank) {
   return {total_of(counts.first(rank)), counts[rank]};
 }
 
-/// visit(rank, block) for each of them, in rank order.
+/// Calls visit(rank, block) for every block, in rank order.
 template <class Visit>
 void for_each_block(Counts counts, Visit visit) {
   Slice block;
@@ -51,12 +53,12 @@ void for_each_block(Counts counts, Visit visit) {
 
 inline std::size_t largest_of(Counts counts) { return *std::ranges::max_element(counts); }
 
-/// Whether all blocks have one size.
+/// True when all blocks have the same size.
 inline bool are_equal(Counts counts) {
   return std::ranges::adjacent_find(counts, std::ranges::not_equal_to()) == counts.end();
 }
 
-/// `buffer.part` of a slice.
+/// The elements of a slice as a buffer.
 template <class Buffer>
 Buffer part_of(const Buffer& buffer, Slice slice) {
   return buffer.part(slice.begin, slice.count);

@@ -10,20 +10,20 @@
 
 namespace heteroperf {
 
-/// How collectives among ranks on one host move data in the mpi transport; where one way is not
-/// open (see PathReport), the one before it is taken.
+/// The ways in which collectives among ranks on one host move data in the mpi transport. Where one
+/// of them is not open, the one before it is taken; Communicator::path() says which and why.
 enum class HostPath {
   messages,       ///< MPI messages, as between hosts
-  shared_memory,  ///< through memory that the ranks share
-  single_copy,    ///< and large data straight between the ranks' buffers
+  shared_memory,  ///< copies through memory that the ranks share
+  single_copy,    ///< the same, and large data straight between the ranks' buffers
 };
 
 /// "messages", "shared_memory", "single_copy".
 const char* to_string(HostPath path);
-/// Throws UserError naming them.
+/// Throws UserError that names the paths when `text` is none.
 HostPath parse_host_path(const std::string& text);
 
-/// `comm.*` of the configuration.
+/// The part `comm.*` of the configuration.
 struct CommConfig {
   double timeout_s = 30.0;   ///< a wait fails when its peer shows no progress for this long
   double heartbeat_s = 0.5;  ///< period of the sign of life
@@ -32,6 +32,9 @@ struct CommConfig {
   std::string host_path = "single_copy";  ///< the widest HostPath allowed
   bool check = false;  ///< ranks that disagree are found and named, whatever the transport
 };
+
+/// Throws UserError with everything that is wrong with the configuration.
+void check_comm_config(const CommConfig& config);
 
 /// One rank's view of all ranks of a run.
 struct World {
@@ -44,15 +47,17 @@ struct World {
 void run_on_threads(int ranks, const CommConfig& config,
                     const std::function<void(World& world)>& body);
 
-/// The launcher's environment (Open MPI, PMIx, Slurm) when this process is one of its ranks.
+/// The place that a launcher (Open MPI, PMIx, Slurm) gave this process by its environment.
 struct LaunchedRank {
   int rank = 0, size = 1;
   std::string launcher;  ///< "mpirun", "srun"
 };
+/// Empty when this process is no rank of a launcher. Throws SystemError{environment} when the
+/// launcher's variables make no sense.
 std::optional<LaunchedRank> detect_launcher();
 
-/// Throws SystemError{environment} where this program was built without MPI: before anything is
-/// started that needs it.
+/// Throws SystemError{environment} where this program was built without MPI. Asked before anything
+/// is started that needs MPI.
 void check_mpi_is_built();
 
 /// Initialises MPI and joins the launcher's world. Loads the MPI module on first use; throws
@@ -62,11 +67,11 @@ World join_mpi_world(const CommConfig& config);
 /// Leaves MPI in order (all ranks call it after their work). After a failure call `_exit` instead.
 void leave_mpi_world(World world);
 
-/// Version text of the MPI library, without initialising it; empty reason when usable.
+/// The state of an optional library, asked without initialising it.
 struct BackendStatus {
   bool built = false, usable = false;
   std::string version;
-  std::string reason;  ///< why it is not usable
+  std::string reason;  ///< why it is not usable; empty when it is
 };
 BackendStatus mpi_status();
 

@@ -9,7 +9,7 @@
 #include "metrics/base/error.hpp"
 #include "metrics/statistics.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 #include "runners/plan/measured_operations.hpp"
 #include "suite/program/catalog.hpp"
 #include "suite/run/memory_rate.hpp"

@@ -18,7 +18,7 @@
 #include "metrics/base/quantity.hpp"
 #include "runners/cluster/cgroup.hpp"
 #include "runners/cluster/topology.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,7 @@
 #include <span>
 
 #include "metrics/base/quantity.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 #include "suite/run/memory_rate.hpp"
 #include "suite/run/training_program.hpp"
 

@@ -11,9 +11,9 @@
 
 #include "metrics/base/clock.hpp"
 #include "runners/cluster/cpu_set.hpp"
+#include "runners/comm/communicator.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "suite/run/expectation.hpp"
 #include "suite/run/live_watch.hpp"
 #include "suite/run/peak_measurement.hpp"

@@ -12,9 +12,9 @@
 #include <thread>
 
 #include "runners/cluster/cpu_set.hpp"
+#include "runners/comm/communicator.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "suite/program/signals.hpp"
 
 namespace heteroperf {

@@ -14,7 +14,7 @@
 #include "automl/trial_runner.hpp"
 #include "metrics/base/clock.hpp"
 #include "metrics/score.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 #include "suite/run/group_trainer.hpp"
 #include "suite/run/rank_messages.hpp"
 #include "suite/run/search_messages_json.hpp"

@@ -9,7 +9,7 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/text_file.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 #include "suite/config/placement.hpp"
 #include "suite/program/version.hpp"
 

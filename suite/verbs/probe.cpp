@@ -15,7 +15,6 @@
 #include "runners/comm/discovery/card_probe.hpp"
 #include "runners/comm/nccl/device_world.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
-#include "runners/comm/text_exchange.hpp"
 #include "runners/engine/engine.hpp"
 #include "suite/program/error_report_json.hpp"
 #include "suite/watch/progress.hpp"

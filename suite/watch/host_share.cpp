@@ -7,7 +7,7 @@
 #include <string>
 
 #include "metrics/base/random.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 namespace {

@@ -21,7 +21,6 @@
 #include "results/sweep/sweep_index.hpp"
 #include "runners/cluster/efficiency_matrix.hpp"
 #include "runners/comm/control/control_proof.hpp"
-#include "runners/comm/control/frame.hpp"
 #include "runners/engine/checkpoint/checkpoint.hpp"
 #include "runners/plan/even_plan.hpp"
 #include "runners/plan/plan_json.hpp"

@@ -8,23 +8,31 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/checked/checked_transfer.hpp"
-#include "runners/comm/checked/checksum.hpp"
 #include "runners/comm/collective_terms.hpp"
-#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
+
+// A communicator that does everything with the one it wraps, and checks around it:
+//
+//   1. *agreement*: before a collective all ranks gather their claims (which collective each is in)
+//      and throw alike when they differ;
+//   2. the collective itself;
+//   3. *payload*: the ranks gather checksums and compare. A result that all ranks have is compared
+//      between them; blocks that travel unchanged are compared with their sender's checksum; a
+//      result that one rank alone has is made twice and compared with itself;
+//   4. all gather their findings, so that every rank throws the same error.
 
 namespace heteroperf {
 namespace {
 
-/// What a rank announces before a collective: always the same size, so that ranks in different
-/// collectives can still hear each other.
+/// The announcement of a rank before a collective. It always has the same size, so that ranks in
+/// different collectives can still hear each other.
 struct Claim {
   CollectiveTerms terms;
   std::uint64_t seal = 0;  ///< checksum of the terms
 };
 
-/// What a rank found wrong in a collective; a fixed size for the same reason.
+/// The error that a rank found in a collective. It has a fixed size for the same reason.
 struct Finding {
   enum class Kind : std::int64_t { none, changed, not_repeatable, counts_differ };
   Kind kind = Kind::none;
@@ -46,12 +54,12 @@ MutableBuffer bytes_of(std::vector<T>& values) {
   throw Error(ErrorKind::run_failed, std::move(problems));
 }
 
-class CheckedCommunicator final : public Communicator, public ConcurrentUse {
+class CheckedCommunicator final : public Communicator {
  public:
   CheckedCommunicator(std::unique_ptr<Communicator> group, const CheckConfig& config)
       : group_(std::move(group)),
         config_(config),
-        members_(static_cast<std::size_t>(group_->size())),
+        members_(at_index(group_->size())),
         claims_(members_),
         terms_(members_),
         checksums_(members_),
@@ -61,7 +69,7 @@ class CheckedCommunicator final : public Communicator, public ConcurrentUse {
   int size() const override { return group_->size(); }
   std::string transport() const override { return group_->transport(); }
   std::string path() const override { return group_->path(); }
-  std::string one_thread_reason() const override { return heteroperf::one_thread_reason(*group_); }
+  std::string one_thread_reason() const override { return group_->one_thread_reason(); }
 
   using Communicator::all_gather;
   using Communicator::all_reduce;
@@ -81,24 +89,25 @@ class CheckedCommunicator final : public Communicator, public ConcurrentUse {
     return start_checked_receive(*group_, {values, from, tag}, config_);
   }
   void barrier() override {
-    agree(barrier_terms());
+    agree(bare_terms(CollectiveKind::barrier));
     group_->barrier();
   }
   std::unique_ptr<Communicator> split(int colour, int key) override {
-    agree(split_terms());
+    agree(bare_terms(CollectiveKind::split));
     return std::make_unique<CheckedCommunicator>(group_->split(colour, key), config_);
   }
 
  private:
-  std::size_t self() const { return static_cast<std::size_t>(rank().value()); }
-  /// Collective. Throws alike on every rank when they disagree.
+  /// Throws the same error on every rank when they disagree. Collective.
   void agree(const CollectiveTerms& terms);
-  /// Collective: the checksums of all ranks' values.
+  /// Gathers the checksums of all ranks' values. Collective.
   void gather_checksums(ConstBuffer values);
-  /// Collective. Throws alike on every rank when any of them found something.
+  /// Swaps one number with every rank. Collective.
+  std::vector<std::int64_t> swap_numbers(const std::vector<std::int64_t>& to_each);
+  /// Throws the same error on every rank when any of them found something. Collective.
   void share(const CollectiveTerms& terms, const Finding& finding);
-  Problem explain(const CollectiveTerms& terms, const Finding& finding, std::size_t finder) const;
-  /// The first block that does not have the checksum its sender says.
+  Problem explain(const CollectiveTerms& terms, const Finding& finding, RankId finder) const;
+  /// Finds the first block that does not have the checksum its sender says.
   Finding check_blocks(ConstBuffer blocks, Counts counts) const;
   Finding check_counts(Counts to_each, Counts from_each);
   MutableBuffer scratch(ConstBuffer like);
@@ -125,41 +134,48 @@ void CheckedCommunicator::agree(const CollectiveTerms& terms) {
     if (claim.seal == checksum(&claim.terms, sizeof claim.terms)) continue;
     fail({{fmt::format("a message changed on its way: rank {}'s announcement of a collective ({} "
                        "bytes) came damaged to rank {}, which is in {}",
-                       r, sizeof claim, self(), describe(terms)),
+                       r, sizeof claim, position(rank()), describe(terms)),
            "its checksum does not fit", ""}});
   }
   if (!describe_disagreement(terms_).empty()) fail({disagreement(terms_)});
 }
 
 void CheckedCommunicator::gather_checksums(ConstBuffer values) {
-  const std::uint64_t mine = checksum(values);
-  group_->all_gather(bytes_of(mine), bytes_of(checksums_));
+  const std::uint64_t sum = checksum(values);
+  group_->all_gather(bytes_of(sum), bytes_of(checksums_));
+}
+
+std::vector<std::int64_t> CheckedCommunicator::swap_numbers(
+    const std::vector<std::int64_t>& to_each) {
+  std::vector<std::int64_t> from_each(members_);
+  const std::vector<std::size_t> counts(members_, 1);
+  group_->all_to_all(std::span(to_each), counts, std::span(from_each), counts);
+  return from_each;
 }
 
 void CheckedCommunicator::share(const CollectiveTerms& terms, const Finding& finding) {
   group_->all_gather(bytes_of(finding), bytes_of(findings_));
   std::vector<Problem> problems;
   for (std::size_t r = 0; r < members_; ++r) {
-    if (findings_[r].kind != Finding::Kind::none)
-      problems.push_back(explain(terms, findings_[r], r));
+    if (findings_[r].kind == Finding::Kind::none) continue;
+    problems.push_back(explain(terms, findings_[r], rank_at(r)));
   }
   if (!problems.empty()) fail(std::move(problems));
 }
 
 Problem CheckedCommunicator::explain(const CollectiveTerms& terms, const Finding& finding,
-                                     std::size_t finder) const {
+                                     RankId finder) const {
   switch (finding.kind) {
     case Finding::Kind::counts_differ:
-      return counts_disagreement(terms.type, RankId(static_cast<std::int32_t>(finding.sender)),
-                                 finding.sent_count, RankId(static_cast<std::int32_t>(finder)),
-                                 finding.awaited_count);
+      return counts_disagreement(terms.type, rank_at(at_index(finding.sender)), finding.sent_count,
+                                 finder, finding.awaited_count);
     case Finding::Kind::not_repeatable:
       return {fmt::format("data changed on their way: {}, the {} bytes of rank {}'s result",
-                          describe(terms), finding.bytes, finder),
+                          describe(terms), finding.bytes, finder.value()),
               "repeating it gave other bits", ""};
     default:
       return {fmt::format("a message changed on its way: {}, {} bytes from rank {} to rank {}",
-                          describe(terms), finding.bytes, finding.sender, finder),
+                          describe(terms), finding.bytes, finding.sender, finder.value()),
               "its checksum does not fit", ""};
   }
 }
@@ -180,22 +196,20 @@ MutableBuffer CheckedCommunicator::scratch(ConstBuffer like) {
   return {scratch_.data(), like.count, like.type};
 }
 
-// ---- collectives
-
 void CheckedCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
   const CollectiveTerms terms = all_reduce_terms(mine, reduction);
   agree(terms);
   group_->all_reduce(mine, result, reduction);
   if (!config_.payload) return;
   gather_checksums(result);
-  // Whoever differs from rank 0; of two camps nobody can tell which is right.
-  std::vector<int> same, others;
+  // The ranks are compared with rank 0; nobody can tell which of two camps is right.
+  std::vector<int> same, different;
   for (std::size_t r = 0; r < members_; ++r) {
-    (checksums_[r] == checksums_[0] ? same : others).push_back(static_cast<int>(r));
+    (checksums_[r] == checksums_[0] ? same : different).push_back(static_cast<int>(r));
   }
-  if (others.empty()) return;
+  if (different.empty()) return;
   fail({{fmt::format("data changed on their way: {} ({} bytes), {} and {} hold different results",
-                     describe(terms), mine.bytes(), name_ranks(same), name_ranks(others)),
+                     describe(terms), mine.bytes(), name_ranks(same), name_ranks(different)),
          "the checksums of the results differ", ""}});
 }
 
@@ -204,8 +218,7 @@ void CheckedCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId 
   const CollectiveTerms terms = reduce_terms(mine, root, reduction);
   agree(terms);
   const bool here = rank() == root;
-  // One rank alone has the result, so it is made twice; first elsewhere, for `result` may be
-  // `mine`.
+  // The first result goes to other memory, because `result` may be `mine`.
   const MutableBuffer first = config_.payload && here ? scratch(mine) : MutableBuffer();
   if (config_.payload) group_->reduce(mine, first, root, reduction);
   group_->reduce(mine, result, root, reduction);
@@ -233,7 +246,7 @@ void CheckedCommunicator::broadcast(MutableBuffer values, RankId root) {
   group_->broadcast(values, root);
   if (!config_.payload) return;
   gather_checksums(values);
-  const bool changed = checksums_[self()] != checksums_[static_cast<std::size_t>(root.value())];
+  const bool changed = checksums_[position(rank())] != checksums_[position(root)];
   share(terms, {changed ? Finding::Kind::changed : Finding::Kind::none, root.value(),
                 ConstBuffer(values).bytes()});
 }
@@ -247,10 +260,7 @@ void CheckedCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts
 }
 
 Finding CheckedCommunicator::check_counts(Counts to_each, Counts from_each) {
-  std::vector<std::int64_t> sent(to_each.begin(), to_each.end()), announced(members_);
-  const std::vector<std::size_t> one(members_, 1);
-  group_->all_to_all(std::span<const std::int64_t>(sent), one, std::span<std::int64_t>(announced),
-                     one);
+  const auto announced = swap_numbers({to_each.begin(), to_each.end()});
   for (std::size_t r = 0; r < members_; ++r) {
     const auto count = static_cast<std::uint64_t>(announced[r]);
     if (count == from_each[r]) continue;
@@ -266,13 +276,11 @@ void CheckedCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBu
   agree(terms);
   if (config_.agreement) share(terms, check_counts(to_each, from_each));
   if (config_.payload) {
-    std::vector<std::int64_t> sent(members_), announced(members_);
-    const std::vector<std::size_t> one(members_, 1);
+    std::vector<std::int64_t> sums(members_);
     for_each_block(to_each, [&](std::size_t r, Slice block) {
-      sent[r] = static_cast<std::int64_t>(checksum(part_of(mine, block)));
+      sums[r] = static_cast<std::int64_t>(checksum(part_of(mine, block)));
     });
-    group_->all_to_all(std::span<const std::int64_t>(sent), one, std::span<std::int64_t>(announced),
-                       one);
+    const auto announced = swap_numbers(sums);
     checksums_.assign(announced.begin(), announced.end());
   }
   group_->all_to_all(mine, to_each, theirs, from_each);

@@ -1,18 +1,19 @@
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <cmath>
 #include <optional>
 #include <thread>
 
 #include "metrics/base/clock.hpp"
 #include "runners/comm/control/connection.hpp"
-#include "runners/comm/control/control_address.hpp"
 #include "runners/comm/control/control_proof.hpp"
-#include "runners/comm/control/message_service.hpp"
-#include "runners/comm/control/standstill.hpp"
 #include "runners/comm/control/tcp_control.hpp"
+
+// Rank 0's end of the control channel. Every connection begins as a *stranger*; once it has proved
+// that it knows the launch's token it becomes the connection of a *peer*, one of the other ranks.
+// The hub passes on what concerns everybody (the wish to stop, failures, the end of a rank's work),
+// hands messages to the program's handler, and is the one who finds ranks that are silent, have
+// ended, or wait for each other for ever.
 
 namespace heteroperf {
 namespace {
@@ -34,7 +35,9 @@ class Hub final : public TcpControl {
 
   void serve(Handler handler) override { service_.serve(std::move(handler)); }
   void post(std::string message) override { service_.submit(rank_, std::move(message), {}); }
-  std::string call(std::string message) override;
+  std::string call(std::string message) override {
+    return service_.call(rank_, std::move(message), state_);
+  }
   void request_stop(std::string reason) override;
   void abort(RankFailure failure) override { conclude(failure); }
   void announce_finished() override { finish(rank_); }
@@ -54,8 +57,9 @@ class Hub final : public TcpControl {
     std::optional<ControlHandshake> handshake;  ///< once it has said hello
   };
 
-  void run();
-  void wait_for_events();
+  void add_sockets(std::vector<pollfd>& entries) override;
+  double next_event_s() override;
+  bool make_round(double now_s) override;
   void admit_strangers(double now_s);
   void greet(Stranger& stranger, double now_s);
   bool challenge(Stranger& stranger, const Frame& hello);
@@ -65,26 +69,23 @@ class Hub final : public TcpControl {
   void handle(RankId from, Frame frame, const std::shared_ptr<Connection>& connection);
   void beat(double now_s);
   void find_silence(double now_s);
-  double next_event_s();
   void broadcast(const Frame& frame);
-  /// Tells everybody before this process knows: it may end itself as soon as it does.
+  /// Ends the run: tells everybody, and only then this process, which may end itself as soon as it
+  /// knows.
   void conclude(const RankFailure& failure);
   void finish(RankId rank);
-  Peer& peer(RankId rank) { return peers_[static_cast<std::size_t>(rank.value())]; }
+  Peer& peer(RankId rank) { return peers_[position(rank)]; }
   int expected() const { return static_cast<int>(peers_.size()) - 1; }
 
   ControlAddress address_;
   Listener listener_;
-  std::vector<Stranger> strangers_;  ///< of the hub's thread
-  double last_beat_s_ = 0, last_round_s_ = 0;
-  Standstill standstill_;  ///< of the hub's thread
+  std::vector<Stranger> strangers_;  ///< only for the hub's thread
+  Standstill standstill_;            ///< only for the hub's thread
   std::mutex conclude_mutex_;
   std::mutex mutex_;  ///< guards peers_
   std::vector<Peer> peers_;
   std::atomic<int> joined_{0}, left_{0};
-  std::atomic<bool> ending_{false};
   MessageService service_;
-  std::thread thread_;
 };
 
 Hub::Hub(int size, const CommConfig& config, Reach reach)
@@ -92,10 +93,9 @@ Hub::Hub(int size, const CommConfig& config, Reach reach)
                  [this](const RankFailure& failure) { conclude(failure); }),
       listener_(listen_on_free_port(reach)),
       standstill_(size),
-      peers_(static_cast<std::size_t>(size)),
+      peers_(at_index(size)),
       service_([this](RankFailure failure) {
         try {
-          failure.reason = "control handler: " + failure.reason;
           failure.own_word = true;
           conclude(failure);
         } catch (const std::exception& error) {
@@ -103,15 +103,10 @@ Hub::Hub(int size, const CommConfig& config, Reach reach)
         }
       }) {
   address_ = {fresh_token(), listener_.port, own_addresses(reach)};
-  last_round_s_ = monotonic_s();
-  thread_ = std::thread([this] { run(); });
+  start_thread();
 }
 
-Hub::~Hub() {
-  ending_ = true;
-  wake_->signal();
-  thread_.join();
-}
+Hub::~Hub() { stop_thread(); }
 
 void Hub::await_spokes() {
   const double deadline_s = std::max(config_.timeout_s, least_join_deadline_s);
@@ -121,22 +116,12 @@ void Hub::await_spokes() {
   std::unique_lock lock(mutex_);
   const auto absent = std::find_if(peers_.begin() + 1, peers_.end(),
                                    [](const Peer& p) { return p.stage == Stage::absent; });
-  const RankId rank(static_cast<std::int32_t>(absent - peers_.begin()));
+  const RankId rank = rank_at(at_index(absent - peers_.begin()));
   lock.unlock();
   const RankFailure failed{rank, ErrorKind::timeout,
                            fmt::format("no control connection within {:g} s", deadline_s)};
   conclude(failed);
   throw PeerError(failed, "joining the run");
-}
-
-std::string Hub::call(std::string message) {
-  auto pending = std::make_shared<PendingCall>();
-  auto state = state_;
-  service_.submit(
-      rank_, std::move(message),
-      make_reply([state, pending](std::string text) { state->complete(*pending, std::move(text)); },
-                 [state, pending] { state->drop(*pending); }));
-  return state->await(*pending);
 }
 
 void Hub::request_stop(std::string reason) {
@@ -165,37 +150,25 @@ void Hub::close() {
   }
 }
 
-void Hub::run() try {
-  while (!ending_) {
-    wait_for_events();
-    const double now_s = monotonic_s();
-    admit_strangers(now_s);
-    hear_peers(now_s);
-    beat(now_s);
-    find_silence(now_s);
-    last_round_s_ = now_s;
-  }
-} catch (const std::exception& error) {
-  give_up(error);
+bool Hub::make_round(double now_s) {
+  admit_strangers(now_s);
+  hear_peers(now_s);
+  beat(now_s);
+  find_silence(now_s);
+  return true;
 }
 
-void Hub::wait_for_events() {
-  std::vector<pollfd> entries{{wake_->fd(), POLLIN, 0}};
+void Hub::add_sockets(std::vector<pollfd>& entries) {
   if (joined_ < expected()) entries.push_back({listener_.socket.fd(), POLLIN, 0});
   for (const Stranger& stranger : strangers_) {
     entries.push_back({stranger.connection->socket().fd(), POLLIN, 0});
   }
-  {
-    std::lock_guard lock(mutex_);
-    for (const Peer& p : peers_) {
-      if (!p.connection) continue;
-      const int events = POLLIN | (p.connection->has_unsent() ? POLLOUT : 0);
-      entries.push_back({p.connection->socket().fd(), static_cast<short>(events), 0});
-    }
+  std::lock_guard lock(mutex_);
+  for (const Peer& p : peers_) {
+    if (!p.connection) continue;
+    const int events = POLLIN | (p.connection->has_unsent() ? POLLOUT : 0);
+    entries.push_back({p.connection->socket().fd(), static_cast<short>(events), 0});
   }
-  const double rest_s = next_event_s() - monotonic_s();
-  poll(entries.data(), entries.size(), std::max(0, static_cast<int>(std::ceil(rest_s * 1e3))));
-  wake_->clear();
 }
 
 void Hub::admit_strangers(double now_s) {
@@ -208,7 +181,8 @@ void Hub::admit_strangers(double now_s) {
   std::erase_if(strangers_, [](const Stranger& stranger) { return !stranger.connection; });
 }
 
-/// One frame at a time: a hello, then the answer to the challenge. Anything else ends it.
+/// A stranger sends one frame at a time: a hello, then the answer to the challenge. Anything else
+/// ends the connection.
 void Hub::greet(Stranger& stranger, double now_s) {
   std::vector<Frame> frames;
   const auto health = stranger.connection->receive(frames);
@@ -231,7 +205,7 @@ bool Hub::challenge(Stranger& stranger, const Frame& hello) {
   return true;
 }
 
-/// Nothing of rank 0's, not even whether the rank is there already, is told without the proof.
+/// Without the proof a stranger learns nothing, not even that its rank has joined already.
 void Hub::admit(const Stranger& stranger, const Frame& answer, double now_s) {
   const ControlHandshake& handshake = *stranger.handshake;
   if (answer.kind != Frame::Kind::answer ||
@@ -249,9 +223,9 @@ void Hub::admit(const Stranger& stranger, const Frame& answer, double now_s) {
   state_->notify();
 }
 
-/// The next sign of life, or the end of somebody's patience with a rank.
+/// The time of the next sign of life, or of the end of the patience with a silent rank.
 double Hub::next_event_s() {
-  double next_s = last_beat_s_ + config_.heartbeat_s;
+  double next_s = next_beat_s();
   const std::lock_guard lock(mutex_);
   for (const Peer& p : peers_) {
     if (p.stage == Stage::joined && p.connection) {
@@ -261,12 +235,12 @@ double Hub::next_event_s() {
   return next_s;
 }
 
-/// All that was said counts before anybody's end: the first words tell the cause, and who leaves
-/// because of it leaves next.
+/// Hears all frames before it looks at connections that have ended: the rank that failed first has
+/// said why, and the ranks that leave because of it leave next.
 void Hub::hear_peers(double now_s) {
   std::vector<RankId> ended;
   for (std::size_t r = 1; r < peers_.size(); ++r) {
-    const RankId rank(static_cast<std::int32_t>(r));
+    const RankId rank = rank_at(r);
     std::shared_ptr<Connection> connection;
     {
       std::lock_guard lock(mutex_);
@@ -297,16 +271,13 @@ void Hub::handle(RankId from, Frame frame, const std::shared_ptr<Connection>& co
   switch (frame.kind) {
     case Frame::Kind::post:
       return service_.submit(from, std::move(frame.payload), {});
-    case Frame::Kind::call: {
-      const auto answer = [connection, wake = wake_, id = frame.id](Frame::Kind kind,
-                                                                    std::string text) {
-        if (connection->send({kind, id, std::move(text)})) wake->signal();
-      };
+    case Frame::Kind::call:
       return service_.submit(
           from, std::move(frame.payload),
-          make_reply([answer](std::string text) { answer(Frame::Kind::reply, std::move(text)); },
-                     [answer] { answer(Frame::Kind::dropped, ""); }));
-    }
+          make_reply([connection, wake = wake_, id = frame.id](std::optional<std::string> text) {
+            const auto kind = text ? Frame::Kind::reply : Frame::Kind::dropped;
+            if (connection->send({kind, id, std::move(text).value_or("")})) wake->signal();
+          }));
     case Frame::Kind::stop:
       return request_stop(std::move(frame.payload));
     case Frame::Kind::failure:
@@ -327,20 +298,19 @@ void Hub::handle(RankId from, Frame frame, const std::shared_ptr<Connection>& co
 }
 
 void Hub::beat(double now_s) {
-  if (now_s - last_beat_s_ < config_.heartbeat_s) return;
-  last_beat_s_ = now_s;
+  if (!is_time_to_beat(now_s)) return;
   broadcast({});
   standstill_.note(rank_, overdue_wait(now_s));
   if (const auto stuck = standstill_.verdict(config_.timeout_s)) conclude(*stuck);
 }
 
 void Hub::find_silence(double now_s) {
-  const bool paused = has_paused(last_round_s_, now_s);
+  const bool paused = has_paused(now_s);
   for (std::size_t r = 1; r < peers_.size(); ++r) {
     Peer& p = peers_[r];
     if (paused) p.heard_s = now_s;
     if (p.stage != Stage::joined || now_s - p.heard_s < config_.timeout_s) continue;
-    conclude(silence_of(RankId(static_cast<std::int32_t>(r))));
+    conclude(silence_of(rank_at(r)));
     p.heard_s = now_s;
   }
 }
@@ -357,7 +327,7 @@ void Hub::broadcast(const Frame& frame) {
 }
 
 void Hub::conclude(const RankFailure& failure) {
-  std::lock_guard one_at_a_time(conclude_mutex_);
+  std::lock_guard lock(conclude_mutex_);
   if (state_->failed()) return;
   broadcast(failure_frame(failure));
   state_->fail(failure);
@@ -365,7 +335,7 @@ void Hub::conclude(const RankFailure& failure) {
 
 void Hub::finish(RankId rank) {
   mark_finished(rank);
-  broadcast({Frame::Kind::finished, static_cast<std::uint64_t>(rank.value()), ""});
+  broadcast({Frame::Kind::finished, position(rank), ""});
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <openssl/hmac.h>
 
 #include <array>
+#include <sstream>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
@@ -13,11 +14,11 @@
 namespace heteroperf {
 namespace {
 
-/// All parts of what is proved have a fixed length: no two handshakes make the same bytes.
+/// All parts of the proved message have a fixed length, so no two handshakes make the same bytes.
 constexpr const char* hub_label = "control: hub  ";
 constexpr const char* spoke_label = "control: spoke";
 
-/// Little endian.
+/// The bytes of a number, little endian.
 std::string bytes_of(std::uint64_t number) {
   std::string bytes;
   for (unsigned shift = 0; shift < 64; shift += 8) {
@@ -27,6 +28,22 @@ std::string bytes_of(std::uint64_t number) {
 }
 
 }  // namespace
+
+std::string ControlAddress::text() const {
+  std::ostringstream out;
+  out << token << ' ' << port;
+  for (const std::string& host : hosts) out << ' ' << host;
+  return out.str();
+}
+
+ControlAddress ControlAddress::parse(const std::string& text) {
+  ControlAddress address;
+  std::istringstream in(text);
+  in >> address.token >> address.port;
+  for (std::string host; in >> host;) address.hosts.push_back(host);
+  HETEROPERF_ENSURE(!address.token.empty() && !address.hosts.empty());
+  return address;
+}
 
 std::string fresh_nonce() {
   std::string nonce;

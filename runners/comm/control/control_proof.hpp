@@ -3,8 +3,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace heteroperf {
+
+/// The place where rank 0 listens, and the launch's secret. It reaches the other ranks by the
+/// launcher's own means (MPI), never over the control connection.
+struct ControlAddress {
+  std::string token;  ///< hexadecimal digits
+  std::uint16_t port = 0;
+  std::vector<std::string> hosts;
+
+  /// "token port host host …"
+  std::string text() const;
+  static ControlAddress parse(const std::string& text);
+};
 
 /// The two ends of a new control connection prove to each other that they know the launch's
 /// token, which itself never travels. Each frame is the answer to the one before:
@@ -26,7 +39,8 @@ enum class ControlEnd { hub, spoke };
 
 inline constexpr std::size_t nonce_bytes = 32;
 
-/// Both are drawn from the operating system, which nobody can foretell. Throw SystemError.
+/// Nonce and token are drawn from the operating system, so nobody can foretell them. Both calls
+/// throw SystemError.
 std::string fresh_nonce();
 /// 64 hexadecimal digits.
 std::string fresh_token();
@@ -34,7 +48,7 @@ std::string fresh_token();
 /// 32 bytes. Throws SystemError where libcrypto refuses.
 std::string control_proof(ControlEnd end, const ControlHandshake& handshake,
                           const std::string& token);
-/// True where `given` is that proof; how long it looks says nothing about where they differ.
+/// True where `given` is that proof. The time of the comparison does not tell where they differ.
 bool is_control_proof(const std::string& given, ControlEnd end, const ControlHandshake& handshake,
                       const std::string& token);
 

@@ -1,42 +1,36 @@
 #include <fmt/format.h>
-#include <poll.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <map>
 #include <thread>
 
 #include "metrics/base/clock.hpp"
 #include "runners/comm/control/connection.hpp"
-#include "runners/comm/control/control_address.hpp"
 #include "runners/comm/control/control_proof.hpp"
-#include "runners/comm/control/retry_delay.hpp"
 #include "runners/comm/control/tcp_control.hpp"
+
+// The end of the control channel on every rank but 0. It knocks at rank 0's addresses in turn until
+// one of them answers with the proof that it is rank 0; from then on it has one connection, which
+// carries everything.
 
 namespace heteroperf {
 namespace {
 
 constexpr double connect_attempt_s = 3.0;
-/// Long enough for one round trip to a busy rank 0.
+/// The time to wait for rank 0's echo of a failure: one round trip to a busy rank 0.
 constexpr double abort_echo_s = 1.0;
 
 class Spoke final : public TcpControl {
  public:
-  /// Rank 0 has proved itself on the connection.
+  /// On the connection, rank 0 has proved itself already.
   Spoke(RankId rank, int size, const CommConfig& config, std::unique_ptr<Connection> connection)
       : TcpControl(rank, size, config, [this](const RankFailure& failure) { spread(failure); }),
         connection_(std::move(connection)),
-        heard_s_(monotonic_s()),
-        last_round_s_(heard_s_) {
-    thread_ = std::thread([this] { run(); });
+        heard_s_(monotonic_s()) {
+    start_thread();
   }
-
-  ~Spoke() override {
-    ending_ = true;
-    wake_->signal();
-    thread_.join();
-  }
+  ~Spoke() override { stop_thread(); }
 
   void serve(Handler) override { HETEROPERF_EXPECT(rank_ == RankId(0)); }
   void post(std::string message) override { send({Frame::Kind::post, 0, std::move(message)}); }
@@ -54,21 +48,20 @@ class Spoke final : public TcpControl {
     send(failure_frame(failure));
     state_->fail(failure);
   }
-  void run();
-  void wait_for_events();
+  void add_sockets(std::vector<pollfd>& entries) override;
+  double next_event_s() override { return std::min(next_beat_s(), heard_s_ + config_.timeout_s); }
+  bool make_round(double now_s) override;
   Connection::Health hear(double now_s);
   void handle(Frame frame);
   void settle(std::uint64_t id, std::optional<std::string> reply);
-  void beat(double now_s);
   void find_silence(double now_s);
 
   std::unique_ptr<Connection> connection_;
-  double heard_s_, last_round_s_, last_beat_s_ = 0;
+  double heard_s_;
   std::mutex calls_mutex_;
   std::map<std::uint64_t, std::shared_ptr<PendingCall>> calls_;
   std::uint64_t next_call_ = 1;
-  std::atomic<bool> goodbye_{false}, ending_{false};
-  std::thread thread_;
+  std::atomic<bool> goodbye_{false};
 };
 
 std::string Spoke::call(std::string message) {
@@ -96,7 +89,7 @@ void Spoke::abort(RankFailure failure) {
 
 void Spoke::announce_finished() {
   mark_finished(rank_);
-  send({Frame::Kind::finished, static_cast<std::uint64_t>(rank_.value()), ""});
+  send({Frame::Kind::finished, position(rank_), ""});
 }
 
 void Spoke::close() {
@@ -111,31 +104,20 @@ void Spoke::close() {
                     ErrorKind::timeout);
 }
 
-void Spoke::run() try {
-  while (!ending_) {
-    wait_for_events();
-    const double now_s = monotonic_s();
-    connection_->flush();
-    if (hear(now_s) == Connection::Health::ended) {
-      if (!goodbye_) state_->fail(end_of(RankId(0)));
-      return;
-    }
-    beat(now_s);
-    find_silence(now_s);
-    last_round_s_ = now_s;
+bool Spoke::make_round(double now_s) {
+  connection_->flush();
+  if (hear(now_s) == Connection::Health::ended) {
+    if (!goodbye_) state_->fail(end_of(RankId(0)));
+    return false;
   }
-} catch (const std::exception& error) {
-  give_up(error);
+  if (is_time_to_beat(now_s)) send(heartbeat_frame(overdue_wait(now_s)));
+  find_silence(now_s);
+  return true;
 }
 
-void Spoke::wait_for_events() {
+void Spoke::add_sockets(std::vector<pollfd>& entries) {
   const int events = POLLIN | (connection_->has_unsent() ? POLLOUT : 0);
-  pollfd entries[] = {{wake_->fd(), POLLIN, 0},
-                      {connection_->socket().fd(), static_cast<short>(events), 0}};
-  const double next_s = std::min(last_beat_s_ + config_.heartbeat_s, heard_s_ + config_.timeout_s);
-  const double rest_s = next_s - monotonic_s();
-  poll(entries, 2, std::max(0, static_cast<int>(std::ceil(rest_s * 1e3))));
-  wake_->clear();
+  entries.push_back({connection_->socket().fd(), static_cast<short>(events), 0});
 }
 
 Connection::Health Spoke::hear(double now_s) {
@@ -159,7 +141,7 @@ void Spoke::handle(Frame frame) {
       state_->fail(decode_failure(frame));
       return;
     case Frame::Kind::finished:
-      if (is_rank(frame.id)) mark_finished(RankId(static_cast<std::int32_t>(frame.id)));
+      if (is_rank(frame.id)) mark_finished(rank_at(frame.id));
       return;
     case Frame::Kind::goodbye:
       goodbye_ = true;
@@ -173,34 +155,25 @@ void Spoke::settle(std::uint64_t id, std::optional<std::string> reply) {
   std::shared_ptr<PendingCall> pending;
   {
     std::lock_guard lock(calls_mutex_);
-    const auto found = calls_.find(id);
-    if (found == calls_.end()) return;
-    pending = std::move(found->second);
-    calls_.erase(found);
+    const auto call = calls_.find(id);
+    if (call == calls_.end()) return;
+    pending = std::move(call->second);
+    calls_.erase(call);
   }
-  if (reply) {
-    state_->complete(*pending, std::move(*reply));
-  } else {
-    state_->drop(*pending);
-  }
-}
-
-void Spoke::beat(double now_s) {
-  if (now_s - last_beat_s_ < config_.heartbeat_s) return;
-  last_beat_s_ = now_s;
-  send(heartbeat_frame(overdue_wait(now_s)));
+  state_->settle(*pending, std::move(reply));
 }
 
 void Spoke::find_silence(double now_s) {
-  if (has_paused(last_round_s_, now_s)) heard_s_ = now_s;
+  if (has_paused(now_s)) heard_s_ = now_s;
   if (now_s - heard_s_ < config_.timeout_s) return;
   heard_s_ = now_s;
   if (goodbye_ || state_->failed()) return;
-  // Rank 0 may be woken later, when this process has gone: it shall know why.
+  // Rank 0 may be woken later, when this process has gone. It then learns the reason.
   spread(silence_of(RankId(0)));
 }
 
-/// The payload of the next frame; none where it is of another kind or does not come.
+/// Waits for the next frame and returns its payload. Empty where it is of another kind or does not
+/// come.
 std::optional<std::string> await_payload(Connection& stranger, Frame::Kind kind,
                                          double deadline_s) {
   std::vector<Frame> frames;
@@ -215,7 +188,7 @@ std::optional<std::string> await_payload(Connection& stranger, Frame::Kind kind,
 /// True once the other end has proved to be rank 0 and has taken this rank in.
 bool is_admitted(Connection& stranger, RankId rank, const std::string& token) {
   const double deadline_s = monotonic_s() + connect_attempt_s;
-  ControlHandshake handshake{static_cast<std::uint64_t>(rank.value()), fresh_nonce(), {}};
+  ControlHandshake handshake{position(rank), fresh_nonce(), {}};
   stranger.send({Frame::Kind::hello, handshake.rank, handshake.rank_nonce});
   const auto nonce = await_payload(stranger, Frame::Kind::challenge, deadline_s);
   if (!nonce || nonce->size() != nonce_bytes) return false;
@@ -225,7 +198,7 @@ bool is_admitted(Connection& stranger, RankId rank, const std::string& token) {
   return welcome && is_control_proof(*welcome, ControlEnd::hub, handshake, token);
 }
 
-/// Nothing, with `reason` set, when rank 0 is not there.
+/// Tries one address of rank 0. Null, with `reason` set, when rank 0 is not there.
 std::unique_ptr<Connection> knock(RankId rank, const ControlAddress& address,
                                   const std::string& host, std::string& reason) {
   Descriptor socket = connect_to(host, address.port, connect_attempt_s, reason);

@@ -3,13 +3,13 @@
 namespace heteroperf {
 namespace {
 
-/// Shared by all copies of one Reply.
+/// The state that all copies of one Reply share.
 class ReplyTicket {
  public:
-  ReplyTicket(std::function<void(std::string)> deliver, std::function<void()> dropped)
-      : deliver_(std::move(deliver)), dropped_(std::move(dropped)) {}
+  explicit ReplyTicket(std::function<void(std::optional<std::string>)> settle)
+      : settle_(std::move(settle)) {}
   ~ReplyTicket() {
-    if (!used_) dropped_();
+    if (!used_) settle_(std::nullopt);
   }
   ReplyTicket(const ReplyTicket&) = delete;
   ReplyTicket& operator=(const ReplyTicket&) = delete;
@@ -17,21 +17,20 @@ class ReplyTicket {
   void use(std::string text) {
     const bool used_before = used_.exchange(true);
     HETEROPERF_EXPECT(!used_before);
-    deliver_(std::move(text));
+    settle_(std::move(text));
   }
 
  private:
-  std::function<void(std::string)> deliver_;
-  std::function<void()> dropped_;
+  std::function<void(std::optional<std::string>)> settle_;
   std::atomic<bool> used_{false};
 };
 
 }  // namespace
 
-ControlChannel::Reply make_reply(std::function<void(std::string)> deliver,
-                                 std::function<void()> dropped) {
-  auto ticket = std::make_shared<ReplyTicket>(std::move(deliver), std::move(dropped));
-  return [ticket](std::string text) { ticket->use(std::move(text)); };
+ControlChannel::Reply make_reply(std::function<void(std::optional<std::string>)> settle) {
+  return [ticket = std::make_shared<ReplyTicket>(std::move(settle))](std::string text) {
+    ticket->use(std::move(text));
+  };
 }
 
 bool ControlState::fail(RankFailure failure) {
@@ -65,18 +64,11 @@ std::optional<std::string> ControlState::stop_reason() const {
   return stop_reason_;
 }
 
-void ControlState::complete(PendingCall& call, std::string reply) {
+void ControlState::settle(PendingCall& call, std::optional<std::string> reply) {
   {
     std::lock_guard lock(mutex_);
+    call.dropped = !reply;
     call.reply = std::move(reply);
-  }
-  changed_.notify_all();
-}
-
-void ControlState::drop(PendingCall& call) {
-  {
-    std::lock_guard lock(mutex_);
-    call.dropped = true;
   }
   changed_.notify_all();
 }
@@ -95,6 +87,99 @@ std::string ControlState::await(PendingCall& call) {
 void ControlState::notify() {
   { std::lock_guard lock(mutex_); }
   changed_.notify_all();
+}
+
+MessageService::~MessageService() {
+  close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void MessageService::serve(ControlChannel::Handler handler) {
+  std::unique_lock lock(mutex_);
+  if (!handler) {
+    changed_.wait(lock, [this] { return !busy_ && (queue_.empty() || !handler_ || closed_); });
+    handler_ = nullptr;
+    return;
+  }
+  HETEROPERF_EXPECT(!handler_);
+  handler_ = std::move(handler);
+  if (!thread_.joinable() && !closed_) thread_ = std::thread([this] { run(); });
+  changed_.notify_all();
+}
+
+void MessageService::submit(RankId from, std::string message, ControlChannel::Reply reply) {
+  Item item{from, std::move(message), std::move(reply)};
+  std::lock_guard lock(mutex_);
+  if (closed_) return;
+  queue_.push_back(std::move(item));
+  changed_.notify_all();
+}
+
+std::string MessageService::call(RankId from, std::string message,
+                                 const std::shared_ptr<ControlState>& state) {
+  auto pending = std::make_shared<PendingCall>();
+  // The reply owns the state, because a handler may keep it longer than the channel lives.
+  submit(from, std::move(message), make_reply([state, pending](std::optional<std::string> text) {
+           state->settle(*pending, std::move(text));
+         }));
+  return state->await(*pending);
+}
+
+void MessageService::close() {
+  {
+    std::unique_lock lock(mutex_);
+    closed_ = true;
+    changed_.notify_all();
+    // A handler that closes its own channel must not wait for itself.
+    if (std::this_thread::get_id() != thread_.get_id()) {
+      changed_.wait(lock, [this] { return !busy_; });
+    }
+  }
+  discard();
+}
+
+void MessageService::run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return closed_ || (handler_ && !queue_.empty()); });
+    if (closed_) return;
+    Item item = std::move(queue_.front());
+    queue_.pop_front();
+    busy_ = true;
+    lock.unlock();
+    handle(std::move(item));
+    lock.lock();
+    busy_ = false;
+    changed_.notify_all();
+  }
+}
+
+void MessageService::handle(Item item) {
+  RankFailure failure{RankId(0), ErrorKind::run_failed, ""};
+  try {
+    // Only serve({}) clears the handler, and it waits for this message. This copy of the reply
+    // outlives the call of the handler: if the last copy died while the exception is on its way,
+    // the caller would learn that no answer comes before it can learn why.
+    return handler_(item.from, std::move(item.message), item.reply);
+  } catch (const Error& error) {
+    failure.kind = error.kind();
+    failure.reason = error.what();
+  } catch (const std::exception& error) {
+    failure.reason = error.what();
+  }
+  failure.reason = "control handler: " + failure.reason;
+  on_error_(std::move(failure));
+  discard();
+}
+
+void MessageService::discard() {
+  std::deque<Item> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    closed_ = true;
+    dropped.swap(queue_);
+  }
+  // The replies are dropped here, outside the lock, because that runs callbacks.
 }
 
 }  // namespace heteroperf

@@ -27,7 +27,8 @@ namespace {
                     ErrorKind::environment);
 }
 
-void tune(int fd) {
+/// Frames are small and must not wait for more data.
+void send_at_once(int fd) {
   const int on = 1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -62,7 +63,8 @@ std::uint16_t port_of(const Descriptor& socket) {
   return ntohs(reinterpret_cast<sockaddr_in*>(&address)->sin_port);
 }
 
-bool useful(const ifaddrs& entry) {
+/// True for an address at which other hosts may reach this one.
+bool is_reachable(const ifaddrs& entry) {
   if (entry.ifa_addr == nullptr || (entry.ifa_flags & IFF_UP) == 0) return false;
   if ((entry.ifa_flags & IFF_LOOPBACK) != 0) return false;
   if (entry.ifa_addr->sa_family == AF_INET) return true;
@@ -81,7 +83,7 @@ std::string numeric(const sockaddr* address) {
 
 int milliseconds(double seconds) { return static_cast<int>(std::ceil(seconds * 1e3)); }
 
-/// 0, or the error of a connection attempt.
+/// Waits for the outcome of a connection attempt. Returns 0 or its error.
 int outcome_of_connect(int fd, double timeout_s) {
   pollfd entry{fd, POLLOUT, 0};
   if (poll(&entry, 1, milliseconds(timeout_s)) <= 0) return ETIMEDOUT;
@@ -115,7 +117,7 @@ Listener listen_on_free_port(Reach reach) {
 
 Descriptor accept_connection(const Descriptor& listener) {
   Descriptor socket(accept4(listener.fd(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (socket) tune(socket.fd());
+  if (socket) send_at_once(socket.fd());
   return socket;
 }
 
@@ -124,11 +126,12 @@ std::vector<std::string> own_addresses(Reach reach) {
   ifaddrs* list = nullptr;
   if (reach == Reach::other_hosts && getifaddrs(&list) == 0) {
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (useful(*entry)) addresses.push_back(numeric(entry->ifa_addr));
+      if (is_reachable(*entry)) addresses.push_back(numeric(entry->ifa_addr));
     }
     freeifaddrs(list);
   }
-  // Last: on another host it leads to a stranger, who cannot prove that it knows the token.
+  // The loopback address comes last: on another host it leads to a stranger, who cannot prove that
+  // it knows the token.
   addresses.emplace_back("127.0.0.1");
   return addresses;
 }
@@ -138,20 +141,20 @@ Descriptor connect_to(const std::string& address, std::uint16_t port, double tim
   addrinfo hints{};
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int lookup = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found);
+  addrinfo* target = nullptr;
+  const int lookup = getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &target);
   if (lookup != 0) {
     reason = gai_strerror(lookup);
     return {};
   }
-  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Descriptor socket(::socket(target->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   int error = errno;
   if (socket) {
-    tune(socket.fd());
-    error = connect(socket.fd(), found->ai_addr, found->ai_addrlen) == 0 ? 0 : errno;
+    send_at_once(socket.fd());
+    error = connect(socket.fd(), target->ai_addr, target->ai_addrlen) == 0 ? 0 : errno;
     if (error == EINPROGRESS) error = outcome_of_connect(socket.fd(), timeout_s);
   }
-  freeaddrinfo(found);
+  freeaddrinfo(target);
   if (error == 0) return socket;
   reason =
       error == ETIMEDOUT ? fmt::format("no answer within {:g} s", timeout_s) : std::strerror(error);

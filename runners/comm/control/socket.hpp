@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -7,7 +8,7 @@
 
 namespace heteroperf {
 
-/// Owns a file descriptor.
+/// Owns a file descriptor and closes it at its end.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -22,6 +23,7 @@ class Descriptor {
   int fd_ = -1;
 };
 
+/// The hosts from which a listening socket can be reached.
 enum class Reach { this_host, other_hosts };
 
 /// A listening socket and its port.
@@ -32,17 +34,31 @@ struct Listener {
 
 /// Throws SystemError{environment}. `this_host` listens on the loopback interface only.
 Listener listen_on_free_port(Reach reach);
-/// A waiting connection, or an empty descriptor.
+/// Takes a connection that waits at the listener. Empty when there is none.
 Descriptor accept_connection(const Descriptor& listener);
-/// Numeric addresses at which this host may be reached.
+/// The numeric addresses at which this host may be reached.
 std::vector<std::string> own_addresses(Reach reach);
-/// Connected within `timeout_s`, or an empty descriptor with `reason` set.
+/// Connects within `timeout_s`. On failure the descriptor is empty and `reason` is set.
 Descriptor connect_to(const std::string& address, std::uint16_t port, double timeout_s,
                       std::string& reason);
 /// True when `fd` has something to read (or has ended) within `timeout_s`.
 bool readable_within(const Descriptor& socket, double timeout_s);
 
-/// Wakes a thread that polls; any thread may call it.
+/// The pauses between attempts to connect: 20 ms, then twice as long each time, up to 1 s.
+class RetryDelay {
+ public:
+  double next_s() {
+    const double delay_s = next_s_;
+    next_s_ = std::min(2 * next_s_, longest_s);
+    return delay_s;
+  }
+
+ private:
+  static constexpr double longest_s = 1.0;
+  double next_s_ = 0.02;
+};
+
+/// Wakes a thread that polls fd(). Any thread may call signal().
 class WakeUp {
  public:
   WakeUp();

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "metrics/base/clock.hpp"
 
 namespace heteroperf {
 namespace {
 
-/// What a rank sent before it finished may still be on its way.
+/// The last messages of a rank that has finished may still be on their way for so long.
 constexpr double last_words_s = 2.0;
 
 }  // namespace
@@ -20,7 +21,33 @@ TcpControl::TcpControl(RankId rank, int size, const CommConfig& config, Spread s
       config_(config),
       spread_(std::move(spread)),
       waits_(std::make_shared<WaitLedger>(rank)),
-      finished_at_s_(static_cast<std::size_t>(size)) {}
+      finished_at_s_(at_index(size)) {}
+
+void TcpControl::start_thread() {
+  last_round_s_ = monotonic_s();
+  thread_ = std::thread([this] { run(); });
+}
+
+void TcpControl::stop_thread() {
+  ending_ = true;
+  wake_->signal();
+  thread_.join();
+}
+
+void TcpControl::run() try {
+  while (!ending_) {
+    std::vector<pollfd> entries{{wake_->fd(), POLLIN, 0}};
+    add_sockets(entries);
+    const double rest_s = next_event_s() - monotonic_s();
+    poll(entries.data(), entries.size(), std::max(0, static_cast<int>(std::ceil(rest_s * 1e3))));
+    wake_->clear();
+    const double now_s = monotonic_s();
+    if (!make_round(now_s)) return;
+    last_round_s_ = now_s;
+  }
+} catch (const std::exception& error) {
+  give_up(error);
+}
 
 void TcpControl::give_up(const std::exception& error) noexcept {
   RankFailure failure{rank_, ErrorKind::run_failed, "no memory", true};  // short: it needs none
@@ -32,22 +59,25 @@ void TcpControl::give_up(const std::exception& error) noexcept {
   }
 }
 
+bool TcpControl::is_time_to_beat(double now_s) {
+  if (now_s < next_beat_s()) return false;
+  last_beat_s_ = now_s;
+  return true;
+}
+
 void TcpControl::mark_finished(RankId rank) {
-  finished_at_s_[static_cast<std::size_t>(rank.value())] = monotonic_s();
+  finished_at_s_[position(rank)] = monotonic_s();
   finished_count_.fetch_add(1);
 }
 
 std::optional<RankFailure> TcpControl::failure_among(std::span<const RankId> awaited) const {
   if (!awaited.empty()) waits_->note_thread();
   if (state_->failed()) return state_->failure();
-  const auto finished_at_s = [this](RankId rank) {
-    return finished_at_s_[static_cast<std::size_t>(rank.value())].load();
-  };
   // At the end everybody waits for everybody who has finished.
-  if (finished_count_.load() == 0 || finished_at_s(rank_) > 0) return std::nullopt;
+  if (finished_count_.load() == 0 || finished_at_s_[position(rank_)] > 0) return std::nullopt;
   const double now_s = monotonic_s();
   for (RankId rank : awaited) {
-    const double since_s = finished_at_s(rank);
+    const double since_s = finished_at_s_[position(rank)];
     if (since_s == 0 || now_s - since_s < last_words_s) continue;
     spread_({rank, ErrorKind::run_failed,
              fmt::format("rank {} has finished without taking part", rank.value())});
@@ -66,8 +96,8 @@ std::optional<OverdueWait> TcpControl::overdue_wait(double now_s) const {
   return waits_->overdue(now_s, patience_s);
 }
 
-bool TcpControl::has_paused(double last_round_s, double now_s) const {
-  const bool paused = now_s - last_round_s > config_.timeout_s / 2;
+bool TcpControl::has_paused(double now_s) const {
+  const bool paused = now_s - last_round_s_ > config_.timeout_s / 2;
   if (paused) waits_->start_again(now_s);
   return paused;
 }

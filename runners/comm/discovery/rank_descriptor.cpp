@@ -13,7 +13,7 @@
 #include "metrics/base/strict_json.hpp"
 #include "runners/cluster/machine.hpp"
 #include "runners/cluster/network_cards.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 namespace {

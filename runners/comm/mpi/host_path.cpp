@@ -16,61 +16,55 @@
 #include <set>
 
 #include "metrics/base/random.hpp"
+#include "runners/comm/control/socket.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
+
+// The ranks of a group find out together how far they can share memory. Host names prove nothing
+// (containers share or change them), so every step is tried with a random token:
+//
+//   1. all ranks exchange a card: host, process, token, cores;
+//   2. the group's first rank has made memory without a name, led by its token; the others open it
+//      by way of /proc/PROCESS/fd/DESCRIPTOR and look for the token in it;
+//   3. every rank reads the token of every peer out of that peer's own memory, which shows that
+//      single copies work;
+//   4. all exchange how far they got, and the least of it holds for everybody.
 
 namespace heteroperf {
 namespace {
 
-/// A file descriptor that is closed with this object.
-class OwnedDescriptor {
- public:
-  explicit OwnedDescriptor(int value) : value_(value) {}
-  ~OwnedDescriptor() {
-    if (value_ >= 0) close(value_);
-  }
-  OwnedDescriptor(const OwnedDescriptor&) = delete;
-  OwnedDescriptor& operator=(const OwnedDescriptor&) = delete;
-  int value() const { return value_; }
-
- private:
-  int value_;
-};
-
-/// What every rank tells the others first.
-struct Card {
+/// The things that every rank tells the others first.
+struct RankCard {
   std::uint64_t host;   ///< hash of host_id()
   std::uint64_t token;  ///< random; also at `token_address` of that process
   const std::uint64_t* token_address;
   pid_t process;
-  int memory;  ///< its descriptor of the memory; -1: none
+  int memory;  ///< the process's descriptor of the memory; -1: none
   HostPath widest;
   cpu_set_t cores;
 };
 
-/// How far a rank got, and why no further.
+/// The path that a rank reached, and the reason why it got no further.
 struct Attempt {
   HostPath reached;
   char why[120];
 };
 
-/// The token leads the memory.
-int make_memory(std::size_t bytes, std::uint64_t token) {
-  const int memory = memfd_create("heteroperf", MFD_CLOEXEC);
-  if (memory < 0) return -1;
-  if (ftruncate(memory, static_cast<off_t>(bytes)) == 0 &&
-      pwrite(memory, &token, sizeof token, 0) == static_cast<ssize_t>(sizeof token)) {
+/// Makes memory without a name that begins with the token. Empty when it cannot be had.
+Descriptor make_memory(std::size_t bytes, std::uint64_t token) {
+  Descriptor memory(memfd_create("heteroperf", MFD_CLOEXEC));
+  if (memory && ftruncate(memory.fd(), static_cast<off_t>(bytes)) == 0 &&
+      pwrite(memory.fd(), &token, sizeof token, 0) == static_cast<ssize_t>(sizeof token)) {
     return memory;
   }
-  close(memory);
-  return -1;
+  return {};
 }
 
 SharedMemory map_memory(int memory, std::size_t bytes, std::uint64_t token) {
-  std::uint64_t found = 0;
+  std::uint64_t first_word = 0;
   struct stat status {};
   if (fstat(memory, &status) != 0 || status.st_size != static_cast<off_t>(bytes)) return {};
-  if (pread(memory, &found, sizeof found, 0) != static_cast<ssize_t>(sizeof found)) return {};
-  if (found != token) return {};
+  if (pread(memory, &first_word, sizeof token, 0) != static_cast<ssize_t>(sizeof token)) return {};
+  if (first_word != token) return {};
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
   return data == MAP_FAILED ? SharedMemory() : SharedMemory(data, bytes);
 }
@@ -88,13 +82,13 @@ std::string ptrace_scope() {
 }
 
 /// Reads every peer's token out of its memory.
-Attempt try_single_copy(const std::vector<Card>& cards) {
-  for (const Card& card : cards) {
-    std::uint64_t found = 0;
-    const iovec here{&found, sizeof found};
-    const iovec there{const_cast<std::uint64_t*>(card.token_address), sizeof found};
+Attempt try_single_copy(const std::vector<RankCard>& cards) {
+  for (const RankCard& card : cards) {
+    std::uint64_t token = 0;
+    const iovec here{&token, sizeof token};
+    const iovec there{const_cast<std::uint64_t*>(card.token_address), sizeof token};
     const ssize_t n = process_vm_readv(card.process, &here, 1, &there, 1, 0);
-    if (n == static_cast<ssize_t>(sizeof found) && found == card.token) continue;
+    if (n == static_cast<ssize_t>(sizeof token) && token == card.token) continue;
     return attempt(HostPath::shared_memory,
                    fmt::format("process_vm_readv: {}{}",
                                n < 0 ? std::strerror(errno) : "wrong data", ptrace_scope()));
@@ -102,30 +96,29 @@ Attempt try_single_copy(const std::vector<Card>& cards) {
   return attempt(HostPath::single_copy, "");
 }
 
-/// `own`: this rank's descriptor when it made the memory.
-Attempt try_host(const std::vector<Card>& cards, std::size_t bytes, int own, HostPath widest,
-                 SharedMemory& memory) {
-  const Card& maker = cards.front();
+/// Tries the steps from shared memory on. `made` is not empty on the rank that made the memory.
+Attempt try_host(const std::vector<RankCard>& cards, std::size_t bytes, const Descriptor& made,
+                 HostPath widest, SharedMemory& memory) {
+  const RankCard& maker = cards.front();
   const std::string path = fmt::format("/proc/{}/fd/{}", maker.process, maker.memory);
-  const OwnedDescriptor opened(own >= 0 ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const Descriptor opened(made ? -1 : open(path.c_str(), O_RDWR | O_CLOEXEC));
   const int error = errno;
-  const int descriptor = own >= 0 ? own : opened.value();
-  if (descriptor < 0) {
+  if (!made && !opened) {
     return attempt(HostPath::messages,
                    fmt::format("cannot open shared memory: {}", std::strerror(error)));
   }
-  memory = map_memory(descriptor, bytes, maker.token);
+  memory = map_memory((made ? made : opened).fd(), bytes, maker.token);
   if (!memory) return attempt(HostPath::messages, "cannot map shared memory");
   if (widest == HostPath::shared_memory) return attempt(widest, "as configured");
   return try_single_copy(cards);
 }
 
-/// More ranks on a host than cores that they may use.
-bool is_crowded(const std::vector<Card>& cards, std::uint64_t host) {
+/// True when a host has more ranks than cores that they may use.
+bool is_crowded(const std::vector<RankCard>& cards, std::uint64_t host) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   int ranks = 0;
-  for (const Card& card : cards) {
+  for (const RankCard& card : cards) {
     if (card.host != host) continue;
     CPU_OR(&cores, &cores, &card.cores);
     ++ranks;
@@ -133,13 +126,13 @@ bool is_crowded(const std::vector<Card>& cards, std::uint64_t host) {
   return ranks > CPU_COUNT(&cores);
 }
 
-std::size_t count_hosts(const std::vector<Card>& cards) {
+std::size_t count_hosts(const std::vector<RankCard>& cards) {
   std::set<std::uint64_t> hosts;
-  for (const Card& card : cards) hosts.insert(card.host);
+  for (const RankCard& card : cards) hosts.insert(card.host);
   return hosts.size();
 }
 
-/// The least that any rank reached.
+/// Chooses the least path that any rank reached.
 void settle(const std::vector<Attempt>& attempts, HostChoice& choice) {
   const Attempt& least = *std::ranges::min_element(attempts, {}, &Attempt::reached);
   choice.path = least.reached;
@@ -164,20 +157,20 @@ HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t 
   const WaitedFor joining{"joining a group", {}};
   const std::uint64_t token = unpredictable_bits() | 1;
   const bool maker = group.self() == 0 && group.size() > 1 && widest != HostPath::messages;
-  const OwnedDescriptor own(maker ? make_memory(bytes, token) : -1);
-  std::vector<Card> cards(group.size());
-  Card& card = cards[group.self()];
-  card = {std::hash<std::string>{}(host_id()), token, &token, getpid(), own.value(), widest, {}};
+  const Descriptor made = maker ? make_memory(bytes, token) : Descriptor();
+  std::vector<RankCard> cards(group.size());
+  RankCard& card = cards[group.self()];
+  card = {std::hash<std::string>{}(host_id()), token, &token, getpid(), made.fd(), widest, {}};
   CPU_ZERO(&card.cores);
   sched_getaffinity(0, sizeof card.cores, &card.cores);
   const std::uint64_t host = card.host;
-  group.gather_blocks(cards.data(), sizeof(Card), joining);
+  group.gather_blocks(cards.data(), sizeof(RankCard), joining);
 
   HostChoice choice;
   choice.crowded = is_crowded(cards, host);
-  for (const Card& each : cards) {
-    widest = std::min(widest, each.widest);
-    choice.members.push_back(each.process);
+  for (const RankCard& rank : cards) {
+    widest = std::min(widest, rank.widest);
+    choice.members.push_back(rank.process);
   }
   const std::size_t hosts = count_hosts(cards);
   if (group.size() == 1) {
@@ -189,7 +182,7 @@ HostChoice choose_host_path(const MpiGroup& group, HostPath widest, std::size_t 
   }
   if (!choice.reason.empty()) return choice;
   std::vector<Attempt> attempts(group.size());
-  attempts[group.self()] = try_host(cards, bytes, own.value(), widest, choice.memory);
+  attempts[group.self()] = try_host(cards, bytes, made, widest, choice.memory);
   group.gather_blocks(attempts.data(), sizeof(Attempt), joining);
   settle(attempts, choice);
   return choice;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,7 +21,7 @@ class SharedMemory {
   SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
   SharedMemory& operator=(SharedMemory&& other) noexcept;
 
-  /// Behind a line that served to recognise the memory; zeros at first.
+  /// The usable memory, zeros at first. It begins behind a line that served to recognise it.
   std::byte* data() const { return static_cast<std::byte*>(data_) + header_bytes; }
   explicit operator bool() const { return data_ != nullptr; }
 
@@ -31,7 +30,7 @@ class SharedMemory {
   std::size_t bytes_ = 0;
 };
 
-/// How a group's collectives are to move data, and what they need for it.
+/// The way in which a group's collectives move data, and the things they need for it.
 struct HostChoice {
   HostPath path = HostPath::messages;
   std::string reason;          ///< "2 ranks on one host", "the ranks are on 3 hosts", …

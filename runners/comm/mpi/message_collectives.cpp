@@ -1,23 +1,36 @@
-#include "runners/comm/mpi/message_collectives.hpp"
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/mpi/mpi_collectives.hpp"
+
+// The collectives of ranks on several hosts, made of MPI's non-blocking messages, because only
+// these can be waited for with an eye on peers that are gone. Reductions do not use MPI's own, so
+// that sums follow the order of ranks and have the same bits as those of the other transports.
+//
+// A small vector is gathered on all ranks, and each reduces it. A large one is cut into segments,
+// each segment into one slice per rank:
+//
+//     vector   [ segment 0 | segment 1 | … ]
+//     segment  [ slice of rank 0 | slice of rank 1 | … ]
+//
+// In one *exchange* every rank sends each peer that peer's slice and receives its own slice of
+// every peer's vector. It then reduces its slice and sends the result to the ranks that want it.
+// The exchange of the next segment travels meanwhile, so there are two of everything.
 
 namespace heteroperf {
 namespace {
 
-/// Up to here the blocks of all ranks are gathered and every rank reduces them itself.
+/// Up to this size of all ranks' blocks together they are gathered, and every rank reduces them.
 constexpr std::size_t gather_limit_bytes = 65536;
-/// What one rank reduces at a time while the next part is on its way.
+/// The size of a slice, which one rank reduces while the next one is on its way.
 constexpr std::size_t max_slice_bytes = 262144;
 constexpr std::size_t min_slice_bytes = 8192;
-/// All peers' slices together.
+/// The most bytes of all peers' slices together.
 constexpr std::size_t slices_bytes = std::size_t{8} << 20;
 
-/// Which ranks want a reduced vector.
+/// The ranks that want a reduced vector.
 enum class Audience { root, everybody };
 
 class MpiMessageCollectives final : public MpiCollectives {
@@ -38,7 +51,7 @@ class MpiMessageCollectives final : public MpiCollectives {
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override;
   void barrier() override;
-  void agree(const CollectiveTerms&, const WaitedFor&) override {}
+  void agree(const CollectiveCall&) override {}
 
  private:
   std::size_t members() const { return group_.size(); }
@@ -60,7 +73,8 @@ class MpiMessageCollectives final : public MpiCollectives {
   void reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
                       Reduction reduction);
 
-  /// The peers' parts of this rank's slice, on their way while its slices go to them.
+  /// The peers' parts of this rank's slice, on their way while its parts of their slices go to
+  /// them.
   struct Exchange {
     std::vector<std::byte> parts;  ///< one block per peer
     std::vector<const void*> sources;
@@ -71,7 +85,7 @@ class MpiMessageCollectives final : public MpiCollectives {
 
   const MpiGroup& group_;
   std::array<Exchange, 2> exchanges_;
-  std::array<std::vector<std::byte>, 2> reduced_;  ///< where this rank has no result of its own
+  std::array<std::vector<std::byte>, 2> reduced_;  ///< used where this rank wants no result
   std::array<RequestBatch, 2> results_;
   RequestBatch requests_;
 };
@@ -128,16 +142,15 @@ void MpiMessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer 
   };
   start(0);
   for (std::size_t k = 0; k < segments; ++k) {
-    // The next segment travels while this one is reduced.
     if (k + 1 < segments) start(k + 1);
     Exchange& exchange = exchanges_[k % 2];
     group_.wait(exchange.requests, waited);
     RequestBatch& results = results_[k % 2];
     group_.wait(results, waited);
     const Slice mine = slice(k, self());
-    std::vector<std::byte>& own = reduced_[k % 2];
-    if (!wanted) own.resize(std::max(own.size(), mine.count * size_of(from.type)));
-    void* reduced = wanted ? result.part(mine.begin, 0).data : own.data();
+    std::vector<std::byte>& unwanted = reduced_[k % 2];
+    if (!wanted) unwanted.resize(std::max(unwanted.size(), mine.count * size_of(from.type)));
+    void* reduced = wanted ? result.part(mine.begin, 0).data : unwanted.data();
     reduce_in_order(exchange.sources, {&reduced, 1}, mine.count, from.type, reduction);
     const ConstBuffer share(reduced, mine.count, from.type);
     for (std::size_t r = 0; r < members(); ++r) {
@@ -152,15 +165,14 @@ void MpiMessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer 
 template <class SliceOf>
 void MpiMessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from,
                                            SliceOf slice_for) {
-  const Slice mine = slice_for(self());
-  const ConstBuffer own = from.part(mine.begin, mine.count);
-  exchange.parts.resize(std::max(exchange.parts.size(), own.bytes() * members()));
-  exchange.sources.assign(members(), own.data);
+  const ConstBuffer slice = part_of(from, slice_for(self()));
+  exchange.parts.resize(std::max(exchange.parts.size(), slice.bytes() * members()));
+  exchange.sources.assign(members(), slice.data);
   for (std::size_t r = 0; r < members(); ++r) {
     if (r == self()) continue;
-    std::byte* part = exchange.parts.data() + r * own.bytes();
+    std::byte* part = exchange.parts.data() + r * slice.bytes();
     exchange.sources[r] = part;
-    receive({part, own.count, own.type}, r, exchange.requests);
+    receive({part, slice.count, slice.type}, r, exchange.requests);
     send(part_of(from, slice_for(r)), r, exchange.requests);
   }
 }

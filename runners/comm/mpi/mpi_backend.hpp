@@ -4,45 +4,44 @@
 #include <memory>
 #include <string>
 
-#include "runners/comm/communicator.hpp"
-#include "runners/comm/peer_watch.hpp"
 #include "runners/comm/world.hpp"
 
 namespace heteroperf {
 
 struct MpiSettings {
-  /// Of a single MPI message; larger ones are cut. MPI counts elements in an int.
+  /// The size of the largest MPI message; transfers are cut. MPI counts elements in an int.
   std::size_t max_message_bytes = std::size_t{1} << 30;
   HostPath host_path = HostPath::single_copy;
 };
 
-/// What an MPI group's communicator also is.
+/// A second interface of MPI communicators: Communicator::path() in parts.
 class PathReport {
  public:
   virtual ~PathReport() = default;
   virtual HostPath host_path() const = 0;
-  /// Why this one: "4 ranks on one host", "the ranks are on 2 hosts", …
+  /// The reason for this path: "4 ranks on one host", "the ranks are on 2 hosts", …
   virtual const std::string& path_reason() const = 0;
 };
 
-/// What the MPI module offers to the program. One object per process.
+/// The calls that the MPI module offers to the program. The module is loaded on first use, so that
+/// the program starts where no MPI library is installed. There is one object per process.
 class MpiBackend {
  public:
   virtual ~MpiBackend() = default;
 
-  /// The library's own words; legal before initialise().
+  /// The library's version in its own words. May be called before initialise().
   virtual std::string version() = 0;
 
   /// MPI_Init_thread. Throws SystemError{timeout} when it does not return within `deadline_s`.
   virtual void initialise(double deadline_s) = 0;
   virtual int rank() const = 0;
   virtual int size() const = 0;
-  /// Collective: whether all ranks share one host.
+  /// True when all ranks share one host. Collective.
   virtual bool on_one_host(double deadline_s) = 0;
-  /// Collective: rank 0's text to all.
+  /// Sends rank 0's text to all ranks. Collective.
   virtual void broadcast_text(std::string& text, double deadline_s) = 0;
 
-  /// All ranks.
+  /// The communicator of all ranks. Collective.
   virtual std::unique_ptr<Communicator> make_world(std::shared_ptr<PeerWatch> watch,
                                                    const MpiSettings& settings) = 0;
   /// MPI_Finalize. Throws SystemError{timeout} when it does not return within `deadline_s`.

@@ -1,14 +1,23 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "runners/comm/collective_terms.hpp"
-#include "runners/comm/mpi/mpi_wait.hpp"
+#include "runners/comm/mpi/host_path.hpp"
+#include "runners/comm/mpi/mpi_group.hpp"
 #include "runners/comm/slice.hpp"
 
 namespace heteroperf {
 
-/// How the collectives of one MPI group move data. Arguments are checked, there are at least two
+/// One collective in two forms: the terms that its ranks compare, and the operation that messages
+/// name when a wait for it fails.
+struct CollectiveCall {
+  CollectiveTerms terms;
+  WaitedFor waited;
+};
+
+/// Moves the data of one MPI group's collectives. Arguments are checked, there are at least two
 /// ranks, ranks count within the group, and sums follow the order of ranks: their bits depend on
 /// the number of ranks alone. Throws as Communicator does, and on one host Error{run_failed} when
 /// the ranks disagree.
@@ -28,12 +37,23 @@ class MpiCollectives {
   virtual void barrier() = 0;
   /// Moves no data. On one host, meets the other ranks and throws when they disagree; between
   /// hosts it does nothing.
-  virtual void agree(const CollectiveTerms& terms, const WaitedFor& waited) = 0;
+  virtual void agree(const CollectiveCall& call) = 0;
 };
 
-/// Slice `index` of `slices` of `count` elements: whole cache lines of every type.
+/// Cuts `count` elements into `slices` slices of whole cache lines, whatever the type.
 inline Slice slice_of(std::size_t count, std::size_t index, std::size_t slices) {
   return even_slice(count, index, slices, 64);
 }
+
+/// Collectives made of MPI messages, for ranks on any hosts. `group` outlives them.
+std::unique_ptr<MpiCollectives> make_message_collectives(const MpiGroup& group);
+
+/// The number of bytes of shared memory that make_shared_collectives() needs for so many ranks.
+std::size_t shared_memory_bytes(std::size_t ranks);
+
+/// Collectives of ranks on one host. Small data are copied through shared memory, larger ones in
+/// overlapping parts; with single copy, large ones go straight between the ranks' buffers. `group`
+/// outlives them.
+std::unique_ptr<MpiCollectives> make_shared_collectives(const MpiGroup& group, HostChoice choice);
 
 }  // namespace heteroperf

@@ -1,21 +1,16 @@
-#include "runners/comm/mpi/mpi_communicator.hpp"
-
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
-#include "runners/comm/collective_terms.hpp"
-#include "runners/comm/concurrent_use.hpp"
-#include "runners/comm/mpi/message_collectives.hpp"
-#include "runners/comm/mpi/mpi_group.hpp"
-#include "runners/comm/mpi/shared_collectives.hpp"
+#include "runners/comm/mpi/mpi_collectives.hpp"
+
+// A communicator over one MPI group. Collectives are checked here and then done in one of two ways,
+// which the group chooses when it is made: over messages, or over memory that the ranks of one host
+// share. Messages between two ranks always go by MPI.
 
 namespace heteroperf {
 namespace {
-
-constexpr int user_tag(int tag) { return 2 * tag; }
 
 void copy(ConstBuffer from, MutableBuffer to) {
   if (from.count > 0 && from.data != to.data) std::memmove(to.data, from.data, from.bytes());
@@ -72,15 +67,16 @@ class MpiTransfer final : public Transfer {
   RequestBatch requests_;
 };
 
-/// Whether the ranks of a host share cores: known from the world, inherited by its groups.
+/// `crowded` when the ranks of a host share cores. The groups of a split inherit it, because a
+/// small group alone does not show it.
 enum class Crowding { unknown, crowded };
 
-class MpiCommunicator final : public Communicator, public PathReport, public ConcurrentUse {
+class MpiCommunicator final : public Communicator, public PathReport {
  public:
   MpiCommunicator(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr<PeerWatch> watch,
                   const MpiSettings& settings, Crowding inherited);
 
-  RankId rank() const override { return RankId(static_cast<std::int32_t>(group_.self())); }
+  RankId rank() const override { return rank_at(group_.self()); }
   int size() const override { return static_cast<int>(group_.size()); }
   std::string transport() const override { return "mpi"; }
   std::string one_thread_reason() const override;
@@ -110,16 +106,20 @@ class MpiCommunicator final : public Communicator, public PathReport, public Con
   std::size_t members() const { return group_.size(); }
   bool alone() const { return group_.size() == 1; }
   std::size_t member(RankId rank) const {
-    HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < size());
-    return static_cast<std::size_t>(rank.value());
+    HETEROPERF_EXPECT(position(rank) < members());
+    return position(rank);
   }
-  /// Without data to move, ranks on one host still find out whether all of them are here.
-  void agree(const CollectiveTerms& terms, const WaitedFor& waited) {
-    collectives_->agree(terms, waited);
+  /// The rank of the world that the wait for a message depends on.
+  std::span<const RankId> peer(std::size_t member) const { return {&group_.members()[member], 1}; }
+  /// Checks a block's and the whole vector's size against the counts.
+  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
+    HETEROPERF_EXPECT(counts.size() == members() && all.count == total_of(counts) &&
+                      block.count == counts[group_.self()] && block.type == all.type);
   }
-  static int checked(int tag) {
+  /// MPI's even tags belong to users, odd ones to collectives.
+  static int mpi_tag(int tag) {
     HETEROPERF_EXPECT(tag >= 0 && tag <= MpiGroup::max_user_tag);
-    return user_tag(tag);
+    return 2 * tag;
   }
 
   MpiGroup group_;
@@ -147,7 +147,7 @@ MpiCommunicator::MpiCommunicator(MPI_Comm handle, std::vector<RankId> members,
                                              : make_shared_collectives(group_, std::move(choice));
 }
 
-// Collectives of one host call MPI too, so that messages make progress.
+// Collectives of one host call MPI, too, so that messages make progress.
 std::string MpiCommunicator::one_thread_reason() const {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);
@@ -158,7 +158,9 @@ std::string MpiCommunicator::one_thread_reason() const {
 void MpiCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
   HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
   if (alone()) return copy(mine, result);
-  if (mine.count == 0) return agree(all_reduce_terms(mine, reduction), {"all_reduce", mine});
+  if (mine.count == 0) {
+    return collectives_->agree({all_reduce_terms(mine, reduction), {"all_reduce", mine}});
+  }
   collectives_->all_reduce(mine, result, reduction);
 }
 
@@ -168,32 +170,37 @@ void MpiCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root
   HETEROPERF_EXPECT(receiver != group_.self() ||
                     (mine.count == result.count && mine.type == result.type));
   if (alone()) return copy(mine, result);
-  if (mine.count == 0) return agree(reduce_terms(mine, root, reduction), {"reduce", mine});
+  if (mine.count == 0) {
+    return collectives_->agree({reduce_terms(mine, root, reduction), {"reduce", mine}});
+  }
   collectives_->reduce(mine, result, receiver, reduction);
 }
 
 void MpiCommunicator::broadcast(MutableBuffer values, RankId root) {
   const std::size_t origin = member(root);
   if (alone()) return;
-  if (values.count == 0) return agree(broadcast_terms(values, root), {"broadcast", values});
+  if (values.count == 0) {
+    return collectives_->agree({broadcast_terms(values, root), {"broadcast", values}});
+  }
   collectives_->broadcast(values, origin);
 }
 
 void MpiCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  HETEROPERF_EXPECT(counts.size() == members() && all.count == total_of(counts) &&
-                    mine.count == counts[group_.self()] && mine.type == all.type);
+  check_counts(counts, mine, all);
   if (alone()) return copy(mine, all);
-  if (all.count == 0) return agree(all_gather_terms(all, counts), {"all_gather", all});
+  if (all.count == 0) {
+    return collectives_->agree({all_gather_terms(all, counts), {"all_gather", all}});
+  }
   collectives_->all_gather(mine, all, counts);
 }
 
 void MpiCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                                      Reduction reduction) {
-  HETEROPERF_EXPECT(counts.size() == members() && all.count == total_of(counts) &&
-                    mine.count == counts[group_.self()] && mine.type == all.type);
+  check_counts(counts, mine, all);
   if (alone()) return copy(all, mine);
   if (all.count == 0) {
-    return agree(reduce_scatter_terms(all, counts, reduction), {"reduce_scatter", all});
+    return collectives_->agree(
+        {reduce_scatter_terms(all, counts, reduction), {"reduce_scatter", all}});
   }
   collectives_->reduce_scatter(all, mine, counts, reduction);
 }
@@ -211,7 +218,7 @@ std::unique_ptr<Transfer> MpiCommunicator::start_send(ConstBuffer values, RankId
   const std::size_t receiver = member(to);
   auto transfer =
       std::make_unique<MpiTransfer>(group_, receiver, WaitedFor{"send", values}, std::nullopt);
-  group_.start_send(values.data, values.bytes(), receiver, checked(tag), transfer->requests());
+  group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), transfer->requests());
   return transfer;
 }
 
@@ -220,22 +227,21 @@ std::unique_ptr<Transfer> MpiCommunicator::start_receive(MutableBuffer values, R
   const std::size_t sender = member(from);
   auto transfer =
       std::make_unique<MpiTransfer>(group_, sender, WaitedFor{"receive", values}, values.bytes());
-  group_.start_receive(values.data, values.bytes(), sender, checked(tag), transfer->requests());
+  group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), transfer->requests());
   return transfer;
 }
 
 void MpiCommunicator::send(ConstBuffer values, RankId to, int tag) {
   const std::size_t receiver = member(to);
-  group_.start_send(values.data, values.bytes(), receiver, checked(tag), requests_);
-  wait_for_requests(requests_, *group_.watch(), {&group_.members()[receiver], 1}, {"send", values});
+  group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), requests_);
+  wait_for_requests(requests_, *group_.watch(), peer(receiver), {"send", values});
 }
 
 void MpiCommunicator::receive(MutableBuffer values, RankId from, int tag) {
   const std::size_t sender = member(from);
   const WaitedFor waited{"receive", values};
-  group_.start_receive(values.data, values.bytes(), sender, checked(tag), requests_);
-  const std::size_t received =
-      wait_for_requests(requests_, *group_.watch(), {&group_.members()[sender], 1}, waited);
+  group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), requests_);
+  const std::size_t received = wait_for_requests(requests_, *group_.watch(), peer(sender), waited);
   if (received != values.bytes()) {
     refuse_count(waited, group_.members()[group_.self()], received);
   }
@@ -249,12 +255,12 @@ void MpiCommunicator::exchange(std::span<const Outgoing> sends,
     const std::size_t sender = member(in.from);
     expected += in.values.bytes();
     awaited_.push_back(group_.members()[sender]);
-    group_.start_receive(in.values.data, in.values.bytes(), sender, checked(in.tag), receives_);
+    group_.start_receive(in.values.data, in.values.bytes(), sender, mpi_tag(in.tag), receives_);
   }
   for (const Outgoing& out : sends) {
     const std::size_t receiver = member(out.to);
     awaited_.push_back(group_.members()[receiver]);
-    group_.start_send(out.values.data, out.values.bytes(), receiver, checked(out.tag), requests_);
+    group_.start_send(out.values.data, out.values.bytes(), receiver, mpi_tag(out.tag), requests_);
   }
   const WaitedFor waited{"exchange", {nullptr, expected, DataType::u8}};
   const std::size_t received = wait_for_requests(receives_, *group_.watch(), awaited_, waited);
@@ -267,37 +273,24 @@ void MpiCommunicator::barrier() {
 }
 
 std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
-  struct Wish {
-    int colour, key;
-  };
-  const WaitedFor waited{"split", {}};
-  if (!alone()) agree(split_terms(), waited);
-  std::vector<Wish> wishes(members());
+  const CollectiveCall call{bare_terms(CollectiveKind::split), {"split", {}}};
+  if (!alone()) collectives_->agree(call);
+  std::vector<SplitWish> wishes(members());
   wishes[group_.self()] = {colour, key};
-  group_.gather_blocks(wishes.data(), sizeof(Wish), waited);
-  std::vector<std::size_t> order;
-  for (std::size_t r = 0; r < members(); ++r) {
-    if (wishes[r].colour == colour) order.push_back(r);
-  }
-  // MPI takes colours from 0 on; the first rank of a colour stands for it.
-  const int index = static_cast<int>(order.front());
-  std::stable_sort(order.begin(), order.end(),
-                   [&](std::size_t a, std::size_t b) { return wishes[a].key < wishes[b].key; });
-  std::vector<RankId> ranks;
-  for (std::size_t r : order) ranks.push_back(group_.members()[r]);
-
+  group_.gather_blocks(wishes.data(), sizeof(SplitWish), call.waited);
+  const SplitGroup part = split_group(wishes, group_.self());
   auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
   run_blocking_call(
-      [made, index, key, handle = group_.handle()] {
-        check_mpi(MPI_Comm_split(handle, index, key, made.get()), "MPI_Comm_split");
+      [made, colour = part.colour, key, handle = group_.handle()] {
+        check_mpi(MPI_Comm_split(handle, colour, key, made.get()), "MPI_Comm_split");
       },
       [this] {
         if (const auto failure = group_.watch()->failure_among(group_.members())) {
           throw PeerError(*failure, "split");
         }
       });
-  return std::make_unique<MpiCommunicator>(*made, std::move(ranks), group_.watch(), settings_,
-                                           crowding_);
+  return std::make_unique<MpiCommunicator>(*made, part.members(group_.members()), group_.watch(),
+                                           settings_, crowding_);
 }
 
 }  // namespace

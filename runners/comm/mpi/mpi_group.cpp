@@ -3,6 +3,20 @@
 #include <algorithm>
 
 namespace heteroperf {
+namespace {
+
+/// Calls start(offset, n) for each message of a transfer, and once for a transfer of no bytes.
+template <class Start>
+void for_each_message(std::size_t bytes, std::size_t max_message_bytes, Start start) {
+  std::size_t begin = 0;
+  do {
+    const std::size_t n = std::min(max_message_bytes, bytes - begin);
+    start(begin, n);
+    begin += n;
+  } while (begin < bytes);
+}
+
+}  // namespace
 
 MpiGroup::MpiGroup(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr<PeerWatch> watch,
                    std::size_t max_message_bytes)
@@ -13,7 +27,7 @@ MpiGroup::MpiGroup(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int rank = 0;
   check_mpi(MPI_Comm_rank(handle_, &rank), "MPI_Comm_rank");
-  self_ = static_cast<std::size_t>(rank);
+  self_ = at_index(rank);
 }
 
 MpiGroup::~MpiGroup() {
@@ -29,32 +43,27 @@ MpiGroup::~MpiGroup() {
                         }
                       });
   } catch (const std::exception&) {
-    // What is not freed now ends with the process; the failure reaches everybody's next wait.
+    // A group that is not freed now ends with the process; the failure reaches everybody's next
+    // wait.
   }
 }
 
 void MpiGroup::start_send(const void* data, std::size_t bytes, std::size_t to, int tag,
                           RequestBatch& requests) const {
-  std::size_t begin = 0;
-  do {
-    const std::size_t n = std::min(max_message_bytes_, bytes - begin);
+  for_each_message(bytes, max_message_bytes_, [&](std::size_t begin, std::size_t n) {
     check_mpi(MPI_Isend(static_cast<const std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
                         static_cast<int>(to), tag, handle_, requests.add(members_[to], n)),
               "MPI_Isend");
-    begin += n;
-  } while (begin < bytes);
+  });
 }
 
 void MpiGroup::start_receive(void* data, std::size_t bytes, std::size_t from, int tag,
                              RequestBatch& requests) const {
-  std::size_t begin = 0;
-  do {
-    const std::size_t n = std::min(max_message_bytes_, bytes - begin);
+  for_each_message(bytes, max_message_bytes_, [&](std::size_t begin, std::size_t n) {
     check_mpi(MPI_Irecv(static_cast<std::byte*>(data) + begin, static_cast<int>(n), MPI_BYTE,
                         static_cast<int>(from), tag, handle_, requests.add(members_[from], n)),
               "MPI_Irecv");
-    begin += n;
-  } while (begin < bytes);
+  });
 }
 
 void MpiGroup::gather_blocks(void* all, std::size_t bytes, const WaitedFor& waited) const {

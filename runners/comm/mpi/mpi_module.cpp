@@ -5,15 +5,14 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
-#include "runners/comm/mpi/mpi_communicator.hpp"
-#include "runners/comm/mpi/mpi_wait.hpp"
+#include "runners/comm/mpi/mpi_group.hpp"
 
 namespace heteroperf {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Throws SystemError{timeout} once `deadline_s` has passed.
+/// Makes a function that throws SystemError{timeout} once `deadline_s` has passed.
 std::function<void()> time_limit(std::string operation, double deadline_s) {
   const auto end = Clock::now() + std::chrono::duration<double>(deadline_s);
   return [operation = std::move(operation), end, deadline_s] {
@@ -30,14 +29,14 @@ class Backend final : public MpiBackend {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
     MPI_Get_library_version(text, &length);
-    return std::string(text, static_cast<std::size_t>(length));
+    return std::string(text, at_index(length));
   }
 
   void initialise(double deadline_s) override {
     auto provided = std::make_shared<int>(MPI_THREAD_SINGLE);
     run_blocking_call(
         [provided] {
-          // With several threads, sums of gradients overlap with other messages.
+          // Where several threads may call MPI, sums of gradients overlap with other messages.
           check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, provided.get()),
                     "MPI_Init_thread");
         },
@@ -77,7 +76,7 @@ class Backend final : public MpiBackend {
   void broadcast_text(std::string& text, double deadline_s) override {
     std::int32_t length = static_cast<std::int32_t>(text.size());
     broadcast_bytes(&length, sizeof length, deadline_s);
-    text.resize(static_cast<std::size_t>(length));
+    text.resize(at_index(length));
     broadcast_bytes(text.data(), length, deadline_s);
   }
 

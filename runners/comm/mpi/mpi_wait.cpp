@@ -17,23 +17,28 @@
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 
+// MPI's own waits cannot be given up when a peer dies. So every wait here is a loop that tests the
+// requests and asks a watch whether the awaited ranks still live; calls that MPI offers only in
+// blocking form are made by another thread, which can be left behind.
+
 namespace heteroperf {
 namespace {
 
 constexpr int poll_rounds = 200;
 constexpr int yield_rounds = 20000;
-/// Where many processes share a core, every yield takes milliseconds.
+/// The number of rounds between looks is small, because every yield takes milliseconds where many
+/// processes share a core.
 constexpr int request_rounds_per_look = 50;
 static_assert(yield_rounds % request_rounds_per_look == 0);
 constexpr auto request_nap = std::chrono::microseconds(50);
-/// How long the news of a failure may take to overtake MPI's own complaint about it.
+/// The news of a failure may need so long to overtake MPI's own complaint about it.
 constexpr double failure_news_s = 2.0;
 constexpr double telling_period_s = 0.1;
 
-/// Of all requests of this process that have not ended.
+/// The bytes of all requests of this process that have not ended.
 std::atomic<std::uint64_t> bytes_under_way{0};
 
-/// Shared with a thread that may never return.
+/// A call that is shared with a thread that may never return from it.
 struct BlockingCall {
   std::function<void()> call;
   std::exception_ptr error;
@@ -91,7 +96,7 @@ class BlockingThread {
 }  // namespace
 
 void Backoff::pause() {
-  // Counts no further than it matters: a wait may last for days.
+  // The counter stops where it no longer matters, because a wait may last for days.
   if (rounds_ < yield_rounds) ++rounds_;
   if (rounds_ < poll_rounds) return;
   if (rounds_ < yield_rounds) {
@@ -143,8 +148,8 @@ bool RequestBatch::test(int& code) {
   code = MPI_Testall(static_cast<int>(count_), requests_.data(), &done, statuses_.data());
   if (code == MPI_ERR_IN_STATUS) {
     for (const MPI_Status& status : statuses_) {
-      const int each = status.MPI_ERROR;
-      if (each != MPI_SUCCESS && each != MPI_ERR_PENDING) code = each;
+      const int error = status.MPI_ERROR;
+      if (error != MPI_SUCCESS && error != MPI_ERR_PENDING) code = error;
     }
   }
   return code == MPI_SUCCESS && done != 0;
@@ -155,7 +160,7 @@ std::size_t RequestBatch::bytes_received() const {
   for (std::size_t i = 0; i < count_; ++i) {
     int n = 0;
     MPI_Get_count(statuses() + i, MPI_BYTE, &n);
-    if (n > 0) bytes += static_cast<std::size_t>(n);
+    if (n > 0) bytes += at_index(n);
   }
   return bytes;
 }
@@ -209,7 +214,7 @@ void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
                 {{"a message is too long for " + wait.text(),
                   "both sides need the same count and type", remedy_of_misfit}});
   }
-  // MPI reports a broken connection; who broke it is known a moment later.
+  // MPI reports a broken connection at once; the rank that broke it is known a moment later.
   await_failure_news(watch, awaited, wait);
   check_mpi(code, wait.text());
   throw SystemError("MPI failed during " + wait.text());

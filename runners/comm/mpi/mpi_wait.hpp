@@ -9,23 +9,25 @@
 #include <vector>
 
 #include "runners/comm/buffer.hpp"
-#include "runners/comm/peer_watch.hpp"
+#include "runners/comm/control_channel.hpp"
 
 namespace heteroperf {
 
-/// Waits shorter with every moment that nothing happens: polls, yields, then sleeps.
+/// The pauses of a waiting loop. They grow with the time that nothing happens: the loop polls at
+/// first, then yields its core, then sleeps.
 class Backoff {
  public:
   void pause();
-  /// Now and then, once it no longer polls: time for what costs more than a poll.
+  /// True now and then, once the loop no longer polls. It is then time for checks that cost more
+  /// than a poll.
   bool is_time_to_look() const;
 
  private:
   int rounds_ = 0;
 };
 
-/// Tells the watch of a wait that lasts for 0.1 s, and again as often; the watch forgets it with
-/// this object. Costs nothing until it is asked.
+/// Tells the watch about a wait that lasts for 0.1 s, and again every 0.1 s. The watch forgets the
+/// wait with this object. Costs nothing until it is asked.
 class LastingWait {
  public:
   explicit LastingWait(const PeerWatch& watch) : watch_(watch) {}
@@ -44,7 +46,8 @@ class LastingWait {
   bool told_ = false;
 };
 
-/// MPI requests that end together. Keeps its memory for the next ones; a single one needs none.
+/// MPI requests that end together. The batch keeps its memory for the next requests; a single one
+/// needs none.
 class RequestBatch {
  public:
   RequestBatch() = default;
@@ -53,14 +56,14 @@ class RequestBatch {
   RequestBatch& operator=(const RequestBatch&) = delete;
 
   bool empty() const { return count_ == 0; }
-  /// Where MPI puts the next request; valid until the next call. `peer` of the world: whose part it
-  /// needs, where that is one rank.
+  /// The place where MPI puts the next request; valid until the next call. `peer` is the rank of
+  /// the world that must do its part, where that is a single rank.
   MPI_Request* add(std::optional<RankId> peer = std::nullopt, std::size_t bytes = 0);
-  /// True when all are done. `code` tells why one cannot be.
+  /// True when all requests are done. `code` is an MPI error code when one of them failed.
   bool test(int& code);
-  /// Once done, where all are receives.
+  /// The bytes that came, once the requests are done and where all of them are receives.
   std::size_t bytes_received() const;
-  /// The peers of what is not done; `all` where one of the requests may need any of them.
+  /// The peers of the requests that are not done; `all` where one of these may need any of them.
   std::vector<RankId> needed(std::span<const RankId> all) const;
   void clear();
 
@@ -68,16 +71,17 @@ class RequestBatch {
   const MPI_Status* statuses() const { return count_ == 1 ? &status_ : statuses_.data(); }
 
   std::size_t count_ = 0;
-  MPI_Request request_ = MPI_REQUEST_NULL;  ///< the first
+  // A single request stands in the first three members, several stand in the vectors.
+  MPI_Request request_ = MPI_REQUEST_NULL;
   MPI_Status status_{};
-  std::vector<MPI_Request> requests_;  ///< all, where there are several
+  std::optional<RankId> peer_;
+  std::vector<MPI_Request> requests_;
   std::vector<MPI_Status> statuses_;
-  std::optional<RankId> peer_;  ///< of the first
   std::vector<std::optional<RankId>> peers_;
   std::size_t bytes_ = 0;
 };
 
-/// What a wait is part of; put into words only when it fails.
+/// The operation that a wait is part of. It is put into words only when the wait fails.
 struct WaitedFor {
   const char* operation;
   ConstBuffer values;
@@ -87,22 +91,23 @@ struct WaitedFor {
 /// Throws SystemError{run_failed} with MPI's words unless `code` is success.
 void check_mpi(int code, const std::string& operation);
 
-/// Something broke during a wait: throws PeerError if within a moment it is known which rank did.
+/// Called when something broke during a wait. Throws PeerError if it becomes known within two
+/// seconds which rank broke.
 void await_failure_news(const PeerWatch& watch, std::span<const RankId> awaited,
                         const WaitedFor& wait);
 
-/// MPI failed during a wait: throws PeerError once the rank that broke is known,
+/// Called when MPI failed during a wait. Throws PeerError once the rank that broke is known,
 /// Error{run_failed} when a message is longer than its receiver's buffer, else SystemError with
 /// MPI's words.
 [[noreturn]] void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
                         const WaitedFor& wait);
 
-/// Waits for all requests; they are then cleared. Returns bytes_received(). Throws PeerError when
-/// `watch` says the wait is in vain; the requests then stay open, and the process can only end.
+/// Waits for all requests, clears them and returns bytes_received(). Throws PeerError when `watch`
+/// says that the wait is in vain; the requests then stay open, and the process can only end.
 std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
                               std::span<const RankId> awaited, const WaitedFor& wait);
 
-/// Same before there is anybody to watch: throws SystemError{timeout} after `deadline_s`.
+/// The same for the time before there is a watch: throws SystemError{timeout} after `deadline_s`.
 void wait_for_requests(RequestBatch& requests, double deadline_s, const std::string& operation);
 
 /// Runs a call that MPI offers in blocking form only, on the one thread of the process that makes

@@ -4,17 +4,20 @@
 
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/checked/checked_communicator.hpp"
-#include "runners/comm/comm_config.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 #include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/world.hpp"
 
+// Joining goes in this order: initialise MPI; see whether its world is the launcher's; open the
+// control channel, whose address rank 0 sends to the others by MPI; then make the communicator,
+// whose waits already ask the control channel. Leaving goes backwards.
+
 namespace heteroperf {
 namespace {
 
-/// After everybody has said goodbye.
-constexpr double least_finalise_deadline_s = 30.0;
+/// The time for MPI_Finalize, after everybody has said goodbye.
+constexpr double finalise_deadline_s = 30.0;
 
 constexpr bool mpi_built = HETEROPERF_WITH_MPI != 0;
 
@@ -24,7 +27,7 @@ MpiBackend& load_mpi() {
   return *module.symbol<HeteroperfMpiEntry>("heteroperf_mpi_backend")();
 }
 
-/// A library that does not understand the launcher makes every rank a world of its own.
+/// An MPI library that does not understand the launcher makes every rank a world of its own.
 void check_world_size(int size) {
   const auto launched = detect_launcher();
   if (!launched || launched->size == size) return;
@@ -72,7 +75,7 @@ void leave_mpi_world(World world) {
   world.communicator->barrier();
   control->close();
   world.communicator.reset();
-  load_mpi().finalise(least_finalise_deadline_s);
+  load_mpi().finalise(finalise_deadline_s);
 }
 
 void check_mpi_is_built() {

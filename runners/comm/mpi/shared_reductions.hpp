@@ -6,45 +6,43 @@
 
 namespace heteroperf {
 
-/// A reduction whose result goes to one rank or to all.
-struct SharedReducing {
+/// A reduction whose result goes to the ranks [first, last): to one rank or to all.
+struct SharedReduction {
+  CollectiveCall call;
   ConstBuffer mine;
   MutableBuffer result;  ///< empty where it is not wanted
-  Reduction reduction;
-  WaitedFor waited;
-  CollectiveTerms terms;
-  bool wanted;        ///< here
-  std::size_t first;  ///< ranks [first, last) get the result
-  std::size_t last;
+  std::size_t first, last;
+
+  bool is_wanted_by(std::size_t rank) const { return first <= rank && rank < last; }
+  bool is_for_all() const { return last - first > 1; }
 };
 
-/// The collectives that sum, of ranks on one host. At least one element. Throws as MpiCollectives.
+/// The summing collectives of ranks on one host. They take at least one element and throw as
+/// MpiCollectives.
 class SharedReductions {
  public:
   explicit SharedReductions(SharedHost& host) : host_(host), sources_(host.members()) {}
 
-  void reduce_to_some(const SharedReducing& job);
+  void reduce_to_some(const SharedReduction& job);
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts, Reduction reduction);
 
  private:
-  void reduce_small(const SharedReducing& job);
-  void reduce_staged(const SharedReducing& job);
-  void reduce_direct(const SharedReducing& job);
-  Slice made_here(const SharedReducing& job) const;
-  void make_part(const SharedReducing& job, std::size_t begin, std::size_t count, std::size_t turn);
-  void take_parts(const SharedReducing& job, std::size_t begin, std::size_t count,
-                  std::size_t turn);
-  void scatter_direct(ConstBuffer all, MutableBuffer mine, Counts counts, Reduction reduction,
-                      const CollectiveTerms& terms);
-  /// Elements [begin, begin + count) of every rank's readable buffer, reduced in order.
-  void reduce_readable(ConstBuffer own, std::size_t begin, void* result, std::size_t count,
-                       Reduction reduction, const WaitedFor& waited);
-  /// Elements reduced at a time out of other processes' memory.
+  void reduce_small(const SharedReduction& job);
+  void reduce_staged(const SharedReduction& job);
+  void reduce_direct(const SharedReduction& job);
+  Slice slice_made_here(const SharedReduction& job) const;
+  void make_part(const SharedReduction& job, Slice part, std::size_t turn);
+  void take_part(const SharedReduction& job, Slice part, std::size_t turn);
+  void scatter_direct(ConstBuffer all, MutableBuffer mine, Slice block, const CollectiveCall& call);
+  /// Reduces a slice of every rank's readable buffer into `result`.
+  void reduce_readable(ConstBuffer mine, Slice slice, void* result, const CollectiveCall& call);
+  void reserve_parts(DataType type);
+  /// The number of elements reduced at a time out of other processes' memory.
   std::size_t direct_part(DataType type) const;
 
   SharedHost& host_;
   std::vector<const void*> sources_;
-  std::vector<std::byte> parts_;
+  std::vector<std::byte> parts_;  ///< one part of each rank
 };
 
 }  // namespace heteroperf

@@ -11,59 +11,55 @@
 namespace heteroperf {
 namespace {
 
-/// Ranks that can be in one native group.
+/// True for ranks that can be in one native group.
 bool are_like(const RankDescriptor& a, const RankDescriptor& b) {
   return a.vendor == b.vendor && a.library == b.library;
 }
 
-std::string name_of(const RankDescriptor& rank) {
-  return fmt::format("{} {} over {}", rank.vendor, rank.model, rank.library);
+std::string text_of(RankId rank, const RankDescriptor& device) {
+  return fmt::format("rank {} is {} {} over {}", rank.value(), device.vendor, device.model,
+                     device.library);
 }
 
 void check_labels(const RankClusters& clusters, const std::vector<RankDescriptor>& ranks) {
   ProblemList problems;
   for (const RankCluster& cluster : clusters.clusters) {
     const RankId first = cluster.ranks.front();
-    const RankDescriptor& model = ranks[static_cast<std::size_t>(first.value())];
-    for (const RankId rank : cluster.ranks) {
-      const RankDescriptor& other = ranks[static_cast<std::size_t>(rank.value())];
-      if (are_like(model, other)) continue;
-      problems.add(fmt::format("cluster {} has unlike devices", cluster.label),
-                   fmt::format("rank {} is {}, rank {} is {}", first.value(), name_of(model),
-                               rank.value(), name_of(other)),
-                   "Give each kind a label of its own.");
-      break;
-    }
+    const RankDescriptor& model = ranks[position(first)];
+    const auto unlike = std::ranges::find_if_not(
+        cluster.ranks, [&](RankId rank) { return are_like(model, ranks[position(rank)]); });
+    if (unlike == cluster.ranks.end()) continue;
+    problems.add(fmt::format("cluster {} has unlike devices", cluster.label),
+                 text_of(first, model) + ", " + text_of(*unlike, ranks[position(*unlike)]),
+                 "Give each kind a label of its own.");
   }
   problems.throw_if_any();
 }
 
-/// Every kind of device and library, in the order of its first rank.
+/// One cluster for every kind of device and library, in the order of its first rank.
 RankClusters clusters_by_kind(const std::vector<RankDescriptor>& ranks) {
-  RankClusters found;
+  RankClusters result;
   std::vector<std::vector<BridgeCandidate>> candidates;
   std::vector<std::string> kinds;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const std::string kind = ranks[r].vendor + " " + ranks[r].library;
-    const auto known = std::find(kinds.begin(), kinds.end(), kind) - kinds.begin();
-    const auto index = static_cast<std::size_t>(known);
-    if (index == kinds.size()) {
+    const std::size_t k = at_index(std::ranges::find(kinds, kind) - kinds.begin());
+    if (k == kinds.size()) {
       kinds.push_back(kind);
-      found.clusters.push_back({fmt::format("c{}", index), {}, {}});
+      result.clusters.push_back({fmt::format("c{}", k), {}, {}});
       candidates.emplace_back();
     }
-    const RankId rank(static_cast<std::int32_t>(r));
-    found.clusters[index].ranks.push_back(rank);
-    candidates[index].push_back({rank, ranks[r].cards});
+    result.clusters[k].ranks.push_back(rank_at(r));
+    candidates[k].push_back({rank_at(r), ranks[r].cards});
   }
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    found.clusters[k].bridges = choose_bridges(candidates[k], most_bridges);
+    result.clusters[k].bridges = choose_bridges(candidates[k], most_bridges);
   }
-  found.reason = fmt::format(
+  result.reason = fmt::format(
       "{}: {}",
       kinds.size() == 1 ? "one kind of device and library" : "unlike devices or libraries",
       fmt::join(kinds, ", "));
-  return found;
+  return result;
 }
 
 }  // namespace

@@ -1,12 +1,15 @@
-#include "runners/comm/nccl/nccl_communicator.hpp"
-
-#include <algorithm>
 #include <cstdint>
 
 #include "metrics/base/error.hpp"
+#include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/nccl/nccl_handle.hpp"
 #include "runners/comm/slice.hpp"
+
+// A communicator over NCCL. Every collective is one call of the library, or several as one NCCL
+// group where the library has no such collective: NCCL knows no blocks of unequal sizes and no
+// all-to-all. A call waits until the handle is free, enqueues, and then waits for the stream.
 
 namespace heteroperf {
 namespace {
@@ -21,7 +24,7 @@ class NcclTransfer final : public Transfer {
 
  private:
   std::shared_ptr<NcclHandle> group_;
-  std::uint64_t message_;  ///< 0: one without elements, which is none
+  std::uint64_t message_;  ///< 0: a message without elements, which is never sent
   std::string operation_;
 };
 
@@ -46,8 +49,16 @@ class NcclCommunicator final : public Communicator {
                       Reduction reduction) override;
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override;
-  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override;
-  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override;
+  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int) override {
+    return start("send", values, [group = group_.get(), values, to = peer(to)] {
+      return group->library().send(values, to, group->handle());
+    });
+  }
+  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int) override {
+    return start("receive", values, [group = group_.get(), values, from = peer(from)] {
+      return group->library().receive(values, from, group->handle());
+    });
+  }
   void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override;
   void barrier() override;
   std::unique_ptr<Communicator> split(int colour, int key) override;
@@ -55,71 +66,80 @@ class NcclCommunicator final : public Communicator {
  private:
   NcclLibrary& library() const { return group_->library(); }
   void* handle() const { return group_->handle(); }
-  int peer(RankId rank) const;
-  /// Several calls as one group; `enqueue` returns each call's answer to `note`.
+  std::size_t members() const { return group_->members().size(); }
+  int peer(RankId rank) const {
+    HETEROPERF_EXPECT(position(rank) < members());
+    return rank.value();
+  }
+  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
+    HETEROPERF_EXPECT(counts.size() == members());
+    HETEROPERF_EXPECT(block.count == counts[position(rank_)] && block.type == all.type);
+  }
+  /// Waits until the library is free, makes one call of it and waits for its end.
+  template <class Call>
+  void run(const std::string& operation, Call call) {
+    group_->ready(operation);
+    group_->settle(call(), operation);
+  }
+  /// Makes several calls as one group; `enqueue` passes each call's answer to `note`.
   template <class Enqueue>
-  void grouped(const std::string& operation, Enqueue enqueue);
+  void run_grouped(const std::string& operation, Enqueue enqueue);
+  std::unique_ptr<Transfer> start(const char* operation, ConstBuffer values,
+                                  std::function<NcclStatus()> message) {
+    const std::uint64_t number = values.count > 0 ? group_->queue(std::move(message)) : 0;
+    return std::make_unique<NcclTransfer>(group_, number, describe(operation, values));
+  }
 
   std::shared_ptr<NcclHandle> group_;
   RankId rank_;
-  MemoryBlock word_;  ///< of barriers
+  MemoryBlock word_;  ///< the data of barriers
 };
 
-int NcclCommunicator::peer(RankId rank) const {
-  HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < size());
-  return rank.value();
-}
-
 template <class Enqueue>
-void NcclCommunicator::grouped(const std::string& operation, Enqueue enqueue) {
-  NcclStatus worst;
-  group_->ready(operation);
-  library().group_start();
-  enqueue([&worst](NcclStatus status) {
-    if (status.state == NcclStatus::State::failed) worst = std::move(status);
+void NcclCommunicator::run_grouped(const std::string& operation, Enqueue enqueue) {
+  run(operation, [&] {
+    NcclStatus worst;
+    library().group_start();
+    enqueue([&worst](NcclStatus status) {
+      if (status.state == NcclStatus::State::failed) worst = std::move(status);
+    });
+    const NcclStatus end = library().group_end();
+    return worst.state == NcclStatus::State::failed ? worst : end;
   });
-  const NcclStatus end = library().group_end();
-  group_->settle(worst.state == NcclStatus::State::failed ? worst : end, operation);
 }
 
 void NcclCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
   HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
   if (mine.count == 0) return;
-  const std::string operation = describe("all_reduce", mine);
-  group_->ready(operation);
-  group_->settle(library().all_reduce(mine, result.data, reduction, handle()), operation);
+  run(describe("all_reduce", mine),
+      [&] { return library().all_reduce(mine, result.data, reduction, handle()); });
 }
 
 void NcclCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
                               Reduction reduction) {
   if (mine.count == 0) return;
-  const std::string operation = describe("reduce", mine);
-  group_->ready(operation);
   void* out = rank_ == root ? result.data : nullptr;
-  group_->settle(library().reduce(mine, out, reduction, peer(root), handle()), operation);
+  run(describe("reduce", mine),
+      [&] { return library().reduce(mine, out, reduction, peer(root), handle()); });
 }
 
 void NcclCommunicator::broadcast(MutableBuffer values, RankId root) {
   if (values.count == 0) return;
-  const std::string operation = describe("broadcast", values);
-  group_->ready(operation);
-  group_->settle(library().broadcast(values, peer(root), handle()), operation);
+  run(describe("broadcast", values),
+      [&] { return library().broadcast(values, peer(root), handle()); });
 }
 
+/// Blocks of unequal sizes are broadcasts, one for each rank, all in one group.
 void NcclCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(size()));
-  const auto self = static_cast<std::size_t>(rank_.value());
-  HETEROPERF_EXPECT(mine.count == counts[self] && mine.type == all.type);
+  check_counts(counts, mine, all);
   const std::string operation = describe("all_gather", mine);
   if (are_equal(counts)) {
     if (mine.count == 0) return;
-    group_->ready(operation);
-    return group_->settle(library().all_gather(mine, all.data, handle()), operation);
+    return run(operation, [&] { return library().all_gather(mine, all.data, handle()); });
   }
-  const MutableBuffer own = part_of(all, block_of(counts, self));
-  if (own.data != mine.data) library().copy(own.data, mine.data, mine.bytes());
-  // NCCL has no unequal form: every block is a broadcast of its own, all in one group.
-  grouped(operation, [&](auto note) {
+  const MutableBuffer my_block = part_of(all, block_of(counts, position(rank_)));
+  if (my_block.data != mine.data) library().copy(my_block.data, mine.data, mine.bytes());
+  run_grouped(operation, [&](auto note) {
     for_each_block(counts, [&](std::size_t r, Slice block) {
       if (block.count == 0) return;
       note(library().broadcast(part_of(all, block), static_cast<int>(r), handle()));
@@ -127,21 +147,19 @@ void NcclCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts co
   });
 }
 
+/// Blocks of unequal sizes are reductions, one for each rank, all in one group.
 void NcclCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                                       Reduction reduction) {
-  HETEROPERF_EXPECT(counts.size() == static_cast<std::size_t>(size()));
-  const auto self = static_cast<std::size_t>(rank_.value());
-  HETEROPERF_EXPECT(mine.count == counts[self] && mine.type == all.type);
+  check_counts(counts, mine, all);
   const std::string operation = describe("reduce_scatter", all);
   if (are_equal(counts)) {
     if (mine.count == 0) return;
-    group_->ready(operation);
-    return group_->settle(library().reduce_scatter(all, mine, reduction, handle()), operation);
+    return run(operation, [&] { return library().reduce_scatter(all, mine, reduction, handle()); });
   }
-  grouped(operation, [&](auto note) {
+  run_grouped(operation, [&](auto note) {
     for_each_block(counts, [&](std::size_t r, Slice block) {
       if (block.count == 0) return;
-      void* out = r == self ? mine.data : nullptr;
+      void* out = r == position(rank_) ? mine.data : nullptr;
       note(library().reduce(part_of(all, block), out, reduction, static_cast<int>(r), handle()));
     });
   });
@@ -149,82 +167,45 @@ void NcclCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Count
 
 void NcclCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                                   Counts from_each) {
-  const auto ranks = static_cast<std::size_t>(size());
-  HETEROPERF_EXPECT(to_each.size() == ranks && from_each.size() == ranks);
-  grouped(describe("all_to_all", mine), [&](auto note) {
-    for (std::size_t r = 0; r < ranks; ++r) {
+  HETEROPERF_EXPECT(to_each.size() == members() && from_each.size() == members());
+  run_grouped(describe("all_to_all", mine), [&](auto note) {
+    for (std::size_t r = 0; r < members(); ++r) {
       const Slice out = block_of(to_each, r), in = block_of(from_each, r);
-      const int other = static_cast<int>(r);
-      if (out.count > 0) note(library().send(part_of(mine, out), other, handle()));
-      if (in.count > 0) note(library().receive(part_of(theirs, in), other, handle()));
+      const int rank = static_cast<int>(r);
+      if (out.count > 0) note(library().send(part_of(mine, out), rank, handle()));
+      if (in.count > 0) note(library().receive(part_of(theirs, in), rank, handle()));
     }
   });
 }
 
-std::unique_ptr<Transfer> NcclCommunicator::start_send(ConstBuffer values, RankId to, int) {
-  const int other = peer(to);
-  std::uint64_t message = 0;
-  if (values.count > 0) {
-    message = group_->queue([group = group_.get(), values, other] {
-      return group->library().send(values, other, group->handle());
-    });
-  }
-  return std::make_unique<NcclTransfer>(group_, message, describe("send", values));
-}
-
-std::unique_ptr<Transfer> NcclCommunicator::start_receive(MutableBuffer values, RankId from, int) {
-  const int other = peer(from);
-  std::uint64_t message = 0;
-  if (values.count > 0) {
-    message = group_->queue([group = group_.get(), values, other] {
-      return group->library().receive(values, other, group->handle());
-    });
-  }
-  return std::make_unique<NcclTransfer>(group_, message, describe("receive", values));
-}
-
 void NcclCommunicator::exchange(std::span<const Outgoing> sends,
                                 std::span<const Incoming> receives) {
-  for (const Incoming& one : receives) start_receive(one.values, one.from, one.tag);
-  for (const Outgoing& one : sends) start_send(one.values, one.to, one.tag);
+  for (const Incoming& in : receives) start_receive(in.values, in.from, in.tag);
+  for (const Outgoing& out : sends) start_send(out.values, out.to, out.tag);
   group_->wait(group_->last(), "exchange");
 }
 
 void NcclCommunicator::barrier() {
   const MutableBuffer word(word_.data(), 1, DataType::i32);
-  group_->ready("barrier");
-  group_->settle(library().all_reduce(word, word.data, Reduction::max, handle()), "barrier");
+  run("barrier", [&] { return library().all_reduce(word, word.data, Reduction::max, handle()); });
 }
 
 std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
-  const auto ranks = static_cast<std::size_t>(size());
-  const std::int32_t wish[] = {colour, key};
-  std::vector<std::int32_t> wishes(2 * ranks);
-  MemoryBlock mine(memory(), sizeof wish), all(memory(), wishes.size() * sizeof(std::int32_t));
-  memory().write(mine.data(), wish, sizeof wish);
+  const SplitWish wish{colour, key};
+  std::vector<SplitWish> wishes(members());
+  const std::size_t bytes = wishes.size() * sizeof wish;
+  MemoryBlock mine(memory(), sizeof wish), all(memory(), bytes);
+  memory().write(mine.data(), &wish, sizeof wish);
   all_gather(ConstBuffer(mine.data(), 2, DataType::i32),
-             MutableBuffer(all.data(), wishes.size(), DataType::i32));
-  memory().read(wishes.data(), all.data(), wishes.size() * sizeof(std::int32_t));
-  std::vector<std::size_t> order;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (wishes[2 * r] == colour) order.push_back(r);
-  }
-  // NCCL takes colours from 0 on; the first rank of a colour stands for it.
-  const int index = static_cast<int>(order.front());
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return wishes[2 * a + 1] < wishes[2 * b + 1];
-  });
-  std::vector<RankId> members;
-  for (const std::size_t r : order) members.push_back(group_->members()[r]);
-  const auto self = static_cast<std::size_t>(rank_.value());
-  const auto position = std::find(order.begin(), order.end(), self) - order.begin();
-  auto part =
-      std::make_shared<NcclHandle>(group_->shared_library(), std::move(members), group_->watch());
-  group_->await_handle(library().split(handle(), index, static_cast<int>(position), part->handle()),
-                       "split");
-  part->await_handle({NcclStatus::State::in_progress, {}}, "split");
-  return std::make_unique<NcclCommunicator>(std::move(part),
-                                            RankId(static_cast<std::int32_t>(position)));
+             MutableBuffer(all.data(), 2 * members(), DataType::i32));
+  memory().read(wishes.data(), all.data(), bytes);
+  const SplitGroup part = split_group(wishes, position(rank_));
+  auto group = std::make_shared<NcclHandle>(group_->shared_library(),
+                                            part.members(group_->members()), group_->watch());
+  const int new_rank = static_cast<int>(part.self_place);
+  group_->await_handle(library().split(handle(), part.colour, new_rank, group->handle()), "split");
+  group->await_handle({NcclStatus::State::in_progress, {}}, "split");
+  return std::make_unique<NcclCommunicator>(std::move(group), RankId(new_rank));
 }
 
 }  // namespace

@@ -7,9 +7,6 @@
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
-#include "runners/comm/nccl/nccl_backend.hpp"
-#include "runners/comm/nccl/nccl_communicator.hpp"
-#include "runners/comm/text_exchange.hpp"
 
 namespace heteroperf {
 namespace {
@@ -26,7 +23,7 @@ NcclBackend& load_nccl() {
   return *module.symbol<HeteroperfNcclEntry>("heteroperf_nccl_backend")();
 }
 
-/// This rank's place among the ranks of its host.
+/// The number of ranks on this rank's host, and this rank's place among them.
 struct HostPlace {
   int index = 0, ranks = 0;
 };
@@ -37,13 +34,13 @@ HostPlace place_on_host(Communicator& world) {
   HostPlace place;
   for (std::size_t r = 0; r < hosts.size(); ++r) {
     if (hosts[r] != host) continue;
-    if (static_cast<int>(r) < world.rank().value()) ++place.index;
+    if (rank_at(r) < world.rank()) ++place.index;
     ++place.ranks;
   }
   return place;
 }
 
-/// Of a channel that tells failures alone.
+/// The watch over a control channel that knows about failures and nothing else.
 class FailureWatch final : public PeerWatch {
  public:
   explicit FailureWatch(std::shared_ptr<ControlChannel> control) : control_(std::move(control)) {}
@@ -81,9 +78,9 @@ std::unique_ptr<Communicator> make_nccl_group(World& world, std::shared_ptr<Nccl
   NcclId id{};
   if (part.rank() == RankId(0)) id = library->unique_id();
   part.broadcast(MutableBuffer(id.data(), id.size(), DataType::u8), RankId(0));
-  const std::int32_t mine = world.communicator->rank().value();
-  std::vector<std::int32_t> ranks(static_cast<std::size_t>(part.size()));
-  part.all_gather(std::span(&mine, 1), std::span(ranks));
+  const std::int32_t rank = world.communicator->rank().value();
+  std::vector<std::int32_t> ranks(at_index(part.size()));
+  part.all_gather(std::span(&rank, 1), std::span(ranks));
   return make_nccl_communicator(std::move(library), id, part.rank(), {ranks.begin(), ranks.end()},
                                 watch_of(world));
 }
@@ -92,7 +89,8 @@ BackendStatus nccl_status() {
   BackendStatus status;
   status.built = nccl_built;
   status.version = HETEROPERF_NCCL_VERSION;
-  // Loading the library takes longer than everything else that is asked of a machine.
+  // The driver is looked for first, because loading the library takes longer than everything else
+  // that a report about a machine needs.
   if (nccl_built && !std::filesystem::exists(driver)) {
     status.reason = std::string("no NVIDIA driver is loaded (") + driver + " is missing)";
     return status;

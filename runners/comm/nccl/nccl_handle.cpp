@@ -7,6 +7,18 @@
 
 #include "metrics/base/error.hpp"
 
+// NCCL's calls return before they have ended, in two stages: the handle is in progress while the
+// library takes a call in (it may connect to peers meanwhile), and the stream is busy until the
+// data have moved. Neither ends when a peer dies, so every wait polls both and asks the watch.
+//
+// Messages have numbers in the order in which they are started:
+//
+//     1 2 3 | 4 5 | 6 7
+//           ▲     ▲
+//      ended_     handed_over_       6 and 7 are queued; they become the next group
+//
+// Only one group of messages is under way at a time.
+
 namespace heteroperf {
 namespace {
 
@@ -17,7 +29,7 @@ constexpr int spins = 1000;
 }  // namespace
 
 NcclHandle::~NcclHandle() {
-  // While a failure is on its way the others may never come to leave in order.
+  // While an exception is on its way the other ranks may never come to leave in order.
   if (handle_ == nullptr || std::uncaught_exceptions() > 0) {
     abort();
     return;
@@ -57,7 +69,8 @@ void NcclHandle::await_handle(const NcclStatus& first, const std::string& operat
   poll(first, operation, [this] { return library_->status(handle_); });
 }
 
-/// A peer's death shows as an asynchronous error while the stream hangs.
+/// The stream's status, or the handle's when that failed: a peer's death shows as an asynchronous
+/// error while the stream hangs.
 NcclStatus NcclHandle::stream_and_handle() {
   const NcclStatus stream = library_->stream_status();
   if (stream.state != State::in_progress) return stream;

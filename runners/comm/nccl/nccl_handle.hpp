@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
+#include "runners/comm/control_channel.hpp"
 #include "runners/comm/nccl/nccl_library.hpp"
-#include "runners/comm/peer_watch.hpp"
 
 namespace heteroperf {
 
-/// One group's handle and the way its operations are waited for; shared with messages under way.
-/// Every wait looks at the stream, the library's asynchronous error and the watch, and aborts the
-/// handle when one of them reports a failure.
+/// One group's handle and the waits for its operations; shared with messages under way. Every wait
+/// looks at the stream, the library's asynchronous error and the watch, and aborts the handle when
+/// one of them reports a failure.
 class NcclHandle {
  public:
   NcclHandle(std::shared_ptr<NcclLibrary> library, std::vector<RankId> members,
@@ -30,20 +30,20 @@ class NcclHandle {
   const std::vector<RankId>& members() const { return members_; }
   void*& handle() { return handle_; }
 
-  /// Waits until the library may be called: what was handed over before has ended.
+  /// Waits until the library may be called: all messages that were handed over have ended.
   void ready(const std::string& operation);
-  /// Waits until handle and stream are idle. `first` is what the call itself answered.
+  /// Waits until handle and stream are idle. `first` is the answer of the call itself.
   void settle(const NcclStatus& first, const std::string& operation);
-  /// Waits until the library has taken in what it was asked; the stream may go on.
+  /// Waits until the library has taken in its last call; the stream may go on.
   void await_handle(const NcclStatus& first, const std::string& operation);
 
-  /// Messages that were started and not yet handed to the library; they are one group, which cannot
-  /// block itself. Returns the number of the message, from 1.
+  /// Adds a message to those that were started and not yet handed to the library; they are one
+  /// group, which cannot block itself. Returns the number of the message, from 1.
   std::uint64_t queue(std::function<NcclStatus()> message);
-  /// Number of the message that was queued last.
+  /// The number of the message that was queued last.
   std::uint64_t last() const { return handed_over_ + queued_.size(); }
-  /// Whether the message of that number has ended. Hands over what is queued as soon as the group
-  /// before has ended; does not wait.
+  /// True when the message of that number has ended. Hands over the queued messages as soon as the
+  /// group before has ended; does not wait.
   bool test(std::uint64_t message, const std::string& operation);
   void wait(std::uint64_t message, const std::string& operation);
 
@@ -63,7 +63,7 @@ class NcclHandle {
   void* handle_ = nullptr;
   std::vector<std::function<NcclStatus()>> queued_;
   std::uint64_t handed_over_ = 0, ended_ = 0;  ///< messages; those between are under way
-  bool taken_in_ = true;                       ///< by the library, of what is under way
+  bool taken_in_ = true;                       ///< the library has taken in all that is under way
 };
 
 }  // namespace heteroperf

@@ -2,33 +2,32 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 #include <string>
 
-#include "runners/comm/buffer_memory.hpp"
 #include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 
-/// ncclUniqueId.
+/// The bytes of an ncclUniqueId.
 using NcclId = std::array<std::byte, 128>;
 
-/// Answer of a call that may go on in the background.
+/// The answer of a call that may go on in the background.
 struct NcclStatus {
   enum class State { done, in_progress, failed };
   State state = State::done;
-  std::string text;  ///< the library's words, of a failure
+  std::string text;  ///< of a failure, the library's words
 };
 
-/// What a device is.
 struct DeviceIdentity {
   std::string vendor;  ///< "nvidia"
   std::string model;   ///< as its driver names it
   Bytes memory{0};
 };
 
-/// The calls of NCCL that the communicator needs, on one device and one stream: a seam, so that the
-/// communicator's logic is tested without a GPU. Handles are ncclComm_t. Nothing blocks: handles
-/// are made with blocking = 0, and operations are enqueued on the stream.
+/// The calls of NCCL that the communicator needs, on one device and one stream. They are an
+/// interface so that the communicator's logic is tested without a GPU. Handles are ncclComm_t.
+/// Nothing blocks: handles are made with blocking = 0, and operations are enqueued on the stream.
 class NcclLibrary {
  public:
   virtual ~NcclLibrary() = default;
@@ -38,14 +37,14 @@ class NcclLibrary {
   virtual NcclId unique_id() = 0;
   /// `handle` stays in its place until status(handle) is done.
   virtual NcclStatus init(const NcclId& id, int ranks, int rank, void*& handle) = 0;
-  /// The part of the ranks with this colour, ordered by key. `part` stays in its place, and counts
-  /// from when status(handle) is done.
+  /// Makes the group of the ranks with this colour, ordered by key. `part` stays in its place, and
+  /// is valid once status(handle) is done.
   virtual NcclStatus split(void* handle, int colour, int key, void*& part) = 0;
-  /// ncclCommGetAsyncError: of what was last asked of the handle.
+  /// ncclCommGetAsyncError: the state of the last call with this handle.
   virtual NcclStatus status(void* handle) = 0;
   /// Gives everything under way up; the handle is gone.
   virtual void abort(void* handle) noexcept = 0;
-  /// Flushes the handle; `destroy` once status() is done.
+  /// Flushes the handle; `destroy` follows once status() is done.
   virtual NcclStatus finalize(void* handle) = 0;
   virtual void destroy(void* handle) noexcept = 0;
 
@@ -62,11 +61,30 @@ class NcclLibrary {
   virtual NcclStatus send(ConstBuffer values, int to, void* handle) = 0;
   virtual NcclStatus receive(MutableBuffer values, int from, void* handle) = 0;
 
-  /// cudaStreamQuery: whether everything enqueued has ended.
+  /// cudaStreamQuery: done when everything enqueued has ended.
   virtual NcclStatus stream_status() = 0;
-  /// A copy within the device, enqueued on the stream.
+  /// Enqueues a copy within the device on the stream.
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;
   virtual BufferMemory& memory() = 0;
 };
 
+/// The calls that the NCCL module offers to the program. There is one object per process.
+class NcclBackend {
+ public:
+  virtual ~NcclBackend() = default;
+  /// The library's version, "2.28.9". Needs no device.
+  virtual std::string version() = 0;
+  /// The number of devices; 0 where there is no device or no driver, with the reason in `reason`.
+  virtual int devices(std::string& reason) = 0;
+  /// Opens device `index` with a stream of its own. NCCL refuses `ranks_on_device` above 1 unless
+  /// ranks look like different hosts: settings for that are made here, for functional tests only.
+  /// Throws SystemError{environment} with CUDA's words.
+  virtual std::shared_ptr<NcclLibrary> open(int index, int rank, int ranks_on_device) = 0;
+};
+
 }  // namespace heteroperf
+
+/// The module's only entry, by this name and type.
+extern "C" {
+using HeteroperfNcclEntry = heteroperf::NcclBackend*();
+}

@@ -7,9 +7,11 @@
 #include <mutex>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/nccl/copy_streams.hpp"
-#include "runners/comm/nccl/nccl_backend.hpp"
 #include "runners/comm/nccl/stream_copier.hpp"
+
+// The module that talks to NCCL and CUDA: the product's implementations of NcclLibrary, CopyStreams
+// and device memory, which hand each call on and translate its answer. Everything that decides
+// anything stands outside of it, where it is tested without a GPU.
 
 namespace heteroperf {
 namespace {
@@ -72,7 +74,8 @@ ncclRedOp_t operation_of(Reduction reduction) {
 
 ncclComm_t comm(void* handle) { return static_cast<ncclComm_t>(handle); }
 
-/// NCCL's own thread may store a new handle after the call has returned: straight to its place.
+/// The place of a handle as NCCL sees it. NCCL's own thread may store a new handle there after the
+/// call has returned.
 ncclComm_t* handle_at(void*& place) { return reinterpret_cast<ncclComm_t*>(&place); }
 
 ncclConfig_t non_blocking() {
@@ -149,7 +152,8 @@ class DeviceMemory final : public BufferMemory {
   void release(void* memory) noexcept override { cudaFree(memory); }
   void write(void* to, const void* host, std::size_t bytes) override {
     check_cuda(cudaMemcpy(to, host, bytes, cudaMemcpyHostToDevice), "cudaMemcpy");
-    // From pageable memory it may return before the bytes are there, and other streams do not wait.
+    // A copy from pageable memory may return before the bytes are there, and other streams do not
+    // wait for it.
     check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaStreamSynchronize");
   }
   void read(void* host, const void* from, std::size_t bytes) override {
@@ -262,8 +266,8 @@ class Library final : public NcclLibrary {
   DeviceMemory memory_;
 };
 
-/// NCCL takes two ranks of one device for a mistake unless they look like two hosts; what they
-/// share is then the loopback network. Settings that the user made stay.
+/// NCCL takes two ranks of one device for a mistake unless they look like two hosts, which then
+/// talk over the loopback network. Settings that the user made stay.
 void look_like_hosts(int rank) {
   const std::pair<const char*, std::string> settings[] = {
       {"NCCL_HOSTID", fmt::format("heteroperf-rank-{}", rank)},
@@ -286,8 +290,8 @@ class Backend final : public NcclBackend {
     return 0;
   }
   std::shared_ptr<NcclLibrary> open(int index, int rank, int ranks_on_device) override {
-    static std::mutex one_at_a_time;  // the environment is one
-    const std::lock_guard lock(one_at_a_time);
+    static std::mutex environment;  // all threads share the process's environment
+    const std::lock_guard lock(environment);
     if (ranks_on_device > 1) look_like_hosts(rank);
     return std::make_shared<Library>(index);
   }

@@ -26,19 +26,19 @@ DeviceCopier::Ticket StreamCopier::start(CopyStreams::Direction direction, void*
 }
 
 bool StreamCopier::done(Ticket copy) {
-  const auto found = under_way_.find(copy);
-  HETEROPERF_EXPECT(found != under_way_.end());
-  const NcclStatus status = streams_->status(found->second);
+  const auto entry = under_way_.find(copy);
+  HETEROPERF_EXPECT(entry != under_way_.end());
+  const NcclStatus status = streams_->status(entry->second);
   if (status.state == NcclStatus::State::failed) fail(status.text);
   if (status.state == NcclStatus::State::in_progress) return false;
-  events_.push_back(found->second);
-  under_way_.erase(found);
+  events_.push_back(entry->second);
+  under_way_.erase(entry);
   return true;
 }
 
 std::shared_ptr<std::byte[]> StreamCopier::host_memory(std::size_t bytes) {
   auto* const memory = static_cast<std::byte*>(streams_->pin(bytes > 0 ? bytes : 1));
-  return {memory, [streams = streams_](std::byte* one) { streams->unpin(one); }};
+  return {memory, [streams = streams_](std::byte* pinned) { streams->unpin(pinned); }};
 }
 
 void StreamCopier::fail(const std::string& text) const {

@@ -2,15 +2,37 @@
 
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "runners/comm/nccl/copy_streams.hpp"
+#include "runners/comm/nccl/nccl_library.hpp"
 #include "runners/comm/relay/device_copier.hpp"
 
 namespace heteroperf {
 
-/// Copies on streams of their own, one for each direction, with an event behind each of them.
-/// Staging memory is page-locked, so that copies run beside everything else.
+/// The CUDA calls that copies between one device and this host need. They are an interface for the
+/// same reason as NcclLibrary. Events are cudaEvent_t. Nothing blocks but pin() and unpin().
+class CopyStreams {
+ public:
+  enum class Direction { to_host, to_device };
+
+  virtual ~CopyStreams() = default;
+  /// The device's name, "cuda:0".
+  virtual std::string device() const = 0;
+  /// Allocates page-locked memory of the host. Throws SystemError when there is none left.
+  virtual void* pin(std::size_t bytes) = 0;
+  virtual void unpin(void* memory) noexcept = 0;
+  virtual void* make_event() = 0;
+  virtual void destroy_event(void* event) noexcept = 0;
+  /// Starts a cudaMemcpyAsync on the stream of that direction, and records the event behind it.
+  virtual NcclStatus start(Direction direction, void* to, const void* from, std::size_t bytes,
+                           void* event) = 0;
+  /// cudaEventQuery.
+  virtual NcclStatus status(void* event) = 0;
+};
+
+/// Copies on two streams, one for each direction, with an event behind each copy. Staging memory is
+/// page-locked, so that copies run beside everything else.
 class StreamCopier final : public DeviceCopier {
  public:
   explicit StreamCopier(std::shared_ptr<CopyStreams> streams) : streams_(std::move(streams)) {}
@@ -34,8 +56,8 @@ class StreamCopier final : public DeviceCopier {
   [[noreturn]] void fail(const std::string& text) const;
 
   std::shared_ptr<CopyStreams> streams_;
-  std::map<Ticket, void*> under_way_;  ///< their events
-  std::vector<void*> events_;          ///< those in nobody's use
+  std::map<Ticket, void*> under_way_;  ///< the events of the copies that have not ended
+  std::vector<void*> events_;          ///< events that no copy uses now
   Ticket next_ = 0;
 };
 

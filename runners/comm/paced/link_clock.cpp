@@ -1,10 +1,28 @@
 #include "runners/comm/paced/link_clock.hpp"
 
+#include <cerrno>
 #include <cmath>
+#include <fstream>
+#include <string>
+
+#include "metrics/base/random.hpp"
+
+// A message passes two buckets, its sender's card and its link, and is modelled like this:
+//
+//     card   ──┤ n / card bandwidth ├──────────
+//     link   ──┤ T(n) − latency      ├┤latency├─
+//              ▲                      ▲        ▲
+//            begins                 leaves   arrives
+//
+// T(n) is the link's curve. The card may begin earlier than the link by its burst, the bytes that
+// it has saved up while it was idle.
 
 namespace heteroperf {
 namespace {
 
+constexpr Instant second = 1000000000;
+/// A sleeper is woken about this late on an idle machine.
+constexpr Instant spin = 70000;
 constexpr double longest_s = 30.0 * 365 * 86400;
 
 Instant on_card(Bytes size, const CardUse& card) {
@@ -13,6 +31,27 @@ Instant on_card(Bytes size, const CardUse& card) {
 }
 
 }  // namespace
+
+void nap_until(Instant wake) {
+  const timespec at{wake / second, wake % second};
+  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR) {
+  }
+}
+
+void sleep_until(Instant due) {
+  if (due - host_now() > spin) nap_until(due - spin);
+  while (host_now() < due) {
+  }
+}
+
+std::uint64_t host_clock_id() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  if (!(file >> id)) return 0;
+  std::uint64_t hash = 1;
+  for (char c : id) hash = mix64(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
 
 Instant to_duration(Seconds seconds) {
   return std::llround(std::clamp(seconds.value(), 0.0, longest_s) * 1e9);

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "metrics/base/clock.hpp"
 #include "runners/cluster/link_curve.hpp"
 
 namespace heteroperf {
@@ -11,16 +12,26 @@ namespace heteroperf {
 /// Nanoseconds of a host's clock that only runs forward.
 using Instant = std::int64_t;
 
-/// At most 30 years, so that sums of instants cannot overflow.
+/// The clock that all processes of this host share.
+inline Instant host_now() { return now_ns(); }
+/// Sleeps until `wake` or a little longer. For looks in between, which leave the core to others.
+void nap_until(Instant wake);
+/// Sleeps until `due`, spinning for the last moments so as not to be late.
+void sleep_until(Instant due);
+
+/// A number that is equal on ranks whose host_now() agree: the kernel's boot id. 0 when unknown.
+std::uint64_t host_clock_id();
+
+/// Rounds to nanoseconds; at most 30 years, so that sums of instants cannot overflow.
 Instant to_duration(Seconds seconds);
 
-/// Something that carries one message at a time: a token bucket. Lock-free, so it may lie in
-/// memory that processes share.
+/// A link or card that carries one message at a time: a token bucket. Lock-free, so it may lie in
+/// memory that processes share. Bits that are all zero are a new one.
 class Bucket {
  public:
-  /// Takes it for `duration` from the first free moment that is not more than `saved` before
-  /// `earliest`, which is the result: as much of an idle time is made up for. Calls of several
-  /// ranks count in the order they are made.
+  /// Takes the bucket for `duration` from the first free moment that is not more than `saved`
+  /// before `earliest`, and returns that moment: so much of an idle time is made up for. Calls of
+  /// several ranks count in the order they are made.
   Instant take(Instant earliest, Instant duration, Instant saved = 0);
   Instant free_at() const { return free_at_.load(std::memory_order_relaxed); }
 
@@ -29,18 +40,18 @@ class Bucket {
   static_assert(std::atomic<Instant>::is_always_lock_free);
 };
 
-/// When a message has left its sender, and when it is at its receiver.
+/// The modelled times of a message: posted, gone from its sender, and at its receiver.
 struct Passage {
   Instant posted = 0, leaves = 0, arrives = 0;
   Instant took() const { return arrives - posted; }
   friend bool operator==(const Passage&, const Passage&) = default;
 };
 
-/// The card that a message leaves its host by. Directions do not disturb each other.
+/// The card by which a message leaves its host. The two directions do not disturb each other.
 struct CardUse {
   Bucket* bucket = nullptr;     ///< null: no card limits it
   BytesPerSecond bandwidth{0};  ///< 0: does not limit
-  Bytes burst{0};               ///< that pass at the link's speed after a pause
+  Bytes burst{0};               ///< bytes that pass at the link's speed after a pause
 };
 
 /// Sends `size` bytes over a link of one direction:
@@ -52,15 +63,15 @@ struct CardUse {
 /// than the link carries another rank's message meanwhile.
 Passage pass(Instant posted, Bytes size, const LinkCurve& curve, Bucket& link, const CardUse& card);
 
-/// A rank's place in modelled time. Within an operation the clock runs behind the model after a
-/// wait that ended late; what the rank does next counts from the modelled end of that wait, so
-/// errors do not add up. Outside of one, and from one to the next, everything counts from the
-/// clock: nobody who measures sees less time than the links need.
+/// A rank's place in modelled time. After a wait that ended late, the rank is behind the model.
+/// Within an operation its next message counts from the modelled end of that wait, so errors do not
+/// add up. Outside of an operation, and from one to the next, everything counts from the clock, so
+/// that no measurement shows less time than the links need.
 class RankTimeline {
  public:
   Instant now(Instant clock) const { return clock - lag_; }
   /// A wait that began at modelled time `began`, for something due at `due`, is over at `clock`.
-  /// Returns by how much it was late.
+  /// Returns its lateness.
   Instant waited(Instant began, Instant due, Instant clock) {
     const Instant late = std::max<Instant>(0, clock - std::max(began, due));
     if (in_operation_) lag_ = late;

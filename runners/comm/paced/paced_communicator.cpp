@@ -7,18 +7,25 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/collectives/message_tags.hpp"
 #include "runners/comm/collectives/over_messages.hpp"
-#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/operation_scope.hpp"
-#include "runners/comm/paced/host_clock.hpp"
 #include "runners/comm/paced/pace_state.hpp"
+
+// A paced message is two messages of the transport below: a note with its modelled arrival, and the
+// payload. Both move as fast as they can; the waits end at the modelled time:
+//
+//     sender    posts note and payload ─────┤ sleeps until the message leaves ├
+//     receiver  ────── note and payload are here ┤ sleeps until the message arrives ├
+//
+// The modelled times are known when the message is posted, so a rank that wakes late does not make
+// the next message of a collective late.
 
 namespace heteroperf {
 namespace {
 
-/// How often a rank that sleeps looks after its other messages.
+/// A rank that sleeps looks so often after its other messages.
 constexpr Instant look_after = 200000;
 
-/// Travels before every message.
+/// The note that travels before every message.
 struct Note {
   std::array<std::int64_t, 2> values{};
   std::int64_t arrives() const { return values[0]; }
@@ -27,7 +34,7 @@ struct Note {
 
 class PacedTransfer;
 
-/// What a communicator and its transfers share.
+/// The state that a communicator and its transfers share.
 struct PacedGroup {
   std::unique_ptr<Communicator> inner;
   std::vector<RankId> members;  ///< ranks of the world
@@ -36,13 +43,13 @@ struct PacedGroup {
   std::vector<PacedTransfer*> open;
 
   RankId world_rank(RankId rank) const {
-    HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < inner->size());
-    return members[static_cast<std::size_t>(rank.value())];
+    HETEROPERF_EXPECT(position(rank) < members.size());
+    return members[position(rank)];
   }
 };
 
-/// A note and a message of the transport below, which has ended once both are here and the
-/// modelled time has come.
+/// A message that has ended once its note and its payload are through and the modelled time has
+/// come.
 class PacedTransfer final : public Transfer {
  public:
   PacedTransfer(std::shared_ptr<PacedGroup> group, const Outgoing& message);
@@ -102,11 +109,11 @@ void PacedTransfer::close() {
 void PacedTransfer::note_is_here() {
   note_transfer_.reset();
   if (sender_) return;
-  // Without a shared clock only the time on the way is known.
+  // The clock of another host says nothing here, so only the time on the way counts.
   due_ = same_clock_ ? note_.arrives() : host_now() + note_.took();
 }
 
-/// Whether the transport is through with it.
+/// True when the transport below is through with note and payload.
 bool PacedTransfer::moved() {
   if (note_transfer_ && note_transfer_->test()) note_is_here();
   if (payload_ && payload_->test()) payload_.reset();
@@ -145,12 +152,12 @@ void PacedTransfer::sleep() {
   while (group_->open.size() > 1 && due_ - host_now() > 2 * look_after) {
     nap_until(host_now() + look_after);
     state.check_run(due_);
-    for (PacedTransfer* other : group_->open) other->moved();
+    for (PacedTransfer* transfer : group_->open) transfer->moved();
   }
   state.sleep_until(due_);
 }
 
-class PacedCommunicator final : public Communicator, public ConcurrentUse, public TimedOperations {
+class PacedCommunicator final : public Communicator, public TimedOperations {
  public:
   explicit PacedCommunicator(std::shared_ptr<PacedGroup> group)
       : group_(std::move(group)), collectives_(*this) {}
@@ -158,9 +165,7 @@ class PacedCommunicator final : public Communicator, public ConcurrentUse, publi
   RankId rank() const override { return group_->inner->rank(); }
   int size() const override { return group_->inner->size(); }
   std::string transport() const override { return "paced " + group_->inner->transport(); }
-  std::string one_thread_reason() const override {
-    return heteroperf::one_thread_reason(*group_->inner);
-  }
+  std::string one_thread_reason() const override { return group_->inner->one_thread_reason(); }
   PaceReport report() const { return group_->state->report(); }
 
   using Communicator::all_gather;
@@ -204,8 +209,8 @@ class PacedCommunicator final : public Communicator, public ConcurrentUse, publi
     const OperationScope scope(*this);
     operation();
   }
-  /// Messages of its own collectives have tags of their own: this group also carries those of a
-  /// group on top of it.
+  /// The messages of this group's collectives have special tags, because the group also carries
+  /// the collectives of a group on top of it.
   int transport_tag(int tag) const {
     if (in_collective_) return tag + message_tags::inside_transport;
     check_users_tag(tag, message_tags::first_inside_transport);
@@ -235,7 +240,7 @@ std::unique_ptr<Communicator> PacedCommunicator::split(int colour, int key) {
   part->inner = group_->inner->split(colour, key);
   part->state = group_->state;
   const std::int32_t self = group_->state->self().value();
-  std::vector<std::int32_t> members(static_cast<std::size_t>(part->inner->size()));
+  std::vector<std::int32_t> members(at_index(part->inner->size()));
   part->inner->all_gather(std::span<const std::int32_t>(&self, 1),
                           std::span<std::int32_t>(members));
   for (std::int32_t member : members) part->members.emplace_back(member);

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <optional>
 
@@ -16,22 +15,22 @@ namespace heteroperf {
 /// not add up and no privilege is needed. Collectives run as algorithms over the paced messages.
 /// `world` is a group of as many ranks as the cluster has. Throws UserError otherwise. Collective.
 ///
-/// No message and no collective ends before its time on these links, as its caller's clock has it.
-/// With `control` a sleep ends with PeerError when the run fails, however slow the link is.
+/// No message and no collective ends before its time on these links by its caller's clock. With
+/// `control` a sleep ends with PeerError when the run fails, however slow the link is.
 std::unique_ptr<Communicator> make_paced_communicator(
     std::unique_ptr<Communicator> world, Cluster cluster,
     std::shared_ptr<const ControlChannel> control = nullptr);
 
-/// How well this rank has kept to the modelled times since the start, in all its groups.
+/// Tells how well this rank has kept to the modelled times since the start, in all its groups.
 struct PaceReport {
-  std::uint64_t waits = 0;       ///< for a message sent or received
+  std::uint64_t waits = 0;       ///< waits for a message sent or received
   std::uint64_t late_waits = 0;  ///< ended later than the model by over 1 % of the message's time
-  Seconds greatest_lag{0};       ///< of a wait's end behind the model
+  Seconds greatest_lag{0};       ///< the most by which a wait ended behind the model
   /// Ranks that share a card could not share its bucket, so each has an equal part of it.
   bool cards_divided = false;
 };
 
-/// Nothing for a communicator that is not paced.
+/// The report of a paced communicator; empty for any other.
 std::optional<PaceReport> pace_report(const Communicator& communicator);
 
 }  // namespace heteroperf

@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/paced/host_clock.hpp"
+#include "runners/comm/paced/link_clock.hpp"
 
 namespace heteroperf {
 

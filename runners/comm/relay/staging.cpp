@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "metrics/base/error.hpp"
-#include "runners/comm/paced/host_clock.hpp"
+#include "runners/comm/paced/link_clock.hpp"
 
 namespace heteroperf {
 

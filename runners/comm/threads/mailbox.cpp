@@ -4,26 +4,23 @@
 #include <cstring>
 #include <memory>
 
+// Every rank has one mailbox, where the sends to it and its own receives meet. The messages that
+// wait form a list in order of arrival:
+//
+//     first_ ─► send(0, tag 3) ─► receive(2, tag 1) ─► send(0, tag 3) ◄─ last_
+//
+// Whoever comes looks for the first entry with its own sender and tag. If that is the other side,
+// the two have met; the newcomer takes the entry out and copies without the lock. Otherwise the
+// newcomer waits at the end of the list. A small send leaves a copy of itself (a letter) and goes
+// on.
+
 namespace heteroperf {
 namespace {
 
-/// A small send whose sender has gone on.
+/// The copy of a small send whose sender has gone on.
 struct Letter : MailboxMessage {
   alignas(64) std::array<std::byte, Mailbox::eager_bytes> copy;
 };
-
-void describe_as(MailboxMessage& message, const MailboxMessage& other) {
-  message.side = other.side;
-  message.from = other.from;
-  message.tag = other.tag;
-  message.data = other.data;
-  message.count = other.count;
-  message.type = other.type;
-}
-
-std::size_t bytes_of(const MailboxMessage& message) {
-  return message.count * size_of(message.type);
-}
 
 }  // namespace
 
@@ -31,46 +28,51 @@ Mailbox::~Mailbox() {
   while (first_ != nullptr) {
     MailboxMessage* message = first_;
     remove(*message);
-    // Others belong to their senders, who withdraw them before their group goes.
+    // Messages that are no letters belong to ranks, which withdraw them before their group goes.
     if (message->kept) delete static_cast<Letter*>(message);
   }
 }
 
-Mailbox::Met Mailbox::meet(MailboxMessage& mine) {
+Mailbox::Met Mailbox::meet(MailboxMessage& message) {
   std::unique_lock lock(mutex_);
-  if (MailboxMessage* other = find(mine)) {
-    remove(*other);
-    other->state = MailboxMessage::State::claimed;
+  if (MailboxMessage* counterpart = counterpart_of(message)) {
+    remove(*counterpart);
+    counterpart->state = MailboxMessage::State::claimed;
     lock.unlock();
-    finish(*other, mine);
+    finish(*counterpart, message);
     return Met::here;
   }
-  if (mine.side == MailboxMessage::Side::receive || bytes_of(mine) > eager_bytes) {
-    append(mine);
+  if (message.side == MailboxMessage::Side::receive || message.values.bytes() > eager_bytes) {
+    append(message);
     return Met::waiting;
   }
   auto letter = std::make_unique<Letter>();
-  describe_as(*letter, mine);
-  if (mine.count > 0) std::memcpy(letter->copy.data(), mine.data, bytes_of(mine));
-  letter->data = letter->copy.data();
+  letter->side = message.side;
+  letter->from = message.from;
+  letter->tag = message.tag;
+  letter->values = message.values;
+  letter->values.data = letter->copy.data();
+  if (message.values.count > 0) {
+    std::memcpy(letter->copy.data(), message.values.data, message.values.bytes());
+  }
   letter->kept = true;
   append(*letter.release());
-  mine.state = MailboxMessage::State::done;
+  message.state = MailboxMessage::State::done;
   return Met::waiting;
 }
 
-bool Mailbox::withdraw(MailboxMessage& mine) {
+bool Mailbox::withdraw(MailboxMessage& message) {
   std::lock_guard lock(mutex_);
-  if (mine.state.load() != MailboxMessage::State::posted) return false;
-  remove(mine);
+  if (message.state.load() != MailboxMessage::State::posted) return false;
+  remove(message);
   return true;
 }
 
-/// Of one sender and tag, only one side can be waiting here.
-MailboxMessage* Mailbox::find(const MailboxMessage& mine) const {
-  for (MailboxMessage* message = first_; message != nullptr; message = message->next) {
-    if (message->from != mine.from || message->tag != mine.tag) continue;
-    return message->side == mine.side ? nullptr : message;
+/// Only one side of each sender and tag can be waiting here, so the first entry decides.
+MailboxMessage* Mailbox::counterpart_of(const MailboxMessage& message) const {
+  for (MailboxMessage* entry = first_; entry != nullptr; entry = entry->next) {
+    if (entry->from != message.from || entry->tag != message.tag) continue;
+    return entry->side == message.side ? nullptr : entry;
   }
   return nullptr;
 }
@@ -87,20 +89,20 @@ void Mailbox::remove(MailboxMessage& message) {
   (message.next == nullptr ? last_ : message.next->previous) = message.previous;
 }
 
-/// `first` may be gone as soon as its state is final.
+/// Copies and ends both sides. `first` may be gone as soon as its state is final.
 void Mailbox::finish(MailboxMessage& first, MailboxMessage& second) {
-  const bool fits = first.count == second.count && first.type == second.type;
+  const MutableBuffer a = first.values, b = second.values;
+  const bool fits = a.count == b.count && a.type == b.type;
   const bool receives = second.side == MailboxMessage::Side::receive;
-  if (fits && second.count > 0) {
-    std::memmove(receives ? second.data : first.data, receives ? first.data : second.data,
-                 bytes_of(second));
+  if (fits && b.count > 0) {
+    std::memmove(receives ? b.data : a.data, receives ? a.data : b.data, b.bytes());
   }
   const MailboxMessage::State end =
       fits ? MailboxMessage::State::done : MailboxMessage::State::misfit;
-  second.other_count = first.count;
-  second.other_type = first.type;
-  first.other_count = second.count;
-  first.other_type = second.type;
+  second.peer_count = a.count;
+  second.peer_type = a.type;
+  first.peer_count = b.count;
+  first.peer_type = b.type;
   second.state = end;
   if (first.kept) {
     delete static_cast<Letter*>(&first);

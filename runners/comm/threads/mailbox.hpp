@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// One side of a message. Whoever comes second copies, straight from buffer to buffer, so a
+/// One side of a message. The side that comes second copies, straight from buffer to buffer, so a
 /// message moves on without either side waiting. The first side owns the object and keeps it and
 /// the buffer in place until `state` is final or the mailbox has given it back.
 struct MailboxMessage {
@@ -23,13 +23,11 @@ struct MailboxMessage {
   Side side = Side::send;
   int from = 0;
   int tag = 0;
-  void* data = nullptr;  ///< of a send: read only
-  std::size_t count = 0;
-  DataType type = DataType::u8;
+  MutableBuffer values;  ///< a send's values are only read
 
-  /// What the other side has; known once the two have met.
-  std::size_t other_count = 0;
-  DataType other_type = DataType::u8;
+  /// The count and type of the other side, known once the two have met.
+  std::size_t peer_count = 0;
+  DataType peer_type = DataType::u8;
   std::atomic<State> state{State::posted};
 
   bool ended() const { return state.load() >= State::done; }
@@ -41,7 +39,7 @@ struct MailboxMessage {
   bool kept = false;  ///< a copy the mailbox made; nobody waits for it
 };
 
-/// Both sides of the messages to one rank that have not met. Thread-safe.
+/// The sends and receives of one rank's incoming messages that have not met yet. Thread-safe.
 class Mailbox {
  public:
   /// A send up to this size is copied where its receiver has not come, and so ends at once.
@@ -54,13 +52,13 @@ class Mailbox {
 
   enum class Met { here, waiting };
   /// Meets the oldest other side with the same sender and tag, and copies; both have ended then.
-  /// Otherwise `mine` waits here for it, except for a small send, which has ended too.
-  Met meet(MailboxMessage& mine);
-  /// Takes back what waits here. False when the other side has come.
-  bool withdraw(MailboxMessage& mine);
+  /// Otherwise `message` waits here for it, except for a small send, which has ended too.
+  Met meet(MailboxMessage& message);
+  /// Takes back a message that waits here. False when the other side has come.
+  bool withdraw(MailboxMessage& message);
 
  private:
-  MailboxMessage* find(const MailboxMessage& mine) const;
+  MailboxMessage* counterpart_of(const MailboxMessage& message) const;
   void append(MailboxMessage& message);
   void remove(MailboxMessage& message);
   static void finish(MailboxMessage& first, MailboxMessage& second);

@@ -1,24 +1,34 @@
-#include "runners/comm/threads/thread_communicator.hpp"
-
 #include <algorithm>
 #include <cstring>
 
 #include "runners/comm/collectives/scratch.hpp"
-#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/slice.hpp"
 #include "runners/comm/threads/thread_group.hpp"
-#include "runners/comm/threads/thread_transfer.hpp"
+
+// Ranks that are threads of one process read each other's buffers directly. Every collective has
+// the same shape:
+//
+//   1. *offer*: the rank writes down the collective's terms and the addresses of its buffers; a
+//      small vector is copied into the offer itself;
+//   2. *agree*: all ranks meet; each then compares the offers, and all throw alike when they
+//   differ;
+//   3. *work*: each rank reads what the others offer. Of a large reduction it makes one slice, the
+//      same element range in everybody's vectors, and writes it into all results:
+//
+//          rank 0's vector  [ a0 | a1 | a2 ]
+//          rank 1's vector  [ b0 | b1 | b2 ]     rank 1 reads a1, b1, c1 and writes their sum
+//          rank 2's vector  [ c0 | c1 | c2 ]     into slice 1 of all three results
+//
+//   4. *disperse*: a second meeting keeps the buffers in place until all are through. Small vectors
+//      need none, because the offers stay in place until the collective after the next one.
+//
+// Slices start at multiples of a cache line, so that no two ranks write one line.
 
 namespace heteroperf {
 namespace {
 
-/// Slices start at multiples of a cache line, so that no two ranks write one line.
-
-/// Small vectors travel in what the ranks show each other, and one meeting is all they need. For
-/// large ones each rank works on its slice in everybody's buffers, in one pass over memory, and a
-/// second meeting keeps the buffers in place until all are through.
-class ThreadCommunicator final : public Communicator, public ConcurrentUse {
+class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, std::size_t rank)
       : group_(std::move(group)),
@@ -26,7 +36,7 @@ class ThreadCommunicator final : public Communicator, public ConcurrentUse {
         sources_(group_->size()),
         destinations_(group_->size()) {}
 
-  RankId rank() const override { return RankId(static_cast<std::int32_t>(rank_)); }
+  RankId rank() const override { return rank_at(rank_); }
   int size() const override { return static_cast<int>(group_->size()); }
   std::string transport() const override { return "threads"; }
   std::string one_thread_reason() const override { return {}; }
@@ -34,8 +44,13 @@ class ThreadCommunicator final : public Communicator, public ConcurrentUse {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
+    reduce_to(all_reduce_terms(mine, reduction), mine, result, 0, members());
+  }
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
+    const std::size_t target = member(root);
+    reduce_to(reduce_terms(mine, root, reduction), mine, result, target, target + 1);
+  }
   void broadcast(MutableBuffer values, RankId root) override;
   void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
@@ -43,18 +58,21 @@ class ThreadCommunicator final : public Communicator, public ConcurrentUse {
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
                   Counts from_each) override;
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
-    return std::make_unique<ThreadTransfer>(group_, rank().value(), Outgoing{values, to, tag});
+    return std::make_unique<ThreadTransfer>(group_, rank(), Outgoing{values, to, tag});
   }
   std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
-    return std::make_unique<ThreadTransfer>(group_, rank().value(), Incoming{values, from, tag});
+    return std::make_unique<ThreadTransfer>(group_, rank(), Incoming{values, from, tag});
   }
   void send(ConstBuffer values, RankId to, int tag) override {
-    ThreadTransfer(group_, rank().value(), Outgoing{values, to, tag}).wait();
+    ThreadTransfer(group_, rank(), Outgoing{values, to, tag}).wait();
   }
   void receive(MutableBuffer values, RankId from, int tag) override {
-    ThreadTransfer(group_, rank().value(), Incoming{values, from, tag}).wait();
+    ThreadTransfer(group_, rank(), Incoming{values, from, tag}).wait();
   }
-  void barrier() override;
+  void barrier() override {
+    offer(bare_terms(CollectiveKind::barrier));
+    agree();
+  }
   std::unique_ptr<Communicator> split(int colour, int key) override;
 
  private:
@@ -62,23 +80,24 @@ class ThreadCommunicator final : public Communicator, public ConcurrentUse {
   std::size_t member(RankId rank) const;
   WaitPoint& here() { return group_->wait_points[rank_]; }
 
-  /// Begins a collective: what this rank will show.
+  /// Begins a collective and returns this rank's offer for it.
   ThreadOffer& offer(const CollectiveTerms& terms);
   const ThreadOffer& shown(std::size_t r) const { return group_->offers[turn_][r]; }
   void show_small(ConstBuffer values);
-  /// Shows it and waits for everybody's. Throws PeerError, or alike on all ranks, when they
-  /// disagree.
+  /// Shows the offer and waits for everybody's. Throws PeerError, or the same error on all ranks
+  /// when they disagree.
   void agree();
   void assemble();
-  /// All members decide alike, from the same offers.
-  std::optional<Problem> disagreement() const;
   /// Runs `work` while every buffer shown stays in place, and waits for all.
   template <class Work>
   void together(Work work);
   void disperse();
-  void check_counts(Counts counts, std::size_t own, std::size_t total) const;
-  /// Elements [begin, begin + count) of what all ranks show, to `destinations_`.
-  void reduce_shown(std::size_t begin, std::size_t count, Reduction reduction);
+  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const;
+  /// A reduction whose result the ranks [first, last) get.
+  void reduce_to(const CollectiveTerms& terms, ConstBuffer mine, MutableBuffer result,
+                 std::size_t first, std::size_t last);
+  /// Reduces a slice of the vectors that all ranks show into `destinations_`.
+  void reduce_shown(Slice slice, Reduction reduction);
 
   std::shared_ptr<ThreadGroup> group_;
   std::size_t rank_;
@@ -93,29 +112,34 @@ void copy(const void* from, void* to, std::size_t bytes) {
 
 bool is_small(std::size_t bytes) { return bytes <= ThreadOffer::small_bytes; }
 
-// ---- meeting
-
 std::size_t ThreadCommunicator::member(RankId rank) const {
-  HETEROPERF_EXPECT(rank.value() >= 0 && rank.value() < size());
-  return static_cast<std::size_t>(rank.value());
+  HETEROPERF_EXPECT(position(rank) < members());
+  return position(rank);
 }
 
 ThreadOffer& ThreadCommunicator::offer(const CollectiveTerms& terms) {
   turn_ ^= 1;
-  ThreadOffer& own = group_->offers[turn_][rank_];
-  own.terms = terms;
-  return own;
+  ThreadOffer& offer = group_->offers[turn_][rank_];
+  offer.terms = terms;
+  return offer;
 }
 
 void ThreadCommunicator::show_small(ConstBuffer values) {
-  ThreadOffer& own = group_->offers[turn_][rank_];
-  copy(values.data, own.small.data(), values.bytes());
-  own.read = own.small.data();
+  ThreadOffer& offer = group_->offers[turn_][rank_];
+  copy(values.data, offer.small.data(), values.bytes());
+  offer.read = offer.small.data();
 }
 
+/// All members come to the same decision, because they compare the same offers.
 void ThreadCommunicator::agree() {
   assemble();
-  if (const auto problem = disagreement()) throw Error(ErrorKind::run_failed, {*problem});
+  const std::vector<ThreadOffer>& offers = group_->offers[turn_];
+  const CollectiveTerms& expected = offers[rank_].terms;
+  const auto differs = [&](const ThreadOffer& offer) { return !(offer.terms == expected); };
+  if (std::ranges::none_of(offers, differs)) return;
+  std::vector<CollectiveTerms> terms;
+  for (const ThreadOffer& offer : offers) terms.push_back(offer.terms);
+  throw Error(ErrorKind::run_failed, {disagreement(terms, group_->members)});
 }
 
 void ThreadCommunicator::assemble() {
@@ -139,15 +163,6 @@ void ThreadCommunicator::assemble() {
                   describe(shown(rank_).terms));
 }
 
-std::optional<Problem> ThreadCommunicator::disagreement() const {
-  const CollectiveTerms& own = shown(rank_).terms;
-  const auto differs = [&](const ThreadOffer& other) { return !(other.terms == own); };
-  if (std::ranges::none_of(group_->offers[turn_], differs)) return std::nullopt;
-  std::vector<CollectiveTerms> terms;
-  for (const ThreadOffer& other : group_->offers[turn_]) terms.push_back(other.terms);
-  return heteroperf::disagreement(terms, group_->members);
-}
-
 template <class Work>
 void ThreadCommunicator::together(Work work) {
   struct Dispersal {
@@ -159,7 +174,7 @@ void ThreadCommunicator::together(Work work) {
   work();
 }
 
-/// Nobody leaves this one early: each member is on its way here and waits for nothing else, and
+/// Nobody leaves this meeting early: each member is on its way here and waits for nothing else, and
 /// its peers may still be reading or writing its buffers.
 void ThreadCommunicator::disperse() {
   std::uint32_t round = 0;
@@ -169,71 +184,48 @@ void ThreadCommunicator::disperse() {
               [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
 }
 
-void ThreadCommunicator::check_counts(Counts counts, std::size_t own, std::size_t total) const {
-  HETEROPERF_EXPECT(counts.size() == members());
-  HETEROPERF_EXPECT(counts[rank_] == own && total_of(counts) == total);
+void ThreadCommunicator::check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
+  HETEROPERF_EXPECT(counts.size() == members() && block.type == all.type);
+  HETEROPERF_EXPECT(counts[rank_] == block.count && total_of(counts) == all.count);
 }
 
-// ---- collectives
-
-void ThreadCommunicator::reduce_shown(std::size_t begin, std::size_t count, Reduction reduction) {
-  if (count == 0) return;
+void ThreadCommunicator::reduce_shown(Slice slice, Reduction reduction) {
+  if (slice.count == 0) return;
   const DataType type = shown(rank_).terms.type;
   for (std::size_t r = 0; r < members(); ++r) {
-    sources_[r] = static_cast<const std::byte*>(shown(r).read) + begin * size_of(type);
+    sources_[r] = static_cast<const std::byte*>(shown(r).read) + slice.begin * size_of(type);
   }
-  reduce_in_order(sources_, destinations_, count, type, reduction);
+  reduce_in_order(sources_, destinations_, slice.count, type, reduction);
 }
 
-void ThreadCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
-  HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-  ThreadOffer& own = offer(all_reduce_terms(mine, reduction));
+void ThreadCommunicator::reduce_to(const CollectiveTerms& terms, ConstBuffer mine,
+                                   MutableBuffer result, std::size_t first, std::size_t last) {
+  const bool wanted = first <= rank_ && rank_ < last;
+  HETEROPERF_EXPECT(!wanted || (mine.count == result.count && mine.type == result.type));
+  ThreadOffer& offered = offer(terms);
   if (is_small(mine.bytes())) {
     show_small(mine);
     agree();
+    if (!wanted) return;
     destinations_.assign(1, result.data);
-    return reduce_shown(0, mine.count, reduction);
+    return reduce_shown({0, mine.count}, terms.reduction);
   }
-  own.read = mine.data;
-  own.write = result.data;
+  offered.read = mine.data;
+  offered.write = result.data;
   together([&] {
-    const Slice slice =
-        even_slice(mine.count, rank_, members(), cache_line_bytes / size_of(mine.type));
-    destinations_.resize(members());
-    for (std::size_t r = 0; r < members(); ++r) {
-      destinations_[r] = static_cast<std::byte*>(shown(r).write) + slice.begin * size_of(mine.type);
+    const std::size_t width = size_of(mine.type);
+    const Slice slice = even_slice(mine.count, rank_, members(), cache_line_bytes / width);
+    destinations_.resize(last - first);
+    for (std::size_t r = first; r < last; ++r) {
+      destinations_[r - first] = static_cast<std::byte*>(shown(r).write) + slice.begin * width;
     }
-    reduce_shown(slice.begin, slice.count, reduction);
-  });
-}
-
-void ThreadCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
-                                Reduction reduction) {
-  const std::size_t target = member(root);
-  const bool here_it_ends = target == rank_;
-  HETEROPERF_EXPECT(!here_it_ends || (mine.count == result.count && mine.type == result.type));
-  ThreadOffer& own = offer(reduce_terms(mine, root, reduction));
-  if (is_small(mine.bytes())) {
-    show_small(mine);
-    agree();
-    if (!here_it_ends) return;
-    destinations_.assign(1, result.data);
-    return reduce_shown(0, mine.count, reduction);
-  }
-  own.read = mine.data;
-  own.write = result.data;
-  together([&] {
-    const Slice slice =
-        even_slice(mine.count, rank_, members(), cache_line_bytes / size_of(mine.type));
-    destinations_.assign(
-        1, static_cast<std::byte*>(shown(target).write) + slice.begin * size_of(mine.type));
-    reduce_shown(slice.begin, slice.count, reduction);
+    reduce_shown(slice, terms.reduction);
   });
 }
 
 void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
   const std::size_t origin = member(root);
-  ThreadOffer& own = offer(broadcast_terms(values, root));
+  ThreadOffer& offered = offer(broadcast_terms(values, root));
   const auto take = [&] {
     if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
   };
@@ -242,14 +234,13 @@ void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
     agree();
     return take();
   }
-  own.read = values.data;
+  offered.read = values.data;
   together(take);
 }
 
 void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  HETEROPERF_EXPECT(all.type == mine.type);
-  check_counts(counts, mine.count, all.count);
-  ThreadOffer& own = offer(all_gather_terms(all, counts));
+  check_counts(counts, mine, all);
+  ThreadOffer& offered = offer(all_gather_terms(all, counts));
   const auto take = [&] {
     for_each_block(counts, [&](std::size_t r, Slice block) {
       const MutableBuffer to = part_of(all, block);
@@ -261,25 +252,24 @@ void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts 
     agree();
     return take();
   }
-  own.read = mine.data;
+  offered.read = mine.data;
   together(take);
 }
 
 void ThreadCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
                                         Reduction reduction) {
-  HETEROPERF_EXPECT(all.type == mine.type);
-  check_counts(counts, mine.count, all.count);
-  ThreadOffer& own = offer(reduce_scatter_terms(all, counts, reduction));
+  check_counts(counts, mine, all);
+  ThreadOffer& offered = offer(reduce_scatter_terms(all, counts, reduction));
   const auto take = [&] {
     destinations_.assign(1, mine.data);
-    reduce_shown(block_of(counts, rank_).begin, mine.count, reduction);
+    reduce_shown(block_of(counts, rank_), reduction);
   };
   if (is_small(all.bytes())) {
     show_small(all);
     agree();
     return take();
   }
-  own.read = all.data;
+  offered.read = all.data;
   together(take);
 }
 
@@ -288,10 +278,10 @@ void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
   HETEROPERF_EXPECT(mine.type == theirs.type);
   HETEROPERF_EXPECT(to_each.size() == members() && total_of(to_each) == mine.count);
   HETEROPERF_EXPECT(from_each.size() == members() && total_of(from_each) == theirs.count);
-  ThreadOffer& own = offer(all_to_all_terms(mine));
-  own.read = mine.data;
-  own.to_each = to_each;
-  own.from_each = from_each;
+  ThreadOffer& offered = offer(all_to_all_terms(mine));
+  offered.read = mine.data;
+  offered.to_each = to_each;
+  offered.from_each = from_each;
   together([&] {
     for (std::size_t to = 0; to < members(); ++to) {
       for (std::size_t from = 0; from < members(); ++from) {
@@ -303,43 +293,32 @@ void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuf
       }
     }
     for_each_block(from_each, [&](std::size_t r, Slice block) {
-      const ThreadOffer& other = shown(r);
       const ConstBuffer from =
-          part_of(ConstBuffer(other.read, 0, mine.type), block_of(other.to_each, rank_));
+          part_of(ConstBuffer(shown(r).read, 0, mine.type), block_of(shown(r).to_each, rank_));
       copy(from.data, part_of(theirs, block).data, from.bytes());
     });
   });
 }
 
-void ThreadCommunicator::barrier() {
-  offer(barrier_terms());
-  agree();
-}
-
+/// The first rank of each new group makes it, and a second collective hands it to the others.
 std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
-  const CollectiveTerms terms = split_terms();
-  ThreadOffer& own = offer(terms);
-  own.colour = colour;
-  own.key = key;
+  const CollectiveTerms terms = bare_terms(CollectiveKind::split);
+  offer(terms).wish = {colour, key};
   agree();
-  std::vector<std::size_t> order;
-  for (std::size_t r = 0; r < members(); ++r) {
-    if (shown(r).colour == colour) order.push_back(r);
-  }
-  std::stable_sort(order.begin(), order.end(),
-                   [this](std::size_t a, std::size_t b) { return shown(a).key < shown(b).key; });
-  if (order.front() == rank_) {
-    std::vector<RankId> ranks;
-    for (std::size_t r : order) ranks.push_back(group_->members[r]);
-    group_->children[rank_] = std::make_shared<ThreadGroup>(group_->world, std::move(ranks));
+  std::vector<SplitWish> wishes;
+  for (std::size_t r = 0; r < members(); ++r) wishes.push_back(shown(r).wish);
+  const SplitGroup part = split_group(wishes, rank_);
+  const std::size_t maker = part.places.front();
+  if (maker == rank_) {
+    group_->children[rank_] =
+        std::make_shared<ThreadGroup>(group_->world, part.members(group_->members));
     group_->world->add(group_->children[rank_]);
   }
   offer(terms);
   std::shared_ptr<ThreadGroup> child;
-  together([&] { child = group_->children[order.front()]; });
-  if (order.front() == rank_) group_->children[rank_].reset();
-  const auto position = std::find(order.begin(), order.end(), rank_) - order.begin();
-  return std::make_unique<ThreadCommunicator>(std::move(child), static_cast<std::size_t>(position));
+  together([&] { child = group_->children[maker]; });
+  if (maker == rank_) group_->children[rank_].reset();
+  return std::make_unique<ThreadCommunicator>(std::move(child), part.self_place);
 }
 
 }  // namespace

@@ -4,6 +4,12 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <exception>
+#include <system_error>
+#include <thread>
+
+#include "runners/comm/checked/checked_communicator.hpp"
+#include "runners/comm/world.hpp"
 
 namespace heteroperf {
 namespace {
@@ -12,14 +18,15 @@ namespace {
 /// another program shares the cores.
 constexpr int spins_with_free_cores = 100;
 
-int cores_of_this_process() {
+int cores_of_this_thread() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 1;
   return CPU_COUNT(&cores);
 }
 
-/// Everything lives in this process, so messages are handed over, not sent.
+/// One rank's end of the world's control channel. Everything lives in this process, so messages are
+/// handed over, not sent.
 class ThreadControl final : public ControlChannel {
  public:
   ThreadControl(std::shared_ptr<ThreadWorld> world, RankId rank)
@@ -32,39 +39,71 @@ class ThreadControl final : public ControlChannel {
   void post(std::string message) override {
     world_->service().submit(rank_, std::move(message), {});
   }
-  std::string call(std::string message) override;
-  void request_stop(std::string reason) override { world_->state().stop(std::move(reason)); }
+  std::string call(std::string message) override {
+    return world_->service().call(rank_, std::move(message), world_->state());
+  }
+  void request_stop(std::string reason) override { world_->state()->stop(std::move(reason)); }
   std::optional<std::string> stop_requested() const override {
-    return world_->state().stop_reason();
+    return world_->state()->stop_reason();
   }
   void abort(RankFailure failure) override { world_->fail(std::move(failure)); }
-  std::optional<RankFailure> failure() const override { return world_->state().failure(); }
+  std::optional<RankFailure> failure() const override { return world_->state()->failure(); }
 
  private:
   std::shared_ptr<ThreadWorld> world_;
   RankId rank_;
 };
 
-std::string ThreadControl::call(std::string message) {
-  auto pending = std::make_shared<PendingCall>();
-  // The reply may outlive the world: a handler may keep it.
-  auto state = world_->shared_state();
-  Reply reply =
-      make_reply([state, pending](std::string text) { state->complete(*pending, std::move(text)); },
-                 [state, pending] { state->drop(*pending); });
-  world_->service().submit(rank_, std::move(message), std::move(reply));
-  return state->await(*pending);
+/// Keeps the exception that ended the run: the first that a rank threw by itself, or else the first
+/// echo of a failure in another rank's wait.
+class Verdict {
+ public:
+  void cause(std::exception_ptr error) { keep(cause_, std::move(error)); }
+  void echo(std::exception_ptr error) { keep(echo_, std::move(error)); }
+
+  void rethrow(const std::optional<RankFailure>& failure) const {
+    if (cause_) std::rethrow_exception(cause_);
+    if (echo_) std::rethrow_exception(echo_);
+    if (failure) throw PeerError(*failure, "the run");
+  }
+
+ private:
+  void keep(std::exception_ptr& slot, std::exception_ptr error) {
+    std::lock_guard lock(mutex_);
+    if (!slot) slot = std::move(error);
+  }
+
+  std::mutex mutex_;
+  std::exception_ptr cause_, echo_;
+};
+
+void run_rank(ThreadWorld& shared, World world, RankId rank,
+              const std::function<void(World&)>& body, Verdict& verdict) {
+  const auto fail = [&](ErrorKind kind, const std::string& reason) {
+    verdict.cause(std::current_exception());
+    shared.fail({rank, kind, reason});
+  };
+  try {
+    body(world);
+  } catch (const PeerError& error) {
+    verdict.echo(std::current_exception());
+    shared.fail(error.failure());
+  } catch (const Error& error) {
+    fail(error.kind(), error.what());
+  } catch (const std::exception& error) {
+    fail(ErrorKind::run_failed, error.what());
+  } catch (...) {
+    fail(ErrorKind::run_failed, "an exception of unknown type");
+  }
+  shared.finish(rank);
 }
 
 }  // namespace
 
 ThreadWorld::ThreadWorld(int size)
-    : finished_(static_cast<std::size_t>(size)),
-      spins_(size <= cores_of_this_process() ? spins_with_free_cores : 0),
-      service_([this](RankFailure failure) {
-        failure.reason = "control handler: " + failure.reason;
-        fail(std::move(failure));
-      }) {}
+    : finished_(at_index(size)),
+      spins_(size <= cores_of_this_thread() ? spins_with_free_cores : 0),
+      service_([this](RankFailure failure) { fail(std::move(failure)); }) {}
 
 void ThreadWorld::fail(RankFailure failure) {
   if (state_->fail(std::move(failure))) wake_groups();
@@ -72,19 +111,15 @@ void ThreadWorld::fail(RankFailure failure) {
 
 void ThreadWorld::finish(RankId rank) {
   if (rank == RankId(0)) service_.close();
-  finished_[static_cast<std::size_t>(rank.value())] = true;
+  finished_[position(rank)] = true;
   finished_count_.fetch_add(1);
   wake_groups();
-}
-
-bool ThreadWorld::has_finished(RankId rank) const {
-  return finished_[static_cast<std::size_t>(rank.value())].load();
 }
 
 bool ThreadWorld::in_vain(std::span<const RankId> awaited) const {
   if (state_->failed()) return true;
   if (finished_count_.load() == 0) return false;
-  return std::any_of(awaited.begin(), awaited.end(), [this](RankId r) { return has_finished(r); });
+  return std::ranges::any_of(awaited, [this](RankId rank) { return has_finished(rank); });
 }
 
 std::optional<RankFailure> ThreadWorld::failure_among(std::span<const RankId> awaited) const {
@@ -111,9 +146,36 @@ void ThreadWorld::wake_groups() {
   }
 }
 
-std::shared_ptr<ControlChannel> make_thread_control(std::shared_ptr<ThreadWorld> world,
-                                                    RankId rank) {
-  return std::make_shared<ThreadControl>(std::move(world), rank);
+void run_on_threads(int ranks, const CommConfig& config,
+                    const std::function<void(World& world)>& body) {
+  check_comm_config(config);
+  if (ranks < 1) throw UserError(fmt::format("ranks={}", ranks), "must be at least 1");
+  auto shared = std::make_shared<ThreadWorld>(ranks);
+  std::vector<RankId> members;
+  for (int r = 0; r < ranks; ++r) members.emplace_back(r);
+  auto communicators = make_thread_communicators(shared, members);
+
+  Verdict verdict;
+  std::vector<std::thread> threads;
+  for (const RankId rank : members) {
+    std::unique_ptr<Communicator> group = std::move(communicators[position(rank)]);
+    if (config.check) group = make_checked_communicator(std::move(group), {});
+    World world{std::move(group), std::make_shared<ThreadControl>(shared, rank)};
+    try {
+      threads.emplace_back([&, rank, view = std::make_shared<World>(std::move(world))] {
+        run_rank(*shared, std::move(*view), rank, body, verdict);
+      });
+    } catch (const std::system_error& error) {
+      const SystemError refused(
+          fmt::format("cannot start thread {} of {}", rank.value(), ranks), error.what(),
+          "Use fewer --ranks, or raise the limit of processes (ulimit -u)", ErrorKind::environment);
+      verdict.cause(std::make_exception_ptr(refused));
+      shared->fail({rank, refused.kind(), refused.what()});
+      break;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+  verdict.rethrow(shared->state()->failure());
 }
 
 }  // namespace heteroperf

@@ -9,8 +9,16 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/half_types.hpp"
 
-// Compiled with -ffp-contract=off: a fused multiply-add would give other bits on some machines.
-// The loops are written so that compilers vectorise them for any instruction set.
+// The formats in which values travel between clusters:
+//
+//     fp32   the bytes of the values
+//     bf16   2 bytes each
+//     int8   [scale | 256 codes] [scale | 256 codes] …    value = scale · code
+//
+// Decoding either overwrites the values or adds to them; both are the same loops with another way
+// to store (Overwrite, Add). The file is compiled with -ffp-contract=off, because a fused
+// multiply-add would give other bits on some machines. The loops are written so that compilers
+// vectorise them for any instruction set.
 
 namespace heteroperf {
 namespace {
@@ -18,26 +26,34 @@ namespace {
 constexpr std::uint32_t magnitude_mask = 0x7fffffff;
 constexpr std::uint32_t infinity_bits = 0x7f800000;
 
-/// Adding it leaves a number of magnitude below 2^22, rounded to nearest, in the low bits.
+/// Added to a number of magnitude below 2^22, it leaves that number, rounded to the nearest
+/// integer, in the low bits.
 constexpr float rounding_offset = 12582912.0F;  // 1.5 * 2^23
 
-/// Below it a scale would be subnormal and too coarse.
+/// For a smaller absmax the scale would be subnormal and too coarse.
 constexpr float smallest_absmax = 127 * std::numeric_limits<float>::min();
 
-/// absmax/127, or a bit less where 127 times it would be infinite.
+/// The scale absmax/127, or a bit less where 127 times it would be infinite.
 float scale_for(float absmax) {
   const float scale = absmax / 127;
   const bool overflows = scale * 127 > std::numeric_limits<float>::max();
   return overflows ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(scale) - 1) : scale;
 }
 
-/// The bytes of one value; `wire` may have any alignment.
+/// Reads one value; `wire` may have any alignment.
 template <class T>
 T load(const std::byte* wire) {
   T value;
   std::memcpy(&value, wire, sizeof value);
   return value;
 }
+
+struct Overwrite {
+  static void store(float& value, float decoded) { value = decoded; }
+};
+struct Add {
+  static void store(float& value, float decoded) { value += decoded; }
+};
 
 void encode_bf16(const float* __restrict values, std::size_t count, std::byte* __restrict wire) {
   for (std::size_t i = 0; i < count; ++i) {
@@ -46,20 +62,15 @@ void encode_bf16(const float* __restrict values, std::size_t count, std::byte* _
   }
 }
 
-float bf16_at(const std::byte* wire, std::size_t i) {
-  return static_cast<float>(load<BFloat16>(wire + i * sizeof(BFloat16)));
+/// Decodes values that lie one after another as a T.
+template <class Way, class T>
+void decode_plain(const std::byte* __restrict wire, float* __restrict values, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) {
+    Way::store(values[i], static_cast<float>(load<T>(wire + i * sizeof(T))));
+  }
 }
 
-void decode_bf16(const std::byte* __restrict wire, float* __restrict values, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] = bf16_at(wire, i);
-}
-
-void decode_add_bf16(const std::byte* __restrict wire, float* __restrict values,
-                     std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) values[i] += bf16_at(wire, i);
-}
-
-/// Magnitudes compare as integers do, NaN above infinity above numbers.
+/// Magnitudes compare as integers do, with NaN above infinity and infinity above all numbers.
 std::uint32_t largest_magnitude(const float* values, std::size_t count) {
   std::int32_t largest = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -91,22 +102,14 @@ void encode_int8_block(const float* __restrict values, std::size_t count,
   }
 }
 
-float int8_at(const std::byte* codes, std::size_t i, float scale) {
-  return static_cast<float>(static_cast<std::int8_t>(codes[i])) * scale;
-}
-
-void decode_int8_block(const std::byte* __restrict wire, float* __restrict values,
-                       std::size_t count) {
+template <class Way>
+void decode_int8_block(float* __restrict values, std::size_t count,
+                       const std::byte* __restrict wire) {
   const auto scale = load<float>(wire);
   const std::byte* __restrict codes = wire + sizeof scale;
-  for (std::size_t i = 0; i < count; ++i) values[i] = int8_at(codes, i, scale);
-}
-
-void decode_add_int8_block(const std::byte* __restrict wire, float* __restrict values,
-                           std::size_t count) {
-  const auto scale = load<float>(wire);
-  const std::byte* __restrict codes = wire + sizeof scale;
-  for (std::size_t i = 0; i < count; ++i) values[i] += int8_at(codes, i, scale);
+  for (std::size_t i = 0; i < count; ++i) {
+    Way::store(values[i], static_cast<float>(static_cast<std::int8_t>(codes[i])) * scale);
+  }
 }
 
 /// Calls work(values, count, wire) for every block.
@@ -116,6 +119,19 @@ void for_each_block(Values* values, std::size_t count, Wire* wire, Work work) {
     const std::size_t n = std::min(wire_block, count - begin);
     work(values + begin, n, wire);
     wire += sizeof(float) + n;
+  }
+}
+
+template <class Way>
+void decode_as(WireFormat format, const std::byte* wire, std::span<float> values) {
+  if (values.empty()) return;
+  switch (format) {
+    case WireFormat::fp32:
+      return decode_plain<Way, float>(wire, values.data(), values.size());
+    case WireFormat::bf16:
+      return decode_plain<Way, BFloat16>(wire, values.data(), values.size());
+    case WireFormat::int8:
+      return for_each_block(values.data(), values.size(), wire, decode_int8_block<Way>);
   }
 }
 
@@ -148,36 +164,15 @@ void encode(WireFormat format, std::span<const float> values, std::byte* wire) {
 }
 
 void decode(WireFormat format, const std::byte* wire, std::span<float> values) {
-  if (values.empty()) return;
-  switch (format) {
-    case WireFormat::fp32:
-      std::memcpy(values.data(), wire, values.size_bytes());
-      return;
-    case WireFormat::bf16:
-      return decode_bf16(wire, values.data(), values.size());
-    case WireFormat::int8:
-      return for_each_block(values.data(), values.size(), wire,
-                            [](float* block, std::size_t n, const std::byte* codes) {
-                              decode_int8_block(codes, block, n);
-                            });
+  if (format == WireFormat::fp32 && !values.empty()) {
+    std::memcpy(values.data(), wire, values.size_bytes());
+    return;
   }
+  decode_as<Overwrite>(format, wire, values);
 }
 
 void decode_add(WireFormat format, const std::byte* wire, std::span<float> values) {
-  switch (format) {
-    case WireFormat::fp32:
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        values[i] += load<float>(wire + i * sizeof(float));
-      }
-      return;
-    case WireFormat::bf16:
-      return decode_add_bf16(wire, values.data(), values.size());
-    case WireFormat::int8:
-      return for_each_block(values.data(), values.size(), wire,
-                            [](float* block, std::size_t n, const std::byte* codes) {
-                              decode_add_int8_block(codes, block, n);
-                            });
-  }
+  decode_as<Add>(format, wire, values);
 }
 
 }  // namespace heteroperf

@@ -6,7 +6,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "runners/comm/text_exchange.hpp"
+#include "runners/comm/communicator.hpp"
 
 namespace heteroperf {
 namespace {

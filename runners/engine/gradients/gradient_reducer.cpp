@@ -15,7 +15,7 @@
 
 #include "metrics/base/clock.hpp"
 #include "metrics/base/error.hpp"
-#include "runners/comm/concurrent_use.hpp"
+#include "runners/comm/communicator.hpp"
 #include "runners/engine/gradients/sum_plan.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 #include "runners/engine/parameters/optimizer.hpp"
@@ -203,7 +203,7 @@ GradientReducer::GradientReducer(Communicator& world, const ModelGraph& graph,
                     : entries.empty() ? "nothing is summed on this rank"
                     : config.devices != nullptr && has_tensor_parallelism(plan)
                         ? "groups of one GPU take turns: it also sums for tensor parallelism"
-                        : one_thread_reason(world);
+                        : world.one_thread_reason();
   queue_ = std::make_unique<SumQueue>(
       groups.release(), std::move(entries),
       overlap_reason_.empty() ? SumQueue::Runner::own_thread : SumQueue::Runner::caller,

@@ -10,7 +10,6 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
-#include "runners/comm/checked/checksum.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/typed_values.hpp"
 

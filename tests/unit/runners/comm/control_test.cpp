@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "runners/comm/control/connection.hpp"
-#include "runners/comm/control/control_address.hpp"
 #include "runners/comm/control/control_proof.hpp"
 #include "runners/comm/control/tcp_control.hpp"
 

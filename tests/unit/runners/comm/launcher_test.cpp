@@ -8,7 +8,6 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "runners/comm/launch_folder.hpp"
 #include "runners/comm/mpi_launch.hpp"
 #include "runners/comm/world.hpp"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "metrics/base/random.hpp"
-#include "runners/comm/paced/card_table.hpp"
+#include "runners/comm/paced/pace_state.hpp"
 
 namespace heteroperf {
 namespace {

@@ -1,6 +1,6 @@
 // The NCCL communicator against a library that is played by threads: every call, its waits, its
 // asynchronous errors, abort and split.
-#include "runners/comm/nccl/nccl_communicator.hpp"
+#include "runners/comm/nccl/nccl_group.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include <cstring>
 #include <functional>
 
-#include "runners/comm/nccl/nccl_group.hpp"
 #include "runners/comm/world.hpp"
 #include "tests/unit/runners/comm/communicator_cases.hpp"
 #include "tests/unit/runners/comm/played_nccl.hpp"

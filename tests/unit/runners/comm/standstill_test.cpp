@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "metrics/base/random.hpp"
-#include "runners/comm/control/frame.hpp"
-#include "runners/comm/control/retry_delay.hpp"
+#include "runners/comm/control/connection.hpp"
+#include "runners/comm/control/socket.hpp"
 
 namespace heteroperf {
 namespace {

@@ -9,7 +9,6 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/comm/communicator.hpp"
-#include "runners/comm/concurrent_use.hpp"
 #include "runners/comm/world.hpp"
 #include "runners/engine/module/torch_engine.hpp"
 #include "runners/plan/even_plan.hpp"
@@ -25,7 +24,7 @@ constexpr const char* last_words = "lost on purpose";
 using Life = std::shared_ptr<std::atomic<int>>;
 
 /// Throws at the call that ends its rank's life.
-class Mortal final : public Communicator, public ConcurrentUse {
+class Mortal final : public Communicator {
  public:
   Mortal(std::unique_ptr<Communicator> inner, Life life)
       : inner_(std::move(inner)), life_(std::move(life)) {}
@@ -33,7 +32,7 @@ class Mortal final : public Communicator, public ConcurrentUse {
   RankId rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }
   std::string transport() const override { return inner_->transport(); }
-  std::string one_thread_reason() const override { return heteroperf::one_thread_reason(*inner_); }
+  std::string one_thread_reason() const override { return inner_->one_thread_reason(); }
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;

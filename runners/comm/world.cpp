@@ -1,0 +1,109 @@
+#include "runners/comm/world.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
+
+namespace heteroperf {
+namespace {
+
+constexpr Named<HostPath> host_paths[] = {{HostPath::messages, "messages"},
+                                          {HostPath::shared_memory, "shared_memory"},
+                                          {HostPath::single_copy, "single_copy"}};
+
+/// The environment variables by which a launcher tells a process its place.
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* size;
+};
+
+constexpr Launcher launchers[] = {
+    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},  // Open MPI
+    {"mpirun", "PMI_RANK", "PMI_SIZE"},  // MPICH, Intel MPI, srun --mpi=pmi2
+};
+
+/// Slurm gives numbers from here on to steps that run no tasks of the job: the batch script, the
+/// shell of salloc.
+constexpr long long first_special_step = 0xfffffff0;
+
+std::optional<long long> number(const char* name) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return std::nullopt;
+  long long value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, error] = std::from_chars(text, end, value);
+  if (error == std::errc() && stop == end && value >= 0) return value;
+  throw SystemError(fmt::format("{}={} in the environment", name, text), "not a rank or count",
+                    "Unset it, or start the program with mpirun or srun", ErrorKind::environment);
+}
+
+std::optional<LaunchedRank> place(const Launcher& launcher) {
+  const auto rank = number(launcher.rank);
+  const auto size = number(launcher.size);
+  if (!rank || !size) return std::nullopt;
+  if (*rank < *size) {
+    return LaunchedRank{static_cast<int>(*rank), static_cast<int>(*size), launcher.name};
+  }
+  throw SystemError(
+      fmt::format("{}={} and {}={} in the environment", launcher.rank, *rank, launcher.size, *size),
+      "a rank is smaller than the number of ranks",
+      "Unset them, or start the program with mpirun or srun", ErrorKind::environment);
+}
+
+/// A step of one task is an ordinary process, because it has nobody to talk to.
+std::optional<LaunchedRank> slurm_place() {
+  const auto step = number("SLURM_STEP_ID");
+  if (!step || *step >= first_special_step) return std::nullopt;
+  auto rank = place({"srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"});
+  if (!rank) rank = place({"srun", "SLURM_PROCID", "SLURM_NTASKS"});
+  if (rank && rank->size == 1) return std::nullopt;
+  return rank;
+}
+
+}  // namespace
+
+const char* to_string(HostPath path) { return name_of(host_paths, path); }
+
+HostPath parse_host_path(const std::string& text) {
+  return parse_name(host_paths, "comm.host_path", text);
+}
+
+void check_comm_config(const CommConfig& config) {
+  ProblemList problems;
+  parse_host_path(config.host_path);
+  const auto check_positive = [&problems](const char* key, double value) {
+    if (!(value > 0)) problems.add(fmt::format("{}={}", key, value), "must be positive");
+  };
+  check_positive("comm.timeout_s", config.timeout_s);
+  check_positive("comm.heartbeat_s", config.heartbeat_s);
+  check_positive("comm.join_timeout_s", config.join_timeout_s);
+  if (config.timeout_s > 0 && config.heartbeat_s > config.timeout_s / 2) {
+    problems.add(fmt::format("comm.heartbeat_s={}", config.heartbeat_s),
+                 fmt::format("a deadline of comm.timeout_s={} needs two signs of life or more",
+                             config.timeout_s),
+                 "Lower comm.heartbeat_s or raise comm.timeout_s");
+  }
+  problems.throw_if_any();
+}
+
+std::optional<LaunchedRank> detect_launcher() {
+  for (const Launcher& launcher : launchers) {
+    auto rank = place(launcher);
+    if (!rank) continue;
+    // srun --mpi=pmi2 sets the variables of MPICH's launcher, but not its file descriptor.
+    if (std::getenv("SLURM_STEP_ID") != nullptr && std::getenv("PMI_FD") == nullptr &&
+        std::strcmp(launcher.rank, "PMI_RANK") == 0) {
+      rank->launcher = "srun";
+    }
+    return rank;
+  }
+  return slurm_place();
+}
+
+}  // namespace heteroperf
