@@ -8,6 +8,11 @@
 #include "metrics/base/random.hpp"
 #include "runners/comm/element_types.hpp"
 
+// Ranks that call different collectives would wait for each other for ever. Transports that can
+// compare the terms of all ranks find that, and here the comparison becomes a sentence that names
+// every rank: ranks with equal terms form a camp, and the text goes through the camps. Block sizes
+// would not fit into terms of a fixed size, so a hash of them stands there.
+
 namespace heteroperf {
 namespace {
 
@@ -54,28 +59,12 @@ std::string describe_fully(const CollectiveTerms& terms) {
 
 }  // namespace
 
-CollectiveTerms all_reduce_terms(ConstBuffer mine, Reduction reduction) {
-  return {CollectiveKind::all_reduce, mine.type, reduction, 0, mine.count, 0};
-}
-CollectiveTerms reduce_terms(ConstBuffer mine, RankId root, Reduction reduction) {
-  return {CollectiveKind::reduce, mine.type, reduction, root.value(), mine.count, 0};
-}
-CollectiveTerms broadcast_terms(ConstBuffer values, RankId root) {
-  return {CollectiveKind::broadcast, values.type, Reduction::sum, root.value(), values.count, 0};
-}
 CollectiveTerms all_gather_terms(ConstBuffer all, Counts counts) {
   return {CollectiveKind::all_gather, all.type, Reduction::sum, 0, all.count, hash_counts(counts)};
 }
 CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction reduction) {
   return {CollectiveKind::reduce_scatter, all.type, reduction, 0, all.count, hash_counts(counts)};
 }
-CollectiveTerms all_to_all_terms(ConstBuffer mine) {
-  return {CollectiveKind::all_to_all, mine.type, Reduction::sum, 0, 0, 0};
-}
-CollectiveTerms bare_terms(CollectiveKind kind) {
-  return {kind, DataType::u8, Reduction::sum, 0, 0, 0};
-}
-
 std::string describe(const CollectiveTerms& terms) {
   const char* name = name_of(collectives, terms.kind);
   if (terms.kind == CollectiveKind::barrier || terms.kind == CollectiveKind::split) return name;
@@ -138,6 +127,7 @@ std::vector<RankId> SplitGroup::members(std::span<const RankId> all) const {
   return ranks;
 }
 
+/// All ranks have all wishes, so each works out its own group and all members get the same order.
 SplitGroup split_group(std::span<const SplitWish> wishes, std::size_t self) {
   SplitGroup group;
   for (std::size_t place = 0; place < wishes.size(); ++place) {

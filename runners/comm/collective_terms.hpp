@@ -36,14 +36,24 @@ struct CollectiveTerms {
 };
 
 // The terms of each collective, from the arguments of its call.
-CollectiveTerms all_reduce_terms(ConstBuffer mine, Reduction reduction);
-CollectiveTerms reduce_terms(ConstBuffer mine, RankId root, Reduction reduction);
-CollectiveTerms broadcast_terms(ConstBuffer values, RankId root);
+inline CollectiveTerms all_reduce_terms(ConstBuffer mine, Reduction reduction) {
+  return {CollectiveKind::all_reduce, mine.type, reduction, 0, mine.count, 0};
+}
+inline CollectiveTerms reduce_terms(ConstBuffer mine, RankId root, Reduction reduction) {
+  return {CollectiveKind::reduce, mine.type, reduction, root.value(), mine.count, 0};
+}
+inline CollectiveTerms broadcast_terms(ConstBuffer values, RankId root) {
+  return {CollectiveKind::broadcast, values.type, Reduction::sum, root.value(), values.count, 0};
+}
 CollectiveTerms all_gather_terms(ConstBuffer all, Counts counts);
 CollectiveTerms reduce_scatter_terms(ConstBuffer all, Counts counts, Reduction reduction);
-CollectiveTerms all_to_all_terms(ConstBuffer mine);
+inline CollectiveTerms all_to_all_terms(ConstBuffer mine) {
+  return {CollectiveKind::all_to_all, mine.type, Reduction::sum, 0, 0, 0};
+}
 /// The terms of a barrier or a split, which have nothing but their kind.
-CollectiveTerms bare_terms(CollectiveKind kind);
+inline CollectiveTerms bare_terms(CollectiveKind kind) {
+  return {kind, DataType::u8, Reduction::sum, 0, 0, 0};
+}
 
 /// The remedy for a message whose two sides differ, for the texts of errors.
 inline constexpr const char* remedy_of_misfit =

@@ -9,6 +9,10 @@
 #include "metrics/base/error.hpp"
 #include "runners/comm/slice.hpp"
 
+// The defaults that every communicator inherits (a blocking call is a started one that is waited
+// for), ordinary memory, the group of one rank, and texts as collectives: their lengths travel
+// first, so that every rank can make room.
+
 namespace heteroperf {
 namespace {
 

@@ -101,6 +101,7 @@ void accumulate(const Stored<T>* __restrict next, Sum* __restrict sum, std::size
   }
 }
 
+/// Reduces vectors of T with accumulators of type Sum.
 template <class T, class Sum, Reduction reduction>
 class Reducer {
  public:
@@ -162,6 +163,7 @@ constexpr Named<DataType> names[] = {{DataType::f32, "f32"},   {DataType::f64, "
                                      {DataType::i32, "i32"},   {DataType::i64, "i64"},
                                      {DataType::u8, "u8"}};
 
+/// Chooses the accumulator's type: float32 for halves, 64 bits for averages of integers.
 template <class T>
 void reduce_typed(std::span<const void* const> sources, std::span<void* const> destinations,
                   std::size_t count, Reduction reduction) {

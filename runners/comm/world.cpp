@@ -9,6 +9,10 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
 
+// Values of the configuration and the launcher's environment, checked once for all transports. A
+// launcher (mpirun, srun) tells each process its rank and the number of ranks in environment
+// variables; their names depend on the launcher.
+
 namespace heteroperf {
 namespace {
 
@@ -32,6 +36,7 @@ constexpr Launcher launchers[] = {
 /// shell of salloc.
 constexpr long long first_special_step = 0xfffffff0;
 
+/// The value of a variable. Empty when it is not set; throws when it is no number.
 std::optional<long long> number(const char* name) {
   const char* text = std::getenv(name);
   if (text == nullptr) return std::nullopt;
@@ -43,6 +48,7 @@ std::optional<long long> number(const char* name) {
                     "Unset it, or start the program with mpirun or srun", ErrorKind::environment);
 }
 
+/// The place that this launcher gave the process. Empty when it did not start the process.
 std::optional<LaunchedRank> place(const Launcher& launcher) {
   const auto rank = number(launcher.rank);
   const auto size = number(launcher.size);

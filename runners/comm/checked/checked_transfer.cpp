@@ -12,6 +12,11 @@
 #include "runners/comm/collective_terms.hpp"
 #include "runners/comm/element_types.hpp"
 
+// A checked message is two messages of the group below, with the same tag: a label of fixed size,
+// then the payload. The receiver knows from the label whether count and type fit before it trusts
+// the payload, and whether the payload came undamaged. The label has a seal of its own, so that a
+// damaged label is not taken for a wrong call.
+
 namespace heteroperf {
 namespace {
 
@@ -73,8 +78,27 @@ class CheckedReceive final : public Transfer {
   }
 
  private:
-  void check_label() const;
-  void check_payload();
+  void check_label() const {
+    if (!label_.sealed()) {
+      fail(awaited() +
+               fmt::format(", and the {} bytes that announce it came damaged", sizeof label_),
+           "their checksum does not fit");
+    }
+    const auto type = static_cast<DataType>(label_.type);
+    if (label_.count == incoming_.values.count && type == incoming_.values.type) return;
+    fail(fmt::format("{}, which sent {} {}", awaited(), label_.count, to_string(type)),
+         "both sides need the same count and type", remedy_of_misfit);
+  }
+  void check_payload() {
+    checked_ = !checks_payload_ || checksum(incoming_.values) == label_.payload;
+    if (checked_) return;
+    fail(fmt::format("a message changed on its way: send/receive of {} {} ({} bytes) with tag {}, "
+                     "from rank {} to rank {}",
+                     incoming_.values.count, to_string(incoming_.values.type),
+                     ConstBuffer(incoming_.values).bytes(), incoming_.tag, incoming_.from.value(),
+                     self_.value()),
+         "its checksum does not fit");
+  }
   [[noreturn]] void fail(const std::string& problem, const char* why,
                          const char* suggestion = "") const {
     throw Error(ErrorKind::run_failed, {{problem, why, suggestion}});
@@ -92,28 +116,6 @@ class CheckedReceive final : public Transfer {
   MessageLabel label_;
   std::unique_ptr<Transfer> label_came_, payload_came_;
 };
-
-void CheckedReceive::check_label() const {
-  if (!label_.sealed()) {
-    fail(awaited() + fmt::format(", and the {} bytes that announce it came damaged", sizeof label_),
-         "their checksum does not fit");
-  }
-  const auto type = static_cast<DataType>(label_.type);
-  if (label_.count == incoming_.values.count && type == incoming_.values.type) return;
-  fail(fmt::format("{}, which sent {} {}", awaited(), label_.count, to_string(type)),
-       "both sides need the same count and type", remedy_of_misfit);
-}
-
-void CheckedReceive::check_payload() {
-  checked_ = !checks_payload_ || checksum(incoming_.values) == label_.payload;
-  if (checked_) return;
-  fail(fmt::format("a message changed on its way: send/receive of {} {} ({} bytes) with tag {}, "
-                   "from rank {} to rank {}",
-                   incoming_.values.count, to_string(incoming_.values.type),
-                   ConstBuffer(incoming_.values).bytes(), incoming_.tag, incoming_.from.value(),
-                   self_.value()),
-       "its checksum does not fit");
-}
 
 }  // namespace
 

@@ -6,6 +6,15 @@
 #include <array>
 #include <cerrno>
 
+// A frame is a header of 13 bytes and a payload:
+//
+//     | length: 4 | kind: 1 | id: 8 | payload: length bytes |
+//
+// Sending never waits: bytes that the socket does not take stay in `unsent_` until the control
+// thread finds the socket writable again. Receiving takes the bytes that are there and cuts them
+// into frames; a frame that is longer than its sender may send breaks the connection before any of
+// its payload is held.
+
 namespace heteroperf {
 namespace {
 
@@ -15,10 +24,12 @@ constexpr std::size_t failure_header_bytes = 2;
 /// The reader drops bytes that it has passed on once there are so many of them.
 constexpr std::size_t most_passed_bytes = std::size_t{1} << 16;
 
+/// Appends the `width` low bytes of a number, little endian.
 void put(std::string& bytes, std::uint64_t value, std::size_t width) {
   for (std::size_t i = 0; i < width; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
 }
 
+/// Reads a number that put() wrote.
 std::uint64_t take(std::string_view bytes, std::size_t width) {
   std::uint64_t value = 0;
   for (std::size_t i = 0; i < width; ++i) {
@@ -120,6 +131,7 @@ bool Connection::has_unsent() const {
   return !unsent_.empty();
 }
 
+/// Sends unsent bytes as long as the socket takes them. Bytes to a peer that is gone are dropped.
 bool Connection::push_locked() {
   std::size_t sent = 0;
   while (!dead_ && sent < unsent_.size()) {

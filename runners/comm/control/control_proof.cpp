@@ -11,6 +11,10 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 
+// The message that is proved consists of a label for the end, the rank and both nonces:
+//
+//     | "control: hub  " or "control: spoke" | rank: 8 | rank's nonce: 32 | hub's nonce: 32 |
+
 namespace heteroperf {
 namespace {
 

@@ -23,7 +23,7 @@ constexpr double abort_echo_s = 1.0;
 
 class Spoke final : public TcpControl {
  public:
-  /// On the connection, rank 0 has proved itself already.
+  /// Rank 0 has already proved itself on the connection.
   Spoke(RankId rank, int size, const CommConfig& config, std::unique_ptr<Connection> connection)
       : TcpControl(rank, size, config, [this](const RankFailure& failure) { spread(failure); }),
         connection_(std::move(connection)),
@@ -34,27 +34,116 @@ class Spoke final : public TcpControl {
 
   void serve(Handler) override { HETEROPERF_EXPECT(rank_ == RankId(0)); }
   void post(std::string message) override { send({Frame::Kind::post, 0, std::move(message)}); }
-  std::string call(std::string message) override;
-  void request_stop(std::string reason) override;
-  void abort(RankFailure failure) override;
-  void announce_finished() override;
-  void close() override;
+  std::string call(std::string message) override {
+    auto pending = std::make_shared<PendingCall>();
+    std::uint64_t id = 0;
+    {
+      std::lock_guard lock(calls_mutex_);
+      id = next_call_++;
+      calls_[id] = pending;
+    }
+    send({Frame::Kind::call, id, std::move(message)});
+    return state_->await(*pending);
+  }
+  void request_stop(std::string reason) override {
+    if (state_->stop(reason)) send({Frame::Kind::stop, 0, std::move(reason)});
+  }
+  void abort(RankFailure failure) override {
+    send(failure_frame(failure));
+    // Rank 0's echo shows that the news is out; this process may end itself next.
+    state_->wait_for(abort_echo_s, [this] { return state_->failed(); });
+    state_->fail(std::move(failure));
+  }
+  void announce_finished() override {
+    mark_finished(rank_);
+    send({Frame::Kind::finished, position(rank_), ""});
+  }
+  void close() override {
+    send({Frame::Kind::goodbye, 0, ""});
+    const bool answered =
+        state_->wait_for(config_.timeout_s, [this] { return goodbye_.load() || state_->failed(); });
+    if (goodbye_) return;
+    if (const auto failed = failure()) throw PeerError(*failed, "the end of the run");
+    HETEROPERF_ENSURE(!answered);
+    throw SystemError("rank 0 does not take leave",
+                      fmt::format("no answer within {:g} s", config_.timeout_s), "",
+                      ErrorKind::timeout);
+  }
 
  private:
   void send(const Frame& frame) {
     if (connection_->send(frame)) wake_->signal();
   }
+  /// Tells rank 0, and by it everybody, before this process knows.
   void spread(const RankFailure& failure) {
     send(failure_frame(failure));
     state_->fail(failure);
   }
-  void add_sockets(std::vector<pollfd>& entries) override;
+  void add_sockets(std::vector<pollfd>& entries) override {
+    const int events = POLLIN | (connection_->has_unsent() ? POLLOUT : 0);
+    entries.push_back({connection_->socket().fd(), static_cast<short>(events), 0});
+  }
   double next_event_s() override { return std::min(next_beat_s(), heard_s_ + config_.timeout_s); }
-  bool make_round(double now_s) override;
-  Connection::Health hear(double now_s);
-  void handle(Frame frame);
-  void settle(std::uint64_t id, std::optional<std::string> reply);
-  void find_silence(double now_s);
+  bool make_round(double now_s) override {
+    connection_->flush();
+    if (hear(now_s) == Connection::Health::ended) {
+      if (!goodbye_) state_->fail(end_of(RankId(0)));
+      return false;
+    }
+    if (is_time_to_beat(now_s)) send(heartbeat_frame(overdue_wait(now_s)));
+    find_silence(now_s);
+    return true;
+  }
+  Connection::Health hear(double now_s) {
+    std::vector<Frame> frames;
+    const auto health = connection_->receive(frames);
+    if (!frames.empty()) heard_s_ = now_s;
+    for (Frame& frame : frames) handle(std::move(frame));
+    return health;
+  }
+  void handle(Frame frame) {
+    switch (frame.kind) {
+      case Frame::Kind::reply:
+        return settle(frame.id, std::move(frame.payload));
+      case Frame::Kind::dropped:
+        return settle(frame.id, std::nullopt);
+      case Frame::Kind::stop:
+        state_->stop(std::move(frame.payload));
+        return;
+      case Frame::Kind::failure:
+        state_->fail(decode_failure(frame));
+        return;
+      case Frame::Kind::finished:
+        if (is_rank(frame.id)) mark_finished(rank_at(frame.id));
+        return;
+      case Frame::Kind::goodbye:
+        goodbye_ = true;
+        return state_->notify();
+      default:
+        return;  // a heartbeat: it was heard
+    }
+  }
+  /// Ends the call with that id. A call that is no longer known was given up.
+  void settle(std::uint64_t id, std::optional<std::string> reply) {
+    std::shared_ptr<PendingCall> pending;
+    {
+      std::lock_guard lock(calls_mutex_);
+      const auto call = calls_.find(id);
+      if (call == calls_.end()) return;
+      pending = std::move(call->second);
+      calls_.erase(call);
+    }
+    state_->settle(*pending, std::move(reply));
+  }
+  /// Ends the run when rank 0 has not been heard for the deadline.
+  void find_silence(double now_s) {
+    if (has_paused(now_s)) heard_s_ = now_s;
+    if (now_s - heard_s_ < config_.timeout_s) return;
+    heard_s_ = now_s;
+    if (goodbye_ || state_->failed()) return;
+    // Rank 0 may be woken later, when this process has gone. It then learns the reason.
+    spread(silence_of(RankId(0)));
+  }
 
   std::unique_ptr<Connection> connection_;
   double heard_s_;
@@ -63,114 +152,6 @@ class Spoke final : public TcpControl {
   std::uint64_t next_call_ = 1;
   std::atomic<bool> goodbye_{false};
 };
-
-std::string Spoke::call(std::string message) {
-  auto pending = std::make_shared<PendingCall>();
-  std::uint64_t id = 0;
-  {
-    std::lock_guard lock(calls_mutex_);
-    id = next_call_++;
-    calls_[id] = pending;
-  }
-  send({Frame::Kind::call, id, std::move(message)});
-  return state_->await(*pending);
-}
-
-void Spoke::request_stop(std::string reason) {
-  if (state_->stop(reason)) send({Frame::Kind::stop, 0, std::move(reason)});
-}
-
-void Spoke::abort(RankFailure failure) {
-  send(failure_frame(failure));
-  // Rank 0's echo shows that the news is out; this process may end itself next.
-  state_->wait_for(abort_echo_s, [this] { return state_->failed(); });
-  state_->fail(std::move(failure));
-}
-
-void Spoke::announce_finished() {
-  mark_finished(rank_);
-  send({Frame::Kind::finished, position(rank_), ""});
-}
-
-void Spoke::close() {
-  send({Frame::Kind::goodbye, 0, ""});
-  const bool answered =
-      state_->wait_for(config_.timeout_s, [this] { return goodbye_.load() || state_->failed(); });
-  if (goodbye_) return;
-  if (const auto failed = failure()) throw PeerError(*failed, "the end of the run");
-  HETEROPERF_ENSURE(!answered);
-  throw SystemError("rank 0 does not take leave",
-                    fmt::format("no answer within {:g} s", config_.timeout_s), "",
-                    ErrorKind::timeout);
-}
-
-bool Spoke::make_round(double now_s) {
-  connection_->flush();
-  if (hear(now_s) == Connection::Health::ended) {
-    if (!goodbye_) state_->fail(end_of(RankId(0)));
-    return false;
-  }
-  if (is_time_to_beat(now_s)) send(heartbeat_frame(overdue_wait(now_s)));
-  find_silence(now_s);
-  return true;
-}
-
-void Spoke::add_sockets(std::vector<pollfd>& entries) {
-  const int events = POLLIN | (connection_->has_unsent() ? POLLOUT : 0);
-  entries.push_back({connection_->socket().fd(), static_cast<short>(events), 0});
-}
-
-Connection::Health Spoke::hear(double now_s) {
-  std::vector<Frame> frames;
-  const auto health = connection_->receive(frames);
-  if (!frames.empty()) heard_s_ = now_s;
-  for (Frame& frame : frames) handle(std::move(frame));
-  return health;
-}
-
-void Spoke::handle(Frame frame) {
-  switch (frame.kind) {
-    case Frame::Kind::reply:
-      return settle(frame.id, std::move(frame.payload));
-    case Frame::Kind::dropped:
-      return settle(frame.id, std::nullopt);
-    case Frame::Kind::stop:
-      state_->stop(std::move(frame.payload));
-      return;
-    case Frame::Kind::failure:
-      state_->fail(decode_failure(frame));
-      return;
-    case Frame::Kind::finished:
-      if (is_rank(frame.id)) mark_finished(rank_at(frame.id));
-      return;
-    case Frame::Kind::goodbye:
-      goodbye_ = true;
-      return state_->notify();
-    default:
-      return;  // a heartbeat: it was heard
-  }
-}
-
-void Spoke::settle(std::uint64_t id, std::optional<std::string> reply) {
-  std::shared_ptr<PendingCall> pending;
-  {
-    std::lock_guard lock(calls_mutex_);
-    const auto call = calls_.find(id);
-    if (call == calls_.end()) return;
-    pending = std::move(call->second);
-    calls_.erase(call);
-  }
-  state_->settle(*pending, std::move(reply));
-}
-
-void Spoke::find_silence(double now_s) {
-  if (has_paused(now_s)) heard_s_ = now_s;
-  if (now_s - heard_s_ < config_.timeout_s) return;
-  heard_s_ = now_s;
-  if (goodbye_ || state_->failed()) return;
-  // Rank 0 may be woken later, when this process has gone. It then learns the reason.
-  spread(silence_of(RankId(0)));
-}
 
 /// Waits for the next frame and returns its payload. Empty where it is of another kind or does not
 /// come.

@@ -1,5 +1,10 @@
 #include "runners/comm/control/control_state.hpp"
 
+// A call is settled exactly once, by whichever comes first: the handler's reply, the end of the
+// last copy of that reply (nobody can answer any more), or a failure of the run. The handler's
+// thread takes one message at a time; while it is busy, serve({}) and close() wait for it, so that
+// the handler never runs when the things it refers to are gone.
+
 namespace heteroperf {
 namespace {
 

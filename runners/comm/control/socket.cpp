@@ -19,6 +19,10 @@
 
 #include "metrics/base/error.hpp"
 
+// TCP sockets of the control channel. All of them are non-blocking, so that the control thread
+// never waits for one peer alone. Between hosts rank 0 listens on IPv6 and IPv4 where the system
+// has IPv6, else on IPv4 alone.
+
 namespace heteroperf {
 namespace {
 
@@ -33,11 +37,13 @@ void send_at_once(int fd) {
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
+/// A socket bound to a free port. Empty when the system refuses.
 Descriptor bound_socket(int family, Reach reach) {
   Descriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return {};
   int result = -1;
   if (family == AF_INET6) {
+    // With this option off, the IPv6 socket takes IPv4 connections, too.
     const int off = 0;
     setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     sockaddr_in6 any{};

@@ -3,10 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "metrics/base/clock.hpp"
+
+// Both ends of the control channel have one thread with the same loop: sleep until something
+// happens, then make a round. In its rounds an end sends signs of life, hears the other side and
+// looks for silence. When this process itself was asleep for long (a stopped process, a suspended
+// machine), all the silence it sees is its own, so every deadline starts again.
 
 namespace heteroperf {
 namespace {

@@ -33,6 +33,7 @@ constexpr std::size_t slices_bytes = std::size_t{8} << 20;
 /// The ranks that want a reduced vector.
 enum class Audience { root, everybody };
 
+/// The collectives of one group over MPI messages. Memory for parts grows to the largest use.
 class MpiMessageCollectives final : public MpiCollectives {
  public:
   explicit MpiMessageCollectives(const MpiGroup& group) : group_(group) {}
@@ -43,14 +44,75 @@ class MpiMessageCollectives final : public MpiCollectives {
     reduce_large({"all_reduce", mine}, result, 0, Audience::everybody, reduction);
   }
   void reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
-              Reduction reduction) override;
-  void broadcast(MutableBuffer values, std::size_t root) override;
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+              Reduction reduction) override {
+    if (mine.bytes() * members() <= gather_limit_bytes) {
+      return reduce_at_root(mine, result, root, reduction);
+    }
+    reduce_large({"reduce", mine}, result, root, Audience::root, reduction);
+  }
+  void broadcast(MutableBuffer values, std::size_t root) override {
+    const std::size_t limit = group_.max_message_bytes();
+    for (std::size_t begin = 0; begin < values.bytes(); begin += limit) {
+      const int n = static_cast<int>(std::min(limit, values.bytes() - begin));
+      check_mpi(MPI_Ibcast(static_cast<std::byte*>(values.data) + begin, n, MPI_BYTE,
+                           static_cast<int>(root), group_.handle(), requests_.add()),
+                "MPI_Ibcast");
+    }
+    group_.wait(requests_, {"broadcast", values});
+  }
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+    void* block = part_of(all, block_of(counts, self())).data;
+    if (block != mine.data && mine.count > 0) std::memmove(block, mine.data, mine.bytes());
+    if (are_equal(counts) && all.bytes() <= gather_limit_bytes) {
+      return group_.gather_blocks(all.data, mine.bytes(), {"all_gather", mine});
+    }
+    for (std::size_t step = 1; step < members(); ++step) {
+      const std::size_t from = (self() + step) % members();
+      const std::size_t to = (self() + members() - step) % members();
+      receive(part_of(all, block_of(counts, from)), from, requests_);
+      send({block, mine.count, mine.type}, to, requests_);
+    }
+    group_.wait(requests_, {"all_gather", mine});
+  }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                      Reduction reduction) override;
+                      Reduction reduction) override {
+    const std::size_t limit = slice_limit(mine.type);
+    const std::size_t segments = (largest_of(counts) + limit - 1) / limit;
+    const auto start = [&](std::size_t k) {
+      start_exchange(exchanges_[k % 2], all,
+                     [&](std::size_t r) { return segment_of(block_of(counts, r), k, limit); });
+    };
+    if (segments > 0) start(0);
+    for (std::size_t k = 0; k < segments; ++k) {
+      if (k + 1 < segments) start(k + 1);
+      Exchange& exchange = exchanges_[k % 2];
+      group_.wait(exchange.requests, {"reduce_scatter", all});
+      if (k * limit >= mine.count) continue;
+      void* reduced = mine.part(k * limit, 0).data;
+      reduce_in_order(exchange.sources, {&reduced, 1}, std::min(limit, mine.count - k * limit),
+                      mine.type, reduction);
+    }
+  }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override;
-  void barrier() override;
+                  Counts from_each) override {
+    for (std::size_t step = 0; step < members(); ++step) {
+      const std::size_t from = (self() + step) % members();
+      const std::size_t to = (self() + members() - step) % members();
+      const MutableBuffer incoming = part_of(theirs, block_of(from_each, from));
+      const ConstBuffer outgoing = part_of(mine, block_of(to_each, to));
+      if (step > 0) {
+        receive(incoming, from, requests_);
+        send(outgoing, to, requests_);
+      } else if (incoming.count > 0) {
+        std::memcpy(incoming.data, outgoing.data, incoming.bytes());
+      }
+    }
+    group_.wait(requests_, {"all_to_all", mine});
+  }
+  void barrier() override {
+    check_mpi(MPI_Ibarrier(group_.handle(), requests_.add()), "MPI_Ibarrier");
+    group_.wait(requests_, {"barrier", {}});
+  }
   void agree(const CollectiveCall&) override {}
 
  private:
@@ -67,11 +129,66 @@ class MpiMessageCollectives final : public MpiCollectives {
     if (values.count > 0)
       group_.start_receive(values.data, values.bytes(), from, MpiGroup::collective_tag, requests);
   }
-  void reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction);
+  void reduce_small(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
+    Exchange& exchange = exchanges_[0];
+    const std::size_t bytes = mine.bytes();
+    exchange.parts.resize(std::max(exchange.parts.size(), bytes * members()));
+    std::memcpy(exchange.parts.data() + self() * bytes, mine.data, bytes);
+    group_.gather_blocks(exchange.parts.data(), bytes, {"all_reduce", mine});
+    exchange.sources.clear();
+    for (std::size_t r = 0; r < members(); ++r) {
+      exchange.sources.push_back(exchange.parts.data() + r * bytes);
+    }
+    reduce_in_order(exchange.sources, {&result.data, 1}, mine.count, mine.type, reduction);
+  }
   void reduce_large(const WaitedFor& waited, MutableBuffer result, std::size_t root,
-                    Audience audience, Reduction reduction);
+                    Audience audience, Reduction reduction) {
+    const ConstBuffer from = waited.values;
+    const bool wanted = audience == Audience::everybody || self() == root;
+    const std::size_t segment = slice_limit(from.type) * members();
+    const std::size_t segments = (from.count + segment - 1) / segment;
+    const auto slice = [&](std::size_t k, std::size_t r) {
+      const std::size_t begin = k * segment;
+      const Slice part = slice_of(std::min(segment, from.count - begin), r, members());
+      return Slice{begin + part.begin, part.count};
+    };
+    const auto start = [&](std::size_t k) {
+      start_exchange(exchanges_[k % 2], from, [&](std::size_t r) { return slice(k, r); });
+    };
+    start(0);
+    for (std::size_t k = 0; k < segments; ++k) {
+      if (k + 1 < segments) start(k + 1);
+      Exchange& exchange = exchanges_[k % 2];
+      group_.wait(exchange.requests, waited);
+      RequestBatch& results = results_[k % 2];
+      group_.wait(results, waited);
+      const Slice mine = slice(k, self());
+      std::vector<std::byte>& unwanted = reduced_[k % 2];
+      if (!wanted) unwanted.resize(std::max(unwanted.size(), mine.count * size_of(from.type)));
+      void* reduced = wanted ? result.part(mine.begin, 0).data : unwanted.data();
+      reduce_in_order(exchange.sources, {&reduced, 1}, mine.count, from.type, reduction);
+      const ConstBuffer share(reduced, mine.count, from.type);
+      for (std::size_t r = 0; r < members(); ++r) {
+        if (r == self()) continue;
+        if (audience == Audience::everybody || r == root) send(share, r, results);
+        if (wanted) receive(part_of(result, slice(k, r)), r, results);
+      }
+    }
+    for (RequestBatch& results : results_) group_.wait(results, waited);
+  }
   void reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
-                      Reduction reduction);
+                      Reduction reduction) {
+    if (self() != root) {
+      send(mine, root, requests_);
+      group_.wait(requests_, {"reduce", mine});
+      return;
+    }
+    start_exchange(exchanges_[0], mine, [&](std::size_t r) {
+      return r == root ? Slice{0, mine.count} : Slice{};
+    });
+    group_.wait(exchanges_[0].requests, {"reduce", mine});
+    reduce_in_order(exchanges_[0].sources, {&result.data, 1}, mine.count, mine.type, reduction);
+  }
 
   /// The peers' parts of this rank's slice, on their way while its parts of their slices go to
   /// them.
@@ -81,7 +198,18 @@ class MpiMessageCollectives final : public MpiCollectives {
     RequestBatch requests;
   };
   template <class SliceOf>
-  void start_exchange(Exchange& exchange, ConstBuffer from, SliceOf slice_for);
+  void start_exchange(Exchange& exchange, ConstBuffer from, SliceOf slice_for) {
+    const ConstBuffer slice = part_of(from, slice_for(self()));
+    exchange.parts.resize(std::max(exchange.parts.size(), slice.bytes() * members()));
+    exchange.sources.assign(members(), slice.data);
+    for (std::size_t r = 0; r < members(); ++r) {
+      if (r == self()) continue;
+      std::byte* part = exchange.parts.data() + r * slice.bytes();
+      exchange.sources[r] = part;
+      receive({part, slice.count, slice.type}, r, exchange.requests);
+      send(part_of(from, slice_for(r)), r, exchange.requests);
+    }
+  }
 
   const MpiGroup& group_;
   std::array<Exchange, 2> exchanges_;
@@ -89,161 +217,6 @@ class MpiMessageCollectives final : public MpiCollectives {
   std::array<RequestBatch, 2> results_;
   RequestBatch requests_;
 };
-
-void MpiMessageCollectives::reduce_small(ConstBuffer mine, MutableBuffer result,
-                                         Reduction reduction) {
-  Exchange& exchange = exchanges_[0];
-  const std::size_t bytes = mine.bytes();
-  exchange.parts.resize(std::max(exchange.parts.size(), bytes * members()));
-  std::memcpy(exchange.parts.data() + self() * bytes, mine.data, bytes);
-  group_.gather_blocks(exchange.parts.data(), bytes, {"all_reduce", mine});
-  exchange.sources.clear();
-  for (std::size_t r = 0; r < members(); ++r) {
-    exchange.sources.push_back(exchange.parts.data() + r * bytes);
-  }
-  reduce_in_order(exchange.sources, {&result.data, 1}, mine.count, mine.type, reduction);
-}
-
-void MpiMessageCollectives::reduce(ConstBuffer mine, MutableBuffer result, std::size_t root,
-                                   Reduction reduction) {
-  if (mine.bytes() * members() <= gather_limit_bytes) {
-    return reduce_at_root(mine, result, root, reduction);
-  }
-  reduce_large({"reduce", mine}, result, root, Audience::root, reduction);
-}
-
-void MpiMessageCollectives::reduce_at_root(ConstBuffer mine, MutableBuffer result, std::size_t root,
-                                           Reduction reduction) {
-  if (self() != root) {
-    send(mine, root, requests_);
-    group_.wait(requests_, {"reduce", mine});
-    return;
-  }
-  start_exchange(exchanges_[0], mine, [&](std::size_t r) {
-    return r == root ? Slice{0, mine.count} : Slice{};
-  });
-  group_.wait(exchanges_[0].requests, {"reduce", mine});
-  reduce_in_order(exchanges_[0].sources, {&result.data, 1}, mine.count, mine.type, reduction);
-}
-
-void MpiMessageCollectives::reduce_large(const WaitedFor& waited, MutableBuffer result,
-                                         std::size_t root, Audience audience, Reduction reduction) {
-  const ConstBuffer from = waited.values;
-  const bool wanted = audience == Audience::everybody || self() == root;
-  const std::size_t segment = slice_limit(from.type) * members();
-  const std::size_t segments = (from.count + segment - 1) / segment;
-  const auto slice = [&](std::size_t k, std::size_t r) {
-    const std::size_t begin = k * segment;
-    const Slice part = slice_of(std::min(segment, from.count - begin), r, members());
-    return Slice{begin + part.begin, part.count};
-  };
-  const auto start = [&](std::size_t k) {
-    start_exchange(exchanges_[k % 2], from, [&](std::size_t r) { return slice(k, r); });
-  };
-  start(0);
-  for (std::size_t k = 0; k < segments; ++k) {
-    if (k + 1 < segments) start(k + 1);
-    Exchange& exchange = exchanges_[k % 2];
-    group_.wait(exchange.requests, waited);
-    RequestBatch& results = results_[k % 2];
-    group_.wait(results, waited);
-    const Slice mine = slice(k, self());
-    std::vector<std::byte>& unwanted = reduced_[k % 2];
-    if (!wanted) unwanted.resize(std::max(unwanted.size(), mine.count * size_of(from.type)));
-    void* reduced = wanted ? result.part(mine.begin, 0).data : unwanted.data();
-    reduce_in_order(exchange.sources, {&reduced, 1}, mine.count, from.type, reduction);
-    const ConstBuffer share(reduced, mine.count, from.type);
-    for (std::size_t r = 0; r < members(); ++r) {
-      if (r == self()) continue;
-      if (audience == Audience::everybody || r == root) send(share, r, results);
-      if (wanted) receive(part_of(result, slice(k, r)), r, results);
-    }
-  }
-  for (RequestBatch& results : results_) group_.wait(results, waited);
-}
-
-template <class SliceOf>
-void MpiMessageCollectives::start_exchange(Exchange& exchange, ConstBuffer from,
-                                           SliceOf slice_for) {
-  const ConstBuffer slice = part_of(from, slice_for(self()));
-  exchange.parts.resize(std::max(exchange.parts.size(), slice.bytes() * members()));
-  exchange.sources.assign(members(), slice.data);
-  for (std::size_t r = 0; r < members(); ++r) {
-    if (r == self()) continue;
-    std::byte* part = exchange.parts.data() + r * slice.bytes();
-    exchange.sources[r] = part;
-    receive({part, slice.count, slice.type}, r, exchange.requests);
-    send(part_of(from, slice_for(r)), r, exchange.requests);
-  }
-}
-
-void MpiMessageCollectives::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                                           Reduction reduction) {
-  const std::size_t limit = slice_limit(mine.type);
-  const std::size_t segments = (largest_of(counts) + limit - 1) / limit;
-  const auto start = [&](std::size_t k) {
-    start_exchange(exchanges_[k % 2], all,
-                   [&](std::size_t r) { return segment_of(block_of(counts, r), k, limit); });
-  };
-  if (segments > 0) start(0);
-  for (std::size_t k = 0; k < segments; ++k) {
-    if (k + 1 < segments) start(k + 1);
-    Exchange& exchange = exchanges_[k % 2];
-    group_.wait(exchange.requests, {"reduce_scatter", all});
-    if (k * limit >= mine.count) continue;
-    void* reduced = mine.part(k * limit, 0).data;
-    reduce_in_order(exchange.sources, {&reduced, 1}, std::min(limit, mine.count - k * limit),
-                    mine.type, reduction);
-  }
-}
-
-void MpiMessageCollectives::broadcast(MutableBuffer values, std::size_t root) {
-  const std::size_t limit = group_.max_message_bytes();
-  for (std::size_t begin = 0; begin < values.bytes(); begin += limit) {
-    const int n = static_cast<int>(std::min(limit, values.bytes() - begin));
-    check_mpi(MPI_Ibcast(static_cast<std::byte*>(values.data) + begin, n, MPI_BYTE,
-                         static_cast<int>(root), group_.handle(), requests_.add()),
-              "MPI_Ibcast");
-  }
-  group_.wait(requests_, {"broadcast", values});
-}
-
-void MpiMessageCollectives::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  void* block = part_of(all, block_of(counts, self())).data;
-  if (block != mine.data && mine.count > 0) std::memmove(block, mine.data, mine.bytes());
-  if (are_equal(counts) && all.bytes() <= gather_limit_bytes) {
-    return group_.gather_blocks(all.data, mine.bytes(), {"all_gather", mine});
-  }
-  for (std::size_t step = 1; step < members(); ++step) {
-    const std::size_t from = (self() + step) % members();
-    const std::size_t to = (self() + members() - step) % members();
-    receive(part_of(all, block_of(counts, from)), from, requests_);
-    send({block, mine.count, mine.type}, to, requests_);
-  }
-  group_.wait(requests_, {"all_gather", mine});
-}
-
-void MpiMessageCollectives::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                                       Counts from_each) {
-  for (std::size_t step = 0; step < members(); ++step) {
-    const std::size_t from = (self() + step) % members();
-    const std::size_t to = (self() + members() - step) % members();
-    const MutableBuffer incoming = part_of(theirs, block_of(from_each, from));
-    const ConstBuffer outgoing = part_of(mine, block_of(to_each, to));
-    if (step > 0) {
-      receive(incoming, from, requests_);
-      send(outgoing, to, requests_);
-    } else if (incoming.count > 0) {
-      std::memcpy(incoming.data, outgoing.data, incoming.bytes());
-    }
-  }
-  group_.wait(requests_, {"all_to_all", mine});
-}
-
-void MpiMessageCollectives::barrier() {
-  check_mpi(MPI_Ibarrier(group_.handle(), requests_.add()), "MPI_Ibarrier");
-  group_.wait(requests_, {"barrier", {}});
-}
 
 }  // namespace
 

@@ -23,6 +23,8 @@ void copy(ConstBuffer from, MutableBuffer to) {
                 "both sides need the same count and type", remedy_of_misfit}});
 }
 
+/// The requests of one send or receive. MPI checks no sizes but the receiver's limit, so a receive
+/// compares the bytes that came with those it expected.
 class MpiTransfer final : public Transfer {
  public:
   MpiTransfer(const MpiGroup& group, std::size_t peer, const WaitedFor& waited,
@@ -74,33 +76,159 @@ enum class Crowding { unknown, crowded };
 class MpiCommunicator final : public Communicator, public PathReport {
  public:
   MpiCommunicator(MPI_Comm handle, std::vector<RankId> members, std::shared_ptr<PeerWatch> watch,
-                  const MpiSettings& settings, Crowding inherited);
+                  const MpiSettings& settings, Crowding inherited)
+      : group_(handle, std::move(members), std::move(watch), settings.max_message_bytes),
+        settings_(settings) {
+    HostChoice choice =
+        choose_host_path(group_, settings.host_path, shared_memory_bytes(group_.size()));
+    choice.crowded = choice.crowded || inherited == Crowding::crowded;
+    if (choice.crowded) crowding_ = Crowding::crowded;
+    path_ = choice.path;
+    path_reason_ = choice.reason;
+    collectives_ = path_ == HostPath::messages ? make_message_collectives(group_)
+                                               : make_shared_collectives(group_, std::move(choice));
+  }
 
   RankId rank() const override { return rank_at(group_.self()); }
   int size() const override { return static_cast<int>(group_.size()); }
   std::string transport() const override { return "mpi"; }
-  std::string one_thread_reason() const override;
+  // Collectives of one host call MPI, too, so that messages make progress.
+  std::string one_thread_reason() const override {
+    int level = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&level);
+    if (level >= MPI_THREAD_MULTIPLE) return {};
+    return "this MPI library may be called by one thread at a time (no MPI_THREAD_MULTIPLE)";
+  }
   HostPath host_path() const override { return path_; }
   const std::string& path_reason() const override { return path_reason_; }
   std::string path() const override {
     return std::string(to_string(path_)) + " (" + path_reason_ + ")";
   }
 
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
-  void broadcast(MutableBuffer values, RankId root) override;
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
+    HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
+    if (alone()) return copy(mine, result);
+    if (mine.count == 0) {
+      return collectives_->agree({all_reduce_terms(mine, reduction), {"all_reduce", mine}});
+    }
+    collectives_->all_reduce(mine, result, reduction);
+  }
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
+    const std::size_t receiver = member(root);
+    HETEROPERF_EXPECT(receiver != group_.self() ||
+                      (mine.count == result.count && mine.type == result.type));
+    if (alone()) return copy(mine, result);
+    if (mine.count == 0) {
+      return collectives_->agree({reduce_terms(mine, root, reduction), {"reduce", mine}});
+    }
+    collectives_->reduce(mine, result, receiver, reduction);
+  }
+  void broadcast(MutableBuffer values, RankId root) override {
+    const std::size_t origin = member(root);
+    if (alone()) return;
+    if (values.count == 0) {
+      return collectives_->agree({broadcast_terms(values, root), {"broadcast", values}});
+    }
+    collectives_->broadcast(values, origin);
+  }
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+    check_counts(counts, mine, all);
+    if (alone()) return copy(mine, all);
+    if (all.count == 0) {
+      return collectives_->agree({all_gather_terms(all, counts), {"all_gather", all}});
+    }
+    collectives_->all_gather(mine, all, counts);
+  }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                      Reduction reduction) override;
+                      Reduction reduction) override {
+    check_counts(counts, mine, all);
+    if (alone()) return copy(all, mine);
+    if (all.count == 0) {
+      return collectives_->agree(
+          {reduce_scatter_terms(all, counts, reduction), {"reduce_scatter", all}});
+    }
+    collectives_->reduce_scatter(all, mine, counts, reduction);
+  }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override;
-  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override;
-  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override;
-  void send(ConstBuffer values, RankId to, int tag) override;
-  void receive(MutableBuffer values, RankId from, int tag) override;
-  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override;
-  void barrier() override;
-  std::unique_ptr<Communicator> split(int colour, int key) override;
+                  Counts from_each) override {
+    HETEROPERF_EXPECT(to_each.size() == members() && mine.count == total_of(to_each));
+    HETEROPERF_EXPECT(from_each.size() == members() && theirs.count == total_of(from_each));
+    HETEROPERF_EXPECT(mine.type == theirs.type &&
+                      to_each[group_.self()] == from_each[group_.self()]);
+    if (alone()) return copy(mine, theirs);
+    collectives_->all_to_all(mine, to_each, theirs, from_each);
+  }
+  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
+    const std::size_t receiver = member(to);
+    auto transfer =
+        std::make_unique<MpiTransfer>(group_, receiver, WaitedFor{"send", values}, std::nullopt);
+    group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), transfer->requests());
+    return transfer;
+  }
+  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
+    const std::size_t sender = member(from);
+    auto transfer =
+        std::make_unique<MpiTransfer>(group_, sender, WaitedFor{"receive", values}, values.bytes());
+    group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), transfer->requests());
+    return transfer;
+  }
+  void send(ConstBuffer values, RankId to, int tag) override {
+    const std::size_t receiver = member(to);
+    group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), requests_);
+    wait_for_requests(requests_, *group_.watch(), peer(receiver), {"send", values});
+  }
+  void receive(MutableBuffer values, RankId from, int tag) override {
+    const std::size_t sender = member(from);
+    const WaitedFor waited{"receive", values};
+    group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), requests_);
+    const std::size_t received =
+        wait_for_requests(requests_, *group_.watch(), peer(sender), waited);
+    if (received != values.bytes()) {
+      refuse_count(waited, group_.members()[group_.self()], received);
+    }
+  }
+  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override {
+    std::size_t expected = 0;
+    awaited_.clear();
+    for (const Incoming& in : receives) {
+      const std::size_t sender = member(in.from);
+      expected += in.values.bytes();
+      awaited_.push_back(group_.members()[sender]);
+      group_.start_receive(in.values.data, in.values.bytes(), sender, mpi_tag(in.tag), receives_);
+    }
+    for (const Outgoing& out : sends) {
+      const std::size_t receiver = member(out.to);
+      awaited_.push_back(group_.members()[receiver]);
+      group_.start_send(out.values.data, out.values.bytes(), receiver, mpi_tag(out.tag), requests_);
+    }
+    const WaitedFor waited{"exchange", {nullptr, expected, DataType::u8}};
+    const std::size_t received = wait_for_requests(receives_, *group_.watch(), awaited_, waited);
+    wait_for_requests(requests_, *group_.watch(), awaited_, waited);
+    if (received != expected) refuse_count(waited, group_.members()[group_.self()], received);
+  }
+  void barrier() override {
+    if (!alone()) collectives_->barrier();
+  }
+  std::unique_ptr<Communicator> split(int colour, int key) override {
+    const CollectiveCall call{bare_terms(CollectiveKind::split), {"split", {}}};
+    if (!alone()) collectives_->agree(call);
+    std::vector<SplitWish> wishes(members());
+    wishes[group_.self()] = {colour, key};
+    group_.gather_blocks(wishes.data(), sizeof(SplitWish), call.waited);
+    const SplitGroup part = split_group(wishes, group_.self());
+    auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
+    run_blocking_call(
+        [made, colour = part.colour, key, handle = group_.handle()] {
+          check_mpi(MPI_Comm_split(handle, colour, key, made.get()), "MPI_Comm_split");
+        },
+        [this] {
+          if (const auto failure = group_.watch()->failure_among(group_.members())) {
+            throw PeerError(*failure, "split");
+          }
+        });
+    return std::make_unique<MpiCommunicator>(*made, part.members(group_.members()), group_.watch(),
+                                             settings_, crowding_);
+  }
 
  private:
   std::size_t members() const { return group_.size(); }
@@ -131,167 +259,6 @@ class MpiCommunicator final : public Communicator, public PathReport {
   RequestBatch requests_, receives_;
   std::vector<RankId> awaited_;
 };
-
-MpiCommunicator::MpiCommunicator(MPI_Comm handle, std::vector<RankId> members,
-                                 std::shared_ptr<PeerWatch> watch, const MpiSettings& settings,
-                                 Crowding inherited)
-    : group_(handle, std::move(members), std::move(watch), settings.max_message_bytes),
-      settings_(settings) {
-  HostChoice choice =
-      choose_host_path(group_, settings.host_path, shared_memory_bytes(group_.size()));
-  choice.crowded = choice.crowded || inherited == Crowding::crowded;
-  if (choice.crowded) crowding_ = Crowding::crowded;
-  path_ = choice.path;
-  path_reason_ = choice.reason;
-  collectives_ = path_ == HostPath::messages ? make_message_collectives(group_)
-                                             : make_shared_collectives(group_, std::move(choice));
-}
-
-// Collectives of one host call MPI, too, so that messages make progress.
-std::string MpiCommunicator::one_thread_reason() const {
-  int level = MPI_THREAD_SINGLE;
-  MPI_Query_thread(&level);
-  if (level >= MPI_THREAD_MULTIPLE) return {};
-  return "this MPI library may be called by one thread at a time (no MPI_THREAD_MULTIPLE)";
-}
-
-void MpiCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
-  HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-  if (alone()) return copy(mine, result);
-  if (mine.count == 0) {
-    return collectives_->agree({all_reduce_terms(mine, reduction), {"all_reduce", mine}});
-  }
-  collectives_->all_reduce(mine, result, reduction);
-}
-
-void MpiCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
-                             Reduction reduction) {
-  const std::size_t receiver = member(root);
-  HETEROPERF_EXPECT(receiver != group_.self() ||
-                    (mine.count == result.count && mine.type == result.type));
-  if (alone()) return copy(mine, result);
-  if (mine.count == 0) {
-    return collectives_->agree({reduce_terms(mine, root, reduction), {"reduce", mine}});
-  }
-  collectives_->reduce(mine, result, receiver, reduction);
-}
-
-void MpiCommunicator::broadcast(MutableBuffer values, RankId root) {
-  const std::size_t origin = member(root);
-  if (alone()) return;
-  if (values.count == 0) {
-    return collectives_->agree({broadcast_terms(values, root), {"broadcast", values}});
-  }
-  collectives_->broadcast(values, origin);
-}
-
-void MpiCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  check_counts(counts, mine, all);
-  if (alone()) return copy(mine, all);
-  if (all.count == 0) {
-    return collectives_->agree({all_gather_terms(all, counts), {"all_gather", all}});
-  }
-  collectives_->all_gather(mine, all, counts);
-}
-
-void MpiCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                                     Reduction reduction) {
-  check_counts(counts, mine, all);
-  if (alone()) return copy(all, mine);
-  if (all.count == 0) {
-    return collectives_->agree(
-        {reduce_scatter_terms(all, counts, reduction), {"reduce_scatter", all}});
-  }
-  collectives_->reduce_scatter(all, mine, counts, reduction);
-}
-
-void MpiCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                                 Counts from_each) {
-  HETEROPERF_EXPECT(to_each.size() == members() && mine.count == total_of(to_each));
-  HETEROPERF_EXPECT(from_each.size() == members() && theirs.count == total_of(from_each));
-  HETEROPERF_EXPECT(mine.type == theirs.type && to_each[group_.self()] == from_each[group_.self()]);
-  if (alone()) return copy(mine, theirs);
-  collectives_->all_to_all(mine, to_each, theirs, from_each);
-}
-
-std::unique_ptr<Transfer> MpiCommunicator::start_send(ConstBuffer values, RankId to, int tag) {
-  const std::size_t receiver = member(to);
-  auto transfer =
-      std::make_unique<MpiTransfer>(group_, receiver, WaitedFor{"send", values}, std::nullopt);
-  group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), transfer->requests());
-  return transfer;
-}
-
-std::unique_ptr<Transfer> MpiCommunicator::start_receive(MutableBuffer values, RankId from,
-                                                         int tag) {
-  const std::size_t sender = member(from);
-  auto transfer =
-      std::make_unique<MpiTransfer>(group_, sender, WaitedFor{"receive", values}, values.bytes());
-  group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), transfer->requests());
-  return transfer;
-}
-
-void MpiCommunicator::send(ConstBuffer values, RankId to, int tag) {
-  const std::size_t receiver = member(to);
-  group_.start_send(values.data, values.bytes(), receiver, mpi_tag(tag), requests_);
-  wait_for_requests(requests_, *group_.watch(), peer(receiver), {"send", values});
-}
-
-void MpiCommunicator::receive(MutableBuffer values, RankId from, int tag) {
-  const std::size_t sender = member(from);
-  const WaitedFor waited{"receive", values};
-  group_.start_receive(values.data, values.bytes(), sender, mpi_tag(tag), requests_);
-  const std::size_t received = wait_for_requests(requests_, *group_.watch(), peer(sender), waited);
-  if (received != values.bytes()) {
-    refuse_count(waited, group_.members()[group_.self()], received);
-  }
-}
-
-void MpiCommunicator::exchange(std::span<const Outgoing> sends,
-                               std::span<const Incoming> receives) {
-  std::size_t expected = 0;
-  awaited_.clear();
-  for (const Incoming& in : receives) {
-    const std::size_t sender = member(in.from);
-    expected += in.values.bytes();
-    awaited_.push_back(group_.members()[sender]);
-    group_.start_receive(in.values.data, in.values.bytes(), sender, mpi_tag(in.tag), receives_);
-  }
-  for (const Outgoing& out : sends) {
-    const std::size_t receiver = member(out.to);
-    awaited_.push_back(group_.members()[receiver]);
-    group_.start_send(out.values.data, out.values.bytes(), receiver, mpi_tag(out.tag), requests_);
-  }
-  const WaitedFor waited{"exchange", {nullptr, expected, DataType::u8}};
-  const std::size_t received = wait_for_requests(receives_, *group_.watch(), awaited_, waited);
-  wait_for_requests(requests_, *group_.watch(), awaited_, waited);
-  if (received != expected) refuse_count(waited, group_.members()[group_.self()], received);
-}
-
-void MpiCommunicator::barrier() {
-  if (!alone()) collectives_->barrier();
-}
-
-std::unique_ptr<Communicator> MpiCommunicator::split(int colour, int key) {
-  const CollectiveCall call{bare_terms(CollectiveKind::split), {"split", {}}};
-  if (!alone()) collectives_->agree(call);
-  std::vector<SplitWish> wishes(members());
-  wishes[group_.self()] = {colour, key};
-  group_.gather_blocks(wishes.data(), sizeof(SplitWish), call.waited);
-  const SplitGroup part = split_group(wishes, group_.self());
-  auto made = std::make_shared<MPI_Comm>(MPI_COMM_NULL);
-  run_blocking_call(
-      [made, colour = part.colour, key, handle = group_.handle()] {
-        check_mpi(MPI_Comm_split(handle, colour, key, made.get()), "MPI_Comm_split");
-      },
-      [this] {
-        if (const auto failure = group_.watch()->failure_among(group_.members())) {
-          throw PeerError(*failure, "split");
-        }
-      });
-  return std::make_unique<MpiCommunicator>(*made, part.members(group_.members()), group_.watch(),
-                                           settings_, crowding_);
-}
 
 }  // namespace
 

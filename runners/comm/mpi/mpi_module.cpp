@@ -7,6 +7,10 @@
 #include "runners/comm/mpi/mpi_backend.hpp"
 #include "runners/comm/mpi/mpi_group.hpp"
 
+// The entry of the MPI module: starting and ending MPI, and the few exchanges that are needed
+// before the control channel stands. These have a plain deadline instead of a watch, because
+// nobody can know yet which rank is missing.
+
 namespace heteroperf {
 namespace {
 

@@ -220,6 +220,8 @@ void blame(int code, const PeerWatch& watch, std::span<const RankId> awaited,
   throw SystemError("MPI failed during " + wait.text());
 }
 
+/// The order of the checks matters: a failure of MPI is explained first, and the peers are asked
+/// only while the requests are open.
 std::size_t wait_for_requests(RequestBatch& requests, const PeerWatch& watch,
                               std::span<const RankId> awaited, const WaitedFor& wait) {
   if (requests.empty()) return 0;
@@ -254,6 +256,8 @@ void wait_for_requests(RequestBatch& requests, double deadline_s, const std::str
   requests.clear();
 }
 
+/// When `give_up` throws, the call may hang for ever on its thread; it is marked as abandoned, so
+/// that a call that has not begun yet never begins.
 void run_blocking_call(std::function<void()> call, const std::function<void()>& give_up) {
   const auto shared = std::make_shared<BlockingCall>();
   shared->call = std::move(call);

@@ -88,7 +88,8 @@ struct WaitedFor {
   std::string text() const;
 };
 
-/// Throws SystemError{run_failed} with MPI's words unless `code` is success.
+/// Checks the answer of an MPI call. Throws SystemError{run_failed} with MPI's words unless `code`
+/// is success.
 void check_mpi(int code, const std::string& operation);
 
 /// Called when something broke during a wait. Throws PeerError if it becomes known within two

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/control/tcp_control.hpp"

@@ -59,6 +59,13 @@ void SharedReductions::reduce_to_some(const SharedReduction& job) {
   reduce_staged(job);
 }
 
+void SharedReductions::use_given(std::size_t turn, std::size_t offset, ConstBuffer own_values) {
+  for (std::size_t r = 0; r < host_.members(); ++r) {
+    sources_[r] = host_.room.given(r, turn) + offset;
+  }
+  sources_[host_.self()] = own_values.data;
+}
+
 void SharedReductions::reduce_small(const SharedReduction& job) {
   host_.meeting.begin_step(job.call);
   const std::size_t turn = host_.meeting.turn();
@@ -68,8 +75,7 @@ void SharedReductions::reduce_small(const SharedReduction& job) {
   host_.meeting.arrive(job.call);
   if (!wanted) return;
   host_.meeting.await_everybody(job.call);
-  for (std::size_t r = 0; r < host_.members(); ++r) sources_[r] = host_.room.given(r, turn);
-  sources_[host_.self()] = job.mine.data;
+  use_given(turn, 0, job.mine);
   reduce_in_order(sources_, {&job.result.data, 1}, job.mine.count, job.mine.type,
                   job.call.terms.reduction);
 }
@@ -101,10 +107,8 @@ void SharedReductions::reduce_staged(const SharedReduction& job) {
 /// Reduces this rank's slice of the part that was given in the last step.
 void SharedReductions::make_part(const SharedReduction& job, Slice part, std::size_t turn) {
   const Slice slice = slice_of(part.count, host_.self(), host_.members());
-  const std::size_t offset = slice.begin * size_of(job.mine.type);
-  for (std::size_t r = 0; r < host_.members(); ++r)
-    sources_[r] = host_.room.given(r, 1 - turn) + offset;
-  sources_[host_.self()] = job.mine.part(part.begin + slice.begin, 0).data;
+  use_given(1 - turn, slice.begin * size_of(job.mine.type),
+            job.mine.part(part.begin + slice.begin, slice.count));
   const bool wanted = job.is_wanted_by(host_.self());
   std::array<void*, 2> made = {host_.room.made(host_.self(), turn), nullptr};
   if (wanted) made[1] = job.result.part(part.begin + slice.begin, 0).data;
@@ -187,10 +191,7 @@ void SharedReductions::reduce_scatter(ConstBuffer all, MutableBuffer mine, Count
     host_.meeting.await_everybody(call);
     const Slice slice = segment_of(my_block, k, part);
     if (slice.count == 0) continue;
-    for (std::size_t r = 0; r < host_.members(); ++r) {
-      sources_[r] = host_.room.given(r, turn) + host_.self() * part * width;
-    }
-    sources_[host_.self()] = part_of(all, slice).data;
+    use_given(turn, host_.self() * part * width, part_of(all, slice));
     void* made = mine.part(k * part, 0).data;
     reduce_in_order(sources_, {&made, 1}, slice.count, all.type, reduction);
   }

@@ -30,6 +30,9 @@ class SharedReductions {
   void reduce_small(const SharedReduction& job);
   void reduce_staged(const SharedReduction& job);
   void reduce_direct(const SharedReduction& job);
+  /// Lets `sources_` point at the peers' slots of given data, `offset` bytes into each, and at this
+  /// rank's own values.
+  void use_given(std::size_t turn, std::size_t offset, ConstBuffer own_values);
   Slice slice_made_here(const SharedReduction& job) const;
   void make_part(const SharedReduction& job, Slice part, std::size_t turn);
   void take_part(const SharedReduction& job, Slice part, std::size_t turn);

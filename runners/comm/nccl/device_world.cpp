@@ -8,6 +8,10 @@
 #include "runners/cluster/rank_clusters.hpp"
 #include "runners/comm/nccl/nccl_group.hpp"
 
+// Ranks whose devices have one vendor and one library talk over that library. Between unlike
+// devices there is no library, so they are different clusters, and the hybrid communicator carries
+// the data between clusters by way of the hosts.
+
 namespace heteroperf {
 namespace {
 

@@ -14,6 +14,7 @@
 namespace heteroperf {
 namespace {
 
+/// One message under way, known to the handle by its number.
 class NcclTransfer final : public Transfer {
  public:
   NcclTransfer(std::shared_ptr<NcclHandle> group, std::uint64_t message, std::string operation)
@@ -41,14 +42,70 @@ class NcclCommunicator final : public Communicator {
   using Communicator::all_gather;
   using Communicator::all_reduce;
   using Communicator::reduce_scatter;
-  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override;
-  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override;
-  void broadcast(MutableBuffer values, RankId root) override;
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+  void all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) override {
+    HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
+    if (mine.count == 0) return;
+    run(describe("all_reduce", mine),
+        [&] { return library().all_reduce(mine, result.data, reduction, handle()); });
+  }
+  void reduce(ConstBuffer mine, MutableBuffer result, RankId root, Reduction reduction) override {
+    if (mine.count == 0) return;
+    void* out = rank_ == root ? result.data : nullptr;
+    run(describe("reduce", mine),
+        [&] { return library().reduce(mine, out, reduction, peer(root), handle()); });
+  }
+  void broadcast(MutableBuffer values, RankId root) override {
+    if (values.count == 0) return;
+    run(describe("broadcast", values),
+        [&] { return library().broadcast(values, peer(root), handle()); });
+  }
+  /// Blocks of unequal sizes are broadcasts, one for each rank, all in one group.
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+    check_counts(counts, mine, all);
+    const std::string operation = describe("all_gather", mine);
+    if (are_equal(counts)) {
+      if (mine.count == 0) return;
+      return run(operation, [&] { return library().all_gather(mine, all.data, handle()); });
+    }
+    const MutableBuffer my_block = part_of(all, block_of(counts, position(rank_)));
+    if (my_block.data != mine.data) library().copy(my_block.data, mine.data, mine.bytes());
+    run_grouped(operation, [&](auto note) {
+      for_each_block(counts, [&](std::size_t r, Slice block) {
+        if (block.count == 0) return;
+        note(library().broadcast(part_of(all, block), static_cast<int>(r), handle()));
+      });
+    });
+  }
+  /// Blocks of unequal sizes are reductions, one for each rank, all in one group.
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                      Reduction reduction) override;
+                      Reduction reduction) override {
+    check_counts(counts, mine, all);
+    const std::string operation = describe("reduce_scatter", all);
+    if (are_equal(counts)) {
+      if (mine.count == 0) return;
+      return run(operation,
+                 [&] { return library().reduce_scatter(all, mine, reduction, handle()); });
+    }
+    run_grouped(operation, [&](auto note) {
+      for_each_block(counts, [&](std::size_t r, Slice block) {
+        if (block.count == 0) return;
+        void* out = r == position(rank_) ? mine.data : nullptr;
+        note(library().reduce(part_of(all, block), out, reduction, static_cast<int>(r), handle()));
+      });
+    });
+  }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override;
+                  Counts from_each) override {
+    HETEROPERF_EXPECT(to_each.size() == members() && from_each.size() == members());
+    run_grouped(describe("all_to_all", mine), [&](auto note) {
+      for (std::size_t r = 0; r < members(); ++r) {
+        const Slice out = block_of(to_each, r), in = block_of(from_each, r);
+        const int rank = static_cast<int>(r);
+        if (out.count > 0) note(library().send(part_of(mine, out), rank, handle()));
+        if (in.count > 0) note(library().receive(part_of(theirs, in), rank, handle()));
+      }
+    });
+  }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int) override {
     return start("send", values, [group = group_.get(), values, to = peer(to)] {
       return group->library().send(values, to, group->handle());
@@ -59,9 +116,35 @@ class NcclCommunicator final : public Communicator {
       return group->library().receive(values, from, group->handle());
     });
   }
-  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override;
-  void barrier() override;
-  std::unique_ptr<Communicator> split(int colour, int key) override;
+  void exchange(std::span<const Outgoing> sends, std::span<const Incoming> receives) override {
+    for (const Incoming& in : receives) start_receive(in.values, in.from, in.tag);
+    for (const Outgoing& out : sends) start_send(out.values, out.to, out.tag);
+    group_->wait(group_->last(), "exchange");
+  }
+  /// NCCL has no barrier, so one number is reduced.
+  void barrier() override {
+    const MutableBuffer word(word_.data(), 1, DataType::i32);
+    run("barrier", [&] { return library().all_reduce(word, word.data, Reduction::max, handle()); });
+  }
+  /// All ranks gather all wishes, so every member knows the members of the new group.
+  std::unique_ptr<Communicator> split(int colour, int key) override {
+    const SplitWish wish{colour, key};
+    std::vector<SplitWish> wishes(members());
+    const std::size_t bytes = wishes.size() * sizeof wish;
+    MemoryBlock mine(memory(), sizeof wish), all(memory(), bytes);
+    memory().write(mine.data(), &wish, sizeof wish);
+    all_gather(ConstBuffer(mine.data(), 2, DataType::i32),
+               MutableBuffer(all.data(), 2 * members(), DataType::i32));
+    memory().read(wishes.data(), all.data(), bytes);
+    const SplitGroup part = split_group(wishes, position(rank_));
+    auto group = std::make_shared<NcclHandle>(group_->shared_library(),
+                                              part.members(group_->members()), group_->watch());
+    const int new_rank = static_cast<int>(part.self_place);
+    group_->await_handle(library().split(handle(), part.colour, new_rank, group->handle()),
+                         "split");
+    group->await_handle({NcclStatus::State::in_progress, {}}, "split");
+    return std::make_unique<NcclCommunicator>(std::move(group), RankId(new_rank));
+  }
 
  private:
   NcclLibrary& library() const { return group_->library(); }
@@ -83,7 +166,17 @@ class NcclCommunicator final : public Communicator {
   }
   /// Makes several calls as one group; `enqueue` passes each call's answer to `note`.
   template <class Enqueue>
-  void run_grouped(const std::string& operation, Enqueue enqueue);
+  void run_grouped(const std::string& operation, Enqueue enqueue) {
+    run(operation, [&] {
+      NcclStatus worst;
+      library().group_start();
+      enqueue([&worst](NcclStatus status) {
+        if (status.state == NcclStatus::State::failed) worst = std::move(status);
+      });
+      const NcclStatus end = library().group_end();
+      return worst.state == NcclStatus::State::failed ? worst : end;
+    });
+  }
   std::unique_ptr<Transfer> start(const char* operation, ConstBuffer values,
                                   std::function<NcclStatus()> message) {
     const std::uint64_t number = values.count > 0 ? group_->queue(std::move(message)) : 0;
@@ -94,119 +187,6 @@ class NcclCommunicator final : public Communicator {
   RankId rank_;
   MemoryBlock word_;  ///< the data of barriers
 };
-
-template <class Enqueue>
-void NcclCommunicator::run_grouped(const std::string& operation, Enqueue enqueue) {
-  run(operation, [&] {
-    NcclStatus worst;
-    library().group_start();
-    enqueue([&worst](NcclStatus status) {
-      if (status.state == NcclStatus::State::failed) worst = std::move(status);
-    });
-    const NcclStatus end = library().group_end();
-    return worst.state == NcclStatus::State::failed ? worst : end;
-  });
-}
-
-void NcclCommunicator::all_reduce(ConstBuffer mine, MutableBuffer result, Reduction reduction) {
-  HETEROPERF_EXPECT(mine.count == result.count && mine.type == result.type);
-  if (mine.count == 0) return;
-  run(describe("all_reduce", mine),
-      [&] { return library().all_reduce(mine, result.data, reduction, handle()); });
-}
-
-void NcclCommunicator::reduce(ConstBuffer mine, MutableBuffer result, RankId root,
-                              Reduction reduction) {
-  if (mine.count == 0) return;
-  void* out = rank_ == root ? result.data : nullptr;
-  run(describe("reduce", mine),
-      [&] { return library().reduce(mine, out, reduction, peer(root), handle()); });
-}
-
-void NcclCommunicator::broadcast(MutableBuffer values, RankId root) {
-  if (values.count == 0) return;
-  run(describe("broadcast", values),
-      [&] { return library().broadcast(values, peer(root), handle()); });
-}
-
-/// Blocks of unequal sizes are broadcasts, one for each rank, all in one group.
-void NcclCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  check_counts(counts, mine, all);
-  const std::string operation = describe("all_gather", mine);
-  if (are_equal(counts)) {
-    if (mine.count == 0) return;
-    return run(operation, [&] { return library().all_gather(mine, all.data, handle()); });
-  }
-  const MutableBuffer my_block = part_of(all, block_of(counts, position(rank_)));
-  if (my_block.data != mine.data) library().copy(my_block.data, mine.data, mine.bytes());
-  run_grouped(operation, [&](auto note) {
-    for_each_block(counts, [&](std::size_t r, Slice block) {
-      if (block.count == 0) return;
-      note(library().broadcast(part_of(all, block), static_cast<int>(r), handle()));
-    });
-  });
-}
-
-/// Blocks of unequal sizes are reductions, one for each rank, all in one group.
-void NcclCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                                      Reduction reduction) {
-  check_counts(counts, mine, all);
-  const std::string operation = describe("reduce_scatter", all);
-  if (are_equal(counts)) {
-    if (mine.count == 0) return;
-    return run(operation, [&] { return library().reduce_scatter(all, mine, reduction, handle()); });
-  }
-  run_grouped(operation, [&](auto note) {
-    for_each_block(counts, [&](std::size_t r, Slice block) {
-      if (block.count == 0) return;
-      void* out = r == position(rank_) ? mine.data : nullptr;
-      note(library().reduce(part_of(all, block), out, reduction, static_cast<int>(r), handle()));
-    });
-  });
-}
-
-void NcclCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                                  Counts from_each) {
-  HETEROPERF_EXPECT(to_each.size() == members() && from_each.size() == members());
-  run_grouped(describe("all_to_all", mine), [&](auto note) {
-    for (std::size_t r = 0; r < members(); ++r) {
-      const Slice out = block_of(to_each, r), in = block_of(from_each, r);
-      const int rank = static_cast<int>(r);
-      if (out.count > 0) note(library().send(part_of(mine, out), rank, handle()));
-      if (in.count > 0) note(library().receive(part_of(theirs, in), rank, handle()));
-    }
-  });
-}
-
-void NcclCommunicator::exchange(std::span<const Outgoing> sends,
-                                std::span<const Incoming> receives) {
-  for (const Incoming& in : receives) start_receive(in.values, in.from, in.tag);
-  for (const Outgoing& out : sends) start_send(out.values, out.to, out.tag);
-  group_->wait(group_->last(), "exchange");
-}
-
-void NcclCommunicator::barrier() {
-  const MutableBuffer word(word_.data(), 1, DataType::i32);
-  run("barrier", [&] { return library().all_reduce(word, word.data, Reduction::max, handle()); });
-}
-
-std::unique_ptr<Communicator> NcclCommunicator::split(int colour, int key) {
-  const SplitWish wish{colour, key};
-  std::vector<SplitWish> wishes(members());
-  const std::size_t bytes = wishes.size() * sizeof wish;
-  MemoryBlock mine(memory(), sizeof wish), all(memory(), bytes);
-  memory().write(mine.data(), &wish, sizeof wish);
-  all_gather(ConstBuffer(mine.data(), 2, DataType::i32),
-             MutableBuffer(all.data(), 2 * members(), DataType::i32));
-  memory().read(wishes.data(), all.data(), bytes);
-  const SplitGroup part = split_group(wishes, position(rank_));
-  auto group = std::make_shared<NcclHandle>(group_->shared_library(),
-                                            part.members(group_->members()), group_->watch());
-  const int new_rank = static_cast<int>(part.self_place);
-  group_->await_handle(library().split(handle(), part.colour, new_rank, group->handle()), "split");
-  group->await_handle({NcclStatus::State::in_progress, {}}, "split");
-  return std::make_unique<NcclCommunicator>(std::move(group), RankId(new_rank));
-}
 
 }  // namespace
 

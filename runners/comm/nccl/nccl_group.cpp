@@ -1,12 +1,14 @@
 #include "runners/comm/nccl/nccl_group.hpp"
 
-#include <fmt/format.h>
-
 #include <filesystem>
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
 #include "runners/comm/discovery/rank_descriptor.hpp"
+
+// A NCCL group needs two things from the ranks' host world: a device for every rank, for which the
+// ranks of a host agree on their places, and NCCL's unique id, which the group's first rank makes
+// and sends to the others.
 
 namespace heteroperf {
 namespace {

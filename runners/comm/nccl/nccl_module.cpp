@@ -6,7 +6,7 @@
 #include <cstring>
 #include <mutex>
 
-#include "metrics/base/error.hpp"
+#include "metrics/base/name_table.hpp"
 #include "runners/comm/nccl/stream_copier.hpp"
 
 // The module that talks to NCCL and CUDA: the product's implementations of NcclLibrary, CopyStreams
@@ -18,6 +18,7 @@ namespace {
 
 static_assert(sizeof(NcclId) == sizeof(ncclUniqueId));
 
+/// Throws SystemError{environment} with CUDA's words unless `code` is success.
 void check_cuda(cudaError_t code, const char* operation) {
   if (code == cudaSuccess) return;
   throw SystemError(std::string("CUDA failed during ") + operation, cudaGetErrorString(code),
@@ -38,39 +39,24 @@ std::string library_version() {
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
 }
 
-ncclDataType_t type_of(DataType type) {
-  switch (type) {
-    case DataType::f32:
-      return ncclFloat32;
-    case DataType::f64:
-      return ncclFloat64;
-    case DataType::bf16:
-      return ncclBfloat16;
-    case DataType::f16:
-      return ncclFloat16;
-    case DataType::i32:
-      return ncclInt32;
-    case DataType::i64:
-      return ncclInt64;
-    case DataType::u8:
-      return ncclUint8;
-  }
-  return ncclUint8;
-}
+/// A row of a table of our values and NCCL's names for them.
+template <class Ours, class Theirs>
+struct Translation {
+  Ours value;
+  Theirs nccl;
+};
 
-ncclRedOp_t operation_of(Reduction reduction) {
-  switch (reduction) {
-    case Reduction::sum:
-      return ncclSum;
-    case Reduction::min:
-      return ncclMin;
-    case Reduction::max:
-      return ncclMax;
-    case Reduction::average:
-      return ncclAvg;
-  }
-  return ncclSum;
-}
+constexpr Translation<DataType, ncclDataType_t> types[] = {
+    {DataType::f32, ncclFloat32}, {DataType::f64, ncclFloat64}, {DataType::bf16, ncclBfloat16},
+    {DataType::f16, ncclFloat16}, {DataType::i32, ncclInt32},   {DataType::i64, ncclInt64},
+    {DataType::u8, ncclUint8}};
+constexpr Translation<Reduction, ncclRedOp_t> operations[] = {{Reduction::sum, ncclSum},
+                                                              {Reduction::min, ncclMin},
+                                                              {Reduction::max, ncclMax},
+                                                              {Reduction::average, ncclAvg}};
+
+ncclDataType_t type_of(DataType type) { return row_of(types, type).nccl; }
+ncclRedOp_t operation_of(Reduction reduction) { return row_of(operations, reduction).nccl; }
 
 ncclComm_t comm(void* handle) { return static_cast<ncclComm_t>(handle); }
 
@@ -90,6 +76,7 @@ NcclStatus status_of(cudaError_t code) {
   return {NcclStatus::State::failed, cudaGetErrorString(code)};
 }
 
+/// The two copy streams of one device.
 class Streams final : public CopyStreams {
  public:
   explicit Streams(int device) : device_(device) {
@@ -137,6 +124,8 @@ class Streams final : public CopyStreams {
   cudaStream_t to_host_ = nullptr, to_device_ = nullptr;
 };
 
+/// The memory of one device. Its copies to and from the host end before the call returns; those of
+/// the copier run beside the caller.
 class DeviceMemory final : public BufferMemory {
  public:
   explicit DeviceMemory(int device) : device_(device), copier_(std::make_shared<Streams>(device)) {}
@@ -165,6 +154,7 @@ class DeviceMemory final : public BufferMemory {
   StreamCopier copier_;
 };
 
+/// NCCL on one device, with one stream for all operations.
 class Library final : public NcclLibrary {
  public:
   explicit Library(int device) : device_(device), memory_(device) {

@@ -2,6 +2,10 @@
 
 #include "metrics/base/error.hpp"
 
+// Copies on one stream end in the order in which they start, but a read and a write do not wait for
+// each other. An event recorded behind each copy tells when it has ended. Making an event is slow,
+// so events of ended copies are kept and used again.
+
 namespace heteroperf {
 
 StreamCopier::~StreamCopier() {

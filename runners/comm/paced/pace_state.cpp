@@ -11,6 +11,11 @@
 #include "metrics/base/random.hpp"
 #include "runners/comm/control/socket.hpp"
 
+// Every rank models the links on which it sends, and its cards. A card belongs to all ranks of a
+// host that name it, so its bucket lies in memory which these ranks share: the first rank of a host
+// makes it under a random name, the others open it, and then the name is removed. Where one rank of
+// the world cannot do that, nobody does, and each rank has an equal share of the card's bandwidth.
+
 namespace heteroperf {
 namespace {
 
@@ -94,6 +99,8 @@ bool leaves_host(const RankPlace& from, const RankPlace& to) {
   return from.host != to.host;
 }
 
+/// A card is shared in memory only when all ranks that use it have this rank's clock, since buckets
+/// hold times of that clock.
 CardTable::CardTable(Communicator& world, const Cluster& cluster)
     : private_buckets_(std::make_unique<Bucket[]>(cluster.cards.size())) {
   const Hosts hosts(world);

@@ -58,15 +58,60 @@ class PacedTransfer final : public Transfer {
   PacedTransfer(const PacedTransfer&) = delete;
   PacedTransfer& operator=(const PacedTransfer&) = delete;
 
-  bool test() override;
-  void wait() override;
+  bool test() override {
+    if (over_) return true;
+    if (!moved() || host_now() < due_) {
+      group_->state->check_run(due_);
+      return false;
+    }
+    close();
+    return true;
+  }
+  void wait() override {
+    if (over_) return;
+    const Instant began = group_->timeline.now(host_now());
+    if (note_transfer_) {
+      note_transfer_->wait();
+      note_is_here();
+    }
+    if (payload_) {
+      payload_->wait();
+      payload_.reset();
+    }
+    sleep();
+    group_->state->waited(group_->timeline.waited(began, due_, host_now()), note_.took());
+    close();
+  }
 
  private:
-  bool moved();
-  void note_is_here();
-  void sleep();
-  void open();
-  void close();
+  /// True when the transport below is through with note and payload.
+  bool moved() {
+    if (note_transfer_ && note_transfer_->test()) note_is_here();
+    if (payload_ && payload_->test()) payload_.reset();
+    return !note_transfer_ && !payload_;
+  }
+  void note_is_here() {
+    note_transfer_.reset();
+    if (sender_) return;
+    // The clock of another host says nothing here, so only the time on the way counts.
+    due_ = same_clock_ ? note_.arrives() : host_now() + note_.took();
+  }
+  /// The transport below may need calls to make progress with this rank's other messages.
+  void sleep() {
+    PaceState& state = *group_->state;
+    while (group_->open.size() > 1 && due_ - host_now() > 2 * look_after) {
+      nap_until(host_now() + look_after);
+      state.check_run(due_);
+      for (PacedTransfer* transfer : group_->open) transfer->moved();
+    }
+    state.sleep_until(due_);
+  }
+  void open() { group_->open.push_back(this); }
+  void close() {
+    if (over_) return;
+    over_ = true;
+    std::erase(group_->open, this);
+  }
 
   std::shared_ptr<PacedGroup> group_;
   Note note_;
@@ -96,65 +141,6 @@ PacedTransfer::PacedTransfer(std::shared_ptr<PacedGroup> group, const Incoming& 
   note_transfer_ = group_->inner->start_receive(std::span(note_.values), message.from, message.tag);
   payload_ = group_->inner->start_receive(message.values, message.from, message.tag);
   open();
-}
-
-void PacedTransfer::open() { group_->open.push_back(this); }
-
-void PacedTransfer::close() {
-  if (over_) return;
-  over_ = true;
-  std::erase(group_->open, this);
-}
-
-void PacedTransfer::note_is_here() {
-  note_transfer_.reset();
-  if (sender_) return;
-  // The clock of another host says nothing here, so only the time on the way counts.
-  due_ = same_clock_ ? note_.arrives() : host_now() + note_.took();
-}
-
-/// True when the transport below is through with note and payload.
-bool PacedTransfer::moved() {
-  if (note_transfer_ && note_transfer_->test()) note_is_here();
-  if (payload_ && payload_->test()) payload_.reset();
-  return !note_transfer_ && !payload_;
-}
-
-bool PacedTransfer::test() {
-  if (over_) return true;
-  if (!moved() || host_now() < due_) {
-    group_->state->check_run(due_);
-    return false;
-  }
-  close();
-  return true;
-}
-
-void PacedTransfer::wait() {
-  if (over_) return;
-  const Instant began = group_->timeline.now(host_now());
-  if (note_transfer_) {
-    note_transfer_->wait();
-    note_is_here();
-  }
-  if (payload_) {
-    payload_->wait();
-    payload_.reset();
-  }
-  sleep();
-  group_->state->waited(group_->timeline.waited(began, due_, host_now()), note_.took());
-  close();
-}
-
-/// The transport below may need calls to make progress with this rank's other messages.
-void PacedTransfer::sleep() {
-  PaceState& state = *group_->state;
-  while (group_->open.size() > 1 && due_ - host_now() > 2 * look_after) {
-    nap_until(host_now() + look_after);
-    state.check_run(due_);
-    for (PacedTransfer* transfer : group_->open) transfer->moved();
-  }
-  state.sleep_until(due_);
 }
 
 class PacedCommunicator final : public Communicator, public TimedOperations {
@@ -195,9 +181,27 @@ class PacedCommunicator final : public Communicator, public TimedOperations {
     in_time([&] { collectives_.barrier(); });
   }
 
-  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override;
-  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override;
-  std::unique_ptr<Communicator> split(int colour, int key) override;
+  std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
+    tag = transport_tag(tag);
+    if (to == rank()) return group_->inner->start_send(values, to, tag);
+    return std::make_unique<PacedTransfer>(group_, Outgoing{values, to, tag});
+  }
+  std::unique_ptr<Transfer> start_receive(MutableBuffer values, RankId from, int tag) override {
+    tag = transport_tag(tag);
+    if (from == rank()) return group_->inner->start_receive(values, from, tag);
+    return std::make_unique<PacedTransfer>(group_, Incoming{values, from, tag});
+  }
+  std::unique_ptr<Communicator> split(int colour, int key) override {
+    auto part = std::make_shared<PacedGroup>();
+    part->inner = group_->inner->split(colour, key);
+    part->state = group_->state;
+    const std::int32_t self = group_->state->self().value();
+    std::vector<std::int32_t> members(at_index(part->inner->size()));
+    part->inner->all_gather(std::span<const std::int32_t>(&self, 1),
+                            std::span<std::int32_t>(members));
+    for (std::int32_t member : members) part->members.emplace_back(member);
+    return std::make_unique<PacedCommunicator>(std::move(part));
+  }
 
   void begin_operation() override { group_->timeline.begin_operation(); }
   void end_operation() override { group_->timeline.end_operation(); }
@@ -221,31 +225,6 @@ class PacedCommunicator final : public Communicator, public TimedOperations {
   MessageCollectives collectives_;
   bool in_collective_ = false;
 };
-
-std::unique_ptr<Transfer> PacedCommunicator::start_send(ConstBuffer values, RankId to, int tag) {
-  tag = transport_tag(tag);
-  if (to == rank()) return group_->inner->start_send(values, to, tag);
-  return std::make_unique<PacedTransfer>(group_, Outgoing{values, to, tag});
-}
-
-std::unique_ptr<Transfer> PacedCommunicator::start_receive(MutableBuffer values, RankId from,
-                                                           int tag) {
-  tag = transport_tag(tag);
-  if (from == rank()) return group_->inner->start_receive(values, from, tag);
-  return std::make_unique<PacedTransfer>(group_, Incoming{values, from, tag});
-}
-
-std::unique_ptr<Communicator> PacedCommunicator::split(int colour, int key) {
-  auto part = std::make_shared<PacedGroup>();
-  part->inner = group_->inner->split(colour, key);
-  part->state = group_->state;
-  const std::int32_t self = group_->state->self().value();
-  std::vector<std::int32_t> members(at_index(part->inner->size()));
-  part->inner->all_gather(std::span<const std::int32_t>(&self, 1),
-                          std::span<std::int32_t>(members));
-  for (std::int32_t member : members) part->members.emplace_back(member);
-  return std::make_unique<PacedCommunicator>(std::move(part));
-}
 
 }  // namespace
 

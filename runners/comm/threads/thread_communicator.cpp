@@ -28,6 +28,12 @@
 namespace heteroperf {
 namespace {
 
+void copy(const void* from, void* to, std::size_t bytes) {
+  if (bytes > 0 && from != to) std::memmove(to, from, bytes);
+}
+
+bool is_small(std::size_t bytes) { return bytes <= ThreadOffer::small_bytes; }
+
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, std::size_t rank)
@@ -51,12 +57,79 @@ class ThreadCommunicator final : public Communicator {
     const std::size_t target = member(root);
     reduce_to(reduce_terms(mine, root, reduction), mine, result, target, target + 1);
   }
-  void broadcast(MutableBuffer values, RankId root) override;
-  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override;
+  void broadcast(MutableBuffer values, RankId root) override {
+    const std::size_t origin = member(root);
+    ThreadOffer& offered = offer(broadcast_terms(values, root));
+    const auto take = [&] {
+      if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
+    };
+    if (is_small(values.bytes())) {
+      if (origin == rank_) show_small(values);
+      agree();
+      return take();
+    }
+    offered.read = values.data;
+    together(take);
+  }
+  void all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) override {
+    check_counts(counts, mine, all);
+    ThreadOffer& offered = offer(all_gather_terms(all, counts));
+    const auto take = [&] {
+      for_each_block(counts, [&](std::size_t r, Slice block) {
+        const MutableBuffer to = part_of(all, block);
+        copy(r == rank_ ? mine.data : shown(r).read, to.data, to.bytes());
+      });
+    };
+    if (is_small(largest_of(counts) * size_of(mine.type))) {
+      show_small(mine);
+      agree();
+      return take();
+    }
+    offered.read = mine.data;
+    together(take);
+  }
   void reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                      Reduction reduction) override;
+                      Reduction reduction) override {
+    check_counts(counts, mine, all);
+    ThreadOffer& offered = offer(reduce_scatter_terms(all, counts, reduction));
+    const auto take = [&] {
+      destinations_.assign(1, mine.data);
+      reduce_shown(block_of(counts, rank_), reduction);
+    };
+    if (is_small(all.bytes())) {
+      show_small(all);
+      agree();
+      return take();
+    }
+    offered.read = all.data;
+    together(take);
+  }
   void all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                  Counts from_each) override;
+                  Counts from_each) override {
+    HETEROPERF_EXPECT(mine.type == theirs.type);
+    HETEROPERF_EXPECT(to_each.size() == members() && total_of(to_each) == mine.count);
+    HETEROPERF_EXPECT(from_each.size() == members() && total_of(from_each) == theirs.count);
+    ThreadOffer& offered = offer(all_to_all_terms(mine));
+    offered.read = mine.data;
+    offered.to_each = to_each;
+    offered.from_each = from_each;
+    together([&] {
+      for (std::size_t to = 0; to < members(); ++to) {
+        for (std::size_t from = 0; from < members(); ++from) {
+          const std::size_t sent = shown(from).to_each[to], awaited = shown(to).from_each[from];
+          if (sent == awaited) continue;
+          throw Error(ErrorKind::run_failed,
+                      {counts_disagreement(mine.type, group_->members[from], sent,
+                                           group_->members[to], awaited)});
+        }
+      }
+      for_each_block(from_each, [&](std::size_t r, Slice block) {
+        const ConstBuffer from =
+            part_of(ConstBuffer(shown(r).read, 0, mine.type), block_of(shown(r).to_each, rank_));
+        copy(from.data, part_of(theirs, block).data, from.bytes());
+      });
+    });
+  }
   std::unique_ptr<Transfer> start_send(ConstBuffer values, RankId to, int tag) override {
     return std::make_unique<ThreadTransfer>(group_, rank(), Outgoing{values, to, tag});
   }
@@ -73,31 +146,139 @@ class ThreadCommunicator final : public Communicator {
     offer(bare_terms(CollectiveKind::barrier));
     agree();
   }
-  std::unique_ptr<Communicator> split(int colour, int key) override;
+  /// The first rank of each new group makes it, and a second collective hands it to the others.
+  std::unique_ptr<Communicator> split(int colour, int key) override {
+    const CollectiveTerms terms = bare_terms(CollectiveKind::split);
+    offer(terms).wish = {colour, key};
+    agree();
+    std::vector<SplitWish> wishes;
+    for (std::size_t r = 0; r < members(); ++r) wishes.push_back(shown(r).wish);
+    const SplitGroup part = split_group(wishes, rank_);
+    const std::size_t maker = part.places.front();
+    if (maker == rank_) {
+      group_->children[rank_] =
+          std::make_shared<ThreadGroup>(group_->world, part.members(group_->members));
+      group_->world->add(group_->children[rank_]);
+    }
+    offer(terms);
+    std::shared_ptr<ThreadGroup> child;
+    together([&] { child = group_->children[maker]; });
+    if (maker == rank_) group_->children[rank_].reset();
+    return std::make_unique<ThreadCommunicator>(std::move(child), part.self_place);
+  }
 
  private:
   std::size_t members() const { return group_->size(); }
-  std::size_t member(RankId rank) const;
+  std::size_t member(RankId rank) const {
+    HETEROPERF_EXPECT(position(rank) < members());
+    return position(rank);
+  }
   WaitPoint& here() { return group_->wait_points[rank_]; }
 
   /// Begins a collective and returns this rank's offer for it.
-  ThreadOffer& offer(const CollectiveTerms& terms);
+  ThreadOffer& offer(const CollectiveTerms& terms) {
+    turn_ ^= 1;
+    ThreadOffer& offer = group_->offers[turn_][rank_];
+    offer.terms = terms;
+    return offer;
+  }
   const ThreadOffer& shown(std::size_t r) const { return group_->offers[turn_][r]; }
-  void show_small(ConstBuffer values);
+  void show_small(ConstBuffer values) {
+    ThreadOffer& offer = group_->offers[turn_][rank_];
+    copy(values.data, offer.small.data(), values.bytes());
+    offer.read = offer.small.data();
+  }
   /// Shows the offer and waits for everybody's. Throws PeerError, or the same error on all ranks
   /// when they disagree.
-  void agree();
-  void assemble();
+  /// All members come to the same decision, because they compare the same offers.
+  void agree() {
+    assemble();
+    const std::vector<ThreadOffer>& offers = group_->offers[turn_];
+    const CollectiveTerms& expected = offers[rank_].terms;
+    const auto differs = [&](const ThreadOffer& offer) { return !(offer.terms == expected); };
+    if (std::ranges::none_of(offers, differs)) return;
+    std::vector<CollectiveTerms> terms;
+    for (const ThreadOffer& offer : offers) terms.push_back(offer.terms);
+    throw Error(ErrorKind::run_failed, {disagreement(terms, group_->members)});
+  }
+  void assemble() {
+    std::uint32_t round = 0;
+    Meeting& meeting = group_->meeting;
+    ThreadWorld& world = *group_->world;
+    Meeting::Outcome outcome = meeting.arrive(round);
+    if (outcome == Meeting::Outcome::complete) return group_->wake_everyone();
+    if (outcome == Meeting::Outcome::waiting) {
+      here().wait(world.spins(), [&] {
+        outcome = meeting.look(round);
+        return outcome != Meeting::Outcome::waiting || world.in_vain(group_->members);
+      });
+      if (outcome == Meeting::Outcome::waiting) outcome = meeting.leave(round);
+      if (outcome == Meeting::Outcome::complete) return;
+      group_->wake_everyone();
+    }
+    const auto failure = world.failure_among(group_->members);
+    throw PeerError(failure.value_or(RankFailure{group_->members[rank_], ErrorKind::run_failed,
+                                                 "the group is broken by an earlier failure"}),
+                    describe(shown(rank_).terms));
+  }
   /// Runs `work` while every buffer shown stays in place, and waits for all.
   template <class Work>
-  void together(Work work);
-  void disperse();
-  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const;
+  void together(Work work) {
+    struct Dispersal {
+      ThreadCommunicator& self;
+      ~Dispersal() { self.disperse(); }
+    };
+    agree();
+    Dispersal even_if_work_throws{*this};
+    work();
+  }
+  /// Nobody leaves this meeting early: each member is on its way here and waits for nothing else,
+  /// and its peers may still be reading or writing its buffers.
+  void disperse() {
+    std::uint32_t round = 0;
+    Meeting& meeting = group_->meeting;
+    if (meeting.arrive(round) == Meeting::Outcome::complete) return group_->wake_everyone();
+    here().wait(group_->world->spins(),
+                [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
+  }
+  void check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
+    HETEROPERF_EXPECT(counts.size() == members() && block.type == all.type);
+    HETEROPERF_EXPECT(counts[rank_] == block.count && total_of(counts) == all.count);
+  }
   /// A reduction whose result the ranks [first, last) get.
   void reduce_to(const CollectiveTerms& terms, ConstBuffer mine, MutableBuffer result,
-                 std::size_t first, std::size_t last);
+                 std::size_t first, std::size_t last) {
+    const bool wanted = first <= rank_ && rank_ < last;
+    HETEROPERF_EXPECT(!wanted || (mine.count == result.count && mine.type == result.type));
+    ThreadOffer& offered = offer(terms);
+    if (is_small(mine.bytes())) {
+      show_small(mine);
+      agree();
+      if (!wanted) return;
+      destinations_.assign(1, result.data);
+      return reduce_shown({0, mine.count}, terms.reduction);
+    }
+    offered.read = mine.data;
+    offered.write = result.data;
+    together([&] {
+      const std::size_t width = size_of(mine.type);
+      const Slice slice = even_slice(mine.count, rank_, members(), cache_line_bytes / width);
+      destinations_.resize(last - first);
+      for (std::size_t r = first; r < last; ++r) {
+        destinations_[r - first] = static_cast<std::byte*>(shown(r).write) + slice.begin * width;
+      }
+      reduce_shown(slice, terms.reduction);
+    });
+  }
   /// Reduces a slice of the vectors that all ranks show into `destinations_`.
-  void reduce_shown(Slice slice, Reduction reduction);
+  void reduce_shown(Slice slice, Reduction reduction) {
+    if (slice.count == 0) return;
+    const DataType type = shown(rank_).terms.type;
+    for (std::size_t r = 0; r < members(); ++r) {
+      sources_[r] = static_cast<const std::byte*>(shown(r).read) + slice.begin * size_of(type);
+    }
+    reduce_in_order(sources_, destinations_, slice.count, type, reduction);
+  }
 
   std::shared_ptr<ThreadGroup> group_;
   std::size_t rank_;
@@ -105,221 +286,6 @@ class ThreadCommunicator final : public Communicator {
   std::vector<const void*> sources_;
   std::vector<void*> destinations_;
 };
-
-void copy(const void* from, void* to, std::size_t bytes) {
-  if (bytes > 0 && from != to) std::memmove(to, from, bytes);
-}
-
-bool is_small(std::size_t bytes) { return bytes <= ThreadOffer::small_bytes; }
-
-std::size_t ThreadCommunicator::member(RankId rank) const {
-  HETEROPERF_EXPECT(position(rank) < members());
-  return position(rank);
-}
-
-ThreadOffer& ThreadCommunicator::offer(const CollectiveTerms& terms) {
-  turn_ ^= 1;
-  ThreadOffer& offer = group_->offers[turn_][rank_];
-  offer.terms = terms;
-  return offer;
-}
-
-void ThreadCommunicator::show_small(ConstBuffer values) {
-  ThreadOffer& offer = group_->offers[turn_][rank_];
-  copy(values.data, offer.small.data(), values.bytes());
-  offer.read = offer.small.data();
-}
-
-/// All members come to the same decision, because they compare the same offers.
-void ThreadCommunicator::agree() {
-  assemble();
-  const std::vector<ThreadOffer>& offers = group_->offers[turn_];
-  const CollectiveTerms& expected = offers[rank_].terms;
-  const auto differs = [&](const ThreadOffer& offer) { return !(offer.terms == expected); };
-  if (std::ranges::none_of(offers, differs)) return;
-  std::vector<CollectiveTerms> terms;
-  for (const ThreadOffer& offer : offers) terms.push_back(offer.terms);
-  throw Error(ErrorKind::run_failed, {disagreement(terms, group_->members)});
-}
-
-void ThreadCommunicator::assemble() {
-  std::uint32_t round = 0;
-  Meeting& meeting = group_->meeting;
-  ThreadWorld& world = *group_->world;
-  Meeting::Outcome outcome = meeting.arrive(round);
-  if (outcome == Meeting::Outcome::complete) return group_->wake_everyone();
-  if (outcome == Meeting::Outcome::waiting) {
-    here().wait(world.spins(), [&] {
-      outcome = meeting.look(round);
-      return outcome != Meeting::Outcome::waiting || world.in_vain(group_->members);
-    });
-    if (outcome == Meeting::Outcome::waiting) outcome = meeting.leave(round);
-    if (outcome == Meeting::Outcome::complete) return;
-    group_->wake_everyone();
-  }
-  const auto failure = world.failure_among(group_->members);
-  throw PeerError(failure.value_or(RankFailure{group_->members[rank_], ErrorKind::run_failed,
-                                               "the group is broken by an earlier failure"}),
-                  describe(shown(rank_).terms));
-}
-
-template <class Work>
-void ThreadCommunicator::together(Work work) {
-  struct Dispersal {
-    ThreadCommunicator& self;
-    ~Dispersal() { self.disperse(); }
-  };
-  agree();
-  Dispersal even_if_work_throws{*this};
-  work();
-}
-
-/// Nobody leaves this meeting early: each member is on its way here and waits for nothing else, and
-/// its peers may still be reading or writing its buffers.
-void ThreadCommunicator::disperse() {
-  std::uint32_t round = 0;
-  Meeting& meeting = group_->meeting;
-  if (meeting.arrive(round) == Meeting::Outcome::complete) return group_->wake_everyone();
-  here().wait(group_->world->spins(),
-              [&] { return meeting.look(round) != Meeting::Outcome::waiting; });
-}
-
-void ThreadCommunicator::check_counts(Counts counts, ConstBuffer block, ConstBuffer all) const {
-  HETEROPERF_EXPECT(counts.size() == members() && block.type == all.type);
-  HETEROPERF_EXPECT(counts[rank_] == block.count && total_of(counts) == all.count);
-}
-
-void ThreadCommunicator::reduce_shown(Slice slice, Reduction reduction) {
-  if (slice.count == 0) return;
-  const DataType type = shown(rank_).terms.type;
-  for (std::size_t r = 0; r < members(); ++r) {
-    sources_[r] = static_cast<const std::byte*>(shown(r).read) + slice.begin * size_of(type);
-  }
-  reduce_in_order(sources_, destinations_, slice.count, type, reduction);
-}
-
-void ThreadCommunicator::reduce_to(const CollectiveTerms& terms, ConstBuffer mine,
-                                   MutableBuffer result, std::size_t first, std::size_t last) {
-  const bool wanted = first <= rank_ && rank_ < last;
-  HETEROPERF_EXPECT(!wanted || (mine.count == result.count && mine.type == result.type));
-  ThreadOffer& offered = offer(terms);
-  if (is_small(mine.bytes())) {
-    show_small(mine);
-    agree();
-    if (!wanted) return;
-    destinations_.assign(1, result.data);
-    return reduce_shown({0, mine.count}, terms.reduction);
-  }
-  offered.read = mine.data;
-  offered.write = result.data;
-  together([&] {
-    const std::size_t width = size_of(mine.type);
-    const Slice slice = even_slice(mine.count, rank_, members(), cache_line_bytes / width);
-    destinations_.resize(last - first);
-    for (std::size_t r = first; r < last; ++r) {
-      destinations_[r - first] = static_cast<std::byte*>(shown(r).write) + slice.begin * width;
-    }
-    reduce_shown(slice, terms.reduction);
-  });
-}
-
-void ThreadCommunicator::broadcast(MutableBuffer values, RankId root) {
-  const std::size_t origin = member(root);
-  ThreadOffer& offered = offer(broadcast_terms(values, root));
-  const auto take = [&] {
-    if (origin != rank_) copy(shown(origin).read, values.data, values.bytes());
-  };
-  if (is_small(values.bytes())) {
-    if (origin == rank_) show_small(values);
-    agree();
-    return take();
-  }
-  offered.read = values.data;
-  together(take);
-}
-
-void ThreadCommunicator::all_gather(ConstBuffer mine, MutableBuffer all, Counts counts) {
-  check_counts(counts, mine, all);
-  ThreadOffer& offered = offer(all_gather_terms(all, counts));
-  const auto take = [&] {
-    for_each_block(counts, [&](std::size_t r, Slice block) {
-      const MutableBuffer to = part_of(all, block);
-      copy(r == rank_ ? mine.data : shown(r).read, to.data, to.bytes());
-    });
-  };
-  if (is_small(largest_of(counts) * size_of(mine.type))) {
-    show_small(mine);
-    agree();
-    return take();
-  }
-  offered.read = mine.data;
-  together(take);
-}
-
-void ThreadCommunicator::reduce_scatter(ConstBuffer all, MutableBuffer mine, Counts counts,
-                                        Reduction reduction) {
-  check_counts(counts, mine, all);
-  ThreadOffer& offered = offer(reduce_scatter_terms(all, counts, reduction));
-  const auto take = [&] {
-    destinations_.assign(1, mine.data);
-    reduce_shown(block_of(counts, rank_), reduction);
-  };
-  if (is_small(all.bytes())) {
-    show_small(all);
-    agree();
-    return take();
-  }
-  offered.read = all.data;
-  together(take);
-}
-
-void ThreadCommunicator::all_to_all(ConstBuffer mine, Counts to_each, MutableBuffer theirs,
-                                    Counts from_each) {
-  HETEROPERF_EXPECT(mine.type == theirs.type);
-  HETEROPERF_EXPECT(to_each.size() == members() && total_of(to_each) == mine.count);
-  HETEROPERF_EXPECT(from_each.size() == members() && total_of(from_each) == theirs.count);
-  ThreadOffer& offered = offer(all_to_all_terms(mine));
-  offered.read = mine.data;
-  offered.to_each = to_each;
-  offered.from_each = from_each;
-  together([&] {
-    for (std::size_t to = 0; to < members(); ++to) {
-      for (std::size_t from = 0; from < members(); ++from) {
-        const std::size_t sent = shown(from).to_each[to], awaited = shown(to).from_each[from];
-        if (sent == awaited) continue;
-        throw Error(ErrorKind::run_failed,
-                    {counts_disagreement(mine.type, group_->members[from], sent,
-                                         group_->members[to], awaited)});
-      }
-    }
-    for_each_block(from_each, [&](std::size_t r, Slice block) {
-      const ConstBuffer from =
-          part_of(ConstBuffer(shown(r).read, 0, mine.type), block_of(shown(r).to_each, rank_));
-      copy(from.data, part_of(theirs, block).data, from.bytes());
-    });
-  });
-}
-
-/// The first rank of each new group makes it, and a second collective hands it to the others.
-std::unique_ptr<Communicator> ThreadCommunicator::split(int colour, int key) {
-  const CollectiveTerms terms = bare_terms(CollectiveKind::split);
-  offer(terms).wish = {colour, key};
-  agree();
-  std::vector<SplitWish> wishes;
-  for (std::size_t r = 0; r < members(); ++r) wishes.push_back(shown(r).wish);
-  const SplitGroup part = split_group(wishes, rank_);
-  const std::size_t maker = part.places.front();
-  if (maker == rank_) {
-    group_->children[rank_] =
-        std::make_shared<ThreadGroup>(group_->world, part.members(group_->members));
-    group_->world->add(group_->children[rank_]);
-  }
-  offer(terms);
-  std::shared_ptr<ThreadGroup> child;
-  together([&] { child = group_->children[maker]; });
-  if (maker == rank_) group_->children[rank_].reset();
-  return std::make_unique<ThreadCommunicator>(std::move(child), part.self_place);
-}
 
 }  // namespace
 

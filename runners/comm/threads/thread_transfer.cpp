@@ -4,6 +4,10 @@
 #include "runners/comm/element_types.hpp"
 #include "runners/comm/threads/thread_group.hpp"
 
+// A transfer is posted with the receiver's mailbox when it is made. From then on it ends in one of
+// three ways: the other side meets it and copies, it is taken back because the other rank is gone,
+// or it is destroyed, which takes it back too.
+
 namespace heteroperf {
 namespace {
 

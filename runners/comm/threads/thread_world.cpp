@@ -11,6 +11,10 @@
 #include "runners/comm/checked/checked_communicator.hpp"
 #include "runners/comm/world.hpp"
 
+// A world of threads: one thread per rank, and one object that all of them share. A rank that fails
+// or finishes writes that down and wakes every group, so that nobody waits for it any more. When
+// all threads have ended, the exception that came first is thrown again in the caller's thread.
+
 namespace heteroperf {
 namespace {
 
@@ -77,6 +81,8 @@ class Verdict {
   std::exception_ptr cause_, echo_;
 };
 
+/// The life of one rank's thread. Every way out of `body` but a plain return is a failure that the
+/// other ranks learn of.
 void run_rank(ThreadWorld& shared, World world, RankId rank,
               const std::function<void(World&)>& body, Verdict& verdict) {
   const auto fail = [&](ErrorKind kind, const std::string& reason) {
