@@ -58,12 +58,12 @@ class BufferCheck {
         unused(i);
       }
     }
-    for (const std::int64_t value : holds_) {
-      if (value == nothing) continue;
-      where_[value] = nowhere;
+    for (std::size_t buffer = 0; buffer < holds_.size(); ++buffer) {
+      if (holds_[buffer] == nothing) continue;
+      where_[holds_[buffer]] = nowhere;
       if (findings_.fail(Check::memory)) {
         findings_.add(fmt::format("rank {} never frees a buffer", rank_),
-                      fmt::format("buffer {} is full at the end", &value - holds_.data()));
+                      fmt::format("buffer {} is full at the end", buffer));
       }
     }
   }

@@ -66,6 +66,11 @@ class LatencyClock {
     const std::int32_t next = clock.next();
     const auto size = static_cast<std::int32_t>(schedule_.programs[rank].size());
     const bool pair = clock.instruction().fused_with_next && next + 1 < size;
+    const Op op = clock.instruction().op;
+    if (!pair && !is_compute(op) && op != Op::interact) {
+      clocks_[rank].pass(0);
+      return true;
+    }
     Inputs inputs;
     need(rank, clock.instruction(), inputs);
     if (pair) need(rank, clock.instruction(next + 1), inputs);
@@ -147,7 +152,6 @@ class LatencyClock {
     RankClock& clock = clocks_[rank];
     const Instruction& i = clock.instruction();
     if (i.op == Op::interact) return interact(rank, inputs);
-    if (!is_compute(i.op)) return clock.pass(0);
     const double start = std::max(clock.time(), inputs.time);
     compute(rank, {start, start + compute_time(graph_, i)}, cause_of(rank, inputs));
   }
