@@ -275,7 +275,7 @@ bool StageRelaxation::is_possible(const Step& step) {
 
 bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds rounds) {
   std::vector<double> best = prices_;
-  double most_cost = 0;
+  double dearest = 0;
   for (int round = 0; round < rounds.count; ++round) {
     double budget = 0;
     for (std::size_t p = 0; p < prices_.size(); ++p) {
@@ -284,7 +284,7 @@ bool StageRelaxation::is_afforded(const Step& step, Cost least, PriceRounds roun
     std::vector<double> used(prices_.size(), 0);
     const double cost = (this->*least)(step, used) / budget;
     if (cost > sum_slack) return false;
-    if (cost > most_cost) most_cost = cost, best = prices_;
+    if (cost > dearest) dearest = cost, best = prices_;
     double most_used = 0;
     for (std::size_t p = 0; p < prices_.size(); ++p) {
       const double devices = problem_.pools[p].devices;
