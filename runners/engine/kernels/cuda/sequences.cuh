@@ -44,9 +44,9 @@ __global__ void embedding_gradient_rows(std::int64_t rows, std::int64_t width,
   // From the nearest row back: a frequent token is found soon.
   for (std::int64_t last = place; last > 0 && seen_before == 0; last -= blockDim.x) {
     const std::int64_t row = last - 1 - static_cast<std::int64_t>(threadIdx.x);
-    const bool same = row >= 0 && indices[row] == index;
+    const bool repeated = row >= 0 && indices[row] == index;
     __syncthreads();  // all have read seen_before
-    if (same) seen_before = 1;
+    if (repeated) seen_before = 1;
     __syncthreads();
   }
   if (seen_before != 0) return;
