@@ -25,12 +25,6 @@ double standard_deviation(std::span<const double> values) {
   return std::sqrt(squares / static_cast<double>(values.size() - 1));
 }
 
-double coefficient_of_variation(std::span<const double> values) {
-  const double centre = mean(values);
-  HETEROPERF_EXPECT(centre != 0);
-  return standard_deviation(values) / centre;
-}
-
 double quantile(std::span<const double> values, double p) {
   HETEROPERF_EXPECT(!values.empty());
   HETEROPERF_EXPECT(p >= 0 && p <= 1);

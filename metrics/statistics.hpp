@@ -16,9 +16,6 @@ double mean(std::span<const double> values);
 /// Returns the sample standard deviation (n − 1); 0 for a single value.
 double standard_deviation(std::span<const double> values);
 
-/// Returns standard deviation / mean. The mean must not be 0.
-double coefficient_of_variation(std::span<const double> values);
-
 /// Returns a quantile of type 7 of Hyndman and Fan (1996), linear between the order statistics at
 /// (n − 1) p, 0 ≤ p ≤ 1.
 double quantile(std::span<const double> values, double p);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/name_table.hpp"
@@ -20,24 +19,16 @@ namespace {
 constexpr const char* bandwidth_operation = "memory";
 constexpr const char* launch_operation = "launch";  ///< its rate counts launches per second
 
-/// Returns the product of the extents of "AxBxC"; 0 for an empty text, nothing for one that is no
-/// shape.
-std::optional<double> size_of(const std::string& shape) {
-  if (shape.empty()) return 0;
-  double size = 1;
-  std::size_t begin = 0;
-  while (begin <= shape.size()) {
+/// Tells extents "AxBxC", or an empty text, from what is no shape.
+bool is_shape(const std::string& shape) {
+  for (std::size_t begin = 0; !shape.empty() && begin <= shape.size();) {
     const std::size_t end = std::min(shape.find('x', begin), shape.size());
     const auto extent = parse_integer(std::string_view(shape).substr(begin, end - begin));
-    if (!extent || *extent < 1) return std::nullopt;
-    size *= static_cast<double>(*extent);
+    if (!extent || *extent < 1) return false;
     begin = end + 1;
   }
-  return size;
+  return true;
 }
-
-/// Returns true for an operation of one pass, whose rate may count bytes.
-bool is_of_a_pass(const std::string& operation) { return operation.find('/') != std::string::npos; }
 
 bool is_positive(double value) { return std::isfinite(value) && value > 0; }
 
@@ -82,7 +73,7 @@ void EfficiencyMatrix::add(const OperationKey& key, const Rate& rate) {
     problems.add(fmt::format("a rate of {} operations per second", rate.rate.value()),
                  "has no device class or no precision");
   }
-  if (!size_of(key.shape)) {
+  if (!is_shape(key.shape)) {
     problems.add(fmt::format("the shape of {} is \"{}\"", text_of(key), key.shape),
                  "as in 1024x1024x64");
   }
@@ -134,68 +125,6 @@ const EfficiencyMatrix::Curve* EfficiencyMatrix::link(LinkScope scope, const std
 }
 
 /// Finds the entry of the nearest size. Entries without a shape are the last resort.
-const EfficiencyMatrix::Rate* EfficiencyMatrix::nearest(const OperationKey& wanted,
-                                                        double size) const {
-  const Rate* best = nullptr;
-  double best_distance = 0;
-  for (auto entry = rates_.lower_bound({wanted.device_class, wanted.operation, "", ""});
-       entry != rates_.end(); ++entry) {
-    const OperationKey& key = entry->first;
-    if (key.device_class != wanted.device_class || key.operation != wanted.operation) break;
-    if (key.precision != wanted.precision) continue;
-    const double entry_size = *size_of(key.shape);
-    const double distance = entry_size > 0 && size > 0 ? std::abs(std::log(entry_size / size))
-                                                       : std::numeric_limits<double>::max();
-    if (best != nullptr && distance >= best_distance) continue;
-    best = &entry->second;
-    best_distance = distance;
-  }
-  return best;
-}
-
-/// Finds the fastest rate of a class in a precision, entries of single passes left out.
-const EfficiencyMatrix::Rate* EfficiencyMatrix::fastest(const std::string& device_class,
-                                                        const std::string& precision) const {
-  const Rate* best = nullptr;
-  for (auto entry = rates_.lower_bound({device_class, "", "", ""}); entry != rates_.end();
-       ++entry) {
-    if (entry->first.device_class != device_class) break;
-    if (entry->first.precision != precision || is_of_a_pass(entry->first.operation)) continue;
-    if (best == nullptr || entry->second.rate > best->rate) best = &entry->second;
-  }
-  return best;
-}
-
-EfficiencyMatrix::Time EfficiencyMatrix::time(const std::string& device_class,
-                                              const std::string& operation,
-                                              const std::string& precision,
-                                              const OperationWork& work) const {
-  const double launch_s = value(device_class, DeviceQuantity::launch_s).value_or(0);
-  const auto bandwidth = values_.find({device_class, DeviceQuantity::memory_bytes_per_s});
-  const bool has_bandwidth = bandwidth != values_.end();
-  const double memory_s = has_bandwidth ? work.bytes / bandwidth->second.value : 0;
-  ProblemList problems;
-  if (work.operations <= 0) {
-    if (has_bandwidth) return {launch_s + memory_s, bandwidth->second.origin};
-    problems.add(fmt::format("no memory bandwidth of {}", device_class),
-                 fmt::format("{} has no operations to count", operation),
-                 "`heteroperf probe` measures it.");
-    problems.throw_if_any();
-  }
-  for (const std::string& kind : {operation, std::string()}) {
-    const Rate* rate = nearest({device_class, kind, "", precision}, work.size);
-    if (rate != nullptr) return {launch_s + work.operations / rate->rate.value(), rate->origin};
-  }
-  const Rate* peak = fastest(device_class, precision);
-  if (peak == nullptr) {
-    problems.add(fmt::format("no rate of {} in {}", device_class, precision), "",
-                 "`heteroperf probe` measures it.");
-  }
-  problems.throw_if_any();
-  return {launch_s + std::max(work.operations / peak->rate.value(), memory_s),
-          {Provenance::analytic, "roofline of the fastest rate and the memory bandwidth"}};
-}
-
 EfficiencyMatrix matrix_of(const Cluster& cluster) {
   EfficiencyMatrix matrix;
   for (const DeviceClass& device : cluster.classes) {
@@ -217,7 +146,7 @@ EfficiencyMatrix matrix_of(const Cluster& cluster) {
                  {entry.rate.value(), origin});
     } else if (entry.operation == launch_operation) {
       matrix.add({entry.device_class, DeviceQuantity::launch_s}, {1 / entry.rate.value(), origin});
-    } else if (!entry.precision.empty() && size_of(entry.shape)) {
+    } else if (!entry.precision.empty() && is_shape(entry.shape)) {
       matrix.add({entry.device_class, entry.operation, entry.shape, entry.precision},
                  {entry.rate, origin});
     }

@@ -39,12 +39,6 @@ constexpr std::array<const char*, 6> value_names(DeviceQuantity) {
 enum class LinkScope { classes, zones };
 constexpr std::array<const char*, 2> value_names(LinkScope) { return {"classes", "zones"}; }
 
-/// The work of an operation whose time is wanted.
-struct OperationWork {
-  double operations = 0, bytes = 0;  ///< strict operations; bytes of memory read and written
-  double size = 0;                   ///< product of the shape's extents; 0 where it is unknown
-};
-
 /// The rates and times that device classes and links achieve, with the origin of each.
 class EfficiencyMatrix {
  public:
@@ -90,25 +84,9 @@ class EfficiencyMatrix {
   /// Returns null where the pair is not known in either order.
   const Curve* link(LinkScope scope, const std::string& a, const std::string& b) const;
 
-  struct Time {
-    double seconds = 0;
-    Origin origin;
-  };
-  /// Predicts the time of an operation as launch + operations / rate. The rate is that of the
-  /// operation's entry of the nearest size (by ratio), else of an entry for any operation of the
-  /// class. Without either it takes the roofline, launch + max(operations / fastest rate of the
-  /// class in that precision, bytes / memory bandwidth), and calls it analytic. Work without
-  /// operations takes launch + bytes / memory bandwidth. Throws UserError naming all that is
-  /// missing.
-  Time time(const std::string& device_class, const std::string& operation,
-            const std::string& precision, const OperationWork& work) const;
-
   friend bool operator==(const EfficiencyMatrix&, const EfficiencyMatrix&) = default;
 
  private:
-  const Rate* nearest(const OperationKey& wanted, double size) const;
-  const Rate* fastest(const std::string& device_class, const std::string& precision) const;
-
   std::map<OperationKey, Rate> rates_;
   std::map<DeviceKey, Value> values_;
   std::map<LinkKey, Curve> links_;

@@ -127,10 +127,6 @@ const ClassRates::Sheet& ClassRates::sheet(const std::string& name) const {
   return sheets_.emplace_back(make_sheet(name));
 }
 
-double ClassRates::memory_bytes_per_s(const std::string& name) const {
-  return sheet(name).bytes_per_s;
-}
-
 double ClassRates::optimizer_bytes_per_s(const std::string& name, OptimizerKind optimizer) const {
   const Sheet& own = sheet(name);
   const auto found = own.operations.find(optimizer_operation(optimizer));

@@ -68,11 +68,10 @@ class ClassRates {
 
   /// Null where the class has none for the precision.
   const OpsPerSecond* rate(const std::string& name) const;
-  /// Requires a class with a rate, as the others below. A class that says nothing of its memory
-  /// moves a byte while it does 4 operations: more than any chip known, so that nothing is free.
-  double memory_bytes_per_s(const std::string& name) const;
   /// Bytes of an optimizer's convention (README.md, Times) per second: of the entry of that
   /// optimizer, else of the memory.
+  /// Requires a class with a rate, as the others below. A class that says nothing of its memory
+  /// moves a byte while it does 4 operations: more than any chip known, so that nothing is free.
   double optimizer_bytes_per_s(const std::string& name, OptimizerKind optimizer) const;
 
   /// Roofline (Williams, Waterman & Patterson 2009) and the time to start it:

@@ -217,17 +217,6 @@ class TimesMaker {
 
 }  // namespace
 
-StageTimes::Compute StageTimes::slowest(int stage) const {
-  Compute most;
-  for (const Compute& one : compute[at_index(stage)]) {
-    most.forward_s = std::max(most.forward_s, one.forward_s);
-    most.input_gradient_s = std::max(most.input_gradient_s, one.input_gradient_s);
-    most.weight_gradient_s = std::max(most.weight_gradient_s, one.weight_gradient_s);
-    most.recompute_s = std::max(most.recompute_s, one.recompute_s);
-  }
-  return most;
-}
-
 StageTimes stage_times(const ModelGraph& graph, const StagedGraph& staged, const Plan& plan,
                        const Cluster& cluster, Precision precision, OptimizerKind optimizer) {
   StageWorkTable works(graph, staged, precision);

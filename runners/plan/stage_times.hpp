@@ -25,9 +25,6 @@ struct StageTimes {
   std::vector<double> reduction_s, optimizer_s;  ///< [stage]
   /// The last exchange of a step: loss and gradient norm over all ranks.
   double agreement_s = 0;
-
-  /// The passes of the slowest replica.
-  Compute slowest(int stage) const;
 };
 
 /// From the classes' rates, the efficiency matrix where it has an entry, and the links of

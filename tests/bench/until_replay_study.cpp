@@ -50,7 +50,7 @@ double spread_between_spans(const std::vector<StepWork>& steps, double span_s) {
     rates.push_back(static_cast<double>(i + 1 - first) / span.seconds());
     first = i + 1;
   }
-  return rates.size() < 2 ? std::nan("") : coefficient_of_variation(rates);
+  return rates.size() < 2 ? std::nan("") : standard_deviation(rates) / mean(rates);
 }
 
 void study(const std::vector<std::string>& runs) {

@@ -36,7 +36,6 @@ class PipelineFill {
                                        const FillRules& rules) const;
 
   /// Stages filled so far.
-  std::uint64_t fills() const { return fills_; }
 
  private:
   static constexpr std::uint64_t most_fills = 20000;

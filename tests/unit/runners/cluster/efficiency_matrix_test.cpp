@@ -34,45 +34,6 @@ EfficiencyMatrix small_matrix() {
   return matrix;
 }
 
-TEST(EfficiencyMatrix, TakesTheEntryOfTheNearestSize) {
-  const EfficiencyMatrix matrix = small_matrix();
-  const auto seconds = [&](double size) {
-    return matrix.time("a", "gemm", "fp32", {1000, 0, size}).seconds;
-  };
-  EXPECT_DOUBLE_EQ(seconds(1000), 0.5 + 10);
-  EXPECT_DOUBLE_EQ(seconds(30'000), 0.5 + 10);
-  EXPECT_DOUBLE_EQ(seconds(33'000), 0.5 + 2.5);
-  EXPECT_DOUBLE_EQ(seconds(1e9), 0.5 + 2.5);
-  EXPECT_EQ(matrix.time("a", "gemm", "fp32", {1, 0, 1}).origin.provenance, Provenance::probe);
-}
-
-TEST(EfficiencyMatrix, FallsBackToTheClassAndThenToTheRoofline) {
-  const EfficiencyMatrix matrix = small_matrix();
-  const auto of_class = matrix.time("a", "conv2d", "fp32", {1000, 1e9, 5});
-  EXPECT_DOUBLE_EQ(of_class.seconds, 0.5 + 20);
-  EXPECT_EQ(of_class.origin.source, "sheet");
-  const auto compute = matrix.time("b", "gemm", "bf16", {300, 20, 5});
-  EXPECT_DOUBLE_EQ(compute.seconds, 10);
-  EXPECT_EQ(compute.origin.provenance, Provenance::analytic);
-  EXPECT_DOUBLE_EQ(matrix.time("b", "gemm", "bf16", {300, 200, 5}).seconds, 20);
-  EXPECT_DOUBLE_EQ(matrix.time("b", "layer_norm", "bf16", {0, 70, 5}).seconds, 7);
-}
-
-TEST(EfficiencyMatrix, WhatIsMissingIsNamed) {
-  const EfficiencyMatrix matrix = small_matrix();
-  const auto message = [&](const char* device, const char* precision, const OperationWork& work) {
-    try {
-      matrix.time(device, "gemm", precision, work);
-    } catch (const UserError& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
-  };
-  EXPECT_NE(message("a", "fp64", {1, 1, 1}).find("no rate of a in fp64"), std::string::npos);
-  EXPECT_NE(message("c", "fp32", {1, 1, 1}).find("no rate of c"), std::string::npos);
-  EXPECT_NE(message("a", "fp32", {0, 1, 1}).find("no memory bandwidth of a"), std::string::npos);
-}
-
 TEST(EfficiencyMatrix, AMergeTakesTheBetterProvenanceThenTheLater) {
   const Provenance kinds[] = {Provenance::analytic, Provenance::file, Provenance::probe};
   const Key key{"a", "gemm", "", "fp32"};
@@ -212,15 +173,6 @@ TEST(EfficiencyMatrix, WhatAClusterSaysOfProvenanceHolds) {
             (Origin{Provenance::probe, "learned from r"}));
   EXPECT_EQ(again.rates().at({"b", "gemm", "", "fp32"}).origin,
             (Origin{Provenance::analytic, "measured, they say"}));
-}
-
-/// Rates of one pass may count bytes: none of them is how fast a class computes.
-TEST(EfficiencyMatrix, RatesOfOnePassAreNoPeak) {
-  EfficiencyMatrix matrix;
-  matrix.add(Key{"a", "", "", "fp32"}, rate_of(10, Provenance::file));
-  matrix.add(Key{"a", "layer_norm/forward", "4x4", "fp32"}, rate_of(1000, Provenance::probe));
-  matrix.add({"a", DeviceQuantity::memory_bytes_per_s}, {1e9, {Provenance::file, "sheet"}});
-  EXPECT_DOUBLE_EQ(matrix.time("a", "gemm", "fp32", {100, 0, 0}).seconds, 10);
 }
 
 TEST(EfficiencyMatrix, GivesAClusterItsRates) {

@@ -9,13 +9,13 @@
 
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
-#include "runners/comm/relay/paced_copier.hpp"
 #include "runners/comm/world.hpp"
+#include "tests/unit/runners/comm/mock_copier.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr CopyEngine copies_at_once{Seconds(0), BytesPerSecond(1e13)};
+constexpr MockCopier::Pace copies_at_once;
 
 using RelayBlock = std::vector<std::byte>;
 
@@ -39,7 +39,7 @@ RelayConfig chunks_of(std::uint64_t bytes) {
 void run_pair(const RelayConfig& config,
               const std::function<void(RelayMessages&, bool sends)>& body) {
   run_on_threads(2, {}, [&](World& world) {
-    PacedCopier copier("mock", copies_at_once, copies_at_once);
+    MockCopier copier("mock", copies_at_once, copies_at_once);
     RelayMessages messages(*world.communicator, copier, config);
     body(messages, world.communicator->rank() == RankId(0));
     world.communicator->barrier();
@@ -122,7 +122,7 @@ TEST(RelayMessages, ADifferenceIsFoundOnBothSidesAndOthersGoOn) {
 
 TEST(RelayMessages, AWrongConfigurationIsRefused) {
   run_on_threads(1, {}, [](World& world) {
-    PacedCopier copier("mock", copies_at_once, copies_at_once);
+    MockCopier copier("mock", copies_at_once, copies_at_once);
     RelayConfig config;
     config.slots = 1;
     EXPECT_THROW(RelayMessages(*world.communicator, copier, config), UserError);

@@ -13,13 +13,13 @@
 #include "metrics/base/error.hpp"
 #include "metrics/base/random.hpp"
 #include "runners/comm/paced/paced_communicator.hpp"
-#include "runners/comm/relay/paced_copier.hpp"
 #include "runners/comm/world.hpp"
+#include "tests/unit/runners/comm/mock_copier.hpp"
 
 namespace heteroperf {
 namespace {
 
-constexpr CopyEngine at_once{Seconds(0), BytesPerSecond(1e13)};
+constexpr MockCopier::Pace at_once;
 
 std::vector<std::byte> pattern(int rank, std::size_t bytes) {
   std::vector<std::byte> values(bytes);
@@ -97,7 +97,7 @@ struct Shape {
 
 void check_relay(const Shape& shape) {
   run_on_threads(2, {}, [&](World& world) {
-    PacedCopier copier("mock", at_once, at_once);
+    MockCopier copier("mock", at_once, at_once);
     const bool sends = world.communicator->rank() == RankId(1);
     Relay relay(*world.communicator, copier, sends ? shape.sender : shape.receiver);
     for (int round = 0; round < 2; ++round) {
@@ -146,7 +146,7 @@ TEST(Relay, SidesMayDiffer) {
 TEST(Relay, GoesAroundARing) {
   run_on_threads(3, {}, [](World& world) {
     Communicator& comm = *world.communicator;
-    PacedCopier copier("mock", at_once, at_once);
+    MockCopier copier("mock", at_once, at_once);
     Relay relay(comm, copier, in_chunks(1000, 3));
     const int self = comm.rank().value(), next = (self + 1) % 3, before = (self + 2) % 3;
     auto out = pattern(self, 50001);
@@ -158,7 +158,7 @@ TEST(Relay, GoesAroundARing) {
 
 TEST(Relay, ExchangesUnlikeSizesWithOneRank) {
   run_on_threads(2, {}, [](World& world) {
-    PacedCopier copier("mock", at_once, at_once);
+    MockCopier copier("mock", at_once, at_once);
     Relay relay(*world.communicator, copier, in_chunks(1000, 3));
     const int self = world.communicator->rank().value();
     const RankId other(1 - self);
@@ -172,7 +172,7 @@ TEST(Relay, ExchangesUnlikeSizesWithOneRank) {
 template <class T>
 void check_addition(Reduction reduction, T (*combine)(T, T)) {
   run_on_threads(2, {}, [&](World& world) {
-    PacedCopier copier("mock", at_once, at_once);
+    MockCopier copier("mock", at_once, at_once);
     Relay relay(*world.communicator, copier, in_chunks(4096, 3));
     constexpr std::size_t count = 20003;
     const auto value = [](int rank, std::size_t i) {
@@ -204,7 +204,7 @@ TEST(Relay, AddsWhatArrives) {
 /// Counts what has been read on the one side and written on the other.
 class CountingCopier final : public DeviceCopier {
  public:
-  CountingCopier(std::atomic<int>& reads, std::atomic<int>& writes, const CopyEngine& write)
+  CountingCopier(std::atomic<int>& reads, std::atomic<int>& writes, const MockCopier::Pace& write)
       : reads_(reads), writes_(writes), inner_("counting", at_once, write) {}
   std::string name() const override { return inner_.name(); }
   Ticket start_read(const std::byte* from, std::span<std::byte> host) override {
@@ -227,14 +227,14 @@ class CountingCopier final : public DeviceCopier {
  private:
   std::atomic<int>& reads_;
   std::atomic<int>& writes_;
-  PacedCopier inner_;
+  MockCopier inner_;
 };
 
 TEST(Relay, ASlowReceiverHoldsTheSenderBack) {
   std::atomic<int> reads{0}, writes{0};
   run_on_threads(2, {}, [&](World& world) {
     const bool sends = world.communicator->rank() == RankId(0);
-    const CopyEngine slow{Seconds(100e-6), BytesPerSecond(1e9)};
+    const MockCopier::Pace slow{100e-6, 1e-9};
     CountingCopier copier(reads, writes, slow);
     copier.counts_writes = !sends;
     constexpr std::uint64_t chunk = 1000;
@@ -272,7 +272,8 @@ TEST(Relay, ThrottledStages) {
   for (RelayMode mode : {RelayMode::pipelined, RelayMode::serial}) {
     run_on_threads(2, {}, [&](World& world) {
       const auto comm = make_paced_communicator(std::move(world.communicator), cluster);
-      PacedCopier copier("mock", {Seconds(5e-6), rate}, {Seconds(5e-6), rate});
+      const MockCopier::Pace pace{5e-6, 1 / rate.value()};
+      MockCopier copier("mock", pace, pace);
       RelayConfig config;
       config.mode = mode;
       config.costs = {Seconds(50e-6), rate, rate, rate};
@@ -316,7 +317,7 @@ std::vector<std::string> errors_with(RankId broken, bool fails, ErrorKind& kind)
   EXPECT_THROW(run_on_threads(2, {},
                               [&](World& world) {
                                 const RankId self = world.communicator->rank();
-                                PacedCopier good("good", at_once, at_once);
+                                MockCopier good("good", at_once, at_once);
                                 BrokenCopier bad(2, fails);
                                 DeviceCopier* copier = &good;
                                 if (self == broken) copier = &bad;
@@ -368,7 +369,7 @@ TEST(Relay, APeerThatDiesEndsTheRelay) {
                                 if (world.communicator->rank() == RankId(1)) {
                                   throw UserError("no more");
                                 }
-                                PacedCopier copier("mock", at_once, at_once);
+                                MockCopier copier("mock", at_once, at_once);
                                 Relay relay(*world.communicator, copier, {});
                                 auto values = pattern(0, 1000);
                                 try {
@@ -386,7 +387,7 @@ TEST(Relay, BothSidesFindADifference) {
   for (const bool in_mode : {false, true}) {
     std::atomic<int> found{0};
     run_on_threads(2, {}, [&](World& world) {
-      PacedCopier copier("mock", at_once, at_once);
+      MockCopier copier("mock", at_once, at_once);
       const bool sends = world.communicator->rank() == RankId(0);
       RelayConfig config;
       if (in_mode && sends) config.mode = RelayMode::serial;
@@ -409,7 +410,7 @@ TEST(Relay, BothSidesFindADifference) {
 
 TEST(Relay, RefusesAWrongConfigurationAtOnce) {
   run_on_threads(1, {}, [](World& world) {
-    PacedCopier copier("mock", at_once, at_once);
+    MockCopier copier("mock", at_once, at_once);
     RelayConfig config;
     config.slots = 2;
     config.timeout_s = 0;
