@@ -148,7 +148,14 @@ class SailorPlanner {
   }
 
   ScoredPeer peer(const std::string& file) const {
-    ScoredPeer result = scored(read_sailor_plan(file, tables_));
+    const SailorPlan plan = read_sailor_plan(file, tables_);
+    for (const auto& stage : plan.stages) {
+      if (stage.end <= tables_.layers()) continue;
+      throw UserError(fmt::format("{} has a stage up to layer {}", file, stage.end - 1),
+                      fmt::format("{} has {} layers", tables_.model(), tables_.layers()),
+                      "Choose the model that it was made for with --model.");
+    }
+    ScoredPeer result = scored(plan);
     result.name = file;
     if (!result.fits) result.why_not = "does not fit the memory table";
     return result;
