@@ -70,4 +70,9 @@ std::vector<std::string> split_words(std::string_view text, std::string_view sep
 /// Reads a decimal integer that fills the whole text; nothing otherwise.
 std::optional<long long> parse_integer(std::string_view text);
 
+/// Ask this before any library of a GPU is loaded, because loading takes longer than all else.
+inline bool has_nvidia_driver() { return std::filesystem::exists("/dev/nvidiactl"); }
+inline constexpr const char* no_nvidia_driver =
+    "no NVIDIA driver is loaded (/dev/nvidiactl is missing)";
+
 }  // namespace heteroperf

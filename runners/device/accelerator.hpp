@@ -3,18 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
 #include <string>
 
 #include "runners/device/host_pool.hpp"
 
 namespace heteroperf {
-
-/// Ask this before any library of a GPU is loaded, because loading takes longer than all else.
-inline bool has_nvidia_driver() { return std::filesystem::exists("/dev/nvidiactl"); }
-inline constexpr const char* no_nvidia_driver =
-    "no NVIDIA driver is loaded (/dev/nvidiactl is missing)";
 
 inline at::Device cuda_device(int index) {
   return {at::kCUDA, static_cast<at::DeviceIndex>(index)};

@@ -9,7 +9,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
-#include "runners/device/accelerator.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "runners/engine/engine.hpp"
 
 namespace heteroperf {

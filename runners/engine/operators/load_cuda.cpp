@@ -7,6 +7,7 @@
 
 #include "metrics/base/error.hpp"
 #include "runners/cluster/shared_module.hpp"
+#include "runners/cluster/system_files.hpp"
 #include "runners/device/accelerator.hpp"
 #include "runners/engine/operators/kernel_launch.hpp"
 

@@ -91,17 +91,6 @@ double least_limit(const PipelineGraph& graph) {
   return least;
 }
 
-/// The schedule of the order that the scheduler finds.
-Schedule listed(const PipelineGraph& graph, const ListRules& rules) {
-  using Gradients = OrderProblem::Gradients;
-  const OrderProblem problem(graph, rules.split_gradients ? Gradients::split : Gradients::fused);
-  ListScheduler scheduler(problem);
-  OrderEvaluator evaluator(problem);
-  if (!scheduler.run(rules)) throw scheduler.no_order(rules.memory_limit);
-  EXPECT_TRUE(evaluator.evaluate(scheduler.order()));
-  return problem.to_schedule(evaluator.sequence());
-}
-
 TEST(ListScheduler, SchedulesRandomGraphsWithinTheLeastMemory) {
   RandomStream random(1);
   for (int i = 0; i < 400; ++i) {
