@@ -1,3 +1,9 @@
+// A saved baseline is the yardstick of later comparisons, so a new run must not replace it unseen
+// when it is worse: the yardstick would sink a little with every save. This file compares the new
+// runs with the saved ones key by key (a key is the set of fields that two runs must share to be
+// compared) and collects an objection per metric. The hardest objection is the verdict. Keys that
+// are not saved yet have nothing to be held against, so they are always allowed.
+
 #include "results/comparison/baseline_replacement.hpp"
 
 #include <fmt/format.h>
@@ -19,12 +25,16 @@ constexpr Named<ReplacementVerdict> replacement_verdict_names[] = {
     {ReplacementVerdict::inconclusive, "inconclusive"},
     {ReplacementVerdict::regression, "regression"}};
 
+/// The name of a saved file carries the key of its run, so this works for a file whose content is
+/// unusable.
 bool is_replaced_by(const std::filesystem::path& file, const RunSet& runs) {
   return std::any_of(runs.runs.begin(), runs.runs.end(), [&](const RunDigest& run) {
     return has_key_of(file.filename().string(), run);
   });
 }
 
+/// A damaged file of another key is no matter of these runs: only the ones that would be replaced
+/// stop the save.
 void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& runs) {
   for (const SkippedEntry& one : skipped) {
     if (!is_replaced_by(one.path, runs)) continue;
@@ -44,6 +54,7 @@ RunSet of_key(const RunSet& set, const std::vector<KeyField>& key) {
   return found;
 }
 
+/// One metric in words: its name, its change, and the values of both sides.
 std::string change_text_of(const MetricComparison& one) {
   const ComparedMetric& metric = *one.metric;
   const bool exact = metric.kind == MetricKind::exact;
@@ -53,6 +64,8 @@ std::string change_text_of(const MetricComparison& one) {
                      metric_value_text(metric, metric.kind, one.a));
 }
 
+/// True when the ratio alone lies beyond the threshold on the bad side; the interval is not asked.
+/// Both are compared as logarithms, so that a halving weighs as much as a doubling.
 bool looks_worse(const MetricComparison& one, double threshold) {
   if (one.metric->kind == MetricKind::exact || !one.ratio || !(*one.ratio > 0)) return false;
   const double gain = std::log(*one.ratio);
@@ -100,6 +113,7 @@ BaselineReplacement judge_replacement(const std::filesystem::path& home, const R
   if (!std::filesystem::exists(home)) return judged;
   const RunSet saved = find_runs({home});
   refuse_unusable(saved.skipped, runs);
+  // Runs of one key are judged together, as repetitions, and each key once.
   std::vector<std::vector<KeyField>> seen;
   for (const RunDigest& run : runs.runs) {
     if (std::find(seen.begin(), seen.end(), run.key) != seen.end()) continue;

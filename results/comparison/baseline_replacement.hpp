@@ -8,7 +8,8 @@
 
 namespace heteroperf {
 
-/// May runs take the place of saved ones?
+/// Says if new runs may take the place of saved ones. The values are ordered by weight: of several
+/// objections the last one counts.
 enum class ReplacementVerdict { allowed, inconclusive, regression };
 const char* to_string(ReplacementVerdict verdict);
 

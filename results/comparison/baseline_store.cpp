@@ -1,3 +1,9 @@
+// The store of saved baselines is a folder per name with a copy of record.json per run. A file's
+// name ends in two hashes: that of the run's key, by which a newer run of the same kind finds the
+// file it replaces, and that of the content, which shows an edited file without any index beside
+// it. There is no index on purpose: two branches that each save a baseline add different files, so
+// version control has nothing to merge by hand.
+
 #include "results/comparison/baseline_store.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +25,7 @@ constexpr std::string_view extension = ".json";
 constexpr std::string_view name_characters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
 
+/// Replaces what no file name should hold on any system; such a character becomes an underscore.
 std::string plain_name(std::string text) {
   for (char& c : text) {
     if (name_characters.find(c) == std::string_view::npos) c = '_';
@@ -51,6 +58,7 @@ std::optional<FileName> split_name(std::string_view name) {
   return FileName{std::string(key), std::string(content)};
 }
 
+/// Files of other forms in the folder are left alone. A folder that is missing has none.
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -111,6 +119,7 @@ std::vector<SavedBaseline> saved_baselines(const fs::path& folder) {
 }
 
 fs::path path_or_baseline(const fs::path& path) {
+  // A path that exists wins over a baseline of the same name, so a run folder is never shadowed.
   const fs::path saved = usual_baseline_folder / path;
   const bool is_saved = is_baseline_name(path) && !fs::exists(path) && fs::is_directory(saved);
   return is_saved ? saved : path;
@@ -136,6 +145,8 @@ std::vector<fs::path> save_baseline(const fs::path& folder, const std::string& n
   std::error_code error;
   fs::create_directories(home, error);
   if (error) throw UserError("cannot create " + home.string(), error.message());
+  // All new files are written before an old one is removed, so a crash between leaves too many
+  // files and never too few.
   std::vector<fs::path> written;
   std::set<std::string> keys;
   for (const RunDigest& run : runs) {
@@ -152,6 +163,7 @@ std::vector<fs::path> save_baseline(const fs::path& folder, const std::string& n
 
 void remove_baseline(const fs::path& folder, const std::string& name) {
   for (const fs::path& file : saved_baseline(folder, name).files) fs::remove(file);
+  // Removing a folder that still holds other files fails, and that is meant: they are not ours.
   std::error_code not_empty;
   fs::remove(folder / name, not_empty);
 }

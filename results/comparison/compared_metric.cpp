@@ -1,3 +1,9 @@
+// The table of metrics is the only place that says which numbers of a record runs are compared by.
+// Its first row is the headline: the verdict on throughput is that of a whole comparison.
+// Statistical metrics vary from run to run and need an interval; exact ones are counts or planned
+// quantities that the same program gives again on the same machine, so one difference is enough.
+// The direction says which way is better, and `equal` that any change is a defect.
+
 #include "results/comparison/compared_metric.hpp"
 
 #include <array>
@@ -23,7 +29,8 @@ constexpr ComparedMetric metric_table[] = {
     {"loss_fingerprint", "", exact, equal, "/metrics/loss_fingerprint/value"},
 };
 
-/// Counts go beyond what a double tells apart.
+/// Orders two values. Operation counts pass 2^53, beyond which doubles skip whole numbers, so
+/// counts are compared digit by digit: without leading zeros the longer text is the larger number.
 bool is_less(const MetricValue& a, const MetricValue& b) {
   if (!is_whole_count(a.text) || !is_whole_count(b.text)) return *a.number < *b.number;
   return a.text.size() != b.text.size() ? a.text.size() < b.text.size() : a.text < b.text;

@@ -36,7 +36,8 @@ struct MetricValue {
   friend bool operator==(const MetricValue&, const MetricValue&) = default;
 };
 
-/// True when `head` is worse than `base`: in the metric's direction, or at all.
+/// True when `head` is worse than `base`: in the metric's direction, or, where the metric may only
+/// be equal or a value is no number, when they differ at all.
 bool is_worse(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head);
 
 }  // namespace heteroperf

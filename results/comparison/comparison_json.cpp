@@ -1,3 +1,8 @@
+// The documents of `compare --json`: a comparison of two sides (A is the base, B the change) and
+// the ratio of a mix to its classes alone. Keys that have no value are left out and never null, so
+// that a reader tells "not measured" from a number. Texts that come from records may hold any
+// bytes, so each passes utf8_text() first.
+
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"
@@ -11,6 +16,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// An interval is never written without the values that it was made of (`basis`).
 void put_ratio(Json& json, const std::optional<double>& ratio,
                const std::optional<Interval>& interval, IntervalBasis basis) {
   if (ratio) json["ratio"] = *ratio;
@@ -19,6 +25,7 @@ void put_ratio(Json& json, const std::optional<double>& ratio,
   json["basis"] = to_string(basis);
 }
 
+/// A stray byte is replaced and throws nothing: a comparison is shown whatever a record holds.
 std::string text_of(const Json& json) {
   return json_indented(json.dump(-1, ' ', false, Json::error_handler_t::replace), "the comparison");
 }

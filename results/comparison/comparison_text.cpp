@@ -1,3 +1,8 @@
+// A comparison for people: as a table on the console and as Markdown for a comment on a change.
+// Both say the verdict first, then one row per metric with the change of B against A, then what was
+// not compared and why, and last what else differs between the two environments, as that is where
+// an unexpected change usually has its cause.
+
 #include <fmt/format.h>
 
 #include "results/comparison/metric_text.hpp"
@@ -8,6 +13,7 @@
 namespace heteroperf {
 namespace {
 
+/// The verdict, the ratio, and the interval, as far as there are any.
 std::string headline(const RunComparison& comparison) {
   std::string text = fmt::format("B is {}", to_string(comparison.verdict));
   if (comparison.verdict == SpeedVerdict::inconclusive) text = "inconclusive";
@@ -23,6 +29,8 @@ std::string value_text(const MetricComparison& one, const MetricValue& value) {
   return metric_value_text(*one.metric, one.metric->kind, value);
 }
 
+/// The change in percent with its interval in percent. An exact metric whose first values agree may
+/// still differ among the runs of a side.
 std::string change_of(const MetricComparison& one) {
   if (one.metric->kind == MetricKind::exact) {
     return one.changed && one.a == one.b ? "differs between runs" : exact_change_text(one.a, one.b);
@@ -34,7 +42,8 @@ std::string change_of(const MetricComparison& one) {
                             100 * (one.ratio_ci95->high - 1));
 }
 
-/// "worse" of a memory is no "slower".
+/// The word for a verdict. The verdicts are named after speed, and memory or a count is not slower,
+/// so exact metrics are worse or better.
 const char* word_of(const MetricComparison& one) {
   if (one.metric->kind == MetricKind::statistical) return to_string(one.verdict);
   if (!one.changed) return "same";

@@ -1,3 +1,13 @@
+// The heterogeneous speed ratio (HSR) says how much of the speed of its parts a mixed cluster
+// keeps: the throughput of the mix over the sum of the throughputs of each class of devices alone.
+// 1 means that mixing costs nothing. The ratio only has a meaning when every run did the same work
+// under the same rules and the classes alone add up to the very devices of the mix, so most of this
+// file checks that, and lists every field that differs at once.
+//
+// Throughputs are means over repeated runs. The interval comes from the delta method: the relative
+// error of a ratio is the root of the summed squares of the relative errors above and below the
+// line, and the degrees of freedom of such a sum follow Welch and Satterthwaite.
+
 #include "results/comparison/hetero_ratio.hpp"
 
 #include <fmt/format.h>
@@ -19,6 +29,7 @@ struct SharedField {
   const char* name;
   std::string RunDigest::*member;
 };
+/// Fields that every run of the mix and of the classes must share, by their names in the record.
 constexpr SharedField shared_fields[] = {
     {"workload.name", &RunDigest::workload},
     {"workload.size", &RunDigest::size},
@@ -40,6 +51,8 @@ std::map<std::string, std::uint64_t> threads_of(const RunDigest& run) {
   return threads;
 }
 
+/// Adds a problem for every field in which `run` differs from `mix`. A class that the mix does not
+/// have is found by check_classes().
 void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Problem>& problems) {
   const auto differ = [&](const std::string& name, const std::string& a, const std::string& b) {
     if (a == b) return;
@@ -58,6 +71,7 @@ void compare_fields(const RunDigest& mix, const RunDigest& run, std::vector<Prob
     differ("threads of class " + name, fmt::format("{}", mixed->second),
            fmt::format("{}", threads));
   }
+  // The build type is the last field of a key.
   differ("program.build_type", mix.key.back().value, run.key.back().value);
   differ("scale.emulated", mix.emulated ? "true" : "false", run.emulated ? "true" : "false");
 }
@@ -76,6 +90,7 @@ std::string counts_text(const std::map<std::string, std::uint64_t>& counts) {
   return text.empty() ? "none" : text;
 }
 
+/// Each set must be one class, and the counts of all sets must be those of the mix.
 void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
                    std::vector<Problem>& problems) {
   const auto wanted = counts_of(mix.runs.front());
@@ -100,6 +115,7 @@ void check_classes(const RunSet& mix, const std::vector<RunSet>& alone,
   }
 }
 
+/// Runs without a recorded model are not refused: there is nothing to hold against the other.
 void require_same_gpus(const RunDigest& a, const RunDigest& b, std::vector<Problem>& problems) {
   if (a.gpus.empty() || b.gpus.empty() || a.gpus == b.gpus) return;
   problems.push_back(
@@ -107,7 +123,9 @@ void require_same_gpus(const RunDigest& a, const RunDigest& b, std::vector<Probl
        fmt::format("{} in {}, {} in {}", a.gpus_text(), a.run_id, b.gpus_text(), b.run_id), ""});
 }
 
-/// A class need not name its model. Records of older programs have no models of GPUs at all.
+/// The classes alone may not use a model that the mix does not have, nor more devices of one. A
+/// class need not name its model, and records of older programs have no models of GPUs at all. An
+/// emulated mix is not checked: its devices are what their description says.
 void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
                 std::vector<Problem>& problems) {
   const RunDigest& mixed = mix.runs.front();
@@ -128,6 +146,7 @@ void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
                       "Run each class alone on the devices that it has in the mix."});
 }
 
+/// Emulated devices take no real time, so their throughput is the one in modelled time.
 double throughput_of(const RunDigest& run) {
   const auto& value = run.metric("throughput");
   const std::optional<double> found = run.emulated ? run.modelled_samples_per_s
@@ -141,6 +160,7 @@ double throughput_of(const RunDigest& run) {
                 ""}});
 }
 
+/// The mean over the runs of one side, with the standard error of that mean.
 SideThroughput summary_of(const RunSet& set) {
   std::vector<double> values;
   for (const RunDigest& run : set.runs) values.push_back(throughput_of(run));
@@ -154,7 +174,9 @@ SideThroughput summary_of(const RunSet& set) {
   return one;
 }
 
-/// d ln HSR = dX / X - Σ dY / ΣY.
+/// The interval of the HSR at 95 %; nothing unless every side has 2 runs, as a single run has no
+/// spread. With X the mix and Y the classes, d ln HSR = dX / X - Σ dY / ΣY, so each class counts
+/// relative to the sum of all.
 std::optional<Interval> interval_of(const HeteroRatio& ratio) {
   double variance = 0, weighted = 0;
   const auto add = [&](const SideThroughput& one, double scale) {

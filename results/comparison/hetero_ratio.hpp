@@ -9,6 +9,7 @@
 namespace heteroperf {
 
 /// Throughput of one class of devices, mean over its runs.
+/// The unit is that of HeteroRatio::unit.
 struct SideThroughput {
   std::string device_class;  ///< the mix names all of its classes
   std::uint64_t count = 0;

@@ -1,3 +1,9 @@
+// Two runs are compared only when their keys are equal. When they are not, the reader wants to know
+// what to set alike, and the key alone does not tell: a difference of the workload's hash may stem
+// from any of its settings. So this file goes through the leaves of both records (a leaf is a
+// single value with its path, such as /config/batch/micro_batch) and names the settings that
+// differ, the user's own before those that the workload derives.
+
 #include "results/comparison/key_differences.hpp"
 
 #include <fmt/format.h>
@@ -12,6 +18,7 @@ constexpr std::size_t most_leaves = 12;
 constexpr std::size_t longest_value = 64;
 constexpr std::string_view config_section = "/config/";
 
+/// A value may be a whole list, so a message shows its beginning; cut by bytes.
 std::string shortened(const std::string& value) {
   if (value.empty()) return "(none)";
   return value.size() <= longest_value ? value : value.substr(0, longest_value) + "…";
@@ -27,7 +34,9 @@ std::string dotted(std::string path) {
 /// A workload's own configuration repeats settings under the names they have there.
 std::string setting_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
-/// Settings first: they can be set alike. Of what the workload repeats only the setting.
+/// The settings that differ, before what differs in the workload: settings are what a user can set
+/// alike. The workload repeats many settings under its own paths, and a repetition with the same
+/// name and the same values is left out. The seed is no reason why two runs cannot be compared.
 std::vector<EnvironmentDifference> differing_settings(const RunDigest& a, const RunDigest& b) {
   std::vector<EnvironmentDifference> found;
   std::set<std::string> named;
@@ -43,6 +52,7 @@ std::vector<EnvironmentDifference> differing_settings(const RunDigest& a, const 
   return found;
 }
 
+/// Adds the first few differences as problems and the number of the others.
 void add_settings(const RunDigest& a, const RunDigest& b, const std::string& name_a,
                   const std::string& name_b, std::vector<Problem>& problems) {
   const auto settings = differing_settings(a, b);

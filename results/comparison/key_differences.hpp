@@ -9,6 +9,7 @@
 
 namespace heteroperf {
 
+/// Values of a record by their JSON pointers.
 using RecordLeaves = std::map<std::string, std::string>;
 
 /// Every leaf of two records that differs, by path.

@@ -1,3 +1,7 @@
+// Values and changes of metrics in words, shared by the comparison, the gate and the check of a
+// baseline, so that one number looks alike in all of them. A count keeps its digits, a time has its
+// unit, a rate gets a decimal prefix, and a fingerprint shows its beginning.
+
 #include "results/comparison/metric_text.hpp"
 
 #include <fmt/format.h>
@@ -24,10 +28,12 @@ std::string metric_value_text(const ComparedMetric& metric, MetricKind kind,
 
 std::optional<double> exact_ratio(const MetricValue& base, const MetricValue& head) {
   if (!base.number || !head.number || !(*base.number > 0)) return std::nullopt;
+  // Large counts can differ by less than a double resolves; a ratio of exactly 1 would deny that.
   if (base != head && *base.number == *head.number) return std::nullopt;
   return *head.number / *base.number;
 }
 
+/// A change that would be printed as 0 % is told as "differs".
 std::string exact_change_text(const MetricValue& base, const MetricValue& head) {
   constexpr double least_percent = 0.0005;
   if (base == head) return "equal";

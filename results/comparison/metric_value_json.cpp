@@ -1,3 +1,7 @@
+// A metric's value as JSON must lose no digit. Most readers of JSON keep numbers as doubles, which
+// hold whole numbers up to 2^53 only, so operation counts and anything larger are written as
+// decimal strings and all others as numbers.
+
 #include "results/comparison/metric_value_json.hpp"
 
 #include <fmt/format.h>
@@ -10,12 +14,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Readers keep numbers as doubles.
+/// True for a whole number that readers would round, as they keep numbers as doubles.
 bool is_beyond_doubles(const Json& number) {
   constexpr std::uint64_t most = std::uint64_t{1} << 53;
   return number.is_number_unsigned() && number.get<std::uint64_t>() > most;
 }
 
+/// An exact value as the record has it: a number where that loses nothing, else its text.
 Json stored_number(const MetricValue& value) {
   const Json number = Json::parse(value.text, nullptr, false);
   if (!number.is_number()) return *value.number;

@@ -28,6 +28,8 @@ struct JournalVerdict {
   std::string problem;        ///< a contradiction between its lines
 };
 
+/// A kept verdict is the hash on the first line and the problem after it; a text without a line end
+/// was not written by this file.
 std::optional<JournalVerdict> known_verdict_on(const std::string& journal_sha256) {
   const auto text = known_finding(JournalFinding::verdict, journal_sha256);
   const std::size_t line_end = text ? text->find('\n') : std::string::npos;
@@ -39,6 +41,7 @@ fs::path journal_of(const RunDigest& digest) {
   return RunFiles{digest.record.parent_path()}.journal();
 }
 
+/// The sentence that names the place: without the leading slash of its pointer.
 std::string disagreement(const std::string& path, const std::string& said,
                          const std::string& given) {
   return fmt::format("{} is {}, its journal gives {}", path.empty() ? "it" : path.substr(1), said,
@@ -73,6 +76,7 @@ RecordDoubt edited_record(const std::string& why) {
           "`heteroperf verify` shows all of it."};
 }
 
+/// A journal with a problem makes its record doubtful, whatever the record says.
 std::optional<RecordDoubt> doubt_of(const std::string& problem) {
   if (problem.empty()) return std::nullopt;
   return edited_record("its journal contradicts itself: " + problem);
@@ -85,6 +89,7 @@ std::optional<RecordDoubt> take_over(RunDigest& digest, const std::string& rebui
   RunDigest again = parse_run_digest(rebuilt, digest.record);
   again.record_sha256 = digest.record_sha256;
   const std::string judged_by = std::exchange(digest, std::move(again)).ruleset;
+  // Another ruleset explains most other differences, so it is told in their place.
   if (judged_by != digest.ruleset) {
     return RecordDoubt{ErrorKind::not_comparable, "judged by ruleset " + judged_by,
                        "this program has " + digest.ruleset,
@@ -94,6 +99,8 @@ std::optional<RecordDoubt> take_over(RunDigest& digest, const std::string& rebui
   return said.empty() ? std::nullopt : std::optional(edited_record(said));
 }
 
+/// The verdict that is known of the journal, if it settles the matter: the journal's bytes are
+/// still those of the verdict, and either it has a problem or the record is the one that it gives.
 /// Nothing where the journal has to be read.
 std::optional<JournalVerdict> known_verdict(const RunDigest& digest) {
   const auto known = known_verdict_on(digest.journal_sha256);
@@ -115,6 +122,7 @@ bool has_journal(const RunDigest& digest) {
 std::optional<RecordDoubt> hold_to_journal(RunDigest& digest) {
   if (!has_journal(digest)) return std::nullopt;
   try {
+    // The quick way: hashing the journal is far cheaper than reading it line by line.
     if (const auto known = known_verdict(digest)) return doubt_of(known->problem);
     const Journal journal = read_journal(journal_of(digest).string());
     if (journal.sha256 != digest.journal_sha256) {

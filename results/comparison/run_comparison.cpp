@@ -1,3 +1,10 @@
+// Compares two sides metric by metric. Where the runs carry evidence, the change is an interval of
+// the logarithm of the ratio, and the verdict comes from the interval and a margin: a change inside
+// the margin is none, one beyond it is called only when the interval excludes chance. With one run
+// on a side there is no spread between runs, so the interval is made of how steady each run was,
+// which is too narrow; therefore a flat allowance for the noise between runs is added. The verdict
+// on throughput is that of the whole comparison.
+
 #include "results/comparison/run_comparison.hpp"
 
 #include <fmt/format.h>
@@ -22,6 +29,8 @@ constexpr Named<IntervalBasis> basis_names[] = {{IntervalBasis::runs, "runs"},
                                                 {IntervalBasis::within_runs, "within_runs"},
                                                 {IntervalBasis::none, "none"}};
 
+/// One value for a side: the median of a statistical metric, the first value of an exact one;
+/// nothing where a run lacks the metric.
 std::optional<MetricValue> middle_of(const RunSet& set, const ComparedMetric& metric) {
   std::vector<double> numbers;
   for (const RunDigest& run : set.runs) {
@@ -34,6 +43,7 @@ std::optional<MetricValue> middle_of(const RunSet& set, const ComparedMetric& me
   return MetricValue{fmt::format("{}", middle), middle};
 }
 
+/// Also true when only the runs within one side differ: an exact metric must not.
 bool any_differs(const RunPairs& runs, const ComparedMetric& metric, const MetricValue& from) {
   for (const RunSet* set : {&runs.base, &runs.head}) {
     for (const RunDigest& run : set->runs) {
@@ -43,7 +53,9 @@ bool any_differs(const RunPairs& runs, const ComparedMetric& metric, const Metri
   return false;
 }
 
-/// The verdict on B's gain, an interval of logarithms.
+/// The verdict on the gain of B, an interval of logarithms that is positive for the better. `mean`
+/// is its middle, `margin` the fraction below which a change is none, `allowance` the logarithm by
+/// which single runs may differ without a cause; with an allowance nothing can be called the same.
 SpeedVerdict verdict_of(const Interval& gain, double mean, double margin, double allowance) {
   const double inside = -std::log1p(-margin);
   if (gain.low > -inside && gain.high < inside && allowance == 0) return SpeedVerdict::same;
@@ -60,6 +72,7 @@ std::optional<double> own_half_width(const RunDigest& run, const ComparedMetric&
   return std::log(interval->high / interval->low) / 2;
 }
 
+/// Judges one run against one. Runs whose own interval is unknown stay inconclusive.
 void judge_single(const RunPairs& runs, double margin, MetricComparison& one) {
   const auto a = own_half_width(runs.base.runs.front(), *one.metric);
   const auto b = own_half_width(runs.head.runs.front(), *one.metric);
@@ -73,6 +86,8 @@ void judge_single(const RunPairs& runs, double margin, MetricComparison& one) {
   one.verdict = verdict_of(gain, higher ? mean : -mean, margin, std::log1p(single_run_noise));
 }
 
+/// An exact metric has no interval: a difference is a change, and its direction says if it is for
+/// the better. Where it may only be equal the verdict stays open and `changed` tells it.
 void judge_exact(const RunPairs& runs, MetricComparison& one) {
   one.changed = any_differs(runs, *one.metric, one.a);
   if (!one.changed) {
@@ -82,6 +97,8 @@ void judge_exact(const RunPairs& runs, MetricComparison& one) {
   }
 }
 
+/// One metric of both sides; nothing where a side does not have it. Evidence from repeated runs is
+/// preferred to the interval of a single one.
 std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMetric& metric,
                                          double margin) {
   const auto a = middle_of(runs.base, metric), b = middle_of(runs.head, metric);
@@ -106,6 +123,7 @@ std::optional<MetricComparison> compared(const RunPairs& runs, const ComparedMet
   return one;
 }
 
+/// Sentences that keep a reader from trusting the interval too far.
 std::vector<std::string> notes_on(const RunPairs& runs, IntervalBasis basis) {
   std::vector<std::string> notes;
   if (basis == IntervalBasis::within_runs) {

@@ -49,10 +49,10 @@ struct RunComparison {
   std::vector<std::string> notes;
 };
 
-/// Compares runs that are comparable. `margin` is the fraction below which a change is none: "same"
-/// needs the whole interval inside it, "slower" and "faster" the interval on one side of 0 and the
-/// ratio outside the margin. Of one run per side only changes are called that even a quarter of
-/// run-to-run noise could not make.
+/// Compares runs that are comparable; each side has at least one. `margin` is the fraction below
+/// which a change is none: "same" needs the whole interval inside it, "slower" and "faster" the
+/// interval on one side of 0 and the ratio outside the margin. With one run per side only changes
+/// beyond single_run_noise are called.
 RunComparison compare_runs(const RunPairs& runs, double margin);
 
 std::string comparison_console_text(const RunComparison& comparison);

@@ -1,3 +1,10 @@
+// The same run is often found twice: in its run folder and as a saved baseline, or in a copied
+// folder. Counting it twice would make two repetitions of one measurement and an interval that is
+// too narrow. So this file keeps one record of each run_id, the one that can be trusted most: a
+// journal beside a record confirms or contradicts it, and a record without one is neither. Copies
+// with the same content vanish without a word; one with another content, or that its journal
+// contradicts, is reported.
+
 #include "results/comparison/run_copies.hpp"
 
 #include <fmt/format.h>
@@ -28,6 +35,8 @@ std::map<std::string, Places> repeated_ids(const std::vector<RunDigest>& runs) {
   return places;
 }
 
+/// Holds only the repeated records to their journals, as reading a journal takes long. It works on
+/// copies of the digests: holding a digest to its journal changes it.
 std::map<std::size_t, RecordTrust> trust_in(const std::vector<RunDigest>& runs,
                                             const std::map<std::string, Places>& repeated) {
   Places all;
@@ -52,6 +61,7 @@ SkippedEntry doubtful_copy(const RunDigest& copy, const RecordDoubt& doubt) {
   return {copy.record, doubt.text(), doubt.kind, doubt.error(copy.record.string()).problems()};
 }
 
+/// Two records of one run that differ, and neither of them is known to be wrong.
 SkippedEntry other_record(const RunDigest& copy, const RunDigest& kept) {
   const std::string reason =
       fmt::format("another record of {} than {}", copy.run_id, kept.record.string());
@@ -70,6 +80,7 @@ void set_copies_aside(RunSet& found) {
   auto trust = trust_in(found.runs, repeated);
   std::vector<char> leaves(found.runs.size(), 0);
   for (const auto& [run_id, places] : repeated) {
+    // Among records of equal standing the first one in the order of the runs stays.
     const std::size_t kept = *std::min_element(
         places.begin(), places.end(),
         [&](std::size_t a, std::size_t b) { return trust[a].standing < trust[b].standing; });

@@ -1,3 +1,13 @@
+// Reads the parts of record.json that comparing, ranking and tracking need. A record is the
+// finished result of a run; records of older programs lack some fields, so a field that not all
+// have is optional here, and one that every record has is read with at(), which ends in an error
+// that names the file.
+//
+// The *key* holds what must be equal for two runs to be compared, and the *environment* everything
+// else that says what ran where, flattened to leaves (a path and a text). Leaves that are new in
+// every run, such as the load or the process's id, are left out, because two runs of one machine
+// would never agree.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,6 +35,7 @@ std::string text_at(const Json& json, const char* pointer) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+/// A null and a number that is not finite are both absent.
 std::optional<double> number_at(const Json& json, const char* pointer) {
   const Json value = value_at(json, pointer);
   if (value.is_null()) return std::nullopt;
@@ -32,13 +43,15 @@ std::optional<double> number_at(const Json& json, const char* pointer) {
   return std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
+/// Intervals are stored as a pair, low before high.
 std::optional<Interval> interval_at(const Json& json, const char* pointer) {
   const Json value = value_at(json, pointer);
   if (value.is_null()) return std::nullopt;
   return Interval{value.at(0).get<double>(), value.at(1).get<double>()};
 }
 
-/// Counts are decimal strings; a fingerprint is no number.
+/// The number that all of a text makes up; nothing where a part of it is left over. Counts are
+/// stored as decimal strings.
 std::optional<double> number_of(const std::string& text) {
   if (text.empty() || text.find_first_not_of("0123456789.eE+-") != std::string::npos) return {};
   try {
@@ -50,6 +63,8 @@ std::optional<double> number_of(const std::string& text) {
   return std::nullopt;
 }
 
+/// The value of a metric in a record; the largest one of a list, such as the memory of the fullest
+/// rank. A fingerprint is no number, even one that has decimal digits alone.
 std::optional<MetricValue> metric_at(const Json& record, const ComparedMetric& metric) {
   Json value = value_at(record, metric.pointer);
   if (value.is_array() && !value.empty()) value = *std::max_element(value.begin(), value.end());
@@ -59,14 +74,15 @@ std::optional<MetricValue> metric_at(const Json& record, const ComparedMetric& m
   return MetricValue{text, number ? number_of(text) : std::nullopt};
 }
 
-/// Caches, and the pauses of a run by turns, make another number of it than of one alone.
+/// True for a run that moved by turns with another one. Caches that it shares, and its pauses, make
+/// it another measurement than a run that is alone, so its key says so.
 bool moved_by_turns(const Json& record) {
   const Json reasons = value_at(record, "/validity/reasons");
   return std::any_of(reasons.begin(), reasons.end(),
                      [](const Json& reason) { return text_at(reason, "/rule") == "lockstep"; });
 }
 
-/// "2 x cpu of 1 thread": what a number is the rate of.
+/// The devices that a rate belongs to, as "2 x cpu of 1 thread".
 std::string scale_class(const Json& record) {
   std::string text;
   for (const Json& device : value_at(record, "/scale/devices")) {
@@ -78,6 +94,8 @@ std::string scale_class(const Json& record) {
   return moved_by_turns(record) ? text + ", by turns" : text;
 }
 
+/// The order of the fields is part of the key's text, whose hash names saved baselines: it must not
+/// change. The build type is the last one.
 void read_key(const Json& record, RunDigest& digest) {
   digest.key = {{"workload.hash", text_at(record, "/workload/hash")},
                 {"validity.ruleset", digest.ruleset},
@@ -96,6 +114,8 @@ constexpr std::array volatile_leaves{"/system/facts/load_average_1min",
                                      "/config/out",
                                      "/system/binding"};
 
+/// Adds the leaves below `path`. An answer of the machine is an object with its value, or with the
+/// reason why there is none; both count as one leaf. Lists are one leaf as well.
 void flatten(const Json& json, const std::string& path,
              std::map<std::string, std::string>& leaves) {
   const auto is_volatile = [&](const char* leaf) { return path == leaf; };
@@ -111,6 +131,8 @@ void flatten(const Json& json, const std::string& path,
   }
 }
 
+/// From the process's environment only those variables are taken that change what libraries and
+/// kernels do.
 void read_environment(const Json& record, RunDigest& digest) {
   for (const char* section :
        {"/system", "/program", "/scale", "/config", "/plan_summary", "/seeds"}) {
@@ -160,6 +182,7 @@ std::string gpu_of(const Json& rank) {
   return name.empty() ? text_at(rank, "/device") : name;
 }
 
+/// Counts hosts, and the CPUs that the ranks on each of them may use together.
 void read_hosts(const Json& record, RunDigest& digest) {
   std::map<std::string, CpuRanges> hosts;
   for (const Json& rank : value_at(record, "/system/binding")) {
@@ -196,6 +219,8 @@ void read_validity(const Json& record, RunDigest& digest) {
   }
 }
 
+/// With enough wrong answers the error is known equally well for all; with fewer it depends on how
+/// many answers there were, so scores on other numbers of answers do not compare.
 std::string error_basis_of(const Json& score) {
   if (!score.contains("wrong")) return {};
   if (whole_number<std::uint64_t>(score.at("wrong")) >= enough_wrong_answers) {
@@ -241,6 +266,7 @@ RunDigest digest_of(const Json& record, const std::filesystem::path& path) {
 }  // namespace
 
 const std::optional<MetricValue>& RunDigest::metric(const char* name) const {
+  // The digest keeps its metrics in the order of the table, so the place in the table is the index.
   return metrics[static_cast<std::size_t>(&compared_metric(name) - compared_metrics().data())];
 }
 

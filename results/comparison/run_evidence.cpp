@@ -1,3 +1,12 @@
+// The evidence of two programs' runs about a metric depends on the order in which they ran. In
+// *blocks* (base, head, head, base) a steady drift of the machine cancels out, and each block gives
+// a measurement of the change and, by its symmetry, one of no change at all: the null control. In
+// *lockstep* both programs are alive at once and move by turns, so they share every moment of the
+// machine. Runs that lie *apart* give the two-sample interval, and a change of the machine between
+// them looks like a change of the program.
+//
+// Everything is computed on logarithms, so the change is a ratio and both directions weigh alike.
+
 #include "results/comparison/run_evidence.hpp"
 
 #include <algorithm>
@@ -12,6 +21,7 @@ namespace {
 using Logs = std::vector<double>;
 constexpr std::size_t fewest_with_halves = 4;
 
+/// The metric of each run as a logarithm; nothing where one run has no value above 0.
 std::optional<Logs> logs_of(const RunSet& set, const ComparedMetric& metric) {
   Logs logs;
   for (const RunDigest& run : set.runs) {
@@ -22,6 +32,7 @@ std::optional<Logs> logs_of(const RunSet& set, const ComparedMetric& metric) {
   return logs;
 }
 
+/// Turns a change of the metric into a gain: a lower time is a gain, a lower rate a loss.
 double sign_of(const ComparedMetric& metric) {
   return metric.direction == MetricDirection::higher ? 1 : -1;
 }
@@ -31,6 +42,8 @@ LogRatio times(LogRatio ratio, double sign) {
   return ratio;
 }
 
+/// Runs 2k and 2k + 1 of each side form block k: base[2k], head[2k], head[2k + 1], base[2k + 1].
+/// The interval that is shown comes from drawing blocks again with replacement.
 RunEvidence of_blocks(const Logs& base, const Logs& head, double sign) {
   Logs effects, controls;
   for (std::size_t i = 0; i + 1 < base.size(); i += 2) {
@@ -48,8 +61,9 @@ RunEvidence of_blocks(const Logs& base, const Logs& head, double sign) {
   return found;
 }
 
-/// The first half of each side's runs against the second, each side about its own mean: as wide as
-/// the effect's own spread, and 0 unless the machine changed on the way.
+/// The null control of runs that lie apart: the first half of each side's runs against the second,
+/// each side about its own mean. It is as wide as the effect's own spread, and its mean is 0 unless
+/// the machine changed on the way.
 LogRatio halves_of(const Logs& base, const Logs& head) {
   Logs early, late;
   for (const Logs* side : {&base, &head}) {
@@ -61,6 +75,8 @@ LogRatio halves_of(const Logs& base, const Logs& head) {
   return unpaired_log_ratio(early, late);
 }
 
+/// With fewer than 4 runs of a side its halves are too small for a control of their own. Then the
+/// control is borrowed: a change of 0 with the spread of the effect, and marked as not measured.
 RunEvidence of_sides(const Logs& base, const Logs& head, double sign) {
   const LogRatio effect = unpaired_log_ratio(base, head);
   RunEvidence found;
@@ -73,7 +89,8 @@ RunEvidence of_sides(const Logs& base, const Logs& head, double sign) {
   return found;
 }
 
-/// A longer time of a step is a loss of throughput, whose sample is the same step.
+/// Turns measure the time of a step. Both programs do the same samples in a step, so a longer time
+/// is a loss of throughput by the same ratio.
 RunEvidence of_turns(const std::vector<TurnPair>& pairs) {
   const PairsEvidence turns = combine_pairs(pairs);
   RunEvidence found;
@@ -118,10 +135,12 @@ RunPairs arranged(RunSet base, RunSet head) {
   sort_by_date(head);
   RunPairs pairs{std::move(base), std::move(head), RunOrder::apart};
   const std::string sequence = sequence_of(pairs.base, pairs.head);
+  // Fewer than two whole blocks are no order: chance alone often gives one.
   if (sequence.size() < 8) return pairs;
   for (std::size_t i = 0; i < sequence.size(); ++i) {
     if (sequence[i] != "abba"[i % 4]) return pairs;
   }
+  // A last block that is not whole is left out, as its runs have no counterpart in time.
   const std::size_t runs = sequence.size() / 4 * 2;
   pairs.base.runs.resize(runs);
   pairs.head.runs.resize(runs);

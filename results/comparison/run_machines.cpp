@@ -1,3 +1,9 @@
+// Says on what machines a run ran, so that runs are put on one scaling curve or in one list of
+// repetitions only when the hardware is the same. The description is made of the CPU and of the
+// models of GPUs in their proportions: 2 and 4 GPUs of one model are the same kind of machine at
+// two scales. The host's name is used only when the CPU is not known, as the hosts of one cluster
+// have different names and equal hardware.
+
 #include "results/comparison/run_machines.hpp"
 
 #include <fmt/format.h>
@@ -15,6 +21,7 @@ std::string leaf(const RunDigest& run, const char* path) {
   return known ? found->second : std::string();
 }
 
+/// All three parts must be known, else the text would be equal for unlike machines.
 std::string host_text(const RunDigest& run) {
   const std::string model = leaf(run, "/system/cpu/model"),
                     sockets = leaf(run, "/system/cpu/sockets"),

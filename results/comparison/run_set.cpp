@@ -1,3 +1,10 @@
+// Finds the runs below the paths that a user named. A path may be a record, a run folder, a suite,
+// a sweep, a saved baseline, or a folder of any of these. The search first collects the places of
+// records and then reads them in parallel, since reading is what takes long. Whatever looks like a
+// run and cannot be used is *skipped* with a reason and never dropped in silence: a list that lacks
+// a run without saying so would be read as complete. A path below which nothing was found is
+// *barren*.
+
 #include "results/comparison/run_set.hpp"
 
 #include <fmt/format.h>
@@ -23,12 +30,14 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int deepest = 4;
 
-/// Collects what lies below one path.
+/// Collects what lies below the paths into a RunSet: look_at_given() for each path, then
+/// read_records(), then judge_suites(). A record that several paths lead to is read once.
 class RunSearch {
  public:
   explicit RunSearch(RunSet& found) : found_(found) {}
 
-  /// Reads all that was looked at.
+  /// Reads the records that were found. Results go to places of their own first, so the order of
+  /// the runs does not depend on the threads.
   void read_records() {
     std::vector<std::optional<RunDigest>> digests(records_.size());
     std::vector<std::optional<SkippedEntry>> skipped(records_.size());
@@ -48,7 +57,8 @@ class RunSearch {
     }
   }
 
-  /// Each run of a suite counts by itself; what suite.json makes of them is looked at here.
+  /// Judges suite.json of the suites that were found. Each run of a suite counts by itself; a suite
+  /// whose own file says otherwise than its runs is skipped, and one without a score is noted.
   void judge_suites() {
     for (const fs::path& folder : suites_) {
       const fs::path file = RunFiles{folder}.suite();
@@ -67,6 +77,7 @@ class RunSearch {
     }
   }
 
+  /// A path that leads to a run that was found before is not barren: `seen_` counts it again.
   void look_at_given(const fs::path& path) {
     const std::size_t before = seen_ + found_.skipped.size();
     look_at(path, 0);
@@ -74,6 +85,8 @@ class RunSearch {
   }
 
  private:
+  /// A run folder ends the search: its baselines and checkpoints are not runs of their own. It ends
+  /// `deepest` levels down too, so that a huge folder does not hold it up for long.
   void look_at(const fs::path& path, int depth) {
     std::error_code error;
     if (fs::is_regular_file(path, error)) return look_at_file(path, depth);
@@ -95,7 +108,8 @@ class RunSearch {
     for (const fs::path& entry : entries_of(path)) look_at(entry, depth + 1);
   }
 
-  /// A folder that was set aside, and a run that is not there yet, are no results.
+  /// Only the runs of the index that ended are results: a folder that was set aside, and a run that
+  /// has not been made yet, are none.
   void look_at_sweep(const fs::path& folder, int depth) {
     std::vector<SweepRun> runs;
     try {
@@ -110,7 +124,8 @@ class RunSearch {
     }
   }
 
-  /// Its runs are in their folders all the same.
+  /// A sweep whose index cannot be read still has its runs in their folders; what a sweep sets
+  /// aside is left out here as well.
   void look_into_damaged_sweep(const fs::path& folder, int depth) {
     for (const fs::path& entry : entries_of(folder)) {
       const bool run = fs::is_directory(entry) && entry.filename() != "aside";
@@ -118,7 +133,8 @@ class RunSearch {
     }
   }
 
-  /// A saved baseline that is not what was saved need not be readable.
+  /// Reads one record. The hash in the name of a saved baseline is checked first, because an edited
+  /// file need not be readable and the better message is that it was edited.
   static RunDigest read_checked(const fs::path& record) {
     const std::string text = read_run_file(record);
     if (is_baseline_file_name(record.filename().string())) {
@@ -161,6 +177,8 @@ class RunSearch {
   std::size_t seen_ = 0;
 };
 
+/// All entries are reported at once. A contradiction weighs more than a file that cannot be read,
+/// so it decides the kind, and with it the exit code.
 void refuse_skipped(const std::vector<SkippedEntry>& skipped) {
   if (skipped.empty()) return;
   ErrorKind kind = skipped.front().kind;
@@ -217,6 +235,7 @@ void require_some(const RunSet& found, const std::vector<fs::path>& paths) {
 }
 
 void set_aside_doubtful(RunSet& found) {
+  // Journals are read in parallel, and the runs keep their order.
   const auto doubts = hold_to_journals(found.runs);
   std::vector<RunDigest> sound;
   for (std::size_t i = 0; i < doubts.size(); ++i) {

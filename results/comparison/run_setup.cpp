@@ -1,3 +1,8 @@
+// The set-up of a run is what was chosen before it started: its configuration, the plan that came
+// out of it, and the devices. Two runs with one set-up are repetitions of one measurement. Settings
+// that change no measurement, such as the seed, the folder and the logs, are left out, because
+// repetitions have to differ in the seed and in the folder.
+
 #include "results/comparison/run_setup.hpp"
 
 #include <algorithm>
