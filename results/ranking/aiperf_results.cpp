@@ -1,3 +1,8 @@
+// Reads the score that AIPerf, another benchmark of AI training, printed into its results.txt, so
+// that a list can show it beside our own. AIPerf counts operations by another convention and over
+// whole epochs, so its score is shown without a rank and with a remark that says why. The file is
+// text for people; only the two lines with scores are looked for.
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -22,6 +27,7 @@ std::optional<double> score_of(const std::string& text, const std::string& label
     const char* const number = text.c_str() + at;
     char* end = nullptr;
     const double value = std::strtod(number, &end) * gflops;
+    // strtod also reads "inf", "nan" and hexadecimal numbers, which no score is.
     const bool decimal = number[0] >= '0' && number[0] <= '9' &&
                          number + std::strspn(number, "0123456789.eE+-") == end;
     if (decimal && std::isfinite(value) &&
@@ -45,6 +51,7 @@ PublishedScore read_aiperf_results(const std::filesystem::path& file) {
   published.ops_per_second = *score;
   published.regulated = score_of(text, "Final Regulated Score");
   published.remark = "counted by AIPerf's own convention over whole epochs: not comparable";
+  // A failed run of AIPerf still prints a score; the reader must know.
   if (text.find("Test failed") != std::string::npos) published.remark += "; its own test failed";
   return published;
 }

@@ -1,3 +1,8 @@
+// A record cannot know if other people can have the system that it was measured on, so a table
+// beside the records says so: one line per run with one of three words. An unknown word or a run
+// that stands there twice is refused with its line, as a list must not depend on which of two lines
+// was read last.
+
 #include <algorithm>
 #include <iterator>
 

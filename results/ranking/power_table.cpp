@@ -1,3 +1,7 @@
+// Reads the power that a meter outside of the program measured during runs: the mean in watts and
+// the level of the measurement, of which a higher one covers more of the system and of the run. The
+// program has no meter of its own, so OPS per watt exist for runs in this table alone.
+
 #include <cmath>
 
 #include "results/ranking/ranking.hpp"
@@ -8,7 +12,8 @@ namespace {
 
 constexpr const char* power_header = "run_id,watts,level";
 
-/// The number that is all of the text; NaN where it is none.
+/// The number that makes up all of the text; NaN where the text is no number. The caller refuses a
+/// NaN as it refuses any value that is not above 0.
 double whole_number_of(const std::string& text) {
   try {
     std::size_t used = 0;

@@ -1,3 +1,10 @@
+// Makes one entry of a ranking out of the repetitions of a run, which have one set-up and different
+// seeds. Rates are averaged geometrically, since they are ratios and one lucky run then weighs
+// less; the interval is that of Student's t on the logarithms, from run to run. A single run has
+// only the interval of its own throughput over time, which is narrower than runs differ, and the
+// entry says so in `basis`. A number that one repetition lacks is absent from the entry: a mean
+// over a part of the runs would favour those who leave out bad ones.
+
 #include "results/ranking/rank_entry.hpp"
 
 #include <fmt/format.h>
@@ -14,7 +21,7 @@ namespace {
 
 using Repeats = std::vector<const RunDigest*>;
 
-/// The mean over repetitions that were all measured.
+/// The mean power of repetitions that were all measured, with the worst of their levels.
 std::optional<MeasuredPower> power_of(const Repeats& repeats, const PowerTable& table) {
   MeasuredPower power{0, PowerLevel::l3};
   for (const RunDigest* run : repeats) {
@@ -26,6 +33,7 @@ std::optional<MeasuredPower> power_of(const Repeats& repeats, const PowerTable& 
   return power;
 }
 
+/// The least available of all repetitions; nothing where the table lacks one of them.
 std::optional<SystemAvailability> availability_of(const Repeats& repeats,
                                                   const AvailabilityTable& table) {
   SystemAvailability least = SystemAvailability::available;
@@ -37,7 +45,8 @@ std::optional<SystemAvailability> availability_of(const Repeats& repeats,
   return least;
 }
 
-/// The value of all repetitions, or of none of them.
+/// Reads one number of a run. numbers_of() gives it for all repetitions, or an empty list where one
+/// lacks it.
 using RunNumber = std::optional<double> (*)(const RunDigest& run);
 std::vector<double> numbers_of(const Repeats& repeats, RunNumber number) {
   std::vector<double> numbers;
@@ -59,7 +68,7 @@ std::vector<double> logs_of(const std::vector<double>& numbers) {
   return logs;
 }
 
-/// Geometric where numbers have one, as that of OPS.
+/// The geometric mean where all numbers are above 0, as OPS are; else the arithmetic one.
 std::optional<double> mean_of(const Repeats& repeats, RunNumber number) {
   const std::vector<double> numbers = numbers_of(repeats, number);
   if (numbers.empty()) return std::nullopt;
@@ -67,18 +76,22 @@ std::optional<double> mean_of(const Repeats& repeats, RunNumber number) {
   return all_positive(numbers) ? std::exp(mean(logs_of(numbers))) : mean(numbers);
 }
 
+/// The mean quality with its name, "accuracy 0.81"; the name is that of the newest run.
 std::string quality_of(const Repeats& repeats) {
   const auto value = mean_of(repeats, [](const RunDigest& run) { return run.quality_value; });
   return value ? fmt::format("{} {:.4g}", repeats.back()->quality_name, *value) : std::string();
 }
 
-/// Half width of the mean of repetitions.
+/// Half width of the 95 % interval of the geometric mean, as a difference of logarithms; nothing of
+/// a single run, which has no spread.
 std::optional<double> run_to_run(const Repeats& repeats, RunNumber number) {
   const std::vector<double> numbers = numbers_of(repeats, number);
   if (numbers.size() < 2 || !all_positive(numbers)) return std::nullopt;
   return paired_log_ratio(logs_of(numbers)).half_width(interval_coverage);
 }
 
+/// The interval of OPS: run to run where there are repetitions, else the one that the run has
+/// itself.
 void give_interval(const Repeats& repeats, RankEntry& entry) {
   const auto ops = [](const RunDigest& run) { return run.ops_per_second; };
   if (const auto half = run_to_run(repeats, ops)) {
@@ -93,6 +106,8 @@ void give_interval(const Repeats& repeats, RankEntry& entry) {
   entry.ops_ci95 = own;
 }
 
+/// The number of a record that an order is made of. OPS per device and per watt are OPS over a
+/// constant of the entry, so they have the spread of OPS.
 RunNumber number_by(RankKey key) {
   switch (key) {
     case RankKey::ops:
@@ -109,7 +124,9 @@ RunNumber number_by(RankKey key) {
   return nullptr;
 }
 
-/// A single run has no interval of its own but that of OPS; the rest is OPS times something.
+/// Gives the value that the entry is ordered by and half of its interval. A single run has no
+/// interval but that of OPS, which serves for the other keys as well: each of them is OPS times a
+/// factor.
 void give_order(const Repeats& repeats, RankKey key, RankEntry& entry) {
   const auto devices = static_cast<double>(std::max<std::uint64_t>(1, entry.run->device_count()));
   if (key == RankKey::ops_per_watt) {

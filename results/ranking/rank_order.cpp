@@ -1,3 +1,12 @@
+// Sorts entries and gives ranks that promise no more than the measurements hold. An entry is behind
+// another only when the difference is significant: larger than both half widths of their 95 %
+// intervals added in quadrature and, where a single run is among the two, larger than what single
+// runs differ by without a cause. An entry that is not behind the *leader*, the first one of the
+// current rank, shares that rank.
+//
+// The second half of the file computes the scaling efficiency: OPS per device against the smallest
+// entry of the same system.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +21,8 @@
 namespace heteroperf {
 namespace {
 
+/// Equal values are ordered by OPS per watt, by OPS per peak, then by date: who measured first goes
+/// first.
 bool goes_before(const RankEntry& a, const RankEntry& b) {
   if (a.by != b.by) return a.by > b.by;
   if (a.ops_per_watt && b.ops_per_watt && *a.ops_per_watt != *b.ops_per_watt) {
@@ -22,7 +33,8 @@ bool goes_before(const RankEntry& a, const RankEntry& b) {
   return std::tie(a.run->created_utc, a.run->run_id) < std::tie(b.run->created_utc, b.run->run_id);
 }
 
-/// True when `later` is significantly behind; a single run's interval is narrower than runs differ.
+/// True when `later` is significantly behind. A single run's own interval is narrower than runs
+/// differ, so it gets an allowance on top. Without an interval nothing can be told apart.
 bool is_behind(const RankEntry& leader, const RankEntry& later) {
   if (!leader.log_half_width || !later.log_half_width) return false;
   const bool repeated = leader.basis == IntervalBasis::runs && later.basis == IntervalBasis::runs;
@@ -33,7 +45,8 @@ bool is_behind(const RankEntry& leader, const RankEntry& later) {
 
 // ---------------------------------------------------------------- scaling
 
-/// "gpu of 1 thread, 2 cpu of 4 threads": the classes in their proportions.
+/// The classes in their proportions with the threads of a rank, as "1 gpu of 1, 2 cpu of 4": equal
+/// for the same mixture at any scale. The parts are sorted, as records list classes in any order.
 std::string mixture_of(const RunDigest& run) {
   std::uint64_t common = 0;
   for (const DeviceShare& share : run.devices) common = std::gcd(common, share.count);
@@ -47,6 +60,7 @@ std::string mixture_of(const RunDigest& run) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+/// Entries with one such text are one system at different scales.
 std::string system_of(const RunDigest& run) {
   return fmt::format("{}\n{}\n{}\n{}", run.size, run.precision, mixture_of(run),
                      machines_text(run));
@@ -63,7 +77,8 @@ bool same_work(const RunDigest& a, const RunDigest& b) {
   return samples_a == samples_b || samples_a * b.device_count() == samples_b * a.device_count();
 }
 
-/// Fewest devices, and of several the most OPS for each.
+/// The base of an efficiency is the entry with the fewest devices and, among several, the one with
+/// the most OPS per device, so that a badly chosen small run makes no large one look good.
 bool is_better_base(const RankEntry& one, const RankEntry& other) {
   const auto devices = one.run->device_count(), others = other.run->device_count();
   return devices != others ? devices < others : per_device(one) > per_device(other);
@@ -75,6 +90,8 @@ void give_ranks(std::vector<RankEntry>& entries) {
   std::stable_sort(entries.begin(), entries.end(), goes_before);
   std::size_t first = 0;   // of the entries that share the rank
   std::size_t leader = 0;  // the first of them with an interval, else the first
+  // A leader without an interval can be behind nobody and ahead of nobody, so the next entry takes
+  // over as leader and the rank goes on.
   for (std::size_t i = 1; i < entries.size(); ++i) {
     if (is_behind(entries[leader], entries[i])) {
       first = leader = i;

@@ -1,3 +1,10 @@
+// Decides which records may be ranked and puts them into lists. A list is for one workload, since
+// operations of unlike work do not compare. Only a record that its own journal gives again counts:
+// anybody can edit record.json, but the journal's lines are chained by hashes. All others are
+// excluded, each with every reason, so that its owner can mend all of them at once. Runs with the
+// same key, host, machines, program and set-up are repetitions and make one entry; two with one
+// seed are no independent repetitions, so the later one is excluded.
+
 #include "results/ranking/ranking.hpp"
 
 #include <fmt/format.h>
@@ -20,6 +27,7 @@ constexpr Named<RankKey> key_names[] = {{RankKey::ops, "ops"},
                                         {RankKey::regulated, "regulated"},
                                         {RankKey::hsr, "hsr"}};
 
+/// Every reason against a run; empty where it may be ranked.
 std::vector<std::string> why_excluded(const RunDigest& run,
                                       const std::optional<RecordDoubt>& doubt) {
   std::vector<std::string> reasons;
@@ -35,7 +43,7 @@ std::vector<std::string> why_excluded(const RunDigest& run,
   return reasons;
 }
 
-/// The key that makes two runs repetitions of one.
+/// The text that is equal for repetitions of one run: key, machine, program and set-up.
 std::string repetition_key(const RunDigest& run) {
   std::string text = run.key_text();
   for (const std::string& part :
@@ -46,7 +54,8 @@ std::string repetition_key(const RunDigest& run) {
   return text;
 }
 
-/// Sorts records into repetitions and those that may not be ranked.
+/// Sorts records into repetitions and those that may not be ranked: take() for each record by date,
+/// then make_lists() once. The records must stay where they are, as entries point at them.
 class Sieve {
  public:
   Sieve(RankingReport& ranking, const RankTables& tables) : ranking_(ranking), tables_(tables) {}
@@ -56,6 +65,7 @@ class Sieve {
     if (reasons.empty() && !has_value(run)) {
       reasons.push_back(fmt::format("has no {}", to_string(ranking_.key)));
     }
+    // Scores whose errors are known unlike well go to lists of their own.
     const bool by_error = ranking_.key == RankKey::regulated;
     auto& repeats = repetitions_[{run.workload, by_error ? run.error_basis : std::string()}]
                                 [repetition_key(run)];
@@ -85,6 +95,7 @@ class Sieve {
   }
 
  private:
+  /// OPS per watt are in no record: there the power table decides.
   bool has_value(const RunDigest& run) const {
     if (ranking_.key == RankKey::ops_per_watt) return tables_.power.contains(run.run_id);
     const auto value = value_by(ranking_.key, run);

@@ -1,3 +1,8 @@
+// A ranking as a single HTML page without scripts, fit to be put on a web server or sent by mail.
+// Numbers are shown with decimal prefixes and few digits, as a reader compares them by eye, and
+// each cell has the raw value as its title. All texts of records are escaped: a host may be named
+// like a tag.
+
 #include <fmt/format.h>
 
 #include <string_view>
@@ -17,7 +22,8 @@ constexpr const char* style =
 
 constexpr std::size_t shown_digits = 12;  // of a hash
 
-/// Cells whose numbers carry their unit with a decimal prefix.
+/// True for operations per second and what is derived from them: such cells carry their unit with a
+/// decimal prefix, and the head of the column names none.
 bool has_prefix(const RankColumn& column) {
   return std::string_view(column.unit).starts_with(operations_unit);
 }

@@ -1,3 +1,7 @@
+// A ranking as JSON. The keys of an entry are the columns of the table, so both forms stay in step;
+// a few columns that exist to flatten a list into one cell are replaced here by the list itself:
+// the interval, the runs of an entry, and the excluded records.
+
 #include <nlohmann/json.hpp>
 
 #include "results/canonical_json.hpp"
@@ -9,6 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+/// One repetition of an entry, by which a reader finds its record.
 Json run_json(const RunDigest& run) {
   return {{"run_id", utf8_text(run.run_id)},
           {"record_sha256", run.record_sha256},

@@ -1,3 +1,8 @@
+// A ranking on the console: one table per list, then published scores, then what was excluded and
+// why. A terminal is narrow, so a column whose cells are all empty is not printed; plan, transport
+// and commit are shown only where the entries of a list differ in them. A rank that is shared is
+// marked with "=".
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +26,7 @@ std::string ops_text(const RankEntry& entry) {
   return with_interval(entry.ops_per_second, entry.ops_ci95, entry.runs.size(), operations_unit);
 }
 
-/// The keys, beside OPS and its columns, that entries are ordered by.
+/// The value that entries are ordered by, where no other column shows it.
 std::string by_text(const RankEntry& entry, RankKey key) {
   if (key == RankKey::hsr) return fmt::format("{:.3f}", entry.by);
   return with_prefix(entry.by, operations_unit) + (key == RankKey::ops_per_watt ? "/W" : "");
@@ -36,7 +41,8 @@ std::string hsr_text(const RankEntry& entry) {
   return entry.hsr ? fmt::format("mixed, HSR {:.3f}", *entry.hsr) : "mixed";
 }
 
-/// The number of runs, and where that leaves their interval in doubt, why they may share a rank.
+/// The number of runs. An entry without an interval shares its rank with a neighbour, and this says
+/// why.
 std::string runs_text(const RankEntry& entry) {
   const char* doubt = entry.basis == IntervalBasis::none ? ", no interval" : "";
   return fmt::format("{}{}", entry.runs.size(), doubt);
@@ -53,7 +59,7 @@ std::string scale_text(const RankEntry& entry) {
   return text + gpus_beside_classes(*entry.run);
 }
 
-/// A leaf of the record where not all entries have the same; else empty.
+/// A leaf of the record, if the entries of the list differ in it; else an empty text.
 std::string distinction(const RankList& list, const RankEntry& entry, const char* path) {
   const std::string text = environment_leaf(*entry.run, path);
   const bool differs = std::any_of(

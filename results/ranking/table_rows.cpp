@@ -1,3 +1,8 @@
+// Reads the small CSV tables that people write by hand beside their records. The form is strict: a
+// fixed header, as many cells in each row, no quotes. A hand-written table that is read generously
+// puts a number at the wrong run in silence, so anything else is refused with the file and the
+// line. Line ends of Windows and empty lines are allowed, as editors add them.
+
 #include "results/ranking/table_rows.hpp"
 
 #include <fmt/format.h>
