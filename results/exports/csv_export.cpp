@@ -1,3 +1,9 @@
+// Exports one run as CSV: either the numbers of its record, one per row with unit and interval, or
+// one of the tables of its journal (steps, trials, evaluations, ranks). The tables are those of
+// samples.h5, so both hold the same columns. Counts of operations pass 64 bits; samples.h5 has them
+// as two columns, a high and a low half, and this file joins the halves into one decimal number,
+// which any reader of text can take.
+
 #include <fmt/format.h>
 
 #include <cmath>
@@ -15,6 +21,8 @@ namespace {
 
 constexpr const char* metrics_table = "metrics";
 
+/// The shortest text that gives the same double again; JSON has no words for values that are not
+/// finite, CSV has.
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
@@ -39,6 +47,7 @@ std::string cell_of(const SampleColumn& column, std::size_t row) {
 /// The high and low halves of a count beside each other are one column here.
 bool is_high_half(const SampleColumn& column) { return std::strcmp(column.name, "ops_hi") == 0; }
 
+/// The low half is the column after the high one.
 std::string whole_count(const SampleColumn& high, const SampleColumn& low, std::size_t row) {
   using Halves = std::vector<std::uint64_t>;
   return Ops::from_words(std::get<Halves>(high.values)[row], std::get<Halves>(low.values)[row])
@@ -49,6 +58,8 @@ std::size_t rows_of(const SampleTable& table) {
   return std::visit([](const auto& values) { return values.size(); }, table.columns.front().values);
 }
 
+/// The names of the columns, then a row per value. Where a high half is met, the column after it is
+/// consumed as well.
 std::string sample_csv(const SampleTable& table) {
   std::string text;
   const auto& columns = table.columns;

@@ -1,3 +1,8 @@
+// Reads a run for the exporters and lists its numbers. The table below is the only place that says
+// which numbers leave the program and under which names; CSV and OpenMetrics are made from it row
+// by row. An export is believed far away from its journal, where nobody can check it, so a record
+// is made again from the journal first and refused where the two disagree.
+
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +21,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr std::int64_t whole_nanoseconds_per_second = 1'000'000'000;
 
+/// Name, unit, OpenMetrics family and its unit, help, and the places of value and interval in the
+/// record. An empty unit stands for the unit that the workload counts in.
 constexpr ExportedMetric metric_table[] = {
     {"ops_per_second", "op/s", "heteroperf_strict", "operations_per_second",
      "Strict operations of the steady window's training steps per second",
@@ -71,11 +78,14 @@ std::optional<Interval> interval_of(const Json& record, const char* pointer) {
   return Interval{value.at(0).get<double>(), value.at(1).get<double>()};
 }
 
+/// Counts are strings in a record, and stay as they are.
 std::string number_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_number_float() ? json_number(value.get<double>()) : value.dump();
 }
 
+/// Throws what the journal has against the record. The digest is replaced by what the journal
+/// gives.
 ExportedRun read_run(RunDigest& digest) {
   if (const auto doubt = hold_to_journal(digest)) throw doubt->error(digest.record.string());
   ExportedRun run{digest.record.parent_path(), {}, {}};
@@ -94,6 +104,7 @@ std::optional<std::int64_t> ExportedRun::epoch_ns(std::int64_t t_ns) const {
     return std::nullopt;
   }
   constexpr std::time_t most_s = 4'000'000'000;  // the year 2096: nanoseconds still fit
+  // A date before 1970 or far in the future is no date that a clock gave.
   const std::time_t start_s = timegm(&utc);
   if (start_s < 0 || start_s > most_s) return std::nullopt;
   return start_s * whole_nanoseconds_per_second + (t_ns - journal.lines.front().t_ns);

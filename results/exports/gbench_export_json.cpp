@@ -1,3 +1,10 @@
+// Exports runs in the form of Google Benchmark, so that its compare.py can hold two sets of runs
+// against each other. There a *family* is a benchmark with a name, and its *repetitions* are
+// independent measurements of it. A run is one repetition: the steps of a run follow each other and
+// are no independent samples, so a run gives one number, the median step, and the U test of
+// compare.py needs several runs of one name. The name is made of workload, size, precision and
+// devices. Fields that Google's library fills and a record does not know are 0.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,6 +26,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 constexpr double milliseconds = 1e3;
 
+/// A value of the record as text; empty where it is absent.
 std::string utf8_at(const Json& record, const char* pointer) {
   const Json value = value_at(record, pointer);
   if (value.is_null()) return {};
@@ -41,7 +49,8 @@ std::string name_of_run(const Json& record) {
   return name + classes;
 }
 
-/// "2026-01-01T10:15:00+00:00"
+/// The date as Google Benchmark writes it, with an offset in place of the Z:
+/// "2026-01-01T10:15:00+00:00".
 std::string date_of(const std::string& created_utc) {
   return created_utc.ends_with('Z') ? created_utc.substr(0, created_utc.size() - 1) + "+00:00"
                                     : created_utc;
@@ -55,6 +64,7 @@ std::int64_t sharing(const Json& record, std::int64_t count) {
   return all % count == 0 ? all / count : 0;
 }
 
+/// The caches of the host by Google's words for them.
 Json caches_of(const Json& record) {
   Json caches = Json::array();
   const std::map<std::string, std::string> types{
@@ -70,6 +80,7 @@ Json caches_of(const Json& record) {
   return caches;
 }
 
+/// The machine and the program; of several runs those of the newest one.
 Json context_of(const Json& record) {
   const Json cpus = value_at(record, "/system/cpu/logical_cpus/value");
   const Json randomised = value_at(record, "/system/facts/address_randomisation/value");
@@ -97,7 +108,7 @@ Json context_of(const Json& record) {
   return context;
 }
 
-/// The share of the window's time that was computing.
+/// The share of the window's time that was computing, from 0 to 1; 1 where it is not known.
 double computing_share(const Json& record) {
   const Json compute = value_at(record, "/time_split_s/compute");
   const Json window = value_at(record, "/metrics/window_s");
@@ -127,6 +138,7 @@ struct Family {
   std::vector<Repetition> repetitions;
 };
 
+/// The fields that iterations and aggregates share.
 Json entry_head(const Family& family, std::size_t index, const std::string& name,
                 const char* type) {
   const Json threads = value_at(family.repetitions.front().record, "/scale/devices/0/threads");
@@ -139,6 +151,8 @@ Json entry_head(const Family& family, std::size_t index, const std::string& name
           {"threads", threads.is_number() ? threads : Json(1)}};
 }
 
+/// One run. An invalid run has `error_occurred`, which makes compare.py pass it over, and a time of
+/// 0.
 Json iteration_entry(const Family& family, std::size_t index, std::size_t repetition) {
   const Json& record = family.repetitions[repetition].record;
   Json entry = entry_head(family, index, family.name, "iteration");
@@ -160,6 +174,7 @@ Json iteration_entry(const Family& family, std::size_t index, std::size_t repeti
   return entry;
 }
 
+/// The sample standard deviation; needs at least two values.
 double deviation(const std::vector<double>& values) {
   const double centre = mean(values);
   double squares = 0;
@@ -173,7 +188,8 @@ struct Aggregate {
   std::function<double(const std::vector<double>&)> of;
 };
 
-/// The suffix that Google's library appends where there are repetitions.
+/// Adds mean, median, stddev and cv over the good repetitions, each as an entry whose name has the
+/// suffix that Google's library appends. A number that one of them lacks has no aggregate.
 void add_aggregates(const Family& family, std::size_t index, const Json& iterations, Json& list) {
   const Aggregate aggregates[] = {
       {"mean", "time", [](const auto& values) { return mean(values); }},
@@ -200,6 +216,7 @@ void add_aggregates(const Family& family, std::size_t index, const Json& iterati
   }
 }
 
+/// Families in the order in which their first run comes.
 std::vector<Family> families_of(const std::vector<ExportedRun>& runs) {
   std::vector<Family> families;
   for (const ExportedRun& run : runs) {
@@ -220,6 +237,7 @@ std::string gbench_export_text(const std::vector<ExportedRun>& runs) {
   Json document{{"context", context_of(Json::parse(runs.back().record))},
                 {"benchmarks", Json::array()}};
   for (std::size_t index = 0; index < families.size(); ++index) {
+    // Runs with an error are listed, but no mean is made of them.
     Json iterations = Json::array(), good = Json::array();
     for (std::size_t i = 0; i < families[index].repetitions.size(); ++i) {
       iterations.push_back(iteration_entry(families[index], index, i));

@@ -1,3 +1,10 @@
+// Exports a run as MLPerf log lines, each ":::MLLOG" and a JSON object, which checkers and plotters
+// of MLPerf read. MLPerf divides a run into intervals: *init* until training begins, *run* from
+// then on, in it *blocks* of training, and an *evaluation* between two blocks. The journal has no
+// such intervals but single events with times, so this file goes through its lines once and opens
+// and closes intervals: the first warm-up opens the run, an evaluation closes a block, and the next
+// step opens one. Each line names the line of the journal that it comes from.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,6 +29,7 @@ struct LoggedValue {
   const char* key;
   const char* pointer;
 };
+/// Values that a run does not have are not logged.
 constexpr LoggedValue logged_values[] = {
     {"submission_benchmark", "/workload/name"},
     {"submission_platform", "/system/cpu/model/value"},
@@ -36,14 +44,17 @@ constexpr LoggedValue logged_values[] = {
     {"opt_gradient_clip_norm", "/workload/config/optimizer/clip_norm"},
 };
 
-/// The values that are the same all over a plan, by MLPerf's names.
+/// Degrees of parallelism by MLPerf's names, as sets of all values in the plan: MLPerf has room for
+/// one number, so a degree that varies between stages is not logged.
 struct PlanDegrees {
   std::set<std::size_t> tensor;
   std::set<std::int64_t> micro_batch;
   std::size_t pipeline = 0;
 };
 
-/// Nothing of a search, whose groups have no plan.
+/// The degrees of the plan that ran. A search has none, as its groups have no plan. Stages of an
+/// interleaved pipeline are chunks, several per rank, so the degree is their number divided by that
+/// of chunks.
 PlanDegrees plan_degrees(const Json& record) {
   PlanDegrees degrees;
   const Json stages = value_at(record, "/plan/stages"), chunks = value_at(record, "/plan/chunks");
@@ -59,8 +70,11 @@ PlanDegrees plan_degrees(const Json& record) {
   return degrees;
 }
 
+/// A value that is not finite becomes null, the only thing that JSON has for it.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
+/// Writes the log of one run; text() is called once. `line_` and `t_ns_` are the line of the
+/// journal and the time that the next entry of the log gets.
 class MlperfLog {
  public:
   explicit MlperfLog(const ExportedRun& run) : run_(run), record_(Json::parse(run.record)) {}
@@ -75,6 +89,7 @@ class MlperfLog {
   }
 
  private:
+  /// Moves to a line and to its time.
   void at(std::size_t line) {
     line_ = line;
     t_ns_ = run_.journal.lines[line].t_ns;
@@ -83,6 +98,7 @@ class MlperfLog {
   void log(const char* type, const char* key, const Json& value, Json metadata = Json::object()) {
     metadata["file"] = "journal.jsonl";
     metadata["lineno"] = line_ + 1;
+    // A journal without a date gives times since the start of its clock.
     const std::int64_t epoch_ns = run_.epoch_ns(t_ns_).value_or(t_ns_);
     const Json event{{"namespace", ""},    {"time_ms", epoch_ns / nanoseconds_per_millisecond},
                      {"event_type", type}, {"key", key},
@@ -117,6 +133,7 @@ class MlperfLog {
     if (const auto* eval = std::get_if<EvalEvent>(&line.event)) take_evaluation(*eval);
   }
 
+  /// The run begins with its first phase of training.
   void take_phase(const PhaseEvent& phase) {
     const bool trains = phase.phase == Phase::warmup || phase.phase == Phase::measure;
     if (trains && !started_) start();
@@ -136,6 +153,8 @@ class MlperfLog {
     log("INTERVAL_START", "block_start", Json(), samples_so_far());
   }
 
+  /// Closes the block, with its mean throughput if it trained anything. Without an open block it
+  /// does nothing.
   void end_block() {
     if (!in_block_) return;
     in_block_ = false;
@@ -148,6 +167,7 @@ class MlperfLog {
     log("INTERVAL_END", "block_stop", Json(), samples_so_far());
   }
 
+  /// A journal that was cut off before its first phase still has steps; they open the run too.
   void take_step(const StepEvent& step) {
     if (!started_) start();
     if (!in_block_) begin_block();
@@ -156,6 +176,8 @@ class MlperfLog {
     loss_ = number(step.loss);
   }
 
+  /// The line of an evaluation is written after it ended, so its entries take their times from the
+  /// event; afterwards the line's own time counts again.
   void take_evaluation(const EvalEvent& eval) {
     if (!started_) return;
     const std::int64_t line_ns = t_ns_;
@@ -170,6 +192,7 @@ class MlperfLog {
     t_ns_ = line_ns;
   }
 
+  /// The run is a success only if it met its target and is complete and valid.
   void finish() {
     at(line_);
     end_block();

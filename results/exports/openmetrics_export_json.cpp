@@ -1,3 +1,10 @@
+// Exports runs as OpenMetrics text, which Prometheus and its relatives read. Every number is a
+// *gauge*, a family of samples with one unit, whose labels say which run it is and if it is the
+// value or an end of its interval. All other facts about a run are the labels of one *info* metric,
+// so that they are stored once and joined by `run_id`. The format wants all samples of a family
+// together, so with several runs the samples are gathered by family first. Samples are stamped with
+// the end of their run, as they are usually read much later.
+
 #include <fmt/format.h>
 
 #include <map>
@@ -51,11 +58,13 @@ struct RunSamples {
   std::vector<ExportedValue> values;
 };
 
+/// A time stamp in seconds with milliseconds, after a space; whole numbers keep it exact.
 std::string seconds_text(std::int64_t epoch_ns) {
   const std::int64_t ms = epoch_ns / nanoseconds_per_millisecond;
   return fmt::format(" {}.{:03}", ms / 1000, ms % 1000);
 }
 
+/// Labels that the record lacks are left out; a run without a date has no time stamp.
 RunSamples samples_of(const ExportedRun& run) {
   const Json record = Json::parse(run.record);
   RunSamples samples;
@@ -75,6 +84,7 @@ RunSamples samples_of(const ExportedRun& run) {
   return samples;
 }
 
+/// The unit is the last part of the name, as the format wants.
 std::string family_name(const ExportedMetric& metric) {
   const std::string unit = metric.family_unit;
   return metric.family + (unit.empty() ? "" : "_" + unit);
@@ -94,6 +104,7 @@ std::string sample_lines(const RunSamples& run, const ExportedValue& value) {
   return text;
 }
 
+/// The lines that open a family: type, unit where there is one, help.
 std::string family_head(const std::string& name, const char* type, const std::string& unit,
                         const std::string& help) {
   return fmt::format("# TYPE {} {}\n{}# HELP {} {}\n", name, type,

@@ -1,3 +1,14 @@
+// A gate decides if a change of the program may pass: is the new program (head) worse than the old
+// one (base) in any metric? Exact metrics, such as counts of operations, are judged by equality.
+// Statistical ones become evidence (the gain as a logarithm with its error, and a null control) and
+// are judged together by a sequential rule, which keeps the chance of a false alarm below its bound
+// over all metrics and all looks. The null control compares each program with itself in the very
+// runs that are judged; when it alarms, the machine changed on the way and no statistical verdict
+// is given.
+//
+// The gate's verdict is the gravest one of a metric. Where it is inconclusive, the report says what
+// would settle it: more blocks, or, when no number of them would, a quieter machine.
+
 #include "results/gate/gate_report.hpp"
 
 #include <fmt/format.h>
@@ -21,6 +32,7 @@ constexpr Named<GateVerdict> gate_verdict_names[] = {{GateVerdict::pass, "pass"}
                                                      {GateVerdict::inconclusive, "inconclusive"},
                                                      {GateVerdict::regression, "regression"}};
 
+/// The metric of the runs that have it, in their order.
 std::vector<MetricValue> values_of(const RunSet& set, const ComparedMetric& metric) {
   std::vector<MetricValue> values;
   for (const RunDigest& run : set.runs) {
@@ -29,11 +41,13 @@ std::vector<MetricValue> values_of(const RunSet& set, const ComparedMetric& metr
   return values;
 }
 
+/// An empty list is equal too.
 bool all_equal(const std::vector<MetricValue>& values) {
   return std::all_of(values.begin(), values.end(),
                      [&](const MetricValue& value) { return value == values.front(); });
 }
 
+/// The median of numbers; its text has all digits of the double.
 MetricValue median_of(const std::vector<MetricValue>& values) {
   std::vector<double> numbers;
   for (const MetricValue& value : values) numbers.push_back(value.number.value_or(0));
@@ -41,14 +55,16 @@ MetricValue median_of(const std::vector<MetricValue>& values) {
   return {fmt::format("{}", middle), middle};
 }
 
-/// The change of head / base, whichever way is better.
+/// The interval of head / base by Student's t. A gain is positive for the better, so its ends swap
+/// where lower is better.
 Interval ratio_interval(const LogRatio& gain, const ComparedMetric& metric) {
   const Interval logs = gain.interval(SequentialRule::coverage);
   if (metric.direction == MetricDirection::higher) return exponential(logs);
   return exponential({-logs.high, -logs.low});
 }
 
-/// Gathers the metrics of one gate.
+/// Judges one gate: report() is called once. It adds each metric to the report, judges the
+/// statistical ones together, and draws the conclusion.
 class GateJudge {
  public:
   GateJudge(const RunPairs& runs, const GateRules& rules) : runs_(runs), rules_(rules) {}
@@ -71,6 +87,8 @@ class GateJudge {
   }
 
  private:
+  /// The facts that the turns tell; steps per turn and the share of a core are filled in by the
+  /// caller who moved the programs.
   static LockstepFacts facts_of(const std::vector<TurnPair>& pairs) {
     LockstepFacts facts;
     for (const TurnPair& pair : pairs) facts.quads += pair.quads;
@@ -78,12 +96,16 @@ class GateJudge {
     return facts;
   }
 
+  /// Puts a metric among the judged ones or, with a reason, among the skipped ones. A metric that
+  /// no run of either side has is left out without a word.
   void add(const ComparedMetric& metric) {
     const std::string name = metric.name;
     const auto& ignored = rules_.ignored;
     if (std::find(ignored.begin(), ignored.end(), name) != ignored.end()) {
       return skip(name, "ignored on request");
     }
+    // All statistical metrics of one pair come from the same turns, so judging each would ask one
+    // question several times and cost evidence for nothing.
     if (runs_.order == RunOrder::lockstep && metric.kind == MetricKind::statistical &&
         name != compared_metrics().front().name) {
       return skip(name, "throughput stands for it: both are of the same turns");
@@ -103,6 +125,7 @@ class GateJudge {
     add_statistical(metric, base, head);
   }
 
+  /// A row without values yet.
   GatedMetric named(const ComparedMetric& metric) const {
     GatedMetric gated;
     gated.metric = &metric;
@@ -110,6 +133,7 @@ class GateJudge {
     return gated;
   }
 
+  /// Runs of each side agree here, so one value stands for a side.
   void add_exact(const ComparedMetric& metric, const MetricValue& base, const MetricValue& head) {
     if (metric.name == std::string("loss_fingerprint")) {
       const std::string why = why_losses_may_differ(runs_);
@@ -126,6 +150,8 @@ class GateJudge {
     report_.metrics.push_back(gated);
   }
 
+  /// Adds a row and, where the runs carry any, its evidence. Evidence and statistical rows are in
+  /// one order: judge_statistics() pairs them by place.
   void add_statistical(const ComparedMetric& metric, const std::vector<MetricValue>& base,
                        const std::vector<MetricValue>& head) {
     GatedMetric gated = named(metric);
@@ -156,6 +182,8 @@ class GateJudge {
     report_.metrics.push_back(gated);
   }
 
+  /// All evidence is judged in one call, because the p-values are adjusted for the number of
+  /// metrics. Records that are looked at once spend the whole error budget on that look.
   void judge_statistics() {
     SequentialRule rule = rules_.statistics;
     if (unjudged_ || evidence_.empty()) return;
@@ -175,6 +203,7 @@ class GateJudge {
       }
       const double resolved = -std::expm1(-gated.judgement.resolution);
       if (enough_) report_.resolution = std::max(report_.resolution.value_or(0), resolved);
+      // The gate has one control: the noisiest metric and the most suspicious one speak for all.
       NullControl& control = report_.control;
       control.measured = control.measured || gated.controlled;
       control.noise = std::max(control.noise, gated.judgement.noise);
@@ -183,7 +212,8 @@ class GateJudge {
     }
   }
 
-  /// Records are looked at once, however many there will be.
+  /// The rule by which a forecast counts blocks. Records are looked at once, however many there
+  /// will be, so a forecast for them spends nothing on earlier looks.
   SequentialRule rule_of_forecast() const {
     SequentialRule rule = rules_.statistics;
     if (rules_.looks == GateLooks::once) rule.most_blocks = rule.fewest_blocks;
@@ -204,13 +234,16 @@ class GateJudge {
     return GateVerdict::inconclusive;
   }
 
-  /// An exact change is one whatever the machine does.
+  /// True when an exact metric is worse. No noise explains that, so it decides even where the null
+  /// control alarms.
   bool exact_regression() const {
     return std::any_of(report_.metrics.begin(), report_.metrics.end(), [](const auto& gated) {
       return gated.kind == MetricKind::exact && gated.verdict == GateVerdict::regression;
     });
   }
 
+  /// The order of the verdicts is that of their weight, so the largest one of all metrics is the
+  /// gate's.
   void conclude() {
     if (exact_regression()) {
       report_.verdict = GateVerdict::regression;
@@ -224,6 +257,8 @@ class GateJudge {
     if (report_.verdict == GateVerdict::inconclusive) explain();
   }
 
+  /// Says why there is no verdict, the first reason that applies: the machine changed, too few
+  /// blocks, a metric that no number of blocks would settle, or how many more would settle all.
   void explain() {
     if (report_.control.alarm) {
       report_.why_inconclusive = fmt::format(
@@ -266,6 +301,8 @@ class GateJudge {
     return fmt::format("{} more {}", count, unit(count));
   }
 
+  /// A metric is beyond hope for one of two reasons: its change lies too close to the limit, or its
+  /// noise is too wide for any change to be seen.
   std::string hopeless(const GatedMetric& gated) const {
     const Judgement& judged = gated.judgement;
     const std::string cause =

@@ -1,3 +1,8 @@
+// The document of `gate --json`. Inside the program widths and limits are logarithms, because
+// errors add up there; a reader of the document wants fractions, so they are converted here. A gate
+// that ended early has `error` in place of `verdict`, so that a script cannot take half a
+// measurement for a pass. Numbers that are not finite are left out, as JSON has none.
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A half width of a difference of logarithms, as a fraction.
+/// A half width of a difference of logarithms as the fraction by which the larger value exceeds.
 double fraction(double log_width) { return std::expm1(log_width); }
 
 Json metric_json(const GatedMetric& gated) {
@@ -34,6 +39,7 @@ Json metric_json(const GatedMetric& gated) {
   return json;
 }
 
+/// A control that was not measured has no numbers: they would be those of the gain.
 Json control_json(const NullControl& control) {
   Json json{{"measured", control.measured}};
   if (!control.measured) return json;
@@ -43,6 +49,7 @@ Json control_json(const NullControl& control) {
   return json;
 }
 
+/// The names of orders in the document; blocks are called "interleaved" there.
 const char* order_name(RunOrder order) {
   switch (order) {
     case RunOrder::blocks:

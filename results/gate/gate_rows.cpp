@@ -1,3 +1,9 @@
+// Puts the rows of a gate's report into words, once for all of its forms: console, Markdown and
+// JUnit. The headline is one line that stands alone in a list of checks: the verdict, how many
+// metrics changed, how many runs that rests on, if the null control is clean, and the smallest loss
+// that these runs could have seen. Without that last number a pass says little: it may be that
+// nothing changed, or that nothing could be seen.
+
 #include "results/gate/gate_rows.hpp"
 
 #include <fmt/format.h>
@@ -16,6 +22,7 @@ std::string upper(std::string text) {
   return text;
 }
 
+/// "1 worse, 2 undecided of 6 metrics"; kinds without a metric are left out.
 std::string count_text(const GateReport& report) {
   const std::size_t regressions = report.count(GateVerdict::regression);
   const std::size_t improved = report.count(GateVerdict::improved);
@@ -30,6 +37,7 @@ std::string count_text(const GateReport& report) {
   return fmt::format("{} of {} metrics", text.empty() ? "0 changed" : text, report.metrics.size());
 }
 
+/// The amount of evidence in the unit of the order in which the runs ran.
 std::string runs_text(const GateReport& report) {
   if (report.order == RunOrder::apart) {
     return fmt::format("{} run{} of each, not interleaved", report.blocks,
@@ -43,6 +51,7 @@ std::string runs_text(const GateReport& report) {
                      report.blocks == 1 ? "" : "s");
 }
 
+/// The noise is the widest half width of the control, as a percentage of the value.
 std::string control_text(const NullControl& control) {
   if (!control.measured) return "no null control";
   return fmt::format("null control {} (noise {:.1f} %)", control.alarm ? "ALARMS" : "clean",
@@ -55,6 +64,7 @@ std::string resolution_text(const GateReport& report) {
                      100 * report.threshold);
 }
 
+/// The change in percent and the ends of its interval; too few blocks have no interval.
 std::string statistical_change(const GatedMetric& gated) {
   std::string text = change_text(*gated.ratio);
   if (!gated.ratio_ci95) return text + " (too few)";
@@ -95,6 +105,7 @@ GateRow gate_row(const GatedMetric& gated) {
   return row;
 }
 
+/// Worse rows come first, then undecided and better ones.
 std::vector<const GatedMetric*> rows_that_matter(const GateReport& report) {
   std::vector<const GatedMetric*> rows;
   for (const GateVerdict verdict :

@@ -1,3 +1,9 @@
+// The report of a gate in three forms. The console has all of it. The Markdown is a comment on a
+// change: the verdict and the changed rows first, the rest folded, and parts left out from the end
+// where the comment would grow beyond what a code host takes. The JUnit XML makes each metric a
+// test case, since nearly every system of continuous integration shows those: a regression is a
+// failure, an open question is skipped.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,6 +36,7 @@ std::string difference_lines(const GateReport& report) {
 
 // ---------------------------------------------------------------- Markdown
 
+/// A cell of a Markdown table, its text cut after `longest` bytes.
 std::string cell(const std::string& text, std::size_t longest = longest_cell) {
   if (text.size() <= longest) return markdown_cell(text);
   return markdown_cell(text.substr(0, longest)) + " …";
@@ -47,6 +54,7 @@ std::string markdown_rows(const GateReport& report, const std::vector<const Gate
   return text + '\n';
 }
 
+/// A report without any metric compared nothing, so it has no differences to show either.
 std::string markdown_differences(const GateReport& report) {
   if (report.metrics.empty()) return "";
   if (report.differences.empty()) return "Environment: no differences.\n\n";
@@ -65,6 +73,7 @@ std::string markdown_differences(const GateReport& report) {
   return text + "\n</details>\n\n";
 }
 
+/// The metrics that pass and those that were not gated.
 std::string folded(const GateReport& report) {
   const auto passed = rows_that_pass(report);
   std::string text;
@@ -80,6 +89,7 @@ std::string folded(const GateReport& report) {
 
 // ---------------------------------------------------------------- JUnit
 
+/// The element inside a test case; a null pointer where the test passes.
 const char* element_of(GateVerdict verdict) {
   if (verdict == GateVerdict::regression) return "failure";
   return verdict == GateVerdict::inconclusive ? "skipped" : nullptr;
@@ -134,6 +144,7 @@ std::string gate_markdown_text(const GateReport& report) {
     text += cell(remark, longest_remark) + "\n\n";
   const std::string reproduce =
       report.reproduce.empty() ? "" : "Reproduce: `" + utf8_text(report.reproduce) + "`\n";
+  // A part that is too long is left out whole, so that no table or fold is torn apart.
   for (const std::string& part : {folded(report), markdown_differences(report), reproduce}) {
     if (text.size() + part.size() <= most_markdown_bytes) text += part;
   }
@@ -150,6 +161,7 @@ std::string gate_junit_text(const GateReport& report) {
         html_text(one.name), html_text(one.reason));
   }
   cases += verdict_case(report);
+  // The verdict has a test case of its own, which counts like a metric.
   const auto ended_as = [&](GateVerdict verdict) {
     return report.count(verdict) + (!report.error && report.verdict == verdict ? 1 : 0);
   };

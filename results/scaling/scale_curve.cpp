@@ -1,3 +1,12 @@
+// A scaling curve holds runs of one kind at several numbers of devices against the smallest of
+// them. The efficiency of a scale is its rate per device over that of the base. Only scales whose
+// ranks have equally many threads belong to one curve: a rank with twice the threads is another
+// device. Where no two scales have equally many, the machine was divided among more and more ranks;
+// then a speed-up makes sense and an efficiency per device does not, and the curve is *divided*.
+//
+// Repetitions are paired by their seed: in a sweep they run next to each other in time, so a slow
+// drift of the machine cancels out in the ratio.
+
 #include "results/scaling/scale_curve.hpp"
 
 #include <fmt/format.h>
@@ -13,13 +22,15 @@
 namespace heteroperf {
 namespace {
 
+/// The number of different device counts among some members.
 std::size_t scales_of(const std::vector<std::size_t>& part, const std::vector<ScaleMember>& all) {
   std::set<std::uint64_t> devices;
   for (const std::size_t member : part) devices.insert(all[member].devices);
   return devices.size();
 }
 
-/// The runs by their seed and which of several with that seed they are.
+/// The runs' values by their seed and, among several runs with that seed, by their place: the
+/// second run of a seed is paired with the second one of the other side.
 std::map<std::pair<std::uint64_t, std::size_t>, double> by_seed(const Repetitions& runs,
                                                                 const std::vector<double>& logs) {
   std::map<std::pair<std::uint64_t, std::size_t>, double> found;
@@ -31,6 +42,7 @@ std::map<std::pair<std::uint64_t, std::size_t>, double> by_seed(const Repetition
   return found;
 }
 
+/// The logarithm of the rate per device for each run.
 std::vector<double> logs_per_device(const Repetitions& runs, RunRate rate) {
   std::vector<double> logs;
   for (const RunDigest* run : runs) {
@@ -58,6 +70,7 @@ RepeatedRate efficiency_against(const Repetitions& base, const Repetitions& runs
     const auto other = of_base.find(seed);
     if (other != of_base.end()) differences.push_back(log - other->second);
   }
+  // A single pair, or none, gives the ratio of the means and no interval.
   if (differences.size() < 2) return {std::exp(mean(logs) - mean(base_logs)), std::nullopt};
   const LogRatio ratio = paired_log_ratio(differences);
   return {std::exp(ratio.mean), exponential(ratio.interval(interval_coverage))};
@@ -75,6 +88,7 @@ std::vector<ScaleCurve> scale_curves(const std::vector<ScaleMember>& members) {
   for (const auto& [threads, part] : parts) {
     if (scales_of(part, members) > 1) curves.push_back({part, false});
   }
+  // No two scales have equally many threads, so all of them form the one divided curve.
   if (curves.empty()) curves.push_back(std::move(all));
   for (ScaleCurve& curve : curves) {
     std::stable_sort(curve.members.begin(), curve.members.end(), [&](std::size_t a, std::size_t b) {
@@ -91,6 +105,8 @@ std::string threads_text(const RunDigest& run) {
   return fmt::format("{}", fmt::join(threads, "+"));
 }
 
+/// Ranks that share CPUs wait for each other, which looks like bad scaling; the text is the hint.
+/// Emulated devices take modelled time and cannot crowd.
 std::string crowding_text(const RunDigest& run) {
   if (run.emulated || run.cores == 0) return "";
   std::uint64_t threads = 0;

@@ -1,3 +1,9 @@
+// Compares two sweeps point by point. A point is one combination of the settings that a sweep
+// varies, and its text is what finds it in the other sweep. At each point the runs of both sides
+// are compared like any two sets of repetitions, one workload at a time. The overall verdict is the
+// gravest one of any point: one slower point makes the sweep slower, and one open point keeps it
+// from being the same. The two sweeps may share no run, since a run is no evidence against itself.
+
 #include "results/scaling/sweep_comparison.hpp"
 
 #include <fmt/format.h>
@@ -14,13 +20,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// A point of a suite has several workloads.
+/// The runs of a point by workload; a point that runs a suite has several.
 std::map<std::string, RunSet> by_workload(const RunSet& runs) {
   std::map<std::string, RunSet> sets;
   for (const RunDigest& run : runs.runs) sets[run.workload].runs.push_back(run);
   return sets;
 }
 
+/// The verdicts in the order of their weight; the first that any point has is the answer.
 SpeedVerdict overall(const std::vector<PointComparison>& points) {
   for (const SpeedVerdict verdict :
        {SpeedVerdict::slower, SpeedVerdict::inconclusive, SpeedVerdict::faster}) {
@@ -37,6 +44,7 @@ struct PointRuns {
   RunSet a, b;
 };
 
+/// A workload that only one side has at this point is passed over.
 void compare_point(const PointRuns& runs, double margin, SweepComparison& comparison) {
   const auto sides_b = by_workload(runs.b);
   for (const auto& [workload, side_a] : by_workload(runs.a)) {
@@ -49,6 +57,7 @@ void compare_point(const PointRuns& runs, double margin, SweepComparison& compar
   }
 }
 
+/// All points together, as a run may have been copied to another point.
 void require_two_sweeps(const std::vector<PointRuns>& points) {
   RunSet a, b;
   for (const PointRuns& one : points) {
@@ -62,6 +71,7 @@ std::string title(const PointComparison& one) {
   return fmt::format("{}, {}", utf8_text(one.workload), utf8_text(one.point));
 }
 
+/// Points that could not be compared, by the side that has them.
 std::string missing_text(const SweepComparison& comparison) {
   std::string text;
   for (const std::string& point : comparison.only_a)

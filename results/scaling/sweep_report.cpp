@@ -1,3 +1,9 @@
+// Makes the table of a sweep out of its index and the records of its runs: a row per workload and
+// point with means over the repetitions, and beside it the runs without a score and why. Rows that
+// differ in nothing but their scale and lie on one kind of machine form a curve, on which each row
+// gets a speed-up and an efficiency against the row with the fewest devices. The *scale* is what
+// the axes of ranks or of the cluster change; all other axes of the sweep tell curves apart.
+
 #include "results/scaling/sweep_report.hpp"
 
 #include <fmt/format.h>
@@ -13,6 +19,7 @@
 namespace heteroperf {
 namespace {
 
+/// Axes with one of these keys change the number of devices.
 constexpr std::array scale_keys{"scale.ranks", "cluster.file"};
 
 using ScoredPoint = std::pair<std::string, std::size_t>;  ///< workload, point
@@ -36,6 +43,8 @@ std::string curve_of(const SweepIndex& index, const std::string& workload, std::
   return text;
 }
 
+/// The kind of scaling from `base` to `run`: by what stays the same, the work of a step or the work
+/// of a device in a step. A search has no fixed step, so it has a fixed time.
 std::string kind_of(const RunDigest& base, const RunDigest& run) {
   if (!base.samples_per_step || !run.samples_per_step) return "fixed time";
   const bool same_model = base.graph_hash == run.graph_hash;
@@ -47,12 +56,13 @@ std::string kind_of(const RunDigest& base, const RunDigest& run) {
 
 double ops_of(const RunDigest& run) { return *run.ops_per_second; }
 
-/// Gathers rows from records.
+/// Gathers the rows of a report: read() for each run of the index, then make_rows() once.
 class Gathering {
  public:
   Gathering(const std::filesystem::path& folder, SweepReport& report)
       : folder_(folder), report_(report) {}
 
+  /// Keeps the scored runs of a folder; all others are reported with the reason.
   void read(const SweepRun& run) {
     if (run.state != SweepRunState::complete) {
       report_.unscored.push_back({run.folder, to_string(run.state), run.reason});
@@ -63,6 +73,7 @@ class Gathering {
     };
     if (!std::filesystem::exists(folder_ / run.folder)) return unscored("its folder is gone");
     ++report_.complete;
+    // Rows point at digests, so the sets are kept as long as this object.
     sets_.push_back(find_runs({folder_ / run.folder}));
     RunSet& found = sets_.back();
     for (const SkippedEntry& one : found.skipped) unscored(one.reason);
@@ -76,6 +87,7 @@ class Gathering {
     }
   }
 
+  /// Rows first, as scaling holds them against each other.
   void make_rows() {
     for (const auto& [key, runs] : scored_) report_.rows.push_back(row_of(key, runs));
     std::map<std::string, std::vector<SweepRow*>> alike;
@@ -92,6 +104,7 @@ class Gathering {
   }
 
  private:
+  /// A digest is replaced by what its journal gives, so its numbers can be relied on after this.
   static std::optional<std::string> why_unscored(RunDigest& digest) {
     if (const auto doubt = hold_to_journal(digest)) return doubt->text();
     if (digest.severity == "invalid") {
@@ -101,6 +114,7 @@ class Gathering {
     return std::nullopt;
   }
 
+  /// Threads, devices and units are the same for all repetitions, so the last one tells them.
   static SweepRow row_of(const ScoredPoint& key, const Repetitions& runs) {
     SweepRow row;
     row.workload = key.first;
@@ -127,6 +141,7 @@ class Gathering {
     return row;
   }
 
+  /// Invalid runs have been left out before, so "open" is the worst that is left.
   static std::string worst_class(const Repetitions& runs) {
     for (const char* severity : {"open", "review"}) {
       for (const RunDigest* run : runs) {
@@ -136,6 +151,7 @@ class Gathering {
     return "closed";
   }
 
+  /// The base itself has a speed-up and an efficiency of 1 without an interval.
   void give_scaling(const std::vector<SweepRow*>& rows, const ScaleCurve& curve) const {
     const SweepRow& base = *rows[curve.members.front()];
     const Repetitions& base_runs = scored_.at({base.workload, base.point});

@@ -1,3 +1,8 @@
+// The report of a sweep as tables for the console, for Markdown, and as CSV. Each workload has a
+// table of its own, since rates of unlike work do not belong below each other. Threads per rank
+// have a column only where they differ. The CSV keeps every row in one table, with the raw numbers
+// and an empty cell where there is none.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +26,7 @@ bool threads_differ(const SweepReport& report) {
   });
 }
 
+/// A column without a name and with empty cells does not show.
 TextTable empty_table(const SweepReport& report) {
   return TextTable({{"point", CellSide::left},
                     {"devices"},
@@ -66,6 +72,8 @@ std::string tables_text(const SweepReport& report, Layout layout) {
   return text;
 }
 
+/// Says how much of the plan is done; a sweep whose index was made again from its runs does not
+/// know the plan, so it speaks of runs that were found.
 std::string heading(const SweepReport& report) {
   const SweepIndex& index = report.index;
   return fmt::format(
