@@ -33,7 +33,7 @@ bool is_replaced_by(const std::filesystem::path& file, const RunSet& runs) {
   });
 }
 
-/// A damaged file of another key is no matter of these runs: only the ones that would be replaced
+/// A damaged file of another key does not concern these runs: only the ones that would be replaced
 /// stop the save.
 void refuse_unusable(const std::vector<SkippedEntry>& skipped, const RunSet& runs) {
   for (const SkippedEntry& one : skipped) {

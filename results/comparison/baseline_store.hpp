@@ -33,7 +33,7 @@ inline constexpr const char* usual_baseline_folder = "baselines";
 /// `path` if it is there; else the saved baseline of that name, if it is one.
 std::filesystem::path path_or_baseline(const std::filesystem::path& path);
 
-/// Made of letters, digits, '.', '_' and '-', no '.' in front.
+/// True for a name of letters, digits, '.', '_' and '-' that does not begin with '.'.
 bool is_baseline_name(const std::string& name);
 /// Throws UserError unless `name` is made of letters, digits, '.', '_' and '-'.
 void check_baseline_name(const std::string& name);

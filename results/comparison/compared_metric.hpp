@@ -8,7 +8,7 @@ namespace heteroperf {
 
 /// Exact: the same for every run of one program on one machine, so any difference counts.
 enum class MetricKind { exact, statistical };
-/// Which way is better; `equal`: any difference is a defect.
+/// Says which way is better; `equal` means that any difference is a defect.
 enum class MetricDirection { higher, lower, equal };
 
 /// A number of a record that runs are compared by.

@@ -1,7 +1,7 @@
-// The documents of `compare --json`: a comparison of two sides (A is the base, B the change) and
-// the ratio of a mix to its classes alone. Keys that have no value are left out and never null, so
-// that a reader tells "not measured" from a number. Texts that come from records may hold any
-// bytes, so each passes utf8_text() first.
+// This file writes the documents of `compare --json`: a comparison of two sides (A is the base, B
+// the change), or the ratio of a mix to its classes alone. Keys that have no value are left out and
+// never null, so that a reader tells "not measured" from a number. Texts that come from records may
+// hold any bytes, so each passes utf8_text() first.
 
 #include <nlohmann/json.hpp>
 

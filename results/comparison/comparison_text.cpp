@@ -1,7 +1,7 @@
-// A comparison for people: as a table on the console and as Markdown for a comment on a change.
-// Both say the verdict first, then one row per metric with the change of B against A, then what was
-// not compared and why, and last what else differs between the two environments, as that is where
-// an unexpected change usually has its cause.
+// This file writes a comparison for people, as a table on the console and as Markdown for a comment
+// on a change. Both say the verdict first, then one row per metric with the change of B against A,
+// then what was not compared and why, and last what else differs between the two environments, as
+// that is where an unexpected change usually has its cause.
 
 #include <fmt/format.h>
 

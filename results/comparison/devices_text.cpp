@@ -1,6 +1,6 @@
-// The devices of a run in one line for tables and headings. The class of a device is a name that
-// somebody chose in a cluster description, and it need not say which hardware it was, so models of
-// GPUs follow in brackets where no class has their name.
+// This file writes the devices of a run in one line for tables and headings. The class of a device
+// is a name that somebody chose in a cluster description, and it need not say which hardware it
+// was, so models of GPUs follow in brackets where no class has their name.
 
 #include "results/comparison/devices_text.hpp"
 

@@ -146,7 +146,7 @@ void check_gpus(const RunSet& mix, const std::vector<RunSet>& alone,
                       "Run each class alone on the devices that it has in the mix."});
 }
 
-/// Emulated devices take no real time, so their throughput is the one in modelled time.
+/// The time of emulated devices is modelled, so their throughput is the one in modelled time.
 double throughput_of(const RunDigest& run) {
   const auto& value = run.metric("throughput");
   const std::optional<double> found = run.emulated ? run.modelled_samples_per_s

@@ -11,8 +11,8 @@ struct SkippedMetric {
   std::string name, reason;
 };
 
-/// Losses agree bit for bit only from one seed, in one order of sums, on one processor: what of
-/// that differs among the runs of both sides, or nothing.
+/// Returns in words the first condition that differs among the runs of both sides, or an empty
+/// text. Losses agree bit for bit only from one seed, in one order of sums, on one processor.
 std::string why_losses_may_differ(const RunPairs& runs);
 
 }  // namespace heteroperf

@@ -1,5 +1,5 @@
-// Values and changes of metrics in words, shared by the comparison, the gate and the check of a
-// baseline, so that one number looks alike in all of them. A count keeps its digits, a time has its
+// The comparison, the gate and the check of a baseline share these words for values and changes of
+// metrics, so that one number looks alike in all of them. A count keeps its digits, a time has its
 // unit, a rate gets a decimal prefix, and a fingerprint shows its beginning.
 
 #include "results/comparison/metric_text.hpp"

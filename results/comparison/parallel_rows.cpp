@@ -1,8 +1,8 @@
-// A small parallel loop for reading many records. Threads draw the next index from one counter, so
-// a journal of a million lines does not hold up the short ones behind it. There are never more
-// threads than one for every rows_worth_a_thread rows: reading a few records is done before a
-// thread has started. The calling thread works too, and the others are joined before an exception
-// is passed on.
+// This is a small parallel loop for reading many records. Threads draw the next index from one
+// counter, so a journal of a million lines does not hold up the short ones behind it. There are
+// never more threads than one for every rows_worth_a_thread rows: reading a few records is done
+// before a thread has started. The calling thread works too, and the others are joined before an
+// exception is passed on.
 
 #include "results/comparison/parallel_rows.hpp"
 

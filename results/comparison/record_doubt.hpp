@@ -27,7 +27,8 @@ bool has_journal(const RunDigest& digest);
 /// Returns what the stored record says otherwise, or that another ruleset judged it; nothing where
 /// it agrees, or where there is no journal.
 std::optional<RecordDoubt> hold_to_journal(RunDigest& digest);
-/// hold_to_journal() of each.
+/// Calls hold_to_journal() for each, on several threads; the results are in the order of the
+/// digests.
 std::vector<std::optional<RecordDoubt>> hold_to_journals(std::vector<RunDigest>& digests);
 
 }  // namespace heteroperf

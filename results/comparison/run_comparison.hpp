@@ -35,7 +35,7 @@ struct MetricComparison {
   bool changed = false;                               ///< exact metrics
 };
 
-/// B against A.
+/// The comparison of side B with side A, which is the base.
 struct RunComparison {
   SpeedVerdict verdict = SpeedVerdict::inconclusive;  ///< the headline's: throughput
   std::optional<double> ratio;

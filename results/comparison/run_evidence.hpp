@@ -43,8 +43,9 @@ struct RunEvidence {
   Interval ratio_ci95;      ///< for blocks by bootstrap, else by Student's t
 };
 
-/// In lockstep the throughput is that of the turns. Nothing where a run lacks the metric or it is
-/// not above 0, or a side has fewer than 2 runs.
+/// The evidence of the runs about a metric; in lockstep the throughput is that of the turns.
+/// Nothing is returned where a run lacks the metric, where a value is not above 0, or where a side
+/// has fewer than 2 runs.
 std::optional<RunEvidence> evidence_of(const RunPairs& runs, const ComparedMetric& metric);
 
 }  // namespace heteroperf

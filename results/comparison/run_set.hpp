@@ -42,9 +42,9 @@ void require_some(const RunSet& found, const std::vector<std::filesystem::path>&
 /// with the reason.
 void set_aside_doubtful(RunSet& found);
 
-/// As above for runs that somebody will rely on: throws Error of its kind where something was
-/// skipped, UserError where a path holds no record; Error{verification} where a record was edited,
-/// Error{invalid_result} where one is invalid by the rules.
+/// Finds runs that somebody will rely on, so that nothing may be left out: throws Error of its kind
+/// where something was skipped, UserError where a path holds no record, Error{verification} where a
+/// record was edited, and Error{invalid_result} where one is invalid by the rules.
 RunSet require_runs(const std::vector<std::filesystem::path>& paths);
 
 /// Every field in which the runs' keys differ, as problems of Error{not_comparable}; `a` and `b`

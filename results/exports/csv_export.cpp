@@ -21,8 +21,8 @@ namespace {
 
 constexpr const char* metrics_table = "metrics";
 
-/// The shortest text that gives the same double again; JSON has no words for values that are not
-/// finite, CSV has.
+/// A real as text. json_number() knows no values that are not finite, so these get words of their
+/// own.
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
   if (std::isinf(value)) return value > 0 ? "inf" : "-inf";

@@ -151,8 +151,8 @@ Json entry_head(const Family& family, std::size_t index, const std::string& name
           {"threads", threads.is_number() ? threads : Json(1)}};
 }
 
-/// One run. An invalid run has `error_occurred`, which makes compare.py pass it over, and a time of
-/// 0.
+/// One run. A run without a measured step, or an invalid one, has `error_occurred` with the reason,
+/// and times of 0.
 Json iteration_entry(const Family& family, std::size_t index, std::size_t repetition) {
   const Json& record = family.repetitions[repetition].record;
   Json entry = entry_head(family, index, family.name, "iteration");

@@ -167,7 +167,7 @@ class MlperfLog {
     log("INTERVAL_END", "block_stop", Json(), samples_so_far());
   }
 
-  /// A journal that was cut off before its first phase still has steps; they open the run too.
+  /// A step opens the run as well, where no phase of training came before it.
   void take_step(const StepEvent& step) {
     if (!started_) start();
     if (!in_block_) begin_block();

@@ -1,6 +1,6 @@
-// The list of export formats and the way from a path to a text. Two formats take any number of
-// runs, the others are about one, so a folder with several runs is refused for them. Every run is
-// checked against its journal before any format sees it.
+// This file lists the export formats and leads from a path to a text. Two formats take any number
+// of runs, the others are about one, so a folder with several runs is refused for them. Every run
+// is checked against its journal before any format sees it.
 
 #include "results/exports/run_export.hpp"
 

@@ -34,8 +34,8 @@ struct RunExportFormat {
   const char* summary;
 };
 std::span<const RunExportFormat> run_export_formats();
-/// The export of what `path` holds. `table`: csv alone. Throws UserError where `path` holds several
-/// runs and the format is of one, and what read_exported_runs() throws.
+/// Returns the export of the runs below `path`; `table` is for csv alone. Throws UserError where
+/// there are several runs and the format takes one, and what read_exported_runs() throws.
 std::string run_export_text(const std::filesystem::path& path, const std::string& format,
                             const std::string& table);
 

@@ -8,7 +8,7 @@
 
 namespace heteroperf {
 
-/// In the order of an exit code's weight: 0, 0, 4, 3.
+/// The verdicts by weight, the gravest last; their exit codes are 0, 0, 4 and 3.
 enum class GateVerdict { pass, improved, inconclusive, regression };
 const char* to_string(GateVerdict verdict);
 

@@ -1,7 +1,8 @@
-// The document of `gate --json`. Inside the program widths and limits are logarithms, because
-// errors add up there; a reader of the document wants fractions, so they are converted here. A gate
-// that ended early has `error` in place of `verdict`, so that a script cannot take half a
-// measurement for a pass. Numbers that are not finite are left out, as JSON has none.
+// This file writes the document of `gate --json`. Inside the program widths and limits are
+// logarithms, because errors add up there; a reader of the document wants fractions, so they are
+// converted here. A gate that ended early has `error` in place of `verdict`, so that a script
+// cannot take half a measurement for a pass. Numbers that are not finite are left out, as JSON has
+// none.
 
 #include <cmath>
 #include <nlohmann/json.hpp>

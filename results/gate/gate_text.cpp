@@ -1,8 +1,8 @@
-// The report of a gate in three forms. The console has all of it. The Markdown is a comment on a
-// change: the verdict and the changed rows first, the rest folded, and parts left out from the end
-// where the comment would grow beyond what a code host takes. The JUnit XML makes each metric a
-// test case, since nearly every system of continuous integration shows those: a regression is a
-// failure, an open question is skipped.
+// This file writes the report of a gate in three forms. The console has all of it. The Markdown is
+// a comment on a change: the verdict and the changed rows first, the rest folded, and parts left
+// out from the end where the comment would grow beyond what a code host takes. The JUnit XML makes
+// each metric a test case, since nearly every system of continuous integration shows those: a
+// regression is a failure, an open question is skipped.
 
 #include <fmt/format.h>
 

@@ -70,7 +70,8 @@ double per_device(const RankEntry& entry) {
   return entry.ops_per_second / static_cast<double>(entry.run->device_count());
 }
 
-/// As many samples per step (strong scaling), or per device and step (weak), or none fixed.
+/// True when both runs have as many samples per step (strong scaling), or per device and step (weak
+/// scaling), or when neither has a fixed number.
 bool same_work(const RunDigest& a, const RunDigest& b) {
   if (!a.samples_per_step || !b.samples_per_step) return a.samples_per_step == b.samples_per_step;
   const auto samples_a = *a.samples_per_step, samples_b = *b.samples_per_step;

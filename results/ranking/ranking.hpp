@@ -23,7 +23,7 @@ struct MeasuredPower {
   double watts = 0;  ///< mean over the run
   PowerLevel level = PowerLevel::l1;
 };
-/// By run_id.
+/// Measured power of runs by their run_id.
 using PowerTable = std::map<std::string, MeasuredPower>;
 
 /// A CSV file with the header run_id,watts,level (1, 2 or 3). Throws UserError with file and line
@@ -34,7 +34,7 @@ PowerTable read_power_table(const std::filesystem::path& file);
 enum class SystemAvailability { available, preview, research };
 SystemAvailability parse_availability(const std::string& name);
 const char* to_string(SystemAvailability availability);
-/// By run_id.
+/// The availability of systems by the run_id of their runs.
 using AvailabilityTable = std::map<std::string, SystemAvailability>;
 
 /// A CSV file with the header run_id,availability. Throws UserError as read_power_table() does.
@@ -46,7 +46,8 @@ struct RankTables {
   AvailabilityTable availability = {};
 };
 
-/// Which runs a list is of; empty: all. What a run does not say is of no filter.
+/// Chooses the runs of a list; an empty field takes all. A run whose record does not tell a field
+/// passes no filter on it.
 struct RankFilter {
   std::string kind = {};  ///< "homogeneous" or "heterogeneous"
   std::string precision = {}, workload = {};
@@ -85,8 +86,8 @@ struct RankEntry {
   bool replayed = false;  ///< steps of all repetitions were trained again here (`verify --replay`)
 };
 
-/// Entries of one workload; a list of its own, ranks from 1. By the regulated score, each
-/// `RunDigest::error_basis` has one: errors that are known unlike well do not compare.
+/// The entries of one workload, with ranks from 1. In the order by regulated score there is a list
+/// for each `RunDigest::error_basis`: errors that are known unlike well do not compare.
 struct RankList {
   std::string workload;
   std::string error_basis;  ///< empty: ordered by something else

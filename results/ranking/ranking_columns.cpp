@@ -1,8 +1,8 @@
-// The columns of a ranking, in one table for CSV, JSON and HTML. Other people's programs read them,
-// so a name or an order never changes and a new column comes last. Every value is a raw text in the
-// unit of its column, without a prefix; a value that an entry lacks is an empty text. The columns
-// `state` and `remark` tell rows of entries from those of excluded records and published scores in
-// the CSV.
+// One table holds the columns of a ranking for CSV, JSON and HTML. Other people's programs read
+// them, so a name or an order never changes and a new column comes last. Every value is a raw text
+// in the unit of its column, without a prefix; a value that an entry lacks is an empty text. The
+// columns `state` and `remark` tell rows of entries from those of excluded records and published
+// scores in the CSV.
 
 #include "results/ranking/ranking_columns.hpp"
 

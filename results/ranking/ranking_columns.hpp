@@ -12,7 +12,7 @@ namespace heteroperf {
 struct RankColumn {
   const char* name;
   const char* unit;  ///< may be empty
-  /// Raw, in the unit; empty where the entry has nothing to say.
+  /// The raw value in the unit; empty where the entry has none.
   std::string (*value)(const RankList& list, const RankEntry& entry);
   bool number;
 };

@@ -1,7 +1,7 @@
-// A ranking as CSV: one row per entry, then one per published score of AIPerf, then one per
-// excluded record. All kinds of rows share the columns of the ranking, so the file stays one table,
-// and the column `state` says which kind a row is. A row fills its cells by the names of columns,
-// so a new column leaves the other kinds of rows as they are.
+// This file writes a ranking as CSV: one row per entry, then one per published score of AIPerf,
+// then one per excluded record. All kinds of rows share the columns of the ranking, so the file
+// stays one table, and the column `state` says which kind a row is. A row fills its cells by the
+// names of columns, so a new column leaves the other kinds of rows as they are.
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
-// A ranking as a single HTML page without scripts, fit to be put on a web server or sent by mail.
-// Numbers are shown with decimal prefixes and few digits, as a reader compares them by eye, and
-// each cell has the raw value as its title. All texts of records are escaped: a host may be named
-// like a tag.
+// This file writes a ranking as a single HTML page without scripts, which can be put on a web
+// server or sent by mail. Numbers are shown with decimal prefixes and few digits, as a reader
+// compares them by eye, and each cell has the raw value as its title. All texts of records are
+// escaped: a host may be named like a tag.
 
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
-// A ranking as JSON. The keys of an entry are the columns of the table, so both forms stay in step;
-// a few columns that exist to flatten a list into one cell are replaced here by the list itself:
-// the interval, the runs of an entry, and the excluded records.
+// This file writes a ranking as JSON. The keys of an entry are the columns of the table, so both
+// forms stay in step; a few columns that exist to flatten a list into one cell are replaced here by
+// the list itself: the interval, the runs of an entry, and the excluded records.
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
-// A ranking on the console: one table per list, then published scores, then what was excluded and
-// why. A terminal is narrow, so a column without a name and without text is not printed; plan,
-// transport and commit are shown only where the entries of a list differ in them. A rank that is
-// shared is marked with "=".
+// This file writes a ranking for the console: one table per list, then published scores, then what
+// was excluded and why. A terminal is narrow, so a column without a name and without text is not
+// printed; plan, transport and commit are shown only where the entries of a list differ in them. A
+// rank that is shared is marked with "=".
 
 #include <fmt/format.h>
 

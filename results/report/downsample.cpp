@@ -1,3 +1,10 @@
+// A run has up to millions of steps and a screen about a thousand pixels, so a line over time is
+// thinned before it goes into the page. Largest-triangle-three-buckets cuts the points into as many
+// *buckets* as there are points to keep and takes one point of each: the one that spans the largest
+// triangle with the point kept before and the mean of the next bucket. A peak spans a large
+// triangle, so it survives, where a plain mean or every n-th point would lose it. The first and the
+// last point are buckets of their own.
+
 #include "results/report/downsample.hpp"
 
 #include <fmt/format.h>
@@ -9,6 +16,7 @@
 namespace heteroperf {
 namespace {
 
+/// A range of points, `end` not included.
 struct Bucket {
   std::size_t begin, end;
 };
@@ -27,6 +35,7 @@ Place middle(std::span<const double> x, std::span<const double> y, Bucket bucket
   return {sum.x / count, sum.y / count};
 }
 
+/// Twice the area of a triangle; the factor changes no comparison.
 double triangle(Place a, Place b, Place c) {
   return std::abs((a.x - c.x) * (b.y - a.y) - (a.x - b.x) * (c.y - a.y));
 }
@@ -44,6 +53,8 @@ std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<
   }
   const std::size_t buckets = count - 2;
   const double width = static_cast<double>(points - 2) / static_cast<double>(buckets);
+  // The bucket after the last one holds the last point alone, so the last triangle has a third
+  // corner.
   const auto bucket_at = [&](std::size_t i) {
     const auto edge = [&](std::size_t k) {
       return 1 + static_cast<std::size_t>(static_cast<double>(k) * width);
@@ -57,6 +68,7 @@ std::vector<std::size_t> largest_triangles(std::span<const double> x, std::span<
     const Place next = middle(x, y, bucket_at(i + 1));
     const Place last{x[kept.back()], y[kept.back()]};
     std::size_t best = own.begin;
+    // Below any area, so that points in one line still give a choice.
     double largest = -1;
     for (std::size_t k = own.begin; k < own.end; ++k) {
       const double area = triangle(last, {x[k], y[k]}, next);

@@ -1,3 +1,9 @@
+// This section shows everything that a record holds as tables of paths and values. It is the last
+// one of a run's part: nobody reads all of it, but whoever asks which compiler or which setting it
+// was finds it without the run's folder. The tables go through the record's JSON itself, so a new
+// key inside one of its parts appears without a line here. Answers of the machine (a value with its
+// source, or the reason why there is none) are one row each.
+
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -26,12 +32,14 @@ bool is_plain_list(const Json& json) {
   return true;
 }
 
+/// "1, 2, 3"; only for lists that is_plain_list() accepts.
 std::string list_text(const Json& list) {
   std::string text;
   for (const Json& item : list) text += (text.empty() ? "" : ", ") + scalar_text(item);
   return text;
 }
 
+/// A row per leaf; the path joins keys, or places in a list, by dots.
 void add_leaves(const Json& json, const std::string& path, ReportTable& table) {
   if (!json.is_structured()) return table.rows.push_back({path, scalar_text(json)});
   if (is_plain_list(json)) return table.rows.push_back({path, list_text(json)});
@@ -46,6 +54,7 @@ bool is_answer(const Json& json) {
          (json.contains("value") || json.contains("status"));
 }
 
+/// Like add_leaves(), with the source of each answer in a third column.
 void add_answers(const Json& json, const std::string& path, ReportTable& table) {
   if (is_answer(json)) {
     const bool known = json.contains("value");

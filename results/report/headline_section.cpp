@@ -1,3 +1,9 @@
+// The first section of a run's part shows the scores in large letters, and above them whatever a
+// reader must know before believing a score. A report is made of any run, also of one that was
+// killed, edited or is invalid by the rules, so the notices come first and an invalid run shows no
+// score at all. The table of reasons says which rule put the run into its validity class and what
+// would help.
+
 #include <fmt/format.h>
 
 #include "results/number_text.hpp"
@@ -6,12 +12,13 @@
 namespace heteroperf {
 namespace {
 
+/// Both ends with the decimal prefix that suits each of them.
 std::string interval_text(const Interval& interval, const std::string& unit) {
   return fmt::format("95 %: {} to {}", with_prefix(interval.low, unit),
                      with_prefix(interval.high, unit));
 }
 
-/// "9.98 Gop/s ± 0.12".
+/// A figure with half the width of its interval, in the prefix of its value: "9.98 ± 0.12 Gop/s".
 ReportFigure estimate_figure(const char* name, const Estimate& estimate, const std::string& unit) {
   const Scaled scaled = scale_of(estimate.value);
   if (!estimate.ci95) {
@@ -24,6 +31,7 @@ ReportFigure estimate_figure(const char* name, const Estimate& estimate, const s
           interval_text(*estimate.ci95, unit)};
 }
 
+/// Adds the scores that the run has, the headline first.
 void add_scores(const ReportRun& run, std::vector<ReportFigure>& figures) {
   const RunSummary& summary = run.summary;
   const auto* workload = run.journal.first<WorkloadEvent>();
@@ -49,6 +57,7 @@ void add_scores(const ReportRun& run, std::vector<ReportFigure>& figures) {
   }
 }
 
+/// The quality with the samples that it was measured on and the target, where there are any.
 void add_quality(const RunSummary& summary, std::vector<ReportFigure>& figures) {
   if (!summary.quality) return;
   const QualityResult& quality = *summary.quality;
@@ -67,11 +76,13 @@ void add_step_time(const RunSummary& summary, std::vector<ReportFigure>& figures
                      fmt::format("95th percentile {:.4g} s", summary.step_time->p95_s)});
 }
 
+/// A closed run follows all rules; the two classes between closed and invalid are a note.
 NoticeLevel level_of(Severity severity) {
   if (severity == Severity::closed) return NoticeLevel::good;
   return severity == Severity::invalid ? NoticeLevel::bad : NoticeLevel::note;
 }
 
+/// Says first if the run did not end, then if its journal or its record cannot be believed.
 void add_status(const ReportRun& run, std::vector<ReportNotice>& notices) {
   const RunSummary& summary = run.summary;
   if (run.journal.last<StopEvent>() == nullptr) {

@@ -1,3 +1,8 @@
+// This section shows the memory per rank. The plan reckons what each rank must hold, part by part,
+// and the run measures how much it held at its fullest. The two stand side by side, since a rank
+// that needs more than was planned may run out of memory at a larger size. The measured bar has one
+// part only, because a process cannot say what its bytes are for.
+
 #include <fmt/format.h>
 
 #include "results/report/run_sections.hpp"
@@ -9,6 +14,7 @@ struct LedgerPart {
   const char* name;
   std::uint64_t RankPlanEvent::*bytes;
 };
+/// The parts of a planned rank, from the bottom of its bar to the top.
 constexpr LedgerPart ledger[] = {{"weights", &RankPlanEvent::weights_bytes},
                                  {"gradients", &RankPlanEvent::gradients_bytes},
                                  {"optimizer", &RankPlanEvent::optimizer_bytes},
@@ -37,6 +43,7 @@ ReportChart memory_chart(const ReportRun& run, const std::string& id) {
     for (const LedgerPart& part : ledger) {
       planned.push_back(static_cast<double>((*use.plan).*part.bytes) / mebibyte);
     }
+    // The last series is the measured peak, of which a planned bar has nothing.
     planned.push_back(0);
     add(fmt::format("rank {}, planned", use.rank), std::move(planned));
     const auto index = static_cast<std::size_t>(use.rank);

@@ -1,3 +1,9 @@
+// This section holds a run on several classes of devices against each class alone (its *baselines*,
+// which
+// --with-baselines runs). The ideal is the sum of the classes; the mix reaches a share of it, the
+// HSR. Measured and planned numbers have a chart each. The bars are stacked although most of them
+// have one part: so the ideal sum shows which class contributes how much.
+
 #include <fmt/format.h>
 
 #include "results/report/run_sections.hpp"

@@ -1,3 +1,9 @@
+// This section draws one step as lanes: a lane per rank, on it a span per instruction (forward,
+// backward, message, …). The predicted lane comes from simulating the plan and lies above the
+// measured one, which comes from a trace, so that one sees where the schedule was not kept. A step
+// of a large plan has far more instructions than can be drawn; then only some ranks are shown, and
+// of each the longest instructions, and a note says so.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +18,8 @@ namespace {
 /// Spans drawn at most; a step of thousands of instructions is a solid bar anyway.
 constexpr std::size_t most_spans = 3000;
 
+/// The series of a kind of instruction, made when the kind is first met. All spans of a series have
+/// one colour.
 std::size_t series_of(ReportChart& chart, const std::string& kind) {
   for (std::size_t i = 0; i < chart.series.size(); ++i) {
     if (chart.series[i].name == kind) return i;
@@ -20,7 +28,7 @@ std::size_t series_of(ReportChart& chart, const std::string& kind) {
   return chart.series.size() - 1;
 }
 
-/// From the first start to the last end.
+/// The time from the first start to the last end in seconds; `to` stays 0 where there are no spans.
 struct Extent {
   double from = std::numeric_limits<double>::infinity(), to = 0;
 };
@@ -60,6 +68,8 @@ struct LaneChoice {
   std::size_t stride = 1, most_spans_per_lane = most_spans;
 };
 
+/// Leaves out ranks first and spans of a lane second: whole lanes of a few ranks show a schedule,
+/// fragments of all ranks do not.
 LaneChoice choose_lanes(std::size_t lanes, std::size_t spans) {
   LaneChoice choice;
   choice.stride = std::clamp<std::size_t>((spans + most_spans - 1) / most_spans, 1, lanes);
@@ -68,6 +78,8 @@ LaneChoice choose_lanes(std::size_t lanes, std::size_t spans) {
   return choice;
 }
 
+/// `zero_s` is the start of the step on the lane's own clock, so that both kinds of lanes begin at
+/// 0.
 void add_lane(const StepLane& lane, const std::string& what, double zero_s, LaneChoice choice,
               ReportChart& chart) {
   const std::size_t index = chart.categories.size();
@@ -78,6 +90,7 @@ void add_lane(const StepLane& lane, const std::string& what, double zero_s, Lane
   }
 }
 
+/// Empty where all instructions are drawn.
 std::string choice_note(const ReportChart& chart, LaneChoice choice, std::size_t ranks,
                         std::size_t all) {
   if (chart.spans.size() == all) return {};
@@ -115,6 +128,7 @@ void add_lanes(const ReportRun& run, ReportChart& chart) {
   const std::size_t ranks = std::max(run.predicted.lanes.size(), run.measured.lanes.size());
   const std::size_t all = span_total(run.predicted) + span_total(run.measured);
   LaneChoice choice = choose_lanes(ranks, all);
+  // Each rank has two lanes then, which share its spans.
   if (both) choice.most_spans_per_lane /= 2;
   for (std::size_t i = 0; i < ranks; i += choice.stride) {
     if (i < run.predicted.lanes.size()) {
@@ -128,6 +142,7 @@ void add_lanes(const ReportRun& run, ReportChart& chart) {
   chart.description = step_sentence(run) + extent_sentence(predicted, measured);
 }
 
+/// Says where the lanes come from, or why there are none.
 void add_sources(const ReportRun& run, ReportSection& section) {
   const auto add = [&](const char* name, const StepTimeline& timeline) {
     section.paragraphs.push_back(timeline.lanes.empty()

@@ -1,3 +1,9 @@
+// This section shows a run over time: the rate of training, and the losses and evaluations, or for
+// a search the quality of its trials. The parts of the time axis outside the *steady window*, the
+// warm-up and what came after it, are shaded, as no score counts them. The rate is a mean over
+// equal spans of time and not per step, because in a search several groups train at once and their
+// steps overlap.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,6 +30,7 @@ std::optional<TimeWindow> all_steps(const std::vector<const StepEvent*>& steps) 
   return window;
 }
 
+/// Shades the time before the window and, where steps follow it, the time after.
 void shade_warmup(const ReportRun& run, ReportChart& chart) {
   const auto& window = run.summary.window;
   const auto steps = all_steps(run.journal.all<StepEvent>());
@@ -41,6 +48,8 @@ std::size_t span_count(std::size_t steps) {
   return std::clamp(steps, fewest, most);
 }
 
+/// A step that lies in two spans gives to each the share of its operations by time. Points stand in
+/// the middle of their spans.
 ChartSeries rate_series(const ReportRun& run, const std::vector<const StepEvent*>& steps,
                         TimeWindow window, std::size_t count) {
   std::vector<StepWork> work;
@@ -83,6 +92,7 @@ std::optional<ReportChart> ops_chart(const ReportRun& run, const std::string& id
   return chart;
 }
 
+/// A loss that is not finite cannot be drawn; the note counts such steps.
 void add_training_loss(const ReportRun& run, ReportChart& chart) {
   std::vector<double> x, y;
   std::size_t left_out = 0;
@@ -100,6 +110,7 @@ void add_training_loss(const ReportRun& run, ReportChart& chart) {
   }
 }
 
+/// Held-out losses, and for classifiers their accuracy on an axis of its own.
 void add_evaluations(const ReportRun& run, ReportChart& chart) {
   ChartSeries loss{"loss on held-out samples", SeriesMark::points};
   ChartSeries accuracy{"accuracy on held-out samples", SeriesMark::points};

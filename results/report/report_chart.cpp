@@ -1,3 +1,9 @@
+// Turns a chart into a table with the same values, which stands in the page below the drawing.
+// Readers without JavaScript, on paper, or who cannot see the drawing have every number from it.
+// Each kind of chart has its own layout: lines with one common x become columns side by side, other
+// lines a row per point with the name of the series, bars a row per category, spans a row per
+// instruction, and a grid a row per column of cells.
+
 #include "results/report/report_chart.hpp"
 
 #include <fmt/format.h>
@@ -10,10 +16,12 @@ namespace {
 
 bool has_interval(const ChartSeries& series) { return !series.low.empty(); }
 
+/// The value as a cell; empty where the series is shorter.
 std::string at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() ? number_cell(values[i]) : "";
 }
 
+/// One column, or three where the series has an interval.
 void add_value_columns(const ReportChart& chart, const ChartSeries& series, ReportTable& table) {
   const ChartAxis& axis = series.right && chart.right ? *chart.right : chart.y;
   const std::string name = series.name.empty() ? axis.label : series.name;
@@ -32,6 +40,8 @@ void add_value_cells(const ChartSeries& series, std::size_t i, std::vector<std::
   }
 }
 
+/// Labels of points have no column in the table side by side, so a series with labels counts as
+/// having its own x.
 bool one_x_for_all(const ReportChart& chart) {
   return std::all_of(chart.series.begin(), chart.series.end(), [&](const ChartSeries& one) {
     return one.x == chart.series.front().x && one.labels.empty();
@@ -77,6 +87,7 @@ void fill_bars(const ReportChart& chart, ReportTable& table) {
   }
 }
 
+/// The lane, the kind, and the instruction with its times.
 void fill_spans(const ReportChart& chart, ReportTable& table) {
   table.columns = {chart.y.title(), "kind", "what", "from [" + chart.x.unit + "]",
                    "to [" + chart.x.unit + "]"};

@@ -9,7 +9,8 @@
 
 namespace heteroperf {
 
-/// Text of a table; a cell that is empty has no value.
+/// A table as text. Every row has as many cells as there are columns; a cell that is empty has no
+/// value.
 struct ReportTable {
   std::string caption;
   std::vector<std::string> columns;  ///< with units: "step time [s]"
@@ -35,7 +36,7 @@ struct ChartAxis {
   AxisScale scale = AxisScale::linear;
   std::optional<Interval> least = {};    ///< the range that it shows at least
   std::vector<std::string> places = {};  ///< the names of 1, 2, …; empty: they are numbers
-  /// As a cell of a table: the place's name, else number_cell().
+  /// Returns the value as a cell of a table: the place's name, else number_cell().
   std::string cell(double value) const;
   std::string title() const { return unit.empty() ? label : label + " [" + unit + "]"; }
 };
@@ -92,7 +93,7 @@ struct ReportChart {
   std::vector<ChartRule> rules;
 };
 
-/// Every value of the chart.
+/// Every value of the chart as a table, captioned with the chart's title.
 ReportTable chart_table(const ReportChart& chart);
 
 /// Six significant digits; empty when not finite.

@@ -1,3 +1,8 @@
+// Writes the charts of a page as one block of JSON, from which charts.js makes its settings. Names
+// of kinds and marks are what the script compares, so they are spelled out here and in the script
+// alike. A gap in a line is null. The block stands inside <script>, so no text in it may end that
+// element.
+
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -13,7 +18,7 @@ constexpr const char* kind_names[] = {"lines", "bars", "stacked_bars", "spans", 
 constexpr const char* mark_names[] = {"line", "steps", "points", "dashed"};
 constexpr const char* tone_names[] = {"bad", "good"};
 
-/// As many digits as a screen can show: it keeps the page small.
+/// Numbers have as many digits as a screen can show, which keeps the page small.
 Json numbers(const std::vector<double>& values) {
   Json json = Json::array();
   for (const double value : values) {

@@ -1,3 +1,13 @@
+// Writes a report as one HTML file that asks for nothing else: style, scripts, the chart library
+// and the data are inside, and the content policy in its head forbids every request. So it can be
+// mailed, kept for years and opened without a network, and a hostile text in a record cannot load
+// anything. Every text of a record passes html_text(), since names of hosts, runs and settings may
+// hold any bytes.
+//
+// Drawings come from the script; all tables stand in the HTML, so the page loses no number without
+// it. A wide table scrolls in a box of its own and long cells are folded, so the page itself never
+// grows wider than its window.
+
 #include <fmt/format.h>
 
 #include <charconv>
@@ -24,7 +34,8 @@ constexpr std::size_t long_text = 40, very_long_text = 600;
 /// Tables of so few columns fit into a narrow window with their words broken.
 constexpr std::size_t few_columns = 3;
 
-/// "-1.5e+09", "+3.1 %", "23.1 Gop/s", "4 k token/s"; not "0.1.0" or "2 × cpu".
+/// True for a number with or without a unit, which is set flush right: "-1.5e+09", "+3.1 %", "23.1
+/// Gop/s", "4 k token/s"; false for "0.1.0" and "2 × cpu".
 bool is_number(const std::string& cell) {
   const char* const begin = cell.data() + (cell.starts_with('+') ? 1 : 0);
   double value = 0;
@@ -36,13 +47,14 @@ bool is_number(const std::string& cell) {
                           unit.find_first_not_of(of_units) == std::string::npos);
 }
 
-/// Its first bytes, whole characters of UTF-8.
+/// The first bytes of a text that is longer, cut before a whole character of UTF-8.
 std::string beginning_of(const std::string& text) {
   std::size_t size = 2 * long_text;
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) --size;
   return text.substr(0, size);
 }
 
+/// A very long cell shows its beginning, and opens to the whole text.
 std::string cell_text(const std::string& cell) {
   if (cell.size() <= very_long_text) return html_text(cell);
   return fmt::format("<details class=\"long\"><summary>{} … ({} bytes)</summary>{}</details>",
@@ -62,6 +74,8 @@ std::string column_name(const ReportTable& table, std::size_t column) {
   return table.stacks ? " data-column=\"" + html_text(table.columns.at(column)) + "\"" : "";
 }
 
+/// The first cell is the head of its row. Rows that are for the screen alone are left out in print,
+/// and the last ones of a table are the newest.
 std::string table_row(const ReportTable& table, std::size_t index) {
   const auto& row = table.rows[index];
   const bool printed = table.rows_on_paper == 0 || index + table.rows_on_paper >= table.rows.size();
@@ -80,11 +94,13 @@ std::string table_row(const ReportTable& table, std::size_t index) {
   return text + "</tr>\n";
 }
 
+/// The classes by which the style knows tables that stack or break words in a narrow window.
 std::string table_classes(const ReportTable& table) {
   if (table.stacks) return " class=\"stack\"";
   return table.columns.size() <= few_columns ? " class=\"few\"" : "";
 }
 
+/// The box around a table can be focused, so that a keyboard can scroll it.
 std::string table_html(const ReportTable& table, const std::string& id = "") {
   std::string text = fmt::format(
       "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\"><table{}{}>\n"
@@ -99,6 +115,7 @@ std::string table_html(const ReportTable& table, const std::string& id = "") {
                             table.rows_on_paper, table.rows.size());
 }
 
+/// A large value gets a decimal prefix; a small one reads better as it is.
 std::string with_unit(double value, const ChartAxis& axis) {
   constexpr double large = 1e4;
   if (axis.unit.empty()) return number_cell(value);
@@ -134,6 +151,7 @@ std::string chart_html(const ReportChart& chart) {
   return text + table_html(chart_table(chart), chart.id + "-table") + "</details>\n</figure>\n";
 }
 
+/// A section in a fixed order: notices, figures, paragraphs, charts, tables.
 std::string section_html(const ReportSection& section) {
   std::string text = "<section>\n<h3>" + html_text(section.title) + "</h3>\n";
   for (const ReportNotice& notice : section.notices) {
@@ -165,6 +183,7 @@ std::string part_html(const ReportPart& part) {
   return text + "</article>\n";
 }
 
+/// The icon is empty data, as browsers would ask the server for one otherwise.
 std::string head_html(const ReportPage& page) {
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -192,6 +211,7 @@ std::string report_html(const ReportPage& page) {
   text += "</main>\n<p id=\"spoken\" class=\"unseen\" aria-live=\"polite\"></p>\n";
   text += "<script type=\"application/json\" id=\"report-data\">" + report_data_text(page) +
           "</script>\n";
+  // The library comes before the scripts that use it; its licence must go with it.
   text += "<script>\n/*\n" + chart_library_license() + "*/\n" + chart_library() + "\n</script>\n";
   return text + "<script>\n" + report_charts_script() + report_script() +
          "</script>\n</body>\n</html>\n";

@@ -21,6 +21,8 @@ struct ReportNotice {
   std::string text;
 };
 
+/// A part of a page under one heading. The writer shows the lists in a fixed order, whatever order
+/// they were filled in.
 struct ReportSection {
   std::string title;
   std::vector<ReportNotice> notices;

@@ -1,3 +1,9 @@
+// Reads a run for its report. Everything is made again from the journal, whatever record.json says,
+// since a run that was killed has no record and an edited record must not colour the report. The
+// stored record is only compared: the report says when it differs or is absent. The first
+// contradiction inside the journal is kept as well, because a report of a damaged run is still
+// better than none.
+
 #include "results/report/report_run.hpp"
 
 #include "metrics/base/error.hpp"

@@ -1,3 +1,12 @@
+// The roofline model bounds the rate of a program by two ceilings of its machine: the peak rate of
+// operations, and the rate of the memory times the *intensity*, the operations per byte that must
+// move. On axes of logarithms the ceilings form a roof, and the gap between a point and the roof is
+// what a better program could gain. Both ceilings were measured in the run itself. The bytes are
+// the least that a step must move, reckoned from the model and the plan and not measured, so the
+// true traffic of a program is larger and its true intensity smaller.
+//
+// There are two points: the run with all its waits, and the ranks while they compute.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -38,6 +47,7 @@ struct RooflinePoint {
   double ops_per_byte, ops_per_s;
 };
 
+/// The second point needs the times of every rank; it is left out where one has not reported.
 std::vector<RooflinePoint> points_of(const ReportRun& run, double step_bytes) {
   const RunSummary& summary = run.summary;
   const auto& per_step = summary.operations.per_step_strict;
@@ -57,6 +67,8 @@ std::vector<RooflinePoint> points_of(const ReportRun& run, double step_bytes) {
 }
 
 /// Operations that the memory's rate allows at each intensity, up to the peak.
+/// The roof from `low` to `high`; its knee, the *ridge*, is where both ceilings meet. Without a
+/// rate of the memory it is flat.
 ChartSeries roof(double peak, std::optional<double> bytes_per_s, double low, double high) {
   ChartSeries series{"measured ceiling", SeriesMark::line};
   if (bytes_per_s) {
@@ -83,6 +95,7 @@ ReportChart roofline_chart(const PeakEvent& peak, const std::vector<RooflinePoin
     low = std::min(low, ridge);
     high = std::max(high, ridge);
   }
+  // The axis reaches this factor beyond the points and the ridge on either side.
   constexpr double margin = 8;
   chart.series.push_back(
       roof(peak.ops_per_second, peak.memory_bytes_per_second, low / margin, high * margin));

@@ -1,3 +1,8 @@
+// Puts the part of one run together: all its sections in the order of the page, from the result
+// down to the tables of everything. The section of trials is here as well, since it is a table
+// only: a search starts models, trains each for a while, and stops or promotes it, and the journal
+// has a line for every such change, of which the last one per trial is shown.
+
 #include <fmt/format.h>
 
 #include <map>
@@ -9,6 +14,7 @@ namespace {
 
 constexpr std::size_t most_trials = 200;
 
+/// "llm nano fp32, 2 ranks over threads": the workload and the scale, as far as the journal came.
 std::string workload_text(const ReportRun& run) {
   const auto* workload = run.journal.first<WorkloadEvent>();
   const auto* scale = run.journal.last<ScaleEvent>();
@@ -23,6 +29,7 @@ std::string workload_text(const ReportRun& run) {
   return text;
 }
 
+/// The cells of a trial in the order of the table's columns.
 std::vector<std::string> trial_row(const TrialEvent& trial) {
   const auto cell = [](const std::optional<double>& value) {
     return value ? number_cell(*value) : std::string();
@@ -45,6 +52,7 @@ ReportSection trials_section(const ReportRun& run, const std::string&) {
   ReportSection section;
   section.title = "Trials";
   std::map<std::uint64_t, const TrialEvent*> last;
+  // Later lines of a trial replace earlier ones; the map sorts trials by their number.
   for (const TrialEvent* trial : run.journal.all<TrialEvent>()) last[trial->id] = trial;
   ReportTable table{"Trials, each as it was last heard of",
                     {"trial", "parent", "change", "state", "rung", "steps", "quality", "loss",

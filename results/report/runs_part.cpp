@@ -1,3 +1,9 @@
+// The first part of a report of several runs shows them together. It has a table of all runs,
+// their scaling, mixes against their classes alone, the trend of the throughput over time, and what
+// changed in the environment from the first run to the last. Charts of runs that do not belong
+// together would mislead, so each section picks the runs that are comparable by its own rule and
+// says in a sentence why it shows nothing.
+
 #include "results/report/runs_part.hpp"
 
 #include <fmt/format.h>
@@ -25,6 +31,7 @@ std::string cell(const std::optional<double>& value) {
   return value ? number_cell(*value) : std::string();
 }
 
+/// A value with a decimal prefix, or an empty cell.
 std::string quantity(const std::optional<double>& value, const std::string& unit) {
   return value ? with_prefix(*value, unit) : std::string();
 }
@@ -33,6 +40,7 @@ std::string percent(const std::optional<double>& share) {
   return share ? fmt::format("{:.1f} %", 100 * *share) : std::string();
 }
 
+/// All runs by date; runs that could not be read are notices above the table.
 ReportSection list_section(const RunSet& runs) {
   ReportSection section;
   section.title = "Runs";
@@ -70,6 +78,7 @@ ReportSection list_section(const RunSet& runs) {
 
 using ClassCount = std::pair<std::string, std::uint64_t>;
 
+/// The class and the number of its devices, if the run has one class only.
 std::optional<ClassCount> only_class(const RunDigest& run) {
   std::map<std::string, std::uint64_t> counts;
   for (const DeviceShare& share : run.devices) counts[share.device_class] += share.count;
@@ -94,6 +103,7 @@ std::vector<RunSet> alone_of(const RunDigest& mix, const RunSet& runs) {
   return alone;
 }
 
+/// Bars for each class alone, for their sum, and for the mix.
 ReportChart ratio_chart(const HeteroRatio& ratio, const std::string& run_id, std::size_t index) {
   ReportChart chart;
   chart.id = fmt::format("mixed-{}", index);
@@ -123,6 +133,8 @@ ReportChart ratio_chart(const HeteroRatio& ratio, const std::string& run_id, std
   return chart;
 }
 
+/// Every mix is held against runs of its classes, if all of them are there. Runs that cannot be
+/// compared are told as a sentence and do not end the report.
 ReportSection mixed_section(const RunSet& runs) {
   ReportSection section;
   section.title = "Mixed against homogeneous";
@@ -153,6 +165,7 @@ ReportSection mixed_section(const RunSet& runs) {
 
 // ---------------------------------------------------------------- trend
 
+/// The unit of the throughput is the workload's, which the record of a run tells.
 std::string unit_of(const HistorySeries& series, const RunHistory& history, const RunSet& runs) {
   for (const RunDigest& run : runs.runs) {
     if (run.run_id == series.points.front().run_id && !run.unit.empty()) return run.unit;
@@ -179,6 +192,9 @@ Interval trend_range(const HistorySeries& series) {
   return range;
 }
 
+/// Runs stand at equal distances in the order of their dates: dates themselves would crowd the runs
+/// of one day. A change of level is a vertical line between the last run before it and the first
+/// one after.
 ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
                         const std::string& unit, std::size_t index) {
   ReportChart chart;
@@ -193,6 +209,7 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
     const auto at = static_cast<double>(i + 1);
     const std::string label =
         fmt::format("{}, {}, {}", point.run_id, point.created_utc, point.git_commit);
+    // A run without an interval has no bar, though the others have one.
     constexpr double none = std::numeric_limits<double>::quiet_NaN();
     chart.x.places.push_back(minute_of(point.created_utc));
     values.x.push_back(at);
@@ -223,6 +240,7 @@ ReportChart trend_chart(const HistorySeries& series, const RunHistory& history,
   return chart;
 }
 
+/// Changes that last, with their size and how likely chance is to make them.
 ReportTable changes_table(const HistorySeries& series) {
   ReportTable table{
       "Changes of level, " + series.label,
@@ -260,6 +278,7 @@ ReportSection trend_section(const RunSet& runs) {
 
 // ---------------------------------------------------------------- environment
 
+/// At most 300 rows; two unlike machines differ in almost everything.
 ReportSection differences_section(const RunSet& runs) {
   constexpr std::size_t most_rows = 300;
   ReportSection section;
@@ -302,6 +321,8 @@ ReportSources report_sources(const std::vector<fs::path>& paths) {
     if (seen.insert(fs::weakly_canonical(folder)).second) sources.folders.push_back(folder);
   };
   for (const RunDigest& run : sources.records.runs) add(run.record.parent_path());
+  // A run whose record is doubtful leaves the table but keeps its part, which is made from its
+  // journal.
   set_aside_doubtful(sources.records);
   for (const SkippedEntry& skipped : sources.records.skipped) add(folder_of(skipped.path));
   if (sources.folders.empty() && sources.records.runs.empty()) {

@@ -1,3 +1,13 @@
+// Finds the scaling curves among any runs, without a sweep's index to tell which belong together.
+// Two runs are points of one curve when they agree in everything but what grows. *Strong* scaling
+// keeps the samples of a step, *weak* scaling the samples of a step per rank. Of a plan exactly one
+// degree may grow with the ranks: data, pipeline or tensor parallelism. So each run is put into a
+// *family* for every kind of scaling and every growing degree that fits it, and a family with at
+// least two scales gives a chart and a table.
+//
+// The ideal is linear growth from the smallest run of a family, which is a parallel run itself and
+// no serial program.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,6 +49,7 @@ struct ScalingFamily {
   bool divided = false;                 ///< as ScaleCurve
 };
 
+/// Every class once, in alphabetical order: "cpu + cuda".
 std::string class_names(const RunDigest& run) {
   std::vector<std::string> names;
   for (const DeviceShare& share : run.devices) names.push_back(share.device_class);
@@ -47,6 +58,8 @@ std::string class_names(const RunDigest& run) {
   return fmt::format("{}", fmt::join(names, " + "));
 }
 
+/// Operations per second, or samples per second of modelled time where devices are emulated, as
+/// their real time says nothing about real devices.
 std::optional<double> rate_of(const RunDigest& run) {
   const auto rate = run.emulated ? run.modelled_samples_per_s : run.ops_per_second;
   return rate && *rate > 0 ? rate : std::nullopt;
@@ -56,10 +69,12 @@ std::optional<double> rate_of(const RunDigest& run) {
 std::optional<std::string> fixed_work(const RunDigest& run, ScalingKind kind) {
   if (!run.samples_per_step || run.ranks == 0) return std::nullopt;
   if (kind == ScalingKind::strong) return fmt::format("{} samples a step", *run.samples_per_step);
+  // Samples that cannot be divided evenly have no work per rank to keep.
   if (*run.samples_per_step % run.ranks != 0) return std::nullopt;
   return fmt::format("{} samples a step and rank", *run.samples_per_step / run.ranks);
 }
 
+/// A leaf of the record's environment; empty where the record lacks it.
 std::string leaf_of(const RunDigest& run, const std::string& path) {
   const auto found = run.environment.find(path);
   return found == run.environment.end() ? std::string() : found->second;
@@ -128,6 +143,8 @@ FamilyTraits traits_of(const RunDigest& run) {
 
 using Families = std::map<std::pair<std::string, FamilyTraits>, ScalingFamily>;
 
+/// Does nothing for a run that cannot be part of such a curve. The label is for the reader, the
+/// traits tell families of one label apart.
 void add_to_families(const RunDigest& run, ScalingKind kind, GrowingDegree growing,
                      Families& families) {
   const std::optional<PlanShape> shape = plan_shape(run);
@@ -146,7 +163,8 @@ void add_to_families(const RunDigest& run, ScalingKind kind, GrowingDegree growi
   family.scales[{run.ranks, threads_text(run)}].push_back(&run);
 }
 
-/// Runs that differ in their number of ranks and threads alone.
+/// The families of all runs with a rate, except invalid runs. A run is in several of them: alone in
+/// most, and with others where they form a curve.
 Families all_families_of(const RunSet& runs) {
   Families families;
   for (const RunDigest& run : runs.runs) {
@@ -176,6 +194,8 @@ void give_rate(ScalePoint& point) {
   point.threads = fmt::format("{}", fmt::join(threads, ", "));
 }
 
+/// The points of a curve, the smallest first. Scales with equally many ranks and other threads form
+/// one point of a divided curve.
 std::vector<ScalePoint> points_of(const ScaleRuns& scales, const ScaleCurve& curve) {
   std::vector<ScalePoint> points;
   for (const std::size_t member : curve.members) {
@@ -193,7 +213,8 @@ std::vector<ScalePoint> points_of(const ScaleRuns& scales, const ScaleCurve& cur
   return points;
 }
 
-/// Data have a hash; a record also describes them.
+/// A trait in words: machines as they are, data by their description where the record has one and
+/// else by their hash, any other by the last part of its name and its value.
 std::string trait_text(const ScalingFamily& family, const std::string& name) {
   const std::string& value = family.traits.at(name);
   if (name == "machines") return value;
@@ -218,13 +239,15 @@ std::string distinction(const ScalingFamily& family, const Families& families) {
   std::size_t count = 0;
   for (const std::string& name : told) {
     if (family.traits.at(name).empty()) continue;
+    // More would make no readable heading.
     if (++count > most_told) return text + ", …";
     text += ", " + trait_text(family, name);
   }
   return text;
 }
 
-/// One family per curve.
+/// A copy of its family for each curve, with the points of that curve and the heading that tells it
+/// from the others.
 std::vector<ScalingFamily> families_of(const RunSet& runs) {
   std::vector<ScalingFamily> list;
   const Families families = all_families_of(runs);
@@ -251,6 +274,7 @@ Interval bar_of(const RepeatedRate& rate) {
   return rate.ci95 && is_useful(*rate.ci95) ? *rate.ci95 : Interval{rate.value, rate.value};
 }
 
+/// Both axes are logarithmic, so ideal scaling is a straight line and curves of any size compare.
 ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
   const std::vector<ScalePoint>& points = family.points;
   ReportChart chart;
@@ -284,6 +308,7 @@ ReportChart scaling_chart(const ScalingFamily& family, std::size_t index) {
   return chart;
 }
 
+/// The values of the chart with their intervals, and a note where ranks share CPUs.
 ReportTable scaling_table(const ScalingFamily& family) {
   ReportTable table{"Efficiency, " + family.label,
                     {"ranks", "threads a rank", "runs", "rate [95 % CI]", "speed-up", "note",

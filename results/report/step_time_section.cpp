@@ -1,3 +1,10 @@
+// This section shows the durations of steps: a histogram and quantiles of the steady window, and
+// the times one after the other. A mean alone hides two things that matter: a second hump, when
+// some steps do more than others, and a tail of rare long steps. A few very long steps would
+// squeeze all others into one bar, so the axis ends early when the longest step is beyond four
+// medians, and the last bar holds the rest. The chart by step is left out for a search, whose
+// groups train different models side by side.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +18,7 @@
 namespace heteroperf {
 namespace {
 
+/// The duration in seconds; the journal has nanoseconds.
 double seconds_of(const StepEvent& step) {
   return static_cast<double>(step.t_end_ns - step.t_start_ns) * nanosecond;
 }
@@ -42,14 +50,17 @@ double last_edge(const std::vector<double>& sorted) {
   return outliers ? quantile(sorted, tail) : sorted.back();
 }
 
-/// So many that the edges of a bin differ in their last two.
+/// The number of decimals at which the two edges of a bin differ.
 int decimals(double width) {
   constexpr int most = 9;
   return width > 0 ? std::clamp(1 - static_cast<int>(std::floor(std::log10(width))), 0, most)
                    : most;
 }
 
+/// Makes the categories and the only series. The largest value lies on the last edge, so its index
+/// is clamped into the last bin.
 void fill_bins(const std::vector<double>& sorted, ReportChart& chart) {
+  // Equal values have no width, and one bin takes them all.
   const double low = sorted.front(), high = last_edge(sorted);
   const std::size_t bins = high > low ? bin_count(sorted, low, high) : 1;
   const double width = (high - low) / static_cast<double>(bins);
@@ -98,6 +109,7 @@ ReportTable quantile_table(const std::vector<double>& sorted) {
   return table;
 }
 
+/// Nothing for fewer than two steps, which make no line.
 std::optional<ReportChart> by_step_chart(const ReportRun& run, const std::string& id) {
   std::vector<double> x, y;
   for (const StepEvent* step : run.journal.all<StepEvent>()) {

@@ -1,3 +1,10 @@
+// Reads a trace as lanes of spans. A trace is JSON in the Trace Event Format: complete events ("X")
+// with a start and a duration in microseconds, each on a thread (tid) of a process (pid), and
+// metadata events ("M") that name those. A simulated trace has a thread per rank. A measured one
+// has a process per rank whose threads share the time of that rank, and many steps; of these the
+// last one is taken, and what overlaps with a rank's own work is left out, as a lane shows one
+// thing at a time.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +26,8 @@ struct KindOfName {
   const char* prefix;
   const char* kind;
 };
-/// Longer names first.
+/// The kinds of instructions by the beginnings of their names. The first match counts, so a name
+/// that begins like a shorter one stands before it.
 constexpr KindOfName kinds[] = {{"RECOMPUTE", "recomputation"},
                                 {"REDUCE", "gradient sum"},
                                 {"SEND", "message"},
@@ -45,6 +53,7 @@ constexpr KindOfName kinds_of_lanes[] = {{"messages", "message"},    {"sums", "g
 constexpr const char* step_category = "step";
 constexpr const char* overlapped = "overlapped";
 
+/// The category decides where it is one of the table; otherwise the name is that of an instruction.
 std::string kind_of(const std::string& category, const std::string& name) {
   for (const KindOfName& lane : kinds_of_lanes) {
     if (category == lane.prefix) return lane.kind;
@@ -55,6 +64,7 @@ std::string kind_of(const std::string& category, const std::string& name) {
 /// Process and thread of an event.
 using TracePlace = std::pair<std::int64_t, std::int64_t>;
 
+/// An absent number counts as 0.
 TracePlace place_of(const TraceJson& event) {
   return {whole_number_or_0<std::int64_t>(event, "pid"),
           whole_number_or_0<std::int64_t>(event, "tid")};
@@ -83,8 +93,8 @@ std::optional<std::uint64_t> last_step(const TraceJson& events) {
   return last;
 }
 
-/// A lane per thread; of a measured trace per process, whose threads share its time. What overlaps
-/// with these is left out.
+/// A lane per thread of a simulated trace, or per process of a measured one. `scale` turns a second
+/// of the trace into seconds of the report. Lanes come in the order of their places.
 StepTimeline lanes_of(const TraceJson& trace, double scale) {
   const TraceJson& events = trace.at("traceEvents");
   const auto names = names_of(events);
@@ -114,6 +124,7 @@ StepTimeline lanes_of(const TraceJson& trace, double scale) {
   return timeline;
 }
 
+/// A text of the run's configuration; empty where it is not set or the journal ended before.
 std::string configured(const Journal& journal, const char* pointer) {
   const auto* config = journal.last<ConfigEvent>();
   if (config == nullptr) return {};

@@ -1,3 +1,12 @@
+// Finds *stragglers*, ranks that compute more slowly than they should and make the others wait. A
+// rank is held against its *peers*, the ranks of its group that hold the same stages on the same
+// kind of device with the same tensor degree; other ranks have other work. It is compared within
+// each step, since a step that is slow for everybody is nobody's fault, and against the median of
+// its peers without itself, so that a slow rank does not hide in its own yardstick.
+//
+// A search trains a different model on each group, so there the share of time that each group
+// spends in steps takes the place of this.
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,11 +51,13 @@ struct RankSlowness {
   std::int32_t rank = 0;
   double median_s = 0;  ///< computing in a step
   double worst_s = 0;   ///< the worst value, which is a mean of `steps_per_value` steps
-  /// By value: this rank's / the median of its peers' at the same steps; empty: it has no peers.
+  /// For each value this rank's time over the median of its peers' at the same steps; empty where
+  /// it has no peers.
   std::vector<double> against_peers;
   std::optional<double> relative;  ///< their median
 };
 
+/// The computing of each value in seconds.
 std::vector<double> seconds_of(const RankStepsEvent& event) {
   std::vector<double> seconds;
   for (const std::int64_t ns : event.compute_ns) {
@@ -65,6 +76,7 @@ std::size_t values_per_cell(std::size_t ranks, std::size_t values) {
   return per_cell;
 }
 
+/// Means over `per_cell` neighbours; the last cell may hold fewer.
 std::vector<double> cells_of(const std::vector<double>& values, std::size_t per_cell) {
   std::vector<double> cells;
   for (std::size_t i = 0; i < values.size(); i += per_cell) {
@@ -86,6 +98,7 @@ double median_without(const std::vector<double>& sorted, std::size_t left_out) {
 void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& slowness) {
   if (peers.size() < 2) return;
   std::size_t values = peers.front()->compute_ns.size();
+  // A rank that ended early has fewer values, and only the common steps compare.
   for (const RankStepsEvent* event : peers) values = std::min(values, event->compute_ns.size());
   std::vector<double> sorted(peers.size());
   for (std::size_t i = 0; i < values; ++i) {
@@ -96,6 +109,7 @@ void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& sl
     for (const RankStepsEvent* event : peers) {
       const auto own = static_cast<double>(event->compute_ns[i]);
       const auto place = std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin();
+      // The rank's own value is left out of the sorted ones by its place.
       const double others = median_without(sorted, static_cast<std::size_t>(place));
       slowness[event->rank].against_peers.push_back(others > 0 ? own / others : 1);
     }
@@ -106,6 +120,7 @@ void compare_peers(const Events& peers, std::map<std::int32_t, RankSlowness>& sl
   }
 }
 
+/// One entry per rank in the order of ranks; the events have at least one value each.
 std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events) {
   std::map<std::int32_t, RankSlowness> slowness;
   for (const RankStepsEvent* event : events) {
@@ -119,6 +134,7 @@ std::vector<RankSlowness> slowness_of(const ReportRun& run, const Events& events
   return list;
 }
 
+/// The slowest first; ranks without peers come last.
 ReportTable slowness_table(std::vector<RankSlowness> ranks) {
   std::sort(ranks.begin(), ranks.end(), [](const RankSlowness& a, const RankSlowness& b) {
     return std::tie(b.relative, a.rank) < std::tie(a.relative, b.rank);
@@ -143,6 +159,7 @@ ReportChart slowness_chart(const std::vector<RankSlowness>& ranks, const RankSte
   chart.kind = ChartKind::grid;
   chart.x = {"step", ""};
   chart.y = {"time of a step's computing / median of the rank's peers in the same step", ""};
+  // A cell is palest at the median of the peers; the deepest colour stands for at least 50 % more.
   chart.colours = {1, 1.5};
   const std::size_t per_cell = values_per_cell(ranks.size(), first.compute_ns.size());
   const std::uint64_t cell_steps = per_cell * first.steps_per_value;
@@ -167,6 +184,7 @@ ReportChart slowness_chart(const std::vector<RankSlowness>& ranks, const RankSte
   return chart;
 }
 
+/// Adds the chart of ranks with peers, if there are any, and the table of all ranks.
 void fill_ranks(const ReportRun& run, const Events& events, const std::string& id,
                 ReportSection& section) {
   std::vector<RankSlowness> slowness = slowness_of(run, events);
@@ -185,7 +203,8 @@ void fill_ranks(const ReportRun& run, const Events& events, const std::string& i
   section.tables.push_back(slowness_table(std::move(slowness)));
 }
 
-/// Seconds of [from, to] in which the group was in a step, by equal parts of the time.
+/// Adds to each part of the time the share of it that the step covers. `zero_ns` is the start of
+/// the first part and `width_ns` the length of each.
 void add_busy(const StepEvent& step, std::int64_t zero_ns, double width_ns,
               std::vector<double>& busy) {
   const auto index = [&](std::int64_t t_ns) {

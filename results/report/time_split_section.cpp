@@ -1,3 +1,10 @@
+// This section shows where the time goes. Each rank splits the time of the steady window into
+// computing, exposed communication, bubble, waiting for data, and the rest. *Exposed* communication
+// is what a rank waited for a message that was under way, a *bubble* what it waited for a message
+// that was not sent yet. The bars show seconds per step, per rank, per position of the pipeline and
+// per class of devices, as means over the ranks of a bar. A run that ended early, or a search, has
+// at most the split of the whole window.
+
 #include <fmt/format.h>
 
 #include <map>
@@ -11,18 +18,20 @@ struct SplitPart {
   const char* name;
   double StepSplit::*seconds;
 };
+/// The parts of a bar from the bottom up.
 constexpr SplitPart split_parts[] = {{"compute", &StepSplit::compute_s},
                                      {"exposed communication", &StepSplit::communication_s},
                                      {"bubble", &StepSplit::bubble_s},
                                      {"data", &StepSplit::data_s},
                                      {"other", &StepSplit::other_s}};
 
-/// Bars of ranks, or of what holds several of them.
+/// Bars with their names: one per rank, or one per set of ranks whose times are added up.
 struct SplitBars {
   std::vector<std::string> names;
   std::vector<RankTimeGroup> groups;
 
   void add(const std::string& name, const RankTimeEvent& time) {
+    // Bars keep the order in which they are first met.
     for (std::size_t i = 0; i < names.size(); ++i) {
       if (names[i] == name) return groups[i].add(time);
     }
@@ -31,6 +40,7 @@ struct SplitBars {
   }
 };
 
+/// Total seconds over total steps, so a bar of several ranks is their mean.
 ReportChart split_chart(const SplitBars& bars, const char* what) {
   ReportChart chart;
   chart.kind = ChartKind::stacked_bars;
@@ -48,6 +58,7 @@ ReportChart split_chart(const SplitBars& bars, const char* what) {
   return chart;
 }
 
+/// The share of computing in percent; 0 without any time.
 double computing_percent(double compute_s, double wall_s) {
   return wall_s > 0 ? 100 * compute_s / wall_s : 0;
 }
@@ -76,10 +87,13 @@ std::string computing_of_bars(const SplitBars& bars) {
   return text + ".";
 }
 
+/// The name of a bar: a rank may hold several stages, and all ranks of a position hold the same
+/// ones.
 std::string stages_text(const RankPlanEvent& plan) {
   return fmt::format("position {}: stage {}", plan.position, fmt::join(plan.stages, ", "));
 }
 
+/// A chart per position or per class makes sense from two bars on.
 void add_charts(const ReportRun& run, const std::string& id, ReportSection& section) {
   SplitBars by_rank, by_stage, by_class;
   for (const RankUse& use : run.summary.plan.ranks) {

@@ -9,7 +9,8 @@
 
 namespace heteroperf {
 
-/// Geometric mean over repetitions; its interval run to run, of a single run that run's own.
+/// A geometric mean over repetitions. Its interval is the one from run to run, or the run's own
+/// where there is only one.
 struct RepeatedRate {
   double value = 0;
   std::optional<Interval> ci95;
@@ -41,8 +42,9 @@ struct ScaleCurve {
   bool divided = false;
 };
 
-/// The curves among scales that differ in nothing else: of those with equally many threads, at
-/// least two scales each; where there are none, one of all.
+/// Finds the curves among scales that differ in nothing else. Scales with equally many threads form
+/// a curve where at least two numbers of devices are among them; where there is no such curve, all
+/// scales form a divided one. Fewer than two numbers of devices give none.
 std::vector<ScaleCurve> scale_curves(const std::vector<ScaleMember>& members);
 
 /// Threads of a rank, class by class: "2", "1+4".

@@ -1,5 +1,6 @@
-// The comparison of two sweeps as JSON. Each point carries the whole document of its comparison,
-// with the same keys as a comparison of two runs, so that one reader serves for both.
+// This file writes the comparison of two sweeps as JSON. Each point carries the whole document of
+// its comparison, with the same keys as a comparison of two runs, so that one reader serves for
+// both.
 
 #include <nlohmann/json.hpp>
 

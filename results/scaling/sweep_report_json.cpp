@@ -1,6 +1,6 @@
-// The report of a sweep as JSON: the keys of sweep.json, then the results. The hash of the index is
-// left out, because it is that of the file and not of this longer document. Where a complete run
-// has lost its folder, the status is "partial" here whatever the index says.
+// This file writes the report of a sweep as JSON: the keys of sweep.json, then the results. The
+// hash of the index is left out, because it is that of the file and not of this longer document.
+// Where a complete run has lost its folder, the status is "partial" here whatever the index says.
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
-// The report of a sweep as tables for the console, for Markdown, and as CSV. Each workload has a
-// table of its own, since rates of unlike work do not belong below each other. Threads per rank
-// have a column only where they differ. The CSV keeps every row in one table, with the raw numbers
-// and an empty cell where there is none.
+// This file writes the report of a sweep as tables for the console, for Markdown, and as CSV. Each
+// workload has a table of its own, since rates of unlike work do not belong below each other.
+// Threads per rank have a column only where they differ. The CSV keeps every row in one table, with
+// the raw numbers and an empty cell where there is none.
 
 #include <fmt/format.h>
 
