@@ -28,7 +28,7 @@ std::vector<SavedBaseline> saved_baselines(const std::filesystem::path& folder);
 /// Throws UserError naming the nearest one.
 SavedBaseline saved_baseline(const std::filesystem::path& folder, const std::string& name);
 
-/// Where baselines are kept unless somebody says otherwise, from the working directory.
+/// The folder of baselines unless somebody names another one, seen from the working directory.
 inline constexpr const char* usual_baseline_folder = "baselines";
 /// `path` if it is there; else the saved baseline of that name, if it is one.
 std::filesystem::path path_or_baseline(const std::filesystem::path& path);

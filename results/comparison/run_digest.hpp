@@ -46,7 +46,7 @@ struct RunDigest {
   std::vector<std::string> reasons;  ///< "duration: at least 300 s measured, found 6.1 s"
   /// workload, ruleset, precision, scale class, build type.
   std::vector<KeyField> key;
-  /// In the order of compared_metrics().
+  /// The metrics in the order of compared_metrics(); absent ones are empty.
   std::vector<std::optional<MetricValue>> metrics;
   std::optional<double> ops_per_second, utilization, regulated_score, hsr;
   /// Says how well the error behind the regulated score is known: by "100 wrong answers", or where

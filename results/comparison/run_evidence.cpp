@@ -102,7 +102,8 @@ RunEvidence of_turns(const std::vector<TurnPair>& pairs) {
   return found;
 }
 
-/// Which side ran when, 'a' for base; empty where two of different sides began in one second.
+/// The order in which the sides ran, 'a' for base and 'b' for head; empty where runs of both sides
+/// began in one second.
 std::string sequence_of(const RunSet& base, const RunSet& head) {
   std::vector<std::pair<std::string, char>> begins;
   for (const RunDigest& run : base.runs) begins.emplace_back(run.created_utc, 'a');

@@ -52,9 +52,9 @@ struct PlanDegrees {
   std::size_t pipeline = 0;
 };
 
-/// The degrees of the plan that ran. A search has none, as its groups have no plan. Stages of an
-/// interleaved pipeline are chunks, several per rank, so the degree is their number divided by that
-/// of chunks.
+/// The degrees of the plan that ran. A search has none, as its groups have no plan. In an
+/// interleaved pipeline a rank holds several stages, its chunks, so the degree is the number of
+/// stages over that of chunks.
 PlanDegrees plan_degrees(const Json& record) {
   PlanDegrees degrees;
   const Json stages = value_at(record, "/plan/stages"), chunks = value_at(record, "/plan/chunks");

@@ -257,8 +257,9 @@ class GateJudge {
     if (report_.verdict == GateVerdict::inconclusive) explain();
   }
 
-  /// Says why there is no verdict, the first reason that applies: the machine changed, too few
-  /// blocks, a metric that no number of blocks would settle, or how many more would settle all.
+  /// Says why there is no verdict, by the first reason that applies: the machine changed, there are
+  /// too few blocks, even many more blocks would hardly settle a metric, or so many more would
+  /// probably settle all.
   void explain() {
     if (report_.control.alarm) {
       report_.why_inconclusive = fmt::format(

@@ -7,7 +7,8 @@
 
 namespace heteroperf {
 
-/// Where a row of a table stands, for what is wrong with it.
+/// The place of a row in its file, for messages about what is wrong with it. It refers to texts of
+/// read_table_rows() and lives no longer than the call that gets it.
 class TableRow {
  public:
   TableRow(const std::filesystem::path& file, const std::string& what, const std::string& form,

@@ -43,7 +43,8 @@ std::size_t bin_count(const std::vector<double>& sorted, double low, double high
   return static_cast<std::size_t>(std::clamp(std::ceil((high - low) / width), fewest, most));
 }
 
-/// Where the bins end: the longest step, or the far end of the tail where few steps are beyond.
+/// The end of the last bin in seconds: the longest step, or the 99.5 % quantile where the longest
+/// one is beyond four medians.
 double last_edge(const std::vector<double>& sorted) {
   constexpr double tail = 0.995, far = 4;
   const bool outliers = sorted.back() > far * median(sorted);
